@@ -1,0 +1,66 @@
+package dbaas_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// An id made from a time sorts by that time, is a UUIDv7, and reads back from its text.
+func TestNewOpID_LaterTime_SortsLater(t *testing.T) {
+	early := dbaas.NewOpID(time.UnixMilli(1_000_000))
+	late := dbaas.NewOpID(time.UnixMilli(1_000_001))
+	if early.String() >= late.String() {
+		t.Errorf("got %v before %v, want it the other way round", late, early)
+	}
+	if got := early.String()[14]; got != '7' {
+		t.Errorf("version: got %c, want 7", got)
+	}
+	back, err := dbaas.ParseOpID(early.String())
+	if err != nil || back != early {
+		t.Errorf("read back: got %v, %v, want %v", back, err, early)
+	}
+}
+
+// The same key gives the same id, another key another one.
+func TestOpIDFromKey_SameKey_SameID(t *testing.T) {
+	if dbaas.OpIDFromKey("a") != dbaas.OpIDFromKey("a") {
+		t.Error("the same key gave two ids")
+	}
+	if dbaas.OpIDFromKey("a") == dbaas.OpIDFromKey("b") {
+		t.Error("two keys gave one id")
+	}
+}
+
+// Text that is no UUID is refused.
+func TestParseOpID_NotAUUID_Refused(t *testing.T) {
+	for _, s := range []string{"", "x", "00000000000000000000000000000000", "0198f2c4-7c4e-7b1a-9c52-3f6d8b0a1e2", "0198f2c4-7c4e-7b1a-9c52-3f6d8b0a1e2g", "0198f2c4+7c4e-7b1a-9c52-3f6d8b0a1e2d"} {
+		if _, err := dbaas.ParseOpID(s); !errors.Is(err, dbaas.ErrBadOpID) {
+			t.Errorf("%q: got %v, want %v", s, err, dbaas.ErrBadOpID)
+		}
+	}
+}
+
+// errors.Is matches by code through any wrapping, and only by code.
+func TestError_Is_MatchesTheCode(t *testing.T) {
+	cause := errors.New("disk")
+	err := fmt.Errorf("commit: %w", dbaas.WrapError(dbaas.CodeStaleEpoch, "too old", cause))
+	if !errors.Is(err, dbaas.ErrStaleEpoch) || !errors.Is(err, cause) {
+		t.Errorf("%v does not match its code and its cause", err)
+	}
+	if errors.Is(err, dbaas.ErrGone) {
+		t.Errorf("%v matches another code", err)
+	}
+	if got := dbaas.CodeOf(err); got != dbaas.CodeStaleEpoch {
+		t.Errorf("code: got %q, want %q", got, dbaas.CodeStaleEpoch)
+	}
+	if got := dbaas.CodeOf(cause); got != dbaas.CodeInternal {
+		t.Errorf("code of a foreign error: got %q, want %q", got, dbaas.CodeInternal)
+	}
+	if got := dbaas.CodeOf(nil); got != dbaas.CodeOK {
+		t.Errorf("code of nil: got %q, want none", got)
+	}
+}

@@ -1,0 +1,45 @@
+package dbaas
+
+import "time"
+
+// Format says how a worker renders the rows of a read.
+type Format uint8
+
+const (
+	// FormatObjects renders the rows of one statement as
+	// [{"column":value},...], the structured form.
+	FormatObjects Format = 1
+	// FormatArrays renders each statement as {"columns":[..],"types":[..],"values":[[..]]}
+	// and joins them with commas, the SQL form.
+	FormatArrays Format = 2
+	// FormatAssociative renders each statement as {"types":{..},"rows":[{..}]}
+	// and joins them with commas, the SQL form with ?associative.
+	FormatAssociative Format = 3
+)
+
+// Read is one read as a client sent it. Its statements see one state.
+type Read struct {
+	RequestID string
+	// Deadline is when the caller stops waiting.
+	Deadline time.Time
+	// MinSeq is the position that the answering worker must have applied.
+	MinSeq Seq
+	// Linearizable reads go to the master, which confirms its epoch first.
+	Linearizable bool
+	Format       Format
+	// Timings adds "time" in seconds to each statement of the SQL form.
+	Timings bool
+	// BlobArray renders blobs as arrays of numbers instead of base64 text.
+	BlobArray  bool
+	Statements []Statement
+}
+
+// ReadResult is the answer to one read. Body is the JSON as the client gets it,
+// rendered once, by the worker.
+type ReadResult struct {
+	Code    Code
+	Message string
+	// Seq is the position that the read saw.
+	Seq  Seq
+	Body []byte
+}

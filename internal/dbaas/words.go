@@ -1,0 +1,60 @@
+package dbaas
+
+import "time"
+
+// Seq is a position in the log: dense, from 1. Zero means before the first entry.
+type Seq uint64
+
+// Epoch is the number of a mastership. persdb gives epochs out, they only grow,
+// and zero is no epoch at all.
+type Epoch uint64
+
+// ShardID names the shard that an operation or entry belongs to. There is one
+// shard, 0, today; the frames and the log carry it so that there can be more.
+type ShardID uint32
+
+// WorkerID identifies one life of a worker: a container id, or the launcher's
+// own id where workers are not containers. It is never used again.
+type WorkerID string
+
+// Role is what a worker does at the moment.
+type Role string
+
+// The roles. A worker that has none yet is starting or catching up.
+const (
+	RoleNone   Role = ""
+	RoleMaster Role = "master"
+	RoleSlave  Role = "slave"
+)
+
+// Head is persdb's newest position and newest epoch, read together.
+type Head struct {
+	Seq   Seq
+	Epoch Epoch
+}
+
+// ChangeKind says how a Change is applied.
+type ChangeKind uint8
+
+const (
+	// ChangeRows is an SQLite changeset.
+	ChangeRows ChangeKind = 1
+	// ChangeSchema is the text of one schema statement.
+	ChangeSchema ChangeKind = 2
+)
+
+// Change is one part of what an entry changed.
+type Change struct {
+	Kind ChangeKind
+	Data []byte
+}
+
+// Entry is one commit as replicas need it. Changes are applied in order, in one
+// transaction; an entry without changes only moves the position.
+type Entry struct {
+	Shard   ShardID
+	Seq     Seq
+	Epoch   Epoch
+	At      time.Time // when persdb committed it, millisecond resolution
+	Changes []Change
+}

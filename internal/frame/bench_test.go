@@ -1,0 +1,30 @@
+package frame_test
+
+import (
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// BenchmarkReadBatch is the way of 64 point reads through the codec, once.
+func BenchmarkReadBatch(b *testing.B) {
+	reads := make([]dbaas.Read, 64)
+	for i := range reads {
+		reads[i] = dbaas.Read{
+			RequestID: "0198f2c4-7c4e-7b1a-9c52-3f6d8b0a1e2d", Deadline: time.UnixMilli(1_800_000_000_000), Format: dbaas.FormatObjects,
+			Statements: []dbaas.Statement{{SQL: `SELECT "users"."username" FROM "users" WHERE "users"."username" = ?`, Args: []dbaas.Value{dbaas.Text("ann")}}},
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		encoded, err := frame.ReadRequest{Reads: reads}.Encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := frame.DecodeReadRequest(encoded); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

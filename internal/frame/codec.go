@@ -1,0 +1,202 @@
+package frame
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+func appendUint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
+
+func appendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
+
+func appendText(b []byte, s string) []byte {
+	return append(appendUint(b, uint64(len(s))), s...)
+}
+
+func appendBlob(b, v []byte) []byte {
+	return append(appendUint(b, uint64(len(v))), v...)
+}
+
+// appendTime writes milliseconds since 1970; the zero time is 0.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return appendInt(b, 0)
+	}
+	return appendInt(b, t.UnixMilli())
+}
+
+func appendTexts(b []byte, texts []string) []byte {
+	b = appendUint(b, uint64(len(texts)))
+	for _, s := range texts {
+		b = appendText(b, s)
+	}
+	return b
+}
+
+func appendValue(b []byte, v dbaas.Value) []byte {
+	b = append(b, byte(v.Kind))
+	switch v.Kind {
+	case dbaas.KindNull:
+	case dbaas.KindInteger:
+		b = appendInt(b, v.Int)
+	case dbaas.KindFloat:
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Float))
+	case dbaas.KindText:
+		b = appendText(b, v.Text)
+	case dbaas.KindBlob:
+		b = appendBlob(b, v.Blob)
+	}
+	return b
+}
+
+func appendValues(b []byte, values []dbaas.Value) []byte {
+	b = appendUint(b, uint64(len(values)))
+	for _, v := range values {
+		b = appendValue(b, v)
+	}
+	return b
+}
+
+// decoder reads fields off b. After the first error every further read returns
+// a zero value, so that callers check err once at the end.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
+// end returns the first error; bytes left over are one.
+func (d *decoder) end() error {
+	if d.err == nil && len(d.b) != 0 {
+		d.fail(ErrMalformed)
+	}
+	return d.err
+}
+
+func (d *decoder) uint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail(ErrMalformed)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) int() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail(ErrMalformed)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail(ErrMalformed)
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) bool() bool {
+	v := d.byte()
+	if v > 1 {
+		d.fail(ErrMalformed)
+	}
+	return v == 1
+}
+
+// take returns the next n bytes without copying.
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.b)) {
+		d.fail(ErrMalformed)
+		return nil
+	}
+	v := d.b[:n:n]
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) text() string { return string(d.take(d.uint())) }
+
+// blob returns a part of the frame itself: it lives as long as the frame does
+// and must not be changed.
+func (d *decoder) blob() []byte { return d.take(d.uint()) }
+
+func (d *decoder) time() time.Time {
+	ms := d.int()
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// count reads the length of a list whose items take at least one byte each, so
+// that a forged length cannot make us allocate more than the frame's own size.
+func (d *decoder) count() int {
+	n := d.uint()
+	if n > uint64(len(d.b)) {
+		d.fail(ErrMalformed)
+		return 0
+	}
+	return int(n) //nolint:gosec // bounded by the frame's size.
+}
+
+// list reads a counted list. It grows as items arrive, so that a count alone
+// costs nothing; an empty list is nil.
+func list[T any](d *decoder, item func(*decoder) T) []T {
+	n := d.count()
+	if n == 0 {
+		return nil
+	}
+	out := make([]T, 0, min(n, 64))
+	for range n {
+		v := item(d)
+		if d.err != nil {
+			return nil
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (d *decoder) texts() []string { return list(d, (*decoder).text) }
+
+func (d *decoder) value() dbaas.Value {
+	kind := dbaas.ValueKind(d.byte())
+	switch kind {
+	case dbaas.KindNull:
+		return dbaas.Value{}
+	case dbaas.KindInteger:
+		return dbaas.Integer(d.int())
+	case dbaas.KindFloat:
+		raw := d.take(8)
+		if raw == nil {
+			return dbaas.Value{}
+		}
+		return dbaas.Float(math.Float64frombits(binary.LittleEndian.Uint64(raw)))
+	case dbaas.KindText:
+		return dbaas.Text(d.text())
+	case dbaas.KindBlob:
+		return dbaas.Blob(d.blob())
+	default:
+		d.fail(ErrMalformed)
+		return dbaas.Value{}
+	}
+}
+
+func (d *decoder) values() []dbaas.Value { return list(d, (*decoder).value) }

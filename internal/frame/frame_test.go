@@ -1,0 +1,271 @@
+package frame_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// drawTime draws the zero time or one with the resolution of the wire.
+func drawTime(t *rapid.T) time.Time {
+	ms := rapid.Int64Range(-1<<45, 1<<45).Draw(t, "ms")
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func drawValue(t *rapid.T) dbaas.Value {
+	switch rapid.IntRange(0, 4).Draw(t, "kind") {
+	case 1:
+		return dbaas.Integer(rapid.Int64().Draw(t, "int"))
+	case 2:
+		return dbaas.Float(rapid.Float64().Draw(t, "float"))
+	case 3:
+		return dbaas.Text(rapid.String().Draw(t, "text"))
+	case 4:
+		return dbaas.Blob(rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "blob"))
+	default:
+		return dbaas.Null()
+	}
+}
+
+// drawList draws a list of up to four; the empty one is nil, as decoded ones are.
+func drawList[T any](t *rapid.T, draw func(*rapid.T) T) []T {
+	var out []T
+	for range rapid.IntRange(0, 4).Draw(t, "length") {
+		out = append(out, draw(t))
+	}
+	return out
+}
+
+func drawText(t *rapid.T) string { return rapid.String().Draw(t, "text") }
+
+func drawStatement(t *rapid.T) dbaas.Statement {
+	return dbaas.Statement{
+		SQL:  drawText(t),
+		Args: drawList(t, drawValue),
+		Named: drawList(t, func(t *rapid.T) dbaas.NamedValue {
+			return dbaas.NamedValue{Name: drawText(t), Value: drawValue(t)}
+		}),
+	}
+}
+
+func drawSixteen(t *rapid.T) [16]byte {
+	return [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
+}
+
+func drawRead(t *rapid.T) dbaas.Read {
+	return dbaas.Read{
+		RequestID:    drawText(t),
+		Deadline:     drawTime(t),
+		MinSeq:       dbaas.Seq(rapid.Uint64().Draw(t, "min")),
+		Linearizable: rapid.Bool().Draw(t, "linearizable"),
+		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")), //nolint:gosec // 1 to 3.
+		Timings:      rapid.Bool().Draw(t, "timings"),
+		BlobArray:    rapid.Bool().Draw(t, "blob_array"),
+		Statements:   drawList(t, drawStatement),
+	}
+}
+
+func drawOperation(t *rapid.T) dbaas.Operation {
+	return dbaas.Operation{
+		ID: drawSixteen(t), Fingerprint: drawSixteen(t), IssuedAt: drawTime(t), Deadline: drawTime(t),
+		Atomic: rapid.Bool().Draw(t, "atomic"), RequestID: drawText(t), Statements: drawList(t, drawStatement),
+	}
+}
+
+func drawResult(t *rapid.T) dbaas.OperationResult {
+	return dbaas.OperationResult{
+		ID: drawSixteen(t), Seq: dbaas.Seq(rapid.Uint64().Draw(t, "seq")),
+		Code: dbaas.Code(drawText(t)), Message: drawText(t),
+		Statements: drawList(t, func(t *rapid.T) dbaas.StatementResult {
+			return dbaas.StatementResult{
+				Code: dbaas.Code(drawText(t)), Message: drawText(t),
+				LastInsertID: rapid.Int64().Draw(t, "last"), RowsAffected: rapid.Int64().Draw(t, "rows"),
+				Columns: drawList(t, drawText), Types: drawList(t, drawText),
+				Rows: drawList(t, func(t *rapid.T) dbaas.Row { return drawList(t, drawValue) }),
+			}
+		}),
+	}
+}
+
+func drawEntry(t *rapid.T) dbaas.Entry {
+	return dbaas.Entry{
+		Shard: 3, Seq: dbaas.Seq(rapid.Uint64().Draw(t, "seq")), Epoch: dbaas.Epoch(rapid.Uint64().Draw(t, "epoch")),
+		At: drawTime(t), Changes: drawList(t, func(t *rapid.T) dbaas.Change {
+			return dbaas.Change{
+				Kind: dbaas.ChangeKind(rapid.IntRange(1, 2).Draw(t, "kind")), //nolint:gosec // 1 or 2.
+				Data: rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "data"),
+			}
+		}),
+	}
+}
+
+// sameAfter checks that what was decoded is what was encoded.
+func sameAfter[T any](t *rapid.T, want T, b []byte, err error, decode func([]byte) (T, error)) {
+	if err != nil {
+		t.Fatalf("encode: %v", err)
+	}
+	got, err := decode(b)
+	if err != nil {
+		t.Fatalf("decode: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("decoded is not what was encoded (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever is encoded comes back unchanged, for every kind of frame.
+func TestFrames_EncodeThenDecode_Same(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		reads := frame.ReadRequest{Shard: 7, Reads: drawList(t, drawRead)}
+		b, err := reads.Encode()
+		sameAfter(t, reads, b, err, frame.DecodeReadRequest)
+
+		answers := frame.ReadReply{Last: true, Answers: drawList(t, func(t *rapid.T) frame.ReadAnswer {
+			return frame.ReadAnswer{Index: rapid.IntRange(0, 300).Draw(t, "index"), Result: dbaas.ReadResult{
+				Code: dbaas.Code(drawText(t)), Message: drawText(t), Seq: 9,
+				Body: rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "body"),
+			}}
+		})}
+		b, err = answers.Encode()
+		sameAfter(t, answers, b, err, frame.DecodeReadReply)
+
+		writes := frame.WriteRequest{Operations: drawList(t, drawOperation)}
+		b, err = writes.Encode()
+		sameAfter(t, writes, b, err, frame.DecodeWriteRequest)
+
+		results := frame.WriteReply{Answers: drawList(t, func(t *rapid.T) frame.WriteAnswer {
+			return frame.WriteAnswer{Index: rapid.IntRange(0, 300).Draw(t, "index"), Result: drawResult(t)}
+		})}
+		b, err = results.Encode()
+		sameAfter(t, results, b, err, frame.DecodeWriteReply)
+
+		entry := drawEntry(t)
+		b, err = frame.EncodeEntry(entry)
+		sameAfter(t, entry, b, err, frame.DecodeEntry)
+
+		entries := drawList(t, drawEntry)
+		b, err = frame.EncodeEntries(3, entries)
+		sameAfter(t, entries, b, err, frame.DecodeEntries)
+
+		records := drawList(t, func(t *rapid.T) frame.Record {
+			return frame.Record{Fingerprint: drawSixteen(t), Result: drawResult(t)}
+		})
+		b, err = frame.EncodeRecords(0, records)
+		sameAfter(t, records, b, err, frame.DecodeRecords)
+	})
+}
+
+// Not-a-number keeps its bits, which a comparison of values cannot show.
+func TestValue_NaN_KeepsItsBits(t *testing.T) {
+	in := frame.WriteRequest{Operations: []dbaas.Operation{{Statements: []dbaas.Statement{{
+		Args: []dbaas.Value{dbaas.Float(math.NaN()), dbaas.Float(math.Inf(-1))},
+	}}}}}
+	b, err := in.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := frame.DecodeWriteRequest(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := out.Operations[0].Statements[0].Args
+	if !math.IsNaN(args[0].Float) || !math.IsInf(args[1].Float, -1) {
+		t.Fatalf("got %v, want NaN and -Inf", args)
+	}
+}
+
+// Every proper prefix of a frame, and a frame with bytes after it, is refused.
+func TestDecode_CutOrLongerFrame_Malformed(t *testing.T) {
+	full, err := frame.WriteRequest{Operations: []dbaas.Operation{{
+		ID: dbaas.OpIDFromKey("k"), Statements: []dbaas.Statement{{SQL: "select ?", Args: []dbaas.Value{dbaas.Text("x")}}},
+	}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range full {
+		if _, err := frame.DecodeWriteRequest(full[:n]); !errors.Is(err, frame.ErrMalformed) {
+			t.Fatalf("prefix of %d bytes: got %v, want %v", n, err, frame.ErrMalformed)
+		}
+	}
+	if _, err := frame.DecodeWriteRequest(append(full, 0)); !errors.Is(err, frame.ErrMalformed) {
+		t.Fatalf("one byte too many: got %v, want %v", err, frame.ErrMalformed)
+	}
+}
+
+// A frame of another version, another kind or over the limit is refused with its own error.
+func TestDecode_WrongHeader_NamesWhy(t *testing.T) {
+	good, err := frame.EncodeEntry(dbaas.Entry{Seq: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := append([]byte(nil), good...)
+	other[2] = frame.Version + 1
+	if _, err := frame.DecodeEntry(other); !errors.Is(err, frame.ErrVersion) {
+		t.Errorf("other version: got %v, want %v", err, frame.ErrVersion)
+	}
+	if _, err := frame.DecodeReadRequest(good); !errors.Is(err, frame.ErrMalformed) {
+		t.Errorf("other kind: got %v, want %v", err, frame.ErrMalformed)
+	}
+	if kind, err := frame.KindOf(good); err != nil || kind != frame.KindEntry {
+		t.Errorf("KindOf: got %v, %v, want %v", kind, err, frame.KindEntry)
+	}
+	if _, err := frame.DecodeEntry(make([]byte, frame.MaxBytes+1)); !errors.Is(err, frame.ErrTooLarge) {
+		t.Errorf("too large: got %v, want %v", err, frame.ErrTooLarge)
+	}
+	huge := frame.ReadReply{Answers: []frame.ReadAnswer{{Result: dbaas.ReadResult{Body: make([]byte, frame.MaxBytes)}}}}
+	if _, err := huge.Encode(); !errors.Is(err, frame.ErrTooLarge) {
+		t.Errorf("encode too large: got %v, want %v", err, frame.ErrTooLarge)
+	}
+}
+
+// A forged count does not make the decoder allocate what the frame cannot hold.
+func TestDecode_ForgedCount_AllocatesLittle(t *testing.T) {
+	good, err := frame.ReadRequest{}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := append(good[:len(good)-1], 0xff, 0xff, 0xff, 0xff, 0x0f)
+	forged = append(forged, strings.Repeat("\x00", 1<<10)...)
+	allocated := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := frame.DecodeReadRequest(forged); err == nil {
+				b.Fatal("forged frame was accepted")
+			}
+		}
+	}).AllocedBytesPerOp()
+	if allocated > 64<<10 {
+		t.Fatalf("got %d bytes allocated, want at most 64 KiB", allocated)
+	}
+}
+
+// Equal statements have equal fingerprints; any change of text, value, place or atomicity changes it.
+func TestFingerprintOf_AnyChange_Differs(t *testing.T) {
+	base := []dbaas.Statement{{SQL: "a", Args: []dbaas.Value{dbaas.Integer(1)}}, {SQL: "b"}}
+	same := []dbaas.Statement{{SQL: "a", Args: []dbaas.Value{dbaas.Integer(1)}}, {SQL: "b"}}
+	if frame.FingerprintOf(false, base) != frame.FingerprintOf(false, same) {
+		t.Fatal("equal statements have different fingerprints")
+	}
+	others := map[string]dbaas.Fingerprint{
+		"atomic": frame.FingerprintOf(true, base),
+		"order":  frame.FingerprintOf(false, []dbaas.Statement{base[1], base[0]}),
+		"value":  frame.FingerprintOf(false, []dbaas.Statement{{SQL: "a", Args: []dbaas.Value{dbaas.Text("1")}}, {SQL: "b"}}),
+		"fewer":  frame.FingerprintOf(false, base[:1]),
+	}
+	for name, got := range others {
+		if got == frame.FingerprintOf(false, base) {
+			t.Errorf("%s: fingerprint did not change", name)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package frame_test
+
+import (
+	"bytes"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// Any bytes either fail to decode or decode to something that encodes and
+// decodes to the same again; nothing panics.
+func FuzzDecode(f *testing.F) {
+	op := dbaas.Operation{ID: dbaas.OpIDFromKey("k"), Statements: []dbaas.Statement{{
+		SQL: "insert", Args: []dbaas.Value{dbaas.Integer(-1), dbaas.Blob([]byte{1}), dbaas.Float(0.5), dbaas.Null()},
+		Named: []dbaas.NamedValue{{Name: "n", Value: dbaas.Text("v")}},
+	}}}
+	result := dbaas.OperationResult{Seq: 4, Statements: []dbaas.StatementResult{{Columns: []string{"a"}, Rows: []dbaas.Row{{dbaas.Integer(1)}}}}}
+	entry := dbaas.Entry{Seq: 1, Epoch: 2, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("x")}}}
+	seeds := [][]byte{
+		seed(frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatArrays, Statements: op.Statements}}}.Encode()),
+		seed(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Index: 1, Result: dbaas.ReadResult{Body: []byte("[]")}}}}.Encode()),
+		seed(frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode()),
+		seed(frame.WriteReply{Answers: []frame.WriteAnswer{{Result: result}}}.Encode()),
+		seed(frame.EncodeEntry(entry)),
+		seed(frame.EncodeEntries(0, []dbaas.Entry{entry, entry})),
+		seed(frame.EncodeRecords(0, []frame.Record{{Result: result}})),
+	}
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again(t, b, frame.DecodeReadRequest, frame.ReadRequest.Encode)
+		again(t, b, frame.DecodeReadReply, frame.ReadReply.Encode)
+		again(t, b, frame.DecodeWriteRequest, frame.WriteRequest.Encode)
+		again(t, b, frame.DecodeWriteReply, frame.WriteReply.Encode)
+		again(t, b, frame.DecodeEntry, frame.EncodeEntry)
+		again(t, b, frame.DecodeRecords, func(r []frame.Record) ([]byte, error) { return frame.EncodeRecords(0, r) })
+		again(t, b, frame.DecodeEntries, func(e []dbaas.Entry) ([]byte, error) { return frame.EncodeEntries(0, e) })
+	})
+}
+
+func seed(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// again encodes what b decodes to, and checks that decoding and encoding once
+// more changes nothing: the first encoding is the normal form.
+func again[T any](t *testing.T, b []byte, decode func([]byte) (T, error), encode func(T) ([]byte, error)) {
+	t.Helper()
+	v, err := decode(b)
+	if err != nil {
+		return
+	}
+	first, err := encode(v)
+	if err != nil {
+		t.Fatalf("encode what was decoded: %v", err)
+	}
+	w, err := decode(first)
+	if err != nil {
+		t.Fatalf("decode what was encoded: %v", err)
+	}
+	second, err := encode(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Fatalf("encoding is not stable:\n%x\n%x", first, second)
+	}
+}

@@ -1,0 +1,27 @@
+// Package logkey holds the keys of structured log lines, so that one name finds
+// one thing in the logs of every part.
+package logkey
+
+// The keys. Values are snake_case and never change once released.
+const (
+	Addr      = "addr"
+	Code      = "code"
+	Count     = "count"
+	Epoch     = "epoch"
+	Error     = "error"
+	Method    = "method"
+	Op        = "op"
+	Part      = "part"
+	Path      = "path"
+	PID       = "pid"
+	Queue     = "queue"
+	Reason    = "reason"
+	RequestID = "request_id"
+	Role      = "role"
+	Route     = "route"
+	Seq       = "seq"
+	Session   = "session"
+	Status    = "status"
+	Took      = "took"
+	Worker    = "worker"
+)
