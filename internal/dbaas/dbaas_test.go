@@ -27,10 +27,11 @@ func TestNewOpID_LaterTime_SortsLater(t *testing.T) {
 
 // The same key gives the same id, another key another one.
 func TestOpIDFromKey_SameKey_SameID(t *testing.T) {
-	if dbaas.OpIDFromKey("a") != dbaas.OpIDFromKey("a") {
+	first := dbaas.OpIDFromKey("a")
+	if again := dbaas.OpIDFromKey("a"); again != first {
 		t.Error("the same key gave two ids")
 	}
-	if dbaas.OpIDFromKey("a") == dbaas.OpIDFromKey("b") {
+	if other := dbaas.OpIDFromKey("b"); other == first {
 		t.Error("two keys gave one id")
 	}
 }

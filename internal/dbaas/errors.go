@@ -60,7 +60,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is makes errors.Is match any two *Error of the same code, so that a caller
 // can branch with errors.Is(err, dbaas.ErrStaleEpoch) whichever layer made it.
 func (e *Error) Is(target error) bool {
-	t, ok := target.(*Error) //nolint:errorlint // Is is asked about target itself, not what it wraps.
+	t, ok := target.(*Error)
 	return ok && t.Code == e.Code
 }
 

@@ -3,6 +3,7 @@ package dbaas
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -20,10 +21,9 @@ var ErrBadOpID = errors.New("operation id is not a UUID")
 func NewOpID(now time.Time) OpID {
 	var id OpID
 	_, _ = rand.Read(id[6:]) // crypto/rand.Read never fails, by its documentation.
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		id[i] = byte(ms >> (40 - 8*i))
-	}
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(max(now.UnixMilli(), 0)))
+	copy(id[:6], ms[2:])
 	return id.stamp(7)
 }
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // drawTime draws the zero time or one with the resolution of the wire.
@@ -69,7 +69,7 @@ func drawRead(t *rapid.T) dbaas.Read {
 		Deadline:     drawTime(t),
 		MinSeq:       dbaas.Seq(rapid.Uint64().Draw(t, "min")),
 		Linearizable: rapid.Bool().Draw(t, "linearizable"),
-		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")), //nolint:gosec // 1 to 3.
+		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")),
 		Timings:      rapid.Bool().Draw(t, "timings"),
 		BlobArray:    rapid.Bool().Draw(t, "blob_array"),
 		Statements:   drawList(t, drawStatement),
@@ -103,7 +103,7 @@ func drawEntry(t *rapid.T) dbaas.Entry {
 		Shard: 3, Seq: dbaas.Seq(rapid.Uint64().Draw(t, "seq")), Epoch: dbaas.Epoch(rapid.Uint64().Draw(t, "epoch")),
 		At: drawTime(t), Changes: drawList(t, func(t *rapid.T) dbaas.Change {
 			return dbaas.Change{
-				Kind: dbaas.ChangeKind(rapid.IntRange(1, 2).Draw(t, "kind")), //nolint:gosec // 1 or 2.
+				Kind: dbaas.ChangeKind(rapid.IntRange(1, 2).Draw(t, "kind")),
 				Data: rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "data"),
 			}
 		}),
@@ -238,6 +238,7 @@ func TestDecode_ForgedCount_AllocatesLittle(t *testing.T) {
 	forged := append(good[:len(good)-1], 0xff, 0xff, 0xff, 0xff, 0x0f)
 	forged = append(forged, strings.Repeat("\x00", 1<<10)...)
 	allocated := testing.Benchmark(func(b *testing.B) {
+		b.Helper()
 		b.ReportAllocs()
 		for b.Loop() {
 			if _, err := frame.DecodeReadRequest(forged); err == nil {

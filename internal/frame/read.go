@@ -131,7 +131,7 @@ func (d *decoder) index() int {
 		d.fail(ErrMalformed)
 		return 0
 	}
-	return int(v) //nolint:gosec // bounded on the line above.
+	return int(v)
 }
 
 func sized(b []byte) ([]byte, error) {

@@ -1,0 +1,53 @@
+# What people and CI run. `make help` lists it.
+GO       ?= go
+RACE      = -race -shuffle=on
+FUZZTIME ?= 30s
+LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test test-short fuzz check fmt lint tidy vet bench clean setup vuln
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## the whole system in one process, data in ./data
+	$(GO) run ./cmd/rideshare up
+
+build: ## the binary, static, as bin/rideshare
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/rideshare ./cmd/rideshare
+
+setup: ## a C compiler for the race detector, where it is missing
+	@tools/setup.sh
+
+test: setup ## every test, with the race detector
+	$(GO) test $(RACE) -timeout 20m ./...
+
+test-short: setup ## the tests without the long fault runs
+	$(GO) test $(RACE) -short -timeout 10m ./...
+
+fuzz: ## each fuzz target for FUZZTIME (30s)
+	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
+
+check: vet lint tidy ## format, vet, lint, import rules, go.mod
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(LINT) run ./...
+	$(LINT) fmt --diff ./...
+
+fmt: ## write the format that check wants
+	$(LINT) fmt ./...
+
+tidy:
+	$(GO) mod tidy -diff
+
+vuln: ## known vulnerabilities (needs the vulnerability database online)
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
+bench: ## the embedded path beside bare SQLite, in one run
+	$(GO) run ./cmd/rideshare bench
+
+clean: ## what build and test leave behind, but not ./data
+	rm -rf bin coverage*

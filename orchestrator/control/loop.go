@@ -1,0 +1,227 @@
+// Package control keeps the workers as they should be: one master, as many
+// slaves as wanted. It is a level-triggered loop around the pure function Plan: events
+// of the engine and of the coordinator only wake it, and each pass compares what is with what
+// should be.
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/workerapi"
+)
+
+// Store is what the loop needs from persdb.
+type Store interface {
+	// Claim gives out the next epoch; every older one is refused from then on.
+	Claim(ctx context.Context) (dbaas.Epoch, error)
+}
+
+// Workers tells workers what to be.
+type Workers interface {
+	// Assign gives the worker at control a role. nil means that it took it and
+	// will serve once it is caught up.
+	Assign(ctx context.Context, control string, a workerapi.Assignment) error
+}
+
+// Config is what a Loop needs. Log, Launcher, Coordinator, Store and Workers
+// are required; the rest has defaults.
+type Config struct {
+	Log         *slog.Logger
+	Launcher    Launcher
+	Coordinator coord.Coordinator
+	Store       Store
+	Workers     Workers
+	// Name tells this orchestrator from others of the same stack.
+	Name string
+	// Slaves is the wanted number of slaves if the coordinator has none yet.
+	Slaves int
+	// Period is how long the loop sleeps when nothing wakes it: 2 s.
+	Period time.Duration
+	// Ready is how long a worker may take from its role to serving: 60 s, since
+	// it may have to fetch a large snapshot.
+	Ready time.Duration
+	// StartsPerMinute bounds how often workers are started, so that a worker
+	// that dies at once is not a fork bomb: 120.
+	StartsPerMinute int
+	// Now is the clock: time.Now.
+	Now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	if c.Period == 0 {
+		c.Period = 2 * time.Second
+	}
+	if c.Ready == 0 {
+		c.Ready = time.Minute
+	}
+	if c.StartsPerMinute == 0 {
+		c.StartsPerMinute = 120
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// actionTimeout bounds one call to the engine, to persdb or to a worker.
+const actionTimeout = 30 * time.Second
+
+// Loop is the control loop. It is safe for concurrent use.
+type Loop struct {
+	cfg  Config
+	wake chan struct{}
+	jobs sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	session  coord.Session
+	leading  bool
+	memory   map[dbaas.WorkerID]*memory
+	starting map[string]bool // ids of starts under way
+	starts   []time.Time     // of the last minute
+	nextID   int
+	view     view
+}
+
+// memory is what the loop remembers of a worker between passes. All of it can be
+// forgotten: a new orchestrator finds roles in the coordinator.
+type memory struct {
+	role      dbaas.Role
+	epoch     dbaas.Epoch
+	roleSince time.Time
+	seen      bool // was registered in the last pass that could tell
+	lostAt    time.Time
+	stopping  bool // a stop or a removal is under way
+}
+
+// New returns a Loop. Run makes it work.
+func New(cfg Config) *Loop {
+	return &Loop{
+		cfg:      cfg.withDefaults(),
+		wake:     make(chan struct{}, 1),
+		memory:   map[dbaas.WorkerID]*memory{},
+		starting: map[string]bool{},
+	}
+}
+
+// Run works until ctx ends and returns its error. Workers stay as they are: the
+// loop's end says nothing about them, and another one adopts them.
+func (l *Loop) Run(ctx context.Context) error {
+	defer l.closeSession()
+	defer l.jobs.Wait()
+	for ctx.Err() == nil {
+		again := l.pass(ctx)
+		if !again {
+			l.sleep(ctx)
+		}
+	}
+	return ctx.Err()
+}
+
+// Wake makes the loop look again soon.
+func (l *Loop) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Loop) sleep(ctx context.Context) {
+	timer := time.NewTimer(l.cfg.Period)
+	defer timer.Stop()
+	var watch <-chan struct{}
+	if s := l.currentSession(); s != nil {
+		watch = s.Watch()
+	}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-l.wake:
+	case <-l.cfg.Launcher.Events():
+	case <-watch:
+	}
+}
+
+// pass looks once and does what the plan says. It reports whether it did
+// something that makes another look worthwhile at once.
+func (l *Loop) pass(ctx context.Context) bool {
+	session := l.openSession(ctx)
+	instances, err := l.cfg.Launcher.List(ctx)
+	if err != nil {
+		l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
+		return false
+	}
+	seen := l.observe(ctx, session, instances)
+	if !l.lead(ctx, session) {
+		return false
+	}
+	desired, err := l.desired(ctx, session)
+	if err != nil {
+		l.cfg.Log.WarnContext(ctx, "slave count not read", logkey.Error, err)
+		return false
+	}
+	limits := Limits{Session: l.sessionTimeout(session), Ready: l.cfg.Ready}
+	actions := Plan(seen, desired, limits)
+	for _, a := range actions {
+		if err := l.do(ctx, a); err != nil {
+			l.cfg.Log.WarnContext(ctx, "action not done", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
+			return false
+		}
+	}
+	return len(actions) > 0
+}
+
+// desired returns the wanted number of slaves; the first one ever is written.
+func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, error) {
+	if session == nil {
+		return Desired{Slaves: l.lastDesired()}, nil
+	}
+	n, version, err := session.SlaveCount(ctx)
+	if errors.Is(err, coord.ErrNone) {
+		n = l.cfg.Slaves
+		err = session.SetSlaveCount(ctx, n, version)
+	}
+	if errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrSessionLost) {
+		return Desired{Slaves: l.lastDesired()}, nil
+	}
+	if err != nil {
+		return Desired{}, fmt.Errorf("slave count: %w", err)
+	}
+	l.mu.Lock()
+	l.view.desired, l.view.desiredKnown = n, true
+	l.mu.Unlock()
+	return Desired{Slaves: n}, nil
+}
+
+func (l *Loop) lastDesired() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.view.desiredKnown {
+		return l.view.desired
+	}
+	return l.cfg.Slaves
+}
+
+// SetSlaves writes the wanted number of slaves, which is kept across restarts.
+func (l *Loop) SetSlaves(ctx context.Context, n int) error {
+	session := l.currentSession()
+	if session == nil {
+		return coord.ErrUnavailable
+	}
+	_, version, err := session.SlaveCount(ctx)
+	if err != nil && !errors.Is(err, coord.ErrNone) {
+		return fmt.Errorf("read slave count: %w", err)
+	}
+	if err := session.SetSlaveCount(ctx, n, version); err != nil {
+		return fmt.Errorf("set slave count to %d: %w", n, err)
+	}
+	l.Wake()
+	return nil
+}

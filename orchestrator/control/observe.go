@@ -1,0 +1,130 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/launch"
+)
+
+// Launcher is launch.Launcher, as the loop uses it.
+type Launcher = launch.Launcher
+
+// view is what the last pass saw, for those who ask.
+type view struct {
+	instances    []launch.Instance
+	members      map[dbaas.WorkerID]coord.Member
+	desired      int
+	desiredKnown bool
+	// slaves is how many registered slaves run, since when there are none; the
+	// same for the master.
+	slaves     int
+	slaveless  time.Time
+	masterless time.Time
+}
+
+// observe puts together what the engine, the coordinator and the memory say.
+func (l *Loop) observe(ctx context.Context, session coord.Session, instances []launch.Instance) Observed {
+	members, up := membersOf(ctx, session)
+	now := l.cfg.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := Observed{Now: now, CoordinatorUp: up, Starting: l.startingUnlisted(instances), StartsAllowed: l.startsAllowed(now)}
+	known := map[dbaas.WorkerID]bool{}
+	for _, in := range instances {
+		known[in.ID] = true
+		member, registered := members[in.ID]
+		m := l.remember(in.ID, member, registered, up, now)
+		o.Workers = append(o.Workers, Worker{
+			ID: in.ID, PID: in.PID, Running: in.Running,
+			Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince,
+			Registered: m.seen, LostAt: m.lostAt, Stopping: m.stopping,
+		})
+	}
+	for id, m := range l.memory {
+		if !known[id] && !m.stopping {
+			delete(l.memory, id)
+		}
+	}
+	l.look(instances, members, up, now)
+	return o
+}
+
+func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]coord.Member, bool) {
+	if session == nil {
+		return nil, false
+	}
+	list, err := session.Members(ctx)
+	if err != nil {
+		return nil, false
+	}
+	members := make(map[dbaas.WorkerID]coord.Member, len(list))
+	for _, m := range list {
+		members[m.Worker] = m
+	}
+	return members, true
+}
+
+// remember updates what is known of a worker. A worker that is registered with
+// a role that we did not give it was given it by an orchestrator before us.
+func (l *Loop) remember(id dbaas.WorkerID, member coord.Member, registered, up bool, now time.Time) *memory {
+	m := l.memory[id]
+	if m == nil {
+		m = &memory{}
+		l.memory[id] = m
+	}
+	if !up {
+		return m
+	}
+	if registered && m.role == dbaas.RoleNone {
+		m.role, m.epoch, m.roleSince = member.Role, member.Epoch, now
+	}
+	registered = registered && member.Role == m.role
+	if m.seen && !registered {
+		m.lostAt = now
+	}
+	if registered {
+		m.lostAt = time.Time{}
+	}
+	m.seen = registered
+	return m
+}
+
+// look keeps what others ask for: who serves, and since when nobody does.
+func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up bool, now time.Time) {
+	l.view.instances = instances
+	if up {
+		l.view.members = members
+	}
+	slaves, masters := 0, 0
+	for _, in := range instances {
+		m := l.memory[in.ID]
+		if !in.Running || m == nil || m.stopping {
+			continue
+		}
+		switch l.view.members[in.ID].Role {
+		case dbaas.RoleSlave:
+			slaves++
+		case dbaas.RoleMaster:
+			masters++
+		case dbaas.RoleNone:
+		}
+	}
+	l.view.slaves = slaves
+	l.view.slaveless = since(l.view.slaveless, slaves == 0, now)
+	l.view.masterless = since(l.view.masterless, masters == 0, now)
+}
+
+// since keeps the moment at which holds became true, and is zero while it is not.
+func since(old time.Time, holds bool, now time.Time) time.Time {
+	switch {
+	case !holds:
+		return time.Time{}
+	case old.IsZero():
+		return now
+	default:
+		return old
+	}
+}

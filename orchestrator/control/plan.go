@@ -1,0 +1,267 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// Worker is one worker as a pass sees it: the engine's, the coordinator's and
+// our own knowledge of it, put together.
+type Worker struct {
+	ID      dbaas.WorkerID
+	PID     int
+	Running bool
+	// Role is the role that we gave it, or found it with; RoleNone if none yet.
+	Role  dbaas.Role
+	Epoch dbaas.Epoch
+	// RoleSince is when it got the role.
+	RoleSince time.Time
+	// Registered tells whether the coordinator knows it now. Only registered
+	// workers are caught up.
+	Registered bool
+	// LostAt is when its registration was found gone; zero if it never had one.
+	LostAt time.Time
+	// Stopping workers are on their way out and count for nothing.
+	Stopping bool
+}
+
+// Observed is what one pass saw.
+type Observed struct {
+	Now     time.Time
+	Workers []Worker
+	// CoordinatorUp is false while the coordinator cannot be read; then
+	// Registered and LostAt have no meaning.
+	CoordinatorUp bool
+	// Starting is how many starts are under way.
+	Starting int
+	// StartsAllowed is how many more starts the rate limit permits now.
+	StartsAllowed int
+}
+
+// Desired is what should be: one master and this many slaves.
+type Desired struct {
+	Slaves int
+}
+
+// Limits are the times after which the plan loses patience.
+type Limits struct {
+	// Session is how long the coordinator keeps a silent session. After the
+	// registrations of most workers vanish together the plan waits this long, since
+	// then the coordinator was away and not the workers.
+	Session time.Duration
+	// Ready is how long a worker may take from getting a role to being registered with it.
+	Ready time.Duration
+}
+
+// ActionKind says what an Action does.
+type ActionKind string
+
+// The actions.
+const (
+	ActionStart   ActionKind = "start"   // start one worker
+	ActionKill    ActionKind = "kill"    // end a worker at once
+	ActionStop    ActionKind = "stop"    // let a worker finish and leave
+	ActionRemove  ActionKind = "remove"  // forget a dead worker
+	ActionPromote ActionKind = "promote" // new epoch, make it master
+	ActionEnlist  ActionKind = "enlist"  // make it a slave
+)
+
+// Action is one thing to do. Reason is for the log.
+type Action struct {
+	Kind   ActionKind
+	Worker dbaas.WorkerID
+	PID    int
+	Reason string
+}
+
+// Plan returns what to do next to get from what is to what should be, in order.
+//
+// It is a pure function: no clock, no engine, no coordinator. It acts on what
+// it sees, not on what happened, so that any pass may be lost or run twice. While the coordinator
+// is away it only forgets the dead: no elections and no scaling. It never
+// promotes a worker while another one that has the master's role still runs.
+func Plan(o Observed, d Desired, l Limits) []Action {
+	p := planner{observed: o, desired: d, limits: l}
+	p.removeDead()
+	if !o.CoordinatorUp {
+		return p.actions
+	}
+	p.killSilent()
+	if p.settleMaster() {
+		p.settleSlaves()
+	}
+	return p.actions
+}
+
+type planner struct {
+	observed Observed
+	desired  Desired
+	limits   Limits
+	actions  []Action
+	killed   map[dbaas.WorkerID]bool
+}
+
+func (p *planner) add(kind ActionKind, w Worker, reason string) {
+	p.actions = append(p.actions, Action{Kind: kind, Worker: w.ID, PID: w.PID, Reason: reason})
+}
+
+func (p *planner) removeDead() {
+	for _, w := range p.observed.Workers {
+		if !w.Running && !w.Stopping {
+			p.add(ActionRemove, w, "dead")
+		}
+	}
+}
+
+// live returns the workers that run and stay, by pid, then id.
+func (p *planner) live() []Worker {
+	var live []Worker
+	for _, w := range p.observed.Workers {
+		if w.Running && !w.Stopping && !p.killed[w.ID] {
+			live = append(live, w)
+		}
+	}
+	slices.SortFunc(live, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
+	})
+	return live
+}
+
+// killSilent ends workers that have a role and are not registered although
+// they should be: hung, cut off, or never ready.
+func (p *planner) killSilent() {
+	p.killed = map[dbaas.WorkerID]bool{}
+	massLoss := p.massLoss()
+	for _, w := range p.live() {
+		if w.Role == dbaas.RoleNone || w.Registered {
+			continue
+		}
+		since, patience, reason := w.RoleSince, p.limits.Ready, "not ready in time"
+		if !w.LostAt.IsZero() && w.LostAt.After(w.RoleSince) {
+			since, patience, reason = w.LostAt, 0, "registration lost"
+			if massLoss || w.Role == dbaas.RoleSlave {
+				patience = p.limits.Session
+			}
+		}
+		if p.observed.Now.Sub(since) < patience {
+			continue
+		}
+		p.add(ActionKill, w, reason)
+		p.killed[w.ID] = true
+	}
+}
+
+// massLoss reports whether most of the workers that were registered are no longer,
+// though they run: the coordinator was away, and they will come back by themselves.
+func (p *planner) massLoss() bool {
+	lost, known := 0, 0
+	for _, w := range p.live() {
+		if w.Registered || !w.LostAt.IsZero() {
+			known++
+		}
+		if !w.Registered && !w.LostAt.IsZero() {
+			lost++
+		}
+	}
+	return known > 1 && 2*lost > known
+}
+
+// settleMaster sees to it that there is a master. It reports whether there is
+// one, or one in the making, so that slaves may be started: the master comes first and alone.
+func (p *planner) settleMaster() bool {
+	live := p.live()
+	masters := filter(live, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
+	if len(masters) > 0 {
+		p.killOldMasters(masters)
+		return true
+	}
+	if p.masterDying() {
+		return false
+	}
+	if candidate, ok := successor(live); ok {
+		p.add(ActionPromote, candidate, "no master")
+		return true
+	}
+	if len(live) == 0 && p.observed.Starting == 0 {
+		p.start("no worker")
+	}
+	return false
+}
+
+// killOldMasters leaves only the one with the newest epoch.
+func (p *planner) killOldMasters(masters []Worker) {
+	newest := slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	for _, w := range masters {
+		if w.ID != newest.ID {
+			p.add(ActionKill, w, "a newer master exists")
+			p.killed[w.ID] = true
+		}
+	}
+}
+
+// masterDying reports whether a worker that has the master's role may still run:
+// until it is surely dead nobody else is promoted.
+func (p *planner) masterDying() bool {
+	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
+		return w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
+	})
+}
+
+// successor picks the next master: the registered slave with the lowest pid.
+// When nobody is registered, as at the very first start, it is the lowest pid
+// of all. Since persdb has the truth, any choice is safe.
+func successor(live []Worker) (Worker, bool) {
+	for _, w := range live {
+		if w.Registered {
+			return w, true
+		}
+	}
+	if len(live) > 0 {
+		return live[0], true
+	}
+	return Worker{}, false
+}
+
+func (p *planner) settleSlaves() {
+	slaves := filter(p.live(), func(w Worker) bool {
+		return w.Role != dbaas.RoleMaster && !p.promoted(w.ID)
+	})
+	for range p.desired.Slaves - len(slaves) - p.observed.Starting {
+		p.start("slave wanted")
+	}
+	for len(slaves) > p.desired.Slaves {
+		last := len(slaves) - 1
+		p.add(ActionStop, slaves[last], "fewer slaves wanted")
+		slaves = slaves[:last]
+	}
+	for _, w := range slaves {
+		if w.Role == dbaas.RoleNone {
+			p.add(ActionEnlist, w, "has no role")
+		}
+	}
+}
+
+func (p *planner) promoted(id dbaas.WorkerID) bool {
+	return slices.ContainsFunc(p.actions, func(a Action) bool { return a.Kind == ActionPromote && a.Worker == id })
+}
+
+func (p *planner) start(reason string) {
+	if p.observed.StartsAllowed <= 0 {
+		return
+	}
+	p.observed.StartsAllowed--
+	p.actions = append(p.actions, Action{Kind: ActionStart, Reason: reason})
+}
+
+func filter(workers []Worker, keep func(Worker) bool) []Worker {
+	var out []Worker
+	for _, w := range workers {
+		if keep(w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}

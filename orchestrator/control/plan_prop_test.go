@@ -1,0 +1,168 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/control"
+
+	"pgregory.net/rapid"
+)
+
+// cluster is a model of engine, coordinator and workers that carries plans out,
+// with answers that come late or not at all.
+type cluster struct {
+	now      time.Time
+	workers  []control.Worker
+	starting int
+	nextPID  int
+	epoch    dbaas.Epoch
+	away     bool
+	starts   int
+}
+
+const startsPerPass = 3
+
+func (c *cluster) observe() control.Observed {
+	return control.Observed{
+		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, Starting: c.starting, StartsAllowed: startsPerPass,
+	}
+}
+
+func (c *cluster) find(id dbaas.WorkerID) *control.Worker {
+	i := slices.IndexFunc(c.workers, func(w control.Worker) bool { return w.ID == id })
+	return &c.workers[i]
+}
+
+// carryOut does the actions, of which those that drop says are lost.
+func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() bool) {
+	starts := 0
+	for _, a := range actions {
+		if a.Kind == control.ActionStart {
+			starts++
+		}
+		if a.Kind == control.ActionPromote {
+			c.mustHaveNoMaster(t)
+		}
+		if drop() {
+			continue
+		}
+		c.apply(a)
+	}
+	if starts > startsPerPass {
+		t.Fatalf("got %d starts in a pass, want at most %d", starts, startsPerPass)
+	}
+}
+
+// mustHaveNoMaster is the rule that an election may not break.
+func (c *cluster) mustHaveNoMaster(t *rapid.T) {
+	for _, w := range c.workers {
+		if w.Running && w.Role == dbaas.RoleMaster {
+			t.Fatalf("promotion while %s is master and runs", w.ID)
+		}
+	}
+}
+
+func (c *cluster) apply(a control.Action) {
+	switch a.Kind {
+	case control.ActionStart:
+		c.starting++
+		c.starts++
+	case control.ActionKill:
+		w := c.find(a.Worker)
+		w.Running, w.Registered = false, false
+	case control.ActionStop, control.ActionRemove:
+		c.workers = slices.DeleteFunc(c.workers, func(w control.Worker) bool { return w.ID == a.Worker })
+	case control.ActionPromote:
+		c.epoch++
+		w := c.find(a.Worker)
+		w.Role, w.Epoch, w.RoleSince, w.Registered, w.LostAt = dbaas.RoleMaster, c.epoch, c.now, false, time.Time{}
+	case control.ActionEnlist:
+		w := c.find(a.Worker)
+		w.Role, w.RoleSince = dbaas.RoleSlave, c.now
+	}
+}
+
+// settle lets everything under way finish: starts appear, roles register.
+func (c *cluster) settle() {
+	for ; c.starting > 0; c.starting-- {
+		c.nextPID++
+		c.workers = append(c.workers, control.Worker{ID: dbaas.WorkerID(fmt.Sprintf("w%d", c.nextPID)), PID: c.nextPID, Running: true})
+	}
+	for i := range c.workers {
+		w := &c.workers[i]
+		if w.Running && w.Role != dbaas.RoleNone && !c.away {
+			w.Registered, w.LostAt = true, time.Time{}
+		}
+	}
+	c.now = c.now.Add(time.Second)
+}
+
+// disturb does one random thing to the cluster.
+func (c *cluster) disturb(t *rapid.T) {
+	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
+	switch rapid.IntRange(0, 4).Draw(t, "event") {
+	case 0:
+		c.away = !c.away
+	case 1:
+		for i := range c.workers {
+			c.lose(i)
+		}
+	case 2, 3:
+		if len(c.workers) > 0 {
+			i := rapid.IntRange(0, len(c.workers)-1).Draw(t, "victim")
+			c.workers[i].Running, c.workers[i].Registered = false, false
+		}
+	case 4:
+		if len(c.workers) > 0 {
+			c.lose(rapid.IntRange(0, len(c.workers)-1).Draw(t, "cut off"))
+		}
+	}
+}
+
+func (c *cluster) lose(i int) {
+	if w := &c.workers[i]; w.Registered {
+		w.Registered, w.LostAt = false, c.now
+	}
+}
+
+func (c *cluster) count(role dbaas.Role) int {
+	n := 0
+	for _, w := range c.workers {
+		if w.Running && w.Role == role && w.Registered {
+			n++
+		}
+	}
+	return n
+}
+
+// From every state that deaths, losses, late and lost answers and time can reach,
+// the plan converges to one master and the wanted slaves once the faults end, and never promotes
+// beside a running master.
+func TestPlan_RandomFaults_Converges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &cluster{now: planNow}
+		desired := control.Desired{Slaves: rapid.IntRange(1, 5).Draw(t, "slaves")}
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			c.disturb(t)
+			c.carryOut(t, control.Plan(c.observe(), desired, planLimits), func() bool { return rapid.Bool().Draw(t, "lost") })
+			if rapid.Bool().Draw(t, "settles") {
+				c.settle()
+			}
+		}
+		c.away = false
+		for range 30 {
+			c.carryOut(t, control.Plan(c.observe(), desired, planLimits), func() bool { return false })
+			c.settle()
+		}
+		if rest := control.Plan(c.observe(), desired, planLimits); len(rest) > 0 {
+			t.Fatalf("still wants %v with %+v", kinds(rest), c.workers)
+		}
+		if c.count(dbaas.RoleMaster) != 1 || c.count(dbaas.RoleSlave) != desired.Slaves || len(c.workers) != 1+desired.Slaves {
+			t.Fatalf("got %+v, want one master and %d slaves", c.workers, desired.Slaves)
+		}
+	})
+}

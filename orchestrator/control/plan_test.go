@@ -1,0 +1,126 @@
+package control_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/control"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	planNow    = time.Unix(1_800_000_000, 0)
+	planLimits = control.Limits{Session: 6 * time.Second, Ready: time.Minute}
+)
+
+// ago is a moment before the pass.
+func ago(d time.Duration) time.Time { return planNow.Add(-d) }
+
+func master(pid int) control.Worker {
+	return control.Worker{
+		ID: dbaas.WorkerID(fmt.Sprintf("w%d", pid)), PID: pid, Running: true,
+		Role: dbaas.RoleMaster, Epoch: 1, RoleSince: ago(time.Hour), Registered: true,
+	}
+}
+
+func slave(pid int) control.Worker {
+	w := master(pid)
+	w.Role, w.Epoch = dbaas.RoleSlave, 0
+	return w
+}
+
+func newcomer(pid int) control.Worker {
+	return control.Worker{ID: dbaas.WorkerID(fmt.Sprintf("w%d", pid)), PID: pid, Running: true}
+}
+
+func dead(w control.Worker) control.Worker {
+	w.Running, w.PID, w.Registered = false, 0, false
+	return w
+}
+
+func lost(w control.Worker, since time.Time) control.Worker {
+	w.Registered, w.LostAt = false, since
+	return w
+}
+
+// kinds writes a plan as "kind worker" lines.
+func kinds(actions []control.Action) []string {
+	var out []string
+	for _, a := range actions {
+		out = append(out, string(a.Kind)+" "+string(a.Worker))
+	}
+	return out
+}
+
+// Each situation has one right next step.
+func TestPlan_Situations(t *testing.T) {
+	stopping := slave(9)
+	stopping.Stopping = true
+	unready := master(1)
+	unready.Registered, unready.RoleSince = false, ago(2*time.Minute)
+	old := master(1)
+	newer := master(2)
+	newer.Epoch = 2
+
+	tests := map[string]struct {
+		workers  []control.Worker
+		starting int
+		noStarts bool
+		away     bool
+		slaves   int
+		want     []string
+	}{
+		"NothingRuns_StartsOneAlone":             {slaves: 3, want: []string{"start "}},
+		"FirstIsStarting_Waits":                  {slaves: 3, starting: 1},
+		"FirstRuns_BecomesMasterThenSlavesStart": {workers: []control.Worker{newcomer(5)}, slaves: 2, want: []string{"promote w5", "start ", "start "}},
+		"AllWell_Nothing":                        {workers: []control.Worker{master(1), slave(2)}, slaves: 1},
+		"SlaveStarted_Enlisted":                  {workers: []control.Worker{master(1), newcomer(2)}, slaves: 1, want: []string{"enlist w2"}},
+		"SlaveDead_RemovedAndReplaced":           {workers: []control.Worker{master(1), dead(slave(2))}, slaves: 1, want: []string{"remove w2", "start "}},
+		"SlaveStarting_NotStartedTwice":          {workers: []control.Worker{master(1)}, slaves: 1, starting: 1},
+		"MasterDead_LowestPIDPromoted": {
+			workers: []control.Worker{dead(master(1)), slave(7), slave(3)}, slaves: 2,
+			want: []string{"remove w1", "promote w3", "start "},
+		},
+		"MasterDead_CaughtUpBeatsLowerPID": {
+			workers: []control.Worker{dead(master(1)), newcomer(2), slave(3)}, slaves: 2,
+			want: []string{"remove w1", "promote w3", "start ", "enlist w2"},
+		},
+		"MasterHung_KilledBeforeAnyElection": {
+			workers: []control.Worker{lost(master(1), ago(0)), slave(2), slave(3)}, slaves: 2,
+			want: []string{"kill w1"},
+		},
+		"MasterNeverReady_Killed":           {workers: []control.Worker{unready, slave(2)}, slaves: 1, want: []string{"kill w1"}},
+		"TwoMasters_OlderEpochKilled":       {workers: []control.Worker{old, newer}, slaves: 0, want: []string{"kill w1"}},
+		"TooManySlaves_HighestPIDsLeave":    {workers: []control.Worker{master(1), slave(2), slave(8), slave(5)}, slaves: 1, want: []string{"stop w8", "stop w5"}},
+		"LeavingSlave_CountsForNothing":     {workers: []control.Worker{master(1), slave(2), stopping}, slaves: 1},
+		"CoordinatorAway_NoElection":        {workers: []control.Worker{dead(master(1)), slave(2)}, slaves: 1, away: true, want: []string{"remove w1"}},
+		"RateLimit_NoStart":                 {workers: []control.Worker{master(1)}, slaves: 2, noStarts: true},
+		"AllRegistrationsLost_NobodyKilled": {workers: []control.Worker{lost(master(1), ago(time.Second)), lost(slave(2), ago(time.Second))}, slaves: 1},
+		"AllRegistrationsLostForLong_Killed": {
+			workers: []control.Worker{lost(master(1), ago(7*time.Second)), lost(slave(2), ago(7*time.Second))}, slaves: 1,
+			want: []string{"kill w1", "kill w2"},
+		},
+		"OneSlaveLost_GetsASessionOfPatience": {workers: []control.Worker{master(1), slave(2), lost(slave(3), ago(time.Second))}, slaves: 2},
+		"OneSlaveLostForLong_KilledAndReplaced": {
+			workers: []control.Worker{master(1), slave(2), lost(slave(3), ago(7*time.Second))}, slaves: 2,
+			want: []string{"kill w3", "start "},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			allowed := 100
+			if tt.noStarts {
+				allowed = 0
+			}
+			got := control.Plan(control.Observed{
+				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting, StartsAllowed: allowed,
+			}, control.Desired{Slaves: tt.slaves}, planLimits)
+			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

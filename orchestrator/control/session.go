@@ -1,0 +1,86 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/logkey"
+)
+
+// openTimeout bounds how long a pass waits for the coordinator: without it the
+// loop goes on with the engine alone.
+const openTimeout = 2 * time.Second
+
+// openSession returns the present session, a new one if it is lost, or nil
+// while the coordinator is away.
+func (l *Loop) openSession(ctx context.Context) coord.Session {
+	if s := l.currentSession(); s != nil {
+		select {
+		case <-s.Doubt():
+			l.closeSession()
+		default:
+			return s
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	s, err := l.cfg.Coordinator.Open(ctx)
+	if err != nil {
+		l.cfg.Log.WarnContext(ctx, "coordinator not reached", logkey.Error, err)
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session = s
+	return s
+}
+
+func (l *Loop) currentSession() coord.Session {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session
+}
+
+func (l *Loop) closeSession() {
+	l.mu.Lock()
+	s := l.session
+	l.session, l.leading = nil, false
+	l.mu.Unlock()
+	if s == nil {
+		return
+	}
+	if err := s.Close(); err != nil && !errors.Is(err, coord.ErrSessionLost) {
+		l.cfg.Log.Warn("session not closed", logkey.Error, err)
+	}
+}
+
+// lead reports whether this orchestrator runs the loop. While the coordinator
+// is away the one that led last goes on, since nobody else can have taken over.
+func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
+	l.mu.Lock()
+	was := l.leading
+	l.mu.Unlock()
+	if session == nil {
+		return was
+	}
+	now, err := session.Lead(ctx, l.cfg.Name)
+	if err != nil {
+		return was && errors.Is(err, coord.ErrUnavailable)
+	}
+	if now != was {
+		l.cfg.Log.InfoContext(ctx, "control loop leadership changed", "leading", now)
+	}
+	l.mu.Lock()
+	l.leading = now
+	l.mu.Unlock()
+	return now
+}
+
+func (l *Loop) sessionTimeout(session coord.Session) time.Duration {
+	if session == nil {
+		return l.cfg.Ready
+	}
+	return session.Timeout()
+}
