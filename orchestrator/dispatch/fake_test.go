@@ -1,0 +1,178 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+	"rideshare/orchestrator/dispatch"
+)
+
+// callerFunc fakes dispatch.Caller with one function.
+type callerFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error
+
+func (f callerFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+	return f(ctx, q, body, onReply)
+}
+
+// cluster fakes dispatch.Availability.
+type cluster struct {
+	mu          sync.Mutex
+	slaves      int
+	master      bool
+	slavesSince time.Time
+	masterSince time.Time
+}
+
+func healthy() *cluster { return &cluster{slaves: 1, master: true} }
+
+func (c *cluster) Slaves() (int, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slaves, c.slavesSince
+}
+
+func (c *cluster) Master() (bool, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.master, c.masterSince
+}
+
+func (c *cluster) set(slaves int, master bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slaves, c.master = slaves, master
+	c.slavesSince, c.masterSince = time.Now(), time.Now()
+}
+
+// message is one message that a test holds: it decides how it ends.
+type message struct {
+	ctx     context.Context
+	queue   mq.Queue
+	reads   []dbaas.Read
+	ops     []dbaas.Operation
+	end     chan error
+	mu      sync.Mutex // held while onReply runs; guards over
+	onReply func([]byte) bool
+	over    bool
+}
+
+// held returns a Caller whose messages go to a channel and end when the test
+// ends them, or with their deadline.
+func held() (callerFunc, chan *message) {
+	messages := make(chan *message, 1024)
+	return func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+		m := &message{ctx: ctx, queue: q, onReply: onReply, end: make(chan error, 1)}
+		if err := m.decode(body); err != nil {
+			return err
+		}
+		messages <- m
+		select {
+		case err := <-m.end:
+			return err
+		case <-ctx.Done():
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.over = true // a Caller hands over nothing once it has returned.
+			return ctx.Err()
+		}
+	}, messages
+}
+
+func (m *message) decode(body []byte) error {
+	kind, err := frame.KindOf(body)
+	if err != nil {
+		return err
+	}
+	if kind == frame.KindReadRequest {
+		var r frame.ReadRequest
+		r, err = frame.DecodeReadRequest(body)
+		m.reads = r.Reads
+		return err
+	}
+	r, err := frame.DecodeWriteRequest(body)
+	m.ops = r.Operations
+	return err
+}
+
+// reply answers the reads at the given places with their own SQL text.
+func (m *message) reply(last bool, places ...int) {
+	r := frame.ReadReply{Last: last}
+	for _, i := range places {
+		r.Answers = append(r.Answers, frame.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(m.reads[i].Statements[0].SQL)}})
+	}
+	m.send(r.Encode())
+}
+
+// commit answers all operations as applied at seq.
+func (m *message) commit(seq dbaas.Seq) {
+	r := frame.WriteReply{Last: true}
+	for i := range m.ops {
+		r.Answers = append(r.Answers, frame.WriteAnswer{Index: i, Result: dbaas.OperationResult{ID: m.ops[i].ID, Seq: seq}})
+	}
+	m.send(r.Encode())
+}
+
+func (m *message) send(body []byte, err error) {
+	if err != nil {
+		m.end <- err
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.over && m.onReply(body) {
+		m.end <- nil
+	}
+}
+
+// all answers every read of the message.
+func (m *message) all() {
+	places := make([]int, len(m.reads))
+	for i := range places {
+		places[i] = i
+	}
+	m.reply(true, places...)
+}
+
+func read(sql string) dbaas.Read {
+	return dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: sql}}}
+}
+
+func operation(n byte) dbaas.Operation {
+	return dbaas.Operation{ID: dbaas.OpID{n}, Statements: []dbaas.Statement{{SQL: fmt.Sprintf("INSERT %d", n)}}}
+}
+
+// newDispatcher returns a Dispatcher that is closed with the test.
+func newDispatcher(tb testing.TB, cfg dispatch.Config) *dispatch.Dispatcher {
+	tb.Helper()
+	if cfg.Availability == nil {
+		cfg.Availability = healthy()
+	}
+	d := dispatch.New(cfg)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // the test's context is over by now.
+		cancel()
+		_ = d.Close(ctx) // only ends what the test has left.
+	})
+	return d
+}
+
+// answer is what became of one request.
+type answer struct {
+	name string
+	read dbaas.ReadResult
+	err  error
+}
+
+// ask sends a read in the background; its answer goes to the channel.
+func ask(ctx context.Context, d *dispatch.Dispatcher, r dbaas.Read, answers chan<- answer) {
+	go func() { // ends with the read's answer, at the latest at its deadline.
+		result, err := d.Read(ctx, r)
+		answers <- answer{name: r.Statements[0].SQL, read: result, err: err}
+	}()
+}

@@ -1,0 +1,122 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+)
+
+// Write sends op to the master and returns what it did. The earlier of
+// op.Deadline and ctx's deadline counts; an op without id or time of issue gets them.
+//
+// A nil error means that persdb has the operation on disk; single statements of
+// it may have failed, see the result. Errors are *dbaas.Error: CodeUnavailable
+// when the operation was surely not done, CodeMismatch when its id belongs to
+// another one, CodeUnknown, with the id, when it was handed over and may yet be
+// done. After CodeUnknown the same operation with the same id is safe to send again.
+func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error) {
+	d.complete(&op)
+	op.Deadline = d.deadline(ctx, op.Deadline)
+	result, _, err := d.writes.do(ctx, op, sizeOf(op.Statements), op.Deadline)
+	if err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	if result.ID != op.ID {
+		return dbaas.OperationResult{}, writeLost(&op, errForeign)
+	}
+	switch result.Code { //nolint:exhaustive // all other codes are passed on as they are.
+	case dbaas.CodeOK:
+		d.sawSeq(result.Seq)
+		return result, nil
+	case dbaas.CodeExpired, dbaas.CodeUnknown, dbaas.CodeInternal:
+		// Expired: it did not run now, and may have when it came the first time.
+		return dbaas.OperationResult{}, &dbaas.Error{Code: dbaas.CodeUnknown, Message: unknownText, Op: op.ID}
+	default:
+		return dbaas.OperationResult{}, &dbaas.Error{Code: result.Code, Message: result.Message}
+	}
+}
+
+// Enqueue hands op to the broker for good: it has no deadline and survives the
+// death of every process. A nil error means that the broker has it on disk; what
+// became of it is found in persdb under its id. On a bus that keeps nothing it runs
+// op to its end instead, as Write does.
+//
+// Errors are as for Write.
+func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
+	if !d.cfg.Publisher.Durable() {
+		_, err := d.Write(ctx, op)
+		return err
+	}
+	d.complete(&op)
+	op.Deadline = time.Time{}
+	body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode()
+	if err != nil {
+		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	err = d.cfg.Publisher.Publish(ctx, mq.WriteQ, mq.Message{Body: body, ID: op.ID.String(), Persistent: true})
+	switch {
+	case err == nil:
+		return nil
+	case notTaken(err):
+		return writeUnsent(&op, err)
+	default:
+		return writeLost(&op, err)
+	}
+}
+
+func (d *Dispatcher) complete(op *dbaas.Operation) {
+	now := d.cfg.Now()
+	if op.IssuedAt.IsZero() {
+		op.IssuedAt = now
+	}
+	if op.ID.IsZero() {
+		op.ID = dbaas.NewOpID(now)
+	}
+}
+
+func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] {
+	return codec[dbaas.Operation, dbaas.OperationResult]{
+		queue:   mq.WriteQ,
+		windows: masterWindows,
+		slaves:  d.cfg.Availability.Slaves,
+		gate:    d.masterGate,
+		encode:  func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },
+		decode:  decodeWrites,
+		unsent:  writeUnsent,
+		lost:    writeLost,
+	}
+}
+
+func decodeWrites(body []byte, each func(int, dbaas.OperationResult)) (bool, error) {
+	reply, err := frame.DecodeWriteReply(body)
+	if err != nil {
+		return true, err
+	}
+	for i := range reply.Answers {
+		each(reply.Answers[i].Index, reply.Answers[i].Result)
+	}
+	return reply.Last, nil
+}
+
+const unknownText = "the write was handed over and its outcome is not known; send it again with the same Idempotency-Key"
+
+// errForeign is the cause when the answer at a write's place is that of another one.
+var errForeign = errors.New("the answer belongs to another operation")
+
+// writeUnsent is how a write ends that was surely not handed over.
+func writeUnsent(_ *dbaas.Operation, cause error) error {
+	return dbaas.WrapError(dbaas.CodeUnavailable, "writes cannot be taken at the moment; this one was not done", cause)
+}
+
+// writeLost is how a write ends that was handed over, or may have been.
+func writeLost(op *dbaas.Operation, cause error) error {
+	err := dbaas.WrapError(dbaas.CodeUnknown, unknownText, cause)
+	err.Op = op.ID
+	return err
+}

@@ -1,0 +1,273 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+	"rideshare/orchestrator/dispatch"
+)
+
+// publisher fakes dispatch.Publisher.
+type publisher struct {
+	durable bool
+	err     error
+	got     []mq.Message
+}
+
+func (p *publisher) Durable() bool { return p.durable }
+
+func (p *publisher) Publish(_ context.Context, _ mq.Queue, m mq.Message) error {
+	p.got = append(p.got, m)
+	return p.err
+}
+
+// wrote is what became of one write.
+type wrote struct {
+	result dbaas.OperationResult
+	err    error
+}
+
+func write(ctx context.Context, d *dispatch.Dispatcher, op dbaas.Operation) chan wrote {
+	done := make(chan wrote, 1)
+	go func() { // ends with the write's answer, at the latest at its deadline.
+		result, err := d.Write(ctx, op)
+		done <- wrote{result, err}
+	}()
+	return done
+}
+
+func opOf(err error) dbaas.OpID {
+	if e, ok := err.(*dbaas.Error); ok { //nolint:errorlint // the dispatcher returns it unwrapped.
+		return e.Op
+	}
+	return dbaas.OpID{}
+}
+
+// A write that was answered raises the position that reads may rely on, and a
+// lower one later does not sink it.
+func TestDispatcher_Write_AnswerRaisesSeenSeq(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call})
+		for _, c := range []struct{ seq, seen dbaas.Seq }{{7, 7}, {3, 7}, {9, 9}} {
+			done := write(t.Context(), d, operation(byte(c.seq)))
+			m := <-messages
+			if m.queue != mq.WriteQ || m.ops[0].IssuedAt.IsZero() || m.ops[0].Deadline.IsZero() {
+				t.Errorf("got %+v on %s, want it complete on writeQ", m.ops[0], m.queue)
+			}
+			m.commit(c.seq)
+			if w := <-done; w.err != nil || w.result.Seq != c.seq {
+				t.Errorf("got %+v", w)
+			}
+			if got := d.SeenSeq(); got != c.seen {
+				t.Errorf("got SeenSeq %d, want %d", got, c.seen)
+			}
+		}
+	})
+}
+
+// What the caller of a write hears is never more than what is known: 503 only
+// when surely nothing was handed over, unknown with the id otherwise.
+func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
+	for _, c := range []struct {
+		errs []error
+		code dbaas.Code
+	}{
+		{[]error{mq.ErrUnavailable}, dbaas.CodeUnavailable},
+		{[]error{mq.ErrUnroutable}, dbaas.CodeUnavailable},
+		{[]error{mq.ErrRefused}, dbaas.CodeUnavailable},
+		{[]error{mq.ErrClosed}, dbaas.CodeUnavailable},
+		{[]error{mq.ErrUnconfirmed, mq.ErrUnconfirmed}, dbaas.CodeUnknown},
+		{[]error{mq.ErrUnconfirmed, mq.ErrUnavailable}, dbaas.CodeUnknown},
+		{[]error{mq.ErrReplyLost, mq.ErrRefused}, dbaas.CodeUnknown},
+		{[]error{context.DeadlineExceeded}, dbaas.CodeUnknown},
+	} {
+		t.Run(fmt.Sprint(c.errs), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
+					calls++
+					return c.errs[calls-1]
+				})})
+				_, err := d.Write(t.Context(), operation(1))
+				if dbaas.CodeOf(err) != c.code || calls != len(c.errs) {
+					t.Errorf("got %v after %d calls, want %s after %d", err, calls, c.code, len(c.errs))
+				}
+				if want := (c.code == dbaas.CodeUnknown); want != (opOf(err) == dbaas.OpID{1}) {
+					t.Errorf("got operation id %v with code %s", opOf(err), c.code)
+				}
+			})
+		})
+	}
+}
+
+// A write whose answer was lost is sent again with the same id, without those
+// that have their answers, and gets the stored answer.
+func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, StaleAfter: time.Hour})
+		opener := write(t.Context(), d, operation(9))
+		first := <-messages
+		one := write(t.Context(), d, operation(1))
+		synctest.Wait()
+		two := write(t.Context(), d, operation(2))
+		synctest.Wait()
+		first.commit(1)
+		<-opener
+		m := <-messages
+		m.send(frame.WriteReply{Answers: []frame.WriteAnswer{{Index: 0, Result: dbaas.OperationResult{ID: m.ops[0].ID, Seq: 2}}}}.Encode())
+		if w := <-one; w.err != nil {
+			t.Error(w.err)
+		}
+		m.end <- mq.ErrReplyLost
+		again := <-messages
+		if len(again.ops) != 1 || again.ops[0].ID != (dbaas.OpID{2}) {
+			t.Fatalf("sent again: %+v, want only the unanswered operation", again.ops)
+		}
+		again.commit(2)
+		if w := <-two; w.err != nil || w.result.Seq != 2 {
+			t.Errorf("got %+v", w)
+		}
+	})
+}
+
+// A write that ends at its deadline is unknown if it was handed over and surely
+// not done if it still waited.
+func TestDispatcher_Write_DeadlineTellsHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, MaxMessages: 1})
+		sent := write(t.Context(), d, operation(1))
+		<-messages
+		waits := write(t.Context(), d, operation(2))
+		if w := <-waits; dbaas.CodeOf(w.err) != dbaas.CodeUnavailable {
+			t.Errorf("waiting write: got %v, want unavailable", w.err)
+		}
+		if w := <-sent; dbaas.CodeOf(w.err) != dbaas.CodeUnknown || opOf(w.err) != (dbaas.OpID{1}) {
+			t.Errorf("sent write: got %v, want unknown with its id", w.err)
+		}
+	})
+}
+
+// What became of one write never colours the next: after an unknown outcome a
+// write that surely was not handed over is still 503.
+func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
+	var result error
+	d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
+		return result
+	})})
+	for range 20 {
+		for err, code := range map[error]dbaas.Code{mq.ErrUnconfirmed: dbaas.CodeUnknown, mq.ErrUnavailable: dbaas.CodeUnavailable} {
+			result = err
+			if _, got := d.Write(t.Context(), operation(1)); dbaas.CodeOf(got) != code {
+				t.Fatalf("%v: got %v, want %s", err, got, code)
+			}
+		}
+	}
+}
+
+// What the master says of an operation as a whole becomes the caller's code.
+func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
+	for _, c := range []struct {
+		result dbaas.OperationResult
+		code   dbaas.Code
+	}{
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, dbaas.CodeOK},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeMismatch}, dbaas.CodeMismatch},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeExpired}, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnknown}, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, dbaas.CodeUnavailable},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, dbaas.CodeFull},
+		{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, dbaas.CodeUnknown},
+	} {
+		d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte) bool) error {
+			body, err := frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: c.result}}}.Encode()
+			onReply(body)
+			return err
+		})})
+		_, err := d.Write(t.Context(), operation(1))
+		if dbaas.CodeOf(err) != c.code {
+			t.Errorf("answer %+v: got %v, want %q", c.result, err, c.code)
+		}
+		if (c.code == dbaas.CodeUnknown) != (opOf(err) == dbaas.OpID{1}) {
+			t.Errorf("answer %+v: got operation id %v", c.result, opOf(err))
+		}
+	}
+}
+
+// Without a master writes fail at once after the grace; reads go on.
+func TestDispatcher_Write_NoMasterFailsAfterGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		available := healthy()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: available})
+		available.set(1, false)
+		available.masterSince = time.Now().Add(-2 * time.Second)
+		if _, err := d.Write(t.Context(), operation(1)); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+			t.Errorf("write: got %v, want unavailable", err)
+		}
+		linear := read("x")
+		linear.Linearizable = true
+		if _, err := d.Read(t.Context(), linear); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+			t.Errorf("linearizable read: got %v, want unavailable", err)
+		}
+		answers := make(chan answer, 1)
+		ask(t.Context(), d, read("x"), answers)
+		(<-messages).all()
+		if a := <-answers; a.err != nil {
+			t.Errorf("read: %v", a.err)
+		}
+	})
+}
+
+// Enqueue publishes a persistent message without a deadline, and says what is
+// known when it fails.
+func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code dbaas.Code
+	}{
+		{nil, dbaas.CodeOK},
+		{mq.ErrUnavailable, dbaas.CodeUnavailable},
+		{mq.ErrRefused, dbaas.CodeUnavailable},
+		{mq.ErrUnroutable, dbaas.CodeUnavailable},
+		{mq.ErrUnconfirmed, dbaas.CodeUnknown},
+	} {
+		p := &publisher{durable: true, err: c.err}
+		d := newDispatcher(t, dispatch.Config{Publisher: p})
+		op := operation(1)
+		op.Deadline = time.Now().Add(time.Second)
+		if err := d.Enqueue(t.Context(), op); dbaas.CodeOf(err) != c.code {
+			t.Errorf("publish %v: got %v, want %q", c.err, err, c.code)
+		}
+		m := p.got[0]
+		sent, err := frame.DecodeWriteRequest(m.Body)
+		if err != nil || !m.Persistent || m.TTL != 0 || m.ReplyTo != "" {
+			t.Fatalf("got message %+v, %v", m, err)
+		}
+		if o := sent.Operations[0]; o.ID != op.ID || !o.Deadline.IsZero() || o.IssuedAt.IsZero() {
+			t.Errorf("got operation %+v", o)
+		}
+	}
+}
+
+// On a bus that keeps nothing Enqueue runs the write to its end.
+func TestDispatcher_Enqueue_OnAVolatileBusWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Publisher: &publisher{}})
+		done := make(chan error, 1)
+		go func() { done <- d.Enqueue(t.Context(), operation(1)) }()
+		(<-messages).commit(4)
+		if err := <-done; err != nil || d.SeenSeq() != 4 {
+			t.Errorf("got %v and position %d", err, d.SeenSeq())
+		}
+	})
+}
