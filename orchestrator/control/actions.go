@@ -74,7 +74,8 @@ func (l *Loop) assign(ctx context.Context, a Action, role dbaas.Role, epoch dbaa
 		m.role, m.epoch, m.roleSince = role, epoch, l.cfg.Now()
 		m.seen, m.lostAt = false, time.Time{} // until it is registered with this role
 	}
-	l.cfg.Log.InfoContext(ctx, "role assigned", logkey.Worker, string(a.Worker), logkey.PID, in.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
+	l.tell(EventRole, WorkerEvent{PID: in.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
+	l.cfg.Log.InfoContext(ctx, "role given", logkey.Worker, string(a.Worker), logkey.PID, in.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
 	return nil
 }
 

@@ -51,6 +51,8 @@ type Config struct {
 	// StartsPerMinute bounds how often workers are started, so that a worker
 	// that dies at once is not a fork bomb: 120.
 	StartsPerMinute int
+	// Event, if set, is told of every change of role, membership and scale. It must not block.
+	Event func(kind string, data any)
 	// Now is the clock: time.Now.
 	Now func() time.Time
 }
@@ -99,15 +101,20 @@ type memory struct {
 	seen      bool // was registered in the last pass that could tell
 	lostAt    time.Time
 	stopping  bool // a stop or a removal is under way
+	pid       int  // as long as it ran
+	died      bool // its death was told
 }
 
 // New returns a Loop. Run makes it work.
 func New(cfg Config) *Loop {
+	cfg = cfg.withDefaults()
+	now := cfg.Now()
 	return &Loop{
-		cfg:      cfg.withDefaults(),
+		cfg:      cfg,
 		wake:     make(chan struct{}, 1),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]bool{},
+		view:     view{slaveless: now, masterless: now},
 	}
 }
 
@@ -195,8 +202,12 @@ func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, err
 		return Desired{}, fmt.Errorf("slave count: %w", err)
 	}
 	l.mu.Lock()
+	changed := l.view.desiredKnown && l.view.desired != n
 	l.view.desired, l.view.desiredKnown = n, true
 	l.mu.Unlock()
+	if changed {
+		l.tell(EventScale, ScaleEvent{Slaves: n})
+	}
 	return Desired{Slaves: n}, nil
 }
 

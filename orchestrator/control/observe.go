@@ -36,7 +36,19 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 	for _, in := range instances {
 		known[in.ID] = true
 		member, registered := members[in.ID]
-		m := l.remember(in.ID, member, registered, up, now)
+		m := l.memory[in.ID]
+		if m == nil {
+			m = &memory{}
+			l.memory[in.ID] = m
+		}
+		if in.Running {
+			m.pid = in.PID
+		}
+		wasSeen := m.seen
+		if up {
+			m.look(member, registered, now)
+		}
+		l.tellWorker(in, m, wasSeen)
 		o.Workers = append(o.Workers, Worker{
 			ID: in.ID, PID: in.PID, Running: in.Running,
 			Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince,
@@ -67,17 +79,9 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	return members, true
 }
 
-// remember updates what is known of a worker. A worker that is registered with
-// a role that we did not give it was given it by an orchestrator before us.
-func (l *Loop) remember(id dbaas.WorkerID, member coord.Member, registered, up bool, now time.Time) *memory {
-	m := l.memory[id]
-	if m == nil {
-		m = &memory{}
-		l.memory[id] = m
-	}
-	if !up {
-		return m
-	}
+// look updates what is known of a worker. A worker that is registered with a
+// role that we did not give it was given it by an orchestrator before us.
+func (m *memory) look(member coord.Member, registered bool, now time.Time) {
 	if registered && m.role == dbaas.RoleNone {
 		m.role, m.epoch, m.roleSince = member.Role, member.Epoch, now
 	}
@@ -89,7 +93,6 @@ func (l *Loop) remember(id dbaas.WorkerID, member coord.Member, registered, up b
 		m.lostAt = time.Time{}
 	}
 	m.seen = registered
-	return m
 }
 
 // look keeps what others ask for: who serves, and since when nobody does.

@@ -84,3 +84,14 @@ func (l *Loop) sessionTimeout(session coord.Session) time.Duration {
 	}
 	return session.Timeout()
 }
+
+// CoordinatorReady returns nil when the coordinator answers, else
+// coord.ErrUnavailable or what else it says.
+func (l *Loop) CoordinatorReady(ctx context.Context) error {
+	s := l.currentSession()
+	if s == nil {
+		return coord.ErrUnavailable
+	}
+	_, err := s.Members(ctx)
+	return err
+}

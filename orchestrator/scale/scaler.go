@@ -106,7 +106,7 @@ func (s *Scaler) tick(ctx context.Context) {
 func (s *Scaler) Decisions() []Decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.decisions)
+	return append([]Decision{}, s.decisions...) // never nil: it is rendered as a list
 }
 
 // Close stops the timer and waits for a decision under way.

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/orchestrator/launch"
+)
+
+// Member is a worker that runs and has a role.
+type Member struct {
+	PID    int
+	Worker dbaas.WorkerID
+	Role   dbaas.Role
+	Epoch  dbaas.Epoch
+	// Ready members are registered with their role: caught up and serving.
+	Ready bool
+	// Applied is the position that the member announced last; it may have more.
+	Applied dbaas.Seq
+}
+
+// Status is what the loop knows of the whole.
+type Status struct {
+	Members       []Member // by ascending pid
+	DesiredSlaves int
+	Leader        bool
+}
+
+// Members asks the engine which workers run now and returns those with a role, by ascending pid.
+func (l *Loop) Members(ctx context.Context) ([]Member, error) {
+	instances, err := l.cfg.Launcher.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Member
+	for _, in := range instances {
+		m := l.memory[in.ID]
+		if !in.Running || m == nil || m.stopping || m.role == dbaas.RoleNone {
+			continue
+		}
+		announced, known := l.view.members[in.ID]
+		out = append(out, Member{
+			PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch,
+			Ready: known && announced.Role == m.role, Applied: announced.Applied,
+		})
+	}
+	slices.SortFunc(out, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
+	})
+	return out, nil
+}
+
+// Status returns what the loop knows of the whole.
+func (l *Loop) Status(ctx context.Context) (Status, error) {
+	members, err := l.Members(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	desired := l.lastDesired()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading}, nil
+}
+
+// CrashMaster kills the master and returns its pid once it is surely dead. ok is
+// false if there is no master.
+func (l *Loop) CrashMaster(ctx context.Context) (pid int, ok bool, err error) {
+	return l.crash(ctx, dbaas.RoleMaster)
+}
+
+// CrashSlave kills the slave with the highest pid, as CrashMaster does.
+func (l *Loop) CrashSlave(ctx context.Context) (pid int, ok bool, err error) {
+	return l.crash(ctx, dbaas.RoleSlave)
+}
+
+func (l *Loop) crash(ctx context.Context, role dbaas.Role) (int, bool, error) {
+	members, err := l.Members(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	members = slices.DeleteFunc(members, func(m Member) bool { return m.Role != role })
+	if len(members) == 0 {
+		return 0, false, nil
+	}
+	victim := members[len(members)-1]
+	l.cfg.Log.InfoContext(ctx, "worker crashed on request", logkey.Worker, string(victim.Worker), logkey.PID, victim.PID, logkey.Role, string(role))
+	err = l.cfg.Launcher.Kill(ctx, victim.Worker)
+	if errors.Is(err, launch.ErrNoWorker) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("kill %s: %w", victim.Worker, err)
+	}
+	l.Wake()
+	return victim.PID, true, nil
+}
+
+// Slaves returns how many slaves served at the last look, and, if none, since when.
+func (l *Loop) Slaves() (int, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.slaves, l.view.slaveless
+}
+
+// Master reports whether a master served at the last look, and, if not, since when.
+func (l *Loop) Master() (bool, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.masterless.IsZero(), l.view.masterless
+}

@@ -1,0 +1,53 @@
+package control
+
+import (
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/launch"
+)
+
+// The types of events.
+const (
+	EventRole       = "role"       // a worker was given a role
+	EventMembership = "membership" // a worker began or ceased to serve, or died
+	EventScale      = "scale"      // another number of slaves is wanted
+)
+
+// WorkerEvent is the data of EventRole and EventMembership.
+type WorkerEvent struct {
+	PID    int            `json:"pid"`
+	Worker dbaas.WorkerID `json:"worker"`
+	Role   dbaas.Role     `json:"role"`
+	Epoch  dbaas.Epoch    `json:"epoch,omitempty"`
+	// Change is assigned, serving, lost (its registration is gone while it runs) or died.
+	Change string `json:"change"`
+	// ExitCode has a meaning when it died: 137 for SIGKILL.
+	ExitCode int `json:"exit_code,omitempty"`
+}
+
+// ScaleEvent is the data of EventScale.
+type ScaleEvent struct {
+	Slaves int `json:"slaves"`
+}
+
+func (l *Loop) tell(kind string, v any) {
+	if l.cfg.Event != nil {
+		l.cfg.Event(kind, v)
+	}
+}
+
+// tellWorker tells what changed between two looks at a worker. The caller holds mu.
+func (l *Loop) tellWorker(in launch.Instance, m *memory, wasSeen bool) {
+	e := WorkerEvent{PID: m.pid, Worker: in.ID, Role: m.role, Epoch: m.epoch}
+	switch {
+	case !in.Running && !m.died:
+		m.died = true
+		e.Change, e.ExitCode = "died", in.ExitCode
+	case in.Running && m.seen && !wasSeen:
+		e.Change = "serving"
+	case in.Running && !m.seen && wasSeen:
+		e.Change = "lost"
+	default:
+		return
+	}
+	l.tell(EventMembership, e)
+}
