@@ -29,10 +29,11 @@ const (
 // each subscriber has a private queue bound to it.
 const SyncQ = "syncQ"
 
-// What Publish, Reply and Broadcast return. The first three mean that the broker
-// surely does not have the message.
+// What Publish, Reply and Broadcast return. All but ErrUnconfirmed mean that the
+// broker surely does not have the message.
 var (
-	// ErrUnavailable: not connected, or the broker blocks publishers (alarm). Nothing was sent.
+	// ErrUnavailable: not connected, or the broker blocks publishers (alarm), or the context
+	// had ended before (its error is wrapped too). Nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
 	// ErrUnroutable: there is no such queue, the broker returned the message.
 	ErrUnroutable = errors.New("message returned: no such queue")
@@ -48,7 +49,8 @@ var (
 	ErrStale = errors.New("delivery belongs to a lost connection")
 )
 
-// Message is what is published.
+// Message is what is published. The publisher may use Body again once the
+// call returned; who receives it must not change it.
 type Message struct {
 	Body []byte
 	// ID goes with the message to the consumer; it correlates a reply with its request.
@@ -127,7 +129,8 @@ type Conn interface {
 	Subscribe(ctx context.Context, s Subscriber) error
 
 	// Replies binds a private reply queue, calls ready with its name each time it is
-	// made (again, with another name, after a lost connection, whose replies are lost), and
+	// made (again, with another name, after a lost connection, whose replies are lost), with
+	// the empty name as soon as it is lost, and when Replies ends, and
 	// calls handle with each message, until ctx ends, whose error it returns.
 	Replies(ctx context.Context, ready func(name string), handle func(Message)) error
 

@@ -1,0 +1,101 @@
+package inproc
+
+import (
+	"slices"
+
+	"rideshare/internal/mq"
+)
+
+// Disconnect drops every connection; all come back at once by themselves.
+// Deliveries that were not acknowledged are delivered again, replies on
+// their way and private queues are lost.
+func (b *Broker) Disconnect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		c.drop()
+	}
+	b.comeBack()
+}
+
+// Stop ends the broker as its death would: connections drop, messages that are
+// not persistent are lost. Until Start everything answers mq.ErrUnavailable.
+func (b *Broker) Stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	for c := range b.conns {
+		c.drop()
+	}
+	for _, q := range b.queues {
+		kept := deque[*item]{}
+		for q.ready.len() > 0 {
+			if i := q.ready.popFront(); i.message.Persistent {
+				kept.pushBack(i)
+			}
+		}
+		q.ready = kept
+	}
+}
+
+// Start ends what Stop began: connections come back by themselves.
+func (b *Broker) Start() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = false
+	b.comeBack()
+}
+
+// comeBack tells every connection that it can be used again.
+func (b *Broker) comeBack() {
+	if len(b.conns) > 0 && !b.stopped {
+		b.declare()
+	}
+	for c := range b.conns {
+		c.wake()
+	}
+}
+
+// Block makes the broker refuse publishers, as it does when it is short of memory or
+// disk. Deliveries and acknowledgements go on.
+func (b *Broker) Block() { b.setBlocked(true) }
+
+// Unblock ends what Block began.
+func (b *Broker) Unblock() { b.setBlocked(false) }
+
+func (b *Broker) setBlocked(blocked bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocked = blocked
+}
+
+// DeleteQueue deletes a work queue with its messages, behind the back of its
+// users. Its consumers notice and make it anew; without any it stays away until somebody
+// consumes from it or connects.
+func (b *Broker) DeleteQueue(name mq.Queue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.queues[name]
+	if q == nil {
+		return
+	}
+	delete(b.queues, name)
+	for _, c := range slices.Clone(q.consumers) {
+		q.cut(c, b.now())
+	}
+}
+
+// SetSyncFault makes f decide what each subscriber gets, nil ends that.
+func (b *Broker) SetSyncFault(f SyncFault) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.syncFault = f
+}
+
+// SetConfirmLost makes Publish return mq.ErrUnconfirmed although the message
+// was taken, whenever f says so; nil ends that. f must not call the bus.
+func (b *Broker) SetConfirmLost(f func(publisher string, q mq.Queue) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.confirmLost = f
+}

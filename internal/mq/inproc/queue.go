@@ -1,0 +1,225 @@
+package inproc
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"rideshare/internal/mq"
+)
+
+// errSettled is returned for the second Ack or Reject of one delivery, which
+// over a real broker would close the channel under every other delivery.
+var errSettled = errors.New("delivery was settled before")
+
+// item is a message in a work queue. Its place keeps the order of publishing
+// when it comes back.
+type item struct {
+	message     mq.Message
+	place       uint64
+	expires     time.Time // zero means never
+	redelivered bool
+}
+
+func (i *item) expired(now time.Time) bool {
+	return !i.expires.IsZero() && !now.Before(i.expires)
+}
+
+// queue is a work queue. Everything in it is guarded by Broker.mu.
+type queue struct {
+	name      mq.Queue
+	single    bool // single active consumer
+	maxReady  int
+	published uint64       // the place of the newest message
+	ready     deque[*item] // by ascending place
+	consumers []*consumer  // in the order in which they came
+	turn      int          // index of the consumer whose turn it is
+}
+
+// consumer is one Consume during one life of its connection. Everything in it
+// is guarded by Broker.mu.
+type consumer struct {
+	inbox[*delivery]
+	conn     *Conn
+	queue    *queue
+	prefetch int
+	held     []*delivery // given to this consumer and not settled, those in the inbox too
+	ending   bool        // gets no more; stays until held is empty
+}
+
+func (c *consumer) canTake() bool { return !c.ending && len(c.held) < c.prefetch }
+
+// push adds a new message, or reports that the queue is full. Messages that
+// consumers hold do not count.
+func (q *queue) push(m mq.Message, now time.Time) bool {
+	q.dropExpired(now)
+	if q.ready.len() >= q.maxReady {
+		return false
+	}
+	q.published++
+	i := &item{message: m, place: q.published}
+	if m.TTL > 0 {
+		i.expires = now.Add(m.TTL)
+	}
+	q.ready.pushBack(i)
+	q.dispatch(now)
+	return true
+}
+
+// dropExpired drops the expired messages at the head, as a broker does: behind
+// one that lives longer they stay until it is gone.
+func (q *queue) dropExpired(now time.Time) {
+	for q.ready.len() > 0 && q.ready.at(0).expired(now) {
+		q.ready.popFront()
+	}
+}
+
+// dispatch hands ready messages to consumers that may take more.
+func (q *queue) dispatch(now time.Time) {
+	for {
+		q.dropExpired(now)
+		if q.ready.len() == 0 {
+			return
+		}
+		c := q.nextConsumer()
+		if c == nil {
+			return
+		}
+		i := q.ready.popFront()
+		d := &delivery{item: i, consumer: c, redelivered: i.redelivered}
+		c.held = append(c.held, d)
+		c.put(d)
+	}
+}
+
+// nextConsumer returns the consumer that gets the next message, or nil when
+// none may take one: the first that came for a single active consumer, also
+// while it is ending, else each in turn.
+func (q *queue) nextConsumer() *consumer {
+	if len(q.consumers) == 0 {
+		return nil
+	}
+	if q.single {
+		if c := q.consumers[0]; c.canTake() {
+			return c
+		}
+		return nil
+	}
+	for range q.consumers {
+		c := q.consumers[q.turn%len(q.consumers)]
+		q.turn = (q.turn + 1) % len(q.consumers)
+		if c.canTake() {
+			return c
+		}
+	}
+	return nil
+}
+
+// requeue puts messages back where they were, which is before all that were
+// never delivered.
+func (q *queue) requeue(items []*item) {
+	if len(items) == 0 {
+		return
+	}
+	last := slices.MaxFunc(items, func(a, b *item) int { return cmp.Compare(a.place, b.place) }).place
+	for q.ready.len() > 0 && q.ready.at(0).place < last {
+		items = append(items, q.ready.popFront())
+	}
+	slices.SortFunc(items, func(a, b *item) int { return cmp.Compare(a.place, b.place) })
+	for _, i := range slices.Backward(items) {
+		q.ready.pushFront(i)
+	}
+}
+
+// cut ends a consumer whose connection is gone: all that it holds goes back.
+func (q *queue) cut(c *consumer, now time.Time) {
+	c.lose()
+	q.giveBack(c, c.held)
+	c.held = nil
+	q.forget(c)
+	q.dispatch(now)
+}
+
+// retire ends a consumer in good order: what was not handed over goes back, what was can
+// still be settled.
+func (q *queue) retire(c *consumer, now time.Time) {
+	if c.lost {
+		return
+	}
+	c.ending = true
+	var unseen []*delivery
+	for c.items.len() > 0 {
+		unseen = append(unseen, c.items.popFront())
+	}
+	c.held = slices.DeleteFunc(c.held, func(d *delivery) bool { return slices.Contains(unseen, d) })
+	q.giveBack(c, unseen)
+	if len(c.held) == 0 {
+		q.forget(c)
+	}
+	q.dispatch(now)
+}
+
+func (q *queue) giveBack(c *consumer, ds []*delivery) {
+	items := make([]*item, 0, len(ds))
+	for _, d := range ds {
+		d.item.redelivered = true
+		items = append(items, d.item)
+	}
+	c.items.clear()
+	q.requeue(items)
+}
+
+// forget removes a consumer that holds nothing any more.
+func (q *queue) forget(c *consumer) {
+	c.conn.consumers = without(c.conn.consumers, c)
+	i := slices.Index(q.consumers, c)
+	if i < 0 {
+		return
+	}
+	q.consumers = slices.Delete(q.consumers, i, i+1)
+	if i < q.turn {
+		q.turn-- // the others keep their turns
+	}
+}
+
+// delivery implements mq.Delivery.
+type delivery struct {
+	item        *item
+	consumer    *consumer
+	redelivered bool // as it was when it was handed over
+	settled     bool // guarded by Broker.mu
+}
+
+func (d *delivery) Message() mq.Message { return d.item.message }
+
+func (d *delivery) Redelivered() bool { return d.redelivered }
+
+func (d *delivery) Ack() error { return d.settle(false) }
+
+func (d *delivery) Reject() error { return d.settle(true) }
+
+func (d *delivery) settle(reject bool) error {
+	c := d.consumer
+	b := c.conn.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.lost {
+		return mq.ErrStale
+	}
+	if d.settled {
+		return errSettled
+	}
+	d.settled = true
+	if i := slices.Index(c.held, d); i >= 0 {
+		c.held = slices.Delete(c.held, i, i+1)
+	}
+	if reject {
+		b.bury(DeadLetter{Queue: c.queue.name, Message: d.item.message})
+	}
+	if c.ending && len(c.held) == 0 {
+		c.queue.forget(c)
+	}
+	c.queue.dispatch(b.now())
+	return nil
+}

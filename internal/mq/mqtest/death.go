@@ -1,0 +1,193 @@
+package mqtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"rideshare/internal/mq"
+)
+
+// deathTests are about connections that end.
+func deathTests() []test {
+	return []test{
+		{name: "DeadConsumersDeliveriesComeFirst", run: testRedelivery},
+		{name: "CloseGivesBack", run: testCloseGivesBack},
+		{name: "EndedConsumeGivesBackAtClose", run: testEndedGivesBack},
+		{name: "SeveredIsOver", run: testSevered},
+		{name: "StaleAckSettlesNothing", run: testStaleAck},
+		{name: "CloseEndsEverything", run: testClose},
+		{name: "DeletedQueueIsMadeAnew", run: testDeletedUnderConsumer},
+		{name: "ReconnectLosesNothingConfirmed", run: testReconnect},
+	}
+}
+
+// What a dead consumer held comes before all others, marked as redelivered.
+func testRedelivery(s *suite) {
+	c, doomed := s.dial("publisher"), s.dial("doomed")
+	s.publish(c, mq.ReadQ, numbered(5)...)
+	k := s.consume(doomed, mq.ReadQ, 2)
+	k.next("m0")
+	m1 := k.next("m1")
+	s.bus.Sever(s.T, doomed)
+	heir := s.consume(s.dial("heir"), mq.ReadQ, 10)
+	for i, body := range numbered(5) {
+		d := heir.next(body)
+		if got, want := d.Redelivered(), i < 2; got != want {
+			s.Errorf("message %s: Redelivered is %v, want %v", body, got, want)
+		}
+		s.ack(d)
+	}
+	s.wantError("ack by the dead", m1.Ack(), mq.ErrStale)
+}
+
+// Close gives back what was not acknowledged.
+func testCloseGivesBack(s *suite) {
+	c, leaving := s.dial("publisher"), s.dial("leaving")
+	s.publish(c, mq.WriteQ, "m0", "m1")
+	k := s.consume(leaving, mq.WriteQ, 2)
+	k.acked("m0")
+	m1 := k.next("m1")
+	if err := leaving.Close(); err != nil {
+		s.Fatalf("close: got %v, want nil", err)
+	}
+	s.wantError("ack after Close", m1.Ack(), mq.ErrStale)
+	s.wantError("reject after Close", m1.Reject(), mq.ErrStale)
+	s.consume(c, mq.WriteQ, 2).acked("m1")
+}
+
+// A delivery whose Consume has ended goes back too when the connection ends.
+func testEndedGivesBack(s *suite) {
+	c, leaving := s.dial("publisher"), s.dial("leaving")
+	s.publish(c, mq.ReadQ, "m0")
+	k := s.consume(leaving, mq.ReadQ, 1)
+	k.next("m0")
+	s.wantError("Consume", k.stop(), context.Canceled)
+	s.bus.Sever(s.T, leaving)
+	s.consume(c, mq.ReadQ, 1).acked("m0")
+}
+
+// A severed connection never works again and says so.
+func testSevered(s *suite) {
+	c := s.dial("doomed")
+	k := s.consume(c, mq.ReadQ, 1)
+	s.publish(c, mq.ReadQ, "m0")
+	m0 := k.next("m0")
+	s.bus.Sever(s.T, c)
+	s.eventually(func() error {
+		err := c.Publish(s.Context(), mq.ReadQ, mq.Message{})
+		if !errors.Is(err, mq.ErrClosed) && !errors.Is(err, mq.ErrUnavailable) {
+			return fmt.Errorf("publish: got %w, want ErrClosed or ErrUnavailable", err)
+		}
+		return nil
+	})
+	s.wantError("ack", m0.Ack(), mq.ErrStale)
+}
+
+// An acknowledgement over a lost connection must not settle what the new one
+// delivered in its place: that message would be gone, though nobody dealt with it.
+func testStaleAck(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.WriteQ, 1)
+	s.publish(c, mq.WriteQ, "m0", "m1", "m2")
+	old := k.next("m0")
+	s.bus.Disconnect(s.T)
+	again := k.next("m0")
+	if !again.Redelivered() {
+		s.Error("after the connection was lost: Redelivered is false, want true")
+	}
+	s.wantError("ack of the old delivery", old.Ack(), mq.ErrStale)
+	s.bus.Sever(s.T, c)
+	s.consume(s.dial("heir"), mq.WriteQ, 1).acked("m0", "m1", "m2")
+}
+
+// Close ends all calls in bounded time, also while the broker blocks, and twice.
+func testClose(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.ReadQ, 1)
+	s.publish(c, mq.ReadQ, "m0")
+	k.next("m0")
+	subscribed := s.start(func(ctx context.Context) error {
+		return c.Subscribe(ctx, mq.Subscriber{Entry: func([]byte) {}, Gap: func() {}})
+	})
+	replies := s.start(func(ctx context.Context) error {
+		return c.Replies(ctx, func(string) {}, func(mq.Message) {})
+	})
+	s.bus.Block(s.T)
+	defer s.bus.Unblock(s.T)
+	closed := s.start(func(context.Context) error { return errors.Join(c.Close(), c.Close()) })
+	if err := closed.wait(); err != nil {
+		s.Errorf("close twice: got %v, want nil", err)
+	}
+	s.wantError("Consume", k.wait(), mq.ErrClosed)
+	s.wantError("Subscribe", subscribed.wait(), mq.ErrClosed)
+	s.wantError("Replies", replies.wait(), mq.ErrClosed)
+	s.wantError("Ready", c.Ready(), mq.ErrClosed)
+	s.wantError("Publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{}), mq.ErrClosed)
+	s.wantError("Reply", c.Reply(s.Context(), "x", mq.Message{}), mq.ErrClosed)
+	s.wantError("Broadcast", c.Broadcast(s.Context(), nil), mq.ErrClosed)
+}
+
+// A queue deleted under its consumer is made again, and the consumer goes on.
+func testDeletedUnderConsumer(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.ReadQ, 1)
+	s.publish(c, mq.ReadQ, "m0")
+	k.acked("m0")
+	s.bus.DeleteQueue(s.T, mq.ReadQ)
+	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m1")}) })
+	k.acked("m1")
+}
+
+// Connections that drop twice under load lose nothing that was confirmed.
+// Duplicates are allowed: an acknowledgement can be lost too.
+func testReconnect(s *suite) {
+	const publishers, each = 4, 2_500
+	var seen sync.Map
+	var distinct atomic.Int64
+	count := func(d mq.Delivery) {
+		if _, twice := seen.LoadOrStore(d.Message().ID, true); !twice {
+			distinct.Add(1)
+		}
+		_ = d.Ack() // ErrStale: it comes again
+	}
+	for range 2 {
+		c := s.dial("consumer")
+		s.start(func(ctx context.Context) error {
+			return c.Consume(ctx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: 20}, count)
+		})
+	}
+	disconnect := func() { s.bus.Disconnect(s.T) }
+	var once [2]sync.Once
+	publish := func(c mq.Conn, p int) {
+		for i := range each {
+			m := mq.Message{Body: []byte("x"), ID: fmt.Sprintf("%d-%d", p, i), Persistent: true}
+			s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, m) })
+			switch i {
+			case each / 3:
+				once[0].Do(disconnect)
+			case each * 2 / 3:
+				once[1].Do(disconnect)
+			}
+		}
+	}
+	var published []*running
+	for p := range publishers {
+		c := s.dial("publisher")
+		published = append(published, s.start(func(context.Context) error {
+			publish(c, p)
+			return nil
+		}))
+	}
+	for _, r := range published {
+		<-r.ended
+	}
+	s.eventually(func() error {
+		if got := distinct.Load(); got != publishers*each {
+			return fmt.Errorf("got %d of %d messages", got, publishers*each)
+		}
+		return nil
+	})
+}

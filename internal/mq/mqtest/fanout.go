@@ -1,0 +1,149 @@
+package mqtest
+
+import (
+	"context"
+	"strconv"
+
+	"rideshare/internal/mq"
+)
+
+// smallBuffer is the private queue of the test with a slow subscriber.
+const smallBuffer = 10
+
+// fanOutTests are about syncQ.
+func fanOutTests() []test {
+	return []test{
+		{name: "BroadcastReachesAllInOrder", run: testFanOut},
+		{name: "BroadcastToNobodyIsNoError", run: testNobody},
+		{name: "BroadcastBodyBelongsToSubscriber", run: testOwnCopy},
+		{name: "SlowSubscriberLosesTheOldest", limits: Limits{SyncBuffer: smallBuffer}, run: testSlow},
+		{name: "GapAfterReconnect", run: testGap},
+		{name: "SubscribeEndsWithContext", run: testSubscribeEnds},
+	}
+}
+
+// subscriber keeps what it hears.
+type subscriber struct {
+	*running
+	gaps    chan struct{}
+	entries chan []byte
+}
+
+// subscribe returns a subscriber that is bound: its first gap has come.
+func (s *suite) subscribe(c mq.Conn, capacity int) *subscriber {
+	s.Helper()
+	sub := &subscriber{gaps: make(chan struct{}, 100), entries: make(chan []byte, capacity)}
+	sub.running = s.start(func(ctx context.Context) error {
+		return c.Subscribe(ctx, mq.Subscriber{
+			Gap: func() { sub.gaps <- struct{}{} },
+			Entry: func(body []byte) {
+				select {
+				case sub.entries <- body:
+				case <-ctx.Done(): // the test is over
+				}
+			},
+		})
+	})
+	receive(s, "first gap", sub.gaps)
+	return sub
+}
+
+func (s *suite) broadcast(c mq.Conn, from, to int) {
+	s.Helper()
+	for i := from; i < to; i++ {
+		if err := c.Broadcast(s.Context(), []byte(strconv.Itoa(i))); err != nil {
+			s.Fatalf("broadcast %d: got %v, want nil", i, err)
+		}
+	}
+}
+
+// Every subscriber gets every broadcast, in the publisher's order.
+func testFanOut(s *suite) {
+	c := s.dial("master")
+	const n = 200
+	subs := []*subscriber{s.subscribe(s.dial("a"), n), s.subscribe(s.dial("b"), n), s.subscribe(c, n)}
+	s.broadcast(c, 0, n)
+	for which, sub := range subs {
+		for i := range n {
+			if got := string(receive(s, "broadcast", sub.entries)); got != strconv.Itoa(i) {
+				s.Fatalf("subscriber %d: got broadcast %s, want %d", which, got, i)
+			}
+		}
+	}
+}
+
+// Without subscribers a broadcast is taken and gone.
+func testNobody(s *suite) {
+	c := s.dial("master")
+	s.broadcast(c, 0, 3)
+	sub := s.subscribe(c, 10)
+	s.broadcast(c, 3, 4)
+	if got := string(receive(s, "broadcast", sub.entries)); got != "3" {
+		s.Errorf("got broadcast %s from before the subscription, want 3", got)
+	}
+}
+
+// A subscriber may write into the body that it gets; nobody else sees that.
+func testOwnCopy(s *suite) {
+	c := s.dial("master")
+	a, b := s.subscribe(s.dial("a"), 1), s.subscribe(s.dial("b"), 1)
+	body := []byte("entry")
+	if err := c.Broadcast(s.Context(), body); err != nil {
+		s.Fatalf("broadcast: got %v, want nil", err)
+	}
+	copy(receive(s, "broadcast", a.entries), "XXXXX")
+	if got := string(receive(s, "broadcast", b.entries)); got != "entry" {
+		s.Errorf("second subscriber: got %s, want entry", got)
+	}
+	if string(body) != "entry" {
+		s.Errorf("publisher's body became %s", body)
+	}
+}
+
+// A subscriber that does not keep up loses the oldest broadcasts and gets the
+// newest, still in order; the publisher does not wait for it.
+func testSlow(s *suite) {
+	c := s.dial("master")
+	slow := s.subscribe(s.dial("slow"), 0) // it stands still at each entry
+	const n = 2_000
+	s.broadcast(c, 0, n)
+	last, heard := -1, 0
+	for last != n-1 {
+		i, err := strconv.Atoi(string(receive(s, "broadcast", slow.entries)))
+		if err != nil || i <= last {
+			s.Fatalf("got broadcast %d after %d (error %v)", i, last, err)
+		}
+		last = i
+		heard++
+	}
+	if heard == n {
+		s.Errorf("a subscriber with a queue of %d that stood still heard all of %d broadcasts", smallBuffer, n)
+	}
+}
+
+// After a lost connection the subscriber is told that it may have missed
+// something, and from then on hears everything again.
+func testGap(s *suite) {
+	c := s.dial("master")
+	sub := s.subscribe(s.dial("slave"), 100)
+	s.broadcast(c, 0, 1)
+	receive(s, "broadcast", sub.entries)
+	s.bus.Disconnect(s.T)
+	receive(s, "gap", sub.gaps)
+	s.eventually(func() error { return c.Broadcast(s.Context(), []byte("after")) })
+	if got := string(receive(s, "broadcast", sub.entries)); got != "after" {
+		s.Errorf("got broadcast %s, want after", got)
+	}
+}
+
+// Subscribe returns its context's error, and nothing is heard after that.
+func testSubscribeEnds(s *suite) {
+	c := s.dial("master")
+	sub := s.subscribe(c, 10)
+	s.wantError("Subscribe", sub.stop(), context.Canceled)
+	s.broadcast(c, 0, 3)
+	s.pass(s.features.Quiet)
+	if n := len(sub.entries); n > 0 {
+		s.Errorf("heard %d broadcasts after the end", n)
+	}
+}

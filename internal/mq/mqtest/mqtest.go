@@ -1,0 +1,85 @@
+// Package mqtest is the conformance suite of the bus: what every implementation
+// of mq.Conn must do, with one test for each promise. It assumes nothing about speed:
+// what is promised to happen is waited for, up to Features.Patience.
+package mqtest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/mq"
+)
+
+// Features says what an implementation is like, and how long its tests wait.
+type Features struct {
+	// Durable is what mq.Conn.Durable must return.
+	Durable bool
+	// Bubble runs each test in a synctest bubble: instantly, and with a proof
+	// that no goroutine is left. It needs an implementation without sockets.
+	Bubble bool
+	// Patience bounds the wait for what must happen; zero means 10 s.
+	Patience time.Duration
+	// Quiet is how long a test watches that something does not happen; zero means 200 ms.
+	Quiet time.Duration
+}
+
+// Limits are the bounds of a bus's queues. Zero means at least 20,000.
+type Limits struct {
+	MaxReady   int // of each work queue
+	SyncBuffer int // of each subscriber's private queue
+}
+
+// Bus is a bus of a test's own, with the faults that tests need. Its queues are empty and
+// nobody else's.
+type Bus interface {
+	// Dial returns a new connection. The test closes it.
+	Dial(t testing.TB, name string) mq.Conn
+	// Sever cuts a connection as the death of its process does.
+	Sever(t testing.TB, c mq.Conn)
+	// Disconnect drops every connection at the broker's side; they come back by themselves.
+	Disconnect(t testing.TB)
+	// Block makes the broker refuse publishers (alarm), Unblock ends that.
+	Block(t testing.TB)
+	Unblock(t testing.TB)
+	// DeleteQueue deletes a work queue behind the back of its users.
+	DeleteQueue(t testing.TB, q mq.Queue)
+	// DeadLetters returns how many messages the dead-letter queue has.
+	DeadLetters(t testing.TB) int
+}
+
+// NewBus makes a Bus and cleans up after the test.
+type NewBus func(t testing.TB, l Limits) Bus
+
+// test is one promise.
+type test struct {
+	name   string
+	limits Limits
+	run    func(s *suite)
+}
+
+// Run runs the suite.
+func Run(t *testing.T, f Features, newBus NewBus) {
+	t.Helper()
+	if f.Patience == 0 {
+		f.Patience = 10 * time.Second
+	}
+	if f.Quiet == 0 {
+		f.Quiet = 200 * time.Millisecond
+	}
+	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests()} {
+		for _, one := range group {
+			t.Run(one.name, func(t *testing.T) {
+				body := func(t *testing.T) {
+					t.Helper()
+					one.run(&suite{T: t, features: f, bus: newBus(t, one.limits)})
+				}
+				if f.Bubble {
+					synctest.Test(t, body)
+				} else {
+					body(t)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package mqtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/mq"
+)
+
+// queueTests are about a work queue without faults.
+func queueTests() []test {
+	return []test{
+		{name: "ConfirmedIsDelivered", run: testConfirmed},
+		{name: "OnePublisherKeepsOrder", run: testOrder},
+		{name: "PrefetchBoundsWhatIsHeld", run: testPrefetch},
+		{name: "ConsumersShare", run: testShare},
+		{name: "QueuesAreSeparate", run: testSeparate},
+		{name: "ConsumeEndsWithContext", run: testConsumeEnds},
+		{name: "UnseenGoesToOthers", run: testUnseen},
+		{name: "PrefetchBelowOneIsAnError", run: testBadPrefetch},
+		{name: "SingleActiveConsumer", run: testSingleActive},
+		{name: "SingleActiveHandsOverWhenSettled", run: testSingleHandOver},
+		{name: "ExpiredIsDropped", run: testTTL},
+		{name: "RejectedIsDeadLetter", run: testReject},
+	}
+}
+
+// A message arrives as it was published, also when the publisher uses its buffer again.
+func testConfirmed(s *suite) {
+	c := s.dial("one")
+	if got := c.Durable(); got != s.features.Durable {
+		s.Errorf("Durable: got %v, want %v", got, s.features.Durable)
+	}
+	body := []byte("hello")
+	sent := mq.Message{Body: body, ID: "7", ReplyTo: "somebody", TTL: time.Hour, Persistent: true}
+	if err := c.Publish(s.Context(), mq.ReadQ, sent); err != nil {
+		s.Fatalf("publish: got %v, want nil", err)
+	}
+	copy(body, "XXXXX")
+	d := s.consume(c, mq.ReadQ, 1).next("hello")
+	if d.Redelivered() {
+		s.Error("first delivery: Redelivered is true, want false")
+	}
+	got := d.Message()
+	if diff := cmp.Diff([]string{"7", "somebody"}, []string{got.ID, got.ReplyTo}); diff != "" {
+		s.Errorf("message changed on its way (-want +got):\n%s", diff)
+	}
+	s.ack(d)
+}
+
+// What one goroutine publishes is delivered in that order.
+func testOrder(s *suite) {
+	c := s.dial("one")
+	k := s.consume(s.dial("other"), mq.WriteQ, 3)
+	bodies := numbered(300)
+	published := s.start(func(ctx context.Context) error {
+		for _, body := range bodies {
+			if err := c.Publish(ctx, mq.WriteQ, mq.Message{Body: []byte(body)}); err != nil {
+				return fmt.Errorf("publish %s: %w", body, err)
+			}
+		}
+		return nil
+	})
+	k.acked(bodies...)
+	if err := published.wait(); err != nil {
+		s.Error(err)
+	}
+}
+
+// A consumer holds at most its prefetch, and gets one more for each that it acknowledges.
+func testPrefetch(s *suite) {
+	c := s.dial("one")
+	s.publish(c, mq.ReadQ, numbered(4)...)
+	k := s.consume(c, mq.ReadQ, 2)
+	first := k.next("m0")
+	k.next("m1")
+	k.nothing()
+	s.ack(first)
+	k.next("m2")
+	k.nothing()
+}
+
+// Consumers of readQ take turns: none waits while there is work.
+func testShare(s *suite) {
+	c := s.dial("publisher")
+	a, b := s.consume(s.dial("a"), mq.ReadQ, 1), s.consume(s.dial("b"), mq.ReadQ, 1)
+	// Each holds one: now both are surely there.
+	s.publish(c, mq.ReadQ, "x", "x")
+	heldA, heldB := a.next("x"), b.next("x")
+	s.ack(heldA)
+	s.ack(heldB)
+	const messages = 40
+	s.publish(c, mq.ReadQ, numbered(messages)...)
+	gotA, gotB := 0, 0
+	for gotA+gotB < messages {
+		select {
+		case d := <-a.got:
+			gotA++
+			s.ack(d)
+		case d := <-b.got:
+			gotB++
+			s.ack(d)
+		case <-time.After(s.features.Patience):
+			s.Fatalf("got %d messages, want %d", gotA+gotB, messages)
+		}
+	}
+	if gotA == 0 || gotB == 0 {
+		s.Errorf("two consumers got %d and %d messages, want both to work", gotA, gotB)
+	}
+}
+
+// A message of one work queue does not reach the other's consumers.
+func testSeparate(s *suite) {
+	c := s.dial("one")
+	s.publish(c, mq.ReadQ, "read")
+	s.publish(c, mq.WriteQ, "write")
+	s.consume(c, mq.WriteQ, 5).acked("write")
+	s.consume(c, mq.ReadQ, 5).acked("read")
+}
+
+// Consume returns its context's error; what it handed over can be acknowledged
+// later, what it did not goes to others.
+func testConsumeEnds(s *suite) {
+	c := s.dial("one")
+	a := s.consume(c, mq.ReadQ, 2)
+	s.publish(c, mq.ReadQ, "m0", "m1")
+	m0, m1 := a.next("m0"), a.next("m1")
+	s.wantError("Consume", a.stop(), context.Canceled)
+	s.publish(c, mq.ReadQ, "m2")
+	a.nothing()
+
+	b := s.consume(c, mq.ReadQ, 5)
+	b.acked("m2")
+	s.ack(m0)
+	b.nothing() // m1 is still held
+	s.ack(m1)
+	b.nothing()
+}
+
+// What a consumer had been sent and not handed over when its context ended goes
+// to others at once, while the delivery in hand is still its own.
+func testUnseen(s *suite) {
+	c := s.dial("one")
+	inHand, finish := make(chan mq.Delivery, 5), make(chan struct{})
+	a := s.start(func(ctx context.Context) error {
+		return c.Consume(ctx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: 3}, func(d mq.Delivery) {
+			inHand <- d
+			<-finish
+		})
+	})
+	s.publish(c, mq.ReadQ, numbered(3)...)
+	m0 := receive(s, "first delivery", inHand)
+	a.cancel()
+	close(finish)
+	s.wantError("Consume", a.wait(), context.Canceled)
+	b := s.consume(c, mq.ReadQ, 5)
+	b.acked("m1", "m2")
+	b.nothing()
+	s.ack(m0)
+	if n := len(inHand); n > 0 {
+		s.Errorf("%d deliveries were handed over after the context ended", n)
+	}
+}
+
+// A consumer that could never get anything is a mistake, not a silent one.
+func testBadPrefetch(s *suite) {
+	c := s.dial("one")
+	err := c.Consume(s.Context(), mq.ConsumeConfig{Queue: mq.ReadQ}, func(mq.Delivery) {})
+	if err == nil {
+		s.Error("Consume with prefetch 0: got nil, want an error")
+	}
+}
+
+// writeQ has one consumer at a time, the first that came, and the next one when that is gone.
+func testSingleActive(s *suite) {
+	c, connA := s.dial("publisher"), s.dial("a")
+	a := s.consume(connA, mq.WriteQ, 3)
+	s.publish(c, mq.WriteQ, "first")
+	a.acked("first") // a is surely the active one
+	b := s.consume(s.dial("b"), mq.WriteQ, 10)
+	s.publish(c, mq.WriteQ, numbered(5)...)
+	a.acked("m0")
+	a.next("m1")
+	b.nothing() // although a is at its limit
+	s.bus.Sever(s.T, connA)
+	b.acked("m1", "m2", "m3", "m4")
+}
+
+// The next consumer of writeQ takes over only when the one before has settled
+// all that it was given, so that two never work at the same time.
+func testSingleHandOver(s *suite) {
+	c := s.dial("publisher")
+	a := s.consume(s.dial("a"), mq.WriteQ, 1)
+	s.publish(c, mq.WriteQ, "m0")
+	inHand := a.next("m0")
+	b := s.consume(s.dial("b"), mq.WriteQ, 1)
+	s.wantError("Consume", a.stop(), context.Canceled)
+	s.publish(c, mq.WriteQ, "m1")
+	b.nothing()
+	s.ack(inHand)
+	b.acked("m1")
+}
+
+// A message that waited longer than its TTL is not delivered.
+func testTTL(s *suite) {
+	c := s.dial("one")
+	const ttl = 50 * time.Millisecond
+	if err := c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("short"), TTL: ttl}); err != nil {
+		s.Fatalf("publish: got %v, want nil", err)
+	}
+	s.publish(c, mq.ReadQ, "long")
+	s.pass(2 * ttl)
+	k := s.consume(c, mq.ReadQ, 5)
+	k.acked("long")
+	k.nothing()
+}
+
+// A rejected message goes to the dead letters and never comes back.
+func testReject(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.WriteQ, 1)
+	s.publish(c, mq.WriteQ, "poison", "m1")
+	if err := k.next("poison").Reject(); err != nil {
+		s.Fatalf("reject: got %v, want nil", err)
+	}
+	k.acked("m1")
+	k.nothing()
+	s.eventually(func() error {
+		if got := s.bus.DeadLetters(s.T); got != 1 {
+			return fmt.Errorf("got %d dead letters, want 1", got)
+		}
+		return nil
+	})
+}

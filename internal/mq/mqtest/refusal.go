@@ -1,0 +1,110 @@
+package mqtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rideshare/internal/mq"
+)
+
+// smallQueue is the length limit of the tests about full queues, and
+// overshoot what a broker may take beyond it.
+const (
+	smallQueue = 5
+	overshoot  = 50
+)
+
+// refusalTests are about publishes that do not succeed.
+func refusalTests() []test {
+	return []test{
+		{name: "NoQueueIsUnroutable", run: testUnroutable},
+		{name: "FullQueueRefuses", limits: Limits{MaxReady: smallQueue}, run: testFull},
+		{name: "HeldMessagesDoNotFillTheQueue", limits: Limits{MaxReady: smallQueue}, run: testHeldDoNotCount},
+		{name: "BlockedIsUnavailable", run: testBlocked},
+		{name: "EndedContextSendsNothing", run: testEndedContext},
+	}
+}
+
+// A message for a queue that is not there comes back; a consumer makes the queue anew.
+func testUnroutable(s *suite) {
+	c := s.dial("one")
+	s.bus.DeleteQueue(s.T, mq.ReadQ)
+	s.wantError("publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("lost")}), mq.ErrUnroutable)
+	k := s.consume(c, mq.ReadQ, 1)
+	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m0")}) })
+	k.acked("m0")
+	k.nothing()
+}
+
+// A full queue refuses; what it confirmed is there, what it refused is not, and
+// there is room again when consumers have worked.
+func testFull(s *suite) {
+	c := s.dial("one")
+	accepted := 0
+	var refused error
+	for refused == nil && accepted < smallQueue+overshoot {
+		refused = c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: fmt.Appendf(nil, "m%d", accepted)})
+		if refused == nil {
+			accepted++
+		}
+	}
+	s.wantError("publish to a full queue", refused, mq.ErrRefused)
+	if accepted < smallQueue {
+		s.Errorf("a queue of %d took %d messages", smallQueue, accepted)
+	}
+	k := s.consume(c, mq.ReadQ, 2*overshoot)
+	k.acked(numbered(accepted)...)
+	k.nothing()
+	s.publish(c, mq.ReadQ, "again")
+	k.acked("again")
+}
+
+// Only messages that wait count against the limit.
+func testHeldDoNotCount(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.ReadQ, 10*smallQueue)
+	for _, body := range numbered(5 * smallQueue) {
+		s.publish(c, mq.ReadQ, body)
+		k.next(body) // and hold it
+	}
+}
+
+// While the broker blocks publishers a publish says that it was not taken, and
+// deliveries and acknowledgements go on.
+func testBlocked(s *suite) {
+	c, consuming := s.dial("publisher"), s.dial("consumer")
+	k := s.consume(consuming, mq.ReadQ, 1)
+	s.publish(c, mq.ReadQ, "m0", "m1")
+	m0 := k.next("m0")
+	s.bus.Block(s.T)
+	// A real broker tells of the alarm only after the first publish under it,
+	// whose outcome is open.
+	s.eventually(func() error {
+		ctx, cancel := context.WithTimeout(s.Context(), s.features.Quiet)
+		defer cancel()
+		if err := c.Publish(ctx, mq.WriteQ, mq.Message{TTL: time.Second}); !errors.Is(err, mq.ErrUnavailable) {
+			return fmt.Errorf("publish while blocked: got %w, want %w", err, mq.ErrUnavailable)
+		}
+		return nil
+	})
+	s.wantError("Ready while blocked", c.Ready(), mq.ErrUnavailable)
+	s.ack(m0)
+	k.acked("m1")
+	s.bus.Unblock(s.T)
+	s.eventually(c.Ready)
+	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m2")}) })
+	k.acked("m2")
+}
+
+// A publish whose time is over before it began sends nothing.
+func testEndedContext(s *suite) {
+	c := s.dial("one")
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	err := c.Publish(ctx, mq.ReadQ, mq.Message{Body: []byte("late")})
+	s.wantError("publish", err, mq.ErrUnavailable)
+	s.wantError("publish", err, context.Canceled)
+	s.consume(c, mq.ReadQ, 1).nothing()
+}
