@@ -81,7 +81,7 @@ type Session interface {
 
 	// Watch returns a channel that gets a token, soon, after any change of the
 	// members or of the slave count, and when the session is lost. Tokens coalesce: a wake-up says to
-	// look again, not what happened. The channel is never closed.
+	// look again, not what happened. It is the same channel each time, for one reader, and is never closed.
 	Watch() <-chan struct{}
 
 	// SlaveCount returns the wanted number of slaves, or ErrNone if it was never set.

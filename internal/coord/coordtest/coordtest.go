@@ -1,0 +1,167 @@
+// Package coordtest is the conformance suite of the coordinator: what every
+// implementation of coord.Coordinator must do, with one test for each promise.
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/testenv"
+)
+
+// Features says how the tests of an implementation run.
+type Features struct {
+	// Bubble runs each test in a synctest bubble: instantly, and with a proof
+	// that no goroutine is left. It needs an implementation without sockets.
+	Bubble bool
+	// Patience bounds the wait for what must happen. It must be several session
+	// time-outs; zero means 60 s.
+	Patience time.Duration
+}
+
+// World is a coordinator of a test's own, empty, with the faults that tests need.
+type World interface {
+	coord.Coordinator
+	// Abandon ends a session's process without a goodbye.
+	Abandon(t testing.TB, s coord.Session)
+	// Cut keeps a session's party from reaching the coordinator until Heal.
+	Cut(t testing.TB, s coord.Session)
+	Heal(t testing.TB, s coord.Session)
+	// Stop kills the coordinator's process; Start starts it again with its data.
+	Stop(t testing.TB)
+	Start(t testing.TB)
+	// Pause freezes the coordinator's process until Resume.
+	Pause(t testing.TB)
+	Resume(t testing.TB)
+}
+
+// NewWorld makes a World and cleans up after the test.
+type NewWorld func(t testing.TB) World
+
+// Run runs the suite.
+func Run(t *testing.T, f Features, newWorld NewWorld) {
+	t.Helper()
+	if f.Patience == 0 {
+		f.Patience = time.Minute
+	}
+	tests := []struct {
+		name string
+		run  func(s *suite)
+	}{
+		{"RegistrationsAppearAndChange", testRegister},
+		{"MembersAreOrdered", testOrdered},
+		{"CloseEndsAtOnce", testClose},
+		{"AbandonedNameIsTakenThenFree", testAbandoned},
+		{"UnregisterOnlyOwn", testUnregisterOwn},
+		{"ExpelOnlyThatWorker", testExpel},
+		{"SlaveCountIsCompareAndSet", testSlaveCount},
+		{"LeadIsExclusive", testLead},
+		{"LeadPassesOnAfterDeath", testLeadAfterDeath},
+		{"WatchWakes", testWatch},
+		{"DoubtComesBeforeLoss", testDoubt},
+		{"ShortCutChangesNothing", testShortCut},
+		{"SessionsSurviveRestart", testRestart},
+		{"SessionsEndAfterLongPause", testPause},
+		{"OpenWaits", testOpenWaits},
+	}
+	for _, one := range tests {
+		t.Run(one.name, func(t *testing.T) {
+			body := func(t *testing.T) {
+				t.Helper()
+				one.run(&suite{T: t, features: f, world: newWorld(t)})
+			}
+			if f.Bubble {
+				synctest.Test(t, body)
+			} else {
+				body(t)
+			}
+		})
+	}
+}
+
+// suite is what one test works with.
+type suite struct {
+	*testing.T
+	features Features
+	world    World
+}
+
+// open returns a session of a party of its own.
+func (s *suite) open() coord.Session {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+	defer cancel()
+	session, err := s.world.Open(ctx)
+	if err != nil {
+		s.Fatalf("open: got %v, want a session", err)
+	}
+	s.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func (s *suite) eventually(check func() error) {
+	s.Helper()
+	testenv.Eventually(s.T, s.features.Patience, check)
+}
+
+func (s *suite) register(session coord.Session, m coord.Member) {
+	s.Helper()
+	if err := session.Register(s.Context(), m); err != nil {
+		s.Fatalf("register %v: got %v, want nil", m, err)
+	}
+}
+
+func (s *suite) wantError(what string, got, want error) {
+	s.Helper()
+	if !errors.Is(got, want) {
+		s.Fatalf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+// wantMembers waits until session sees exactly these registrations.
+func (s *suite) wantMembers(session coord.Session, want ...coord.Member) {
+	s.Helper()
+	s.eventually(func() error {
+		got, err := session.Members(s.Context())
+		if err != nil {
+			return err
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("got members %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// pass waits for d, where a test is about time itself.
+func (s *suite) pass(d time.Duration) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), d)
+	defer cancel()
+	<-ctx.Done()
+}
+
+// inDoubt reports whether the session's doubt has come.
+func inDoubt(session coord.Session) bool {
+	select {
+	case <-session.Doubt():
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for a token or the end of a channel.
+func (s *suite) wait(what string, c <-chan struct{}) {
+	s.Helper()
+	select {
+	case <-c:
+	case <-time.After(s.features.Patience):
+		s.Fatalf("%s did not come", what)
+	}
+}

@@ -1,0 +1,136 @@
+package coordtest
+
+import (
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+)
+
+// A registration is seen by everybody, with its latest content, until it is withdrawn.
+func testRegister(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1001, Worker: "w1", Role: dbaas.RoleSlave, Epoch: 3, Applied: 7, Control: "http://w1"}
+	s.register(a, m)
+	s.wantMembers(b, m)
+	m.Role, m.Epoch, m.Applied = dbaas.RoleMaster, 4, 9
+	s.register(a, m)
+	s.wantMembers(b, m)
+	if err := a.Unregister(s.Context(), m.PID); err != nil {
+		s.Fatalf("unregister: got %v, want nil", err)
+	}
+	s.wantMembers(b)
+	if err := a.Unregister(s.Context(), m.PID); err != nil {
+		s.Errorf("unregister again: got %v, want nil", err)
+	}
+}
+
+// Members are listed by number, not by text, whoever registered them and when.
+func testOrdered(s *suite) {
+	a, b := s.open(), s.open()
+	second, first, third := coord.Member{PID: 999, Worker: "x"}, coord.Member{PID: 20, Worker: "z"}, coord.Member{PID: 1000, Worker: "a"}
+	s.register(a, third)
+	s.register(b, second)
+	s.register(a, first)
+	s.wantMembers(b, first, second, third)
+}
+
+// Close ends the session and its registrations at once; nothing can be done in it any more.
+func testClose(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "w1"}
+	s.register(a, m)
+	for range 2 {
+		if err := a.Close(); err != nil {
+			s.Fatalf("close: got %v, want nil", err)
+		}
+	}
+	s.register(b, coord.Member{PID: 1, Worker: "w2"})
+	s.wantError("register after Close", a.Register(s.Context(), m), coord.ErrSessionLost)
+	_, err := a.Members(s.Context())
+	s.wantError("members after Close", err, coord.ErrSessionLost)
+	_, err = a.Lead(s.Context(), "me")
+	s.wantError("lead after Close", err, coord.ErrSessionLost)
+	if !inDoubt(a) {
+		s.Error("doubt after Close: open, want closed")
+	}
+}
+
+// What a dead process registered keeps its name until its session ends, also
+// from its successor; then the name is free.
+func testAbandoned(s *suite) {
+	dead, successor := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "old"}
+	s.register(dead, m)
+	s.world.Abandon(s.T, dead)
+	next := coord.Member{PID: 1, Worker: "new"}
+	s.wantError("register before the session ended", successor.Register(s.Context(), next), coord.ErrExists)
+	s.wantMembers(successor, m)
+	s.eventually(func() error { return successor.Register(s.Context(), next) })
+	s.wantMembers(successor, next)
+}
+
+// Unregister leaves others' registrations alone.
+func testUnregisterOwn(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "w1"}
+	s.register(a, m)
+	if err := b.Unregister(s.Context(), 1); err != nil {
+		s.Errorf("unregister of another's: got %v, want nil", err)
+	}
+	s.wantMembers(b, m)
+}
+
+// Expel removes the registration of the worker that is known to be dead, and not
+// that of a living one that has its pid by now.
+func testExpel(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "living"}
+	s.register(a, m)
+	if err := b.Expel(s.Context(), 1, "dead"); err != nil {
+		s.Errorf("expel a worker that is not registered: got %v, want nil", err)
+	}
+	s.wantMembers(b, m)
+	if err := b.Expel(s.Context(), 1, "living"); err != nil {
+		s.Errorf("expel: got %v, want nil", err)
+	}
+	s.wantMembers(b)
+	// Its owner, if it lives after all, may register again.
+	s.register(a, m)
+	s.wantMembers(b, m)
+}
+
+// A watcher is woken by each kind of change, also of its own making or of
+// somebody's death, and by the end of its own session.
+func testWatch(s *suite) {
+	a, b := s.open(), s.open()
+	doomed := s.open()
+	changes := []struct {
+		what string
+		do   func() error
+	}{
+		{"a registration", func() error { return a.Register(s.Context(), coord.Member{PID: 1, Worker: "w1"}) }},
+		{"an update", func() error { return a.Register(s.Context(), coord.Member{PID: 1, Worker: "w1", Applied: 5}) }},
+		{"the end of a registration", func() error { return a.Unregister(s.Context(), 1) }},
+		{"a slave count", func() error { return a.SetSlaveCount(s.Context(), 2, 0) }},
+		{"an own registration", func() error { return b.Register(s.Context(), coord.Member{PID: 2, Worker: "w2"}) }},
+		{"a doomed one", func() error { return doomed.Register(s.Context(), coord.Member{PID: 3, Worker: "w3"}) }},
+		{"a death", func() error { s.world.Abandon(s.T, doomed); return nil }},
+		{"the end of the own session", b.Close},
+	}
+	for _, change := range changes {
+		drain(b.Watch())
+		if err := change.do(); err != nil {
+			s.Fatalf("%s: got %v, want nil", change.what, err)
+		}
+		s.wait("a token for "+change.what, b.Watch())
+	}
+}
+
+func drain(c <-chan struct{}) {
+	for {
+		select {
+		case <-c:
+		default:
+			return
+		}
+	}
+}

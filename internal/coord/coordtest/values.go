@@ -1,0 +1,229 @@
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rideshare/internal/coord"
+)
+
+// shortCall is how long a test waits for a call that cannot succeed.
+const shortCall = 100 * time.Millisecond
+
+// The slave count is written only over what was read: of many who add one at the
+// same time none is overwritten.
+func testSlaveCount(s *suite) {
+	a := s.open()
+	_, version, err := a.SlaveCount(s.Context())
+	s.wantError("slave count before it was set", err, coord.ErrNone)
+	if version != 0 {
+		s.Errorf("version of what does not exist: got %d, want 0", version)
+	}
+	if err = a.SetSlaveCount(s.Context(), 0, 0); err != nil {
+		s.Fatalf("first set: got %v, want nil", err)
+	}
+	s.wantError("second first set", a.SetSlaveCount(s.Context(), 9, 0), coord.ErrVersion)
+
+	const parties, each = 4, 5
+	var all sync.WaitGroup
+	for range parties {
+		session := s.open()
+		all.Go(func() {
+			for range each {
+				s.addOne(session)
+			}
+		})
+	}
+	all.Wait()
+	n, version, err := a.SlaveCount(s.Context())
+	if n != parties*each || err != nil {
+		s.Errorf("after %d additions: got %d and error %v", parties*each, n, err)
+	}
+	s.wantError("set over an old version", a.SetSlaveCount(s.Context(), 1, version-1), coord.ErrVersion)
+	s.wantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
+}
+
+// addOne adds one to the slave count, however often others are faster.
+func (s *suite) addOne(session coord.Session) {
+	for {
+		n, version, err := session.SlaveCount(s.Context())
+		if err == nil {
+			err = session.SetSlaveCount(s.Context(), n+1, version)
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, coord.ErrVersion) {
+			s.Errorf("add one: %v", err)
+			return
+		}
+	}
+}
+
+// One session leads; another one does when that has ended.
+func testLead(s *suite) {
+	a, b := s.open(), s.open()
+	s.wantLead(a, true)
+	s.wantLead(a, true)
+	s.wantLead(b, false)
+	if err := a.Close(); err != nil {
+		s.Fatalf("close: got %v, want nil", err)
+	}
+	s.eventually(func() error { return s.leads(b) })
+}
+
+// A dead leader leads until its session ends, then another can.
+func testLeadAfterDeath(s *suite) {
+	a, b := s.open(), s.open()
+	s.wantLead(a, true)
+	s.world.Abandon(s.T, a)
+	s.wantLead(b, false)
+	s.eventually(func() error { return s.leads(b) })
+}
+
+func (s *suite) wantLead(session coord.Session, want bool) {
+	s.Helper()
+	got, err := session.Lead(s.Context(), "somebody")
+	if got != want || err != nil {
+		s.Fatalf("lead: got %v and error %v, want %v", got, err, want)
+	}
+}
+
+func (s *suite) leads(session coord.Session) error {
+	leads, err := session.Lead(s.Context(), "somebody")
+	if err == nil && !leads {
+		err = errors.New("does not lead")
+	}
+	return err
+}
+
+// Who is cut off is in doubt before anybody can see its registration gone, and
+// finds its session lost when it is back.
+func testDoubt(s *suite) {
+	a, b := s.open(), s.open()
+	s.register(a, coord.Member{PID: 1, Worker: "w1"})
+	s.world.Cut(s.T, a)
+	s.eventually(func() error {
+		members, err := b.Members(s.Context())
+		gone := err == nil && len(members) == 0
+		if gone && !inDoubt(a) {
+			s.Fatal("the registration is gone and its owner is not in doubt")
+		}
+		if !gone {
+			return fmt.Errorf("registration of a party that is cut off: %v (error %w)", members, err)
+		}
+		return nil
+	})
+	s.world.Heal(s.T, a)
+	s.lost(a)
+}
+
+// lost waits until the session is known to be lost.
+func (s *suite) lost(session coord.Session) {
+	s.Helper()
+	s.eventually(func() error {
+		if _, err := session.Members(s.Context()); !errors.Is(err, coord.ErrSessionLost) {
+			return fmt.Errorf("got error %w, want %w", err, coord.ErrSessionLost)
+		}
+		return nil
+	})
+	if !inDoubt(session) {
+		s.Error("a session is lost and its owner was never in doubt")
+	}
+}
+
+// A short cut costs nothing but errors meanwhile; a longer one after it counts from its own beginning.
+func testShortCut(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "w1"}
+	s.register(a, m)
+	s.world.Cut(s.T, a)
+	_, err := a.Members(s.short())
+	s.wantError("members while cut off", err, coord.ErrUnavailable)
+	s.world.Heal(s.T, a)
+	s.eventually(func() error { return a.Register(s.Context(), m) })
+	s.pass(2 * a.Timeout())
+	s.wantMembers(b, m)
+	if inDoubt(a) {
+		s.Error("doubt after a short cut: closed, want open")
+	}
+	s.world.Cut(s.T, a)
+	s.wait("doubt after a long cut", a.Doubt())
+	s.wantMembers(b)
+}
+
+// short returns a context for a call that cannot succeed.
+func (s *suite) short() context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), shortCall)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// A coordinator that was dead for long finds every session again; they are in
+// doubt, as their owners could not know.
+func testRestart(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "w1"}
+	s.register(a, m)
+	if err := a.SetSlaveCount(s.Context(), 3, 0); err != nil {
+		s.Fatalf("set: got %v, want nil", err)
+	}
+	s.world.Stop(s.T)
+	s.wait("doubt", a.Doubt())
+	s.pass(2 * a.Timeout())
+	_, err := b.Members(s.short())
+	s.wantError("members while the coordinator is dead", err, coord.ErrUnavailable)
+	s.world.Start(s.T)
+	s.wantMembers(b, m)
+	if n, _, err := b.SlaveCount(s.Context()); n != 3 || err != nil {
+		s.Errorf("slave count after the restart: got %d and error %v, want 3", n, err)
+	}
+	// Its owner replaces the session: closing the old one frees the name at once.
+	if err := a.Close(); err != nil {
+		s.Fatalf("close: got %v, want nil", err)
+	}
+	s.register(s.open(), m)
+}
+
+// A coordinator that was frozen for long ends every session when it goes on.
+func testPause(s *suite) {
+	a, b := s.open(), s.open()
+	m := coord.Member{PID: 1, Worker: "w1"}
+	s.register(a, m)
+	s.world.Pause(s.T)
+	s.pass(2 * a.Timeout())
+	if !inDoubt(a) {
+		s.Error("doubt during a long pause: open, want closed")
+	}
+	_, err := a.Members(s.short())
+	s.wantError("members while the coordinator is frozen", err, coord.ErrUnavailable)
+	s.world.Resume(s.T)
+	s.lost(a)
+	s.lost(b)
+	c := s.open()
+	s.wantMembers(c)
+	s.register(c, m)
+}
+
+// Open waits for the coordinator, as long as its context allows.
+func testOpenWaits(s *suite) {
+	s.open()
+	s.world.Stop(s.T)
+	_, err := s.world.Open(s.short())
+	s.wantError("open while the coordinator is dead", err, coord.ErrUnavailable)
+	opened := make(chan error, 1)
+	go func() { // ends with Open, which ends with the test's context at the latest
+		session, err := s.world.Open(s.Context())
+		if err == nil {
+			err = session.Close()
+		}
+		opened <- err
+	}()
+	s.world.Start(s.T)
+	if err := <-opened; err != nil {
+		s.Errorf("open: got %v, want a session when the coordinator is back", err)
+	}
+}

@@ -1,0 +1,81 @@
+package inproc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"rideshare/internal/coord"
+)
+
+// Client is one party's way to the coordinator. It implements coord.Coordinator,
+// and can cut off all sessions that were opened through it, which is how a
+// worker inside this process is killed. It is safe for concurrent use.
+type Client struct {
+	coordinator *Coordinator
+
+	mu          sync.Mutex // guards the fields below; taken before Coordinator.mu
+	severed     bool
+	partitioned bool
+	sessions    []*Session
+}
+
+var _ coord.Coordinator = (*Client)(nil)
+
+// Dial returns a Client of its own.
+func (k *Coordinator) Dial() *Client { return &Client{coordinator: k} }
+
+// Open implements coord.Coordinator. After Sever it returns coord.ErrUnavailable at once.
+func (c *Client) Open(ctx context.Context) (coord.Session, error) {
+	s, err := c.coordinator.OpenSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.severed || c.partitioned {
+		_ = s.Close() // it was never seen by anybody
+		return nil, fmt.Errorf("cut off: %w", coord.ErrUnavailable)
+	}
+	c.sessions = slices.DeleteFunc(c.sessions, (*Session).ended)
+	c.sessions = append(c.sessions, s)
+	return s, nil
+}
+
+// Sever abandons every session, without a goodbye, and allows no more.
+func (c *Client) Sever() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.severed = true
+	for _, s := range c.sessions {
+		s.Abandon()
+	}
+	c.sessions = nil
+}
+
+// Partition cuts every session off until Heal. Open fails meanwhile.
+func (c *Client) Partition() { c.setPartitioned(true) }
+
+// Heal ends what Partition began.
+func (c *Client) Heal() { c.setPartitioned(false) }
+
+func (c *Client) setPartitioned(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.partitioned = on
+	for _, s := range c.sessions {
+		if on {
+			s.Partition()
+		} else {
+			s.Heal()
+		}
+	}
+}
+
+// ended reports whether the session is over for good.
+func (s *Session) ended() bool {
+	s.coordinator.mu.Lock()
+	defer s.coordinator.mu.Unlock()
+	return s.lost
+}

@@ -1,0 +1,78 @@
+package inproc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"rideshare/internal/coord"
+)
+
+// slaveCount is /slavecount. Version zero means that it was never set.
+type slaveCount struct {
+	Slaves  int           `json:"slaves"`
+	Version coord.Version `json:"version"`
+}
+
+// load reads a slave count, which is zero if there is no such file.
+func load(path string) (slaveCount, error) {
+	data, err := os.ReadFile(filepath.Clean(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return slaveCount{}, nil
+	}
+	if err != nil {
+		return slaveCount{}, err
+	}
+	var c slaveCount
+	if err := json.Unmarshal(data, &c); err != nil {
+		return slaveCount{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// save replaces the file in one step: whatever dies on the way, it holds the old
+// value or the new one, and after nil the new one.
+func save(path string, c slaveCount) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	name := filepath.Base(path)
+	temp := name + ".new"
+	if err := writeSynced(dir, temp, data); err != nil {
+		return err
+	}
+	if err := dir.Rename(temp, name); err != nil {
+		return err
+	}
+	// Without this the rename itself may be lost with the power.
+	return syncDir(dir)
+}
+
+func writeSynced(dir *os.Root, name string, data []byte) error {
+	f, err := dir.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func syncDir(dir *os.Root) error {
+	f, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

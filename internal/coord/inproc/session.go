@@ -1,0 +1,205 @@
+package inproc
+
+import (
+	"slices"
+	"time"
+
+	"rideshare/internal/coord"
+)
+
+// Session implements coord.Session.
+type Session struct {
+	coordinator *Coordinator
+	watch       chan struct{}
+	doubt       chan struct{}
+
+	// guarded by Coordinator.mu
+	lost        bool // ended: expired or closed
+	dead        bool // its process is: nothing more may be done in its name
+	partitioned bool
+	doubted     bool
+	silentSince time.Time   // zero while the coordinator hears of it
+	doubting    *time.Timer // the owner's clock: runs while silent
+	expiry      *time.Timer // the coordinator's clock: runs while silent
+}
+
+var _ coord.Session = (*Session)(nil)
+
+// doubtAfter is the part of the time-out after which a session that hears
+// nothing is in doubt: what ZooKeeper's client takes as its receive time-out.
+func doubtAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
+
+func newSession(k *Coordinator) *Session {
+	s := &Session{coordinator: k, watch: make(chan struct{}, 1), doubt: make(chan struct{})}
+	s.doubting = stoppedTimer(func() { k.locked(s.raiseDoubt) })
+	s.expiry = stoppedTimer(func() { k.locked(s.expireIfDue) })
+	return s
+}
+
+// stoppedTimer returns a timer that calls f once it is reset and over.
+func stoppedTimer(f func()) *time.Timer {
+	t := time.AfterFunc(time.Hour, f)
+	t.Stop()
+	return t
+}
+
+func (k *Coordinator) locked(f func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f()
+}
+
+// Timeout implements coord.Session.
+func (s *Session) Timeout() time.Duration { return s.coordinator.timeout }
+
+// Doubt implements coord.Session.
+func (s *Session) Doubt() <-chan struct{} { return s.doubt }
+
+// Watch implements coord.Session. It is the same channel each time.
+func (s *Session) Watch() <-chan struct{} { return s.watch }
+
+// Close implements coord.Session. While the coordinator cannot be reached the
+// session is abandoned instead, as nobody can be told.
+func (s *Session) Close() error {
+	k := s.coordinator
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case s.lost || s.dead:
+	case s.reached():
+		s.expire()
+	default:
+		s.abandon()
+	}
+	return nil
+}
+
+// Abandon ends the use of the session without a goodbye, as the death of its
+// process would: every call returns coord.ErrSessionLost from now on, and what it
+// registered stays until the time-out is over.
+func (s *Session) Abandon() { s.coordinator.locked(s.abandon) }
+
+// Partition cuts the session's party off from the coordinator until Heal.
+func (s *Session) Partition() {
+	s.coordinator.locked(func() {
+		s.partitioned = true
+		s.fallSilent()
+	})
+}
+
+// Heal ends what Partition began.
+func (s *Session) Heal() {
+	s.coordinator.locked(func() {
+		s.partitioned = false
+		s.reconnect()
+	})
+}
+
+// reached reports whether the coordinator hears of the session now.
+func (s *Session) reached() bool {
+	return s.coordinator.state == running && !s.partitioned && !s.dead && !s.lost
+}
+
+// usable returns why nothing can be done in the session, if so.
+func (s *Session) usable() error {
+	switch {
+	case s.lost || s.dead:
+		return coord.ErrSessionLost
+	case !s.reached():
+		return coord.ErrUnavailable
+	default:
+		return nil
+	}
+}
+
+func (s *Session) abandon() {
+	if s.lost || s.dead {
+		return
+	}
+	s.dead = true
+	s.fallSilent()
+	s.raiseDoubt()
+}
+
+// fallSilent starts both clocks, unless they run already.
+func (s *Session) fallSilent() {
+	if s.lost || !s.silentSince.IsZero() {
+		return
+	}
+	s.silentSince = time.Now()
+	s.doubting.Reset(doubtAfter(s.coordinator.timeout))
+	s.expiry.Reset(s.coordinator.timeout)
+}
+
+// reconnect stops both clocks if the coordinator hears of the session again,
+// else it lets the coordinator's run on.
+func (s *Session) reconnect() {
+	k := s.coordinator
+	if s.lost || k.state != running || s.silentSince.IsZero() {
+		return
+	}
+	if !s.reached() {
+		s.expiry.Reset(time.Until(s.silentSince.Add(k.timeout)))
+		return
+	}
+	s.silentSince = time.Time{}
+	s.doubting.Stop()
+	s.expiry.Stop()
+	s.wake() // something may have changed meanwhile
+}
+
+func (s *Session) raiseDoubt() {
+	// The timer may have fired while the session came back.
+	if s.doubted || s.silentSince.IsZero() && !s.lost {
+		return
+	}
+	s.doubted = true
+	close(s.doubt)
+}
+
+// expireIfDue is called by the timer, which may have fired while the session came
+// back or the coordinator stopped.
+func (s *Session) expireIfDue() {
+	k := s.coordinator
+	if k.state == running && !s.silentSince.IsZero() && time.Since(s.silentSince) >= k.timeout {
+		s.expire()
+	}
+}
+
+// expire ends the session and what it registered. The owner is in doubt before
+// anybody can see that.
+func (s *Session) expire() {
+	if s.lost {
+		return
+	}
+	k := s.coordinator
+	s.lost = true
+	s.raiseDoubt()
+	s.doubting.Stop()
+	s.expiry.Stop()
+	k.sessions = slices.DeleteFunc(k.sessions, func(other *Session) bool { return other == s })
+	for pid, r := range k.members {
+		if r.owner == s {
+			delete(k.members, pid)
+		}
+	}
+	if k.leader == s {
+		k.leader = nil
+	}
+	s.ring()
+	k.notify()
+}
+
+// wake tells the session's party to look again, if it can be told.
+func (s *Session) wake() {
+	if s.reached() {
+		s.ring()
+	}
+}
+
+func (s *Session) ring() {
+	select {
+	case s.watch <- struct{}{}:
+	default: // a token is there already
+	}
+}

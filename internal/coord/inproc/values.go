@@ -1,0 +1,135 @@
+package inproc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+)
+
+// begin takes the lock for one call; end it with Unlock. With an error the lock is not held.
+func (s *Session) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", coord.ErrUnavailable, err)
+	}
+	s.coordinator.mu.Lock()
+	if err := s.usable(); err != nil {
+		s.coordinator.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// Register implements coord.Session.
+func (s *Session) Register(ctx context.Context, m coord.Member) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	old, ok := k.members[m.PID]
+	if ok && old.owner != s {
+		return coord.ErrExists
+	}
+	if !ok || old.member != m {
+		k.members[m.PID] = registration{member: m, owner: s}
+		k.notify()
+	}
+	return nil
+}
+
+// Unregister implements coord.Session.
+func (s *Session) Unregister(ctx context.Context, pid int) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if r, ok := k.members[pid]; ok && r.owner == s {
+		delete(k.members, pid)
+		k.notify()
+	}
+	return nil
+}
+
+// Expel implements coord.Session.
+func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if r, ok := k.members[pid]; ok && r.member.Worker == worker {
+		delete(k.members, pid)
+		k.notify()
+	}
+	return nil
+}
+
+// Members implements coord.Session.
+func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	members := make([]coord.Member, 0, len(k.members))
+	for _, r := range k.members {
+		members = append(members, r.member)
+	}
+	slices.SortFunc(members, func(a, b coord.Member) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
+	})
+	return members, nil
+}
+
+// SlaveCount implements coord.Session.
+func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
+	if err := s.begin(ctx); err != nil {
+		return 0, 0, err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.count.Version == 0 {
+		return 0, 0, coord.ErrNone
+	}
+	return k.count.Slaves, k.count.Version, nil
+}
+
+// SetSlaveCount implements coord.Session. With a file a nil error means that
+// the value is on disk.
+func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.count.Version != old {
+		return coord.ErrVersion
+	}
+	next := slaveCount{Slaves: n, Version: old + 1}
+	if k.file != "" {
+		if err := save(k.file, next); err != nil {
+			return fmt.Errorf("keep the slave count: %w: %w", coord.ErrUnavailable, err)
+		}
+	}
+	k.count = next
+	k.notify()
+	return nil
+}
+
+// Lead implements coord.Session.
+func (s *Session) Lead(ctx context.Context, _ string) (bool, error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.leader == nil {
+		k.leader = s
+	}
+	return k.leader == s, nil
+}
