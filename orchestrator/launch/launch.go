@@ -60,6 +60,6 @@ type Launcher interface {
 
 	// Events returns a channel that gets a token, soon, after any worker started
 	// or died, and after the engine was lost and found again. Tokens coalesce: a wake-up says to look
-	// again, not what happened. The channel is never closed.
+	// again, not what happened. It is the same channel each time, for one reader, and is never closed.
 	Events() <-chan struct{}
 }
