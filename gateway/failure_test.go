@@ -1,0 +1,231 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rideshare/gateway"
+)
+
+// Requests go around the instances in turn, past those that take no connection.
+func TestGateway_RoundRobinSkipsDead(t *testing.T) {
+	one, two, three := instance(t, "one"), instance(t, "two"), instance(t, "three")
+	s := newGateway(t, gateway.Config{Users: []string{one.URL, two.URL, three.URL}, Rides: []string{one.URL}})
+	hits := func(n int) map[string]int {
+		seen := map[string]int{}
+		for range n {
+			resp := do(t, "PUT", s.URL+"/api/v1/users", `{"x":1}`)
+			var g got
+			if err := json.Unmarshal(resp.Body, &g); err != nil || g.Body != `{"x":1}` {
+				t.Fatalf("got %d %q (%v)", resp.StatusCode, g.Body, err)
+			}
+			seen[g.Instance]++
+		}
+		return seen
+	}
+	if seen := hits(9); seen["one"] != 3 || seen["two"] != 3 || seen["three"] != 3 {
+		t.Errorf("all alive: got %v, want 3 each", seen)
+	}
+	two.CloseClientConnections()
+	two.Close()
+	// The pool may hold a connection to the dead one that is just closing.
+	do(t, "GET", s.URL+"/api/v1/users", "")
+	do(t, "GET", s.URL+"/api/v1/users", "")
+	do(t, "GET", s.URL+"/api/v1/users", "")
+	if seen := hits(6); seen["two"] != 0 || seen["one"]+seen["three"] != 6 {
+		t.Errorf("one dead: got %v, want the other two", seen)
+	}
+}
+
+// An instance that took no connection is left alone for a while, even when it is
+// back, so that requests are not slowed down by it; then it gets its share again.
+func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
+	living, gone := instance(t, "living"), instance(t, "gone")
+	addr, handler := gone.Listener.Addr().String(), gone.Config.Handler
+	gone.Close()
+	var now atomic.Int64
+	now.Store(1)
+	s := newGateway(t, gateway.Config{
+		Users: []string{living.URL, gone.URL}, Rides: []string{living.URL},
+		Now: func() time.Time { return time.Unix(now.Load(), 0) },
+	})
+	hits := func() (n int) {
+		for range 4 {
+			var g got
+			if err := json.Unmarshal(do(t, "PUT", s.URL+"/api/v1/users", "body").Body, &g); err != nil || g.Body != "body" {
+				t.Fatalf("got body %q (%v), want it to survive the dead instance", g.Body, err)
+			}
+			if g.Instance == "gone" {
+				n++
+			}
+		}
+		return n
+	}
+	if n := hits(); n != 0 {
+		t.Errorf("dead: got %d hits", n)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := httptest.NewUnstartedServer(handler)
+	_ = back.Listener.Close() // It made one of its own.
+	back.Listener = listener
+	back.Start()
+	t.Cleanup(back.Close)
+	if n := hits(); n != 0 {
+		t.Errorf("back, but not yet tried again: got %d hits", n)
+	}
+	now.Add(60)
+	if n := hits(); n != 2 {
+		t.Errorf("later: got %d hits of 4, want 2", n)
+	}
+}
+
+// With nobody there the answer is 503 at once, in the form that the path asks for.
+func TestGateway_NobodyThere(t *testing.T) {
+	dead := instance(t, "dead")
+	dead.Close()
+	s := newGateway(t, gateway.Config{Users: []string{dead.URL}, Rides: []string{dead.URL}})
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		resp := do(t, method, s.URL+"/api/v1/users", "x")
+		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Request-Id") == "" || string(resp.Body) != "{}" {
+			t.Errorf("%s: got %d %s", method, resp.StatusCode, resp.Body)
+		}
+	}
+	if resp := do(t, "GET", s.URL+"/", ""); resp.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("other path: got %s", resp.Header.Get("Content-Type"))
+	}
+}
+
+// A service that dies over a request leaves a write unknown, and a read to be tried again.
+func TestGateway_LostInTheMiddle(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	t.Cleanup(up.Close)
+	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}})
+	for method, want := range map[string]int{"GET": 503, "PUT": 504, "POST": 504, "DELETE": 504} {
+		if resp := do(t, method, s.URL+"/api/v1/users", ""); resp.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", method, resp.StatusCode, want)
+		}
+	}
+}
+
+// A service that hangs is 504 once the time is over.
+func TestGateway_Timeout(t *testing.T) {
+	leave := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave }))
+	t.Cleanup(up.Close)
+	t.Cleanup(func() { close(leave) })
+	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}, Timeout: 50 * time.Millisecond})
+	for _, method := range []string{"GET", "POST"} {
+		if resp := do(t, method, s.URL+"/x", ""); resp.StatusCode != 504 {
+			t.Errorf("%s: got %d, want 504", method, resp.StatusCode)
+		}
+	}
+}
+
+// Bodies over the limit are 413, announced or not, and the gateway goes on.
+func TestGateway_BodyLimit(t *testing.T) {
+	up := instance(t, "up")
+	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}, MaxBody: 100})
+	for size, want := range map[int]int{100: 200, 101: 413, 100_000: 413} {
+		body := strings.Repeat("x", size)
+		if resp := do(t, "PUT", s.URL+"/api/v1/users", body); resp.StatusCode != want {
+			t.Errorf("%d bytes: got %d, want %d", size, resp.StatusCode, want)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/api/v1/users", io.MultiReader(strings.NewReader(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%d bytes, chunked: got %d, want %d", size, resp.StatusCode, want)
+		}
+	}
+}
+
+// A stream's first piece arrives while the rest is still to come.
+func TestGateway_StreamsPass(t *testing.T) {
+	leave := make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "8") // Of a body of unknown length every piece is flushed anyway.
+		_, _ = io.WriteString(w, "one\n")
+		w.(http.Flusher).Flush()
+		<-leave
+		_, _ = io.WriteString(w, "two\n")
+	}))
+	t.Cleanup(up.Close)
+	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(resp.Body)
+	if !lines.Scan() || lines.Text() != "one" {
+		t.Errorf("first: got %q", lines.Text())
+	}
+	close(leave)
+	if !lines.Scan() || lines.Text() != "two" {
+		t.Errorf("second: got %q", lines.Text())
+	}
+}
+
+// An outage is logged when it begins and when it ends, and requests are observed by service.
+func TestGateway_LogsAndMetrics(t *testing.T) {
+	var logs bytes.Buffer
+	var seen []string
+	var fail atomic.Bool
+	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if fail.Load() {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(up.Close)
+	g, err := gateway.New(gateway.Config{
+		Users: []string{up.URL}, Rides: []string{up.URL}, Log: slog.New(slog.NewJSONHandler(&logs, nil)),
+		Observe: func(route, method string, _ int, _ time.Duration) {
+			seen = append(seen, route+" "+method)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, failing := range []bool{true, true, true, false, false} {
+		fail.Store(failing)
+		g.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "PUT", "/api/v1/users", nil))
+	}
+	if got := strings.Count(logs.String(), "\n"); got != 2 || !strings.Contains(logs.String(), `"count":3`) {
+		t.Errorf("got %d lines, want 2:\n%s", got, logs.String())
+	}
+	if len(seen) != 5 || seen[0] != "users PUT" {
+		t.Errorf("observed %v", seen)
+	}
+}
+
+// Settings that cannot work are errors that say what is wrong.
+func TestNew_Settings(t *testing.T) {
+	for _, urls := range [][]string{nil, {""}, {"localhost:80"}, {"http://"}, {"http://x/path"}, {"ftp://x"}, {"://"}} {
+		if _, err := gateway.New(gateway.Config{Users: urls, Rides: []string{"http://x"}, Log: slog.New(slog.DiscardHandler)}); err == nil {
+			t.Errorf("%q: got nil, want an error", urls)
+		}
+	}
+}

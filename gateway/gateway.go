@@ -1,0 +1,197 @@
+// Package gateway is the one port that clients see: /api/v1/users and what is
+// under it goes to the users service, everything else to rides. Paths and
+// queries pass exactly as they came; nothing is cleaned, nothing redirects.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/internal/logkey"
+)
+
+// usersPath is the path of users. Only it and what is under it goes there:
+// /api/v1/usersX does not.
+const usersPath = "/api/v1/users"
+
+// defaultTimeout bounds one request through the gateway. It is over the services'
+// own timeouts, so that their answers, which know more, come first.
+const defaultTimeout = 50 * time.Second
+
+// Config is the settings of a Gateway. Users, Rides and Log are required.
+type Config struct {
+	// Users and Rides are the base URLs of the instances of each service, without a path.
+	Users, Rides []string
+	Log          *slog.Logger
+	// MaxBody is the longest body passed on, in bytes; zero means
+	// httpapi.DefaultMaxBody, that of the services behind.
+	MaxBody int64
+	// Timeout bounds one request until its answer begins; zero means 50 s.
+	Timeout time.Duration
+	// Observe is called for each request with the service's name as its route.
+	Observe func(route, method string, status int, took time.Duration)
+	// Now is the clock that a dead instance is left out by; nil means time.Now.
+	Now func() time.Time
+}
+
+// Gateway passes requests on. It is safe for concurrent use.
+type Gateway struct {
+	cfg          Config
+	users, rides *service
+	transport    *http.Transport
+}
+
+// service is one of the two services behind.
+type service struct {
+	name  string
+	proxy *httputil.ReverseProxy
+	away  atomic.Int64 // failures since the last answer
+}
+
+// New returns a Gateway. No instance, or one that is not http://host:port, is an error.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = httpapi.DefaultMaxBody
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	g := &Gateway{cfg: cfg, transport: newTransport(cfg.Timeout)}
+	var err error
+	if g.users, err = g.newService("users", cfg.Users); err != nil {
+		return nil, err
+	}
+	if g.rides, err = g.newService("rides", cfg.Rides); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Gateway) newService(name string, urls []string) (*service, error) {
+	pool := &pool{transport: g.transport, now: g.cfg.Now}
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse URL of %s: %w", name, err)
+		}
+		if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+			return nil, fmt.Errorf("URL %q of %s is not http://host:port", text, name)
+		}
+		pool.instances = append(pool.instances, &instance{scheme: u.Scheme, host: u.Host})
+	}
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("%s has no instance", name)
+	}
+	s := &service{name: name}
+	s.proxy = &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      pool,
+		FlushInterval:  -1, // Streams pass as they come.
+		ErrorLog:       slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { g.fail(w, r, s, err) },
+		ModifyResponse: func(*http.Response) error { g.answered(s); return nil },
+	}
+	return s, nil
+}
+
+// Handler returns the gateway's HTTP handler.
+func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serve) }
+
+// Close closes idle connections to the services. Stop serving first.
+func (g *Gateway) Close(context.Context) error {
+	g.transport.CloseIdleConnections()
+	return nil
+}
+
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	s := g.rides
+	if path := r.URL.EscapedPath(); path == usersPath || strings.HasPrefix(path, usersPath+"/") {
+		s = g.users
+	}
+	id := httpapi.RequestIDFrom(r.Header)
+	r = r.WithContext(httpapi.WithRequestID(r.Context(), id))
+	record := &recorder{ResponseWriter: w, status: http.StatusOK}
+	// Deferred because the proxy panics to cut an answer off whose rest is lost.
+	defer func() {
+		if g.cfg.Observe != nil {
+			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), record.status, time.Since(start))
+		}
+	}()
+	if r.ContentLength > g.cfg.MaxBody {
+		g.fail(record, r, s, &http.MaxBytesError{Limit: g.cfg.MaxBody})
+		return
+	}
+	if r.ContentLength < 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, g.cfg.MaxBody)
+	}
+	s.proxy.ServeHTTP(record, r)
+}
+
+// fail answers a request that got no answer from its service.
+func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, s *service, err error) {
+	ctx := r.Context()
+	e := g.explain(r, err)
+	outage := e.Code != dbaas.CodeTooLarge && ctx.Err() == nil
+	if outage && s.away.Add(1) == 1 {
+		g.cfg.Log.WarnContext(ctx, "service does not answer", logkey.Part, s.name,
+			logkey.RequestID, httpapi.RequestID(ctx), logkey.Error, err.Error())
+	}
+	w.Header().Set(httpapi.HeaderRequestID, httpapi.RequestID(ctx))
+	httpapi.WriteError(w, r, strings.HasPrefix(r.URL.EscapedPath(), "/api/v1/"), e)
+}
+
+// explain says what a missing answer means for the client: one that no instance
+// got is surely not done, a read may be tried again, and of a write that left
+// nobody knows.
+func (g *Gateway) explain(r *http.Request, err error) *dbaas.Error {
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
+	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return dbaas.Errorf(dbaas.CodeTooLarge, "the body is longer than %d bytes", over.Limit)
+	}
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errNobody) {
+		return dbaas.WrapError(dbaas.CodeTimeout, "the service did not answer in time", err)
+	}
+	if errors.Is(err, errNobody) || read {
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the service does not answer", err)
+	}
+	return dbaas.WrapError(dbaas.CodeUnknown, "the service did not answer", err)
+}
+
+// answered ends a streak of failures of s with one line that counts them.
+func (g *Gateway) answered(s *service) {
+	if s.away.Load() == 0 {
+		return
+	}
+	if n := s.away.Swap(0); n > 0 {
+		g.cfg.Log.Warn("service answers again", logkey.Part, s.name, logkey.Count, n)
+	}
+}
+
+// recorder remembers the status of an answer.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *recorder) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController reach the real writer, to flush streams.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }

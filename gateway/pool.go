@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/httpapi"
+)
+
+const (
+	dialTimeout = 2 * time.Second
+	// idleTimeout is under the services' 60 s, so that this side closes first.
+	idleTimeout  = 30 * time.Second
+	maxIdleConns = 512
+	// deadFor is how long an instance that refused a connection is left out: long
+	// enough not to slow requests down, short enough to see it come back.
+	deadFor = time.Second
+)
+
+// errNobody is returned when no instance took the connection: surely nothing was done.
+var errNobody = errors.New("no instance takes connections")
+
+func newTransport(answerTimeout time.Duration) *http.Transport {
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: idleTimeout}).DialContext,
+		MaxIdleConns:          maxIdleConns,
+		MaxIdleConnsPerHost:   maxIdleConns,
+		IdleConnTimeout:       idleTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		// An answer passes as it is, compressed or not.
+		DisableCompression: true,
+	}
+}
+
+// rewrite makes the outgoing request: everything as it came, but for the headers
+// of this hop. The instance is chosen by the pool.
+func rewrite(p *httputil.ProxyRequest) {
+	p.SetXForwarded()
+	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
+	// ReverseProxy drops query parts that it cannot parse; to judge them is the service's task.
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
+	// The path goes out byte by byte, escapes included. One that starts with two
+	// slashes would be taken for a host, and needs no more than the usual way.
+	if raw, _, _ := strings.Cut(p.In.RequestURI, "?"); strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
+		p.Out.URL.Opaque = raw
+	}
+}
+
+// instance is one address of a service.
+type instance struct {
+	scheme, host string
+	deadUntil    atomic.Int64 // Unix nanoseconds
+}
+
+// pool sends each request to the next instance in turn. One that takes no
+// connection is skipped for a while, and its request goes to another one, since
+// nothing of it has left. It is safe for concurrent use.
+type pool struct {
+	transport http.RoundTripper
+	now       func() time.Time
+	instances []*instance
+	next      atomic.Uint64
+}
+
+// RoundTrip implements http.RoundTripper. It returns errNobody when no instance takes a connection.
+func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	for _, in := range p.turn() {
+		resp, err := p.try(r, in)
+		if !errors.Is(err, errNobody) {
+			return resp, err
+		}
+		if r.Context().Err() != nil {
+			return nil, err
+		}
+		in.deadUntil.Store(p.now().Add(deadFor).UnixNano())
+	}
+	return nil, errNobody
+}
+
+// turn returns the instances in the order to try them: round robin, those that
+// seem dead last. They are tried all the same: one may be back.
+func (p *pool) turn() []*instance {
+	n, now := uint64(len(p.instances)), p.now().UnixNano()
+	first := p.next.Add(1)
+	living, dead := make([]*instance, 0, n), []*instance(nil)
+	for i := range n {
+		in := p.instances[(first+i)%n]
+		if now < in.deadUntil.Load() {
+			dead = append(dead, in)
+			continue
+		}
+		living = append(living, in)
+	}
+	return append(living, dead...)
+}
+
+// try sends r to one instance. errNobody says that nothing of it has left.
+func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
+	var left atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
+	out := r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	u := *r.URL
+	u.Scheme, u.Host = in.scheme, in.host
+	out.URL = &u
+	if r.Body != nil {
+		// The transport closes the body also when it could not connect, but the
+		// next instance needs it. The server closes the real one.
+		out.Body = io.NopCloser(r.Body)
+	}
+	resp, err := p.transport.RoundTrip(out)
+	if err != nil && !left.Load() {
+		return nil, fmt.Errorf("%w: %w", errNobody, err)
+	}
+	return resp, err
+}

@@ -1,0 +1,91 @@
+package dbclient_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/httpapi"
+)
+
+// Hundreds of calls at once are all answered.
+func TestClient_ManyAtOnce(t *testing.T) {
+	c := newClient(t, dbtest.New(t).URL)
+	var wg sync.WaitGroup
+	for range 200 {
+		wg.Go(func() {
+			if _, err := c.Query(context.Background(), dbclient.Options{}, dbclient.SQL("SELECT 1")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Wrong credentials, paths or SQL of ours are never told to a client as its own fault.
+func TestClient_OurFaultsAreInternal(t *testing.T) {
+	for _, code := range []dbaas.Code{dbaas.CodeUnauthorized, dbaas.CodeInvalid, dbaas.CodeNotFound} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httpapi.WriteError(w, r, false, dbaas.Errorf(code, "x"))
+		}))
+		t.Cleanup(server.Close)
+		if _, err := newClient(t, server.URL).Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeInternal {
+			t.Errorf("%s: got %v, want CodeInternal", code, err)
+		}
+	}
+}
+
+// An orchestrator that says yes and sends nonsense is a bug, not a result.
+func TestClient_NonsenseAnswer(t *testing.T) {
+	for _, body := range []string{"", "[]", `{"results":[]}`, `{"results":[{},{}]}`, `{"error":"x"}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		t.Cleanup(server.Close)
+		if _, err := newClient(t, server.URL).Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeInternal {
+			t.Errorf("%q: got %v, want CodeInternal", body, err)
+		}
+	}
+}
+
+// Only a usable URL makes a client, and only a usable line makes credentials.
+func TestNew_Settings(t *testing.T) {
+	for _, url := range []string{"", "localhost:9500", "amqp://x", "http://", "://"} {
+		if _, err := dbclient.New(dbclient.Config{URL: url}); err == nil {
+			t.Errorf("%q: got nil, want an error", url)
+		}
+	}
+	for text, want := range map[string]string{
+		"basic u:p": "Basic dTpw", "BEARER x": "Bearer x", "": "", "# x": "", "bearer": "", "basic x": "", "token x": "",
+	} {
+		got, err := dbclient.Credentials(strings.NewReader(text))
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
+// Keys of different services, methods, paths and clients never meet, and are fit for a header.
+func TestScopedKey(t *testing.T) {
+	seen := map[string]bool{}
+	for _, service := range []string{"users", "rides"} {
+		for _, method := range []string{"PUT", "POST"} {
+			for _, path := range []string{"/a", "/b"} {
+				for _, key := range []string{"1", "2"} {
+					got := dbclient.ScopedKey(service, method, path, key)
+					if seen[got] || len(got) != 64 {
+						t.Errorf("%s %s %s %s: got %q", service, method, path, key, got)
+					}
+					seen[got] = true
+				}
+			}
+		}
+	}
+	if got := dbclient.ScopedKey("users", "PUT", "/a", ""); got != "" {
+		t.Errorf("no key: got %q", got)
+	}
+}

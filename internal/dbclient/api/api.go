@@ -1,0 +1,121 @@
+// Package api has the routes that users and rides share: the request counter,
+// clearing the database, health, metrics and the greeting of load balancers.
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	"rideshare/internal/httpapi"
+)
+
+// Counter counts the service's requests. *apicount.Counter implements it.
+type Counter interface {
+	Value(ctx context.Context, minSeq dbaas.Seq) (int64, dbaas.Seq, error)
+	Reset(ctx context.Context, key string) (dbaas.Seq, error)
+}
+
+// DB is what the shared routes need of the database. *dbclient.Client implements it.
+type DB interface {
+	Clear(ctx context.Context, opts dbclient.Options) (dbclient.Answer, error)
+	Ready(ctx context.Context) error
+}
+
+// Config is what the shared routes need. All but Metrics is required.
+type Config struct {
+	Service string // "users" or "rides"
+	DB      DB
+	Counter Counter
+	Metrics http.Handler // nil: no /metrics
+}
+
+type shared struct{ cfg Config }
+
+// Register adds the shared routes to a.
+func Register(a *httpapi.API, cfg Config) {
+	s := shared{cfg}
+	a.Handle(http.MethodGet, "/", func(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) })
+	// Older clients ask through the gateway, which only knows the longer path.
+	for _, path := range []string{"/api/v1/_count", "/api/v1/" + cfg.Service + "/_count"} {
+		a.Handle(http.MethodGet, path, s.count, httpapi.Course())
+		a.Handle(http.MethodDelete, path, s.reset, httpapi.Course())
+	}
+	a.Handle(http.MethodPost, "/api/v1/db/clear", s.clear, httpapi.Course())
+	a.HandleHealth(cfg.DB.Ready, cfg.Metrics)
+}
+
+func (s shared) count(c echo.Context) error {
+	opts, err := ReadOptions(c)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	n, seq, err := s.cfg.Counter.Value(c.Request().Context(), opts.MinSeq)
+	httpapi.SetSeq(c, seq)
+	if err != nil {
+		return err
+	}
+	return httpapi.JSON(c, http.StatusOK, []int64{n})
+}
+
+func (s shared) reset(c echo.Context) error {
+	opts, err := WriteOptions(c, s.cfg.Service)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	seq, err := s.cfg.Counter.Reset(c.Request().Context(), opts.Key)
+	httpapi.SetSeq(c, seq)
+	if err != nil {
+		return err
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}
+
+func (s shared) clear(c echo.Context) error {
+	opts, err := WriteOptions(c, s.cfg.Service)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	ans, err := s.cfg.DB.Clear(c.Request().Context(), opts)
+	httpapi.SetSeq(c, ans.Seq)
+	if err != nil {
+		return err
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}
+
+// ReadOptions returns the options of a read: the position that the client wants
+// to see. A malformed one is CodeInvalid.
+func ReadOptions(c echo.Context) (dbclient.Options, error) {
+	minSeq, err := httpapi.MinSeq(c)
+	return dbclient.Options{MinSeq: minSeq}, err
+}
+
+// WriteOptions returns the options of a write: the position for the reads
+// before it, and the client's Idempotency-Key made unique to service, method
+// and path. Malformed headers are CodeInvalid.
+func WriteOptions(c echo.Context, service string) (dbclient.Options, error) {
+	opts, err := ReadOptions(c)
+	if err != nil {
+		return opts, err
+	}
+	key, err := httpapi.IdempotencyKey(c)
+	if err != nil {
+		return opts, err
+	}
+	r := c.Request()
+	opts.Key = dbclient.ScopedKey(service, r.Method, r.URL.EscapedPath(), key)
+	return opts, nil
+}

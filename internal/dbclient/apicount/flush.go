@@ -1,0 +1,52 @@
+package apicount
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	"rideshare/internal/logkey"
+)
+
+// flush writes what was pending when it was called and returns the position of
+// the write, zero if there was nothing to write. One runs at a time; waiting for
+// the other ends with ctx. On an error nothing is lost.
+func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
+	select {
+	case c.writing <- struct{}{}:
+		defer func() { <-c.writing }()
+	case <-ctx.Done():
+		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the request counter is busy", ctx.Err())
+	}
+	// A batch whose fate is not known goes first and alone, under its old key.
+	old, err := c.settle(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.batch = batch{n: c.pending.Swap(0), key: uuid.NewString()}
+	seq, err := c.settle(ctx)
+	return max(old, seq), err
+}
+
+// settle writes the batch and forgets it, unless its fate is not known. Its
+// caller holds writing.
+func (c *Counter) settle(ctx context.Context) (dbaas.Seq, error) {
+	if c.batch.n == 0 {
+		return 0, nil
+	}
+	ans, err := c.cfg.DB.Execute(ctx, dbclient.Options{Key: c.batch.key}, dbclient.SQL(
+		"INSERT INTO apicount(service_name, count) VALUES(?, ?) ON CONFLICT(service_name) DO UPDATE SET count = count + excluded.count",
+		dbaas.Text(c.cfg.Service), dbaas.Integer(c.batch.n)))
+	switch {
+	case dbaas.CodeOf(err) == dbaas.CodeExpired:
+		// Too old for the database to tell whether it is in. Counting it again
+		// could count it twice; a lost count is the smaller lie, and is logged.
+		c.cfg.Log.WarnContext(ctx, "request counts given up", logkey.Count, c.batch.n, logkey.Error, err.Error())
+	case err != nil:
+		return ans.Seq, err
+	}
+	c.batch = batch{}
+	return ans.Seq, nil
+}

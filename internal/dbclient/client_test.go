@@ -1,0 +1,220 @@
+package dbclient_test
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite" // The driver of dbtest.
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/httpapi"
+)
+
+func newClient(t *testing.T, url string) *dbclient.Client {
+	t.Helper()
+	c, err := dbclient.New(dbclient.Config{URL: url, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+const (
+	insertUser = "INSERT INTO users VALUES(?, 'x')"
+	countUsers = "SELECT count(*) FROM users"
+)
+
+// Values come back as they went in: big integers exact, hostile text unchanged, NULL as nil.
+func TestClient_Query_ValuesAreExact(t *testing.T) {
+	c := newClient(t, dbtest.New(t).URL)
+	texts := []string{"", "a\x00b", "日本 \u2028 <&>", `"'\`, strings.Repeat("x", 100_000)}
+	for _, text := range texts {
+		ans, err := c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT ?, ?, ?, ?, NULL",
+			dbaas.Text(text), dbaas.Integer(math.MaxInt64), dbaas.Integer(math.MinInt64), dbaas.Float(0.1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := [][]any{{text, int64(math.MaxInt64), int64(math.MinInt64), 0.1, nil}}
+		if diff := cmp.Diff(want, ans.Results[0].Rows); diff != "" {
+			t.Errorf("%.20q (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// Results come in the order of the statements, reads and writes mixed, with the position.
+func TestClient_Request_ResultsInOrder(t *testing.T) {
+	c := newClient(t, dbtest.New(t).URL)
+	ans, err := c.Request(t.Context(), dbclient.Options{},
+		dbclient.SQL(countUsers), dbclient.SQL(insertUser, dbaas.Text("ann")), dbclient.SQL(countUsers),
+		dbclient.SQL("DELETE FROM users WHERE username = 'nobody'"), dbclient.SQL("SELECT 1 WHERE 0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ans.Results
+	if got[0].Rows[0][0] != int64(0) || got[1].RowsAffected != 1 || got[2].Rows[0][0] != int64(1) ||
+		got[3].RowsAffected != 0 || len(got[4].Rows) != 0 || ans.Seq != 1 {
+		t.Errorf("got %+v at %d", got, ans.Seq)
+	}
+}
+
+// A constraint that refuses is CodeConstraint and undoes what went with it; wrong SQL is our own bug.
+func TestClient_Execute_StatementErrors(t *testing.T) {
+	db := dbtest.New(t)
+	c := newClient(t, db.URL)
+	ann := dbclient.SQL(insertUser, dbaas.Text("ann"))
+	_, err := c.Execute(t.Context(), dbclient.Options{}, ann, ann)
+	if dbaas.CodeOf(err) != dbaas.CodeConstraint || !strings.Contains(err.Error(), "UNIQUE constraint failed: users.username") {
+		t.Errorf("twice: got %v, want CodeConstraint", err)
+	}
+	_, err = c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("INSERT INTO riders VALUES(1, 'nobody')"))
+	if dbaas.CodeOf(err) != dbaas.CodeConstraint || !strings.Contains(err.Error(), "FOREIGN KEY") {
+		t.Errorf("no parent: got %v, want CodeConstraint", err)
+	}
+	if _, err = c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("INSERT INTO nowhere VALUES(1)")); dbaas.CodeOf(err) != dbaas.CodeInternal {
+		t.Errorf("wrong SQL: got %v, want CodeInternal", err)
+	}
+	if n := db.Text(t, countUsers); n != "0" {
+		t.Errorf("got %s users, want 0", n)
+	}
+}
+
+// The same key with the same statement is applied once; with another one it is CodeMismatch.
+func TestClient_Execute_KeyIsAppliedOnce(t *testing.T) {
+	c := newClient(t, dbtest.New(t).URL)
+	opts := dbclient.Options{Key: "k"}
+	first, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("ann")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("ann")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, again); diff != "" {
+		t.Errorf("the second answer differs (-first +second):\n%s", diff)
+	}
+	if _, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("bob"))); dbaas.CodeOf(err) != dbaas.CodeMismatch {
+		t.Errorf("other statement: got %v, want CodeMismatch", err)
+	}
+}
+
+// What happens to the connection decides the code: a write that may have arrived
+// is unknown and names its operation, what never left is unavailable.
+func TestClient_LostCalls(t *testing.T) {
+	db := dbtest.New(t)
+	c := newClient(t, db.URL)
+	write := func() error {
+		_, err := c.Execute(t.Context(), dbclient.Options{Key: "k" + time.Now().String()}, dbclient.SQL(insertUser, dbaas.Text("x")))
+		return err
+	}
+	read := func() error {
+		_, err := c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1"))
+		return err
+	}
+	for _, tt := range []struct {
+		name  string
+		fault dbtest.Fault
+		call  func() error
+		want  dbaas.Code
+	}{
+		{"WriteRefused", dbtest.Refuse, write, dbaas.CodeUnavailable},
+		{"WriteLost", dbtest.Lose, write, dbaas.CodeUnknown},
+		{"WriteAnswerLost", dbtest.LoseAnswer, write, dbaas.CodeUnknown},
+		{"WriteVague", dbtest.Vague, write, dbaas.CodeUnknown},
+		{"ReadRefused", dbtest.Refuse, read, dbaas.CodeUnavailable},
+		{"ReadLost", dbtest.Lose, read, dbaas.CodeUnavailable},
+		{"ReadVague", dbtest.Vague, read, dbaas.CodeTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db.SetFault(func(string) dbtest.Fault { return tt.fault })
+			err := tt.call()
+			if dbaas.CodeOf(err) != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			var e *dbaas.Error
+			if tt.want == dbaas.CodeUnknown && (!asError(err, &e) || e.Op.IsZero()) {
+				t.Error("the operation's id is missing")
+			}
+		})
+	}
+	db.Server.Close()
+	// A request into a connection that is just closing may have arrived, for all a client can know.
+	c.Close()
+	for name, call := range map[string]func() error{"write": write, "read": read} {
+		if err := call(); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+			t.Errorf("%s with nobody listening: got %v, want CodeUnavailable", name, err)
+		}
+	}
+}
+
+func asError(err error, target **dbaas.Error) bool {
+	e, ok := err.(*dbaas.Error) //nolint:errorlint // The client promises the type itself.
+	*target = e
+	return ok
+}
+
+// A call ends with its context; whether that is a timeout or unknown depends on what it was.
+func TestClient_Deadline(t *testing.T) {
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(leave) })
+	c, err := dbclient.New(dbclient.Config{URL: server.URL, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if _, err := c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeTimeout {
+		t.Errorf("read: got %v, want CodeTimeout", err)
+	}
+	<-entered
+	if _, err := c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("DELETE FROM t")); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Errorf("write: got %v, want CodeUnknown", err)
+	}
+}
+
+// The headers of a call say who asks, for what position, and under which key.
+func TestClient_Headers(t *testing.T) {
+	db := dbtest.New(t)
+	auth, err := dbclient.Credentials(strings.NewReader("# ours\n\nbearer t0ken\nbasic a:b\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := dbclient.New(dbclient.Config{URL: db.URL + "/", Authorization: auth})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	ctx := httpapi.WithRequestID(t.Context(), "req-1")
+	if _, err := c.Execute(ctx, dbclient.Options{Key: "k"}, dbclient.SQL(insertUser, dbaas.Text("a"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Query(ctx, dbclient.Options{MinSeq: 1}, dbclient.SQL("SELECT 1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Query(ctx, dbclient.Options{MinSeq: 2}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
+		t.Errorf("got %v, want CodeNotCaughtUp", err)
+	}
+	seen := db.Seen()
+	for i, want := range []map[string]string{
+		{"Authorization": "Bearer t0ken", "X-Request-Id": "req-1", "Idempotency-Key": "k", "X-Min-Seq": ""},
+		{"Authorization": "Bearer t0ken", "X-Request-Id": "req-1", "Idempotency-Key": "", "X-Idempotency-Key": "", "X-Min-Seq": "1"},
+	} {
+		for name, value := range want {
+			if got := seen[i].Header.Get(name); got != value {
+				t.Errorf("request %d, %s: got %q, want %q", i, name, got, value)
+			}
+		}
+	}
+}

@@ -1,0 +1,249 @@
+// Package dbtest is a stand-in for the orchestrator in tests: the part of its
+// HTTP API that dbclient uses, on a real SQLite file, with faults on demand.
+//
+// The test that uses it imports a database/sql driver named "sqlite" itself.
+package dbtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// schema is that of the application, as the database service creates it.
+const schema = `
+CREATE TABLE users(username TEXT NOT NULL PRIMARY KEY, password TEXT NOT NULL);
+CREATE TABLE rides(rideId INTEGER PRIMARY KEY AUTOINCREMENT,
+	created_by TEXT NOT NULL REFERENCES users(username) ON DELETE CASCADE ON UPDATE CASCADE,
+	timestamp TEXT NOT NULL, source INTEGER NOT NULL, destination INTEGER NOT NULL, seats INTEGER);
+CREATE TABLE riders(rideId INTEGER NOT NULL REFERENCES rides ON DELETE CASCADE,
+	user TEXT NOT NULL REFERENCES users ON DELETE CASCADE ON UPDATE CASCADE, PRIMARY KEY(rideId, user));
+CREATE TABLE apicount(service_name TEXT NOT NULL PRIMARY KEY, count INTEGER NOT NULL);`
+
+// Seen is one request as the stand-in got it.
+type Seen struct {
+	Path   string // with the query
+	Header http.Header
+	Body   string
+}
+
+// DB is the stand-in. It serves one request at a time.
+type DB struct {
+	// URL is its base URL.
+	URL string
+	// Server is its listener; close it to play a dead orchestrator.
+	Server *httptest.Server
+
+	mu      sync.Mutex // guards the fields below
+	db      *sql.DB
+	seq     uint64
+	answers map[string]stored // by Idempotency-Key
+	seen    []Seen
+	fault   func(path string) Fault
+}
+
+type stored struct {
+	fingerprint [32]byte
+	seq         uint64
+	body        []byte
+}
+
+// Fault is what goes wrong with a request.
+type Fault int
+
+// The faults.
+const (
+	None       Fault = iota
+	Refuse           // 503, nothing done
+	LoseAnswer       // done, and the connection is cut
+	Lose             // not done, and the connection is cut
+	Vague            // 504 after it was done
+)
+
+// New starts a stand-in with an empty database. It ends with the test.
+func New(tb testing.TB) *DB {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "orchestrator.db")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=foreign_keys(1)&_pragma=synchronous(0)")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(tb.Context(), schema); err != nil {
+		tb.Fatal(err)
+	}
+	d := &DB{db: db, answers: map[string]stored{}}
+	d.Server = httptest.NewServer(d)
+	d.URL = d.Server.URL
+	tb.Cleanup(func() {
+		d.Server.Close()
+		if err := db.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return d
+}
+
+// SetFault makes later requests go wrong as fault says for their path; nil heals.
+func (d *DB) SetFault(fault func(path string) Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = fault
+}
+
+// Seen returns the requests so far.
+func (d *DB) Seen() []Seen {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]Seen(nil), d.seen...)
+}
+
+// Exec runs a statement past the API.
+func (d *DB) Exec(tb testing.TB, query string, args ...any) {
+	tb.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, err := d.db.ExecContext(context.Background(), query, args...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Text returns the one value of a query past the API, "" if there is no row.
+func (d *DB) Text(tb testing.TB, query string, args ...any) string {
+	tb.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out sql.NullString
+	err := d.db.QueryRowContext(context.Background(), query, args...).Scan(&out)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		tb.Fatal(err)
+	}
+	return out.String
+}
+
+// ServeHTTP answers as the orchestrator does.
+func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen = append(d.seen, Seen{Path: r.URL.RequestURI(), Header: r.Header.Clone(), Body: string(body)})
+	fault := None
+	if d.fault != nil {
+		fault = d.fault(r.URL.Path)
+	}
+	switch fault {
+	case Refuse:
+		httpapi.WriteError(w, r, false, dbaas.ErrUnavailable)
+		return
+	case Lose:
+		panic(http.ErrAbortHandler)
+	case None, LoseAnswer, Vague:
+	}
+	seq, answer, err := d.answer(r, body)
+	switch fault {
+	case LoseAnswer:
+		panic(http.ErrAbortHandler)
+	case Vague:
+		err = &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no reply", Op: dbaas.OpIDFromKey(r.Header.Get(httpapi.HeaderIdempotencyKey))}
+	case None, Refuse, Lose:
+	}
+	if err != nil {
+		httpapi.WriteError(w, r, false, err)
+		return
+	}
+	w.Header().Set(httpapi.HeaderSeq, strconv.FormatUint(seq, 10))
+	_, _ = w.Write(answer)
+}
+
+// answer runs one request, or finds the answer that its key got before.
+func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
+	var minSeq uint64
+	if text := r.Header.Get(httpapi.HeaderMinSeq); text != "" {
+		minSeq, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if minSeq > d.seq {
+		return 0, nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "not caught up")
+	}
+	switch r.URL.Path {
+	case "/readyz":
+		return d.seq, []byte("{}"), nil
+	case "/db/query":
+		out, err := d.run(r.Context(), body)
+		return d.seq, out, err
+	case "/db/execute", "/db/request", "/api/v1/db/clear":
+	default:
+		return 0, nil, dbaas.Errorf(dbaas.CodeNotFound, "no such path")
+	}
+	key := r.Header.Get(httpapi.HeaderIdempotencyKey)
+	fingerprint := sha256.Sum256(append([]byte(r.URL.Path), body...))
+	if old, ok := d.answers[key]; ok && key != "" {
+		if old.fingerprint != fingerprint {
+			return 0, nil, dbaas.Errorf(dbaas.CodeMismatch, "the key was used for another operation")
+		}
+		return old.seq, old.body, nil
+	}
+	if r.URL.Path == "/api/v1/db/clear" {
+		body = []byte(`[["DELETE FROM riders"],["DELETE FROM rides"],["DELETE FROM users"],["DELETE FROM sqlite_sequence WHERE name='rides'"]]`)
+	}
+	out, err := d.run(r.Context(), body)
+	if err != nil {
+		return 0, nil, err
+	}
+	d.seq++
+	d.answers[key] = stored{fingerprint: fingerprint, seq: d.seq, body: out}
+	return d.seq, out, nil
+}
+
+// run executes the statements in one transaction; a failing one undoes all.
+func (d *DB) run(ctx context.Context, body []byte) ([]byte, error) {
+	var stmts [][]any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := dec.Decode(&stmts); err != nil {
+		return nil, dbaas.WrapError(dbaas.CodeInvalid, "statements", err)
+	}
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }() // After Commit it does nothing.
+	results := []any{}
+	for _, s := range stmts {
+		result, err := runOne(ctx, tx, s)
+		if err != nil {
+			results = append(results, map[string]any{"error": sqliteWords(err)})
+			return json.Marshal(map[string]any{"results": results})
+		}
+		results = append(results, result)
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"results": results})
+}
+
+// sqliteWords cuts what the driver adds: "constraint failed: UNIQUE constraint failed: t.c (1555)".
+func sqliteWords(err error) string {
+	text := strings.TrimPrefix(err.Error(), "constraint failed: ")
+	if i := strings.LastIndex(text, " ("); i > 0 {
+		text = text[:i]
+	}
+	return text
+}

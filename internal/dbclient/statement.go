@@ -1,0 +1,140 @@
+package dbclient
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"rideshare/internal/dbaas"
+)
+
+// SQL returns a statement with its parameters by position.
+func SQL(text string, args ...dbaas.Value) dbaas.Statement {
+	return dbaas.Statement{SQL: text, Args: args}
+}
+
+// Result is what one statement did.
+type Result struct {
+	Columns []string
+	// Rows holds nil, string, int64, float64 or bool values, in the order of Columns.
+	Rows         [][]any
+	LastInsertID int64
+	RowsAffected int64
+}
+
+// wireResult is a Result as it travels, or the statement's error.
+type wireResult struct {
+	Columns      []string `json:"columns"`
+	Values       [][]any  `json:"values"`
+	LastInsertID int64    `json:"last_insert_id"`
+	RowsAffected int64    `json:"rows_affected"`
+	Error        string   `json:"error"`
+}
+
+// encodeStatements renders [["sql", value, ...], ...].
+func encodeStatements(stmts []dbaas.Statement) ([]byte, error) {
+	rows := make([][]any, len(stmts))
+	for i, s := range stmts {
+		row := make([]any, 0, len(s.Args)+2)
+		row = append(row, s.SQL)
+		for _, v := range s.Args {
+			row = append(row, plain(v))
+		}
+		if len(s.Named) > 0 {
+			named := make(map[string]any, len(s.Named))
+			for _, n := range s.Named {
+				named[n.Name] = plain(n.Value)
+			}
+			row = append(row, named)
+		}
+		rows[i] = row
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(rows); err != nil {
+		return nil, dbaas.WrapError(dbaas.CodeInternal, "encode statements", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// plain returns v as encoding/json writes it.
+func plain(v dbaas.Value) any {
+	switch v.Kind {
+	case dbaas.KindNull:
+		return nil
+	case dbaas.KindInteger:
+		return v.Int
+	case dbaas.KindFloat:
+		return v.Float
+	case dbaas.KindText:
+		return v.Text
+	case dbaas.KindBlob:
+		return base64.StdEncoding.EncodeToString(v.Blob)
+	}
+	return nil
+}
+
+// decodeResults reads {"results":[...]} with one result for each of want
+// statements. A statement's error ends it: the results before it are returned
+// with the error.
+func decodeResults(body []byte, want int) ([]Result, error) {
+	var wire struct {
+		Results []wireResult `json:"results"`
+		Error   string       `json:"error"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber() // A float64 holds integers up to 2^53 only.
+	if err := dec.Decode(&wire); err != nil {
+		return nil, dbaas.WrapError(dbaas.CodeInternal, "decode results", err)
+	}
+	if wire.Error != "" {
+		return nil, statementError(wire.Error)
+	}
+	results := make([]Result, 0, len(wire.Results))
+	for _, w := range wire.Results {
+		if w.Error != "" {
+			return results, statementError(w.Error)
+		}
+		if err := exact(w.Values); err != nil {
+			return results, err
+		}
+		results = append(results, Result{Columns: w.Columns, Rows: w.Values, LastInsertID: w.LastInsertID, RowsAffected: w.RowsAffected})
+	}
+	if len(results) != want {
+		return results, dbaas.Errorf(dbaas.CodeInternal, "%d results for %d statements", len(results), want)
+	}
+	return results, nil
+}
+
+// exact replaces numbers by int64 where they are integers, by float64 otherwise.
+func exact(rows [][]any) error {
+	for _, row := range rows {
+		for i, v := range row {
+			n, ok := v.(json.Number)
+			if !ok {
+				continue
+			}
+			if integer, err := n.Int64(); err == nil {
+				row[i] = integer
+				continue
+			}
+			f, err := n.Float64()
+			if err != nil {
+				return dbaas.WrapError(dbaas.CodeInternal, "decode number", err)
+			}
+			row[i] = f
+		}
+	}
+	return nil
+}
+
+// statementError returns the error for what SQLite said about one statement. It
+// words all constraints alike; anything else is a fault of our own SQL.
+func statementError(text string) error {
+	if strings.Contains(text, "constraint failed") {
+		return dbaas.Errorf(dbaas.CodeConstraint, "%s", text)
+	}
+	return dbaas.Errorf(dbaas.CodeInternal, "statement: %s", text)
+}

@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// DefaultMaxBody is the body limit of a route that sets none, in bytes.
+const DefaultMaxBody = 1 << 20
+
+// Config is what an API needs from outside. Only Log is required.
+type Config struct {
+	// Log gets one debug line a request, and warnings and errors.
+	Log *slog.Logger
+	// MaxBody is the body limit of routes that set none, in bytes; zero means DefaultMaxBody.
+	MaxBody int64
+	// Observe, if set, is called once for each request, after its answer. route is
+	// the pattern as registered, or Unmatched, and method one of the standard ones
+	// or "OTHER", so that both are safe as labels.
+	Observe func(route, method string, status int, took time.Duration)
+}
+
+// Unmatched is the route that Config.Observe gets for unknown paths.
+const Unmatched = "unmatched"
+
+// API is the routes of one service. Register with Handle first, then serve: an
+// API is safe for concurrent requests, not for registering while it serves.
+type API struct {
+	cfg    Config
+	echo   *echo.Echo
+	routes map[string]*route // by pattern
+}
+
+// route is what is known about one path, whatever the method.
+type route struct {
+	pattern   string
+	segments  int
+	methods   []string
+	allow     string
+	course    bool
+	maxBody   int64
+	onRequest []func()
+	// refused counts the answers of an outage since the last good one, so that
+	// only the first is a warning.
+	refused atomic.Int64
+}
+
+// Option says something about a path, for all its methods.
+type Option func(*route)
+
+// Course makes error bodies of the path `{}`, as the course's clients expect,
+// unless the client accepts application/problem+json by name.
+func Course() Option { return func(r *route) { r.course = true } }
+
+// MaxBody sets the body limit of the path, in bytes.
+func MaxBody(n int64) Option { return func(r *route) { r.maxBody = n } }
+
+// OnRequest calls fn for every request to the path before anything else, also
+// for those that are refused for their method or body.
+func OnRequest(fn func()) Option {
+	return func(r *route) { r.onRequest = append(r.onRequest, fn) }
+}
+
+// New returns an API without routes.
+func New(cfg Config) *API {
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = DefaultMaxBody
+	}
+	a := &API{cfg: cfg, echo: echo.New(), routes: map[string]*route{}}
+	a.echo.HideBanner, a.echo.HidePort = true, true
+	// The default trusts any X-Forwarded-For, so that clients could choose their address.
+	a.echo.IPExtractor = echo.ExtractIPDirect()
+	a.echo.HTTPErrorHandler = func(err error, c echo.Context) { a.fail(c, nil, err) }
+	a.echo.Use(a.serve)
+	return a
+}
+
+// Handle registers h for a method and a pattern such as
+// "/api/v1/users/:username". A parameter stands for exactly one path segment
+// that is not empty; read it with Param. A GET answers HEAD too. Options given
+// with any method of a pattern hold for all of them.
+func (a *API) Handle(method, pattern string, h echo.HandlerFunc, opts ...Option) {
+	rt, ok := a.routes[pattern]
+	if !ok {
+		rt = &route{pattern: pattern, segments: strings.Count(pattern, "/"), maxBody: a.cfg.MaxBody}
+		a.routes[pattern] = rt
+	}
+	rt.methods = append(rt.methods, method)
+	a.echo.Add(method, pattern, h)
+	if method == http.MethodGet {
+		rt.methods = append(rt.methods, http.MethodHead)
+		a.echo.Add(http.MethodHead, pattern, h)
+	}
+	sorted := slices.Sorted(slices.Values(append([]string{http.MethodOptions}, rt.methods...)))
+	rt.allow = strings.Join(sorted, ", ")
+	for _, opt := range opts {
+		opt(rt)
+	}
+}
+
+// HandleHTTP registers a plain handler, such as the one of /metrics.
+func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option) {
+	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := RequestIDFrom(r.Header)
+	h := w.Header()
+	h.Set(HeaderRequestID, id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	r = r.WithContext(WithRequestID(r.Context(), id))
+	// Echo routes by RawPath only where it differs from the default encoding, and
+	// by the decoded path otherwise. Always routing by the encoded path is what
+	// lets Param decode exactly once.
+	u := *r.URL
+	u.RawPath = r.URL.EscapedPath()
+	r.URL = &u
+	a.echo.ServeHTTP(w, r)
+}

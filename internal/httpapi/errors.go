@@ -1,0 +1,205 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"rideshare/internal/dbaas"
+)
+
+// HeaderOpID carries the operation's id when the outcome of a write is not
+// known, so that it survives where the body is `{}`.
+const HeaderOpID = "X-Operation-Id"
+
+// retryAfter is how many seconds a refused client should wait: a new master or
+// slave takes a few seconds, and one second keeps clients from missing it.
+const retryAfter = "1"
+
+// problemPrefix makes the type of a problem from its code. It never changes.
+const problemPrefix = "urn:rideshare:problem:"
+
+// status is the only place where a code becomes an HTTP status.
+var status = map[dbaas.Code]int{
+	dbaas.CodeOK:           http.StatusOK,
+	dbaas.CodeInvalid:      http.StatusBadRequest,
+	dbaas.CodeConstraint:   http.StatusBadRequest,
+	dbaas.CodeNotFound:     http.StatusNotFound,
+	dbaas.CodeConflict:     http.StatusConflict,
+	dbaas.CodeMismatch:     http.StatusUnprocessableEntity,
+	dbaas.CodeExpired:      http.StatusGatewayTimeout, // whether it ran is not known, which is what 504 says
+	dbaas.CodeTooLarge:     http.StatusRequestEntityTooLarge,
+	dbaas.CodeUnavailable:  http.StatusServiceUnavailable,
+	dbaas.CodeNotCaughtUp:  http.StatusServiceUnavailable,
+	dbaas.CodeUnknown:      http.StatusGatewayTimeout,
+	dbaas.CodeTimeout:      http.StatusGatewayTimeout,
+	dbaas.CodeUnauthorized: http.StatusUnauthorized,
+	dbaas.CodeStaleEpoch:   http.StatusServiceUnavailable, // surely not done, a newer master will
+	dbaas.CodeGone:         http.StatusGone,
+	dbaas.CodeFull:         http.StatusServiceUnavailable, // surely not done, until there is room again
+	dbaas.CodeInternal:     http.StatusInternalServerError,
+}
+
+// Errors that exist only in HTTP.
+var (
+	errMethod   = errors.New("method not allowed")
+	errPanicked = errors.New("handler panicked")
+)
+
+// Problem is an error body (RFC 9457) with our two extensions, code and op_id.
+type Problem struct {
+	Type     string `json:"type"`
+	Title    string `json:"title"`
+	Status   int    `json:"status"`
+	Detail   string `json:"detail,omitempty"`
+	Instance string `json:"instance,omitempty"` // the request id
+	Code     string `json:"code"`
+	OpID     string `json:"op_id,omitempty"`
+}
+
+// StatusOf returns the HTTP status of a code.
+func StatusOf(code dbaas.Code) int {
+	if s, ok := status[code]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// CodeFromStatus returns the code that a client should see for a status when
+// the body says nothing more. 502 and 504 are CodeUnknown: whoever answered had
+// passed the request on.
+func CodeFromStatus(httpStatus int) dbaas.Code {
+	switch httpStatus {
+	case http.StatusNotFound:
+		return dbaas.CodeNotFound
+	case http.StatusConflict:
+		return dbaas.CodeConflict
+	case http.StatusGone:
+		return dbaas.CodeGone
+	case http.StatusUnprocessableEntity:
+		return dbaas.CodeMismatch
+	case http.StatusRequestEntityTooLarge:
+		return dbaas.CodeTooLarge
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return dbaas.CodeUnauthorized
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return dbaas.CodeUnavailable
+	case http.StatusBadGateway, http.StatusGatewayTimeout:
+		return dbaas.CodeUnknown
+	case http.StatusInsufficientStorage:
+		return dbaas.CodeFull
+	}
+	switch {
+	case httpStatus < http.StatusBadRequest:
+		return dbaas.CodeOK
+	case httpStatus < http.StatusInternalServerError:
+		return dbaas.CodeInvalid
+	}
+	return dbaas.CodeInternal
+}
+
+// ErrorFromAnswer turns an error answer back into the *dbaas.Error that made it:
+// the same code and operation id, read from a problem body where there is one,
+// from the status otherwise.
+func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) *dbaas.Error {
+	e := &dbaas.Error{Code: CodeFromStatus(httpStatus), Message: http.StatusText(httpStatus)}
+	var p Problem
+	if json.Unmarshal(body, &p) == nil {
+		if _, known := status[dbaas.Code(p.Code)]; known && p.Code != "" && StatusOf(dbaas.Code(p.Code)) == httpStatus {
+			e.Code = dbaas.Code(p.Code)
+		}
+		if p.Detail != "" {
+			e.Message = p.Detail
+		}
+	}
+	for _, text := range []string{p.OpID, header.Get(HeaderOpID)} {
+		if id, err := dbaas.ParseOpID(text); err == nil {
+			e.Op = id
+			break
+		}
+	}
+	return e
+}
+
+// WriteError answers r with err, for handlers outside of an API such as the
+// gateway's. course says whether the path answers `{}` by default.
+func WriteError(w http.ResponseWriter, r *http.Request, course bool, err error) {
+	writeError(w, r, course, err)
+}
+
+// codeOf is dbaas.CodeOf, but knows what the end of a context means.
+func codeOf(err error) dbaas.Code {
+	code := dbaas.CodeOf(err)
+	if code != dbaas.CodeInternal {
+		return code
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return dbaas.CodeTimeout
+	case errors.Is(err, context.Canceled): // The client is gone; nobody reads this.
+		return dbaas.CodeUnavailable
+	}
+	return code
+}
+
+// statusOf returns the HTTP status of err.
+func statusOf(err error) int {
+	if errors.Is(err, errMethod) {
+		return http.StatusMethodNotAllowed
+	}
+	return StatusOf(codeOf(err))
+}
+
+// problemOf returns the body for err: a message only where it was made to be shown.
+func problemOf(err error) Problem {
+	code := codeOf(err)
+	p := Problem{Status: statusOf(err), Code: string(code)}
+	if p.Status == http.StatusMethodNotAllowed {
+		p.Code = "method_not_allowed"
+	}
+	p.Type, p.Title = problemPrefix+p.Code, http.StatusText(p.Status)
+	if e, ok := errors.AsType[*dbaas.Error](err); ok && code != dbaas.CodeInternal {
+		p.Detail = e.Message
+		if !e.Op.IsZero() {
+			p.OpID = e.Op.String()
+		}
+	}
+	return p
+}
+
+// writeError writes status, headers and body of err.
+func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) {
+	p := problemOf(err)
+	p.Instance = RequestID(r.Context())
+	h := w.Header()
+	if p.OpID != "" {
+		h.Set(HeaderOpID, p.OpID)
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", retryAfter)
+	}
+	contentType, body := "application/json", []byte("{}")
+	if !course || acceptsProblem(r.Header) {
+		contentType = "application/problem+json"
+		// A Problem has only strings and a number, which cannot fail to encode.
+		body, _ = json.Marshal(p)
+	}
+	h.Set("Content-Type", contentType)
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // The client may be gone; there is nobody to tell.
+}
+
+// acceptsProblem reports whether the client names problem+json. A wildcard is not asking for it.
+func acceptsProblem(h http.Header) bool {
+	for _, line := range h.Values("Accept") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(name), "application/problem+json") {
+				return true
+			}
+		}
+	}
+	return false
+}

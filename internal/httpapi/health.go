@@ -1,0 +1,29 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// readyTimeout bounds a readiness check: it must answer before the prober gives up.
+const readyTimeout = 2 * time.Second
+
+// HandleHealth registers /livez (the process answers), /readyz (ready returned
+// nil; its error is the answer otherwise) and, if metrics is not nil, /metrics.
+func (a *API) HandleHealth(ready func(context.Context) error, metrics http.Handler) {
+	a.Handle(http.MethodGet, "/livez", func(c echo.Context) error { return Empty(c, http.StatusOK) })
+	a.Handle(http.MethodGet, "/readyz", func(c echo.Context) error {
+		ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
+		defer cancel()
+		if err := ready(ctx); err != nil {
+			return err
+		}
+		return Empty(c, http.StatusOK)
+	})
+	if metrics != nil {
+		a.HandleHTTP(http.MethodGet, "/metrics", metrics)
+	}
+}

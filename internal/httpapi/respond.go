@@ -1,0 +1,77 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+)
+
+// Headers of positions and idempotent writes.
+const (
+	HeaderSeq            = "X-Seq"
+	HeaderMinSeq         = "X-Min-Seq"
+	HeaderIdempotencyKey = "Idempotency-Key"
+)
+
+// maxIdempotencyKey is the longest key taken, in characters.
+const maxIdempotencyKey = 255
+
+// JSON answers with v as JSON. Text is not escaped for HTML.
+func JSON(c echo.Context, httpStatus int, v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	return c.JSONBlob(httpStatus, bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
+}
+
+// Empty answers `{}`.
+func Empty(c echo.Context, httpStatus int) error {
+	return c.JSONBlob(httpStatus, []byte("{}"))
+}
+
+// SetSeq puts the position of the answer into its headers, if it has one.
+func SetSeq(c echo.Context, seq dbaas.Seq) {
+	if seq > 0 {
+		c.Response().Header().Set(HeaderSeq, strconv.FormatUint(uint64(seq), 10))
+	}
+}
+
+// MinSeq returns the position that the client wants to see, zero if it does not
+// say. A malformed one is CodeInvalid.
+func MinSeq(c echo.Context) (dbaas.Seq, error) {
+	values := c.Request().Header.Values(HeaderMinSeq)
+	if len(values) == 0 {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(values[0], 10, 64)
+	if err != nil || len(values) > 1 {
+		return 0, dbaas.Errorf(dbaas.CodeInvalid, "%s is not a position", HeaderMinSeq)
+	}
+	return dbaas.Seq(n), nil
+}
+
+// IdempotencyKey returns the client's key, "" if it sends none. One that is not
+// 1 to 255 printable ASCII characters is CodeInvalid.
+func IdempotencyKey(c echo.Context) (string, error) {
+	values := c.Request().Header.Values(HeaderIdempotencyKey)
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	bad := len(values) > 1 || key == "" || len(key) > maxIdempotencyKey
+	for i := range len(key) {
+		bad = bad || key[i] < 0x20 || key[i] > 0x7e
+	}
+	if bad {
+		return "", dbaas.Errorf(dbaas.CodeInvalid, "%s is not 1 to %d printable characters", HeaderIdempotencyKey, maxIdempotencyKey)
+	}
+	return key, nil
+}

@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// Param returns a path parameter, percent-decoded exactly once.
+func Param(c echo.Context, name string) string {
+	raw := c.Param(name)
+	// The server refused malformed escapes when it parsed the request line.
+	if decoded, err := url.PathUnescape(raw); err == nil {
+		return decoded
+	}
+	return raw
+}
+
+// serve is the one middleware: it finds the path's rules, runs the handler,
+// turns its error into an answer, and accounts for it.
+func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		rt := a.match(c)
+		if err := a.run(c, rt, next); err != nil {
+			a.fail(c, rt, err)
+		} else {
+			a.recovered(c, rt)
+		}
+		a.account(c, rt, time.Since(start))
+		return nil
+	}
+}
+
+// match returns the rules of the request's path, nil for an unknown path.
+//
+// Echo falls back to a parameter route when the literal one lacks the method
+// (POST /rides/count becomes /rides/:id), and its last parameter swallows
+// slashes; both are put right here.
+func (a *API) match(c echo.Context) *route {
+	path := c.Request().URL.RawPath
+	rt, ok := a.routes[path]
+	if !ok {
+		rt, ok = a.routes[c.Path()]
+	}
+	if !ok || strings.Count(path, "/") != rt.segments || (len(path) > 1 && strings.HasSuffix(path, "/")) {
+		return nil
+	}
+	return rt
+}
+
+// run calls the handler if path, method and body length are fit. A panic becomes an internal error.
+func (a *API) run(c echo.Context, rt *route, next echo.HandlerFunc) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = a.panicked(c, p)
+		}
+	}()
+	if rt == nil {
+		return dbaas.Errorf(dbaas.CodeNotFound, "no such path")
+	}
+	for _, fn := range rt.onRequest {
+		fn()
+	}
+	if !slices.Contains(rt.methods, c.Request().Method) {
+		c.Response().Header().Set(echo.HeaderAllow, rt.allow)
+		if c.Request().Method == http.MethodOptions {
+			return c.NoContent(http.StatusNoContent)
+		}
+		return errMethod
+	}
+	if err := limitBody(c, rt.maxBody); err != nil {
+		return err
+	}
+	return next(c)
+}
+
+// limitBody refuses a body that says it is too long and cuts one off that does not say.
+func limitBody(c echo.Context, limit int64) error {
+	r := c.Request()
+	if r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	if r.ContentLength < 0 {
+		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
+	}
+	return nil
+}
+
+// panicked logs a handler's panic and returns the error to answer with. An
+// answer that has begun is cut off, or the client would take it for complete.
+func (a *API) panicked(c echo.Context, p any) error {
+	if p == http.ErrAbortHandler { //nolint:errorlint // It is recovered as the value itself, as net/http documents.
+		panic(p)
+	}
+	a.cfg.Log.ErrorContext(c.Request().Context(), "handler panicked",
+		logkey.RequestID, RequestID(c.Request().Context()), logkey.Route, c.Path(),
+		logkey.Reason, fmt.Sprint(p), "stack", string(debug.Stack()))
+	if c.Response().Committed {
+		panic(http.ErrAbortHandler)
+	}
+	return errPanicked
+}
+
+// fail answers with err and logs it. It is the only place that logs errors of requests.
+func (a *API) fail(c echo.Context, rt *route, err error) {
+	ctx := c.Request().Context()
+	status := statusOf(err)
+	level, message := slog.LevelDebug, "request refused"
+	switch {
+	case err == errPanicked: //nolint:errorlint // It is never wrapped, and was logged where it happened.
+	case status == http.StatusInternalServerError:
+		level, message = slog.LevelError, "request went wrong"
+	case codeOf(err) == dbaas.CodeNotCaughtUp: // A client that asks for a position far ahead is no outage.
+	case status > http.StatusInternalServerError && rt != nil && ctx.Err() == nil && rt.refused.Add(1) == 1:
+		level, message = slog.LevelWarn, "outage began"
+	}
+	if a.cfg.Log.Enabled(ctx, level) {
+		a.cfg.Log.Log(ctx, level, message, logkey.RequestID, RequestID(ctx), logkey.Method, c.Request().Method, //nolint:sloglint // One of three constants.
+			logkey.Route, c.Path(), logkey.Status, status, logkey.Error, err.Error())
+	}
+	if c.Response().Committed {
+		return
+	}
+	writeError(c.Response(), c.Request(), rt != nil && rt.course, err)
+}
+
+// recovered ends a streak of refusals on a path with one line that counts them.
+func (a *API) recovered(c echo.Context, rt *route) {
+	if rt == nil || rt.refused.Load() == 0 {
+		return
+	}
+	if n := rt.refused.Swap(0); n > 0 {
+		a.cfg.Log.WarnContext(c.Request().Context(), "outage ended", logkey.Route, rt.pattern, logkey.Count, n)
+	}
+}
+
+// account reports a finished request to the metrics and the debug log.
+func (a *API) account(c echo.Context, rt *route, took time.Duration) {
+	pattern := Unmatched
+	if rt != nil {
+		pattern = rt.pattern
+	}
+	status := c.Response().Status
+	if a.cfg.Observe != nil {
+		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), status, took)
+	}
+	if ctx := c.Request().Context(); a.cfg.Log.Enabled(ctx, slog.LevelDebug) {
+		a.logRequest(ctx, c, status, took)
+	}
+}
+
+func (a *API) logRequest(ctx context.Context, c echo.Context, status int, took time.Duration) {
+	a.cfg.Log.DebugContext(ctx, "request served", logkey.RequestID, RequestID(ctx),
+		logkey.Method, c.Request().Method, logkey.Route, c.Path(), logkey.Status, status, logkey.Took, took)
+}
+
+// MethodLabel returns a method as it may become a label: one that a client made
+// up is OTHER.
+func MethodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+		http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "OTHER"
+}

@@ -1,0 +1,99 @@
+package httpapi_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// A panic is a 500 that says nothing, and the next request is served.
+func TestAPI_PanicIsHiddenAndSurvived(t *testing.T) {
+	f := newFixture(t, func(a *httpapi.API) {
+		a.Handle(http.MethodGet, "/", func(echo.Context) error { panic("secret") })
+		a.Handle(http.MethodGet, "/ok", ok)
+	})
+	resp, body := f.do(t, http.MethodGet, "/", "")
+	if resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "secret") {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	if resp, _ := f.do(t, http.MethodGet, "/ok", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("after the panic: got %d, want 200", resp.StatusCode)
+	}
+	if !strings.Contains(f.logs.String(), "secret") {
+		t.Error("the panic is not in the log")
+	}
+}
+
+// Metrics see patterns and standard methods only, so that a client cannot make labels up.
+func TestAPI_ObserveLabelsAreBounded(t *testing.T) {
+	f := newFixture(t, routes)
+	f.do(t, http.MethodGet, "/things/a%2Fb", "")
+	f.do(t, http.MethodGet, "/wp-admin", "")
+	f.do(t, "BREW", "/things", "")
+	want := []observed{{"/things/:name", "GET", 200}, {httpapi.Unmatched, "GET", 404}, {"/things", "OTHER", 405}}
+	if fmt.Sprint(f.seen) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", f.seen, want)
+	}
+}
+
+// OnRequest sees each request to its path, refused ones included, and no other.
+func TestAPI_OnRequestCountsRefusals(t *testing.T) {
+	var n int
+	f := newFixture(t, func(a *httpapi.API) {
+		a.Handle(http.MethodPut, "/x", ok, httpapi.OnRequest(func() { n++ }))
+		a.Handle(http.MethodGet, "/y", ok)
+	})
+	f.do(t, http.MethodPut, "/x", "")
+	f.do(t, http.MethodPatch, "/x", "")
+	f.do(t, http.MethodPut, "/x", strings.Repeat("x", 200))
+	f.do(t, http.MethodGet, "/y", "")
+	f.do(t, http.MethodPut, "/x/", "")
+	if n != 3 {
+		t.Errorf("got %d, want 3", n)
+	}
+}
+
+// An outage is one warning when it begins and one with a count when it ends.
+func TestAPI_OutageIsLoggedOnce(t *testing.T) {
+	var failing error = dbaas.ErrUnavailable
+	f := newFixture(t, func(a *httpapi.API) {
+		a.Handle(http.MethodGet, "/", func(c echo.Context) error {
+			if failing != nil {
+				return failing
+			}
+			return ok(c)
+		})
+	})
+	for range 3 {
+		f.do(t, http.MethodGet, "/", "")
+	}
+	failing = &dbaas.Error{Code: dbaas.CodeNotCaughtUp} // A client can have that any time.
+	f.do(t, http.MethodGet, "/", "")
+	failing = nil
+	f.do(t, http.MethodGet, "/", "")
+	f.do(t, http.MethodGet, "/", "")
+	if got := strings.Count(f.logs.String(), "\n"); got != 2 || !strings.Contains(f.logs.String(), `"count":3`) {
+		t.Errorf("got %d lines, want 2, the second with a count of 3:\n%s", got, f.logs.String())
+	}
+}
+
+// An error that nobody gave a code is a bug: 500, logged, hidden.
+func TestAPI_UncodedErrorIsHidden(t *testing.T) {
+	f := newFixture(t, func(a *httpapi.API) {
+		a.Handle(http.MethodGet, "/", func(echo.Context) error { return errors.New("disk /dev/sda") })
+	})
+	resp, body := f.do(t, http.MethodGet, "/", "")
+	if resp.StatusCode != http.StatusInternalServerError || strings.Contains(body, "sda") {
+		t.Errorf("got %d %s", resp.StatusCode, body)
+	}
+	if !strings.Contains(f.logs.String(), "/dev/sda") {
+		t.Error("the cause is not in the log")
+	}
+}

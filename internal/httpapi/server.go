@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"rideshare/internal/logkey"
+)
+
+// MaxHeaderBytes is the longest request line and headers. A username may be as
+// long as a body, and in a path each byte of it may take three: 3 MiB and some room.
+const MaxHeaderBytes = 4 << 20
+
+// Timeouts of a Server that sets none.
+const (
+	// readHeaderTimeout ends connections that dribble their headers.
+	readHeaderTimeout = 5 * time.Second
+	// DefaultReadTimeout bounds a whole request, 64 MiB over a slow link included.
+	DefaultReadTimeout = 15 * time.Second
+	// DefaultWriteTimeout is well over the longest call timeout (5 s by default).
+	DefaultWriteTimeout = 60 * time.Second
+	// idleTimeout is longer than that of our own clients, so that they close
+	// idle connections first and never send into a closing one.
+	idleTimeout = 60 * time.Second
+	// defaultMaxConns bounds open connections, and with them memory.
+	defaultMaxConns = 8192
+)
+
+// ServerConfig is the settings of a Server. Addr, Handler and Log are required.
+type ServerConfig struct {
+	Addr    string // host:port, port 0 picks a free one
+	Handler http.Handler
+	Log     *slog.Logger
+	// ReadTimeout and WriteTimeout: zero means the default, negative none. A
+	// handler that streams sets its own with http.ResponseController.
+	ReadTimeout  time.Duration
+	WriteTimeout time.Duration
+	// MaxConns is how many connections may be open; zero means 8192.
+	MaxConns int
+}
+
+// Server is one listener with its HTTP server.
+type Server struct {
+	cfg      ServerConfig
+	http     *http.Server
+	listener net.Listener
+	done     chan error // what Serve ended with, once
+}
+
+// NewServer returns a Server that does not listen yet.
+func NewServer(cfg ServerConfig) *Server {
+	if cfg.MaxConns == 0 {
+		cfg.MaxConns = defaultMaxConns
+	}
+	if cfg.ReadTimeout == 0 {
+		cfg.ReadTimeout = DefaultReadTimeout
+	}
+	if cfg.WriteTimeout == 0 {
+		cfg.WriteTimeout = DefaultWriteTimeout
+	}
+	return &Server{cfg: cfg, done: make(chan error, 1), http: &http.Server{
+		Handler:           cfg.Handler,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       cfg.ReadTimeout,
+		WriteTimeout:      cfg.WriteTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    MaxHeaderBytes,
+		// net/http's own lines are about broken connections of clients.
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}}
+}
+
+// Open listens and serves in the background until Close. nil means that
+// connections are taken; a busy or malformed address is an error here.
+func (s *Server) Open(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.cfg.Addr, err)
+	}
+	s.listener = listener
+	go func() {
+		err := s.http.Serve(netutil.LimitListener(listener, s.cfg.MaxConns))
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		s.done <- err
+		close(s.done)
+	}()
+	return nil
+}
+
+// Addr returns where the server listens, with the real port. It must be open.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URL returns the base URL of the server, without a slash at its end. An
+// address for all interfaces becomes the loopback one.
+func (s *Server) URL() string {
+	host, port, err := net.SplitHostPort(s.Addr())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return "http://" + net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + s.Addr()
+}
+
+// Done returns what serving ended with: nil after Close, an error if the
+// listener broke. It yields once and is closed then.
+func (s *Server) Done() <-chan error { return s.done }
+
+// OnShutdown calls fn in a goroutine of its own when Close begins, for streams
+// that would otherwise hold it up.
+func (s *Server) OnShutdown(fn func()) { s.http.RegisterOnShutdown(fn) }
+
+// Close stops taking connections, waits for requests in hand until ctx ends,
+// and then cuts off what is left. nil means that every request was answered.
+// Closing a server that never opened does nothing.
+func (s *Server) Close(ctx context.Context) error {
+	if s.listener == nil {
+		return nil
+	}
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.cfg.Log.WarnContext(ctx, "requests cut off at shutdown", logkey.Addr, s.Addr(), logkey.Error, err.Error())
+		return errors.Join(fmt.Errorf("shut down %s: %w", s.Addr(), err), s.http.Close())
+	}
+	return nil
+}

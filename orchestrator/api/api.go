@@ -1,0 +1,181 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+const (
+	// maxSQLBody is the body limit of the SQL form, whose clients load data in bulk.
+	maxSQLBody = 64 << 20
+	// maxTimeout is the longest deadline a client may ask for: well under the
+	// server's write timeout, so that the answer still gets out.
+	maxTimeout = 50 * time.Second
+	// retainPending is how long an accepted operation that persdb does not know
+	// is called pending: as long as persdb remembers by default.
+	retainPending = time.Hour
+)
+
+// Dispatcher is what this package needs from dispatch. *dispatch.Dispatcher
+// implements it.
+type Dispatcher interface {
+	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
+	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
+	Enqueue(ctx context.Context, op dbaas.Operation) error
+	// SeenSeq returns the highest position among the writes acknowledged so far.
+	SeenSeq() dbaas.Seq
+}
+
+// Store is where the answers to operations are kept. CodeNotFound: never seen,
+// not applied yet, or too long ago.
+type Store interface {
+	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+}
+
+// Check is one thing that must be there before the orchestrator is ready.
+type Check struct {
+	Name string // what is missing when Probe fails, as the client sees it
+	// Probe returns nil if it is there.
+	Probe func(ctx context.Context) error
+}
+
+// Config is what New needs. Log, Dispatcher, Store and Cluster are required.
+type Config struct {
+	Log        *slog.Logger
+	Dispatcher Dispatcher
+	Store      Store
+	Cluster    Cluster
+	// Checks are asked by /readyz, besides for a master and a slave.
+	Checks []Check
+	// Credentials guard the database, crash and console routes; nil leaves them open.
+	Credentials *Credentials
+	// CallTimeout is the deadline of a request that asks for none: 5 s.
+	CallTimeout time.Duration
+	// OnRequest is called for every request to the database routes, OnRead for
+	// every read whose body is valid. Both are for scaling.
+	OnRequest, OnRead func()
+	// Observe is as in httpapi.Config.
+	Observe func(route, method string, status int, took time.Duration)
+	// Metrics answers /metrics, Events /api/v1/events, and Decisions is rendered as JSON
+	// at /api/v1/scaling/decisions. A nil one leaves its route out.
+	Metrics, Events http.Handler
+	Decisions       func() any
+	// Now is the clock, time.Now by default.
+	Now func() time.Time
+}
+
+// API is the routes. It is safe for concurrent use.
+type API struct {
+	cfg      Config
+	http     *httpapi.API
+	inFlight keysInFlight
+	pending  pendingOps
+	sequence sequence
+}
+
+// New returns the API.
+func New(cfg Config) *API {
+	if cfg.CallTimeout == 0 {
+		cfg.CallTimeout = 5 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	nothing := func() {}
+	if cfg.OnRequest == nil {
+		cfg.OnRequest = nothing
+	}
+	if cfg.OnRead == nil {
+		cfg.OnRead = nothing
+	}
+	a := &API{
+		cfg:  cfg,
+		http: httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+	}
+	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
+	a.pending.since = map[dbaas.OpID]time.Time{}
+	a.sequence.last.Store(cfg.Now().UnixNano())
+	a.routes()
+	return a
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.http.ServeHTTP(w, r) }
+
+func (a *API) routes() {
+	course, counted := httpapi.Course(), httpapi.OnRequest(a.cfg.OnRequest)
+	large := httpapi.MaxBody(maxSQLBody)
+
+	a.guarded(http.MethodPost, "/api/v1/db/read", a.structuredRead, course, counted)
+	a.guarded(http.MethodPost, "/api/v1/db/write", a.structuredWrite, course, counted)
+	a.guarded(http.MethodPost, "/api/v1/db/clear", a.clear, course, counted)
+	a.guarded(http.MethodGet, "/api/v1/db/writes/:id", a.writeStatus, counted)
+	a.guarded(http.MethodPost, "/api/v1/crash/master", a.crash(a.cfg.Cluster.CrashMaster), course)
+	a.guarded(http.MethodPost, "/api/v1/crash/slave", a.crash(a.cfg.Cluster.CrashSlave), course)
+	a.http.Handle(http.MethodGet, "/api/v1/worker/list", a.workers, course)
+
+	a.guarded(http.MethodGet, "/db/query", a.query, large, counted)
+	a.guarded(http.MethodPost, "/db/query", a.query)
+	a.guarded(http.MethodPost, "/db/execute", a.execute, large, counted)
+	a.guarded(http.MethodPost, "/db/request", a.request, large, counted)
+
+	a.http.Handle(http.MethodGet, "/nodes", a.nodes)
+	a.http.Handle(http.MethodGet, "/status", a.status)
+
+	a.http.Handle(http.MethodGet, "/api/v1/cluster", a.clusterStatus)
+	a.http.HandleHealth(a.ready, a.cfg.Metrics)
+	if a.cfg.Decisions != nil {
+		a.http.Handle(http.MethodGet, "/api/v1/scaling/decisions", a.decisions)
+	}
+	if a.cfg.Events != nil {
+		a.http.HandleHTTP(http.MethodGet, "/api/v1/events", a.cfg.Events)
+	}
+	a.guarded(http.MethodGet, "/", console)
+}
+
+// guarded registers a route that asks for credentials if there are any.
+func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
+	a.http.Handle(method, pattern, func(c echo.Context) error {
+		if err := a.cfg.Credentials.check(c); err != nil {
+			return err
+		}
+		return h(c)
+	}, opts...)
+}
+
+// keysInFlight knows which operations with a key run in this process.
+type keysInFlight struct {
+	mu      sync.Mutex // guards running
+	running map[dbaas.OpID]dbaas.Fingerprint
+}
+
+// begin returns CodeConflict while the same operation runs, CodeMismatch while
+// another one runs under the same key.
+func (k *keysInFlight) begin(op *dbaas.Operation) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	other, running := k.running[op.ID]
+	switch {
+	case !running:
+		k.running[op.ID] = op.Fingerprint
+		return nil
+	case other != op.Fingerprint:
+		return dbaas.Errorf(dbaas.CodeMismatch, "this Idempotency-Key belongs to another request")
+	default:
+		return dbaas.Errorf(dbaas.CodeConflict, "the request with this Idempotency-Key is still running")
+	}
+}
+
+func (k *keysInFlight) end(id dbaas.OpID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.running, id)
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// The states of an operation that nobody waits for.
+const (
+	statusPending = "pending"
+	statusApplied = "applied"
+	statusFailed  = "failed"
+)
+
+// maxPending bounds how many accepted operations are remembered. One that is
+// forgotten here is still told by its id or by persdb.
+const maxPending = 65536
+
+// writeState is the answer about an operation.
+type writeState struct {
+	ID      string          `json:"id"`
+	Status  string          `json:"status"`
+	Seq     dbaas.Seq       `json:"seq,omitempty"`
+	Code    dbaas.Code      `json:"code,omitempty"`
+	Detail  string          `json:"detail,omitempty"`
+	Results json.RawMessage `json:"results,omitempty"`
+}
+
+// accept hands op over and answers 202 with its id.
+func (a *API) accept(c echo.Context, op dbaas.Operation, keyed bool) error {
+	if err := a.enqueue(c, op, keyed); err != nil {
+		return err
+	}
+	id := op.ID.String()
+	h := c.Response().Header()
+	h.Set(echo.HeaderLocation, "/api/v1/db/writes/"+id)
+	h.Set("Preference-Applied", "respond-async")
+	h.Set(httpapi.HeaderOpID, id)
+	return httpapi.JSON(c, http.StatusAccepted, writeState{ID: id, Status: statusPending})
+}
+
+// writeStatus answers GET /api/v1/db/writes/{id}.
+func (a *API) writeStatus(c echo.Context) error {
+	id, err := dbaas.ParseOpID(httpapi.Param(c, "id"))
+	if err != nil {
+		return dbaas.Errorf(dbaas.CodeNotFound, "no such write")
+	}
+	result, err := a.cfg.Store.Lookup(c.Request().Context(), id)
+	switch {
+	case dbaas.CodeOf(err) == dbaas.CodeNotFound:
+		if !a.mayBePending(id) {
+			return dbaas.Errorf(dbaas.CodeNotFound, "no such write, or it was too long ago")
+		}
+		return httpapi.JSON(c, http.StatusOK, writeState{ID: id.String(), Status: statusPending})
+	case err != nil:
+		return err
+	}
+	a.pending.remove(id)
+	httpapi.SetSeq(c, result.Seq)
+	return httpapi.JSON(c, http.StatusOK, stateOf(id, &result))
+}
+
+// stateOf says what became of an operation: it failed if it was refused or any
+// statement of it failed. Results tell of each statement; those before a failure
+// stand unless the operation was a transaction.
+func stateOf(id dbaas.OpID, result *dbaas.OperationResult) writeState {
+	s := writeState{ID: id.String(), Status: statusApplied, Seq: result.Seq, Code: result.Code, Detail: result.Message}
+	s.Results = append(appendResults([]byte{'['}, result.Statements, renderOptions{}), ']')
+	for i := range result.Statements {
+		if st := &result.Statements[i]; st.Code != dbaas.CodeOK && s.Code == dbaas.CodeOK {
+			s.Code, s.Detail = st.Code, st.Message
+		}
+	}
+	if s.Code != dbaas.CodeOK {
+		s.Status = statusFailed
+	}
+	return s
+}
+
+// mayBePending reports whether an operation that persdb does not know may still
+// come: it was accepted here, or its id was made so lately that another
+// orchestrator, or this one before it was started again, may have accepted it.
+func (a *API) mayBePending(id dbaas.OpID) bool {
+	now := a.cfg.Now()
+	if since, ok := a.pending.get(id); ok {
+		return now.Sub(since) < retainPending
+	}
+	made, ok := madeAt(id)
+	return ok && !made.After(now.Add(time.Minute)) && now.Sub(made) < retainPending
+}
+
+// madeAt returns the time inside an id that dbaas.NewOpID made (UUIDv7).
+func madeAt(id dbaas.OpID) (time.Time, bool) {
+	if id[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms), true
+}
+
+// pendingOps remembers the operations that were accepted here.
+type pendingOps struct {
+	mu    sync.Mutex // guards since
+	since map[dbaas.OpID]time.Time
+}
+
+func (p *pendingOps) add(id dbaas.OpID, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other := range p.since {
+		if len(p.since) < maxPending {
+			break
+		}
+		delete(p.since, other)
+	}
+	p.since[id] = now
+}
+
+func (p *pendingOps) get(id dbaas.OpID) (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, ok := p.since[id]
+	return since, ok
+}
+
+func (p *pendingOps) remove(id dbaas.OpID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.since, id)
+}
+
+// sequence gives out the numbers of queued writes. They start at the time of
+// the start in nanoseconds, as rqlite's do, so that they grow over restarts too.
+type sequence struct{ last atomic.Int64 }
+
+func (s *sequence) next() int64 { return s.last.Add(1) }

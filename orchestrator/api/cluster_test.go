@@ -1,0 +1,130 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/api"
+)
+
+// A crash answers with the pid of the killed worker, 400 if there is none, and
+// ignores its body.
+func TestCrash_AnswersThePID(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	for _, path := range []string{"/api/v1/crash/master", "/api/v1/crash/slave"} {
+		s.crash = func() (int, bool, error) { return 1234, true, nil }
+		want(t, call(t, h, "POST", path, ""), http.StatusOK, "[1234]")
+		want(t, call(t, h, "POST", path, "nonsense"), http.StatusOK, "[1234]")
+		s.crash = func() (int, bool, error) { return 0, false, nil }
+		want(t, call(t, h, "POST", path, ""), http.StatusBadRequest, "{}")
+		s.crash = func() (int, bool, error) { return 0, false, dbaas.ErrUnavailable }
+		want(t, call(t, h, "POST", path, ""), http.StatusServiceUnavailable, "{}")
+	}
+}
+
+// The list of workers is their pids as ascending numbers, an array also when empty.
+func TestWorkerList_AscendingNumbers(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	want(t, call(t, h, "GET", "/api/v1/worker/list", ""), http.StatusOK, "[1000,2112,4330]")
+	want(t, call(t, h, "GET", "/api/v1/worker/list", "nonsense"), http.StatusOK, "[1000,2112,4330]")
+	s.workers = func() ([]api.WorkerInfo, error) { return nil, nil }
+	want(t, call(t, h, "GET", "/api/v1/worker/list", ""), http.StatusOK, "[]")
+}
+
+// An outage behind the control loop is 503, never 500.
+func TestCluster_Outage_Is503(t *testing.T) {
+	down := errors.New("launcher unavailable")
+	h := newAPI(&system{
+		crash:   func() (int, bool, error) { return 0, false, down },
+		workers: func() ([]api.WorkerInfo, error) { return nil, down },
+		status:  func() (api.ClusterStatus, error) { return api.ClusterStatus{}, down },
+	})
+	for _, target := range []string{"POST /api/v1/crash/master", "POST /api/v1/crash/slave", "GET /api/v1/worker/list", "GET /api/v1/cluster"} {
+		method, path, _ := strings.Cut(target, " ")
+		w := call(t, h, method, path, "")
+		if want(t, w, http.StatusServiceUnavailable, ""); strings.Contains(w.Body.String(), "launcher") || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: got %s, %v", target, w.Body, w.Header())
+		}
+	}
+}
+
+// A known path with another method is 405 with Allow; an unknown one, or one
+// with a slash at its end, is 404; neither redirects.
+func TestRoutes_OtherMethodsAndPaths(t *testing.T) {
+	h := newAPI(&system{})
+	for path, allow := range map[string]string{
+		"/api/v1/db/read": "OPTIONS, POST", "/api/v1/db/write": "OPTIONS, POST", "/api/v1/db/clear": "OPTIONS, POST",
+		"/api/v1/crash/master": "OPTIONS, POST", "/api/v1/crash/slave": "OPTIONS, POST", "/api/v1/worker/list": "GET, HEAD, OPTIONS",
+		"/db/query": "GET, HEAD, OPTIONS, POST", "/db/execute": "OPTIONS, POST", "/db/request": "OPTIONS, POST", "/livez": "GET, HEAD, OPTIONS",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
+			if strings.Contains(allow, method) {
+				continue
+			}
+			w := call(t, h, method, path, "")
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != allow {
+				t.Errorf("%s %s: got %d, Allow %q, want 405, %q", method, path, w.Code, w.Header().Get("Allow"), allow)
+			}
+		}
+		want(t, call(t, h, "POST", path+"/", ""), http.StatusNotFound, "")
+	}
+	want(t, call(t, h, "GET", "/nothing", ""), http.StatusNotFound, "")
+}
+
+// Readiness names everything that is missing, and nothing that is there.
+func TestReadyz_NamesWhatIsMissing(t *testing.T) {
+	s := &system{}
+	down := errors.New("down")
+	broker := error(nil)
+	h := newAPI(s, func(c *api.Config) {
+		c.Checks = []api.Check{{"broker", func(context.Context) error { return broker }}, {"persdb", func(context.Context) error { return broker }}}
+	})
+	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	broker = down
+	s.workers = func() ([]api.WorkerInfo, error) {
+		return []api.WorkerInfo{{PID: 1, Role: dbaas.RoleMaster, Ready: true}, {PID: 2, Role: dbaas.RoleSlave}}, nil
+	}
+	w := call(t, h, "GET", "/readyz", "")
+	if want(t, w, http.StatusServiceUnavailable, ""); !strings.Contains(w.Body.String(), "missing: broker, persdb, caught-up slave") {
+		t.Errorf("got %s", w.Body)
+	}
+	s.workers = func() ([]api.WorkerInfo, error) { return nil, down }
+	if w = call(t, h, "GET", "/readyz", ""); !strings.Contains(w.Body.String(), "master, caught-up slave") || strings.Contains(w.Body.String(), "down") {
+		t.Errorf("got %s", w.Body)
+	}
+	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
+}
+
+// Operators see the cluster, the scaler's decisions and a page with the routes.
+func TestOperations_AreServed(t *testing.T) {
+	s := &system{status: func() (api.ClusterStatus, error) {
+		return api.ClusterStatus{
+			Members: []api.WorkerInfo{{PID: 7, Role: dbaas.RoleMaster, Container: "c1", Ready: true, Applied: 9, Lag: 1}},
+			Epoch:   3, Head: 10, DesiredSlaves: 2, ActualSlaves: 1, Leader: true,
+		}, nil
+	}}
+	h := newAPI(s, func(c *api.Config) {
+		c.Decisions = func() any { return []string{"because"} }
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+		c.Events = c.Metrics
+	})
+	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
+		`{"members":[{"pid":7,"role":"master","container":"c1","ready":true,"applied_seq":9,"lag":1}],"epoch":3,"head_seq":10,"desired_slaves":2,"actual_slaves":1,"leader":true}`)
+	want(t, call(t, h, "GET", "/api/v1/scaling/decisions", ""), http.StatusOK, `["because"]`)
+	want(t, call(t, h, "GET", "/metrics", ""), http.StatusOK, "")
+	want(t, call(t, h, "GET", "/api/v1/events", ""), http.StatusOK, "")
+	w := call(t, h, "GET", "/", "")
+	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), "/api/v1/db/read") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+		t.Errorf("got %s", w.Header())
+	}
+	s.status = nil
+	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
+		`{"members":[],"epoch":0,"head_seq":0,"desired_slaves":0,"actual_slaves":0,"leader":false}`)
+}

@@ -1,0 +1,98 @@
+package api
+
+import (
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/httpapi"
+)
+
+// newOperation makes the operation of a write request. keyed says that the
+// client named it. The error is that of a malformed key.
+func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic bool) (op dbaas.Operation, keyed bool, err error) {
+	key, err := httpapi.IdempotencyKey(c)
+	if err != nil {
+		return dbaas.Operation{}, false, err
+	}
+	now := a.cfg.Now()
+	op = dbaas.Operation{
+		Fingerprint: frame.FingerprintOf(atomic, statements),
+		IssuedAt:    now,
+		Deadline:    now.Add(a.cfg.CallTimeout),
+		Atomic:      atomic,
+		Statements:  statements,
+		RequestID:   httpapi.RequestID(c.Request().Context()),
+	}
+	if key == "" {
+		op.ID = dbaas.NewOpID(now)
+		return op, false, nil
+	}
+	op.ID = dbaas.OpIDFromKey(key)
+	return op, true, nil
+}
+
+// run sends op and waits for its result. A key that is running already is refused.
+func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.OperationResult, error) {
+	if keyed {
+		if err := a.inFlight.begin(&op); err != nil {
+			return dbaas.OperationResult{}, err
+		}
+		defer a.inFlight.end(op.ID)
+	}
+	result, err := a.cfg.Dispatcher.Write(c.Request().Context(), op)
+	if err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	httpapi.SetSeq(c, result.Seq)
+	return result, nil
+}
+
+// enqueue hands op over without waiting for its result.
+func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
+	if keyed {
+		if err := a.inFlight.begin(&op); err != nil {
+			return err
+		}
+		defer a.inFlight.end(op.ID)
+	}
+	if err := a.cfg.Dispatcher.Enqueue(c.Request().Context(), op); err != nil {
+		return err
+	}
+	a.pending.add(op.ID, op.IssuedAt)
+	return nil
+}
+
+// wantsAsync reports whether the client prefers not to wait (RFC 7240).
+func wantsAsync(c echo.Context) bool {
+	for _, line := range c.Request().Header.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// newRead makes a read of a request, with the deadline and position it asks for.
+// timeout 0 is the default.
+func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time.Duration) (dbaas.Read, error) {
+	minSeq, err := httpapi.MinSeq(c)
+	if err != nil {
+		return dbaas.Read{}, err
+	}
+	if timeout == 0 {
+		timeout = a.cfg.CallTimeout
+	}
+	return dbaas.Read{
+		RequestID:  httpapi.RequestID(c.Request().Context()),
+		Deadline:   a.cfg.Now().Add(timeout),
+		MinSeq:     minSeq,
+		Statements: statements,
+	}, nil
+}

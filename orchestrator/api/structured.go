@@ -1,0 +1,86 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/statement"
+)
+
+// structuredRead answers POST /api/v1/db/read: the rows as an array of objects.
+// It sees every write that was acknowledged here before it came.
+func (a *API) structuredRead(c echo.Context) error {
+	seen := a.cfg.Dispatcher.SeenSeq() // before anything else: the read begins here.
+	body, err := httpapi.ReadBody(c)
+	if err != nil {
+		return err
+	}
+	st, err := statement.ParseRead(body)
+	if err != nil {
+		return err
+	}
+	read, err := a.newRead(c, []dbaas.Statement{st}, 0)
+	if err != nil {
+		return err
+	}
+	read.Format, read.MinSeq = dbaas.FormatObjects, max(read.MinSeq, seen)
+	a.cfg.OnRead()
+	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
+	if err != nil {
+		return err
+	}
+	httpapi.SetSeq(c, result.Seq)
+	return c.JSONBlob(http.StatusOK, result.Body)
+}
+
+// structuredWrite answers POST /api/v1/db/write: {} once the write is on disk.
+func (a *API) structuredWrite(c echo.Context) error {
+	body, err := httpapi.ReadBody(c)
+	if err != nil {
+		return err
+	}
+	st, err := statement.ParseWrite(body)
+	if err != nil {
+		return err
+	}
+	return a.write(c, []dbaas.Statement{st})
+}
+
+// clearStatements empty the application's tables and let ride ids start at 1
+// again. The request counters stay.
+func clearStatements() []dbaas.Statement {
+	return []dbaas.Statement{
+		{SQL: `DELETE FROM riders`},
+		{SQL: `DELETE FROM rides`},
+		{SQL: `DELETE FROM users`},
+		{SQL: `DELETE FROM sqlite_sequence WHERE name = 'rides'`},
+	}
+}
+
+// clear answers POST /api/v1/db/clear. A body is ignored.
+func (a *API) clear(c echo.Context) error { return a.write(c, clearStatements()) }
+
+// write runs the statements as one operation, or hands it over if the client
+// prefers not to wait. The first statement that failed is the answer.
+func (a *API) write(c echo.Context, statements []dbaas.Statement) error {
+	op, keyed, err := a.newOperation(c, statements, len(statements) > 1)
+	if err != nil {
+		return err
+	}
+	if wantsAsync(c) {
+		return a.accept(c, op, keyed)
+	}
+	result, err := a.run(c, op, keyed)
+	if err != nil {
+		return err
+	}
+	for i := range result.Statements {
+		if s := &result.Statements[i]; s.Code != dbaas.CodeOK {
+			return &dbaas.Error{Code: s.Code, Message: s.Message}
+		}
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}

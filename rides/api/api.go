@@ -1,0 +1,84 @@
+// Package api is the HTTP surface of the rides service. It reads requests, asks
+// the rules in package rides, and writes answers.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	"rideshare/internal/dbclient/apicount"
+	"rideshare/internal/httpapi"
+	"rideshare/rides"
+
+	"github.com/labstack/echo/v4"
+
+	dbapi "rideshare/internal/dbclient/api"
+)
+
+// service is the service's name in keys and in the table apicount.
+const service = "rides"
+
+// Config is what the service needs. DB, Users, Now, Location and Log are required.
+type Config struct {
+	DB       *dbclient.Client
+	Users    rides.Users // *usercheck.Client
+	Now      func() time.Time
+	Location *time.Location
+	Log      *slog.Logger
+	// Observe is called for each request; see httpapi.Config.
+	Observe func(route, method string, status int, took time.Duration)
+	Metrics http.Handler // of /metrics; nil: there is none
+}
+
+// Service is the rides service.
+type Service struct {
+	api     *httpapi.API
+	counter *apicount.Counter
+	rides   *rides.Rides
+}
+
+// New returns a running Service. Serve its Handler, and Close it. An error
+// means that the program itself is damaged.
+func New(cfg Config) (*Service, error) {
+	rules, err := rides.New(rides.Config{DB: cfg.DB, Users: cfg.Users, Now: cfg.Now, Location: cfg.Location})
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+		counter: apicount.New(apicount.Config{Service: service, DB: cfg.DB, Log: cfg.Log}),
+		rides:   rules,
+	}
+	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Metrics: cfg.Metrics})
+	const all, one = "/api/v1/rides", "/api/v1/rides/:rideId"
+	counted := httpapi.OnRequest(s.counter.Add)
+	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
+	s.api.Handle(http.MethodPost, all, s.create)
+	s.api.Handle(http.MethodGet, all+"/count", s.count, httpapi.Course(), counted)
+	s.api.Handle(http.MethodGet, one, s.get, httpapi.Course(), counted)
+	s.api.Handle(http.MethodPost, one, s.join)
+	s.api.Handle(http.MethodDelete, one, s.remove)
+	return s, nil
+}
+
+// Handler returns the service's HTTP handler.
+func (s *Service) Handler() http.Handler { return s.api }
+
+// Close writes the pending request counts. Stop serving first. An error means
+// that counts were lost.
+func (s *Service) Close(ctx context.Context) error { return s.counter.Close(ctx) }
+
+// rideID returns the id in the path. Anything but the decimal digits of a
+// positive integer, as they are written, is CodeNotFound.
+func rideID(c echo.Context) (int64, error) {
+	text := httpapi.Param(c, "rideId")
+	id, ok := parseID(text)
+	if !ok {
+		return 0, dbaas.Errorf(dbaas.CodeNotFound, "a ride's id is a positive integer")
+	}
+	return id, nil
+}

@@ -1,0 +1,158 @@
+// Package usercheck asks the users service, through the gateway, whether a user
+// exists. It is on the path of creating and joining rides.
+package usercheck
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// Mode says how the users service is asked.
+type Mode string
+
+// The modes.
+const (
+	Lookup Mode = "lookup" // GET /api/v1/users/{username}
+	List   Mode = "list"   // GET /api/v1/users, as the course demands
+)
+
+const (
+	timeout      = 5 * time.Second
+	dialTimeout  = 2 * time.Second
+	idleTimeout  = 30 * time.Second // under the server's 60 s
+	maxIdleConns = 256
+	maxAnswer    = 256 << 20 // bytes
+	// countPath is the path of users' counter, which no user can have.
+	countPath = "_count"
+)
+
+// Config is the settings of a Client. Gateway is required.
+type Config struct {
+	Gateway string // base URL
+	Origin  string // header Origin: this rides instance; "" sends none
+	Mode    Mode   // "" means Lookup
+}
+
+// Client asks the users service. It is safe for concurrent use.
+type Client struct {
+	cfg       Config
+	transport *http.Transport
+}
+
+// New returns a Client. An unknown mode and a URL that is not http or https are errors.
+func New(cfg Config) (*Client, error) {
+	if cfg.Mode == "" {
+		cfg.Mode = Lookup
+	}
+	if cfg.Mode != Lookup && cfg.Mode != List {
+		return nil, fmt.Errorf("user check %q is neither %s nor %s", cfg.Mode, Lookup, List)
+	}
+	u, err := url.Parse(cfg.Gateway)
+	if err != nil {
+		return nil, fmt.Errorf("parse gateway URL: %w", err)
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("gateway URL %q is not http://host:port", cfg.Gateway)
+	}
+	cfg.Gateway = strings.TrimSuffix(cfg.Gateway, "/")
+	return &Client{cfg: cfg, transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		MaxIdleConns:        maxIdleConns,
+		MaxIdleConnsPerHost: maxIdleConns,
+		IdleConnTimeout:     idleTimeout,
+	}}, nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// Exists asks once, without a cache, whether there is a user of this name at
+// minSeq or later. CodeUnavailable means that the users service did not say.
+func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error) {
+	if name == "" || name == countPath {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	path := "/api/v1/users"
+	if c.cfg.Mode == Lookup {
+		path += "/" + url.PathEscape(name)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.Gateway+path, nil)
+	if err != nil {
+		return false, dbaas.WrapError(dbaas.CodeInternal, "make user check", err)
+	}
+	c.setHeaders(req, minSeq)
+	// RoundTrip and not a Client: a redirect is an answer nobody should follow.
+	resp, err := c.transport.RoundTrip(req)
+	if err != nil {
+		return false, unavailable(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // Read to its end or given up; nothing to tell.
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return false, unavailable(err)
+	}
+	found, err := c.read(name, resp.StatusCode, body)
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return found, nil
+}
+
+func (c *Client) setHeaders(req *http.Request, minSeq dbaas.Seq) {
+	if c.cfg.Origin != "" {
+		req.Header.Set("Origin", c.cfg.Origin)
+	}
+	if id := httpapi.RequestID(req.Context()); id != "" {
+		req.Header.Set(httpapi.HeaderRequestID, id)
+	}
+	if minSeq > 0 {
+		req.Header.Set(httpapi.HeaderMinSeq, strconv.FormatUint(uint64(minSeq), 10))
+	}
+}
+
+// read returns what an answer says about name.
+func (c *Client) read(name string, status int, body []byte) (bool, error) {
+	switch {
+	case c.cfg.Mode == List && status == http.StatusNoContent:
+		return false, nil
+	case c.cfg.Mode == List && status == http.StatusOK:
+		var names []string
+		if err := json.Unmarshal(body, &names); err != nil {
+			return false, fmt.Errorf("decode users: %w", err)
+		}
+		return slices.Contains(names, name), nil
+	case c.cfg.Mode == Lookup && status == http.StatusNotFound:
+		return false, nil
+	case c.cfg.Mode == Lookup && status == http.StatusOK:
+		var user struct {
+			Username string `json:"username"`
+		}
+		if err := json.Unmarshal(body, &user); err != nil {
+			return false, fmt.Errorf("decode user: %w", err)
+		}
+		if user.Username != name {
+			return false, errors.New("the answer is about another user")
+		}
+		return true, nil
+	}
+	return false, fmt.Errorf("users service answered %d", status)
+}
+
+func unavailable(err error) error {
+	return dbaas.WrapError(dbaas.CodeUnavailable, "the users service cannot be asked", err)
+}

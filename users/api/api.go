@@ -1,0 +1,146 @@
+// Package api is the HTTP surface of the users service. It reads requests, asks
+// the rules in package users, and writes answers.
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+	dbapi "rideshare/internal/dbclient/api"
+	"rideshare/internal/dbclient/apicount"
+	"rideshare/internal/httpapi"
+	"rideshare/users"
+)
+
+// service is the service's name in keys and in the table apicount.
+const service = "users"
+
+// Config is what the service needs. DB and Log are required.
+type Config struct {
+	DB  *dbclient.Client
+	Log *slog.Logger
+	// Observe is called for each request; see httpapi.Config.
+	Observe func(route, method string, status int, took time.Duration)
+	Metrics http.Handler // of /metrics; nil: there is none
+	Cost    users.Cost   // of a password hash; zero means users.DefaultCost
+}
+
+// Service is the users service.
+type Service struct {
+	api     *httpapi.API
+	counter *apicount.Counter
+	users   *users.Users
+}
+
+// New returns a running Service. Serve its Handler, and Close it.
+func New(cfg Config) *Service {
+	s := &Service{
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+		counter: apicount.New(apicount.Config{Service: service, DB: cfg.DB, Log: cfg.Log}),
+		users:   users.New(cfg.DB, users.NewHasher(cfg.Cost)),
+	}
+	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Metrics: cfg.Metrics})
+	const all, one = "/api/v1/users", "/api/v1/users/:username"
+	counted := httpapi.OnRequest(s.counter.Add)
+	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
+	s.api.Handle(http.MethodPut, all, s.create)
+	s.api.Handle(http.MethodGet, one, s.get, httpapi.Course(), counted)
+	s.api.Handle(http.MethodDelete, one, s.remove)
+	return s
+}
+
+// Handler returns the service's HTTP handler.
+func (s *Service) Handler() http.Handler { return s.api }
+
+// Close writes the pending request counts. Stop serving first. An error means
+// that counts were lost.
+func (s *Service) Close(ctx context.Context) error { return s.counter.Close(ctx) }
+
+// newUser is the body of PUT /api/v1/users.
+type newUser struct {
+	Username string `json:"username"`
+	Password string `json:"password"`
+}
+
+func (s *Service) create(c echo.Context) error {
+	opts, err := dbapi.WriteOptions(c, service)
+	if err != nil {
+		return err
+	}
+	var body newUser
+	if err = httpapi.DecodeJSON(c, &body); err != nil {
+		return err
+	}
+	seq, err := s.users.Create(c.Request().Context(), opts, body.Username, body.Password)
+	httpapi.SetSeq(c, seq)
+	if err != nil {
+		return err
+	}
+	return httpapi.Empty(c, http.StatusCreated)
+}
+
+func (s *Service) remove(c echo.Context) error {
+	opts, err := dbapi.WriteOptions(c, service)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	seq, err := s.users.Delete(c.Request().Context(), opts, httpapi.Param(c, "username"))
+	httpapi.SetSeq(c, seq)
+	if err != nil {
+		return err
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}
+
+func (s *Service) list(c echo.Context) error {
+	opts, err := dbapi.ReadOptions(c)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	names, seq, err := s.users.List(c.Request().Context(), opts)
+	httpapi.SetSeq(c, seq)
+	switch {
+	case err != nil:
+		return err
+	case len(names) == 0:
+		return c.NoContent(http.StatusNoContent)
+	}
+	return httpapi.JSON(c, http.StatusOK, names)
+}
+
+// user is the answer of GET /api/v1/users/{username}.
+type user struct {
+	Username string `json:"username"`
+}
+
+func (s *Service) get(c echo.Context) error {
+	opts, err := dbapi.ReadOptions(c)
+	if err != nil {
+		return err
+	}
+	if err = httpapi.NoBody(c); err != nil {
+		return err
+	}
+	name := httpapi.Param(c, "username")
+	found, seq, err := s.users.Exists(c.Request().Context(), opts, name)
+	httpapi.SetSeq(c, seq)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return dbaas.Errorf(dbaas.CodeNotFound, "no such user")
+	}
+	return httpapi.JSON(c, http.StatusOK, user{Username: name})
+}

@@ -1,0 +1,268 @@
+package api_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	_ "modernc.org/sqlite" // The driver of dbtest.
+
+	"rideshare/internal/dbclient"
+	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/httpapi"
+	"rideshare/users"
+	"rideshare/users/api"
+)
+
+// password is the SHA-1 of nothing, in hex.
+const password = "da39a3ee5e6b4b0d3255bfef95601890afd80709"
+
+// fixture is a users service on a stand-in of the orchestrator.
+type fixture struct {
+	url     string
+	db      *dbtest.DB
+	service *api.Service
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := &fixture{db: dbtest.New(t)}
+	f.service, f.url = newInstance(t, f.db)
+	return f
+}
+
+// newInstance starts one instance of the service.
+func newInstance(t *testing.T, db *dbtest.DB) (*api.Service, string) {
+	t.Helper()
+	client, err := dbclient.New(dbclient.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := api.New(api.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: users.Cost{MemoryKiB: 8, Passes: 1}})
+	server := httptest.NewUnstartedServer(service.Handler())
+	server.Config.MaxHeaderBytes = httpapi.MaxHeaderBytes
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		_ = service.Close(t.Context()) // Its context has ended: a test that cares about the counts closes itself.
+		client.Close()
+	})
+	return service, server.URL
+}
+
+// answer is what a call brought back.
+type answer struct {
+	status int
+	body   string
+	header http.Header
+}
+
+// do sends one request with a path taken as it is.
+func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{resp.StatusCode, string(got), resp.Header}
+}
+
+// want fails the test unless a call, such as "GET /", answers status and body.
+func (f *fixture) want(t *testing.T, call, body string, status int, wantBody string) {
+	t.Helper()
+	method, path, _ := strings.Cut(call, " ")
+	got := f.do(t, method, path, body)
+	if got.status != status || got.body != wantBody {
+		t.Errorf("%.60s %.60s: got %d %.100s, want %d %.100s", call, body, got.status, got.body, status, wantBody)
+	}
+}
+
+func putBody(t *testing.T, name string) string {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"username": name, "password": password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func (f *fixture) put(t *testing.T, name string, status int) {
+	t.Helper()
+	f.want(t, "PUT /api/v1/users", putBody(t, name), status, "{}")
+}
+
+const all = "/api/v1/users"
+
+// Each line of the users table answers as it says.
+func TestUsers_Table(t *testing.T) {
+	f := newFixture(t)
+	f.want(t, "GET "+all, "", 204, "")
+	f.want(t, "GET "+all+"/ann", "", 404, "{}")
+	f.put(t, "bob", 201)
+	f.put(t, "ann", 201)
+	f.put(t, "ann", 400)
+	f.put(t, "Ann", 201)
+	f.want(t, "GET "+all, "", 200, `["Ann","ann","bob"]`)
+	f.want(t, "GET "+all+"/ann", "", 200, `{"username":"ann"}`)
+	f.want(t, "GET "+all+"/ANN", "", 404, "{}")
+	f.want(t, "DELETE "+all+"/ann", "", 200, "{}")
+	f.want(t, "DELETE "+all+"/ann", "", 400, "{}")
+	f.want(t, "GET "+all, "", 200, `["Ann","bob"]`)
+	f.want(t, "GET /", "", 200, "{}")
+	f.want(t, "GET /livez", "", 200, "{}")
+	f.want(t, "GET /readyz", "", 200, "{}")
+}
+
+// Another method of a known path is 405 with Allow, an unknown path is 404.
+func TestUsers_MethodsAndPaths(t *testing.T) {
+	f := newFixture(t)
+	for path, allow := range map[string]string{
+		all:                "GET, HEAD, OPTIONS, PUT",
+		all + "/ann":       "DELETE, GET, HEAD, OPTIONS",
+		"/api/v1/_count":   "DELETE, GET, HEAD, OPTIONS",
+		all + "/_count":    "DELETE, GET, HEAD, OPTIONS",
+		"/api/v1/db/clear": "OPTIONS, POST",
+		"/":                "GET, HEAD, OPTIONS",
+		"/livez":           "GET, HEAD, OPTIONS",
+	} {
+		got := f.do(t, "PATCH", path, `{"a":1}`)
+		if got.status != 405 || got.header.Get("Allow") != allow {
+			t.Errorf("PATCH %s: got %d with Allow %q, want 405 with %q", path, got.status, got.header.Get("Allow"), allow)
+		}
+	}
+	f.want(t, "POST "+all, putBody(t, "x"), 405, "{}")
+	for _, path := range []string{all + "/", all + "/ann/", all + "/a/b", "/api/v1/usersX", "/api/v1/rides", "/api/v1/_count/", "//"} {
+		if got := f.do(t, "GET", path, ""); got.status != 404 {
+			t.Errorf("GET %s: got %d, want 404", path, got.status)
+		}
+	}
+}
+
+// A body that is not exactly a name and a SHA-1 in hex is 400 and makes no user.
+func TestUsers_Create_StrictBody(t *testing.T) {
+	f := newFixture(t)
+	for name, body := range map[string]string{
+		"Empty":        "",
+		"NoPassword":   `{"username":"x"}`,
+		"NoName":       `{"password":"` + password + `"}`,
+		"EmptyName":    putBody(t, ""),
+		"Reserved":     putBody(t, "_count"),
+		"ShortHash":    `{"username":"x","password":"` + password[1:] + `"}`,
+		"LongHash":     `{"username":"x","password":"` + password + `0"}`,
+		"NotHex":       `{"username":"x","password":"g` + password[1:] + `"}`,
+		"HashNewline":  `{"username":"x","password":"` + password + `\n"}`,
+		"Unknown":      `{"username":"x","password":"` + password + `","a":1}`,
+		"Duplicate":    `{"username":"x","username":"y","password":"` + password + `"}`,
+		"OtherCase":    `{"Username":"x","password":"` + password + `"}`,
+		"Number":       `{"username":1,"password":"` + password + `"}`,
+		"Null":         `{"username":null,"password":"` + password + `"}`,
+		"Trailing":     putBody(t, "x") + "x",
+		"List":         "[" + putBody(t, "x") + "]",
+		"BadUTF8":      "{\"username\":\"\xff\",\"password\":\"" + password + "\"}",
+		"LoneSurrogat": `{"username":"\ud800","password":"` + password + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) { f.want(t, "PUT "+all, body, 400, "{}") })
+	}
+	f.want(t, "PUT "+all, `{"username":"`+strings.Repeat("x", 1<<20)+`"}`, 413, "{}")
+	f.want(t, "GET "+all, "", 204, "")
+	f.want(t, "PUT "+all, `{"username":"up","password":"`+strings.ToUpper(password)+`"}`, 201, "{}")
+}
+
+// Names of any length and content survive creation, look-up, listing and deletion.
+func TestUsers_HostileNames(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{
+		"a b", "a/b", "a%2Fb", "%", "..", ".", ":username", "_counter", "ü", "日本語", "😀", "a\nb\tc", "\u0000", `"'\;--`,
+		"null", "0", " ", "\u2028", "\ufffd", "a;b?c#d&e", strings.Repeat("x", 100_000), strings.Repeat("😀/%", 33_000),
+	} {
+		f.put(t, name, 201)
+		one := all + "/" + url.PathEscape(name)
+		var got struct{ Username string }
+		if err := json.Unmarshal([]byte(f.do(t, "GET", one, "").body), &got); err != nil || got.Username != name {
+			t.Errorf("%.20q: looked up as %.20q (%v)", name, got.Username, err)
+		}
+		var list []string
+		if err := json.Unmarshal([]byte(f.do(t, "GET", all, "").body), &list); err != nil || len(list) != 1 || list[0] != name {
+			t.Errorf("%.20q: listed as %.60q (%v)", name, list, err)
+		}
+		f.want(t, "DELETE "+one, "", 200, "{}")
+	}
+	f.put(t, "\ufffd", 201)
+	f.want(t, "DELETE "+all+"/%FF", "", 400, "{}")
+	f.want(t, "GET "+all+"/%FF", "", 404, "{}")
+}
+
+// A body on a route that takes none is refused unless it is empty or `{}`.
+func TestUsers_NoBodyRoutes(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, "ann", 201)
+	for _, call := range []struct{ method, path string }{
+		{"GET", all},
+		{"GET", all + "/ann"},
+		{"DELETE", all + "/ann"},
+		{"GET", "/api/v1/_count"},
+		{"DELETE", "/api/v1/_count"},
+		{"POST", "/api/v1/db/clear"},
+	} {
+		for _, body := range []string{`{"a":1}`, "[]", "x", `""`} {
+			f.want(t, call.method+" "+call.path, body, 400, "{}")
+		}
+	}
+	f.want(t, "GET "+all+"/ann", " {} ", 200, `{"username":"ann"}`)
+	f.want(t, "DELETE "+all+"/ann", "{}", 200, "{}")
+}
+
+// Deleting a user removes its rides and seats.
+func TestUsers_Delete_Cascades(t *testing.T) {
+	f := newFixture(t)
+	f.put(t, "ann", 201)
+	f.put(t, "bob", 201)
+	f.db.Exec(t, "INSERT INTO rides(created_by,timestamp,source,destination) VALUES('ann','t',1,2),('bob','t',1,2)")
+	f.db.Exec(t, "INSERT INTO riders VALUES(1,'bob'),(2,'ann')")
+	f.want(t, "DELETE "+all+"/ann", "", 200, "{}")
+	if n := f.db.Text(t, "SELECT (SELECT count(*) FROM rides)||','||(SELECT count(*) FROM riders)"); n != "1,0" {
+		t.Errorf("got rides,riders %s, want 1,0", n)
+	}
+}
+
+// Of many who want one name at once, one gets it, with a hash of argon2id.
+func TestUsers_Create_OneWins(t *testing.T) {
+	f := newFixture(t)
+	var wg sync.WaitGroup
+	statuses := make(chan int, 20)
+	body := putBody(t, "ann")
+	for range 20 {
+		wg.Go(func() { statuses <- f.do(t, "PUT", all, body).status })
+	}
+	wg.Wait()
+	close(statuses)
+	counts := map[int]int{}
+	for s := range statuses {
+		counts[s]++
+	}
+	if counts[201] != 1 || counts[400] != 19 {
+		t.Errorf("got %v, want one 201 and 19 times 400", counts)
+	}
+	hash := f.db.Text(t, "SELECT password FROM users")
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=8,t=1,p=1$") || strings.Contains(hash, password) {
+		t.Errorf("stored %s", hash)
+	}
+}

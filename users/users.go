@@ -1,0 +1,112 @@
+// Package users has the rules of the users service: who may be created, and how
+// a password is kept. It sits between the HTTP routes in users/api and the
+// database behind the orchestrator.
+package users
+
+import (
+	"context"
+	"regexp"
+	"unicode/utf8"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
+)
+
+// Reserved is the one name that nobody can have: /api/v1/users/_count is the counter's path.
+const Reserved = "_count"
+
+// sha1Hex is what a password must look like: a SHA-1 in hex, made by the client.
+var sha1Hex = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
+
+// DB is what this package needs of the database. *dbclient.Client implements it.
+type DB interface {
+	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
+	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
+}
+
+// Users applies the rules. It is safe for concurrent use.
+type Users struct {
+	db     DB
+	hasher *Hasher
+}
+
+// New returns Users on db.
+func New(db DB, hasher *Hasher) *Users { return &Users{db: db, hasher: hasher} }
+
+// Create stores a user. nil means that it is on disk. CodeInvalid: name or
+// password are not allowed; CodeConstraint: the name is taken; CodeUnavailable:
+// surely not done; CodeUnknown: it may be.
+//
+// With a key the same call makes the same statement, so that a repeated request
+// gets the first answer again: the salt comes from the key and the name, and no
+// look-up comes first, which would find the user that the first one made.
+func (u *Users) Create(ctx context.Context, opts dbclient.Options, name, password string) (dbaas.Seq, error) {
+	if name == "" || name == Reserved {
+		return 0, dbaas.Errorf(dbaas.CodeInvalid, "the username is empty or reserved")
+	}
+	if !sha1Hex.MatchString(password) {
+		return 0, dbaas.Errorf(dbaas.CodeInvalid, "the password is not 40 hex digits")
+	}
+	salt := randomSalt()
+	if opts.Key != "" {
+		salt = derivedSalt(opts.Key, name)
+	} else {
+		// A look-up costs far less than a hash. Only the unique key decides.
+		taken, seq, err := u.Exists(ctx, opts, name)
+		if err != nil {
+			return seq, err
+		}
+		if taken {
+			return seq, dbaas.Errorf(dbaas.CodeConstraint, "the username is taken")
+		}
+	}
+	hash, err := u.hasher.Hash(ctx, password, salt)
+	if err != nil {
+		return 0, err
+	}
+	ans, err := u.db.Execute(ctx, opts, dbclient.SQL(
+		"INSERT INTO users(username, password) VALUES(?, ?)", dbaas.Text(name), dbaas.Text(hash)))
+	if dbaas.CodeOf(err) == dbaas.CodeConstraint {
+		return ans.Seq, dbaas.WrapError(dbaas.CodeConstraint, "the username is taken", err)
+	}
+	return ans.Seq, err
+}
+
+// Delete removes a user with its rides and seats. CodeInvalid: there is none.
+// Other errors as for Create.
+func (u *Users) Delete(ctx context.Context, opts dbclient.Options, name string) (dbaas.Seq, error) {
+	unknown := dbaas.Errorf(dbaas.CodeInvalid, "no such user")
+	if !utf8.ValidString(name) { // It would reach the database as another name.
+		return 0, unknown
+	}
+	ans, err := u.db.Execute(ctx, opts, dbclient.SQL("DELETE FROM users WHERE username = ?", dbaas.Text(name)))
+	if err == nil && ans.Results[0].RowsAffected == 0 {
+		err = unknown
+	}
+	return ans.Seq, err
+}
+
+// List returns all names in byte order.
+func (u *Users) List(ctx context.Context, opts dbclient.Options) ([]string, dbaas.Seq, error) {
+	ans, err := u.db.Query(ctx, opts, dbclient.SQL("SELECT username FROM users ORDER BY username"))
+	if err != nil {
+		return nil, ans.Seq, err
+	}
+	names := make([]string, len(ans.Results[0].Rows))
+	for i, row := range ans.Results[0].Rows {
+		names[i], _ = row[0].(string) // The column is declared TEXT NOT NULL.
+	}
+	return names, ans.Seq, nil
+}
+
+// Exists reports whether there is a user of this name.
+func (u *Users) Exists(ctx context.Context, opts dbclient.Options, name string) (bool, dbaas.Seq, error) {
+	if !utf8.ValidString(name) {
+		return false, 0, nil
+	}
+	ans, err := u.db.Query(ctx, opts, dbclient.SQL("SELECT 1 FROM users WHERE username = ?", dbaas.Text(name)))
+	if err != nil {
+		return false, ans.Seq, err
+	}
+	return len(ans.Results[0].Rows) > 0, ans.Seq, nil
+}
