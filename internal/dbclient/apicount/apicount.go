@@ -45,7 +45,8 @@ type Counter struct {
 	cfg     Config
 	pending atomic.Int64  // counted, in no batch yet
 	wake    chan struct{} // of capacity 1: something is pending
-	stop    context.CancelFunc
+	stop    context.CancelFunc // ends the goroutine after the write under way
+	abort   context.CancelFunc // ends that write too
 	done    chan struct{} // closed when the goroutine has ended
 
 	writing chan struct{} // of capacity 1: held while writing; guards batch
@@ -64,11 +65,12 @@ func New(cfg Config) *Counter {
 	if cfg.Interval == 0 {
 		cfg.Interval = interval
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	hard, abort := context.WithCancel(context.Background())
+	soft, stop := context.WithCancel(hard)
 	c := &Counter{
-		cfg: cfg, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}), writing: make(chan struct{}, 1),
+		cfg: cfg, wake: make(chan struct{}, 1), stop: stop, abort: abort, done: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
-	go c.run(ctx)
+	go c.run(soft, hard)
 	return c
 }
 
@@ -123,6 +125,8 @@ func (c *Counter) Close(ctx context.Context) error {
 	case <-c.done:
 	case <-ctx.Done():
 	}
+	c.abort()
+	<-c.done
 	_, err := c.flush(ctx)
 	if err != nil {
 		c.cfg.Log.WarnContext(ctx, "request counts lost at shutdown", logkey.Error, err.Error())
@@ -130,32 +134,32 @@ func (c *Counter) Close(ctx context.Context) error {
 	return err
 }
 
-// run writes what is pending until ctx ends: at once after a quiet time, then every interval at
-// most, more rarely while the database is away.
-func (c *Counter) run(ctx context.Context) {
+// run writes what is pending until soft ends: at once after a quiet time, then every interval at
+// most, more rarely while the database is away. A write under way goes on until
+// hard ends: the database would still run it while Close sends it again, and
+// answer that with a conflict.
+func (c *Counter) run(soft, hard context.Context) {
 	defer close(c.done)
 	failures := 0
 	pause := c.cfg.Interval
 	for {
 		select {
-		case <-ctx.Done():
+		case <-soft.Done():
 			return
 		case <-c.wake:
 		}
-		// A write under way is never given up: the database would still run it
-		// while Close sends it again, and answer that with a conflict.
-		if _, err := c.flush(context.WithoutCancel(ctx)); err != nil {
+		if _, err := c.flush(hard); err != nil {
 			if failures++; failures == 1 {
-				c.cfg.Log.WarnContext(ctx, "request counts kept back", logkey.Error, err.Error())
+				c.cfg.Log.WarnContext(hard, "request counts kept back", logkey.Error, err.Error())
 			}
 			pause = min(2*pause, maxBackoff)
 			c.again()
 		} else if failures > 0 {
-			c.cfg.Log.WarnContext(ctx, "request counts written again", logkey.Count, failures)
+			c.cfg.Log.WarnContext(hard, "request counts written again", logkey.Count, failures)
 			failures, pause = 0, c.cfg.Interval
 		}
 		select {
-		case <-ctx.Done():
+		case <-soft.Done():
 			return
 		case <-time.After(pause):
 		}

@@ -232,3 +232,29 @@ func TestCounter_Close_IsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Close waits for a write under way instead of giving it up and sending it again,
+// which the database would refuse as still running.
+func TestCounter_Close_LetsTheWriteUnderWayFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		db := &fakeDB{answer: func(ctx context.Context) error {
+			select {
+			case <-answer:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		c := apicount.New(apicount.Config{Service: "users", DB: db, Log: discard})
+		c.Add()
+		synctest.Wait()
+		go close(answer)
+		if err := c.Close(t.Context()); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if n := db.written(); n != 1 {
+			t.Errorf("got %d writes, want 1", n)
+		}
+	})
+}
