@@ -1,0 +1,66 @@
+// Package workerapi is the control API of a worker as both sides see it: the
+// wire types, the paths and a client. The orchestrator's control loop uses the
+// client; worker/control serves the paths.
+package workerapi
+
+import "rideshare/internal/dbaas"
+
+// The paths of the control API, under a worker's control URL.
+const (
+	PathRole   = "/role"   // PUT an Assignment
+	PathDrain  = "/drain"  // POST
+	PathStatus = "/status" // GET a Status
+	PathHashes = "/hashes" // GET dbaas.TableHashes
+	PathLive   = "/livez"  // GET: 200 while the process answers
+	PathReady  = "/readyz" // GET: 200 while the worker serves, else 503
+)
+
+// Assignment tells a worker what it is to be. The same one again changes nothing.
+type Assignment struct {
+	Role dbaas.Role `json:"role"`
+	// PID is the engine's number of the worker's process, by which it registers.
+	PID int `json:"pid"`
+	// Epoch is the mastership that persdb gave out; it has no meaning for a slave.
+	Epoch dbaas.Epoch `json:"epoch,omitempty"`
+}
+
+// Validate returns a *dbaas.Error with CodeInvalid unless a names a role, a pid
+// and, for a master, an epoch.
+func (a Assignment) Validate() error {
+	switch {
+	case a.Role != dbaas.RoleMaster && a.Role != dbaas.RoleSlave:
+		return dbaas.Errorf(dbaas.CodeInvalid, "role must be %q or %q", dbaas.RoleMaster, dbaas.RoleSlave)
+	case a.PID <= 0:
+		return dbaas.Errorf(dbaas.CodeInvalid, "pid must be positive")
+	case a.Role == dbaas.RoleMaster && a.Epoch == 0:
+		return dbaas.Errorf(dbaas.CodeInvalid, "a master needs an epoch")
+	default:
+		return nil
+	}
+}
+
+// Status is what a worker says of itself.
+type Status struct {
+	ID   dbaas.WorkerID `json:"id"`
+	PID  int            `json:"pid"`
+	Role dbaas.Role     `json:"role"` // as assigned, not as served: see Ready
+	// Epoch is the mastership that was assigned, zero for a slave.
+	Epoch   dbaas.Epoch `json:"epoch"`
+	Applied dbaas.Seq   `json:"applied_seq"`
+	// Ready says that the worker serves its role: it is caught up, has registered and consumes.
+	// A slave goes on serving while its registration is lost.
+	Ready bool `json:"ready"`
+	// CatchingUp says that the replica has not reached the head it saw at its start, or
+	// that it was thrown away and is being made anew.
+	CatchingUp bool `json:"catching_up"`
+	Registered bool `json:"registered"`
+	Draining   bool `json:"draining"`
+	// Counters count since the worker's start.
+	Counters map[string]int64 `json:"counters,omitempty"`
+}
+
+// Problem is the body of an answer that is no success.
+type Problem struct {
+	Code    dbaas.Code `json:"code"`
+	Message string     `json:"message"`
+}

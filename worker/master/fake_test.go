@@ -1,0 +1,276 @@
+package master_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+	"rideshare/worker/master"
+)
+
+// fakeStore commits in memory, with persdb's de-duplication and fencing. The
+// test can put a function before a commit's outcome.
+type fakeStore struct {
+	mu      sync.Mutex
+	head    dbaas.Head
+	known   map[dbaas.OpID]dbaas.OperationResult
+	batches [][]dbaas.OpID // what each call that came through asked for
+	// fail, if set, is called with each batch, before it is stored; an error is the answer.
+	fail func(ops []dbaas.Operation) error
+	// lose, if set, is called after a batch was stored; an error is the answer.
+	lose func() error
+	took time.Duration
+}
+
+func newStore(epoch dbaas.Epoch) *fakeStore {
+	return &fakeStore{head: dbaas.Head{Epoch: epoch}, known: map[dbaas.OpID]dbaas.OperationResult{}}
+}
+
+func (s *fakeStore) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	if s.took > 0 {
+		select {
+		case <-time.After(s.took):
+		case <-ctx.Done():
+			return dbaas.Commit{}, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch < s.head.Epoch {
+		return dbaas.Commit{}, dbaas.ErrStaleEpoch
+	}
+	if s.fail != nil {
+		if err := s.fail(ops); err != nil {
+			return dbaas.Commit{}, err
+		}
+	}
+	var ids []dbaas.OpID
+	var c dbaas.Commit
+	for _, op := range ops {
+		ids = append(ids, op.ID)
+		r, ok := s.known[op.ID]
+		switch {
+		case ok:
+		case !op.Deadline.IsZero() && !op.Deadline.After(time.Now()):
+			r = dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeExpired}
+		default:
+			if c.Entry == nil {
+				s.head.Seq++
+				c.Entry = &dbaas.Entry{Seq: s.head.Seq, Epoch: epoch}
+			}
+			r = dbaas.OperationResult{ID: op.ID, Seq: s.head.Seq}
+			s.known[op.ID] = r
+		}
+		c.Results = append(c.Results, r)
+	}
+	s.batches = append(s.batches, ids)
+	if s.lose != nil {
+		if err := s.lose(); err != nil {
+			return dbaas.Commit{}, err
+		}
+	}
+	return c, nil
+}
+
+func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.head, nil
+}
+
+// fakeBus hands over deliveries and records what is sent, in order.
+type fakeBus struct {
+	deliveries chan mq.Delivery
+	hang       bool // Broadcast does not return before its context ends
+
+	mu      sync.Mutex
+	begin   time.Time
+	events  []string // "entry 1", "reply x", "ack x"
+	results map[dbaas.OpID]dbaas.OperationResult
+	at      map[dbaas.OpID]time.Duration
+	reads   []frame.ReadReply
+}
+
+func newBus() *fakeBus {
+	return &fakeBus{
+		deliveries: make(chan mq.Delivery, 100), begin: time.Now(),
+		results: map[dbaas.OpID]dbaas.OperationResult{}, at: map[dbaas.OpID]time.Duration{},
+	}
+}
+
+func (b *fakeBus) note(event string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, event)
+}
+
+func (b *fakeBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error {
+	_ = c
+	for {
+		select {
+		case d := <-b.deliveries:
+			handle(d)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (b *fakeBus) Broadcast(ctx context.Context, body []byte) error {
+	if b.hang {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	e, err := frame.DecodeEntry(body)
+	if err == nil {
+		b.note("entry " + string(rune('0'+e.Seq)))
+	}
+	return err
+}
+
+func (b *fakeBus) Reply(_ context.Context, _ string, m mq.Message) error {
+	b.note("reply " + m.ID)
+	if r, err := frame.DecodeReadReply(m.Body); err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.reads = append(b.reads, r)
+		return nil
+	}
+	r, err := frame.DecodeWriteReply(m.Body)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, a := range r.Answers {
+		b.results[a.Result.ID] = a.Result
+		b.at[a.Result.ID] = time.Since(b.begin)
+	}
+	return nil
+}
+
+func (b *fakeBus) code(id dbaas.OpID) dbaas.Code {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, ok := b.results[id]
+	if !ok {
+		return "no answer"
+	}
+	return r.Code
+}
+
+type fakeDelivery struct {
+	bus         *fakeBus
+	message     mq.Message
+	redelivered bool
+}
+
+func (d *fakeDelivery) Message() mq.Message { return d.message }
+func (d *fakeDelivery) Redelivered() bool   { return d.redelivered }
+
+func (d *fakeDelivery) Ack() error {
+	d.bus.note("ack " + d.message.ID)
+	return nil
+}
+
+func (d *fakeDelivery) Reject() error {
+	d.bus.note("reject " + d.message.ID)
+	return nil
+}
+
+// send puts a message with these operations into writeQ.
+func (b *fakeBus) send(tb testing.TB, id string, ops ...dbaas.Operation) *fakeDelivery {
+	tb.Helper()
+	body, err := frame.WriteRequest{Operations: ops}.Encode()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := &fakeDelivery{bus: b, message: mq.Message{Body: body, ID: id, ReplyTo: "caller"}}
+	b.deliveries <- d
+	return d
+}
+
+func op(n byte, within time.Duration) dbaas.Operation {
+	o := dbaas.Operation{ID: dbaas.OpID{n}, Statements: []dbaas.Statement{{SQL: "INSERT"}}}
+	if within != 0 {
+		o.Deadline = time.Now().Add(within)
+	}
+	return o
+}
+
+// fakeReplica records what it is offered, and is applied from caughtUp on.
+type fakeReplica struct {
+	mu       sync.Mutex
+	offered  []dbaas.Seq
+	caughtUp chan struct{}
+}
+
+func (r *fakeReplica) Offer(e dbaas.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.offered = append(r.offered, e.Seq)
+}
+
+func (r *fakeReplica) WaitApplied(ctx context.Context, _ dbaas.Seq) error {
+	select {
+	case <-r.caughtUp:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fakeReads records the positions that reads are served at.
+type fakeReads struct {
+	mu     sync.Mutex
+	minSeq []dbaas.Seq
+}
+
+func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req frame.ReadRequest) {
+	r.mu.Lock()
+	for i := range req.Reads {
+		r.minSeq = append(r.minSeq, req.Reads[i].MinSeq)
+	}
+	r.mu.Unlock()
+	_ = d.Ack()
+}
+
+// running is a Master under test.
+type running struct {
+	*master.Master
+	bus     *fakeBus
+	store   *fakeStore
+	replica *fakeReplica
+	reads   *fakeReads
+	stop    chan struct{}
+	done    chan error
+	cancel  context.CancelFunc
+}
+
+func start(tb testing.TB, store *fakeStore) *running {
+	tb.Helper()
+	r := &running{
+		bus: newBus(), store: store, replica: &fakeReplica{caughtUp: make(chan struct{})}, reads: &fakeReads{},
+		stop: make(chan struct{}), done: make(chan error, 1),
+	}
+	r.Master = master.New(master.Config{
+		Store: store, Bus: r.bus, Replica: r.replica, Reads: r.reads, Log: slog.New(slog.DiscardHandler), Epoch: store.head.Epoch,
+	})
+	ctx, cancel := context.WithCancel(tb.Context())
+	r.cancel = cancel
+	go func() { r.done <- r.Run(ctx, r.stop) }()
+	return r
+}
+
+// finish stops the Master gracefully and returns what Run did.
+func (r *running) finish() error {
+	close(r.stop)
+	err := <-r.done
+	r.cancel()
+	return err
+}

@@ -1,0 +1,132 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+// minReplyTTL is the shortest life of a reply whose operations are all past their
+// deadline: the caller may be a little more patient than that.
+const minReplyTTL = 100 * time.Millisecond
+
+// finished is one commit to be made known.
+type finished struct {
+	entry   *dbaas.Entry
+	replies []reply
+}
+
+// reply is answers to operations of one message.
+type reply struct {
+	delivery mq.Delivery
+	shard    dbaas.ShardID
+	latest   time.Time
+	answers  []frame.WriteAnswer
+	last     bool
+}
+
+// finish broadcasts and answers commits in their order until done is closed. It
+// runs beside the next commit: the broker's confirms cost no commit time. After ctx's end it
+// answers and acknowledges nothing any more.
+func (m *Master) finish(ctx context.Context) {
+	failing := int64(0)
+	for f := range m.done {
+		if f.entry != nil && ctx.Err() == nil {
+			switch err := m.broadcast(ctx, *f.entry); {
+			case err != nil:
+				m.Stats.BroadcastErrors.Add(1)
+				if failing++; failing == 1 {
+					m.Log.WarnContext(ctx, "entry not broadcast", logkey.Seq, f.entry.Seq, logkey.Error, err)
+				}
+			case failing > 0:
+				m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, f.entry.Seq, logkey.Count, failing)
+				failing = 0
+			}
+		}
+		for i := range f.replies {
+			m.reply(ctx, &f.replies[i])
+		}
+	}
+}
+
+// broadcast sends an entry to the slaves. One that they do not get is no
+// loss: they fetch it from persdb when the next one shows the gap, or by themselves.
+func (m *Master) broadcast(ctx context.Context, e dbaas.Entry) error {
+	body, err := frame.EncodeEntry(e)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.SendTimeout)
+	defer cancel()
+	return m.Bus.Broadcast(ctx, body)
+}
+
+// reply sends answers and, after the last ones of a message, acknowledges it. It
+// is acknowledged also when the reply could not be sent: what was asked is stored,
+// and whoever asks again with the same ids gets the stored answer.
+func (m *Master) reply(ctx context.Context, r *reply) {
+	if ctx.Err() != nil {
+		return
+	}
+	request := r.delivery.Message()
+	if request.ReplyTo != "" && len(r.answers) > 0 {
+		body, err := frame.WriteReply{Shard: r.shard, Last: r.last, Answers: r.answers}.Encode()
+		if err != nil {
+			body, err = tooLarge(r).Encode()
+		}
+		if err == nil {
+			m.sendFor(ctx, request, body, r.latest)
+		}
+	}
+	if r.last {
+		m.ack(ctx, r.delivery)
+	}
+}
+
+// tooLarge is the reply instead of one that no frame can hold: the operations are done, but their rows do not fit.
+func tooLarge(r *reply) frame.WriteReply {
+	out := frame.WriteReply{Shard: r.shard, Last: r.last}
+	for _, a := range r.answers {
+		a.Result.Statements = nil
+		if a.Result.Code == dbaas.CodeOK {
+			a.Result.Code, a.Result.Message = dbaas.CodeTooLarge, "the write is done, its answer is over the size limit"
+		}
+		out.Answers = append(out.Answers, a)
+	}
+	return out
+}
+
+func (m *Master) send(ctx context.Context, request mq.Message, body []byte) {
+	m.sendFor(ctx, request, body, time.Time{})
+}
+
+// sendFor sends a reply that is of use until latest.
+func (m *Master) sendFor(ctx context.Context, request mq.Message, body []byte, latest time.Time) {
+	ttl := maxReadWait
+	if !latest.IsZero() {
+		ttl = max(time.Until(latest), minReplyTTL)
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.SendTimeout)
+	defer cancel()
+	err := m.Bus.Reply(ctx, request.ReplyTo, mq.Message{Body: body, ID: request.ID, TTL: ttl})
+	switch {
+	case err == nil:
+	case errors.Is(err, mq.ErrUnroutable):
+		m.Stats.Unroutable.Add(1)
+	default:
+		m.Stats.ReplyErrors.Add(1)
+		m.Log.DebugContext(ctx, "reply not sent", logkey.Queue, mq.WriteQ, logkey.Error, err)
+	}
+}
+
+func (m *Master) ack(ctx context.Context, d mq.Delivery) {
+	if err := d.Ack(); err != nil {
+		m.Stats.LateAcks.Add(1) // it is delivered again, and persdb knows it.
+		m.Log.DebugContext(ctx, "ack came too late", logkey.Queue, mq.WriteQ, logkey.Error, err)
+	}
+}

@@ -1,0 +1,231 @@
+// Package master writes: it consumes writeQ, gathers the operations that are
+// waiting into one commit at persdb, broadcasts the entry on syncQ, and answers.
+// Linearizable reads come the same way.
+package master
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+const (
+	// prefetch is how many messages a master may hold. A message is a whole batch,
+	// and what a dead master held has to be delivered and looked up again.
+	prefetch = 4
+	// maxBatchOps bounds one commit: at 256 operations the cost of the commit itself is
+	// 5 % of it (docs: performance, "Commit and apply"), more only adds delay.
+	maxBatchOps = 512
+	// maxBatchBytes bounds one commit's requests; one message that is larger goes alone.
+	maxBatchBytes = 1 << 20
+	// finishing is how many commits may wait to be broadcast and answered while the next
+	// one is under way.
+	finishing = 2
+
+	defaultCommitTimeout = 10 * time.Second
+	defaultSendTimeout   = time.Second
+	defaultBackoff       = 10 * time.Millisecond
+	maxBackoff           = 500 * time.Millisecond
+)
+
+// Store is what this package needs of persdb.
+type Store interface {
+	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Head(ctx context.Context) (dbaas.Head, error)
+}
+
+// Bus is what this package needs of the bus. mq.Conn implements it.
+type Bus interface {
+	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
+	Broadcast(ctx context.Context, body []byte) error
+	Reply(ctx context.Context, to string, m mq.Message) error
+}
+
+// Replica is what this package needs of the worker's own replica.
+type Replica interface {
+	// Offer hands a committed entry over, as syncQ does.
+	Offer(e dbaas.Entry)
+	// WaitApplied returns nil once the replica has applied seq, else ctx's error.
+	WaitApplied(ctx context.Context, seq dbaas.Seq) error
+}
+
+// Reads runs the reads of a message, answers and acknowledges it. *slave.Executor implements it.
+type Reads interface {
+	Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
+}
+
+// Config says how a Master works. The interfaces, Log and Epoch are required.
+type Config struct {
+	Store   Store
+	Bus     Bus
+	Replica Replica
+	Reads   Reads
+	Log     *slog.Logger
+	Epoch   dbaas.Epoch
+	// Stats, if set, goes on counting where an earlier Master stopped.
+	Stats *Stats
+	// CommitTimeout is how long one commit call may take before its outcome counts
+	// as unknown and it is tried again. Default 10 s, twice the longest statement that persdb lets run.
+	CommitTimeout time.Duration
+	// SendTimeout bounds one broadcast and one reply. Default 1 s.
+	SendTimeout time.Duration
+	// Backoff is the first wait after a commit that persdb did not take; it doubles up to 500 ms. Default 10 ms.
+	Backoff time.Duration
+}
+
+// Master holds one mastership.
+type Master struct {
+	Config
+
+	done chan finished // commits on their way to be broadcast and answered, in order
+
+	mu    sync.Mutex // guards the fields below
+	hand  []*message // messages with operations that have no answer yet, in order of arrival
+	epoch dbaas.Epoch
+	wake  chan struct{} // has a token when hand grew
+}
+
+// New returns a Master of one mastership.
+func New(c Config) *Master {
+	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
+	c.SendTimeout = cmp.Or(c.SendTimeout, defaultSendTimeout)
+	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
+	if c.Stats == nil {
+		c.Stats = &Stats{}
+	}
+	return &Master{
+		Config: c,
+		epoch:  c.Epoch,
+		done:   make(chan finished, finishing),
+		wake:   make(chan struct{}, 1),
+	}
+}
+
+// CatchUp returns nil once the replica has reached persdb's head of now. It tries until
+// ctx ends and returns its error, or dbaas.ErrStaleEpoch when a newer master exists.
+func (m *Master) CatchUp(ctx context.Context) error {
+	backoff := m.newBackoff()
+	for {
+		head, err := m.Store.Head(ctx)
+		switch {
+		case err == nil && head.Epoch > m.Mastership():
+			return dbaas.ErrStaleEpoch
+		case err == nil:
+			return m.Replica.WaitApplied(ctx, head.Seq)
+		}
+		m.Log.DebugContext(ctx, "head not read", logkey.Error, err)
+		if err := backoff.wait(ctx, time.Time{}); err != nil {
+			return err
+		}
+	}
+}
+
+// Mastership returns the epoch that the next commit uses.
+func (m *Master) Mastership() dbaas.Epoch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.epoch
+}
+
+// Raise goes on with a newer epoch: the same worker was chosen again. An older one changes nothing.
+func (m *Master) Raise(epoch dbaas.Epoch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.epoch = max(m.epoch, epoch)
+}
+
+// Run consumes writeQ until stop is closed and everything in hand was answered; then it returns nil.
+//
+// It returns dbaas.ErrStaleEpoch at once when persdb knows a newer master, and ctx's error
+// when ctx ends. What is in hand then is neither answered nor acknowledged: the
+// caller must close the bus connection, so that the broker gives it to the new master.
+func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	consumeCtx, endConsume := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer endConsume()
+	defer cancel(nil)
+	parts.Go(func() {
+		select {
+		case <-stop:
+			endConsume()
+		case <-ctx.Done():
+		}
+	})
+	var reads sync.WaitGroup // linearizable reads in hand
+	consumed := make(chan struct{})
+	parts.Go(func() {
+		defer close(consumed)
+		err := m.Bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.WriteQ, Prefetch: prefetch}, func(d mq.Delivery) {
+			m.receive(ctx, cancel, d, &reads)
+		})
+		if consumeCtx.Err() == nil {
+			cancel(fmt.Errorf("consume %s: %w", mq.WriteQ, err))
+		}
+	})
+	finisher := make(chan struct{})
+	parts.Go(func() {
+		defer close(finisher)
+		m.finish(ctx)
+	})
+	err := m.commitAll(ctx, consumed)
+	close(m.done)
+	if err != nil {
+		cancel(err)
+	}
+	<-finisher
+	reads.Wait()
+	return context.Cause(ctx)
+}
+
+// receive takes one delivery: operations into hand, linearizable reads to the replica.
+func (m *Master) receive(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
+	body := d.Message().Body
+	kind, err := frame.KindOf(body)
+	switch {
+	case err != nil:
+	case kind == frame.KindReadRequest:
+		var req frame.ReadRequest
+		if req, err = frame.DecodeReadRequest(body); err == nil {
+			reads.Go(func() {
+				if stale := m.read(ctx, d, req); errors.Is(stale, dbaas.ErrStaleEpoch) {
+					cancel(stale)
+				}
+			})
+		}
+	default:
+		var req frame.WriteRequest
+		if req, err = frame.DecodeWriteRequest(body); err == nil {
+			m.put(newMessage(d, req))
+		}
+	}
+	if err == nil {
+		return
+	}
+	m.Stats.Rejected.Add(1)
+	m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.WriteQ, logkey.Error, err)
+	if err := d.Reject(); err != nil {
+		m.Log.DebugContext(ctx, "reject came too late", logkey.Queue, mq.WriteQ, logkey.Error, err)
+	}
+}
+
+func (m *Master) put(msg *message) {
+	m.Stats.Messages.Add(1)
+	m.mu.Lock()
+	m.hand = append(m.hand, msg)
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,318 @@
+package master_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+)
+
+// An entry is broadcast first, then the message is answered, then acknowledged.
+func TestMaster_Run_BroadcastsRepliesAcks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newStore(1))
+		m.bus.send(t, "x", op(1, time.Second), op(2, time.Second))
+		synctest.Wait()
+		if err := m.finish(); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if diff := cmp.Diff([]string{"entry 1", "reply x", "ack x"}, m.bus.events); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if got := m.bus.results[dbaas.OpID{2}]; got.Seq != 1 || got.Code != dbaas.CodeOK {
+			t.Errorf("got result %+v, want ok at 1", got)
+		}
+		if diff := cmp.Diff([]dbaas.Seq{1}, m.replica.offered); diff != "" {
+			t.Errorf("offered to the own replica (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// What comes while a commit is under way goes into one commit after it.
+func TestMaster_Run_GathersWhileCommitting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.took = 10 * time.Millisecond
+		m := start(t, store)
+		m.bus.send(t, "a", op(1, time.Second))
+		synctest.Wait()
+		m.bus.send(t, "b", op(2, time.Second))
+		m.bus.send(t, "c", op(3, time.Second))
+		synctest.Wait()
+		if err := m.finish(); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		want := [][]dbaas.OpID{{{1}}, {{2}, {3}}}
+		if diff := cmp.Diff(want, store.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// An operation that cannot be committed with any batch does not take its neighbours with it.
+func TestMaster_Run_BadOperationFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.fail = func(ops []dbaas.Operation) error {
+			for _, o := range ops {
+				if o.ID == (dbaas.OpID{3}) {
+					return dbaas.Errorf(dbaas.CodeTooLarge, "too large")
+				}
+			}
+			return nil
+		}
+		m := start(t, store)
+		m.bus.send(t, "x", op(1, time.Second), op(2, time.Second), op(3, time.Second), op(4, time.Second), op(5, time.Second))
+		synctest.Wait()
+		_ = m.finish()
+		for n, want := range map[byte]dbaas.Code{1: "", 2: "", 3: dbaas.CodeTooLarge, 4: "", 5: ""} {
+			if got := m.bus.code(dbaas.OpID{n}); got != want {
+				t.Errorf("operation %d: got %q, want %q", n, got, want)
+			}
+		}
+		if last := m.bus.events[len(m.bus.events)-1]; last != "ack x" {
+			t.Errorf("got %q as the last event, want the ack", last)
+		}
+	})
+}
+
+// A commit whose answer is lost is tried again and has one effect and a known answer.
+func TestMaster_Run_LostAnswerIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		lost := 2
+		store.lose = func() error {
+			if lost--; lost >= 0 {
+				return dbaas.ErrUnknown
+			}
+			return nil
+		}
+		m := start(t, store)
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		<-time.After(time.Second)
+		synctest.Wait()
+		if got := m.bus.results[dbaas.OpID{1}]; got.Code != dbaas.CodeOK || got.Seq != 1 || store.head.Seq != 1 {
+			t.Errorf("got %+v with head %d, want ok at 1 and head 1", got, store.head.Seq)
+		}
+		_ = m.finish()
+	})
+}
+
+// While persdb does not take commits, each operation is answered at its own deadline: unknown
+// if it may be stored, unavailable if surely not; one without a deadline waits.
+func TestMaster_Run_StoreDownAnswersAtDeadlines(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want dbaas.Code
+	}{
+		{"Refused", dbaas.ErrUnavailable, dbaas.CodeUnavailable},
+		{"Unknown", dbaas.ErrUnknown, dbaas.CodeUnknown},
+		{"TimedOut", context.DeadlineExceeded, dbaas.CodeUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(1)
+				down := true
+				store.fail = func([]dbaas.Operation) error {
+					if down {
+						return c.err
+					}
+					return nil
+				}
+				m := start(t, store)
+				m.bus.send(t, "x", op(1, 100*time.Millisecond), op(2, 3*time.Second), op(3, 0))
+				<-time.After(4 * time.Second)
+				synctest.Wait()
+				for n, at := range map[byte]time.Duration{1: 100 * time.Millisecond, 2: 3 * time.Second} {
+					id := dbaas.OpID{n}
+					if got := m.bus.code(id); got != c.want {
+						t.Errorf("operation %d: got %q, want %q", n, got, c.want)
+					}
+					if got := m.bus.at[id]; got < at || got > at+20*time.Millisecond {
+						t.Errorf("operation %d: answered after %v, want %v", n, got, at)
+					}
+				}
+				store.mu.Lock()
+				down = false
+				store.mu.Unlock()
+				<-time.After(time.Second)
+				synctest.Wait()
+				if got := m.bus.code(dbaas.OpID{3}); got != dbaas.CodeOK {
+					t.Errorf("operation without deadline: got %q, want ok", got)
+				}
+				_ = m.finish()
+			})
+		})
+	}
+}
+
+// A late operation is not run; one that was delivered before is looked up at persdb first.
+func TestMaster_Run_LateOperationIsNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.known[dbaas.OpID{2}] = dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 9}
+		m := start(t, store)
+		m.bus.send(t, "first", op(1, -time.Second))
+		body, _ := frame.WriteRequest{Operations: []dbaas.Operation{op(2, -time.Second), op(3, -time.Second)}}.Encode()
+		m.bus.deliveries <- &fakeDelivery{bus: m.bus, redelivered: true, message: mq.Message{Body: body, ID: "again", ReplyTo: "caller"}}
+		synctest.Wait()
+		_ = m.finish()
+		for n, want := range map[byte]dbaas.Code{1: dbaas.CodeExpired, 2: dbaas.CodeOK, 3: dbaas.CodeExpired} {
+			if got := m.bus.code(dbaas.OpID{n}); got != want {
+				t.Errorf("operation %d: got %q, want %q", n, got, want)
+			}
+		}
+		if got := m.bus.results[dbaas.OpID{2}].Seq; got != 9 {
+			t.Errorf("known operation: got seq %d, want the stored 9", got)
+		}
+		if len(store.batches) != 1 || store.head.Seq != 0 {
+			t.Errorf("got batches %v and head %d, want one look-up and nothing run", store.batches, store.head.Seq)
+		}
+	})
+}
+
+// A master of a stale epoch ends at once and neither answers nor acknowledges.
+func TestMaster_Run_StaleEpochEndsWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		m := start(t, store)
+		store.mu.Lock()
+		store.head.Epoch = 2
+		store.mu.Unlock()
+		m.bus.send(t, "x", op(1, time.Second))
+		if err := <-m.done; !errors.Is(err, dbaas.ErrStaleEpoch) {
+			t.Errorf("got %v, want stale epoch", err)
+		}
+		if len(m.bus.events) != 0 {
+			t.Errorf("got events %v, want none", m.bus.events)
+		}
+	})
+}
+
+// When ctx ends in the middle of a commit nothing is answered or acknowledged.
+func TestMaster_Run_CutOffLeavesTheDeliveries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.took = 100 * time.Millisecond
+		m := start(t, store)
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		m.cancel()
+		if err := <-m.done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context canceled", err)
+		}
+		if len(m.bus.events) != 0 {
+			t.Errorf("got events %v, want none", m.bus.events)
+		}
+	})
+}
+
+// When ctx ends while commits wait to be made known, their deliveries are left to the broker.
+func TestMaster_Run_CutOffWhileBroadcasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newStore(1))
+		m.bus.hang = true
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		m.bus.send(t, "y", op(2, time.Second))
+		synctest.Wait()
+		m.cancel()
+		if err := <-m.done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context canceled", err)
+		}
+		if len(m.bus.events) != 0 || m.store.head.Seq != 2 {
+			t.Errorf("got events %v at head %d, want none at 2", m.bus.events, m.store.head.Seq)
+		}
+	})
+}
+
+// A master that was chosen again goes on with the newer epoch.
+func TestMaster_Raise_GoesOnWithNewerEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		m := start(t, store)
+		store.mu.Lock()
+		store.head.Epoch = 2
+		store.mu.Unlock()
+		m.Raise(2)
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		if got := m.bus.code(dbaas.OpID{1}); got != dbaas.CodeOK {
+			t.Errorf("got %q, want ok", got)
+		}
+		_ = m.finish()
+	})
+}
+
+// Undecodable messages are rejected, and the ones behind them are served.
+func TestMaster_Run_UndecodableIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newStore(1))
+		m.bus.deliveries <- &fakeDelivery{bus: m.bus, message: mq.Message{ID: "bad", Body: []byte("RS\x01\x03\x00\xff")}}
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		_ = m.finish()
+		if diff := cmp.Diff([]string{"reject bad", "entry 1", "reply x", "ack x"}, m.bus.events); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A linearizable read is served at the head that persdb had after it came, and only while the epoch is the newest.
+func TestMaster_Run_LinearizableReadConfirmsEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.head.Seq = 41
+		m := start(t, store)
+		body, err := frame.ReadRequest{Reads: []dbaas.Read{
+			{Format: dbaas.FormatObjects, Linearizable: true, Deadline: time.Now().Add(time.Second)},
+		}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.bus.deliveries <- &fakeDelivery{bus: m.bus, message: mq.Message{Body: body, ID: "r", ReplyTo: "caller"}}
+		synctest.Wait()
+		if diff := cmp.Diff([]dbaas.Seq{41}, m.reads.minSeq); diff != "" {
+			t.Errorf("positions (-want +got):\n%s", diff)
+		}
+		store.mu.Lock()
+		store.head.Epoch = 2
+		store.mu.Unlock()
+		m.bus.deliveries <- &fakeDelivery{bus: m.bus, message: mq.Message{Body: body, ID: "s", ReplyTo: "caller"}}
+		if err := <-m.done; !errors.Is(err, dbaas.ErrStaleEpoch) {
+			t.Errorf("got %v, want stale epoch", err)
+		}
+		if diff := cmp.Diff([]string{"ack r"}, m.bus.events); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A promoted worker has the store's head before it is a master.
+func TestMaster_CatchUp_WaitsForTheReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newStore(1))
+		done := make(chan error, 1)
+		go func() { done <- m.CatchUp(t.Context()) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("caught up with %v before the replica", err)
+		default:
+		}
+		close(m.replica.caughtUp)
+		if err := <-done; err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		_ = m.finish()
+	})
+}

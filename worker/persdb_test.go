@@ -1,0 +1,72 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+	"rideshare/persdb/commitlog"
+	"rideshare/worker"
+)
+
+// With the real persdb: rows, cascades and schema changes that went through a master equal
+// persdb's at a slave that followed and at one that started late from a trimmed log.
+func TestWorker_WithPersdb_SlavesEqualIt(t *testing.T) {
+	store, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	c := newCluster(t, 0)
+	real := func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 50*time.Millisecond }
+	epoch, err := store.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := c.slave(2, real)
+	m := c.start(1, real)
+	m.assign(dbaas.RoleMaster, epoch)
+	m.ready(dbaas.RoleMaster)
+	var seq dbaas.Seq
+	for i := range 8 {
+		for _, sql := range []string{
+			fmt.Sprintf("INSERT INTO users(username, password) VALUES('u%d', hex(randomblob(8)))", i),
+			fmt.Sprintf("INSERT INTO rides(created_by, timestamp, source, destination) VALUES('u%d', datetime('now'), 1, 2)", i),
+			fmt.Sprintf("DELETE FROM users WHERE username='u%d'", i-3),
+			fmt.Sprintf("CREATE TABLE t%d (k INTEGER PRIMARY KEY)", i),
+			"INSERT INTO absent VALUES (1)",
+		} {
+			r, werr := c.write(t.Context(), operation(dbaas.Statement{SQL: sql}))
+			if werr != nil || r[0].Code != dbaas.CodeOK {
+				t.Fatalf("%s: %+v, %v", sql, r, werr)
+			}
+			seq = max(seq, r[0].Seq)
+		}
+	}
+	late := c.slave(3, real)
+	read := query("SELECT count(*) AS c FROM users", seq)
+	if got := c.mustRead(mq.ReadQ, read)[0]; string(got.Body) != `[{"c":3}]` || got.Seq < seq {
+		t.Errorf("got %s at %d, want 3 users at %d", got.Body, got.Seq, seq)
+	}
+	want, err := store.Hashes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []*node{m, follower, late} {
+		testenv.Eventually(t, limit, func() error {
+			got, err := n.Hashes(t.Context())
+			if diff := cmp.Diff(want, got); err == nil && diff != "" {
+				err = fmt.Errorf("%s: hashes (-persdb +replica):\n%s", n.id, diff)
+			}
+			return err
+		})
+		if d := n.Status().Counters["diverged"]; d != 0 {
+			t.Errorf("%s: diverged %d times, want 0", n.id, d)
+		}
+	}
+}

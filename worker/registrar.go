@@ -1,0 +1,212 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// registrar keeps the worker's registration in the coordinator: it opens a
+// session, registers, refreshes the position now and then, and begins again
+// when the session is in doubt.
+type registrar struct {
+	coord   coord.Coordinator
+	log     *slog.Logger
+	retry   time.Duration // between tries
+	refresh time.Duration // of the position
+	applied func() dbaas.Seq
+
+	mu      sync.Mutex // guards the fields below
+	want    coord.Member
+	have    coord.Member    // what the session has; zero for nothing
+	doubt   <-chan struct{} // of the session that have is in
+	changed chan struct{}   // closed and made anew at each change
+	silent  bool            // leave without a goodbye
+	lost    bool            // a master's registration was lost, for good
+}
+
+func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
+	return &registrar{coord: c.Coordinator, log: c.Log, retry: c.RegisterRetry, refresh: c.RegisterRefresh, applied: applied, changed: make(chan struct{})}
+}
+
+// announce makes m what is to be registered.
+func (r *registrar) announce(m coord.Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.want = m
+	r.notify()
+}
+
+// raise changes the epoch of what is to be registered, if that is a master.
+func (r *registrar) raise(epoch dbaas.Epoch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.want.Role == dbaas.RoleMaster {
+		r.want.Epoch = epoch
+		r.notify()
+	}
+}
+
+// goodbye says whether the registration is withdrawn at the end of run: the dead do not.
+func (r *registrar) goodbye(say bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.silent = !say
+}
+
+// notify wakes everybody who waits for a change. The caller holds mu.
+func (r *registrar) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// registered waits until role is registered, with epoch or a newer one, and returns the doubt of the
+// session that has it, or ctx's error, or errDoubt for a master whose session did not last.
+func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (doubt <-chan struct{}, err error) {
+	for {
+		r.mu.Lock()
+		have, doubt, changed, lost := r.have, r.doubt, r.changed, r.lost
+		r.mu.Unlock()
+		if lost {
+			return nil, errDoubt
+		}
+		if have.Role == role && have.Epoch >= epoch {
+			return doubt, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *registrar) isRegistered() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.have.Role != dbaas.RoleNone
+}
+
+// run keeps sessions until ctx ends, then leaves: the last session is closed, and with it
+// the registration. Where the coordinator does not answer, the session ends by itself.
+func (r *registrar) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, err := r.coord.Open(ctx)
+		if err != nil {
+			r.pause(ctx)
+			continue
+		}
+		r.keep(ctx, s)
+		r.forget()
+		if ctx.Err() != nil && !r.leave(ctx, s) {
+			return
+		}
+		if err := s.Close(); err != nil {
+			r.log.DebugContext(ctx, "session not closed", logkey.Error, err)
+		}
+	}
+}
+
+// keep has the wanted member in s until s is in doubt or lost, or ctx ends.
+func (r *registrar) keep(ctx context.Context, s coord.Session) {
+	ticker := time.NewTicker(r.refresh)
+	defer ticker.Stop()
+	for {
+		err := r.put(ctx, s)
+		if errors.Is(err, coord.ErrSessionLost) {
+			r.log.WarnContext(ctx, "session lost", logkey.Error, err)
+			return
+		}
+		r.mu.Lock()
+		changed, settled := r.changed, r.want.PID == 0 || (r.have.Role == r.want.Role && r.have.Epoch == r.want.Epoch)
+		r.mu.Unlock()
+		var again <-chan time.Time
+		if err != nil || !settled {
+			again = time.After(r.retry)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ticker.C:
+		case <-s.Doubt():
+			r.log.WarnContext(ctx, "session in doubt")
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// put registers the wanted member, if s does not have it as it is now. A node that
+// an earlier session left behind goes by itself: the next try gets the name.
+func (r *registrar) put(ctx context.Context, s coord.Session) error {
+	r.mu.Lock()
+	want, have := r.want, r.have
+	r.mu.Unlock()
+	want.Applied = r.applied()
+	if want.PID == 0 || want == have {
+		return nil
+	}
+	if err := s.Register(ctx, want); err != nil {
+		r.log.DebugContext(ctx, "not registered", logkey.PID, want.PID, logkey.Error, err)
+		return err
+	}
+	if have.Role != want.Role || have.Epoch != want.Epoch {
+		r.log.InfoContext(ctx, "worker registered", logkey.PID, want.PID, logkey.Role, want.Role, logkey.Epoch, want.Epoch, logkey.Seq, want.Applied)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	announced := have.Role != want.Role || have.Epoch != want.Epoch
+	r.have, r.doubt = want, s.Doubt()
+	if announced {
+		r.notify()
+	}
+	return nil
+}
+
+// forget notes that nothing is registered. A master's registration is never made
+// again: somebody else may have been chosen since.
+func (r *registrar) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.have.Role == dbaas.RoleMaster {
+		r.lost, r.want = true, coord.Member{}
+	}
+	r.have, r.doubt = coord.Member{}, nil
+	r.notify()
+}
+
+// leaveTimeout bounds the goodbye to the coordinator; a session that is not closed ends in time.
+const leaveTimeout = time.Second
+
+// leave withdraws the registration, also when the session's end would do it only later. It
+// reports false for the dead, who leave their session behind.
+func (r *registrar) leave(ctx context.Context, s coord.Session) bool {
+	r.mu.Lock()
+	pid, silent := r.want.PID, r.silent
+	r.mu.Unlock()
+	if pid == 0 || silent {
+		return !silent
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := s.Unregister(ctx, pid); err != nil {
+		r.log.DebugContext(ctx, "not unregistered", logkey.PID, pid, logkey.Error, err)
+	}
+	return true
+}
+
+func (r *registrar) pause(ctx context.Context) {
+	t := time.NewTimer(r.retry)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,88 @@
+package replica
+
+import (
+	"fmt"
+	"sync"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+// maxIdle bounds the idle connections of readers; each has a page cache. More than that run
+// at once only while slow reads are under way.
+const maxIdle = 8
+
+// file is one generation of the replica: one snapshot and what was applied to it.
+// writer and head belong to the goroutine of Run.
+type file struct {
+	path   string
+	writer *sqlite.Conn
+	head   dbaas.Head
+	lost   chan struct{} // closed by retire
+
+	mu      sync.Mutex // guards the fields below
+	idle    []*sqlite.Conn
+	retired bool
+}
+
+// apply applies consecutive entries, from the one after head, in one transaction.
+// After an error the file must be thrown away.
+func (f *file) apply(entries []dbaas.Entry) error {
+	if err := f.writer.BeginWrite(); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	for _, e := range entries {
+		if err := f.writer.Apply(e); err != nil {
+			return fmt.Errorf("apply after %d: %w", f.head.Seq, err)
+		}
+	}
+	if err := f.writer.Commit(); err != nil {
+		return fmt.Errorf("commit after %d: %w", f.head.Seq, err)
+	}
+	last := entries[len(entries)-1]
+	f.head = dbaas.Head{Seq: last.Seq, Epoch: last.Epoch}
+	return nil
+}
+
+// acquire returns a connection for reading; release takes it back.
+func (f *file) acquire() (*sqlite.Conn, error) {
+	f.mu.Lock()
+	if n := len(f.idle); n > 0 && !f.retired {
+		c := f.idle[n-1] // the last one used has the warmest cache
+		f.idle = f.idle[:n-1]
+		f.mu.Unlock()
+		return c, nil
+	}
+	f.mu.Unlock()
+	c, err := sqlite.Open(f.path, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("open for reading: %w", err)
+	}
+	return c, nil
+}
+
+func (f *file) release(c *sqlite.Conn) {
+	f.mu.Lock()
+	keep := !f.retired && len(f.idle) < maxIdle
+	if keep {
+		f.idle = append(f.idle, c)
+	}
+	f.mu.Unlock()
+	if !keep {
+		_ = c.Close() // it has only read.
+	}
+}
+
+// retire closes and removes the file. Reads under way go on to their end.
+func (f *file) retire() {
+	f.mu.Lock()
+	idle := f.idle
+	f.idle, f.retired = nil, true
+	f.mu.Unlock()
+	close(f.lost)
+	for _, c := range idle {
+		_ = c.Close() // it has only read.
+	}
+	_ = f.writer.Close() // nothing in the file is worth keeping.
+	removeFiles(f.path)
+}

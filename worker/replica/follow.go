@@ -1,0 +1,250 @@
+package replica
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// Reasons to throw a file away, besides what applying returns.
+var (
+	// errBehindLog: persdb's log no longer has the entry after the position.
+	errBehindLog = errors.New("log was trimmed beyond the position")
+	// errFuture: persdb does not have the position: its database went back in time.
+	errFuture = errors.New("position is beyond persdb's head")
+)
+
+// follow applies what comes until the file must be thrown away, and returns why,
+// or ctx's error.
+func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
+	var retry <-chan time.Time // set while persdb does not answer
+	failing := int64(0)
+	for {
+		entries, behind, future := r.takeInbox()
+		if future {
+			return fmt.Errorf("position %d: %w", f.head.Seq, errFuture)
+		}
+		gap, err := r.apply(f, entries)
+		if err != nil {
+			return err
+		}
+		if (gap || behind || !r.isReady()) && retry == nil {
+			err := r.catchUp(ctx, f)
+			switch {
+			case err == nil:
+				pause.reset()
+				if failing > 0 {
+					r.config.Log.InfoContext(ctx, "log read again", logkey.Count, failing)
+				}
+				failing = 0
+			case !isTransient(err):
+				return err
+			default:
+				if failing++; failing == 1 && ctx.Err() == nil {
+					r.config.Log.WarnContext(ctx, "log not read", logkey.Error, err)
+				}
+				retry = time.After(pause.next())
+			}
+			continue // entries may have come meanwhile
+		}
+		select {
+		case <-r.wake:
+		case <-retry:
+			retry = nil
+			r.lag()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// transientError says that persdb did not answer; the file is as good as before.
+type transientError struct{ error }
+
+func (e transientError) Unwrap() error { return e.error }
+
+func isTransient(err error) bool {
+	_, ok := errors.AsType[transientError](err)
+	return ok
+}
+
+func (r *Replica) isReady() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ready
+}
+
+func (r *Replica) takeInbox() (entries []dbaas.Entry, behind, future bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	entries, behind, future = r.inbox, r.behind, r.future
+	r.inbox, r.inboxBytes, r.behind = nil, 0, false
+	return entries, behind, future
+}
+
+// apply applies those broadcast entries that come next, in one transaction, and
+// reports whether there is a gap before the others, which the log fills.
+func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
+	if !slices.IsSortedFunc(entries, bySeq) {
+		slices.SortStableFunc(entries, bySeq)
+	}
+	next, at := make([]dbaas.Entry, 0, len(entries)), f.head
+	for _, e := range entries {
+		switch {
+		case e.Seq <= at.Seq:
+			r.Stats.Duplicates.Add(1)
+		case e.Seq > at.Seq+1:
+			gap = true
+		case e.Epoch < at.Epoch:
+			// Never in the log, so nobody who may write has sent it.
+			r.Stats.StaleEpoch.Add(1)
+			r.config.Log.Warn("entry of a stale epoch refused", logkey.Seq, e.Seq, logkey.Epoch, e.Epoch)
+			gap = true
+		default:
+			next = append(next, e)
+			at = dbaas.Head{Seq: e.Seq, Epoch: e.Epoch}
+		}
+	}
+	if gap {
+		r.Stats.Gaps.Add(1)
+	}
+	return gap, r.write(f, next)
+}
+
+func bySeq(a, b dbaas.Entry) int { return cmp.Compare(a.Seq, b.Seq) }
+
+// write applies consecutive entries and announces the new position.
+func (r *Replica) write(f *file, entries []dbaas.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := f.apply(entries); err != nil {
+		return err
+	}
+	r.Stats.Entries.Add(int64(len(entries)))
+	r.Stats.Drains.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.head = f.head
+	r.announce()
+	return nil
+}
+
+// catchUp reads the log until it has nothing more than the file has. Then the replica may be read.
+func (r *Replica) catchUp(ctx context.Context, f *file) error {
+	r.Stats.CatchUps.Add(1)
+	for {
+		page, err := r.page(ctx, f.head.Seq)
+		switch code := dbaas.CodeOf(err); {
+		case err == nil:
+		case code == dbaas.CodeGone:
+			return fmt.Errorf("position %d: %w: %w", f.head.Seq, errBehindLog, err)
+		case code == dbaas.CodeInvalid:
+			return fmt.Errorf("position %d: %w: %w", f.head.Seq, errFuture, err)
+		default:
+			return transientError{err}
+		}
+		if page.Head.Seq < f.head.Seq {
+			return fmt.Errorf("position %d, head %d: %w", f.head.Seq, page.Head.Seq, errFuture)
+		}
+		if err := r.write(f, page.Entries); err != nil {
+			return err
+		}
+		if len(page.Entries) == 0 || f.head.Seq >= page.Head.Seq {
+			r.caughtUp(ctx, f)
+			return nil
+		}
+	}
+}
+
+func (r *Replica) page(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
+	defer cancel()
+	return r.config.Store.Log(ctx, after, 0)
+}
+
+// caughtUp lets readers in.
+func (r *Replica) caughtUp(ctx context.Context, f *file) {
+	r.mu.Lock()
+	first := !r.ready
+	r.ready = true
+	if first {
+		r.announce()
+	}
+	r.mu.Unlock()
+	if first {
+		r.config.Log.InfoContext(ctx, "replica caught up", logkey.Seq, f.head.Seq)
+	}
+}
+
+// watchHead compares the position with persdb's head now and then. It runs
+// beside follow, so that a persdb that does not answer holds nothing up.
+func (r *Replica) watchHead(ctx context.Context) {
+	ticker := time.NewTicker(r.config.AntiEntropy)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		r.compare(ctx)
+	}
+}
+
+func (r *Replica) compare(ctx context.Context) {
+	r.mu.Lock()
+	file, before := r.file, r.head
+	r.mu.Unlock()
+	if file == nil {
+		return
+	}
+	callCtx, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
+	head, err := r.config.Store.Head(callCtx)
+	cancel()
+	if err != nil {
+		r.Stats.HeadErrors.Add(1)
+		r.config.Log.DebugContext(ctx, "head not read", logkey.Error, err)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != file {
+		return
+	}
+	// What was applied before the head was read is at persdb, unless that has lost it.
+	r.future = r.future || head.Seq < before.Seq
+	r.behind = r.behind || head.Seq > r.head.Seq
+	if r.future || r.behind {
+		r.ring()
+	}
+}
+
+// backoff waits longer and longer. It belongs to one goroutine.
+type backoff struct {
+	first, limit, last time.Duration
+}
+
+func (b *backoff) reset() { b.last = 0 }
+
+// next returns the next wait, with jitter.
+func (b *backoff) next() time.Duration {
+	b.last = min(max(b.first, 2*b.last), b.limit)
+	return b.last/2 + rand.N(b.last/2+1) //nolint:gosec // jitter is no secret.
+}
+
+func (b *backoff) wait(ctx context.Context) {
+	t := time.NewTimer(b.next())
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

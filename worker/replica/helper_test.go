@@ -1,0 +1,194 @@
+package replica_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	_ "modernc.org/sqlite" // the driver of workertest.Rows
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/testenv"
+	"rideshare/worker/replica"
+	"rideshare/worker/workertest"
+)
+
+const (
+	schema = "CREATE TABLE n (i INTEGER PRIMARY KEY, v TEXT NOT NULL) STRICT"
+	limit  = 10 * time.Second
+)
+
+func insert(i int) dbaas.Statement {
+	return dbaas.Statement{SQL: "INSERT INTO n(i, v) VALUES(?, ?)", Args: []dbaas.Value{dbaas.Integer(int64(i)), dbaas.Text(fmt.Sprint("v", i))}}
+}
+
+// fill writes rows from..to, one entry each.
+func fill(s *workertest.Store, from, to int) (entries []dbaas.Entry) {
+	for i := from; i <= to; i++ {
+		entries = append(entries, s.Write(insert(i)))
+	}
+	return entries
+}
+
+// live is a Replica under test with its directory.
+type live struct {
+	*replica.Replica
+	t   testing.TB
+	dir string
+}
+
+// run starts a Replica that never compares heads by itself, unless change says so.
+func run(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
+	tb.Helper()
+	c := replica.Config{
+		Dir: filepath.Join(tb.TempDir(), "replica"), Store: store, Log: slog.New(slog.DiscardHandler),
+		AntiEntropy: time.Hour, NudgeAfter: time.Hour, Backoff: time.Millisecond,
+	}
+	if change != nil {
+		change(&c)
+	}
+	l := &live{Replica: replica.New(c), t: tb, dir: c.Dir}
+	ctx, cancel := context.WithCancel(tb.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			tb.Errorf("run: got %v, want context canceled", err)
+		}
+	})
+	return l
+}
+
+// bound starts a Replica whose subscription is bound.
+func bound(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
+	tb.Helper()
+	l := run(tb, store, change)
+	l.Subscriber().Gap()
+	return l
+}
+
+// broadcast hands entries over as the bus does.
+func (l *live) broadcast(entries ...dbaas.Entry) {
+	l.t.Helper()
+	for _, e := range entries {
+		b, err := frame.EncodeEntry(e)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		l.Subscriber().Entry(b)
+	}
+}
+
+// reaches waits until the replica may be read and is at seq.
+func (l *live) reaches(seq dbaas.Seq) {
+	l.t.Helper()
+	testenv.Eventually(l.t, limit, func() error {
+		if head, ready := l.Applied(); !ready || head.Seq != seq {
+			return fmt.Errorf("position %d, readable %t; want %d, true", head.Seq, ready, seq)
+		}
+		return nil
+	})
+}
+
+// count returns what the replica answers for the number of rows, and where.
+func (l *live) count() (string, dbaas.Seq) {
+	l.t.Helper()
+	rd, err := l.Reader()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer rd.Close()
+	return countRows(l.t, rd), rd.Seq()
+}
+
+func countRows(tb testing.TB, rd *replica.Reader) string {
+	tb.Helper()
+	r := rd.Read(tb.Context(), &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: "SELECT count(*) AS c FROM n"}}})
+	if r.Code != dbaas.CodeOK {
+		tb.Fatalf("read: %s %s", r.Code, r.Message)
+	}
+	return string(r.Body)
+}
+
+// equals checks rows and hashes against persdb.
+func (l *live) equals(store *workertest.Store) {
+	l.t.Helper()
+	want, err := store.Hashes()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	got, err := l.Hashes(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.t.Errorf("hashes (-persdb +replica):\n%s", diff)
+	}
+	wantRows, err := workertest.Rows(l.t, store.Path())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	gotRows, err := workertest.Rows(l.t, l.path())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantRows, gotRows); diff != "" {
+		l.t.Errorf("rows (-persdb +replica):\n%s", diff)
+	}
+}
+
+// path returns the one database file in the replica's directory.
+func (l *live) path() string {
+	l.t.Helper()
+	paths := l.files()
+	if len(paths) != 1 {
+		l.t.Fatalf("got files %v, want one", paths)
+	}
+	return paths[0]
+}
+
+func (l *live) files() []string {
+	l.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(l.dir, "*.db"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return paths
+}
+
+// faultStore lets a test stand in the way of one method.
+type faultStore struct {
+	*workertest.Store
+	log      func() error
+	snapshot func(*dbaas.Snapshot) error
+}
+
+func (s *faultStore) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	if s.log != nil {
+		if err := s.log(); err != nil {
+			return dbaas.Page{}, err
+		}
+	}
+	return s.Store.Log(ctx, after, wait)
+}
+
+func (s *faultStore) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	snap, err := s.Store.Snapshot(ctx)
+	if err == nil && s.snapshot != nil {
+		err = s.snapshot(snap)
+	}
+	return snap, err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,142 @@
+package replica
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/sqlite"
+)
+
+const (
+	filePrefix   = "replica-"
+	tempName     = filePrefix + "snapshot.tmp"
+	dirMode      = 0o750
+	copyBufBytes = 256 << 10
+)
+
+// errSnapshot is returned for a snapshot that is not what its head says.
+var errSnapshot = errors.New("snapshot is not what was announced")
+
+// clean makes dir and removes the files of an earlier life: whether they are whole, only
+// their owner could know.
+func clean(dir string) error {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return fmt.Errorf("make replica directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read replica directory: %w", err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), filePrefix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("remove replica of an earlier life: %w", err)
+		}
+	}
+	return nil
+}
+
+// install takes a snapshot, checks it and opens it. The name is new each time, so
+// that readers of the file before are not disturbed.
+func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.config.SnapshotTimeout)
+	defer cancel()
+	temp := filepath.Join(r.config.Dir, tempName)
+	defer func() { _ = os.Remove(temp) }() // gone already when all went well
+	head, err := r.fetch(ctx, temp)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(r.config.Dir, fmt.Sprintf("%s%d.db", filePrefix, generation))
+	if err = os.Rename(temp, path); err != nil {
+		return nil, fmt.Errorf("name snapshot: %w", err)
+	}
+	f, err := openFile(path, head)
+	if err != nil {
+		removeFiles(path)
+		return nil, err
+	}
+	r.Stats.Snapshots.Add(1)
+	r.config.Log.InfoContext(ctx, "snapshot installed", logkey.Seq, head.Seq, logkey.Epoch, head.Epoch, logkey.Took, time.Since(started))
+	return f, nil
+}
+
+// fetch copies persdb's snapshot to path, through a buffer, and checks its size and sum.
+func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
+	s, err := r.config.Store.Snapshot(ctx)
+	if err != nil {
+		return dbaas.Head{}, fmt.Errorf("ask for snapshot: %w", err)
+	}
+	defer func() { _ = s.Body.Close() }()                                    // what was read is checked below.
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a name in the replica's own directory.
+	if err != nil {
+		return dbaas.Head{}, fmt.Errorf("make snapshot file: %w", err)
+	}
+	err = save(out, s)
+	if closed := out.Close(); err == nil && closed != nil {
+		err = fmt.Errorf("close snapshot file: %w", closed)
+	}
+	return s.Head, err
+}
+
+func save(out *os.File, s *dbaas.Snapshot) error {
+	sum := sha256.New()
+	n, err := io.CopyBuffer(io.MultiWriter(onlyWriter{out}, sum), s.Body, make([]byte, copyBufBytes))
+	if err != nil {
+		return fmt.Errorf("copy snapshot: %w", err)
+	}
+	if n != s.Size {
+		return fmt.Errorf("%w: %d bytes of %d", errSnapshot, n, s.Size)
+	}
+	if [sha256.Size]byte(sum.Sum(nil)) != s.SHA256 {
+		return fmt.Errorf("%w: checksum differs", errSnapshot)
+	}
+	if err := out.Sync(); err != nil {
+		return fmt.Errorf("flush snapshot: %w", err)
+	}
+	return nil
+}
+
+// onlyWriter hides what else a file can do, so that the copy goes through the buffer.
+type onlyWriter struct{ io.Writer }
+
+// openFile opens an installed snapshot and checks that it is whole and at head's position.
+func openFile(path string, head dbaas.Head) (*file, error) {
+	w, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	f := &file{path: path, writer: w, lost: make(chan struct{})}
+	err = w.QuickCheck()
+	if err == nil {
+		f.head, err = w.Position()
+	}
+	if err == nil && f.head.Seq != head.Seq {
+		err = fmt.Errorf("%w: position %d inside, %d outside", errSnapshot, f.head.Seq, head.Seq)
+	}
+	if err != nil {
+		_ = w.Close() // the file goes anyway.
+		return nil, err
+	}
+	return f, nil
+}
+
+// removeFiles removes a database and what belongs to it. Connections that
+// still have it open keep what they see.
+func removeFiles(path string) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		_ = os.Remove(path + suffix) // what is left is removed at the next start.
+	}
+}

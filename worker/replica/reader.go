@@ -1,0 +1,112 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/sqlite"
+)
+
+// chunkBytes is the size of the buffers that answers are rendered into: some
+// hundred point reads fit into one.
+const chunkBytes = 16 << 10
+
+// Reader is one read transaction on one connection. It is used by one goroutine at a time.
+type Reader struct {
+	r    *Replica
+	file *file
+	conn *sqlite.Conn
+	head dbaas.Head
+	buf  []byte
+}
+
+// Reader returns a Reader that sees the present position, without waiting. It
+// returns an error with CodeNotCaughtUp while the replica may not be read. The
+// caller closes the Reader.
+func (r *Replica) Reader() (*Reader, error) {
+	r.mu.Lock()
+	file, ready := r.file, r.ready
+	r.mu.Unlock()
+	if !ready {
+		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the worker has not caught up")
+	}
+	conn, err := file.acquire()
+	if err != nil {
+		return nil, err
+	}
+	rd := &Reader{r: r, file: file, conn: conn}
+	if err = conn.Begin(); err != nil {
+		rd.Close()
+		return nil, err
+	}
+	// The first read fixes the state, so the position belongs to it.
+	if rd.head, err = conn.Position(); err != nil {
+		rd.Close()
+		return nil, err
+	}
+	return rd, nil
+}
+
+// Seq is the position that the Reader sees.
+func (rd *Reader) Seq() dbaas.Seq { return rd.head.Seq }
+
+// Read runs one read, until its deadline or ctx's end, and returns its answer, which may fail
+// by itself. The body is not changed by later reads.
+func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
+	if cap(rd.buf)-len(rd.buf) < chunkBytes/16 {
+		rd.buf = make([]byte, 0, chunkBytes)
+	}
+	n := len(rd.buf)
+	var out []byte
+	err := rd.conn.Within(ctx, func() (err error) {
+		out, err = rd.conn.AppendRead(rd.buf[n:n], read)
+		return err
+	})
+	if err != nil {
+		return rd.failed(ctx, read, err)
+	}
+	if n+len(out) <= cap(rd.buf) {
+		rd.buf = rd.buf[:n+len(out)] // it may be in another array; then this only wastes room
+	}
+	return dbaas.ReadResult{Seq: rd.head.Seq, Body: slices.Clip(out)}
+}
+
+func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas.ReadResult {
+	result := dbaas.ReadResult{Code: dbaas.CodeOf(err), Message: "internal error", Seq: rd.head.Seq}
+	if e, ok := errors.AsType[*dbaas.Error](err); ok && result.Code != dbaas.CodeInternal {
+		result.Message = e.Message
+	}
+	if result.Code == dbaas.CodeInternal {
+		rd.r.Stats.ReadErrors.Add(1)
+		rd.r.config.Log.ErrorContext(ctx, "read failed", logkey.RequestID, read.RequestID, logkey.Error, err)
+	}
+	return result
+}
+
+// Close ends the transaction and gives the connection back.
+func (rd *Reader) Close() {
+	if err := rd.conn.End(); err != nil {
+		_ = rd.conn.Close() // a connection that cannot end a read is of no use.
+		return
+	}
+	rd.file.release(rd.conn)
+}
+
+// Hashes returns the hashes of all tables at one position, or an error with
+// CodeNotCaughtUp while the replica may not be read.
+func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+	rd, err := r.Reader()
+	if err != nil {
+		return dbaas.TableHashes{}, err
+	}
+	defer rd.Close()
+	h := dbaas.TableHashes{Seq: rd.head.Seq}
+	err = rd.conn.Within(ctx, func() (err error) {
+		h.Tables, err = rd.conn.Hashes()
+		return err
+	})
+	return h, err
+}

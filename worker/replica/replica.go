@@ -1,0 +1,285 @@
+// Package replica keeps a worker's copy of the database: it takes a snapshot from
+// persdb, follows the log over syncQ, catches up from persdb's log when something
+// is missing, and lets readers see it. Its state is always a prefix of the log.
+package replica
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+// Store is what this package needs of persdb.
+type Store interface {
+	Head(ctx context.Context) (dbaas.Head, error)
+	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
+	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
+}
+
+// Config says how a Replica works. Dir, Store and Log are required.
+type Config struct {
+	// Dir is a directory of the replica's own. What an earlier life left there is removed.
+	Dir   string
+	Store Store
+	Log   *slog.Logger
+	// AntiEntropy is how often the position is compared with persdb's head, since a quiet
+	// syncQ is no proof. Default 2 s: the longest a replica lags when the
+	// last broadcast was lost and nobody asks for the position.
+	AntiEntropy time.Duration
+	// NudgeAfter is how long a reader waits for a position before the log is asked
+	// for it. Default 10 ms: a broadcast that is on its way has come by then.
+	NudgeAfter time.Duration
+	// StoreTimeout bounds one look at persdb's head or log. Default 2 s.
+	StoreTimeout time.Duration
+	// SnapshotTimeout bounds taking a snapshot. Default 10 min.
+	SnapshotTimeout time.Duration
+	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy. Default 50 ms.
+	Backoff time.Duration
+}
+
+const (
+	defaultAntiEntropy     = 2 * time.Second
+	defaultNudgeAfter      = 10 * time.Millisecond
+	defaultStoreTimeout    = 2 * time.Second
+	defaultSnapshotTimeout = 10 * time.Minute
+	defaultBackoff         = 50 * time.Millisecond
+	// maxInbox bounds the broadcast entries that wait to be applied, and
+	// maxInboxBytes their size: what does not fit is read from the log again.
+	maxInbox      = 8192
+	maxInboxBytes = 64 << 20
+)
+
+// Replica is the copy. Its methods are safe for concurrent use.
+type Replica struct {
+	Stats Stats
+
+	config Config
+	wake   chan struct{} // has a token when there is something to do for Run
+
+	mu         sync.Mutex // guards the fields below
+	bound      bool       // syncQ has been bound once
+	inbox      []dbaas.Entry
+	inboxBytes int
+	behind     bool // the log has, or may have, what we have not
+	future     bool // persdb's head was seen below our position
+	file       *file
+	head       dbaas.Head // position of file
+	ready      bool       // file has reached the head that it saw first
+	changed    chan struct{}
+}
+
+// New returns a Replica. Run makes it live.
+func New(c Config) *Replica {
+	c.AntiEntropy = cmp.Or(c.AntiEntropy, defaultAntiEntropy)
+	c.NudgeAfter = cmp.Or(c.NudgeAfter, defaultNudgeAfter)
+	c.StoreTimeout = cmp.Or(c.StoreTimeout, defaultStoreTimeout)
+	c.SnapshotTimeout = cmp.Or(c.SnapshotTimeout, defaultSnapshotTimeout)
+	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
+	return &Replica{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// Subscriber returns what the bus calls with the broadcasts of syncQ. The replica
+// does not begin before the subscription is bound.
+func (r *Replica) Subscriber() mq.Subscriber {
+	return mq.Subscriber{Entry: r.broadcast, Gap: r.gap}
+}
+
+// gap is called when broadcasts may have been lost, and when they begin.
+func (r *Replica) gap() {
+	r.mu.Lock()
+	r.bound, r.behind = true, true
+	r.mu.Unlock()
+	r.ring()
+}
+
+func (r *Replica) broadcast(body []byte) {
+	e, err := frame.DecodeEntry(body)
+	if err != nil {
+		r.Stats.Malformed.Add(1)
+		r.config.Log.Warn("broadcast not understood", logkey.Queue, mq.SyncQ, logkey.Error, err)
+		return
+	}
+	r.Offer(e)
+}
+
+// Offer hands over an entry that persdb has committed. Order, gaps and
+// repetitions do not matter. It does not wait.
+func (r *Replica) Offer(e dbaas.Entry) {
+	size := 64
+	for _, c := range e.Changes {
+		size += len(c.Data)
+	}
+	r.mu.Lock()
+	if len(r.inbox) >= maxInbox || r.inboxBytes+size > maxInboxBytes {
+		r.Stats.Dropped.Add(1)
+		r.behind = true
+	} else {
+		r.inbox = append(r.inbox, e)
+		r.inboxBytes += size
+	}
+	r.mu.Unlock()
+	r.ring()
+}
+
+func (r *Replica) ring() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+// Applied returns the position, and whether the replica may be read: it is
+// caught up and has not been thrown away since.
+func (r *Replica) Applied() (dbaas.Head, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.head, r.ready
+}
+
+// WaitApplied returns nil once the replica may be read and has applied seq, else
+// ctx's error. If that takes long it asks persdb's log at once, rather than
+// at the next comparison.
+func (r *Replica) WaitApplied(ctx context.Context, seq dbaas.Seq) error {
+	var nudge <-chan time.Time
+	patience := r.config.NudgeAfter
+	for {
+		r.mu.Lock()
+		done, changed := r.ready && r.head.Seq >= seq, r.changed
+		r.mu.Unlock()
+		if done {
+			return nil
+		}
+		if nudge == nil {
+			nudge = time.After(patience)
+		}
+		select {
+		case <-changed:
+		case <-nudge:
+			r.lag()
+			nudge, patience = nil, min(2*patience, r.config.AntiEntropy)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lag makes Run look at the log.
+func (r *Replica) lag() {
+	r.mu.Lock()
+	r.behind = true
+	r.mu.Unlock()
+	r.ring()
+}
+
+// Serving waits until the replica may be read and returns a channel that is
+// closed when it is thrown away. Its error is ctx's.
+func (r *Replica) Serving(ctx context.Context) (lost <-chan struct{}, err error) {
+	for {
+		r.mu.Lock()
+		ready, file, changed := r.ready, r.file, r.changed
+		r.mu.Unlock()
+		if ready {
+			return file.lost, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// announce wakes everybody who waits for a change. The caller holds mu.
+func (r *Replica) announce() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Run keeps the replica until ctx ends, whose error it returns; then it removes
+// the files. Any other error says that the directory cannot be used.
+func (r *Replica) Run(ctx context.Context) error {
+	if err := clean(r.config.Dir); err != nil {
+		return err
+	}
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch.Go(func() { r.watchHead(ctx) })
+	if err := r.waitBound(ctx); err != nil {
+		return err
+	}
+	pause := backoff{first: r.config.Backoff, limit: r.config.AntiEntropy}
+	for generation := 1; ctx.Err() == nil; generation++ {
+		f, err := r.install(ctx, generation)
+		if err != nil {
+			if ctx.Err() == nil {
+				r.config.Log.WarnContext(ctx, "snapshot not taken", logkey.Error, err)
+			}
+			pause.wait(ctx)
+			continue
+		}
+		r.adopt(f)
+		err = r.follow(ctx, f, &pause)
+		r.drop(f)
+		r.explain(ctx, f, err)
+		if ctx.Err() == nil && !errors.Is(err, errBehindLog) {
+			pause.wait(ctx) // a file that cannot stay must not become a storm of snapshots
+		}
+	}
+	return ctx.Err()
+}
+
+// explain logs why a file was thrown away.
+func (r *Replica) explain(ctx context.Context, f *file, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errBehindLog):
+		r.config.Log.InfoContext(ctx, "replica is behind the log", logkey.Seq, f.head.Seq)
+	default:
+		r.Stats.Diverged.Add(1)
+		r.config.Log.ErrorContext(ctx, "replica thrown away", logkey.Seq, f.head.Seq, logkey.Error, err)
+	}
+}
+
+func (r *Replica) waitBound(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		bound := r.bound
+		r.mu.Unlock()
+		if bound {
+			return nil
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// adopt makes f the file that entries go to. Nobody reads it yet.
+func (r *Replica) adopt(f *file) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.file, r.head = f, f.head
+	r.behind, r.future = true, false
+	r.announce()
+}
+
+// drop makes readers and slaves let go of f.
+func (r *Replica) drop(f *file) {
+	r.mu.Lock()
+	r.file, r.ready, r.head = nil, false, dbaas.Head{}
+	r.announce()
+	r.mu.Unlock()
+	f.retire()
+}

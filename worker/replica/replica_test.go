@@ -1,0 +1,358 @@
+package replica_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testenv"
+	"rideshare/worker/replica"
+	"rideshare/worker/workertest"
+)
+
+// A replica that starts late takes a snapshot, then the log after it, then what was
+// broadcast meanwhile, and only then is readable.
+func TestReplica_Run_LateStartReachesHead(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 5)
+	fault := &faultStore{Store: store}
+	var l *live
+	fault.snapshot = func(*dbaas.Snapshot) error {
+		fill(store, 6, 30) // after the snapshot, and never broadcast
+		l.broadcast(fill(store, 31, 35)...)
+		return nil
+	}
+	l = run(t, fault, nil)
+	l.Subscriber().Gap()
+	l.reaches(35)
+	l.equals(store)
+	if got, seq := l.count(); got != `[{"c":35}]` || seq != 35 {
+		t.Errorf("got %s at %d, want 35 rows at 35", got, seq)
+	}
+}
+
+// Nothing begins before the subscription is bound: what is committed between the snapshot and the
+// bind would be missed.
+func TestReplica_Run_WaitsForTheSubscription(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := workertest.NewStore(t, schema)
+		l := run(t, store, nil)
+		l.broadcast(fill(store, 1, 1)...)
+		synctest.Wait()
+		if got := store.Calls("snapshot"); got != 0 {
+			t.Errorf("got %d snapshots before the bind, want 0", got)
+		}
+		l.Subscriber().Gap()
+		l.reaches(1)
+	})
+}
+
+// Entries that were buffered out of order are no gap.
+func TestReplica_Apply_BufferedOutOfOrderIsNoGap(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	empty, err := store.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := fill(store, 1, 3)
+	l := run(t, &faultStore{Store: store, snapshot: func(s *dbaas.Snapshot) error {
+		*s = *empty
+		return nil
+	}}, nil)
+	l.broadcast(e[1], e[2], e[0])
+	l.Subscriber().Gap()
+	l.reaches(3)
+	if got := l.Stats.Gaps.Load(); got != 0 {
+		t.Errorf("got %d gaps, want 0", got)
+	}
+}
+
+// While the log is not read to its end, nobody reads the replica.
+func TestReplica_Reader_RefusedBeforeCaughtUp(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 3)
+	asked := make(chan struct{}, 1)
+	var open atomic.Bool
+	l := bound(t, &faultStore{Store: store, log: func() error {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		if open.Load() {
+			return nil
+		}
+		return dbaas.ErrUnavailable
+	}}, nil)
+	<-asked // so the snapshot is installed
+	if _, err := l.Reader(); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
+		t.Errorf("got %v, want not caught up", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := l.WaitApplied(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want deadline exceeded", err)
+	}
+	open.Store(true)
+	l.Subscriber().Gap() // as after a lost connection
+	l.reaches(3)
+}
+
+// Broadcasts are applied without asking persdb.
+func TestReplica_Apply_FollowsBroadcasts(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	before := store.Calls("log")
+	l.broadcast(fill(store, 1, 20)...)
+	l.reaches(20)
+	l.equals(store)
+	if got := store.Calls("log"); got != before {
+		t.Errorf("got %d reads of the log, want %d", got, before)
+	}
+}
+
+// A missing entry starts a catch-up.
+func TestReplica_Apply_GapStartsCatchUp(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	entries := fill(store, 1, 25)
+	l.broadcast(entries[0], entries[24])
+	l.reaches(25)
+	l.equals(store)
+	if l.Stats.Gaps.Load() == 0 {
+		t.Error("got no gap, want one")
+	}
+}
+
+// Entries that come twice or in another order have one effect each.
+func TestReplica_Apply_DuplicatesAndReorderingSkipped(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	e := fill(store, 1, 6)
+	l.broadcast(e[1], e[0], e[1], e[0], e[4], e[2], e[3], e[5], e[5], e[2])
+	l.reaches(6)
+	l.equals(store)
+	if l.Stats.Duplicates.Load() == 0 {
+		t.Error("got no duplicate, want some")
+	}
+}
+
+// Schema changes and rows around them come in their order.
+func TestReplica_Apply_SchemaChange(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	l.broadcast(
+		store.Write(insert(1)),
+		store.Write(dbaas.Statement{SQL: "CREATE TABLE m (k TEXT NOT NULL PRIMARY KEY) STRICT"}),
+		store.Write(dbaas.Statement{SQL: "ALTER TABLE n ADD COLUMN w INTEGER NOT NULL DEFAULT 7"}),
+		store.Write(dbaas.Statement{SQL: "CREATE TRIGGER t AFTER INSERT ON n BEGIN INSERT INTO m VALUES (NEW.v); END"}),
+		store.Write(insert(2)),
+	)
+	l.reaches(5)
+	l.equals(store)
+	if l.Stats.Diverged.Load() != 0 {
+		t.Error("the replica has diverged")
+	}
+}
+
+// An entry of an older epoch than the position's is refused, and the log is asked instead.
+func TestReplica_Apply_StaleEpochRefused(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	for range 3 {
+		if _, err := store.Claim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := bound(t, store, nil)
+	l.broadcast(fill(store, 1, 1)...)
+	l.reaches(1)
+	real := store.Write(insert(2))
+	forged := real
+	forged.Epoch, forged.Changes = 2, nil
+	l.broadcast(forged)
+	l.reaches(2)
+	l.equals(store)
+	if got := l.Stats.StaleEpoch.Load(); got != 1 {
+		t.Errorf("got %d stale entries, want 1", got)
+	}
+}
+
+// A replica that has diverged throws its file away, is not readable meanwhile, and starts again.
+func TestReplica_Apply_DivergedTakesSnapshot(t *testing.T) {
+	for name, statement := range map[string]string{
+		"RowDiffers":   "UPDATE n SET v='other' WHERE i=1",
+		"TableMissing": "INSERT INTO elsewhere VALUES (1)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := workertest.NewStore(t, schema)
+			fill(store, 1, 3)
+			var closed atomic.Bool
+			l := bound(t, &faultStore{Store: store, snapshot: func(*dbaas.Snapshot) error {
+				if closed.Load() {
+					return dbaas.ErrUnavailable
+				}
+				return nil
+			}}, nil)
+			l.reaches(3)
+			closed.Store(true)
+			first := l.path()
+			lost, err := l.Serving(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := workertest.NewStore(t, schema, "CREATE TABLE elsewhere (k INTEGER PRIMARY KEY) STRICT")
+			other.Write(dbaas.Statement{SQL: "INSERT INTO n(i, v) VALUES (1, 'unlike')"})
+			wrong := other.Write(dbaas.Statement{SQL: statement})
+			wrong.Seq = 4
+			l.broadcast(wrong)
+			<-lost
+			if _, err := l.Reader(); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
+				t.Errorf("got %v, want not caught up", err)
+			}
+			closed.Store(false)
+			l.reaches(3)
+			l.equals(store)
+			if got := l.Stats.Diverged.Load(); got != 1 || exists(first) {
+				t.Errorf("got diverged=%d, old file there: %t; want 1, false", got, exists(first))
+			}
+		})
+	}
+}
+
+// A position that persdb's log does not reach back to leads to a snapshot; a read under way keeps its state.
+func TestReplica_CatchUp_TrimmedLogTakesSnapshot(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 3)
+	l := bound(t, store, nil)
+	l.reaches(3)
+	old, err := l.Reader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	fill(store, 4, 9)
+	store.Trim(8)
+	l.Subscriber().Gap()
+	l.reaches(9)
+	l.equals(store)
+	if got := countRows(t, old); got != `[{"c":3}]` || old.Seq() != 3 {
+		t.Errorf("old reader: got %s at %d, want 3 rows at 3", got, old.Seq())
+	}
+	if got := l.Stats.Snapshots.Load(); got != 2 || l.Stats.Diverged.Load() != 0 {
+		t.Errorf("got %d snapshots, diverged %d; want 2, 0", got, l.Stats.Diverged.Load())
+	}
+}
+
+// A position beyond persdb's head means that persdb went back: the replica does too.
+func TestReplica_Run_FuturePositionTakesSnapshot(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 3)
+	l := bound(t, store, func(c *replica.Config) { c.AntiEntropy = 5 * time.Millisecond })
+	l.reaches(3)
+	l.broadcast(dbaas.Entry{Seq: 4}) // persdb does not have it
+	testenv.Eventually(t, limit, func() error {
+		if got := l.Stats.Snapshots.Load(); got < 2 {
+			return fmt.Errorf("%d snapshots, want 2", got)
+		}
+		return nil
+	})
+	l.reaches(3)
+	l.equals(store)
+}
+
+// A lost broadcast is made up for by the comparison of heads.
+func TestReplica_Run_AntiEntropyFindsLostBroadcast(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, func(c *replica.Config) { c.AntiEntropy = 5 * time.Millisecond })
+	l.reaches(0)
+	fill(store, 1, 3) // nobody tells
+	l.reaches(3)
+}
+
+// Whoever waits for a position that was not broadcast gets it from the log soon.
+func TestReplica_WaitApplied_NudgesCatchUp(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, func(c *replica.Config) { c.NudgeAfter = time.Millisecond })
+	l.reaches(0)
+	fill(store, 1, 3) // nobody tells
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := l.WaitApplied(ctx, 3); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+}
+
+// persdb being away does not stop what broadcasts bring, and its return ends the gap.
+func TestReplica_Run_StoreAwayAppliesBroadcasts(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	first, lost, last := fill(store, 1, 1), fill(store, 2, 2), fill(store, 3, 3)
+	_ = lost
+	store.SetDown(true)
+	l.broadcast(first...)
+	l.broadcast(last...)
+	l.reaches(1)
+	store.SetDown(false)
+	l.reaches(3)
+	l.equals(store)
+}
+
+// A snapshot that is not what its head says is not used.
+func TestReplica_Run_DamagedSnapshotIsRefused(t *testing.T) {
+	for name, damage := range map[string]func(*dbaas.Snapshot, []byte) []byte{
+		"Cut":           func(_ *dbaas.Snapshot, b []byte) []byte { return b[:len(b)-100] },
+		"RowChanged":    func(_ *dbaas.Snapshot, b []byte) []byte { return bytes.Replace(b, []byte("v2"), []byte("w2"), 1) },
+		"OtherPosition": func(s *dbaas.Snapshot, b []byte) []byte { s.Head.Seq++; return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := workertest.NewStore(t, schema)
+			fill(store, 1, 3)
+			tries := 0
+			fault := &faultStore{Store: store, snapshot: func(s *dbaas.Snapshot) error {
+				if tries++; tries > 2 {
+					return nil
+				}
+				b, err := io.ReadAll(s.Body)
+				s.Body = io.NopCloser(bytes.NewReader(damage(s, b)))
+				return err
+			}}
+			l := bound(t, fault, nil)
+			l.reaches(3)
+			l.equals(store)
+			if got := store.Calls("snapshot"); got != 3 {
+				t.Errorf("got %d snapshots, want 3: two that are refused and a good one", got)
+			}
+		})
+	}
+}
+
+// Files of an earlier life are never used, and nothing is left at the end.
+func TestReplica_Run_LeavesNoFiles(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "replica-1.db")
+	if err := os.WriteFile(stale, []byte("of an earlier life"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("Life", func(t *testing.T) {
+		l := bound(t, store, func(c *replica.Config) { c.Dir = dir })
+		l.reaches(0)
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("got %v, %v; want no files", left, err)
+	}
+}

@@ -1,0 +1,165 @@
+package slave
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+const (
+	// partBytes is how much answer one reply carries at least before it is cut:
+	// far below what brokers accept (16 MiB), far above what costs.
+	partBytes = 4 << 20
+	// lingerAfter is how long a message may take before it counts as lingering: ten times what a
+	// slow read may hold up the others.
+	lingerAfter = 50 * time.Millisecond
+	// maxLingering bounds the messages that are acknowledged but not answered.
+	maxLingering = 256
+	// minReplyTTL is the shortest life of a reply whose reads are all past their
+	// deadline: the caller may be a little more patient than its own deadline.
+	minReplyTTL = 100 * time.Millisecond
+)
+
+// message is one delivery on its way to being answered.
+type message struct {
+	exec     *Executor
+	delivery mq.Delivery
+	shard    dbaas.ShardID
+	reads    []dbaas.Read
+	latest   time.Time     // the latest deadline
+	done     chan struct{} // closed when the last reply was handed over
+
+	mu    sync.Mutex // guards the fields below
+	ready []frame.ReadAnswer
+	left  int // reads without an answer in ready or sent
+
+	sending sync.Mutex // held while replies are sent, so that the last one is the last
+	acked   sync.Once
+	patient sync.Once
+}
+
+// add puts the answer to the read at place i aside, for the next flush.
+func (m *message) add(i int, r dbaas.ReadResult) {
+	m.exec.count(r.Code)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ready = append(m.ready, frame.ReadAnswer{Index: i, Result: r})
+	m.left--
+}
+
+// take returns what is ready, up to about partBytes, and whether that is the end
+// of the message.
+func (m *message) take() (answers []frame.ReadAnswer, last bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, size := 0, 0
+	for n < len(m.ready) && size < partBytes {
+		size += len(m.ready[n].Result.Body)
+		n++
+	}
+	answers, m.ready = m.ready[:n:n], m.ready[n:]
+	return answers, m.left == 0 && len(m.ready) == 0
+}
+
+// flush sends what is ready. After the last reply was handed to the broker it
+// acknowledges the delivery: before that, a death of this process makes the
+// broker deliver it again (but see linger).
+func (m *message) flush(ctx context.Context) {
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	for {
+		answers, last := m.take()
+		if len(answers) == 0 {
+			return
+		}
+		m.send(ctx, answers, last)
+		if last {
+			m.ack(ctx)
+			close(m.done)
+			return
+		}
+	}
+}
+
+func (m *message) send(ctx context.Context, answers []frame.ReadAnswer, last bool) {
+	request := m.delivery.Message()
+	if request.ReplyTo == "" {
+		return
+	}
+	body, err := frame.ReadReply{Shard: m.shard, Last: last, Answers: answers}.Encode()
+	if err != nil {
+		body, err = tooLarge(m.shard, answers, last).Encode()
+	}
+	if err == nil {
+		ttl := max(m.latest.Sub(m.exec.now()), minReplyTTL)
+		err = m.exec.bus.Reply(ctx, request.ReplyTo, mq.Message{Body: body, ID: request.ID, TTL: ttl})
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, mq.ErrUnroutable):
+		m.exec.Stats.Unroutable.Add(1)
+	default:
+		m.exec.Stats.ReplyErrors.Add(1)
+		m.exec.log.DebugContext(ctx, "reply not sent", logkey.Queue, mq.ReadQ, logkey.Error, err)
+	}
+}
+
+// tooLarge is the reply instead of one that no frame can hold.
+func tooLarge(shard dbaas.ShardID, answers []frame.ReadAnswer, last bool) frame.ReadReply {
+	r := frame.ReadReply{Shard: shard, Last: last}
+	for _, a := range answers {
+		if len(a.Result.Body) >= partBytes {
+			a.Result = dbaas.ReadResult{Code: dbaas.CodeTooLarge, Message: "the answer is over the size limit", Seq: a.Result.Seq}
+		}
+		r.Answers = append(r.Answers, a)
+	}
+	return r
+}
+
+func (m *message) ack(ctx context.Context) {
+	m.acked.Do(func() {
+		if err := m.delivery.Ack(); err != nil {
+			// The connection is another one by now: somebody answers it again.
+			m.exec.log.DebugContext(ctx, "ack came too late", logkey.Queue, mq.ReadQ, logkey.Error, err)
+		}
+	})
+}
+
+// linger is called when a read of the message is slow or waits for a position. If
+// the message is not answered soon it is acknowledged before its end:
+// otherwise a few reads that nobody can answer yet would take up what this consumer
+// may hold, and stop all others. What is lost is that another slave answers
+// them if this one dies: their callers then see a time-out. How many may linger is bounded.
+func (m *message) linger(ctx context.Context) {
+	m.patient.Do(func() {
+		m.exec.runs.Go(func() {
+			t := time.NewTimer(lingerAfter)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-m.done:
+				return
+			case <-ctx.Done():
+				return
+			}
+			select {
+			case m.exec.lingering <- struct{}{}:
+			default:
+				return
+			}
+			defer func() { <-m.exec.lingering }()
+			m.exec.Stats.Lingered.Add(1)
+			m.ack(ctx)
+			select {
+			case <-m.done:
+			case <-ctx.Done():
+			}
+		})
+	})
+}

@@ -1,0 +1,180 @@
+package slave
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+)
+
+// Executor runs the reads of messages on a replica and answers them.
+//
+// The reads of a message run one after the other in one read transaction, which
+// costs half of a transaction each and lets them see one position. A
+// read that takes long, or waits for a position, does not hold up the others. It
+// is safe for concurrent use.
+type Executor struct {
+	Stats Stats
+
+	source    Source
+	bus       Replier
+	log       *slog.Logger
+	slowAfter time.Duration
+	fast      chan struct{} // a token for each run that is not slow
+	slow      chan struct{} // a token for each run that is
+	lingering chan struct{} // a token for each message that was acknowledged before its end
+	runs      sync.WaitGroup
+}
+
+// NewExecutor returns an Executor. Zero fields of c get their defaults.
+func NewExecutor(c Config) *Executor {
+	return &Executor{
+		source:    c.Source,
+		bus:       c.Bus,
+		log:       c.Log,
+		slowAfter: cmp.Or(c.SlowAfter, defaultSlowAfter),
+		fast:      make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
+		slow:      make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
+		lingering: make(chan struct{}, maxLingering),
+	}
+}
+
+// now is the clock of deadlines; those of a request are wall-clock times of
+// another process, so a monotonic clock would not help.
+func (e *Executor) now() time.Time { return time.Now() }
+
+// Serve answers every read of req and acknowledges d after the last reply was
+// handed to the broker, or earlier if that takes long. It returns when all are answered, or when ctx
+// ends, which interrupts what runs and leaves d as it is.
+func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest) {
+	e.Stats.Messages.Add(1)
+	m := &message{exec: e, delivery: d, shard: req.Shard, reads: req.Reads, left: len(req.Reads), done: make(chan struct{})}
+	m.ready = make([]frame.ReadAnswer, 0, len(req.Reads))
+	if len(req.Reads) == 0 {
+		m.ack(ctx)
+		return
+	}
+	now := e.now()
+	places := make([]int, len(req.Reads))
+	for i := range req.Reads {
+		places[i] = i
+		if req.Reads[i].Deadline.IsZero() {
+			req.Reads[i].Deadline = now.Add(maxWait)
+		}
+		if req.Reads[i].Deadline.After(m.latest) {
+			m.latest = req.Reads[i].Deadline
+		}
+	}
+	e.schedule(ctx, m, places)
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+	}
+}
+
+// Wait returns when no run is left. Call it after the context of every Serve
+// has ended.
+func (e *Executor) Wait() { e.runs.Wait() }
+
+// schedule runs what the replica is far enough for, and sets the rest aside.
+func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
+	applied, ready := e.source.Applied()
+	late := func(i int) bool { return !ready || m.reads[i].MinSeq > applied }
+	if !slices.ContainsFunc(places, late) {
+		e.run(ctx, m, places)
+		return
+	}
+	var now, later []int
+	for _, i := range places {
+		if late(i) {
+			later = append(later, i)
+		} else {
+			now = append(now, i)
+		}
+	}
+	if len(now) > 0 {
+		e.runs.Go(func() { e.run(ctx, m, now) })
+	}
+	e.await(ctx, m, later)
+}
+
+// await runs reads as the replica reaches their positions. Those whose
+// deadline passes before get CodeNotCaughtUp, each at its own time.
+func (e *Executor) await(ctx context.Context, m *message, places []int) {
+	m.linger(ctx)
+	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
+	for len(places) > 0 {
+		earliest := m.reads[places[0]].Deadline
+		for _, i := range places {
+			if d := m.reads[i].Deadline; d.Before(earliest) {
+				earliest = d
+			}
+		}
+		waitCtx, cancel := context.WithDeadline(ctx, earliest)
+		err := e.source.WaitApplied(waitCtx, m.reads[places[0]].MinSeq)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			places = e.release(ctx, m, places)
+			continue
+		}
+		places = expire(m, places, earliest)
+		m.flush(ctx)
+	}
+}
+
+// release starts those of the ordered places that the replica has reached, in one run,
+// and returns the others.
+func (e *Executor) release(ctx context.Context, m *message, places []int) []int {
+	applied, _ := e.source.Applied()
+	n := 0
+	for n < len(places) && m.reads[places[n]].MinSeq <= applied {
+		n++
+	}
+	if n > 0 {
+		reached := places[:n:n]
+		e.runs.Go(func() { e.run(ctx, m, reached) })
+	}
+	return places[n:]
+}
+
+// expire answers those whose deadline is not after now and returns the others.
+func expire(m *message, places []int, now time.Time) []int {
+	return slices.DeleteFunc(places, func(i int) bool {
+		if m.reads[i].Deadline.After(now) {
+			return false
+		}
+		m.add(i, notCaughtUp())
+		return true
+	})
+}
+
+func notCaughtUp() dbaas.ReadResult {
+	return dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "the worker has not caught up with the wanted position"}
+}
+
+func timedOut() dbaas.ReadResult {
+	return dbaas.ReadResult{Code: dbaas.CodeTimeout, Message: "the read was not done in time"}
+}
+
+func (e *Executor) count(code dbaas.Code) {
+	e.Stats.Reads.Add(1)
+	switch code {
+	case dbaas.CodeOK:
+	case dbaas.CodeTimeout:
+		e.Stats.Expired.Add(1)
+	case dbaas.CodeNotCaughtUp:
+		e.Stats.NotCaughtUp.Add(1)
+	default:
+		e.Stats.Failed.Add(1)
+	}
+}

@@ -1,0 +1,239 @@
+package slave_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/worker/slave"
+)
+
+// codes returns the code of each answer by place.
+func codes(results map[int]dbaas.ReadResult) map[int]dbaas.Code {
+	out := map[int]dbaas.Code{}
+	for i, r := range results {
+		out[i] = r.Code
+	}
+	return out
+}
+
+// serve answers one message and returns when Serve does.
+func serve(t *testing.T, source *fakeSource, reads ...dbaas.Read) (*fakeBus, *fakeDelivery, *slave.Executor) {
+	t.Helper()
+	bus := newBus()
+	e := newExecutor(source, bus)
+	d, req := request(t, reads...)
+	e.Serve(t.Context(), d, req)
+	e.Wait()
+	return bus, d, e
+}
+
+// All fast reads of a message are answered in one reply, from one position.
+func TestExecutor_Serve_FastReadsAreOneReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(5)
+		bus, d, _ := serve(t, source, read("a", time.Second), read("b", time.Second), read("c", time.Second))
+		if len(bus.replies) != 1 || !bus.replies[0].Last || bus.replies[0].id != "7" {
+			t.Fatalf("got replies %+v, want one that is the last", bus.replies)
+		}
+		results, _ := bus.answers()
+		for i, want := range []string{"a", "b", "c"} {
+			if got := results[i]; string(got.Body) != want || got.Seq != 5 {
+				t.Errorf("read %d: got %q at %d, want %q at 5", i, got.Body, got.Seq, want)
+			}
+		}
+		if d.acked != 1 || source.open != 0 || source.most != 1 {
+			t.Errorf("got acked=%d open=%d most=%d, want 1, 0, 1", d.acked, source.open, source.most)
+		}
+		if ttl := bus.replies[0].ttl; ttl != time.Second {
+			t.Errorf("got TTL %v, want what remains: 1s", ttl)
+		}
+	})
+}
+
+// A slow read holds up neither the reads before it nor those behind it, and its own answer comes last.
+func TestExecutor_Serve_SlowReadDoesNotDelayNeighbours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus, d, e := serve(t, newSource(1), read("a", time.Second), read("slow 200 ms", time.Second), read("c", time.Second), read("d", time.Second))
+		results, at := bus.answers()
+		for _, i := range []int{0, 2, 3} {
+			if at[i] > 6*time.Millisecond {
+				t.Errorf("read %d: answered after %v, want at most 6ms", i, at[i])
+			}
+		}
+		if at[1] != 200*time.Millisecond || results[1].Code != dbaas.CodeOK {
+			t.Errorf("slow read: got %q after %v, want ok after 200ms", results[1].Code, at[1])
+		}
+		if last := bus.replies[len(bus.replies)-1]; !last.Last || len(last.Answers) != 1 || d.acked != 1 {
+			t.Errorf("got last reply %+v, acked %d; want the slow read alone, acked once", last, d.acked)
+		}
+		if got := e.Stats.TakenOver.Load(); got != 1 {
+			t.Errorf("got %d takeovers, want 1", got)
+		}
+	})
+}
+
+// More slow reads than there are places keep their bound, and are all answered.
+func TestExecutor_Serve_SlowReadsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(1)
+		var reads []dbaas.Read
+		for range 9 {
+			reads = append(reads, read("slow 100 ms", 10*time.Second))
+		}
+		bus, d, _ := serve(t, source, reads...)
+		if results, _ := bus.answers(); len(results) != 9 || d.acked != 1 {
+			t.Errorf("got %d answers, acked %d; want 9, 1", len(results), d.acked)
+		}
+		if source.most > 4 { // Fast 2 and Slow 2
+			t.Errorf("got %d readers at once, want at most 4", source.most)
+		}
+	})
+}
+
+// A failing read fails alone.
+func TestExecutor_Serve_FailingReadFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus, _, _ := serve(t, newSource(1), read("a", time.Second), read("fail", time.Second), read("c", time.Second))
+		results, _ := bus.answers()
+		want := map[int]dbaas.Code{0: "", 1: dbaas.CodeInvalid, 2: ""}
+		if diff := cmp.Diff(want, codes(results)); diff != "" {
+			t.Errorf("codes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A read past its deadline is not started, one that runs past it is interrupted; the others go on.
+func TestExecutor_Serve_ExpiredReadTimesOutAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus, d, _ := serve(t, newSource(1), read("a", -time.Second), read("slow 500 ms", 50*time.Millisecond), read("c", time.Second))
+		results, at := bus.answers()
+		want := map[int]dbaas.Code{0: dbaas.CodeTimeout, 1: dbaas.CodeTimeout, 2: ""}
+		if diff := cmp.Diff(want, codes(results)); diff != "" {
+			t.Errorf("codes (-want +got):\n%s", diff)
+		}
+		if at[1] != 50*time.Millisecond || d.acked != 1 {
+			t.Errorf("got interrupted after %v, acked %d; want 50ms, 1", at[1], d.acked)
+		}
+	})
+}
+
+// Reads that want a later position wait for it without delaying the others; each
+// that misses its own deadline is not caught up.
+func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(5)
+		go func() {
+			<-time.After(30 * time.Millisecond)
+			source.set(6, true)
+			<-time.After(30 * time.Millisecond)
+			source.set(8, true)
+		}()
+		bus, d, _ := serve(t, source,
+			read("now", time.Second), readAt(8, "eight", time.Second), readAt(6, "six", time.Second),
+			readAt(8, "impatient", 40*time.Millisecond), readAt(9, "never", 100*time.Millisecond))
+		results, at := bus.answers()
+		wantCodes := map[int]dbaas.Code{0: "", 1: "", 2: "", 3: dbaas.CodeNotCaughtUp, 4: dbaas.CodeNotCaughtUp}
+		if diff := cmp.Diff(wantCodes, codes(results)); diff != "" {
+			t.Errorf("codes (-want +got):\n%s", diff)
+		}
+		wantAt := map[int]time.Duration{0: 0, 1: 60 * time.Millisecond, 2: 30 * time.Millisecond, 3: 40 * time.Millisecond, 4: 100 * time.Millisecond}
+		if diff := cmp.Diff(wantAt, at); diff != "" {
+			t.Errorf("times (-want +got):\n%s", diff)
+		}
+		if results[1].Seq != 8 || results[2].Seq < 6 || d.acked != 1 {
+			t.Errorf("got positions %d and %d, acked %d; want 8, at least 6, 1", results[1].Seq, results[2].Seq, d.acked)
+		}
+	})
+}
+
+// Reads that nobody can answer yet do not take up what the consumer may hold: their message is
+// acknowledged while they wait, and still answered.
+func TestExecutor_Serve_LingeringMessageIsAcknowledged(t *testing.T) {
+	for name, lingers := range map[string]dbaas.Read{"Waits": readAt(9, "x", 0), "Slow": read("slow 900 ms", 0)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				bus := newBus()
+				e := newExecutor(newSource(1), bus)
+				lingers.Deadline = time.Now().Add(time.Second)
+				d, req := request(t, lingers)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					e.Serve(t.Context(), d, req)
+					e.Wait()
+				}()
+				for _, step := range []struct {
+					after time.Duration
+					acked int
+				}{{40 * time.Millisecond, 0}, {30 * time.Millisecond, 1}} {
+					<-time.After(step.after)
+					synctest.Wait()
+					if got := d.ackCount(); got != step.acked {
+						t.Errorf("%v later: got acked %d, want %d", step.after, got, step.acked)
+					}
+				}
+				<-done
+				if results, _ := bus.answers(); len(results) != 1 || d.acked != 1 {
+					t.Errorf("got %d answers, acked %d; want 1, 1", len(results), d.acked)
+				}
+			})
+		})
+	}
+}
+
+// Without a replica reads wait for one, until their own deadlines.
+func TestExecutor_Serve_NoReplicaWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource(5)
+		source.set(0, false)
+		go func() {
+			<-time.After(50 * time.Millisecond)
+			source.set(7, true)
+		}()
+		bus, _, _ := serve(t, source, read("a", time.Second), read("b", 20*time.Millisecond))
+		results, _ := bus.answers()
+		want := map[int]dbaas.Code{0: "", 1: dbaas.CodeNotCaughtUp}
+		if diff := cmp.Diff(want, codes(results)); diff != "" {
+			t.Errorf("codes (-want +got):\n%s", diff)
+		}
+		if results[0].Seq != 7 {
+			t.Errorf("got position %d, want 7", results[0].Seq)
+		}
+	})
+}
+
+// When the worker is cut off nothing is answered or acknowledged any more, so that the broker delivers again.
+func TestExecutor_Serve_CutOffLeavesTheDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, bus := newSource(1), newBus()
+		e := newExecutor(source, bus)
+		d, req := request(t, read("slow 900 ms", time.Second), readAt(9, "late", time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		e.Serve(ctx, d, req)
+		e.Wait()
+		if results, _ := bus.answers(); len(results) != 0 || d.acked != 0 || source.open != 0 {
+			t.Errorf("got answers %v, acked %d, open readers %d; want none", results, d.acked, source.open)
+		}
+	})
+}
+
+// A caller that is gone is counted, and its message is dealt with.
+func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus()
+		bus.err = mq.ErrUnroutable
+		e := newExecutor(newSource(1), bus)
+		d, req := request(t, read("a", time.Second))
+		e.Serve(t.Context(), d, req)
+		if got := e.Stats.Unroutable.Load(); got != 1 || d.acked != 1 {
+			t.Errorf("got unroutable=%d acked=%d, want 1, 1", got, d.acked)
+		}
+	})
+}

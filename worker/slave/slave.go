@@ -1,0 +1,157 @@
+// Package slave answers reads: it consumes readQ, runs the reads of a message on
+// the worker's replica and sends the answers to the reply queue of the caller.
+package slave
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+// prefetch is how many messages a slave may hold. A message is a whole batch, so
+// a few keep the cores busy; more would wait here while another slave is idle.
+const prefetch = 8
+
+// Source is what this package needs from the replica. It is safe for concurrent use.
+type Source interface {
+	// Applied returns the position, and whether the replica may be read at all.
+	Applied() (dbaas.Seq, bool)
+	// WaitApplied returns nil once the replica may be read and has applied seq,
+	// else ctx's error.
+	WaitApplied(ctx context.Context, seq dbaas.Seq) error
+	// Reader returns a reader at the present position without waiting, or an
+	// error when the replica may not be read now.
+	Reader() (Reader, error)
+	// Serving waits until the replica may be read and returns a channel that is
+	// closed when that is over, or ctx's error.
+	Serving(ctx context.Context) (lost <-chan struct{}, err error)
+}
+
+// Reader is one read transaction. It is used by one goroutine at a time.
+type Reader interface {
+	// Seq is the position that every read of this Reader sees.
+	Seq() dbaas.Seq
+	// Read runs one read until its deadline or ctx's end.
+	Read(ctx context.Context, r *dbaas.Read) dbaas.ReadResult
+	// Close ends the transaction.
+	Close()
+}
+
+// Replier is what this package needs of the bus to answer. mq.Conn implements it.
+type Replier interface {
+	Reply(ctx context.Context, to string, m mq.Message) error
+}
+
+// Bus is what a Slave needs of the bus. mq.Conn implements it.
+type Bus interface {
+	Replier
+	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
+}
+
+// Slave consumes readQ.
+type Slave struct {
+	bus    Bus
+	source Source
+	exec   *Executor
+	log    *slog.Logger
+}
+
+// New returns a Slave that lets exec run the reads.
+func New(bus Bus, source Source, exec *Executor, log *slog.Logger) *Slave {
+	return &Slave{bus: bus, source: source, exec: exec, log: log}
+}
+
+// Run consumes readQ while the replica may be read, calls serving whenever that
+// begins or ends, and returns nil after stop was closed and everything in
+// hand was answered. When ctx ends, what is in hand is left alone, for the broker
+// to deliver again, and Run returns ctx's error. Any other error is the bus's own.
+func (s *Slave) Run(ctx context.Context, stop <-chan struct{}, serving func(bool)) error {
+	var inHand sync.WaitGroup
+	defer inHand.Wait()
+	stopCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inHand.Go(func() {
+		select {
+		case <-stop:
+			cancel()
+		case <-stopCtx.Done():
+		}
+	})
+	for stopCtx.Err() == nil {
+		lost, err := s.source.Serving(stopCtx)
+		if err != nil {
+			break
+		}
+		serving(true)
+		err = s.consume(ctx, stopCtx, lost, &inHand)
+		serving(false)
+		if err != nil {
+			return err
+		}
+	}
+	inHand.Wait()
+	return ctx.Err()
+}
+
+// consume serves until lost is closed or stopCtx ends; then it returns nil.
+func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHand *sync.WaitGroup) error {
+	consumeCtx, cancel := context.WithCancel(stopCtx)
+	defer cancel()
+	inHand.Go(func() {
+		select {
+		case <-lost: // let other slaves take the reads meanwhile
+			cancel()
+		case <-consumeCtx.Done():
+		}
+	})
+	err := s.bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: prefetch}, func(d mq.Delivery) {
+		req, err := frame.DecodeReadRequest(d.Message().Body)
+		if err != nil {
+			s.reject(ctx, d, err)
+			return
+		}
+		inHand.Go(func() { s.exec.Serve(ctx, d, req) })
+	})
+	if consumeCtx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("consume %s: %w", mq.ReadQ, err)
+}
+
+func (s *Slave) reject(ctx context.Context, d mq.Delivery, err error) {
+	s.exec.Stats.Rejected.Add(1)
+	s.log.WarnContext(ctx, "message rejected", logkey.Queue, mq.ReadQ, logkey.Error, err)
+	if err := d.Reject(); err != nil {
+		s.log.DebugContext(ctx, "reject came too late", logkey.Queue, mq.ReadQ, logkey.Error, err)
+	}
+}
+
+// Config says how an Executor works. Zero values mean the defaults.
+type Config struct {
+	Source Source
+	Bus    Replier
+	Log    *slog.Logger
+	// Fast bounds how many read transactions run at once, but for the slow ones.
+	// Default: the number of cores, since a read is all CPU.
+	Fast int
+	// Slow bounds how many of those that run longer than SlowAfter have given
+	// up their place among the fast. Default 16; each has a connection of its own.
+	Slow int
+	// SlowAfter is how long one read may hold up the rest of its message.
+	// Default 5 ms: 1000 point reads.
+	SlowAfter time.Duration
+}
+
+const (
+	defaultSlow      = 16
+	defaultSlowAfter = 5 * time.Millisecond
+	// maxWait is the deadline of a read that came without one, so that nothing waits for ever.
+	maxWait = 30 * time.Second
+)

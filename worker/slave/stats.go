@@ -1,0 +1,22 @@
+package slave
+
+import "sync/atomic"
+
+// Stats counts since the start. It is safe for concurrent use.
+type Stats struct {
+	Messages, Reads, Failed, Expired, NotCaughtUp, TakenOver, Lingered, Rejected, Unroutable, ReplyErrors atomic.Int64
+}
+
+// Each calls f with every counter's name and value.
+func (s *Stats) Each(f func(name string, value int64)) {
+	f("read_messages", s.Messages.Load())
+	f("reads", s.Reads.Load())
+	f("reads_failed", s.Failed.Load())
+	f("reads_expired", s.Expired.Load())
+	f("reads_not_caught_up", s.NotCaughtUp.Load())
+	f("reads_taken_over", s.TakenOver.Load())
+	f("read_messages_lingered", s.Lingered.Load())
+	f("read_messages_rejected", s.Rejected.Load())
+	f("read_replies_unroutable", s.Unroutable.Load())
+	f("read_reply_errors", s.ReplyErrors.Load())
+}

@@ -1,0 +1,262 @@
+package worker_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+	"rideshare/internal/workerapi"
+	"rideshare/worker"
+)
+
+// A worker prepares its replica before it has a role, and registers and consumes only with one.
+func TestWorker_Run_ServesOnlyWithRole(t *testing.T) {
+	c := newCluster(t, 0)
+	c.store.Write(insert(1))
+	n := c.start(7, nil)
+	n.applied(1)
+	if s := n.Status(); s.Ready || s.Registered || s.Role != dbaas.RoleNone {
+		t.Errorf("before the role: got %+v, want neither ready nor registered", s)
+	}
+	if got := c.broker.Stats(mq.ReadQ).Consumers; got != 0 {
+		t.Errorf("before the role: got %d consumers, want 0", got)
+	}
+	n.assign(dbaas.RoleSlave, 0)
+	n.ready(dbaas.RoleSlave)
+	m := c.registered(7, dbaas.RoleSlave)
+	want := coord.Member{PID: 7, Worker: "w7", Role: dbaas.RoleSlave, Applied: 1, Control: n.url}
+	if m != want {
+		t.Errorf("got member %+v, want %+v", m, want)
+	}
+	if got := c.mustRead(mq.ReadQ, query(countSQL, 0))[0]; string(got.Body) != `[{"c":1,"m":1}]` || got.Seq != 1 {
+		t.Errorf("got %s at %d, want one row at 1", got.Body, got.Seq)
+	}
+}
+
+// A worker with a role serves and registers only after it has caught up.
+func TestWorker_Run_NeverServesBeforeCaughtUp(t *testing.T) {
+	c := newCluster(t, 0)
+	c.store.Write(insert(1))
+	c.store.SetDown(true)
+	n := c.start(7, nil)
+	n.assign(dbaas.RoleSlave, 0)
+	testenv.Eventually(t, limit, func() error {
+		if c.store.Calls("snapshot") < 3 {
+			return errors.New("snapshot not asked for")
+		}
+		return nil
+	})
+	if _, err := c.member(7); !errors.Is(err, coord.ErrNone) || c.broker.Stats(mq.ReadQ).Consumers != 0 {
+		t.Errorf("got registered (%v) or consuming, want neither", err)
+	}
+	c.store.SetDown(false)
+	n.ready(dbaas.RoleSlave)
+	if got := c.mustRead(mq.ReadQ, query(countSQL, 0))[0]; got.Seq != 1 {
+		t.Errorf("got position %d, want 1", got.Seq)
+	}
+}
+
+// A write reaches persdb, its caller and every slave; a read at its position sees it.
+func TestWorker_Run_WriteReachesSlaves(t *testing.T) {
+	c := newCluster(t, 0)
+	m := c.master(1, nil)
+	c.slave(2, nil)
+	seq := c.mustWrite(1)
+	got := c.mustRead(mq.ReadQ, query(countSQL, seq))[0]
+	if string(got.Body) != `[{"c":1,"m":1}]` || got.Seq != seq {
+		t.Errorf("got %s at %d, want one row at %d", got.Body, got.Seq, seq)
+	}
+	m.applied(seq)
+	testenv.Eventually(t, limit, func() error {
+		if reg, err := c.member(2); err != nil || reg.Applied != seq {
+			return fmt.Errorf("member %+v, want position %d: %w", reg, seq, err)
+		}
+		return nil
+	})
+}
+
+// A read that wants a position nobody has yet fails at its deadline, and delays none of its message.
+func TestWorker_Run_MinSeqMissedIsNotCaughtUp(t *testing.T) {
+	c := newCluster(t, 0)
+	c.slave(2, nil)
+	late := query(countSQL, 99)
+	late.Deadline = time.Now().Add(200 * time.Millisecond)
+	var order []int
+	r, err := c.read(t.Context(), mq.ReadQ, func(i int, _ dbaas.ReadResult) { order = append(order, i) }, late, query(countSQL, 0))
+	if err != nil || r[0].Code != dbaas.CodeNotCaughtUp || r[1].Code != dbaas.CodeOK {
+		t.Fatalf("got %+v, %v; want not caught up, ok", r, err)
+	}
+	if fmt.Sprint(order) != "[1 0]" {
+		t.Errorf("got answers in order %v, want the other one first", order)
+	}
+}
+
+// A slow statement delays none of its message, and a failing one fails alone.
+func TestWorker_Run_SlowAndFailingReadsStandAlone(t *testing.T) {
+	c := newCluster(t, 0)
+	c.slave(2, nil)
+	slow := query("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x) SELECT count(*) FROM x", 0) // never ends
+	slow.Deadline = time.Now().Add(300 * time.Millisecond)
+	var order []int
+	r, err := c.read(t.Context(), mq.ReadQ, func(i int, _ dbaas.ReadResult) { order = append(order, i) },
+		query(countSQL, 0), slow, query("SELECT * FROM absent", 0), query(countSQL, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []dbaas.Code{dbaas.CodeOK, dbaas.CodeTimeout, dbaas.CodeInvalid, dbaas.CodeOK} {
+		if r[i].Code != want {
+			t.Errorf("read %d: got %q (%s), want %q", i, r[i].Code, r[i].Message, want)
+		}
+	}
+	if len(order) != 4 || order[3] != 1 {
+		t.Errorf("got answers in order %v, want the slow one last", order)
+	}
+}
+
+// A linearizable read sees every write that was acknowledged before it, also when syncQ is silent.
+func TestWorker_Run_LinearizableReadSeesAcknowledged(t *testing.T) {
+	c := newCluster(t, 0)
+	c.master(1, nil)
+	for i := 1; i <= 20; i++ {
+		seq := c.mustWrite(i)
+		r := query(countSQL, 0)
+		r.Linearizable = true
+		got := c.mustRead(mq.WriteQ, r)[0]
+		if want := fmt.Sprintf(`[{"c":%d,"m":%d}]`, i, i); string(got.Body) != want || got.Seq < seq {
+			t.Fatalf("got %s at %d, want %s at %d", got.Body, got.Seq, want, seq)
+		}
+	}
+}
+
+// A drained worker answers what is in hand, withdraws its registration and ends well.
+func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
+	c := newCluster(t, time.Hour)
+	n := c.slave(2, nil)
+	slow := query("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x WHERE i<20000) SELECT count(*) AS c FROM x", 0)
+	type answer struct {
+		r   []dbaas.ReadResult
+		err error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		r, err := c.read(t.Context(), mq.ReadQ, nil, slow)
+		answered <- answer{r, err}
+	}()
+	testenv.Eventually(t, limit, func() error {
+		if c.broker.Stats(mq.ReadQ).Unacked == 0 && len(answered) == 0 {
+			return errors.New("read not in hand")
+		}
+		return nil
+	})
+	if err := c.api.Drain(t.Context(), n.url); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.wait(); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+	if a := <-answered; a.err != nil || a.r[0].Code != dbaas.CodeOK {
+		t.Errorf("read in hand: got %+v, %v; want ok", a.r, a.err)
+	}
+	if m, err := c.member(2); !errors.Is(err, coord.ErrNone) {
+		t.Errorf("still registered: %+v, %v", m, err)
+	}
+	err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: dbaas.RoleSlave, PID: 2, Epoch: 9})
+	if err != nil {
+		t.Errorf("the role that it has: got %v, want nil", err)
+	}
+	err = c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: dbaas.RoleMaster, PID: 2, Epoch: 9})
+	if dbaas.CodeOf(err) != dbaas.CodeConflict {
+		t.Errorf("a role while leaving: got %v, want conflict", err)
+	}
+}
+
+// A killed worker says no goodbye: its registration stays until the session ends, its deliveries go back.
+func TestWorker_Kill_SaysNoGoodbye(t *testing.T) {
+	c := newCluster(t, time.Hour)
+	n := c.slave(2, nil)
+	n.Kill()
+	if err := n.wait(); !errors.Is(err, worker.ErrKilled) {
+		t.Errorf("got %v, want killed", err)
+	}
+	if _, err := c.member(2); err != nil {
+		t.Errorf("got %v, want the registration still there", err)
+	}
+}
+
+// Roles are idempotent, and those that cannot follow are refused with a conflict.
+func TestWorker_Assign_Rules(t *testing.T) {
+	c := newCluster(t, 0)
+	n := c.start(3, nil)
+	for _, step := range []struct {
+		role  dbaas.Role
+		pid   int
+		epoch dbaas.Epoch
+		want  dbaas.Code
+	}{
+		{dbaas.RoleNone, 3, 0, dbaas.CodeInvalid},
+		{dbaas.RoleSlave, 0, 0, dbaas.CodeInvalid},
+		{dbaas.RoleMaster, 3, 0, dbaas.CodeInvalid},
+		{dbaas.RoleSlave, 3, 0, dbaas.CodeOK},
+		{dbaas.RoleSlave, 3, 5, dbaas.CodeOK},
+		{dbaas.RoleSlave, 4, 0, dbaas.CodeConflict},
+		{dbaas.RoleMaster, 4, 2, dbaas.CodeConflict},
+		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
+		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
+		{dbaas.RoleMaster, 3, 1, dbaas.CodeConflict},
+		{dbaas.RoleSlave, 3, 0, dbaas.CodeConflict},
+		{dbaas.RoleMaster, 3, 3, dbaas.CodeOK},
+	} {
+		err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: step.role, PID: step.pid, Epoch: step.epoch})
+		if got := dbaas.CodeOf(err); got != step.want {
+			t.Errorf("%s pid %d epoch %d: got %v, want code %q", step.role, step.pid, step.epoch, err, step.want)
+		}
+	}
+	if s := n.Status(); s.Epoch != 3 || s.Role != dbaas.RoleMaster || s.PID != 3 {
+		t.Errorf("got status %+v, want master 3 of epoch 3", s)
+	}
+}
+
+// A name that an earlier life left behind is taken as soon as it goes.
+func TestWorker_Run_WaitsForTheNameOfAnEarlierLife(t *testing.T) {
+	c := newCluster(t, time.Hour)
+	old, err := c.coord.OpenSession(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Register(t.Context(), coord.Member{PID: 2, Worker: "earlier"}); err != nil {
+		t.Fatal(err)
+	}
+	n := c.start(2, func(w *worker.Config) { w.RegisterRefresh = time.Hour })
+	n.assign(dbaas.RoleSlave, 0)
+	n.applied(0)
+	if m, err := c.member(2); err != nil || m.Worker != "earlier" {
+		t.Errorf("got %+v, %v; want the earlier registration", m, err)
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(dbaas.RoleSlave)
+	if m := c.registered(2, dbaas.RoleSlave); m.Worker != "w2" {
+		t.Errorf("got %+v, want w2", m)
+	}
+}
+
+// The control API of package workerapi answers hashes that equal persdb's.
+func TestWorker_Hashes_EqualPersdb(t *testing.T) {
+	c := newCluster(t, 0)
+	c.store.Write(insert(1))
+	n := c.slave(2, nil)
+	want, err := c.store.Hashes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.api.Hashes(t.Context(), n.url)
+	if err != nil || got.Seq != want.Seq || fmt.Sprint(got.Tables) != fmt.Sprint(want.Tables) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
