@@ -1,0 +1,226 @@
+package sqlite_test
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// pair is a source that records and a replica that follows it.
+type pair struct {
+	t        *testing.T
+	src, dst *sqlite.Conn
+	seq      dbaas.Seq
+}
+
+func newPair(t *testing.T, schema ...string) *pair {
+	t.Helper()
+	src, path := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	if err := src.CreatePosition(); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, src, "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY, x)", "INSERT INTO rs_log VALUES(1,'secret-of-the-log')")
+	exec(t, src, schema...)
+	to := filepath.Join(t.TempDir(), "replica.db")
+	if _, err := sqlite.Snapshot(path, to); err != nil {
+		t.Fatal(err)
+	}
+	return &pair{t: t, src: src, dst: openAt(t, to, sqlite.Options{})}
+}
+
+// record runs statements at the source and returns them as one entry of rows.
+func (p *pair) record(list ...string) dbaas.Entry {
+	p.t.Helper()
+	s, err := p.src.NewSession()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer s.Close()
+	exec(p.t, p.src, list...)
+	b, err := s.Changeset()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if s.Size() < int64(len(b)) {
+		p.t.Errorf("bound of the changeset is %d, it has %d bytes", s.Size(), len(b))
+	}
+	p.seq++
+	return dbaas.Entry{Seq: p.seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: b}}}
+}
+
+func (p *pair) apply(e dbaas.Entry) error {
+	p.t.Helper()
+	if err := p.dst.BeginWrite(); err != nil {
+		p.t.Fatal(err)
+	}
+	err := p.dst.Apply(e)
+	if err == nil {
+		return p.dst.Commit()
+	}
+	if end := p.dst.End(); end != nil {
+		p.t.Error(end)
+	}
+	return err
+}
+
+func hashes(t *testing.T, c *sqlite.Conn) map[string]string {
+	t.Helper()
+	h, err := c.Hashes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// same fails the test unless both sides have equal content.
+func (p *pair) same() {
+	p.t.Helper()
+	if diff := cmp.Diff(hashes(p.t, p.src), hashes(p.t, p.dst)); diff != "" {
+		p.t.Errorf("replica differs (-source +replica):\n%s", diff)
+	}
+}
+
+// Rows reach the replica as they are at the source, whatever made them: defaults,
+// cascades, REPLACE, upserts, triggers, generated columns, tables without rowid.
+func TestConn_Apply_RowsAsAtSource(t *testing.T) {
+	p := newPair(t,
+		"CREATE TABLE users(name TEXT NOT NULL PRIMARY KEY, at TEXT DEFAULT (datetime('now')), r DEFAULT (random()))",
+		"CREATE TABLE rides(id INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL REFERENCES users ON DELETE CASCADE ON UPDATE CASCADE)",
+		"CREATE TABLE pairs(a INTEGER NOT NULL, b BLOB NOT NULL, c REAL, d AS (a*2), e AS (a*3) STORED, PRIMARY KEY(b,a)) WITHOUT ROWID",
+		"CREATE TABLE audit(id INTEGER PRIMARY KEY, what TEXT)",
+		"CREATE INDEX rides_who ON rides(who)",
+		"CREATE VIEW everyone AS SELECT name FROM users",
+		"CREATE TRIGGER log_users AFTER INSERT ON users BEGIN INSERT INTO audit(what) VALUES(new.name || random()); END",
+	)
+	p.same()
+	for _, e := range []dbaas.Entry{
+		p.record("INSERT INTO users(name) VALUES('ann'),('bob')", "INSERT INTO rides(who) VALUES('ann'),('bob')"),
+		p.record("UPDATE users SET name='zoe' WHERE name='ann'", "INSERT INTO pairs(a,b,c) VALUES(1,x'00',1.5),(2,x'',NULL)"),
+		p.record("INSERT OR REPLACE INTO users(name,r) VALUES('bob','x')", "INSERT INTO users(name,r) VALUES('bob',1) ON CONFLICT(name) DO UPDATE SET r=r||'y'"),
+		p.record("DELETE FROM users WHERE name='zoe'", "UPDATE pairs SET a=a+10, c=9e999"),
+		p.record("INSERT INTO pairs(a,b) VALUES(7,x'07')", "DELETE FROM pairs WHERE a=7"),
+		p.record(),
+	} {
+		if err := p.apply(e); err != nil {
+			t.Fatalf("entry %d: %v", e.Seq, err)
+		}
+	}
+	p.same()
+}
+
+// Changes of internal tables are not recorded.
+func TestSession_LeavesInternalTablesOut(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+	if e := p.record("INSERT INTO rs_log VALUES(2,'x')", "UPDATE rs_applied SET seq=7"); len(e.Changes[0].Data) != 0 {
+		t.Errorf("got a changeset of %d bytes", len(e.Changes[0].Data))
+	}
+}
+
+// Only the entry after the position is applied, and no older epoch.
+func TestConn_Apply_OnlyTheNextEntry(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+	first, second := p.record("INSERT INTO t VALUES(1)"), p.record("INSERT INTO t VALUES(2)")
+	if err := p.apply(second); !errors.Is(err, sqlite.ErrNotNext) {
+		t.Errorf("a gap: got %v", err)
+	}
+	if err := p.apply(first); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.apply(first); !errors.Is(err, sqlite.ErrNotNext) {
+		t.Errorf("twice: got %v", err)
+	}
+	second.Epoch = 0
+	if err := p.apply(second); !errors.Is(err, sqlite.ErrNotNext) {
+		t.Errorf("older epoch: got %v", err)
+	}
+	got, err := p.dst.Position()
+	if want := (dbaas.Head{Seq: 1, Epoch: 1}); err != nil || got != want {
+		t.Errorf("got position %v, %v, want %v", got, err, want)
+	}
+}
+
+// What does not fit is noticed, also where the engine itself would skip it.
+func TestConn_Apply_MisfitIsDivergence(t *testing.T) {
+	for name, damage := range map[string]string{
+		"RowChanged":   "UPDATE t SET v='other' WHERE id=1",
+		"RowMissing":   "DELETE FROM t WHERE id=1",
+		"RowExtra":     "INSERT INTO t VALUES(2,'extra')",
+		"TableMissing": "DROP TABLE t",
+		"ColumnMore":   "ALTER TABLE t ADD COLUMN w",
+		"ColumnLess":   "ALTER TABLE t DROP COLUMN v",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
+			exec(t, p.dst, damage)
+			if err := p.apply(p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")); !errors.Is(err, sqlite.ErrDiverged) {
+				t.Errorf("got %v, want %v", err, sqlite.ErrDiverged)
+			}
+		})
+	}
+}
+
+// A changeset that was cut or altered is refused and never makes the engine crash.
+func TestConn_Apply_DamagedChangeset(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
+	e := p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")
+	whole := e.Changes[0].Data
+	for n := 1; n < len(whole); n++ {
+		e.Changes[0].Data = whole[:n]
+		_ = p.apply(e) // an error or not, depending on where a change ends.
+		exec(t, p.dst, "DELETE FROM t", "INSERT INTO t VALUES(1,'a')", "UPDATE rs_applied SET seq=0")
+	}
+	e.Changes[0].Data = append([]byte{'?'}, whole...)
+	if err := p.apply(e); err == nil {
+		t.Error("a changeset that begins with nonsense was applied")
+	}
+}
+
+// Schema text applies, bad text is divergence.
+func TestConn_Apply_Schema(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
+	sql := "ALTER TABLE t ADD COLUMN w TEXT DEFAULT 'x'"
+	exec(t, p.src, sql)
+	e := p.record("INSERT INTO t(id) VALUES(1)")
+	e.Changes = append([]dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte(sql)}}, e.Changes...)
+	if err := p.apply(e); err != nil {
+		t.Fatal(err)
+	}
+	p.same()
+	e.Seq++
+	if err := p.apply(e); !errors.Is(err, sqlite.ErrDiverged) {
+		t.Errorf("same column again: got %v, want %v", err, sqlite.ErrDiverged)
+	}
+}
+
+// Hashes tell apart what clients can tell apart.
+func TestConn_Hashes_SeeEveryDifference(t *testing.T) {
+	c, _ := open(t, sqlite.Options{})
+	exec(t, c, "CREATE TABLE a(id INTEGER PRIMARY KEY, v)", "CREATE TABLE b(id INTEGER PRIMARY KEY, v)", "INSERT INTO a VALUES(1,'x'),(2,'y')")
+	seen := map[string]string{}
+	for _, sql := range []string{
+		"SELECT 1", "UPDATE a SET v=1 WHERE id=1", "UPDATE a SET v=1.0 WHERE id=1", "UPDATE a SET v='1' WHERE id=1", "UPDATE a SET v=x'31' WHERE id=1",
+		"UPDATE a SET v=NULL WHERE id=1", "UPDATE a SET v='' WHERE id=1", "UPDATE a SET v=x'' WHERE id=1", "DELETE FROM a WHERE id=2", "DELETE FROM a",
+	} {
+		exec(t, c, sql)
+		h := hashes(t, c)["a"]
+		if other, ok := seen[h]; ok {
+			t.Errorf("%q gives the same hash as %q", sql, other)
+		}
+		seen[h] = sql
+	}
+	before := hashes(t, c)
+	exec(t, c, "CREATE TABLE rs_other(id INTEGER PRIMARY KEY)", "INSERT INTO rs_other VALUES(1)")
+	if !maps.Equal(before, hashes(t, c)) {
+		t.Error("an internal table changes the hashes")
+	}
+	exec(t, c, "CREATE INDEX i ON a(v)")
+	if before[sqlite.SchemaHash] == hashes(t, c)[sqlite.SchemaHash] {
+		t.Error("an index does not change the hash of the schema")
+	}
+}

@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"rideshare/internal/dbaas"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+// bind sets every parameter: from args by position, or from named by name. The
+// values are copied once, into memory that the connection reuses.
+func (s *Stmt) bind(args []dbaas.Value, named []dbaas.NamedValue) error {
+	if len(named) > 0 {
+		return s.bindNamed(args, named)
+	}
+	if len(args) != len(s.names) {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the statement has %d parameters, %d values were given", len(s.names), len(args))
+	}
+	size := 0
+	for i := range args {
+		size += len(args[i].Text) + len(args[i].Blob)
+	}
+	if err := s.c.reserve(size); err != nil {
+		return err
+	}
+	used := 0
+	for i := range args {
+		n, err := s.bindOne(int32(i+1), &args[i], used)
+		if err != nil {
+			return err
+		}
+		used += n
+	}
+	return nil
+}
+
+func (s *Stmt) bindNamed(args []dbaas.Value, named []dbaas.NamedValue) error {
+	if len(args) > 0 {
+		return dbaas.Errorf(dbaas.CodeInvalid, "values were given both by position and by name")
+	}
+	byPosition := make([]dbaas.Value, len(s.names))
+	for i, name := range s.names {
+		if name == "" || name[0] == '?' {
+			return dbaas.Errorf(dbaas.CodeInvalid, "values were given by name, but parameter %d has none", i+1)
+		}
+		v, ok := lookUp(named, name[1:])
+		if !ok {
+			return dbaas.Errorf(dbaas.CodeInvalid, "no value for parameter %s", name)
+		}
+		byPosition[i] = v
+	}
+	return s.bind(byPosition, nil)
+}
+
+func lookUp(named []dbaas.NamedValue, name string) (dbaas.Value, bool) {
+	for i := range named {
+		if named[i].Name == name {
+			return named[i].Value, true
+		}
+	}
+	return dbaas.Value{}, false
+}
+
+// static says that the bound memory stays as it is until the statement is done.
+const static uintptr = 0
+
+// bindOne binds one value and returns how many bytes of the scratch memory,
+// counted from used, it took.
+func (s *Stmt) bindOne(i int32, v *dbaas.Value, used int) (int, error) {
+	tls := s.c.tls
+	var rc int32
+	size := 0
+	switch v.Kind {
+	case dbaas.KindNull:
+		rc = lib.Xsqlite3_bind_null(tls, s.p, i)
+	case dbaas.KindInteger:
+		rc = lib.Xsqlite3_bind_int64(tls, s.p, i, v.Int)
+	case dbaas.KindFloat:
+		rc = lib.Xsqlite3_bind_double(tls, s.p, i, v.Float)
+	case dbaas.KindText:
+		size = len(v.Text)
+		at := s.c.textAt(used)
+		copy(view(at, size), v.Text)
+		rc = lib.Xsqlite3_bind_text(tls, s.p, i, at, int32(size), static) //nolint:gosec // a frame is below 2 GiB.
+	case dbaas.KindBlob:
+		size = len(v.Blob)
+		at := s.c.textAt(used)
+		copy(view(at, size), v.Blob)
+		rc = lib.Xsqlite3_bind_blob(tls, s.p, i, at, int32(size), static) //nolint:gosec // a frame is below 2 GiB.
+	default:
+		return 0, dbaas.Errorf(dbaas.CodeInvalid, "parameter %d has an unknown kind", i)
+	}
+	if rc != lib.SQLITE_OK {
+		return 0, s.c.failure(rc)
+	}
+	return size, nil
+}
+
+// textAt returns the place of a value in the scratch memory. An empty value needs
+// an address too: the engine takes none for NULL.
+func (c *Conn) textAt(used int) uintptr {
+	if c.scratch == 0 {
+		return c.out
+	}
+	return c.scratch + uintptr(used)
+}
+
+// Row is the present row of a Query. Its texts and blobs are copies.
+type Row struct{ s *Stmt }
+
+// Int returns column i as an integer.
+func (r Row) Int(i int) int64 {
+	return lib.Xsqlite3_column_int64(r.s.c.tls, r.s.p, int32(i)) //nolint:gosec // a column's number.
+}
+
+// Text returns column i as text.
+func (r Row) Text(i int) string { return string(r.s.text(i)) }
+
+// Blob returns column i as bytes, nil if it is empty.
+func (r Row) Blob(i int) []byte { return append([]byte(nil), r.s.blob(i)...) }
+
+// Value returns column i as it is stored.
+func (r Row) Value(i int) dbaas.Value { return r.s.value(i) }
+
+// text returns the bytes of a text column; they live until the next step.
+func (s *Stmt) text(i int) []byte {
+	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	p := lib.Xsqlite3_column_text(tls, s.p, col)
+	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
+}
+
+// blob returns the bytes of a blob column; they live until the next step.
+func (s *Stmt) blob(i int) []byte {
+	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	p := lib.Xsqlite3_column_blob(tls, s.p, col)
+	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
+}
+
+func (s *Stmt) kind(i int) dbaas.ValueKind {
+	switch lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) { //nolint:gosec // a column's number.
+	case lib.SQLITE_INTEGER:
+		return dbaas.KindInteger
+	case lib.SQLITE_FLOAT:
+		return dbaas.KindFloat
+	case lib.SQLITE_TEXT:
+		return dbaas.KindText
+	case lib.SQLITE_BLOB:
+		return dbaas.KindBlob
+	default:
+		return dbaas.KindNull
+	}
+}
+
+func (s *Stmt) int(i int) int64 {
+	return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(i)) //nolint:gosec // a column's number.
+}
+
+func (s *Stmt) float(i int) float64 {
+	return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(i)) //nolint:gosec // a column's number.
+}
+
+func (s *Stmt) value(i int) dbaas.Value {
+	switch s.kind(i) {
+	case dbaas.KindInteger:
+		return dbaas.Integer(s.int(i))
+	case dbaas.KindFloat:
+		return dbaas.Float(s.float(i))
+	case dbaas.KindText:
+		return dbaas.Text(string(s.text(i)))
+	case dbaas.KindBlob:
+		return dbaas.Blob(append([]byte{}, s.blob(i)...))
+	case dbaas.KindNull:
+	}
+	return dbaas.Null()
+}

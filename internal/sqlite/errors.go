@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"errors"
+
+	"rideshare/internal/dbaas"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// Errors that callers branch on. All other errors of this package are
+// *dbaas.Error, with SQLite's own words as the message.
+var (
+	// ErrDiverged is returned by Apply when a change does not fit the rows or
+	// tables it is applied to: the file is no prefix of the log any more and must be thrown away.
+	ErrDiverged = errors.New("replica has diverged")
+	// ErrNotNext is returned by Apply for an entry that is not the one after the
+	// position, or whose epoch is older than the position's.
+	ErrNotNext = errors.New("entry is not the next one")
+
+	errNoMemory = &dbaas.Error{Code: dbaas.CodeInternal, Message: "out of memory"}
+)
+
+const primaryMask = 0xff
+
+// failure returns the error of the last call on this connection, which answered
+// rc. It is never nil.
+func (c *Conn) failure(rc int32) *dbaas.Error {
+	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != "" {
+		return &dbaas.Error{Code: dbaas.CodeInvalid, Message: c.denied}
+	}
+	if rc&primaryMask == lib.SQLITE_INTERRUPT {
+		return &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
+	}
+	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
+	return &dbaas.Error{Code: codeOf(rc), Message: message}
+}
+
+// codeOf turns a result code of SQLite into ours.
+// Source: https://www.sqlite.org/rescode.html
+func codeOf(rc int32) dbaas.Code {
+	switch rc & primaryMask {
+	case lib.SQLITE_CONSTRAINT:
+		return dbaas.CodeConstraint
+	case lib.SQLITE_ERROR, lib.SQLITE_AUTH, lib.SQLITE_RANGE, lib.SQLITE_MISMATCH, lib.SQLITE_READONLY, lib.SQLITE_MISUSE:
+		return dbaas.CodeInvalid
+	case lib.SQLITE_TOOBIG:
+		return dbaas.CodeTooLarge
+	case lib.SQLITE_INTERRUPT:
+		return dbaas.CodeTimeout
+	case lib.SQLITE_FULL:
+		return dbaas.CodeFull
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
+		return dbaas.CodeUnavailable
+	default:
+		return dbaas.CodeInternal
+	}
+}
+
+// own reports whether an error belongs to the statement alone: the caller of the
+// statement must change something, and nothing else is hurt by it.
+func own(code dbaas.Code) bool {
+	return code == dbaas.CodeInvalid || code == dbaas.CodeConstraint || code == dbaas.CodeTooLarge
+}
+
+// messageOf returns the part of err that a client may see.
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*dbaas.Error](err); ok {
+		return e.Message
+	}
+	return "internal error"
+}

@@ -1,0 +1,206 @@
+package sqlite
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"rideshare/internal/dbaas"
+
+	"modernc.org/libc"
+	"modernc.org/libc/sys/types"
+	lib "modernc.org/sqlite/lib"
+)
+
+// Options says how a file is opened. The zero value is a writer for a replica:
+// WAL, no fsync, no foreign keys, no triggers.
+type Options struct {
+	// ReadOnly opens an existing file for reading and refuses every write.
+	ReadOnly bool
+	// Durable makes each commit wait for the disk (synchronous=FULL). Without it
+	// the file survives the death of the process but not of the machine.
+	Durable bool
+	// ForeignKeys enforces foreign keys. Replicas leave it off, since the log
+	// has the rows of cascades already.
+	ForeignKeys bool
+	// Triggers lets triggers fire. Replicas leave it off for the same reason.
+	Triggers bool
+	// BusyTimeout is how long a statement waits for another connection's lock; 5 s if zero.
+	BusyTimeout time.Duration
+	// CacheBytes is the page cache of the connection; 32 MB if zero.
+	CacheBytes int64
+	// MmapBytes is how much of the file is read through mmap; 256 MB if zero, none if negative.
+	MmapBytes int64
+	// MaxPages bounds the file, for tests of a full disk; no bound if zero.
+	MaxPages int64
+	// ReadLimit is the largest answer of one read; 64 MiB if zero.
+	ReadLimit int
+}
+
+// Source of cache and mmap: performance.md of the project, "Settings that gave these".
+const (
+	defaultBusyTimeout = 5 * time.Second
+	defaultCacheBytes  = 32 << 20
+	defaultMmapBytes   = 256 << 20
+	// maxValueBytes bounds one text or blob, as the body limit of /db/* does.
+	maxValueBytes = 64 << 20
+)
+
+// Open opens the database file at path, and makes it unless ReadOnly is set. It
+// returns a *dbaas.Error: CodeUnavailable when another process holds the file,
+// CodeInternal when it is no database or cannot be read.
+func Open(path string, o Options) (*Conn, error) {
+	initialize()
+	c := &Conn{
+		tls: libc.NewTLS(), stmts: map[string]*Stmt{}, guarded: map[string]*Stmt{},
+		foreignKeys: o.ForeignKeys, triggers: o.Triggers, readLimit: o.ReadLimit,
+	}
+	if c.readLimit == 0 {
+		c.readLimit = maxValueBytes
+	}
+	c.pin.Pin(c)
+	err := c.open(path, o)
+	if err == nil {
+		err = c.configure(o)
+	}
+	if err != nil {
+		_ = c.Close() // the first error is the one to tell.
+		return nil, fmt.Errorf("open %s: %w", filepath.Base(path), err)
+	}
+	return c, nil
+}
+
+func (c *Conn) open(path string, o Options) error {
+	if c.out = libc.Xcalloc(c.tls, 1, types.Size_t(outSize)); c.out == 0 {
+		return errNoMemory
+	}
+	uri, err := fileURI(path, o.ReadOnly)
+	if err != nil {
+		return err
+	}
+	if c.mainName, err = cstring(c.tls, "main"); err != nil {
+		return err
+	}
+	name, err := cstring(c.tls, uri)
+	if err != nil {
+		return err
+	}
+	defer libc.Xfree(c.tls, name)
+	flags := lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE
+	if o.ReadOnly {
+		flags = lib.SQLITE_OPEN_READONLY
+	}
+	flags |= lib.SQLITE_OPEN_URI | lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
+	rc := lib.Xsqlite3_open_v2(c.tls, name, c.out, int32(flags), 0) //nolint:gosec // constants.
+	c.db = *ref[uintptr](c.out)
+	if rc != lib.SQLITE_OK {
+		return c.failure(rc)
+	}
+	return nil
+}
+
+// fileURI names a file so that no character of its path is taken for a parameter.
+func fileURI(path string, readOnly bool) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("path of database: %w", err)
+	}
+	u := url.URL{Scheme: "file", Path: abs}
+	if readOnly {
+		u.RawQuery = "mode=ro"
+	}
+	return u.String(), nil
+}
+
+func (c *Conn) configure(o Options) error {
+	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(orDefault(o.BusyTimeout, defaultBusyTimeout)/time.Millisecond)) //nolint:gosec // a few seconds.
+	lib.Xsqlite3_limit(c.tls, c.db, lib.SQLITE_LIMIT_LENGTH, maxValueBytes)
+	lib.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(onProgress), address(c))
+	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
+		return c.failure(rc)
+	}
+	// A string in double quotes is accepted where rqlite's clients send it, in
+	// statements, but not in the schema, where it hides misspelt columns.
+	for _, f := range []struct {
+		op int32
+		on bool
+	}{
+		{lib.SQLITE_DBCONFIG_DEFENSIVE, true},
+		{lib.SQLITE_DBCONFIG_DQS_DML, true},
+		{lib.SQLITE_DBCONFIG_DQS_DDL, false},
+		{lib.SQLITE_DBCONFIG_ENABLE_FKEY, o.ForeignKeys},
+		{lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, o.Triggers},
+	} {
+		if err := c.setFlag(f.op, f.on); err != nil {
+			return err
+		}
+	}
+	return c.pragmas(o)
+}
+
+func (c *Conn) setFlag(op int32, on bool) error {
+	value := int32(0)
+	if on {
+		value = 1
+	}
+	va := libc.NewVaList(value, uintptr(0))
+	if va == 0 {
+		return errNoMemory
+	}
+	defer libc.Xfree(c.tls, va)
+	if rc := lib.Xsqlite3_db_config(c.tls, c.db, op, va); rc != lib.SQLITE_OK {
+		return dbaas.Errorf(dbaas.CodeInternal, "setting %d of the database: result code %d", op, rc)
+	}
+	return nil
+}
+
+func (c *Conn) pragmas(o Options) error {
+	list := []string{
+		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, defaultCacheBytes)/1024),
+		fmt.Sprintf("PRAGMA mmap_size=%d", max(0, orDefault(o.MmapBytes, defaultMmapBytes))),
+	}
+	switch {
+	case o.ReadOnly:
+		list = append(list, "PRAGMA query_only=1")
+	case o.Durable:
+		list = append(list, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL")
+	default:
+		list = append(list, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF")
+	}
+	if !o.ReadOnly {
+		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew under a long reader shrinks again.
+	}
+	if o.MaxPages > 0 {
+		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))
+	}
+	for _, p := range list {
+		if err := c.once(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetMaxPages changes the bound of the file, for tests of a full disk.
+func (c *Conn) SetMaxPages(n int64) error {
+	return c.once(fmt.Sprintf("PRAGMA max_page_count=%d", n))
+}
+
+// once runs a statement that is not worth keeping.
+func (c *Conn) once(sql string) error {
+	err := c.Exec(sql)
+	if s := c.stmts[sql]; s != nil {
+		s.finalize()
+		delete(c.stmts, sql)
+	}
+	return err
+}
+
+func orDefault[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}

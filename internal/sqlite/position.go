@@ -1,0 +1,61 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"rideshare/internal/dbaas"
+)
+
+// CreatePosition makes the table that holds the position inside the file, at 0,
+// unless it is there. It belongs into the transaction that makes the file.
+func (c *Conn) CreatePosition() error {
+	err := c.once(`CREATE TABLE IF NOT EXISTS rs_applied(
+		one INTEGER PRIMARY KEY CHECK(one=1), seq INTEGER NOT NULL, epoch INTEGER NOT NULL) STRICT`)
+	if err == nil {
+		err = c.once(`INSERT OR IGNORE INTO rs_applied(one, seq, epoch) VALUES(1, 0, 0)`)
+	}
+	if err != nil {
+		return fmt.Errorf("create position: %w", err)
+	}
+	return nil
+}
+
+// Position returns the last applied entry's seq and epoch. Inside a transaction
+// it belongs to the same state as the other reads of the transaction.
+func (c *Conn) Position() (dbaas.Head, error) {
+	var h dbaas.Head
+	found := false
+	err := c.Query("SELECT seq, epoch FROM rs_applied WHERE one=1", func(r Row) error {
+		found = true
+		h = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))} //nolint:gosec // never negative.
+		return nil
+	})
+	if err == nil && !found {
+		err = dbaas.Errorf(dbaas.CodeInternal, "the file has no position")
+	}
+	if err != nil {
+		return h, fmt.Errorf("read position: %w", err)
+	}
+	return h, nil
+}
+
+// SetPosition writes the position, for the side that makes entries. Replicas use Apply.
+func (c *Conn) SetPosition(h dbaas.Head) error {
+	err := c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE one=1",
+		dbaas.Integer(int64(h.Seq)), dbaas.Integer(int64(h.Epoch))) //nolint:gosec // SQLite's integers end at 2^63.
+	if err != nil {
+		return fmt.Errorf("write position %d: %w", h.Seq, err)
+	}
+	return nil
+}
+
+// QuickCheck reads the whole file and returns a CodeInternal error if its
+// structure is damaged.
+func (c *Conn) QuickCheck() error {
+	return c.Query("PRAGMA quick_check(1)", func(r Row) error {
+		if text := r.Text(0); text != "ok" {
+			return dbaas.Errorf(dbaas.CodeInternal, "database file is damaged: %s", text)
+		}
+		return nil
+	})
+}

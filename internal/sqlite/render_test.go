@@ -1,0 +1,51 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+func fooTable(t *testing.T) *sqlite.Conn {
+	t.Helper()
+	c, path := open(t, sqlite.Options{})
+	exec(t, c, "CREATE TABLE foo (id INTEGER NOT NULL PRIMARY KEY, name TEXT, data BLOB, size REAL)",
+		`INSERT INTO foo VALUES(1,'fiona',x'00ff10',1.5),(2,NULL,NULL,9e999)`)
+	return openAt(t, path, sqlite.Options{ReadOnly: true})
+}
+
+// Each format renders rows as rqlite documents it.
+func TestConn_AppendRead_Formats(t *testing.T) {
+	c := fooTable(t)
+	all := "SELECT id, name FROM foo ORDER BY id"
+	for _, tc := range []struct {
+		name string
+		read dbaas.Read
+		want string
+	}{
+		{"Objects", dbaas.Read{Format: dbaas.FormatObjects, Statements: statements(all)}, `[{"id":1,"name":"fiona"},{"id":2,"name":null}]`},
+		{"ObjectsNone", dbaas.Read{Format: dbaas.FormatObjects, Statements: statements(all + " LIMIT 0")}, `[]`},
+		{"Arrays", dbaas.Read{Format: dbaas.FormatArrays, Statements: statements(all)}, `{"columns":["id","name"],"types":["integer","text"],"values":[[1,"fiona"],[2,null]]}`},
+		{"ArraysNone", dbaas.Read{Format: dbaas.FormatArrays, Statements: statements(all + " LIMIT 0")}, `{"columns":["id","name"],"types":["integer","text"]}`},
+		{"Associative", dbaas.Read{Format: dbaas.FormatAssociative, Statements: statements(all)}, `{"types":{"id":"integer","name":"text"},"rows":[{"id":1,"name":"fiona"},{"id":2,"name":null}]}`},
+		{"AssociativeNone", dbaas.Read{Format: dbaas.FormatAssociative, Statements: statements(all + " LIMIT 0")}, `{"types":{"id":"integer","name":"text"},"rows":[]}`},
+		{
+			"Several",
+			dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT count(*) FROM foo", "SELECT nope FROM foo", "SELECT 1 FROM foo WHERE 0")},
+			`{"columns":["count(*)"],"types":["integer"],"values":[[2]]},{"error":"no such column: nope"},{"columns":["1"],"types":[""]}`,
+		},
+		{"Blob", dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT data, size FROM foo")}, `{"columns":["data","size"],"types":["blob","real"],"values":[["AP8Q",1.5],[null,9e999]]}`},
+		{"BlobArray", dbaas.Read{Format: dbaas.FormatArrays, BlobArray: true, Statements: statements("SELECT data FROM foo WHERE id=1")}, `{"columns":["data"],"types":["blob"],"values":[[[0,255,16]]]}`},
+		{"BigInteger", dbaas.Read{Format: dbaas.FormatObjects, Statements: statements("SELECT 9223372036854775807 AS a, -9007199254740993 AS b")}, `[{"a":9223372036854775807,"b":-9007199254740993}]`},
+		{"SameNames", dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT 1 AS a, 'x' AS a")}, `{"columns":["a","a"],"types":["integer","text"],"values":[[1,"x"]]}`},
+		{"SameNamesObjects", dbaas.Read{Format: dbaas.FormatObjects, Statements: statements("SELECT 1 AS a, 'x' AS a")}, `[{"a":"x"}]`},
+		{"Escapes", dbaas.Read{Format: dbaas.FormatObjects, Statements: statements(`SELECT 'a"\' || char(10,0,31,955,128512) || CAST(x'ff41' AS TEXT) AS "<q>"""`)}, "[{\"<q>\\\"\":\"a\\\"\\\\\\n\\u0000\\u001fλ😀\uFFFDA\"}]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := read(t, c, tc.read); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"strings"
+
+	"rideshare/internal/dbaas"
+
+	lib "modernc.org/sqlite/lib"
+)
+
+// Run runs a prepared client statement with in's parameters and returns what it
+// did, with the rows it returned. It returns a *dbaas.Error: with CodeInvalid,
+// CodeConstraint or CodeTooLarge the statement alone failed and left no trace;
+// after any other code InTransaction says whether the engine rolled back.
+// Results of more than limit bytes are CodeTooLarge, and then the statement's
+// effects are still there for the caller to undo.
+func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error) {
+	var out dbaas.StatementResult
+	if err := s.bind(in.Args, in.Named); err != nil {
+		return out, err
+	}
+	defer s.reset()
+	size := 0
+	for {
+		more, err := s.step()
+		if err != nil {
+			return dbaas.StatementResult{}, err
+		}
+		if out.Columns == nil && len(s.columns) > 0 {
+			s.refresh()
+			out.Columns, out.Types = s.columnNames(), s.types(more)
+		}
+		if !more {
+			break
+		}
+		row := make(dbaas.Row, len(s.columns))
+		for i := range row {
+			row[i] = s.value(i)
+			size += 16 + len(row[i].Text) + len(row[i].Blob)
+		}
+		if size > limit {
+			return dbaas.StatementResult{}, dbaas.Errorf(dbaas.CodeTooLarge, "the result is over the limit of %d bytes", limit)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	if !s.readOnly && !s.seen.schema {
+		out.RowsAffected = lib.Xsqlite3_changes64(s.c.tls, s.c.db)
+		out.LastInsertID = lib.Xsqlite3_last_insert_rowid(s.c.tls, s.c.db)
+	}
+	return out, nil
+}
+
+func (s *Stmt) columnNames() []string {
+	names := make([]string, len(s.columns))
+	for i := range s.columns {
+		names[i] = s.columns[i].name
+	}
+	return names
+}
+
+// types returns the declared type of each column in lower case; for an expression
+// it is the storage class in the first row, "" without one. rqlite does the same.
+func (s *Stmt) types(row bool) []string {
+	types := make([]string, len(s.columns))
+	for i := range s.columns {
+		types[i] = s.typeOf(i, row)
+	}
+	return types
+}
+
+func (s *Stmt) typeOf(i int, row bool) string {
+	if s.columns[i].decl != "" || !row {
+		return s.columns[i].decl
+	}
+	switch s.kind(i) {
+	case dbaas.KindInteger:
+		return "integer"
+	case dbaas.KindFloat:
+		return "real"
+	case dbaas.KindText:
+		return "text"
+	case dbaas.KindBlob:
+		return "blob"
+	case dbaas.KindNull:
+	}
+	return ""
+}
+
+// QuoteName returns name as an SQL identifier.
+func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

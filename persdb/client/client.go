@@ -1,0 +1,181 @@
+// Package client speaks to persdb's server. It offers the same methods as
+// commitlog.Store with the same promises, so that workers do not know whether
+// persdb is in their process or on another machine.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// Config are the settings of a Client. Only URL is required.
+type Config struct {
+	// URL is where the server listens, http://host:port.
+	URL string
+	// HTTP makes the calls; a client of its own with keep-alive if nil.
+	HTTP *http.Client
+	// Timeout bounds a call besides its context, and the silence within a
+	// snapshot; 15 s if zero. A paused server must not hold a worker for ever.
+	Timeout time.Duration
+}
+
+const (
+	defaultTimeout = 15 * time.Second
+	idleConns      = 16
+	// maxProblem bounds the body of an error.
+	maxProblem = 64 << 10
+)
+
+// Client calls one persdb. It is safe for concurrent use.
+type Client struct {
+	base    string
+	http    *http.Client
+	timeout time.Duration
+	own     *http.Transport // nil if HTTP was given
+}
+
+// New returns a client. It does not connect yet; an error means a bad URL.
+func New(cfg Config) (*Client, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, fmt.Errorf("persdb's address %q is no http URL", cfg.URL)
+	}
+	c := &Client{base: strings.TrimSuffix(u.String(), "/"), http: cfg.HTTP, timeout: cfg.Timeout}
+	if c.timeout == 0 {
+		c.timeout = defaultTimeout
+	}
+	if c.http == nil {
+		c.own = &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: time.Minute, DisableCompression: true}
+		c.http = &http.Client{Transport: c.own}
+	}
+	return c, nil
+}
+
+// Close drops idle connections. Calls that run are not ended; their contexts do that.
+func (c *Client) Close() error {
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// call is one request.
+type call struct {
+	method, path string
+	body         []byte
+	header       http.Header
+	timeout      time.Duration
+	effect       bool // a lost answer means that the outcome is not known
+}
+
+// do sends a request and returns the answer of a success. Its body ends with ctx
+// or when stop is called.
+func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop context.CancelFunc, err error) {
+	ctx, stop = context.WithCancel(ctx)
+	timer := time.AfterFunc(in.timeout, stop) // bounds the wait for headers; a body is bounded by its reader.
+	defer timer.Stop()
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	req, err := http.NewRequestWithContext(traced, in.method, c.base+in.path, bytes.NewReader(in.body))
+	if err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("request to persdb: %w", err)
+	}
+	maps.Copy(req.Header, in.header)
+	resp, err = c.http.Do(req)
+	if err != nil {
+		stop()
+		return nil, nil, lost(in.effect && connected.Load(), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer stop()
+		return nil, nil, problem(resp, in.effect)
+	}
+	return resp, stop, nil
+}
+
+// lost is the error of a call without an answer. Before a connection was there,
+// surely nothing was sent.
+func lost(effect bool, err error) error {
+	if effect {
+		return dbaas.WrapError(dbaas.CodeUnknown, "persdb did not answer, the outcome is not known", err)
+	}
+	return dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", err)
+}
+
+// problem makes the server's error again. An answer that is not persdb's own,
+// as a proxy's, tells nothing about the effect.
+func problem(resp *http.Response, effect bool) error {
+	defer func() { _ = resp.Body.Close() }()
+	var p struct {
+		Detail string     `json:"detail"`
+		Code   dbaas.Code `json:"code"`
+	}
+	err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&p)
+	if err != nil || p.Code == dbaas.CodeOK {
+		return lost(effect, fmt.Errorf("status %d without a code", resp.StatusCode))
+	}
+	return &dbaas.Error{Code: p.Code, Message: p.Detail}
+}
+
+// fetch is do with the whole body, of at most frame.MaxBytes twice: a commit's
+// answer has two frames.
+func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, in.timeout)
+	defer cancel()
+	resp, stop, err := c.do(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 2*frame.MaxBytes+1))
+	if err == nil && len(body) > 2*frame.MaxBytes {
+		err = frame.ErrTooLarge
+	}
+	if err != nil {
+		return nil, nil, lost(in.effect, err)
+	}
+	return body, resp.Header, nil
+}
+
+func (c *Client) fetchJSON(ctx context.Context, in call, out any) error {
+	body, _, err := c.fetch(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
+	}
+	return nil
+}
+
+// Claim asks for a new epoch. After an error one may have been handed out in
+// vain, which does no harm.
+func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
+	var out struct {
+		Epoch dbaas.Epoch `json:"epoch"`
+	}
+	err := c.fetchJSON(ctx, call{method: http.MethodPost, path: "/v1/claim", timeout: c.timeout}, &out)
+	return out.Epoch, err
+}
+
+// Names of headers, as the server sends them.
+const (
+	headerSeq   = "X-Seq"
+	headerEpoch = "X-Epoch"
+	headerSHA   = "X-Sha256"
+)

@@ -1,0 +1,208 @@
+package client_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/client"
+	"rideshare/persdb/commitlog/storetest"
+	"rideshare/persdb/server"
+)
+
+// to returns a client of a handler.
+func to(t *testing.T, h http.Handler) *client.Client {
+	t.Helper()
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	return newClient(t, web.URL)
+}
+
+func newClient(t *testing.T, url string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{URL: url, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// failing is a store whose every call fails with one error.
+type failing struct{ err error }
+
+func (f failing) Claim(context.Context) (dbaas.Epoch, error) { return 0, f.err }
+func (f failing) Commit(context.Context, dbaas.Epoch, []dbaas.Operation) (dbaas.Commit, error) {
+	return dbaas.Commit{}, f.err
+}
+func (f failing) Head(context.Context) (dbaas.Head, error) { return dbaas.Head{}, f.err }
+func (f failing) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
+	return dbaas.Page{}, f.err
+}
+func (f failing) Snapshot(context.Context) (*dbaas.Snapshot, error) { return nil, f.err }
+func (f failing) Lookup(context.Context, dbaas.OpID) (dbaas.OperationResult, error) {
+	return dbaas.OperationResult{}, f.err
+}
+
+func (f failing) Hashes(context.Context) (dbaas.TableHashes, error) {
+	return dbaas.TableHashes{}, f.err
+}
+
+// calls are all methods, by name, as calls that only tell their error.
+func calls(ctx context.Context, s storetest.Store) map[string]func() error {
+	return map[string]func() error{
+		"Claim":    func() error { _, err := s.Claim(ctx); return err },
+		"Commit":   func() error { _, err := s.Commit(ctx, 1, []dbaas.Operation{storetest.Op(1, "SELECT 1")}); return err },
+		"Head":     func() error { _, err := s.Head(ctx); return err },
+		"Log":      func() error { _, err := s.Log(ctx, 1, 0); return err },
+		"Snapshot": func() error { _, err := s.Snapshot(ctx); return err },
+		"Lookup":   func() error { _, err := s.Lookup(ctx, storetest.ID(1)); return err },
+		"Hashes":   func() error { _, err := s.Hashes(ctx); return err },
+	}
+}
+
+// Every code of every method comes out as it went in, with its message and
+// without its cause.
+func TestClient_ErrorsKeepTheirCode(t *testing.T) {
+	for _, code := range []dbaas.Code{
+		dbaas.CodeInvalid, dbaas.CodeConstraint, dbaas.CodeNotFound, dbaas.CodeConflict, dbaas.CodeMismatch, dbaas.CodeExpired, dbaas.CodeTooLarge,
+		dbaas.CodeUnavailable, dbaas.CodeNotCaughtUp, dbaas.CodeUnknown, dbaas.CodeTimeout, dbaas.CodeUnauthorized, dbaas.CodeStaleEpoch,
+		dbaas.CodeGone, dbaas.CodeFull, dbaas.CodeInternal,
+	} {
+		cause := dbaas.WrapError(code, "as it is", errors.New("the cause"))
+		c := to(t, server.New(failing{fmt.Errorf("wrapped: %w", cause)}, slog.New(slog.DiscardHandler)))
+		for name, call := range calls(t.Context(), c) {
+			want := &dbaas.Error{Code: code, Message: "as it is"}
+			got, ok := errors.AsType[*dbaas.Error](call())
+			if !ok || !cmp.Equal(want, got) {
+				t.Errorf("%s with code %q: got %v", name, code, got)
+			}
+		}
+	}
+}
+
+// Where nobody listens, surely nothing was done.
+func TestClient_NobodyListens_Unavailable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range calls(t.Context(), newClient(t, "http://"+addr)) {
+		if got := dbaas.CodeOf(call()); got != dbaas.CodeUnavailable {
+			t.Errorf("%s: got %q, want %q", name, got, dbaas.CodeUnavailable)
+		}
+	}
+}
+
+// A commit whose answer is lost, cut, or not persdb's own, has an unknown outcome;
+// other calls are unavailable.
+func TestClient_AnswerLost_CommitIsUnknown(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"Dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"Cut": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("short"))
+		},
+		"Proxy":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+		"Garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("\x05garbage that is no frame")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := to(t, h)
+			for method, call := range calls(t.Context(), c) {
+				got := dbaas.CodeOf(call())
+				switch {
+				case method == "Commit" && got != dbaas.CodeUnknown:
+					t.Errorf("%s: got %q, want %q", method, got, dbaas.CodeUnknown)
+				case method != "Commit" && got != dbaas.CodeUnavailable && got != dbaas.CodeInternal:
+					t.Errorf("%s: got %q", method, got)
+				}
+			}
+		})
+	}
+}
+
+// A server that hangs does not hold the caller beyond its context, and a commit is
+// then unknown.
+func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
+	release := make(chan struct{})
+	c := to(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(func() { close(release) })
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	if _, err := c.Commit(ctx, 1, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Errorf("commit: got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	if _, err := c.Head(ctx); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("head: got %v, want code %q", err, dbaas.CodeUnavailable)
+	}
+}
+
+// A snapshot that is damaged, cut or too long on its way never ends with io.EOF.
+func TestClient_Snapshot_DamageIsSeen(t *testing.T) {
+	content := strings.Repeat("database ", 10_000)
+	sum := sha256.Sum256([]byte(content))
+	send := func(body string, length int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Seq", "7")
+			w.Header().Set("X-Epoch", "3")
+			w.Header().Set("X-Sha256", hex.EncodeToString(sum[:]))
+			w.Header().Set("Content-Length", fmt.Sprint(length))
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		whole   bool
+	}{
+		"Whole":   {send(content, len(content)), true},
+		"Flipped": {send("D"+content[1:], len(content)), false},
+		"Cut":     {send(content[:5000], len(content)), false},
+		"Shorter": {send(content[:5000], 5000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := to(t, tc.handler).Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (dbaas.Head{Seq: 7, Epoch: 3}); s.Head != want || s.SHA256 != sum {
+				t.Errorf("got %v and checksum %x", s.Head, s.SHA256)
+			}
+			_, err = io.Copy(io.Discard, s.Body)
+			if closed := s.Body.Close(); closed != nil {
+				t.Error(closed)
+			}
+			if whole := err == nil; whole != tc.whole {
+				t.Errorf("got %v, want it whole: %v", err, tc.whole)
+			}
+			if err != nil && dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+				t.Errorf("got code %q", dbaas.CodeOf(err))
+			}
+		})
+	}
+}
+
+// Addresses that cannot work are refused at once.
+func TestNew_BadURL(t *testing.T) {
+	for _, url := range []string{"", "host:1", "ftp://host", "http://", "http://[", "/path"} {
+		if _, err := client.New(client.Config{URL: url}); err == nil {
+			t.Errorf("%q was accepted", url)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable: surely not
+// sent or surely not done. CodeUnknown: sent, and then the connection or the context
+// ended; the same batch sent again finds out.
+func (c *Client) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	body, err := frame.WriteRequest{Operations: ops}.Encode()
+	if err != nil {
+		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
+	}
+	answer, _, err := c.fetch(ctx, call{
+		method: http.MethodPost, path: "/v1/commit", body: body, timeout: c.timeout, effect: true,
+		header: http.Header{headerEpoch: {strconv.FormatUint(uint64(epoch), 10)}},
+	})
+	if err != nil {
+		return dbaas.Commit{}, err
+	}
+	out, err := decodeCommit(answer, len(ops))
+	if err != nil {
+		return dbaas.Commit{}, lost(true, err)
+	}
+	return out, nil
+}
+
+var errShort = errors.New("the answer does not fit the request")
+
+func decodeCommit(b []byte, want int) (dbaas.Commit, error) {
+	size, n := binary.Uvarint(b)
+	if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // not negative.
+		return dbaas.Commit{}, errShort
+	}
+	results, entry := b[n:n+int(size)], b[n+int(size):] //nolint:gosec // bounded on the line above.
+	reply, err := frame.DecodeWriteReply(results)
+	if err != nil {
+		return dbaas.Commit{}, err
+	}
+	if len(reply.Answers) != want {
+		return dbaas.Commit{}, errShort
+	}
+	out := dbaas.Commit{Results: make([]dbaas.OperationResult, want)}
+	for i, a := range reply.Answers {
+		if a.Index != i {
+			return dbaas.Commit{}, errShort
+		}
+		out.Results[i] = a.Result
+	}
+	if len(entry) > 0 {
+		e, err := frame.DecodeEntry(entry)
+		if err != nil {
+			return dbaas.Commit{}, err
+		}
+		out.Entry = &e
+	}
+	return out, nil
+}

@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+)
+
+// Head returns the newest position and epoch.
+func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
+	var out struct {
+		Seq   dbaas.Seq   `json:"seq"`
+		Epoch dbaas.Epoch `json:"epoch"`
+	}
+	err := c.fetchJSON(ctx, call{method: http.MethodGet, path: "/v1/head", timeout: c.timeout}, &out)
+	return dbaas.Head(out), err
+}
+
+// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute.
+func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))
+	body, header, err := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})
+	if err != nil {
+		return dbaas.Page{}, err
+	}
+	head, err := headOf(header)
+	if err != nil {
+		return dbaas.Page{}, err
+	}
+	entries, err := frame.DecodeEntries(body)
+	if err != nil {
+		return dbaas.Page{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
+	}
+	return dbaas.Page{Entries: entries, Head: head}, nil
+}
+
+func headOf(h http.Header) (dbaas.Head, error) {
+	seq, err := strconv.ParseUint(h.Get(headerSeq), 10, 64)
+	epoch, err2 := strconv.ParseUint(h.Get(headerEpoch), 10, 64)
+	if err = errors.Join(err, err2); err != nil {
+		return dbaas.Head{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer has no position", err)
+	}
+	return dbaas.Head{Seq: dbaas.Seq(seq), Epoch: dbaas.Epoch(epoch)}, nil
+}
+
+// Lookup returns the stored result of an operation, or CodeNotFound.
+func (c *Client) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
+	body, _, err := c.fetch(ctx, call{method: http.MethodGet, path: "/v1/operations/" + id.String(), timeout: c.timeout})
+	if err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	reply, err := frame.DecodeWriteReply(body)
+	if err == nil && len(reply.Answers) != 1 {
+		err = errShort
+	}
+	if err != nil {
+		return dbaas.OperationResult{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
+	}
+	return reply.Answers[0].Result, nil
+}
+
+// Hashes returns the content hashes of all application tables.
+func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+	var out dbaas.TableHashes
+	err := c.fetchJSON(ctx, call{method: http.MethodGet, path: "/v1/hashes", timeout: 4 * c.timeout}, &out)
+	return out, err
+}
+
+// Snapshot starts to fetch a copy of the database. Reading Body ends with an error
+// instead of io.EOF when the bytes are not those that persdb sent, or when
+// nothing comes for the client's timeout. The caller closes Body.
+func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	// Making the copy takes about a second per 200 MiB, and several may queue.
+	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout})
+	if err != nil {
+		return nil, err
+	}
+	s := &dbaas.Snapshot{Size: resp.ContentLength}
+	s.Head, err = headOf(resp.Header)
+	if err == nil {
+		var n int
+		n, err = hex.Decode(s.SHA256[:], []byte(resp.Header.Get(headerSHA)[:min(64, len(resp.Header.Get(headerSHA)))]))
+		if err == nil && (n != len(s.SHA256) || s.Size < 0) {
+			err = errShort
+		}
+	}
+	if err != nil {
+		err = dbaas.WrapError(dbaas.CodeInternal, "persdb's answer has no checksum or size", errors.Join(err, resp.Body.Close()))
+		stop()
+		return nil, err
+	}
+	s.Body = newChecked(resp.Body, stop, c.timeout, s)
+	return s, nil
+}

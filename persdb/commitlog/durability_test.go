@@ -1,0 +1,303 @@
+package commitlog_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/storetest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// reopen closes nothing: it opens a store that the caller closes itself.
+func reopen(t *testing.T, cfg commitlog.Config) *commitlog.Store {
+	t.Helper()
+	cfg.TrimEvery = -1
+	s, err := commitlog.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closeStore(t *testing.T, s io.Closer) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Results, epochs and positions are as they were after closing and opening, and
+// an operation that failed stays failed though it would succeed now.
+func TestStore_Open_KnowsEverythingAgain(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	s := reopen(t, cfg)
+	epoch := storetest.Claim(t, s)
+	batch := []dbaas.Operation{op(1, ann), op(2, ann), op(1, ann), op(3, "SELECT 7 AS seven")}
+	first := storetest.Commit(t, s, epoch, batch...)
+	storetest.Commit(t, s, epoch, op(4, "DELETE FROM users"))
+	closeStore(t, s)
+
+	s = reopen(t, cfg)
+	again := storetest.Commit(t, s, epoch, batch...)
+	if diff := cmp.Diff(first.Results, again.Results); diff != "" || again.Entry != nil {
+		t.Errorf("second delivery (-first +second), entry %v:\n%s", again.Entry, diff)
+	}
+	if next := storetest.Claim(t, s); next != epoch+1 {
+		t.Errorf("got epoch %d after %d", next, epoch)
+	}
+	head, err := s.Head(t.Context())
+	if want := (dbaas.Head{Seq: 2, Epoch: epoch + 1}); err != nil || head != want {
+		t.Errorf("got head %v, %v, want %v", head, err, want)
+	}
+	closeStore(t, s)
+	storetest.Witness(t, filepath.Join(cfg.Dir, commitlog.FileName))
+}
+
+// One directory has one store.
+func TestStore_Open_SecondIsRefused(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	s := reopen(t, cfg)
+	if _, err := commitlog.Open(t.Context(), cfg); dbaas.CodeOf(err) != dbaas.CodeConflict {
+		t.Errorf("got %v, want code %q", err, dbaas.CodeConflict)
+	}
+	closeStore(t, s)
+	closeStore(t, reopen(t, cfg))
+}
+
+// A file that is no database is not opened, and not overwritten.
+func TestStore_Open_DamagedFileIsRefused(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	path := filepath.Join(cfg.Dir, commitlog.FileName)
+	garbage := []byte("this is no database, but it is long enough to have a header of one: " + fmt.Sprint(make([]int, 500)))
+	if err := os.WriteFile(path, garbage, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := commitlog.Open(t.Context(), cfg); dbaas.CodeOf(err) != dbaas.CodeInternal {
+		t.Errorf("got %v, want code %q", err, dbaas.CodeInternal)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(garbage) {
+		t.Errorf("the file was changed, %v", err)
+	}
+}
+
+// What fails before COMMIT is surely not done, what fails after it is unknown, and
+// in both cases the same batch sent again has its effect once.
+func TestStore_Commit_FailureAtEachStep(t *testing.T) {
+	broken := errors.New("broken here")
+	once := func() func() error {
+		failed := false
+		return func() error {
+			if failed {
+				return nil
+			}
+			failed = true
+			return broken
+		}
+	}
+	for name, tc := range map[string]struct {
+		arm  func(*commitlog.Store)
+		want dbaas.Code
+		done bool
+	}{
+		"BeforeAppend": {func(s *commitlog.Store) { s.FailBeforeAppend(once()) }, dbaas.CodeUnavailable, false},
+		"BeforeCommit": {func(s *commitlog.Store) { s.FailBeforeCommit(once()) }, dbaas.CodeUnavailable, false},
+		"AfterCommit":  {func(s *commitlog.Store) { s.FailAfterCommit(once()) }, dbaas.CodeUnknown, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, commitlog.Config{})
+			epoch := storetest.Claim(t, s)
+			storetest.Commit(t, s, epoch, op(1, ann))
+			tc.arm(s)
+			_, err := s.Commit(t.Context(), epoch, []dbaas.Operation{op(2, bob)})
+			if dbaas.CodeOf(err) != tc.want || !errors.Is(err, broken) {
+				t.Fatalf("got %v, want code %q", err, tc.want)
+			}
+			_, err = s.Lookup(t.Context(), storetest.ID(2))
+			if done := err == nil; done != tc.done {
+				t.Errorf("done: %v (%v), want %v", done, err, tc.done)
+			}
+			c := storetest.Commit(t, s, epoch, op(2, bob), op(3, bob))
+			if got := outcome(c.Results[0]) + " | " + outcome(c.Results[1]); got != "ok | constraint: UNIQUE constraint failed: users.username" {
+				t.Errorf("sent again: %s", got)
+			}
+			r := storetest.NewReplica(t, s)
+			r.Follow(t, s)
+			if n := count(t, r, "users"); n != 2 {
+				t.Errorf("got %d users, want 2", n)
+			}
+		})
+	}
+}
+
+// A full disk refuses batches with its own code, loses nothing, and is forgotten
+// as soon as there is room again.
+func TestStore_Commit_FullDiskHeals(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	s := reopen(t, cfg)
+	epoch := storetest.Claim(t, s)
+	if err := s.SetMaxPages(40); err != nil {
+		t.Fatal(err)
+	}
+	n, full := 0, false
+	for ; n < 1000 && !full; n++ {
+		big := op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d', hex(randomblob(1000)))", n))
+		_, err := s.Commit(t.Context(), epoch, []dbaas.Operation{big})
+		if full = err != nil; full && dbaas.CodeOf(err) != dbaas.CodeFull {
+			t.Fatalf("got %v, want code %q", err, dbaas.CodeFull)
+		}
+	}
+	if !full {
+		t.Fatal("the disk did not get full")
+	}
+	if h, err := s.Hashes(t.Context()); err != nil || int(h.Seq) != n-1 {
+		t.Errorf("reads while it is full: seq %d, %v, want %d", h.Seq, err, n-1)
+	}
+	if err := s.SetMaxPages(4000); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Commit(t, s, epoch, op(n, ann))
+	storetest.NewReplica(t, s).Follow(t, s)
+	closeStore(t, s)
+	storetest.Witness(t, filepath.Join(cfg.Dir, commitlog.FileName))
+	logIsDense(t, cfg.Dir, n)
+}
+
+// logIsDense reads the log through database/sql: entries 1 to want, no hole.
+func logIsDense(t *testing.T, dir string, want int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, commitlog.FileName)+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var n, low, high, position int
+	err = db.QueryRowContext(t.Context(), "SELECT count(*), min(seq), max(seq), (SELECT seq FROM rs_applied) FROM rs_log").Scan(&n, &low, &high, &position)
+	if err != nil || n != want || low != 1 || high != want || position != want {
+		t.Errorf("log has %d entries from %d to %d, position %d, %v; want 1 to %d", n, low, high, position, err, want)
+	}
+}
+
+// Snapshots that are taken while writers write are each exactly one state of the log.
+func TestStore_Snapshot_UnderConstantWrites(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	epoch := storetest.Claim(t, s)
+	storetest.Commit(t, s, epoch, op(1, "CREATE TABLE seqs(seq INTEGER PRIMARY KEY, pad TEXT)"))
+	ctx, stop := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := 2; ctx.Err() == nil; n++ {
+			_, err := s.Commit(t.Context(), epoch, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO seqs VALUES(%d, hex(randomblob(300)))", n))})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 5 {
+		r := storetest.NewReplica(t, s)
+		at, err := r.Conn.Position()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := count(t, r, "seqs"); n != int(at.Seq)-1 {
+			t.Errorf("snapshot at %d has %d rows, want %d", at.Seq, n, at.Seq-1)
+		}
+	}
+	stop()
+	writer.Wait()
+	storetest.NewReplica(t, s).Follow(t, s)
+}
+
+// A snapshot's file is gone once it was read, also when a process died meanwhile.
+func TestStore_Snapshot_LeavesNoFile(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	s := reopen(t, cfg)
+	storetest.NewReplica(t, s)
+	left := func() int {
+		files, err := filepath.Glob(filepath.Join(cfg.Dir, "snapshots", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	if n := left(); n != 0 {
+		t.Errorf("%d snapshots left after reading", n)
+	}
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil || left() != 1 {
+		t.Fatalf("%d snapshots while one is open, %v", left(), err)
+	}
+	closeStore(t, s) // stands for a death: the snapshot is still open.
+	s = reopen(t, cfg)
+	if n := left(); n != 0 {
+		t.Errorf("%d snapshots left after opening again", n)
+	}
+	closeStore(t, s)
+	if err := snapshot.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An entry has the state of the file it is in: the log's own tables are in no snapshot.
+func TestStore_Snapshot_HasNoLog(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	storetest.Commit(t, s, storetest.Claim(t, s), op(1, "INSERT INTO users VALUES('ann','find-me-in-the-log')", "DELETE FROM users"))
+	r := storetest.NewReplica(t, s)
+	raw, err := os.ReadFile(r.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"rs_log", "rs_epoch", "find-me-in-the-log"} {
+		if i := indexOf(raw, text); i >= 0 {
+			t.Errorf("%q is in the snapshot, at byte %d", text, i)
+		}
+	}
+}
+
+func indexOf(b []byte, text string) int {
+	for i := range len(b) - len(text) {
+		if string(b[i:i+len(text)]) == text {
+			return i
+		}
+	}
+	return -1
+}
+
+// Concurrent callers get each their own result, and every entry once.
+func TestStore_Commit_Concurrent(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	epoch := storetest.Claim(t, s)
+	const callers, each = 8, 25
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				n := c*each + i
+				out, err := s.Commit(t.Context(), epoch, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
+				if err != nil || outcome(out.Results[0]) != "ok" {
+					t.Errorf("operation %d: %v, %v", n, out, err)
+				}
+				if _, err := s.Log(t.Context(), out.Entry.Seq-1, time.Second); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	r := storetest.NewReplica(t, s)
+	r.Follow(t, s)
+	if n := count(t, r, "apicount"); n != callers*each {
+		t.Errorf("got %d rows, want %d", n, callers*each)
+	}
+}

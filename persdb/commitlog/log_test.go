@@ -1,0 +1,181 @@
+package commitlog_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/logtest"
+	"rideshare/persdb/commitlog/storetest"
+)
+
+// The table in the file is a log.
+func TestTableLog_Suite(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Subject {
+		t.Helper()
+		path := filepath.Join(t.TempDir(), "log.db")
+		c, err := sqlite.Open(path, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers, err := commitlog.OpenReaders(path, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if bad := errors.Join(readers.Close(), c.Close()); bad != nil {
+				t.Error(bad)
+			}
+		})
+		l, err := commitlog.NewTableLog(c, readers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return logtest.Subject{Log: l, Within: func(fn func() error) error {
+			if err := c.BeginWrite(); err != nil {
+				return err
+			}
+			if err := fn(); err != nil {
+				return errors.Join(err, c.End())
+			}
+			return c.Commit()
+		}}
+	})
+}
+
+// farLog is a log on another machine: what Append stored stays, whatever becomes
+// of the state machine's transaction.
+type farLog struct {
+	mu       sync.Mutex // guards what follows
+	records  []commitlog.Record
+	bounds   commitlog.Bounds
+	loseNext bool // the next append is stored, and its answer lost
+}
+
+func (l *farLog) Claim(context.Context) (dbaas.Epoch, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bounds.Head.Epoch++
+	return l.bounds.Head.Epoch, nil
+}
+
+func (l *farLog) Append(_ context.Context, r commitlog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Entry.Epoch != l.bounds.Head.Epoch {
+		return dbaas.ErrStaleEpoch
+	}
+	if r.Entry.Seq != l.bounds.Head.Seq+1 {
+		return dbaas.Errorf(dbaas.CodeConflict, "seq %d after %d", r.Entry.Seq, l.bounds.Head.Seq)
+	}
+	l.records = append(l.records, r)
+	l.bounds.Head.Seq = r.Entry.Seq
+	if l.loseNext {
+		l.loseNext = false
+		return dbaas.ErrUnknown
+	}
+	return nil
+}
+
+func (l *farLog) Read(_ context.Context, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if after < l.bounds.Trimmed {
+		return nil, dbaas.ErrGone
+	}
+	var out []commitlog.Record
+	size := 0
+	for _, r := range l.records {
+		if r.Entry.Seq <= after {
+			continue
+		}
+		size += len(r.Operations)
+		for _, c := range r.Entry.Changes {
+			size += len(c.Data)
+		}
+		if len(out) > 0 && (len(out) == limit.Records || size > limit.Bytes) {
+			break
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (l *farLog) Head(context.Context) (commitlog.Bounds, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bounds, nil
+}
+
+func (l *farLog) Trim(_ context.Context, seq dbaas.Seq, at time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.records) > 1 && l.records[0].Entry.Seq <= seq {
+		l.bounds.Trimmed = l.records[0].Entry.Seq
+		l.records = l.records[1:]
+	}
+	if at.After(l.bounds.Horizon) {
+		l.bounds.Horizon = at
+	}
+	return nil
+}
+
+// The log of the tests below is one too.
+func TestFarLog_Suite(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Subject {
+		t.Helper()
+		return logtest.Subject{Log: &farLog{}, Within: func(fn func() error) error { return fn() }}
+	})
+}
+
+// The store works on a log outside its file: an entry that the log has and the
+// file lost is replayed, at the next commit or at the next start, and counts once.
+func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
+	far := &farLog{}
+	cfg := commitlog.Config{
+		Dir:     t.TempDir(),
+		OpenLog: func(*sqlite.Conn, *commitlog.Readers) (commitlog.Log, error) { return far, nil },
+	}
+	s := reopen(t, cfg)
+	epoch := storetest.Claim(t, s)
+	storetest.Commit(t, s, epoch, op(1, ann))
+
+	// The append is stored, its answer lost.
+	far.loseNext = true
+	second := op(2, bob, "INSERT INTO rides(created_by,timestamp,source,destination) VALUES('bob','t',1,2)")
+	if _, err := s.Commit(t.Context(), epoch, []dbaas.Operation{second}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	c := storetest.Commit(t, s, epoch, second, op(3, "DELETE FROM users WHERE username='ann'"))
+	if got := outcome(c.Results[0]); got != "ok; ok" || c.Results[0].Seq != 2 || c.Results[1].Seq != 3 {
+		t.Errorf("sent again: %s at %d, then %d", got, c.Results[0].Seq, c.Results[1].Seq)
+	}
+
+	replica := storetest.NewReplica(t, s)
+	if n, m := count(t, replica, "users WHERE username='bob'"), count(t, replica, "rides"); n != 1 || m != 1 {
+		t.Errorf("sent again: got %d users and %d rides, want one each", n, m)
+	}
+
+	// The process dies between append and COMMIT.
+	s.FailBeforeCommit(func() error { return errors.New("power cut") })
+	if _, err := s.Commit(t.Context(), epoch, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	closeStore(t, s)
+	s = reopen(t, cfg)
+	defer closeStore(t, s)
+	c = storetest.Commit(t, s, epoch, op(4, "DELETE FROM users"))
+	if c.Entry != nil || c.Results[0].Seq != 4 {
+		t.Errorf("after the death: entry %v, result %+v", c.Entry, c.Results[0])
+	}
+	replica.Follow(t, s)
+	if n, m := count(t, replica, "users"), count(t, replica, "rides"); n != 0 || m != 0 {
+		t.Errorf("got %d users and %d rides, want none", n, m)
+	}
+}

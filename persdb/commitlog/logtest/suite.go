@@ -1,0 +1,192 @@
+// Package logtest is what every commitlog.Log must do, whether it lies in the
+// database file or on another machine.
+package logtest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/commitlog"
+)
+
+// Subject is a log with what the suite needs beside it.
+type Subject struct {
+	Log commitlog.Log
+	// Within runs fn as the last step of a commit of the state machine: a log in
+	// the same file joins its transaction. An error of fn undoes the commit.
+	Within func(fn func() error) error
+}
+
+// Run runs the suite. open returns an empty log.
+func Run(t *testing.T, open func(t *testing.T) Subject) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Subject){
+		"EpochsGrow":                     epochsGrow,
+		"AppendOnlyNextSeqOfNewestEpoch": appendOnlyNext,
+		"ReadReturnsWhatWasAppended":     readReturns,
+		"ReadKeepsLimits":                readKeepsLimits,
+		"TrimKeepsNewestAndSaysGone":     trimKeepsNewest,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+func record(seq dbaas.Seq, epoch dbaas.Epoch, size int) commitlog.Record {
+	return commitlog.Record{
+		Entry: dbaas.Entry{
+			Seq: seq, Epoch: epoch, At: time.UnixMilli(1_700_000_000_000 + int64(seq)),
+			Changes: []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: fmt.Appendf(nil, "text %d", seq)}, {Kind: dbaas.ChangeRows, Data: make([]byte, size)}},
+		},
+		Operations: fmt.Appendf(nil, "operations of %d", seq),
+	}
+}
+
+func (s Subject) append(t *testing.T, r commitlog.Record) error {
+	t.Helper()
+	return s.Within(func() error { return s.Log.Append(t.Context(), r) })
+}
+
+func (s Subject) mustAppend(t *testing.T, epoch dbaas.Epoch, n, size int) []commitlog.Record {
+	t.Helper()
+	var records []commitlog.Record
+	for i := range n {
+		r := record(dbaas.Seq(i+1), epoch, size)
+		if err := s.append(t, r); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	return records
+}
+
+func (s Subject) claim(t *testing.T) dbaas.Epoch {
+	t.Helper()
+	epoch, err := s.Log.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return epoch
+}
+
+func (s Subject) wantBounds(t *testing.T, want commitlog.Bounds) {
+	t.Helper()
+	got, err := s.Log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("bounds (-want +got):\n%s", diff)
+	}
+}
+
+func epochsGrow(t *testing.T, s Subject) {
+	t.Helper()
+	s.wantBounds(t, commitlog.Bounds{})
+	for want := dbaas.Epoch(1); want < 4; want++ {
+		if got := s.claim(t); got != want {
+			t.Errorf("got epoch %d, want %d", got, want)
+		}
+	}
+	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Epoch: 3}})
+}
+
+func appendOnlyNext(t *testing.T, s Subject) {
+	t.Helper()
+	old := s.claim(t)
+	s.mustAppend(t, old, 1, 10)
+	epoch := s.claim(t)
+	for _, tc := range []struct {
+		seq   dbaas.Seq
+		epoch dbaas.Epoch
+		want  dbaas.Code
+	}{
+		{2, old, dbaas.CodeStaleEpoch},
+		{2, 0, dbaas.CodeStaleEpoch},
+		{2, epoch + 1, dbaas.CodeStaleEpoch},
+		{1, epoch, dbaas.CodeConflict},
+		{3, epoch, dbaas.CodeConflict},
+		{2, epoch, dbaas.CodeOK},
+		{2, epoch, dbaas.CodeConflict},
+	} {
+		if got := dbaas.CodeOf(s.append(t, record(tc.seq, tc.epoch, 10))); got != tc.want {
+			t.Errorf("append of %d in epoch %d: got %q, want %q", tc.seq, tc.epoch, got, tc.want)
+		}
+	}
+	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Seq: 2, Epoch: epoch}})
+}
+
+func readReturns(t *testing.T, s Subject) {
+	t.Helper()
+	want := s.mustAppend(t, s.claim(t), 3, 10)
+	empty := record(4, 1, 0)
+	empty.Entry.Changes = nil
+	if err := s.append(t, empty); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, empty)
+	for after := range want {
+		got, err := s.Log.Read(t.Context(), dbaas.Seq(after), commitlog.Limit{Records: 100, Bytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want[after:], got); diff != "" {
+			t.Errorf("records after %d (-want +got):\n%s", after, diff)
+		}
+	}
+	if got, err := s.Log.Read(t.Context(), 4, commitlog.Limit{Records: 1}); err != nil || len(got) != 0 {
+		t.Errorf("after the head: got %d records, %v", len(got), err)
+	}
+}
+
+func readKeepsLimits(t *testing.T, s Subject) {
+	t.Helper()
+	s.mustAppend(t, s.claim(t), 6, 1000)
+	for _, tc := range []struct {
+		limit commitlog.Limit
+		want  int
+	}{
+		{commitlog.Limit{Records: 100, Bytes: 1 << 20}, 6},
+		{commitlog.Limit{Records: 2, Bytes: 1 << 20}, 2},
+		{commitlog.Limit{Records: 100, Bytes: 3500}, 3},
+		{commitlog.Limit{Records: 100, Bytes: 0}, 1},
+	} {
+		got, err := s.Log.Read(t.Context(), 0, tc.limit)
+		if err != nil || len(got) != tc.want {
+			t.Errorf("limit %+v: got %d records, %v, want %d", tc.limit, len(got), err, tc.want)
+		}
+	}
+}
+
+func trimKeepsNewest(t *testing.T, s Subject) {
+	t.Helper()
+	epoch := s.claim(t)
+	records := s.mustAppend(t, epoch, 5, 10)
+	trim := func(seq dbaas.Seq) {
+		t.Helper()
+		if err := s.Log.Trim(t.Context(), seq, records[seq-1].Entry.At); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trim(2)
+	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Seq: 5, Epoch: epoch}, Trimmed: 2, Horizon: records[1].Entry.At})
+	trim(1)
+	trim(5)
+	got, err := s.Log.Head(t.Context())
+	if err != nil || got.Head.Seq != 5 || got.Trimmed != 4 || got.Horizon.Before(records[1].Entry.At) {
+		t.Errorf("got bounds %+v, %v after trimming all", got, err)
+	}
+	for after := range dbaas.Seq(5) {
+		_, err := s.Log.Read(t.Context(), after, commitlog.Limit{Records: 1})
+		if gone := errors.Is(err, dbaas.ErrGone); gone != (after < 4) {
+			t.Errorf("read after %d: got %v", after, err)
+		}
+	}
+	if err := s.append(t, record(6, epoch, 10)); err != nil {
+		t.Errorf("append after trimming: %v", err)
+	}
+}

@@ -1,0 +1,39 @@
+package commitlog_test
+
+import (
+	"testing"
+
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/storetest"
+
+	_ "modernc.org/sqlite" // the witness: another way to the same files.
+)
+
+func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
+	t.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = t.TempDir()
+	}
+	cfg.TrimEvery = -1
+	s, err := commitlog.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	t.Cleanup(func() {
+		if !closed {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return s
+}
+
+// The store keeps the promises of the suite that client and server keep too.
+func TestStore_Suite(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Store {
+		t.Helper()
+		return open(t, commitlog.Config{})
+	})
+}

@@ -1,0 +1,190 @@
+// Package storetest is what every way to reach persdb's store must do: the store
+// itself, and the store through server and client. It also has the helpers with
+// which tests build operations and replicas.
+package storetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/sqlite"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Store is what the suite tests. *commitlog.Store and *client.Client implement it.
+type Store interface {
+	Claim(ctx context.Context) (dbaas.Epoch, error)
+	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Head(ctx context.Context) (dbaas.Head, error)
+	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
+	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
+	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+}
+
+// ID returns the operation id that a test calls n.
+func ID(n int) dbaas.OpID {
+	var id dbaas.OpID
+	binary.BigEndian.PutUint64(id[8:], uint64(n)+1) //nolint:gosec // small test numbers.
+	return id
+}
+
+// Op returns operation n, issued now, of statements that stand by themselves.
+func Op(n int, statements ...string) dbaas.Operation {
+	op := dbaas.Operation{ID: ID(n), IssuedAt: time.Now()}
+	for _, text := range statements {
+		op.Statements = append(op.Statements, dbaas.Statement{SQL: text})
+	}
+	op.Fingerprint = frame.FingerprintOf(op.Atomic, op.Statements)
+	return op
+}
+
+// Atomic returns operation n of statements that hold together.
+func Atomic(n int, statements ...string) dbaas.Operation {
+	op := Op(n, statements...)
+	op.Atomic = true
+	op.Fingerprint = frame.FingerprintOf(true, op.Statements)
+	return op
+}
+
+// Claim claims an epoch or fails the test.
+func Claim(tb testing.TB, s Store) dbaas.Epoch {
+	tb.Helper()
+	epoch, err := s.Claim(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return epoch
+}
+
+// Commit commits or fails the test.
+func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) dbaas.Commit {
+	tb.Helper()
+	c, err := s.Commit(tb.Context(), epoch, ops)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if len(c.Results) != len(ops) {
+		tb.Fatalf("got %d results for %d operations", len(c.Results), len(ops))
+	}
+	return c
+}
+
+// Replica is a follower of a store, for tests: a snapshot and then the log.
+type Replica struct {
+	Path string
+	Conn *sqlite.Conn
+}
+
+// NewReplica takes a snapshot, checks it with an independent reader of the file,
+// and opens it as a replica does.
+func NewReplica(tb testing.TB, s Store) *Replica {
+	tb.Helper()
+	snapshot, err := s.Snapshot(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	path := filepath.Join(tb.TempDir(), "replica.db")
+	f, err := os.Create(path) //nolint:gosec // a test's own file.
+	if err != nil {
+		tb.Fatal(err)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(f, sum), snapshot.Body)
+	if err = errors.Join(err, f.Close(), snapshot.Body.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	if n != snapshot.Size || [32]byte(sum.Sum(nil)) != snapshot.SHA256 {
+		tb.Fatalf("snapshot of %d bytes does not fit its size %d or checksum", n, snapshot.Size)
+	}
+	Witness(tb, path)
+	c, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if got, err := c.Position(); err != nil || got != snapshot.Head {
+		tb.Fatalf("position in the snapshot is %v, %v, want %v", got, err, snapshot.Head)
+	}
+	return &Replica{Path: path, Conn: c}
+}
+
+// Witness reads a file through database/sql, another way to it than the store's,
+// and checks its structure and foreign keys. The test imports modernc.org/sqlite.
+func Witness(tb testing.TB, path string) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	var text string
+	if err = db.QueryRowContext(tb.Context(), "PRAGMA integrity_check").Scan(&text); err != nil || text != "ok" {
+		tb.Fatalf("integrity_check of %s: %q, %v", filepath.Base(path), text, err)
+	}
+	var table string
+	err = db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check`).Scan(&table)
+	if !errors.Is(err, sql.ErrNoRows) {
+		tb.Fatalf("foreign_key_check of %s: %q, %v", filepath.Base(path), table, err)
+	}
+}
+
+// Follow applies the log up to the store's head and fails the test unless both
+// sides then have the same content.
+func (r *Replica) Follow(tb testing.TB, s Store) {
+	tb.Helper()
+	for {
+		at, err := r.Conn.Position()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		page, err := s.Log(tb.Context(), at.Seq, 0)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if len(page.Entries) == 0 {
+			break
+		}
+		if err := r.apply(page.Entries); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	want, err := s.Hashes(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	got, err := r.Conn.Hashes()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Tables, got); diff != "" {
+		tb.Errorf("replica differs from the store (-store +replica):\n%s", diff)
+	}
+}
+
+func (r *Replica) apply(entries []dbaas.Entry) error {
+	if err := r.Conn.BeginWrite(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := r.Conn.Apply(e); err != nil {
+			return errors.Join(err, r.Conn.End())
+		}
+	}
+	return r.Conn.Commit()
+}

@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Run runs the suite. open returns a store over a new, empty directory, with the
+// default settings.
+func Run(t *testing.T, open func(t *testing.T) Store) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Store){
+		"CommitIsInLogAndHead":       commitIsInLogAndHead,
+		"RepeatedGetsSameResult":     repeatedGetsSameResult,
+		"OtherStatementIsMismatch":   otherStatementIsMismatch,
+		"OldEpochIsStale":            oldEpochIsStale,
+		"LateIsExpired":              lateIsExpired,
+		"LookupFindsResult":          lookupFindsResult,
+		"LogWaitsForNextEntry":       logWaitsForNextEntry,
+		"LogAfterHeadIsGone":         logAfterHeadIsGone,
+		"SnapshotAndLogGiveSameRows": snapshotAndLogGiveSameRows,
+		"CancelledCommitIsNotDone":   cancelledCommitIsNotDone,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// insert returns operation n, which inserts a user of that name.
+func insert(n int, user string) dbaas.Operation {
+	return Op(n, "INSERT INTO users(username, password) VALUES('"+user+"', 'x') RETURNING username, 1.5 AS f, x'01' AS b, NULL AS z")
+}
+
+func commitIsInLogAndHead(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	c := Commit(t, s, epoch, insert(1, "ann"), insert(2, "ann"), Op(3, "DELETE FROM users WHERE username='nobody'"))
+	want := []dbaas.OperationResult{
+		{ID: ID(1), Seq: 1, Statements: []dbaas.StatementResult{{
+			LastInsertID: 1, RowsAffected: 1, Columns: []string{"username", "f", "b", "z"}, Types: []string{"text", "real", "blob", ""},
+			Rows: []dbaas.Row{{dbaas.Text("ann"), dbaas.Float(1.5), dbaas.Blob([]byte{1}), dbaas.Null()}},
+		}}},
+		{ID: ID(2), Seq: 1, Statements: []dbaas.StatementResult{{Code: dbaas.CodeConstraint, Message: "UNIQUE constraint failed: users.username"}}},
+		{ID: ID(3), Seq: 1, Statements: []dbaas.StatementResult{{}}},
+	}
+	if diff := cmp.Diff(want, c.Results); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	head, err := s.Head(t.Context())
+	if wantHead := (dbaas.Head{Seq: 1, Epoch: epoch}); err != nil || head != wantHead {
+		t.Errorf("got head %v, %v, want %v", head, err, wantHead)
+	}
+	page, err := s.Log(t.Context(), 0, 0)
+	if err != nil || c.Entry == nil {
+		t.Fatalf("log: %v; entry %v", err, c.Entry)
+	}
+	if diff := cmp.Diff(dbaas.Page{Head: head, Entries: []dbaas.Entry{*c.Entry}}, page); diff != "" {
+		t.Errorf("log and entry of the commit differ (-commit +log):\n%s", diff)
+	}
+}
+
+func repeatedGetsSameResult(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	first := Commit(t, s, epoch, insert(1, "ann"), insert(2, "ann"))
+	Commit(t, s, epoch, Op(3, "DELETE FROM users"))
+	again := Commit(t, s, Claim(t, s), insert(2, "ann"), insert(1, "ann"))
+	if again.Entry != nil {
+		t.Error("operations that are known made an entry")
+	}
+	if diff := cmp.Diff([]dbaas.OperationResult{first.Results[1], first.Results[0]}, again.Results); diff != "" {
+		t.Errorf("results of the second delivery (-first +second):\n%s", diff)
+	}
+}
+
+func otherStatementIsMismatch(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	Commit(t, s, epoch, insert(1, "ann"))
+	c := Commit(t, s, epoch, insert(1, "bob"), insert(2, "cid"), insert(2, "dan"))
+	for i, want := range []dbaas.Code{dbaas.CodeMismatch, dbaas.CodeOK, dbaas.CodeMismatch} {
+		if got := c.Results[i].Code; got != want {
+			t.Errorf("operation %d: got %q, want %q", i, got, want)
+		}
+	}
+}
+
+func oldEpochIsStale(t *testing.T, s Store) {
+	t.Helper()
+	old := Claim(t, s)
+	Commit(t, s, old, insert(2, "bob"))
+	Claim(t, s)
+	for _, epoch := range []dbaas.Epoch{old, 0, 99} {
+		for _, batch := range [][]dbaas.Operation{{insert(1, "ann")}, {insert(2, "bob")}, nil} { // new, known, none.
+			_, err := s.Commit(t.Context(), epoch, batch)
+			if !errors.Is(err, dbaas.ErrStaleEpoch) {
+				t.Errorf("epoch %d, %d operations: got %v, want %v", epoch, len(batch), err, dbaas.ErrStaleEpoch)
+			}
+		}
+	}
+	if head, err := s.Head(t.Context()); err != nil || head.Seq != 1 {
+		t.Errorf("got head %v, %v after refused commits", head, err)
+	}
+}
+
+func lateIsExpired(t *testing.T, s Store) {
+	t.Helper()
+	op := insert(1, "ann")
+	op.Deadline = time.Now().Add(-time.Second)
+	epoch := Claim(t, s)
+	c := Commit(t, s, epoch, op)
+	if c.Results[0].Code != dbaas.CodeExpired || c.Entry != nil {
+		t.Errorf("got %+v, want it refused with %q", c.Results[0], dbaas.CodeExpired)
+	}
+	op.Deadline = time.Now().Add(time.Hour) // it did not run, so it may now.
+	if c := Commit(t, s, epoch, op); c.Results[0].Code != dbaas.CodeOK {
+		t.Errorf("got %+v, want it run", c.Results[0])
+	}
+}
+
+func lookupFindsResult(t *testing.T, s Store) {
+	t.Helper()
+	c := Commit(t, s, Claim(t, s), insert(1, "ann"), insert(2, "bob"))
+	got, err := s.Lookup(t.Context(), ID(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c.Results[1], got); diff != "" {
+		t.Errorf("result (-commit +lookup):\n%s", diff)
+	}
+	if _, err := s.Lookup(t.Context(), ID(3)); dbaas.CodeOf(err) != dbaas.CodeNotFound {
+		t.Errorf("unknown id: got %v, want code %q", err, dbaas.CodeNotFound)
+	}
+}
+
+func logWaitsForNextEntry(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	Commit(t, s, epoch, insert(1, "ann"))
+	got := make(chan dbaas.Page, 1)
+	go func() {
+		page, err := s.Log(t.Context(), 1, time.Minute)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- page
+	}()
+	Commit(t, s, epoch, insert(2, "bob"))
+	page := <-got
+	if len(page.Entries) != 1 || page.Entries[0].Seq != 2 {
+		t.Errorf("got %+v, want entry 2", page)
+	}
+	page, err := s.Log(t.Context(), 2, time.Millisecond)
+	if err != nil || len(page.Entries) != 0 || page.Head.Seq != 2 {
+		t.Errorf("got %+v, %v, want an empty page when the wait is over", page, err)
+	}
+}
+
+func logAfterHeadIsGone(t *testing.T, s Store) {
+	t.Helper()
+	if _, err := s.Log(t.Context(), 7, 0); !errors.Is(err, dbaas.ErrGone) {
+		t.Errorf("got %v, want %v", err, dbaas.ErrGone)
+	}
+}
+
+func snapshotAndLogGiveSameRows(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	empty := NewReplica(t, s)
+	Commit(t, s, epoch, insert(1, "ann"), insert(2, "bob"),
+		Op(3, "INSERT INTO rides(created_by,timestamp,source,destination,seats) VALUES('ann','now',1,2,3)"))
+	middle := NewReplica(t, s)
+	Commit(t, s, epoch, Op(4, "INSERT INTO riders(rideId,user) VALUES(1,'bob')"), Op(5, "UPDATE users SET username='zoe' WHERE username='bob'"))
+	Commit(t, s, epoch, Op(6, "CREATE TABLE extra(id INTEGER PRIMARY KEY, v)"), Op(7, "INSERT INTO extra(v) VALUES(random())"), Op(8, "DELETE FROM users WHERE username='ann'"))
+	for _, r := range []*Replica{empty, middle, NewReplica(t, s)} {
+		r.Follow(t, s)
+	}
+}
+
+func cancelledCommitIsNotDone(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	slow := Op(1, "INSERT INTO apicount SELECT 'n'||i, i FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n)")
+	_, err := s.Commit(ctx, epoch, []dbaas.Operation{insert(2, "ann"), slow})
+	if code := dbaas.CodeOf(err); code != dbaas.CodeUnavailable && code != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want it given up", err)
+	}
+	if c := Commit(t, s, epoch, insert(2, "ann")); c.Results[0].Seq != 1 || c.Results[0].Code != dbaas.CodeOK {
+		t.Errorf("got %+v, want it run now", c.Results[0])
+	}
+}

@@ -1,0 +1,161 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/persdb/server"
+)
+
+// stub answers what a test puts into it.
+type stub struct {
+	server.Store // methods that a test does not use panic.
+	head         dbaas.Head
+	waited       time.Duration
+	snapshot     *dbaas.Snapshot
+	commits      int
+}
+
+func (s *stub) Head(context.Context) (dbaas.Head, error) { return s.head, nil }
+
+func (s *stub) Log(_ context.Context, _ dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	s.waited = wait
+	return dbaas.Page{Head: s.head}, nil
+}
+
+func (s *stub) Snapshot(context.Context) (*dbaas.Snapshot, error) { return s.snapshot, nil }
+
+func (s *stub) Commit(context.Context, dbaas.Epoch, []dbaas.Operation) (dbaas.Commit, error) {
+	s.commits++
+	return dbaas.Commit{}, nil
+}
+
+func serve(t *testing.T, s server.Store) string {
+	t.Helper()
+	web := httptest.NewServer(server.New(s, slog.New(slog.DiscardHandler)))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+func do(t *testing.T, method, url string, body io.Reader, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// Requests that are not as they should be never reach the store.
+func TestServer_BadRequests(t *testing.T) {
+	s := &stub{}
+	url := serve(t, s)
+	good, err := frame.WriteRequest{}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endless := io.LimitReader(zeros{}, frame.MaxBytes+1)
+	for _, tc := range []struct {
+		method, path string
+		body         io.Reader
+		header       []string
+		want         int
+	}{
+		{"POST", "/v1/commit", bytes.NewReader(good), nil, http.StatusBadRequest},
+		{"POST", "/v1/commit", bytes.NewReader(good), []string{"X-Epoch", "-1"}, http.StatusBadRequest},
+		{"POST", "/v1/commit", strings.NewReader("nonsense"), []string{"X-Epoch", "1"}, http.StatusBadRequest},
+		{"POST", "/v1/commit", endless, []string{"X-Epoch", "1"}, http.StatusRequestEntityTooLarge},
+		{"GET", "/v1/commit", nil, nil, http.StatusMethodNotAllowed},
+		{"GET", "/v1/log", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/log?after=x", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/log?after=18446744073709551615", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/log?after=1&wait=-1", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/operations/nonsense", nil, nil, http.StatusBadRequest},
+		{"GET", "/nowhere", nil, nil, http.StatusNotFound},
+	} {
+		if got, body := do(t, tc.method, url+tc.path, tc.body, tc.header...); got != tc.want {
+			t.Errorf("%s %s: got %d %s, want %d", tc.method, tc.path, got, body, tc.want)
+		}
+	}
+	if s.commits != 0 {
+		t.Errorf("%d commits reached the store", s.commits)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// Health and head answer as tools expect them.
+func TestServer_HealthAndHead(t *testing.T) {
+	url := serve(t, &stub{head: dbaas.Head{Seq: 7, Epoch: 3}})
+	for path, want := range map[string]string{"/livez": "{}", "/readyz": `{"seq":7,"epoch":3}`, "/v1/head": `{"seq":7,"epoch":3}`} {
+		if status, body := do(t, "GET", url+path, nil); status != http.StatusOK || body != want {
+			t.Errorf("%s: got %d %s, want %s", path, status, body, want)
+		}
+	}
+}
+
+// A long poll is bounded, whatever the caller asks for.
+func TestServer_LogWaitIsBounded(t *testing.T) {
+	s := &stub{}
+	url := serve(t, s)
+	for text, want := range map[string]time.Duration{"0": 0, "250": 250 * time.Millisecond, "2000000000": time.Minute} {
+		if status, body := do(t, "GET", url+"/v1/log?after=1&wait="+text, nil); status != http.StatusOK || s.waited != want {
+			t.Errorf("wait %s: got %d %s, waited %v, want %v", text, status, body, s.waited, want)
+		}
+	}
+}
+
+// breaking is a snapshot's body whose disk fails half way.
+type breaking struct{ left int }
+
+func (b *breaking) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errors.New("disk failed")
+	}
+	n := min(len(p), b.left)
+	b.left -= n
+	return n, nil
+}
+
+func (b *breaking) Close() error { return nil }
+
+// A snapshot that cannot be read to its end is cut off, so that its reader sees it.
+func TestServer_Snapshot_FailureCutsBody(t *testing.T) {
+	url := serve(t, &stub{snapshot: &dbaas.Snapshot{Size: 1 << 20, Body: &breaking{left: 300 << 10}}})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/snapshot", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Errorf("got %d bytes without an error", n)
+	}
+}

@@ -1,0 +1,295 @@
+// Package fault breaks whole processes while they work and checks what must hold.
+package fault_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite" // the witness: another way to the same file.
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/persdb/client"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/storetest"
+	"rideshare/persdb/server"
+)
+
+// childDir names the data directory to the test binary when it is started as persdb.
+const childDir = "RIDESHARE_TEST_PERSDB_DIR"
+
+// TestPersdbProcess is no test: it is persdb when this binary starts itself as
+// one, and has nothing to do otherwise.
+func TestPersdbProcess(t *testing.T) {
+	if dir := os.Getenv(childDir); dir != "" {
+		if err := persdb(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// persdb serves the store in dir until standard input ends, which it does when
+// the test dies. The first line of output is the address.
+func persdb(dir string) error {
+	store, err := commitlog.Open(context.Background(), commitlog.Config{Dir: dir, TrimEvery: -1})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	if _, err = fmt.Fprintln(os.Stdout, listener.Addr()); err != nil {
+		return err
+	}
+	web := &http.Server{Handler: server.New(store, slog.New(slog.DiscardHandler)), ReadHeaderTimeout: time.Second}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = web.Close()
+	}()
+	if err = web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return store.Close()
+}
+
+// life is one process of persdb.
+type life struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	client *client.Client
+}
+
+func start(t *testing.T, dir string) *life {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPersdbProcess$")
+	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("persdb did not come up: %v", err)
+	}
+	c, err := client.New(client.Config{URL: "http://" + strings.TrimSpace(line), Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &life{cmd: cmd, stdin: stdin, client: c}
+}
+
+// kill ends the process without a warning.
+func (l *life) kill(t *testing.T) {
+	t.Helper()
+	if err := l.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = l.cmd.Wait() // it says that the process was killed.
+	_ = l.stdin.Close()
+	if err := l.client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// writer sends batches, each until it is answered, and counts what was acknowledged.
+type writer struct {
+	number int
+	client *atomic.Pointer[client.Client]
+	epoch  *atomic.Uint64
+	seqs   map[dbaas.OpID]dbaas.Seq // of acknowledged operations
+}
+
+// operation adds a row and counts it, which shows a second run even if rows did not.
+func (w *writer) operation() dbaas.Operation {
+	o := dbaas.Operation{
+		ID: dbaas.NewOpID(time.Now()), IssuedAt: time.Now(), Atomic: true,
+		Statements: []dbaas.Statement{
+			{SQL: "INSERT INTO users(username, password) VALUES(hex(randomblob(8)), ?)", Args: []dbaas.Value{dbaas.Integer(int64(w.number))}},
+			{SQL: "INSERT INTO apicount VALUES(?, 1) ON CONFLICT DO UPDATE SET count=count+1", Args: []dbaas.Value{dbaas.Text(fmt.Sprint(w.number))}},
+		},
+	}
+	o.Fingerprint = frame.FingerprintOf(o.Atomic, o.Statements)
+	return o
+}
+
+func (w *writer) run(ctx context.Context, stop <-chan struct{}) error {
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		batch := make([]dbaas.Operation, 1+len(w.seqs)%3)
+		for i := range batch {
+			batch[i] = w.operation()
+		}
+		if err := w.send(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// send repeats the same batch until it is answered.
+func (w *writer) send(ctx context.Context, batch []dbaas.Operation) error {
+	for {
+		out, err := w.client.Load().Commit(ctx, dbaas.Epoch(w.epoch.Load()), batch)
+		switch dbaas.CodeOf(err) {
+		case dbaas.CodeOK:
+			for _, r := range out.Results {
+				if r.Code != dbaas.CodeOK || len(r.Statements) != 2 || r.Statements[1].Code != dbaas.CodeOK {
+					return fmt.Errorf("result %+v", r)
+				}
+				w.seqs[r.ID] = r.Seq
+			}
+			return nil
+		case dbaas.CodeUnavailable, dbaas.CodeUnknown, dbaas.CodeStaleEpoch:
+			if ended := pause(ctx, time.Millisecond); ended != nil {
+				return ended
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// persdb is killed at random moments, hundreds of times, while writers write: no
+// acknowledged operation is lost, none has its effect twice, and the log has no hole.
+func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
+	kills, seed := 200, rand.Uint64()
+	if testing.Short() {
+		kills = 20
+	}
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	var current atomic.Pointer[client.Client]
+	var epoch atomic.Uint64
+	now := start(t, dir)
+	current.Store(now.client)
+	epoch.Store(uint64(storetest.Claim(t, now.client)))
+	replica := storetest.NewReplica(t, now.client)
+
+	stop := make(chan struct{})
+	writers := make([]*writer, 4)
+	var wg sync.WaitGroup
+	for i := range writers {
+		w := &writer{number: i, client: &current, epoch: &epoch, seqs: map[dbaas.OpID]dbaas.Seq{}}
+		writers[i] = w
+		wg.Go(func() {
+			if err := w.run(t.Context(), stop); err != nil {
+				t.Errorf("writer %d: %v", i, err)
+			}
+		})
+	}
+	for i := range kills {
+		if err := pause(t.Context(), time.Duration(random.IntN(50_000))*time.Microsecond); err != nil {
+			t.Fatal(err)
+		}
+		now.kill(t)
+		now = start(t, dir)
+		current.Store(now.client)
+		if i%5 == 0 {
+			epoch.Store(uint64(storetest.Claim(t, now.client)))
+		}
+	}
+	close(stop)
+	wg.Wait()
+	replica.Follow(t, now.client)
+	now.kill(t)
+	check(t, filepath.Join(dir, commitlog.FileName), writers)
+}
+
+// check reads the file that the last process left, through database/sql.
+func check(t *testing.T, path string, writers []*writer) {
+	t.Helper()
+	storetest.Witness(t, path)
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	rows, err := db.QueryContext(t.Context(), "SELECT seq, ops FROM rs_log ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	found, next := map[dbaas.OpID]dbaas.Seq{}, dbaas.Seq(1)
+	for ; rows.Next(); next++ {
+		var seq dbaas.Seq
+		var ops []byte
+		if err := rows.Scan(&seq, &ops); err != nil {
+			t.Fatal(err)
+		}
+		if seq != next {
+			t.Fatalf("the log has %d where %d is next", seq, next)
+		}
+		records, err := frame.DecodeRecords(ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if before, ok := found[r.Result.ID]; ok {
+				t.Errorf("operation %v is in entries %d and %d", r.Result.ID, before, seq)
+			}
+			found[r.Result.ID] = seq
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := 0
+	for _, w := range writers {
+		acknowledged += len(w.seqs)
+		for id, seq := range w.seqs {
+			if found[id] != seq {
+				t.Errorf("operation %v was acknowledged at %d, the log has it at %d", id, seq, found[id])
+			}
+		}
+		var users, counted int
+		err := db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM users WHERE password=?1), (SELECT count FROM apicount WHERE service_name=?1)",
+			fmt.Sprint(w.number)).Scan(&users, &counted)
+		if err != nil || users != len(w.seqs) || counted != len(w.seqs) {
+			t.Errorf("writer %d: %d rows, counted %d, %v; %d operations were acknowledged", w.number, users, counted, err, len(w.seqs))
+		}
+	}
+	if len(found) != acknowledged {
+		t.Errorf("the log has %d operations, %d were acknowledged", len(found), acknowledged)
+	}
+	t.Logf("%d operations in %d entries", len(found), next-1)
+}
