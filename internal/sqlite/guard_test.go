@@ -119,3 +119,17 @@ func TestStmt_Kinds(t *testing.T) {
 		}
 	}
 }
+
+// The check that the engine makes for ADD COLUMN is allowed also when it belongs to
+// the first schema statement of a connection, before which the reserved names are read.
+func TestStmt_Run_FirstSchemaStatementWithCheck_Runs(t *testing.T) {
+	c := guarded(t)
+	in := dbaas.Statement{SQL: "ALTER TABLE t ADD COLUMN w INTEGER NOT NULL DEFAULT 0 CHECK (w >= 0)"}
+	s, err := c.Prepare(in.SQL, sqlite.GuardWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(&in, 1<<20); err != nil {
+		t.Fatalf("got %v, want nil", err)
+	}
+}

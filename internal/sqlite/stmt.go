@@ -193,6 +193,7 @@ func (s *Stmt) Rewritten() []string { return s.seen.rewritten }
 func (s *Stmt) step() (bool, error) {
 	c := s.c
 	c.guard = s.guard // the engine may have to prepare it anew, and asks again.
+	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
 	rc := lib.Xsqlite3_step(c.tls, s.p)
 	c.guard = GuardOff
 	switch rc {
