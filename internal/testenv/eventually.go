@@ -11,8 +11,8 @@ const pollInterval = 2 * time.Millisecond
 
 // Eventually calls check until it returns nil, and fails the test with its last
 // error once limit is over. The limit bounds a broken run, it is no assertion about speed.
-func Eventually(t testing.TB, limit time.Duration, check func() error) {
-	t.Helper()
+func Eventually(tb testing.TB, limit time.Duration, check func() error) {
+	tb.Helper()
 	deadline := time.Now().Add(limit)
 	for {
 		err := check()
@@ -20,7 +20,7 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("still wrong after %v: %v", limit, err)
+			tb.Fatalf("still wrong after %v: %v", limit, err)
 		}
 		time.Sleep(pollInterval)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -174,12 +175,18 @@ func (l *Loop) expel(ctx context.Context, a Action) error {
 	return nil
 }
 
-// startingUnlisted counts the starts under way that the engine does not list
-// yet. The caller holds mu.
-func (l *Loop) startingUnlisted(instances []launch.Instance) int {
-	n := len(l.starting)
+// startsUnderWay returns the ids of the starts that have not ended yet.
+func (l *Loop) startsUnderWay() map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.starting)
+}
+
+// unlisted counts the starts whose worker the engine does not list yet.
+func unlisted(starting map[string]bool, instances []launch.Instance) int {
+	n := len(starting)
 	for _, in := range instances {
-		if l.starting[in.StartID] {
+		if starting[in.StartID] {
 			n--
 		}
 	}

@@ -160,12 +160,13 @@ func (l *Loop) sleep(ctx context.Context) {
 // something that makes another look worthwhile at once.
 func (l *Loop) pass(ctx context.Context) bool {
 	session := l.openSession(ctx)
+	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and counts once
 	instances, err := l.cfg.Launcher.List(ctx)
 	if err != nil {
 		l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
 		return false
 	}
-	seen := l.observe(ctx, session, instances)
+	seen := l.observe(ctx, session, instances, starting)
 	if !l.lead(ctx, session) {
 		return false
 	}

@@ -101,7 +101,7 @@ func newStand(t *testing.T) *stand {
 // orchestrate runs a loop until the returned function is called.
 func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 	l := control.New(control.Config{
-		Log: slog.New(slog.DiscardHandler), Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
+		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
 		StartsPerMinute: 10,
 	})

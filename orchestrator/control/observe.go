@@ -26,12 +26,13 @@ type view struct {
 }
 
 // observe puts together what the engine, the coordinator and the memory say.
-func (l *Loop) observe(ctx context.Context, session coord.Session, instances []launch.Instance) Observed {
+// starting is the starts that were under way before the engine was asked.
+func (l *Loop) observe(ctx context.Context, session coord.Session, instances []launch.Instance, starting map[string]bool) Observed {
 	members, up := membersOf(ctx, session)
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := Observed{Now: now, CoordinatorUp: up, Starting: l.startingUnlisted(instances), StartsAllowed: l.startsAllowed(now)}
+	o := Observed{Now: now, CoordinatorUp: up, Starting: unlisted(starting, instances), StartsAllowed: l.startsAllowed(now)}
 	known := map[dbaas.WorkerID]bool{}
 	for _, in := range instances {
 		known[in.ID] = true

@@ -155,7 +155,7 @@ func newDispatcher(tb testing.TB, cfg dispatch.Config) *dispatch.Dispatcher {
 	}
 	d := dispatch.New(cfg)
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // the test's context is over by now.
+		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = d.Close(ctx) // only ends what the test has left.
 	})

@@ -1,0 +1,4 @@
+package process
+
+// Pause is pause.
+var Pause = pause

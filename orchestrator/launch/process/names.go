@@ -1,0 +1,72 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// findBinary returns the path of a program, or that of this one.
+func findBinary(name string) (string, error) {
+	if name == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find the program that runs: %w", err)
+		}
+		return self, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("find program %s: %w", name, err)
+	}
+	return filepath.Abs(path)
+}
+
+// maxHostName keeps ids readable.
+const maxHostName = 20
+
+// hostName is the beginning of the host's name, as it is fit for a file name and a host name.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "host" // the rest of an id is unique without it
+	}
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	fit := strings.Map(func(r rune) rune {
+		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
+			return r
+		}
+		return '-'
+	}, name)
+	return strings.Trim(fit[:min(len(fit), maxHostName)], "-")
+}
+
+// runName tells the workers of one launcher from those of all others: the second of its start, so
+// that names sort, and 40 random bits, because a clock can be set back.
+func runName(now time.Time) string {
+	return strconv.FormatInt(now.Unix(), 36) + strings.ToLower(rand.Text()[:8])
+}
+
+// listen binds a listener that is handed over; nothing is accepted here.
+func listen(address string) (*net.TCPListener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) // resolves nothing: it does not wait
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		_ = listener.Close()
+		return nil, fmt.Errorf("listen on %s: %T has no file to hand over", address, listener)
+	}
+	return tcp, nil
+}
+
+// urlOf is the base URL of what listens there, without a slash at its end.
+func urlOf(l net.Listener) string { return "http://" + l.Addr().String() }

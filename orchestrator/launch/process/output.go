@@ -1,0 +1,114 @@
+package process
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxLineBytes is the longest line that is passed on whole; our own log
+	// lines are far shorter. A longer one is cut into several.
+	maxLineBytes = 64 << 10
+	// tailLines and tailLineBytes bound what is kept of a child's output, and so the one
+	// log line that tells of its death: enough for a panic's message and its first frames.
+	tailLines     = 40
+	tailLineBytes = 512
+)
+
+// sink passes lines of several children on, one Write for each, so that they do not mix.
+type sink struct {
+	mu sync.Mutex // held during Write
+	w  io.Writer  // nil discards
+}
+
+// write passes a line on. Output that cannot be written is lost: the child must not be held up by it.
+func (s *sink) write(line []byte) {
+	if s.w == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = s.w.Write(line)
+}
+
+// lines is one output of one child. It cuts what is written into lines.
+type lines struct {
+	tail *tail
+	to   *sink
+
+	mu   sync.Mutex // guards rest
+	rest []byte     // of a line that has not ended
+}
+
+func newLines(t *tail, to *sink) *lines { return &lines{tail: t, to: to} }
+
+// Write implements io.Writer. It never fails.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	done := 0
+	for {
+		end := bytes.IndexByte(l.rest[done:], '\n')
+		if end < 0 {
+			break
+		}
+		l.emit(l.rest[done : done+end+1])
+		done += end + 1
+	}
+	l.rest = append(l.rest[:0], l.rest[done:]...)
+	if len(l.rest) >= maxLineBytes {
+		l.emitRest()
+	}
+	return len(p), nil
+}
+
+// flush passes on what has no end of line. The child is dead. If an output that
+// blocks holds up Write still, it is left alone.
+func (l *lines) flush() {
+	if !l.mu.TryLock() {
+		return
+	}
+	defer l.mu.Unlock()
+	if len(l.rest) > 0 {
+		l.emitRest()
+	}
+}
+
+func (l *lines) emitRest() {
+	l.emit(append(l.rest, '\n'))
+	l.rest = l.rest[:0]
+}
+
+func (l *lines) emit(line []byte) {
+	l.tail.add(line)
+	l.to.write(line)
+}
+
+// tail is the last lines of a child's output and errors, in the order in which they came.
+type tail struct {
+	mu    sync.Mutex // guards the fields below
+	ring  [tailLines]string
+	count int // lines seen
+}
+
+func (t *tail) add(line []byte) {
+	text := strings.ToValidUTF8(string(line[:min(len(line)-1, tailLineBytes)]), "?")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ring[t.count%tailLines] = text
+	t.count++
+}
+
+// String returns the lines, oldest first.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := make([]string, 0, tailLines)
+	for n := max(0, t.count-tailLines); n < t.count; n++ {
+		kept = append(kept, t.ring[n%tailLines])
+	}
+	return strings.Join(kept, "\n")
+}

@@ -1,0 +1,100 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/launch"
+)
+
+// Kill implements launch.Launcher. ErrUnavailable: ctx ended before the process was
+// surely dead; it has its signal by then.
+func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
+	w, err := l.find(id)
+	if err != nil {
+		return err
+	}
+	if err := w.kill(); err != nil {
+		return unavailable("kill worker", err)
+	}
+	if err := w.life.wait(ctx); err != nil {
+		return unavailable("kill worker", err)
+	}
+	return nil
+}
+
+// Stop implements launch.Launcher. A worker is asked once: however often Stop is called, it
+// gets one SIGTERM. One that is paused is not woken, and killed when grace is over.
+// ErrUnavailable: ctx ended first; the worker may yet finish by itself.
+func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
+	w, err := l.find(id)
+	if err != nil {
+		return err
+	}
+	if w.life.over() {
+		return nil
+	}
+	w.asked.Store(true)
+	if err := w.life.stop(ctx, grace); err != nil {
+		return unavailable("stop worker", err)
+	}
+	return nil
+}
+
+// Remove implements launch.Launcher. It deletes the worker's directory.
+func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
+	w, err := l.find(id)
+	if err != nil {
+		return nil //nolint:nilerr // what is not there is removed
+	}
+	if !w.life.over() {
+		return fmt.Errorf("remove worker %s: it runs", id)
+	}
+	if err := os.RemoveAll(w.spec.Dir); err != nil {
+		return fmt.Errorf("remove directory of worker %s: %w", id, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.workers, id)
+	return nil
+}
+
+// List implements launch.Launcher. Starts under way are waited for, which takes
+// milliseconds, so that what is not listed surely does not run. ErrUnavailable: ctx ended first.
+func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
+	l.mu.Lock()
+	workers := slices.Collect(maps.Values(l.workers))
+	l.mu.Unlock()
+	list := make([]launch.Instance, 0, len(workers))
+	for _, w := range workers {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			return nil, unavailable("list workers", ctx.Err())
+		}
+		if w.err == nil {
+			list = append(list, w.describe())
+		}
+	}
+	slices.SortFunc(list, func(a, b launch.Instance) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list, nil
+}
+
+// find returns a worker that has begun. Nobody knows the id of one that has not.
+func (l *Launcher) find(id dbaas.WorkerID) (*worker, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.workers[id]
+	if w == nil || !w.begun() {
+		return nil, fmt.Errorf("worker %s: %w", id, launch.ErrNoWorker)
+	}
+	return w, nil
+}

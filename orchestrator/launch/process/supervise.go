@@ -1,0 +1,194 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"rideshare/internal/logkey"
+)
+
+const (
+	// firstPause and maxPause bound how long a child that died is waited with. The first
+	// is short, since a crash should cost little; the last one keeps a child that
+	// cannot run from being a fork bomb.
+	firstPause = 100 * time.Millisecond
+	maxPause   = 5 * time.Second
+	// stableAfter is how long a child has to run for its next death to count as the first.
+	stableAfter = 10 * time.Second
+)
+
+// ChildConfig says what Supervise keeps running. Name is required.
+type ChildConfig struct {
+	Name string // in the log
+	// Binary is the program; empty means the one that runs.
+	Binary string
+	// Args are its arguments, without the program's name.
+	Args []string
+	// Env is its environment; nil means that of this process.
+	Env []string
+	// Listen is the address that is handed over to it; empty means a free port on 127.0.0.1.
+	Listen string
+	// Stdout and Stderr are as in Config.
+	Stdout, Stderr io.Writer
+	Log            *slog.Logger
+}
+
+// Child is a program that is kept running until it is stopped. It is safe for concurrent use.
+type Child struct {
+	config   ChildConfig
+	program  program
+	listener *net.TCPListener
+	stopping chan struct{} // closed by Stop
+	stopped  chan struct{} // closed when nothing runs any more
+
+	mu   sync.Mutex // guards the fields below; a start happens under it
+	stop bool
+	life *life
+}
+
+// Supervise starts a program, and starts it again whenever it ends, always on the same address: the
+// listener stays open here, so while nothing runs connections wait in it. The
+// caller stops it. nil means that the process runs, not that it serves; an error that
+// nothing was started. It names the binary or the address. After that a start that fails is tried again.
+func Supervise(c ChildConfig) (*Child, error) {
+	binary, err := findBinary(c.Binary)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Log = c.Log.With(logkey.Part, c.Name)
+	listener, err := listen(c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	child := &Child{
+		config: c, listener: listener,
+		program: program{
+			binary: binary, args: c.Args, env: c.Env, listener: listener,
+			stdout: &sink{w: c.Stdout}, stderr: &sink{w: c.Stderr},
+		},
+		stopping: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	if _, err = child.begin(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", c.Name, err), listener.Close())
+	}
+	go child.keep() // ends with Stop
+	return child, nil
+}
+
+// URL returns the base URL of the child, without a slash at its end. It never changes.
+func (c *Child) URL() string { return urlOf(c.listener) }
+
+// PID returns the number of the process that runs at the moment, or zero.
+func (c *Child) PID() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life.over() {
+		return 0
+	}
+	return c.life.pid()
+}
+
+// Stop asks the child to finish (SIGTERM), kills it when grace is over, and closes the
+// listener. nil means that it is dead and stays so. An error wraps ctx's, which ended
+// first: the child is not started again, and Stop may be called again.
+func (c *Child) Stop(ctx context.Context, grace time.Duration) error {
+	c.mu.Lock()
+	if !c.stop {
+		c.stop = true
+		close(c.stopping)
+	}
+	last := c.life
+	c.mu.Unlock()
+	if err := last.stop(ctx, grace); err != nil {
+		return fmt.Errorf("stop %s: %w", c.config.Name, err)
+	}
+	<-c.stopped // it was told, and its child is dead
+	return nil
+}
+
+// begin starts the program, unless the child was stopped: then it returns nil.
+func (c *Child) begin() (*life, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stop {
+		return nil, nil
+	}
+	e, err := begin(c.program)
+	if err != nil {
+		return nil, err
+	}
+	c.life = e
+	c.config.Log.Debug("process started", logkey.PID, e.pid(), logkey.Addr, c.URL())
+	return e, nil
+}
+
+// keep starts the program again each time it has ended.
+func (c *Child) keep() {
+	defer close(c.stopped)
+	defer func() { _ = c.listener.Close() }() // nothing was accepted here
+	deaths := 0                               // in a row
+	for e := c.life; e != nil; e = c.again(deaths) {
+		select {
+		case <-e.ended:
+		case <-time.After(stableAfter):
+			if deaths > 1 { // the first one was told by itself
+				c.config.Log.Info("process runs again", logkey.Count, deaths)
+			}
+			deaths = 0
+			<-e.ended
+		}
+		deaths++
+		c.tell(e, deaths)
+	}
+}
+
+// tell logs a death. Of a row the first is told, and the number by keep: a child that
+// cannot run would fill the log.
+func (c *Child) tell(dead *life, deaths int) {
+	c.mu.Lock()
+	stop := c.stop
+	c.mu.Unlock()
+	log := c.config.Log.With(logkey.PID, dead.pid())
+	if stop || deaths == 1 {
+		logEnd(log, dead, stop)
+		return
+	}
+	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths, logkey.Reason, dead.tail.String())
+}
+
+// again starts the next life after so many deaths in a row. It returns nil once the child is stopped.
+func (c *Child) again(deaths int) *life {
+	for ; ; deaths++ {
+		select {
+		case <-time.After(pause(deaths)):
+		case <-c.stopping:
+			return nil
+		}
+		next, err := c.begin()
+		if err == nil {
+			return next
+		}
+		c.config.Log.Warn("process not started", logkey.Count, deaths, logkey.Error, err)
+	}
+}
+
+// pause is how long a child is not started again after so many deaths in a row.
+func pause(deaths int) time.Duration {
+	p := firstPause
+	for ; deaths > 1 && p < maxPause; deaths-- {
+		p *= 2
+	}
+	return min(p, maxPause)
+}
