@@ -38,7 +38,7 @@ func bind(raw []byte, dst reflect.Value, name string) error {
 	if string(raw) == "null" {
 		return invalid("%.64s is null", name)
 	}
-	switch dst.Kind() {
+	switch dst.Kind() { //nolint:exhaustive // all other kinds are left to encoding/json.
 	case reflect.Pointer:
 		dst.Set(reflect.New(dst.Type().Elem()))
 		return bind(raw, dst.Elem(), name)

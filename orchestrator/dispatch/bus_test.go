@@ -26,7 +26,7 @@ func onBus(t *testing.T, broker *inproc.Broker) (d *dispatch.Dispatcher, conn *i
 	running.Go(func() { _ = caller.Run(ctx) }) // returns ctx's error at the end.
 	d = dispatch.New(dispatch.Config{Caller: caller, Publisher: conn, Availability: healthy()})
 	t.Cleanup(func() {
-		ended, end := context.WithCancel(context.Background()) //nolint:usetesting // the test's context is over by now.
+		ended, end := context.WithCancel(context.Background())
 		end()
 		_ = d.Close(ended) // only ends what the test has left.
 		cancel()

@@ -1,6 +1,7 @@
 package statement
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"rideshare/internal/dbaas"
@@ -130,10 +131,8 @@ type keySet struct {
 func (k *keySet) add(key string) bool {
 	const few = 16
 	if k.many == nil {
-		for _, old := range k.few {
-			if old == key {
-				return false
-			}
+		if slices.Contains(k.few, key) {
+			return false
 		}
 		if k.few = append(k.few, key); len(k.few) > few {
 			k.many = make(map[string]struct{}, 4*few)

@@ -243,7 +243,7 @@ func (b *batch) judge(at point, err error, readOnly bool) (dbaas.StatementResult
 	if !ok {
 		return dbaas.StatementResult{}, unavailable(err)
 	}
-	switch e.Code {
+	switch e.Code { //nolint:exhaustive // all other codes are the fault of the whole batch.
 	case dbaas.CodeInvalid, dbaas.CodeConstraint:
 		if open {
 			return failure(e), nil

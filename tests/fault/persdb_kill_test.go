@@ -158,7 +158,7 @@ func (w *writer) run(ctx context.Context, stop <-chan struct{}) error {
 func (w *writer) send(ctx context.Context, batch []dbaas.Operation) error {
 	for {
 		out, err := w.client.Load().Commit(ctx, dbaas.Epoch(w.epoch.Load()), batch)
-		switch dbaas.CodeOf(err) {
+		switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes fail the test.
 		case dbaas.CodeOK:
 			for _, r := range out.Results {
 				if r.Code != dbaas.CodeOK || len(r.Statements) != 2 || r.Statements[1].Code != dbaas.CodeOK {

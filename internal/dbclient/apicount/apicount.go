@@ -43,11 +43,11 @@ type Config struct {
 // interval at most, are not in what Value returns, and survive a Reset.
 type Counter struct {
 	cfg     Config
-	pending atomic.Int64  // counted, in no batch yet
-	wake    chan struct{} // of capacity 1: something is pending
+	pending atomic.Int64       // counted, in no batch yet
+	wake    chan struct{}      // of capacity 1: something is pending
 	stop    context.CancelFunc // ends the goroutine after the write under way
 	abort   context.CancelFunc // ends that write too
-	done    chan struct{} // closed when the goroutine has ended
+	done    chan struct{}      // closed when the goroutine has ended
 
 	writing chan struct{} // of capacity 1: held while writing; guards batch
 	batch   batch
