@@ -1,0 +1,24 @@
+package assembly
+
+import (
+	"net/http"
+	"time"
+
+	"rideshare/internal/telemetry"
+)
+
+// metrics is the one registry of the process.
+type metrics struct {
+	registry *telemetry.Registry
+}
+
+// of returns what counts the requests of a part.
+func (m metrics) of(part string) (func(route, method string, status int, took time.Duration), error) {
+	requests, err := telemetry.NewRequests(m.registry, part)
+	if err != nil {
+		return nil, err
+	}
+	return requests.Observe, nil
+}
+
+func (m metrics) handler() http.Handler { return telemetry.Handler(m.registry) }

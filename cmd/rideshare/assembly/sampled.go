@@ -1,0 +1,81 @@
+package assembly
+
+import (
+	"context"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/telemetry"
+	"rideshare/orchestrator/dispatch"
+)
+
+// sampledMetrics are the numbers that the parts keep anyway.
+func (c *core) sampledMetrics() []telemetry.Sampled {
+	return append(c.dispatchMetrics(), c.clusterMetrics()...)
+}
+
+func (c *core) dispatchMetrics() []telemetry.Sampled {
+	lane := func(name, help string, gauge bool, value func(*dispatch.LaneStats) float64) telemetry.Sampled {
+		return telemetry.Sampled{
+			Name: "rideshare_dispatch_" + name, Help: help, Gauge: gauge, Labels: []string{"lane"},
+			Read: func(emit func(float64, ...string)) {
+				for _, s := range c.dispatcher.Stats() {
+					emit(value(&s), s.Lane)
+				}
+			},
+		}
+	}
+	return []telemetry.Sampled{
+		lane("requests_total", "Requests taken.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Requests) }),
+		lane("messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
+		lane("refused_total", "Requests refused at once: no place, or nobody to serve them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
+		lane("timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
+		lane("resent_total", "Messages sent a second time.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Resent) }),
+		lane("malformed_total", "Replies that were not understood.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Malformed) }),
+		lane("waiting", "Requests that wait to be sent.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Waiting) }),
+		lane("in_flight", "Messages without their last reply.", true, func(s *dispatch.LaneStats) float64 { return float64(s.InFlight) }),
+	}
+}
+
+func (c *core) clusterMetrics() []telemetry.Sampled {
+	number := func(name, help string, value func(ctx context.Context) (float64, error)) telemetry.Sampled {
+		return telemetry.Sampled{Name: name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
+			if v, err := value(context.Background()); err == nil {
+				emit(v)
+			}
+		}}
+	}
+	return []telemetry.Sampled{
+		number("rideshare_persdb_head_seq", "Newest position of the log.", func(ctx context.Context) (float64, error) {
+			head, err := c.store.Head(ctx)
+			return float64(head.Seq), err
+		}),
+		number("rideshare_persdb_epoch", "Newest epoch.", func(ctx context.Context) (float64, error) {
+			head, err := c.store.Head(ctx)
+			return float64(head.Epoch), err
+		}),
+		number("rideshare_slaves_desired", "Wanted slaves.", func(ctx context.Context) (float64, error) {
+			status, err := c.loop.Status(ctx)
+			return float64(status.DesiredSlaves), err
+		}),
+		{
+			Name: "rideshare_workers", Help: "Workers that serve, by role.", Gauge: true, Labels: []string{"role"},
+			Read: c.readWorkers,
+		},
+	}
+}
+
+func (c *core) readWorkers(emit func(float64, ...string)) {
+	members, err := c.loop.Members(context.Background())
+	if err != nil {
+		return
+	}
+	count := map[dbaas.Role]int{dbaas.RoleMaster: 0, dbaas.RoleSlave: 0}
+	for _, m := range members {
+		if m.Ready {
+			count[m.Role]++
+		}
+	}
+	for role, n := range count {
+		emit(float64(n), string(role))
+	}
+}

@@ -1,0 +1,58 @@
+package assembly
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/commitlog"
+)
+
+// severable is a worker's way to persdb that can be cut, as the connection of a
+// killed process is: a commit under way may still happen, but its answer is lost.
+type severable struct {
+	store *commitlog.Store
+	cut   atomic.Bool
+}
+
+func newSeverable(store *commitlog.Store) *severable { return &severable{store: store} }
+
+// Sever cuts the way for good.
+func (s *severable) Sever() { s.cut.Store(true) }
+
+// guard loses the answer of a call that was cut meanwhile.
+func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
+	var none T
+	if s.cut.Load() {
+		return none, dbaas.ErrUnavailable
+	}
+	v, err := call()
+	if s.cut.Load() {
+		return none, lost
+	}
+	return v, err
+}
+
+// Commit is commitlog.Store's.
+func (s *severable) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, epoch, ops) })
+}
+
+// Head is commitlog.Store's.
+func (s *severable) Head(ctx context.Context) (dbaas.Head, error) {
+	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Head, error) { return s.store.Head(ctx) })
+}
+
+// Log is commitlog.Store's.
+func (s *severable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
+}
+
+// Snapshot is commitlog.Store's.
+func (s *severable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	if s.cut.Load() {
+		return nil, dbaas.ErrUnavailable
+	}
+	return s.store.Snapshot(ctx)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// healthcheckTimeout bounds one check; container engines give up after 30 s.
+const healthcheckTimeout = 5 * time.Second
+
+// healthcheckCommand is `rideshare healthcheck`, for images without a shell.
+type healthcheckCommand struct {
+	URL string `arg:"" help:"Base URL of the part, or the whole URL of its readiness."`
+}
+
+// Run asks once. A URL without a path means its /readyz.
+func (h *healthcheckCommand) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
+	defer cancel()
+	url := h.URL
+	if rest, found := strings.CutPrefix(url, "http://"); found && !strings.Contains(strings.TrimSuffix(rest, "/"), "/") {
+		url = strings.TrimSuffix(url, "/") + "/readyz"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return usagef("%q is no URL: %v", h.URL, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("not ready: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	if resp.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what was read is enough for a message.
+		return fmt.Errorf("not ready: %s: %s", resp.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}

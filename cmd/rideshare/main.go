@@ -1,0 +1,96 @@
+// Command rideshare is the whole system in one binary: a sub-command for each
+// part, and `rideshare up` for all of it on this machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "time/tzdata" // time zones also where the system has none
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit codes, which people script against.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// version is set by the linker in releases.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-ctx.Done()
+		stop() // a second signal ends the process at once
+	}()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program without the process around it. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var settings cli
+	out := &output{stdout: stdout, stderr: stderr}
+	exit := -1
+	parser, err := kong.New(&settings,
+		kong.Name("rideshare"),
+		kong.Description("A database-as-a-service for a ride-pooling application: reads and writes over queues, one master, many slaves, one durable log."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
+		kong.Vars{"version": version},
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(out),
+	)
+	if err != nil {
+		return fail(stderr, err)
+	}
+	kctx, err := parser.Parse(args)
+	if exit >= 0 { // --help was asked for and printed
+		return exit
+	}
+	if err != nil {
+		return usage(stderr, err)
+	}
+	err = kctx.Run()
+	var wrong *usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &wrong):
+		return usage(stderr, err)
+	default:
+		return fail(stderr, err)
+	}
+}
+
+func fail(w io.Writer, err error) int {
+	_, _ = fmt.Fprintf(w, "rideshare: %v\n", err)
+	return exitFailed
+}
+
+func usage(w io.Writer, err error) int {
+	_, _ = fmt.Fprintf(w, "rideshare: %v\nrideshare --help tells the commands, rideshare COMMAND --help their settings\n", err)
+	return exitUsage
+}
+
+// output is where commands print results and progress.
+type output struct {
+	stdout, stderr io.Writer
+}
+
+// usageError is a setting that cannot be: the command ends with exitUsage.
+type usageError struct{ msg string }
+
+func (e *usageError) Error() string { return e.msg }
+
+func usagef(format string, args ...any) error {
+	return &usageError{msg: fmt.Sprintf(format, args...)}
+}

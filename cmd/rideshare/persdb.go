@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"rideshare/internal/telemetry"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/server"
+)
+
+// persdbCommand is `rideshare persdb`.
+type persdbCommand struct {
+	Listen    string        `default:"127.0.0.1:9530" placeholder:"ADDR" env:"PERSDB_LISTEN" help:"Listen address of the internal API; it has no authentication (${default})."`
+	Data      string        `default:"./data" placeholder:"DIR" env:"PERSDB_DATA" help:"Where the database and the log live (${default})."`
+	RetainFor time.Duration `default:"1h" env:"PERSDB_RETAIN_FOR" help:"How long log entries and stored answers are kept (${default})."`
+	RetainOps int           `default:"1000000" env:"PERSDB_RETAIN_OPS" help:"How many operations are kept at most; entries younger than a minute always are (${default})."`
+	LogLevel  string        `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
+}
+
+// Run serves until ctx ends.
+func (p *persdbCommand) Run(ctx context.Context, out *output) error {
+	log, err := telemetry.NewLogger(out.stdout, p.LogLevel, "persdb")
+	if err != nil {
+		return usagef("%v", err)
+	}
+	if p.RetainFor < time.Minute || p.RetainOps < 1 {
+		return usagef("PERSDB_RETAIN_FOR must be at least 1m and PERSDB_RETAIN_OPS at least 1")
+	}
+	store, err := commitlog.Open(ctx, commitlog.Config{
+		Dir: p.Data, Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps},
+	})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, part{
+		addr: p.Listen, handler: server.New(store, log), log: log,
+		close: func(context.Context) error { return store.Close() },
+	})
+}

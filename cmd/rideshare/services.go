@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	ridesapi "rideshare/rides/api"
+	usersapi "rideshare/users/api"
+
+	"rideshare/gateway"
+	"rideshare/internal/dbclient"
+	"rideshare/rides/usercheck"
+)
+
+// database is the settings of a service that keeps its data behind the orchestrator.
+type database struct {
+	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator."`
+	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
+}
+
+// client returns a client of the orchestrator. It waits twice as long as the
+// orchestrator does, so that the orchestrator's own answer comes first.
+func (d database) client(auth authorization) (*dbclient.Client, error) {
+	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: auth.own, Timeout: 2 * d.CallTimeout})
+	if err != nil {
+		return nil, usagef("ORCHESTRATOR_URL: %v", err)
+	}
+	return db, nil
+}
+
+// usersCommand is `rideshare users`.
+type usersCommand struct {
+	Listen string `default:":9510" placeholder:"ADDR" env:"USERS_LISTEN" help:"Listen address (${default})."`
+	database
+	common
+}
+
+// Run serves until ctx ends.
+func (u *usersCommand) Run(ctx context.Context, out *output) error {
+	p, err := u.begin(out, "users")
+	if err != nil {
+		return err
+	}
+	db, err := u.client(p.auth)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics})
+	return serve(ctx, part{addr: u.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+}
+
+// ridesCommand is `rideshare rides`.
+type ridesCommand struct {
+	Listen     string `default:":9520" placeholder:"ADDR" env:"RIDES_LISTEN" help:"Listen address (${default})."`
+	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for."`
+	database
+	rideRules
+	common
+}
+
+// Run serves until ctx ends.
+func (r *ridesCommand) Run(ctx context.Context, out *output) error {
+	p, err := r.begin(out, "rides")
+	if err != nil {
+		return err
+	}
+	rules, err := r.rules()
+	if err != nil {
+		return err
+	}
+	db, err := r.client(p.auth)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	check, err := usercheck.New(usercheck.Config{Gateway: r.GatewayURL, Origin: r.RidesOrigin, Mode: usercheck.Mode(r.RidesUserCheck)})
+	if err != nil {
+		return usagef("GATEWAY_URL: %v", err)
+	}
+	defer check.Close()
+	service, err := ridesapi.New(ridesapi.Config{
+		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("rides: %w", err)
+	}
+	return serve(ctx, part{addr: r.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+}
+
+// gatewayCommand is `rideshare gateway`.
+type gatewayCommand struct {
+	Listen   string   `default:":80" placeholder:"ADDR" env:"GATEWAY_LISTEN" help:"Listen address (${default})."`
+	UsersURL []string `required:"" placeholder:"URL" env:"USERS_URL" help:"Base URLs of the users instances, separated by commas."`
+	RidesURL []string `required:"" placeholder:"URL" env:"RIDES_URL" help:"Base URLs of the rides instances, separated by commas."`
+	common
+}
+
+// Run serves until ctx ends.
+func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
+	p, err := g.begin(out, "gateway")
+	if err != nil {
+		return err
+	}
+	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Log: p.log, Observe: p.requests.Observe})
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return serve(ctx, part{addr: g.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+}
