@@ -1,0 +1,123 @@
+// Package e2e tests the delivered system from outside: a real process of the
+// binary, spoken to over HTTP and by signals, its files read once it has ended.
+//
+// The set runs against `rideshare up` as a newcomer starts it. The same tests run
+// against another bus, coordinator or launcher with
+//
+//	RIDESHARE_E2E_FLAGS="--bus amqp://... --coordinator zk://.../{id} --launcher process" go test ./tests/e2e
+//
+// where {id} becomes a name of its own for each system. RIDESHARE_E2E_BINARY names
+// a binary to test instead of building one, such as one made with -race. Every write
+// is an fsync: on a machine with a slow disk, TMPDIR on a memory file system helps.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// suite is what all tests of a run have in common. TestMain fills it before the
+// first test; only the shared system comes later, once.
+var suite struct {
+	dir    string // removed at the end
+	binary string
+
+	mu     sync.Mutex // guards shared
+	shared *system
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(runSuite(m)) //nolint:forbidigo // TestMain is the main of this binary.
+}
+
+// runSuite builds the binary, runs the tests and ends the shared system.
+func runSuite(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rideshare-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	suite.dir, suite.binary = dir, filepath.Join(dir, "rideshare")
+	if ready := os.Getenv("RIDESHARE_E2E_BINARY"); ready != "" {
+		suite.binary = ready
+	} else if err = build(suite.binary); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	code := m.Run()
+	if err = endShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: the shared system:", err)
+		return 1
+	}
+	return code
+}
+
+// build makes the binary as `make build` does, without stripping it.
+func build(target string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "rideshare/cmd/rideshare")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// noteSources looks at every source file of the module, once. go test notes what
+// tests look at while they run: otherwise it would take a passed run for good, from its
+// cache, although the binary that these tests build has changed.
+var noteSources = sync.OnceValue(func() error {
+	root := filepath.Join("..", "..")
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".go", ".mod", ".csv", ".html":
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+})
+
+// shared returns the system of the tests that need none of their own: they use
+// names and areas that no other test uses, never clear the database and never
+// crash a worker.
+func shared(t *testing.T) *system {
+	t.Helper()
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
+	if suite.shared == nil {
+		suite.shared = newSystem(filepath.Join(suite.dir, "shared"), setup{})
+	}
+	sys := suite.shared
+	if sys.proc == nil {
+		if err := sys.launch(); err != nil {
+			suite.shared = nil
+			t.Fatalf("start the shared system: %v", err)
+		}
+	}
+	t.Cleanup(func() { sys.showLog(t) })
+	return sys
+}
+
+func endShared() error {
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
+	if suite.shared == nil {
+		return nil
+	}
+	return suite.shared.stop()
+}

@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A second `up` on the same directory is refused in one clear line, and the first
+// goes on.
+func TestUp_SameDataTwice_SecondRefused(t *testing.T) {
+	sys := start(t, setup{})
+	args := sys.upArgs()
+	for i, arg := range args {
+		if arg == sys.readyFile() {
+			args[i] = sys.readyFile() + "2"
+		}
+	}
+	second := runBinary(t, nil, args...)
+	second.expect(t, 1, sys.dataDir())
+	if lines := strings.Count(strings.TrimSpace(second.stderr), "\n"); lines != 0 {
+		t.Errorf("stderr: got %q, want one line", second.stderr)
+	}
+	if _, err := os.Stat(sys.readyFile() + "2"); err == nil {
+		t.Error("the refused one wrote its ready file")
+	}
+	sys.PutUser(t, "ann")
+}
+
+// A busy port is an error at start, in one line that names the address.
+func TestUp_BusyPort_FailsWithOneLine(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = busy.Close() }()
+	address := busy.Addr().String()
+	for _, flag := range []string{"--gateway", "--users", "--rides", "--orchestrator"} {
+		sys := newSystem(t.TempDir(), setup{flags: []string{flag, address}})
+		got := runBinary(t, []string{markerEnv + "=" + sys.id}, sys.upArgs()...)
+		got.expect(t, 1, address)
+		if lines := strings.Count(strings.TrimSpace(got.stderr), "\n"); lines != 0 {
+			t.Errorf("%s: stderr is %q, want one line", flag, got.stderr)
+		}
+		if left := processesOf(sys.id); len(left) > 0 {
+			t.Errorf("%s: left behind processes %v", flag, left)
+		}
+		if _, err := os.Stat(sys.readyFile()); err == nil {
+			t.Errorf("%s: left its ready file behind", flag)
+		}
+	}
+}
+
+// Wrong usage is exit code 2 and says what is wrong; help and version are 0.
+func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		env  []string
+		args []string
+		code int
+		says string
+	}{
+		{nil, nil, 2, ""},
+		{nil, []string{"nosuchcommand"}, 2, "nosuchcommand"},
+		{nil, []string{"up", "--nosuchflag"}, 2, "--nosuchflag"},
+		{nil, []string{"up", "--data", dir, "--slaves", "many"}, 2, "--slaves"},
+		{nil, []string{"up", "--data", dir, "--slaves", "-1"}, 2, "slaves"},
+		{nil, []string{"up", "--data", dir, "--bus", "carrier-pigeon"}, 2, "bus"},
+		{nil, []string{"up", "--data", dir, "--coordinator", "nobody"}, 2, "coordinator"},
+		{nil, []string{"up", "--data", dir, "--launcher", "catapult"}, 2, "launcher"},
+		{nil, []string{"up", "--data", dir, "--gateway", "not an address"}, 2, "gateway"},
+		{[]string{"RIDES_CLOCK=yesterday"}, []string{"up", "--data", dir}, 2, "RIDES_CLOCK"},
+		{[]string{"RIDES_TIMEZONE=Nowhere/Atlantis"}, []string{"up", "--data", dir}, 2, "RIDES_TIMEZONE"},
+		{[]string{"RIDES_USER_CHECK=guess"}, []string{"up", "--data", dir}, 2, ""},
+		{[]string{"SCALE_PERIOD=often"}, []string{"up", "--data", dir}, 2, ""},
+		{[]string{"LOG_LEVEL=loud"}, []string{"up", "--data", dir}, 2, ""},
+		{[]string{"AUTH_FILE=" + dir + "/missing"}, []string{"up", "--data", dir}, 2, "missing"},
+		{nil, []string{"healthcheck", "http://127.0.0.1:1/readyz"}, 1, ""},
+	} {
+		t.Run(strings.Join(append(c.env, c.args...), "_"), func(t *testing.T) {
+			got := runBinary(t, c.env, c.args...)
+			got.expect(t, c.code, c.says)
+			if got.stderr == "" {
+				t.Error("stderr is empty, want the reason")
+			}
+		})
+	}
+	for _, args := range [][]string{{"--help"}, {"up", "--help"}, {"version"}} {
+		got := runBinary(t, nil, args...)
+		if got.code != 0 || got.stdout == "" {
+			t.Errorf("%v: got exit code %d and stdout %q, want 0 and a text", args, got.code, got.stdout)
+		}
+	}
+}
+
+// Every setting of `up` is in its help: flag, environment variable and default.
+func TestUp_Help_ShowsEverySetting(t *testing.T) {
+	help := runBinary(t, nil, "up", "--help").stdout
+	for _, want := range []string{
+		"--data", "./data", "--gateway", "127.0.0.1:8080", "--users", "127.0.0.1:8081", "--rides", "127.0.0.1:8082", "--orchestrator", "127.0.0.1:8083",
+		"--bus", "--coordinator", "--launcher", "inproc", "--slaves", "--ready-file", "--demo",
+		"RIDES_CLOCK", "RIDES_TIMEZONE", "Asia/Kolkata", "RIDES_USER_CHECK", "RIDES_ORIGIN", "SCALE_PERIOD", "2m", "SCALE_READS_PER_SLAVE", "SCALE_MIN", "SCALE_MAX",
+		"SCALE_POLICY", "CALL_TIMEOUT", "5s", "AUTH_FILE", "LOG_LEVEL",
+	} {
+		if !strings.Contains(help, want) {
+			t.Errorf("up --help does not show %s", want)
+		}
+	}
+}
+
+// `healthcheck` is 0 for a part that is ready.
+func TestHealthcheck_ReadyPart_ExitsZero(t *testing.T) {
+	sys := shared(t)
+	if got := runBinary(t, nil, "healthcheck", sys.Orchestrator+"/readyz"); got.code != 0 {
+		t.Errorf("got %d, stderr %s, want 0", got.code, got.stderr)
+	}
+}
+
+// `up` prints where everything listens and commands to try.
+func TestUp_Output_TellsWhereEverythingListens(t *testing.T) {
+	sys := start(t, setup{})
+	text, err := os.ReadFile(sys.logFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{sys.Gateway, sys.Users, sys.Rides, sys.Orchestrator, "curl"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the output lacks %s", want)
+		}
+	}
+}
+
+// --demo puts users and rides into an empty database, and nothing into one that has some.
+func TestUp_Demo_FillsAnEmptyDatabaseOnly(t *testing.T) {
+	sys := start(t, setup{flags: []string{"--demo"}})
+	users := decode[[]string](t, sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, anyBody))
+	rides := decode[[]int](t, sys.Get(t, sys.ridesURL()+"/count").expect(t, http.StatusOK, anyBody))
+	if len(users) == 0 || rides[0] == 0 {
+		t.Errorf("demo: got users %v and %v rides, want some of both", users, rides)
+	}
+	sys.Restart(t)
+	sys.Get(t, sys.ridesURL()+"/count").expect(t, http.StatusOK, toJSON(rides))
+	sys.Post(t, sys.Users+"/api/v1/db/clear", "").expect(t, http.StatusOK, "{}")
+	sys.PutUser(t, "ann")
+	sys.Restart(t)
+	sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, `["ann"]`)
+}
