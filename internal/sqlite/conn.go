@@ -6,7 +6,7 @@
 //
 // It binds modernc.org/sqlite/lib, the engine without cgo, directly: the bindings
 // that exist lack column types, duplicate column names, read-only flags and
-// sessions in one place, and they copy more on the hot path.
+// sessions in one place (docs/adr/0001).
 //
 // Tables whose name begins with InternalPrefix belong to the system: clients
 // cannot name them, sessions do not capture them, snapshots leave them out, but
@@ -192,6 +192,18 @@ func (c *Conn) Exec(sql string, args ...dbaas.Value) error {
 	return c.Query(sql, func(Row) error { return nil }, args...)
 }
 
+// apart runs fn with other memory for bound values, so that statements that fn
+// runs leave the values of the one that is running alone.
+func (c *Conn) apart(fn func() error) error {
+	p, size := c.scratch, c.scratchSize
+	c.scratch, c.scratchSize = 0, 0
+	defer func() {
+		libc.Xfree(c.tls, c.scratch)
+		c.scratch, c.scratchSize = p, size
+	}()
+	return fn()
+}
+
 // Query runs one statement of this system's own, unguarded, and calls row for
 // each row until it returns an error. It must not run c's statements with the same text meanwhile.
 func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error {
@@ -211,7 +223,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 		if !more {
 			return nil
 		}
-		if err := row(Row{s}); err != nil {
+		if err := c.apart(func() error { return row(Row{s}) }); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,245 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	zombiezen "zombiezen.com/go/sqlite"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+// zombiezen.com/go/sqlite is another binding of the same engine, by other hands. These
+// tests hold this package against it; docs/adr/0001-sqlite-binding.md says why it is not the one in use.
+
+// openWitness opens the file at path through zombiezen, with foreign keys on or off.
+func openWitness(t *testing.T, path string, foreignKeys bool) *zombiezen.Conn {
+	t.Helper()
+	z, err := zombiezen.OpenConn(path, zombiezen.OpenReadWrite, zombiezen.OpenCreate, zombiezen.OpenWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := z.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if foreignKeys {
+		witnessed(t, z, "PRAGMA foreign_keys=1")
+	}
+	return z
+}
+
+// witnessed runs one statement through zombiezen and returns its rows.
+func witnessed(t *testing.T, z *zombiezen.Conn, sql string, args ...dbaas.Value) []dbaas.Row {
+	t.Helper()
+	s, _, err := z.PrepareTransient(sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	defer func() { _ = s.Finalize() }() // repeats the error of Step.
+	for i := range args {
+		witnessBind(s, i+1, &args[i])
+	}
+	var rows []dbaas.Row
+	for {
+		more, err := s.Step()
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		if !more {
+			return rows
+		}
+		row := make(dbaas.Row, s.ColumnCount())
+		for i := range row {
+			row[i] = witnessValue(s, i)
+		}
+		rows = append(rows, row)
+	}
+}
+
+func witnessBind(s *zombiezen.Stmt, param int, v *dbaas.Value) {
+	switch v.Kind {
+	case dbaas.KindNull:
+		s.BindNull(param)
+	case dbaas.KindInteger:
+		s.BindInt64(param, v.Int)
+	case dbaas.KindFloat:
+		s.BindFloat(param, v.Float)
+	case dbaas.KindText:
+		s.BindText(param, v.Text)
+	case dbaas.KindBlob:
+		s.BindBytes(param, v.Blob)
+	}
+}
+
+func witnessValue(s *zombiezen.Stmt, col int) dbaas.Value {
+	switch s.ColumnType(col) {
+	case zombiezen.TypeInteger:
+		return dbaas.Integer(s.ColumnInt64(col))
+	case zombiezen.TypeFloat:
+		return dbaas.Float(s.ColumnFloat(col))
+	case zombiezen.TypeText:
+		return dbaas.Text(s.ColumnText(col))
+	case zombiezen.TypeBlob:
+		b := make([]byte, s.ColumnLen(col))
+		s.ColumnBytes(col, b)
+		return dbaas.Blob(b)
+	case zombiezen.TypeNull:
+	}
+	return dbaas.Null()
+}
+
+// rowsOf returns the rows of a query through this package.
+func rowsOf(t *testing.T, c *sqlite.Conn, sql string) []dbaas.Row {
+	t.Helper()
+	r, err := run(t, c, dbaas.Statement{SQL: sql})
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return r.Rows
+}
+
+// witnessStart makes tables of every kind with a few rows; witnessChanges changes
+// all of them: every storage class, keys, cascades, rows that come and go.
+func witnessStart() []string {
+	return []string{
+		"CREATE TABLE anything(k NOT NULL PRIMARY KEY, v)",
+		"CREATE TABLE users(name TEXT NOT NULL PRIMARY KEY)",
+		"CREATE TABLE rides(id INTEGER PRIMARY KEY, who TEXT REFERENCES users ON UPDATE CASCADE ON DELETE CASCADE)",
+		"CREATE TABLE pairs(a INTEGER NOT NULL, b BLOB NOT NULL, c REAL, PRIMARY KEY(b,a)) WITHOUT ROWID",
+		"INSERT INTO anything VALUES(1,'old'),('one',NULL),(x'01',1.5),(2.5,x'')",
+		"INSERT INTO users VALUES('ann'),('bob'),('cid')",
+		"INSERT INTO rides VALUES(1,'ann'),(2,'ann'),(3,'bob'),(4,NULL)",
+		"INSERT INTO pairs VALUES(1,x'00',1.5),(2,x'',NULL)",
+	}
+}
+
+func witnessChanges() []string {
+	return []string{
+		"INSERT INTO anything VALUES(9223372036854775807,'a'||char(0)||'b'),(-1e300,CAST(x'ff41' AS TEXT)),('λ',9e999),(x'',''),(x'00ff',zeroblob(9000))",
+		"UPDATE anything SET v=x'00' WHERE k='one'", "UPDATE anything SET v=NULL WHERE k=1",
+		"UPDATE anything SET v=-9223372036854775807-1 WHERE k=x'01'", "UPDATE anything SET k='moved', v=0.1 WHERE k=2.5",
+		"UPDATE users SET name='zoe' WHERE name='ann'", "DELETE FROM users WHERE name='bob'", // both reach rides.
+		"INSERT INTO rides VALUES(5,'cid'),(6,'cid')", "DELETE FROM rides WHERE id=6",
+		"UPDATE pairs SET a=a+10, c=-0.5 WHERE b=x'00'", "DELETE FROM pairs WHERE b=x''",
+	}
+}
+
+func witnessDump() []string {
+	return []string{
+		"SELECT * FROM anything ORDER BY k", "SELECT * FROM users ORDER BY name",
+		"SELECT * FROM rides ORDER BY id", "SELECT * FROM pairs ORDER BY b, a",
+	}
+}
+
+// equalRows fails the test unless both files have the same rows. Each file is read by the binding that did not write it.
+func equalRows(t *testing.T, byWitness, byUs string, dump ...string) {
+	t.Helper()
+	z, c := openWitness(t, byUs, false), openAt(t, byWitness, sqlite.Options{ReadOnly: true})
+	for _, sql := range dump {
+		ours, theirs := rowsOf(t, c, sql), witnessed(t, z, sql)
+		if len(ours) == 0 {
+			t.Errorf("%s: no rows, nothing was compared", sql)
+		}
+		if diff := cmp.Diff(theirs, ours); diff != "" {
+			t.Errorf("%s (-written by us +written by zombiezen):\n%s", sql, diff)
+		}
+	}
+	want := []dbaas.Row{{dbaas.Text("ok")}}
+	if diff := cmp.Diff(want, witnessed(t, z, "PRAGMA integrity_check")); diff != "" {
+		t.Errorf("file written by us:\n%s", diff)
+	}
+	if err := c.QuickCheck(); err != nil {
+		t.Errorf("file written by zombiezen: %v", err)
+	}
+}
+
+// A changeset that a Session records makes the same rows through zombiezen.
+func TestSession_ChangesetAppliesThroughZombiezen(t *testing.T) {
+	c, from := open(t, sqlite.Options{ForeignKeys: true})
+	to := t.TempDir() + "/copy.db"
+	z := openWitness(t, to, false)
+	exec(t, c, witnessStart()...)
+	for _, sql := range witnessStart() {
+		witnessed(t, z, sql)
+	}
+	p := &pair{t: t, src: c}
+	if err := witnessApply(z, p.record(witnessChanges()...).Changes[0].Data); err != nil {
+		t.Fatal(err)
+	}
+	equalRows(t, to, from, witnessDump()...)
+}
+
+// A changeset that zombiezen records makes the same rows through Apply.
+func TestConn_Apply_ChangesetOfZombiezen(t *testing.T) {
+	c, to := open(t, sqlite.Options{})
+	from := t.TempDir() + "/source.db"
+	z := openWitness(t, from, true)
+	for _, sql := range witnessStart() {
+		witnessed(t, z, sql)
+	}
+	exec(t, c, witnessStart()...)
+	if err := c.CreatePosition(); err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{t: t, dst: c}
+	if err := p.apply(entryOf(1, witnessRecord(t, z, witnessChanges()...))); err != nil {
+		t.Fatal(err)
+	}
+	equalRows(t, from, to, witnessDump()...)
+}
+
+func entryOf(seq dbaas.Seq, changeset []byte) dbaas.Entry {
+	return dbaas.Entry{Seq: seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: changeset}}}
+}
+
+func witnessRecord(t *testing.T, z *zombiezen.Conn, list ...string) []byte {
+	t.Helper()
+	s, err := z.CreateSession("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Delete()
+	if err := s.Attach(""); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range list {
+		witnessed(t, z, sql)
+	}
+	var b bytes.Buffer
+	if err := s.WriteChangeset(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func witnessApply(z *zombiezen.Conn, changeset []byte) error {
+	return z.ApplyChangeset(bytes.NewReader(changeset), nil, func(zombiezen.ConflictType, *zombiezen.ChangesetIterator) zombiezen.ConflictAction {
+		return zombiezen.ChangesetAbort
+	})
+}
+
+// Values that one binding binds and writes the other reads back as they were.
+func TestConn_FileReadThroughZombiezen(t *testing.T) {
+	c, byUs := open(t, sqlite.Options{Durable: true})
+	byWitness := t.TempDir() + "/witness.db"
+	z := openWitness(t, byWitness, false)
+	const create, insert = "CREATE TABLE v(id INTEGER PRIMARY KEY, v)", "INSERT INTO v(v) VALUES(?)"
+	exec(t, c, create)
+	witnessed(t, z, create)
+	long := strings.Repeat("x", 20_000)
+	for _, v := range []dbaas.Value{
+		dbaas.Null(), dbaas.Integer(0), dbaas.Integer(-1 << 63), dbaas.Integer(1<<63 - 1), dbaas.Float(0.1), dbaas.Float(-1e308), dbaas.Text(""), dbaas.Text("a\x00b"),
+		dbaas.Text("\xff"), dbaas.Text("λ😀"), dbaas.Text(long), dbaas.Blob([]byte{}), dbaas.Blob([]byte{0, 255}), dbaas.Blob([]byte(long)),
+	} {
+		if err := c.Exec(insert, v); err != nil {
+			t.Fatal(err)
+		}
+		witnessed(t, z, insert, v)
+	}
+	equalRows(t, byWitness, byUs, "SELECT * FROM v ORDER BY id")
+}
