@@ -5,14 +5,16 @@ import "fmt"
 // cli is the sub-commands. Each is a struct with its settings as tagged fields:
 // flag, environment variable, default and help stand in one place.
 type cli struct {
-	Up          upCommand          `cmd:"" help:"The whole system on this machine; with no flag in one process, no service needed."`
-	Persdb      persdbCommand      `cmd:"" help:"The durable database and its commit log, over HTTP."`
-	Users       usersCommand       `cmd:"" help:"The users service."`
-	Rides       ridesCommand       `cmd:"" help:"The rides service."`
-	Gateway     gatewayCommand     `cmd:"" help:"The gateway: one port in front of users and rides."`
-	Bench       benchCommand       `cmd:"" help:"This system beside bare SQLite behind the same HTTP server, in one run."`
-	Healthcheck healthcheckCommand `cmd:"" help:"Exit 0 when the part at URL is ready."`
-	Version     versionCommand     `cmd:"" help:"Print the version."`
+	Up           upCommand           `cmd:"" help:"The whole system on this machine; with no flag in one process, no service needed."`
+	Orchestrator orchestratorCommand `cmd:"" help:"The database's HTTP API, batching, control loop and scaling."`
+	Worker       workerCommand       `cmd:"" help:"One worker, which the orchestrator makes master or slave."`
+	Persdb       persdbCommand       `cmd:"" help:"The durable database and its commit log, over HTTP."`
+	Users        usersCommand        `cmd:"" help:"The users service."`
+	Rides        ridesCommand        `cmd:"" help:"The rides service."`
+	Gateway      gatewayCommand      `cmd:"" help:"The gateway: one port in front of users and rides."`
+	Bench        benchCommand        `cmd:"" help:"This system beside bare SQLite behind the same HTTP server, in one run."`
+	Healthcheck  healthcheckCommand  `cmd:"" help:"Exit 0 when the part at URL is ready."`
+	Version      versionCommand      `cmd:"" help:"Print the version."`
 }
 
 // versionCommand is `rideshare version`.

@@ -18,6 +18,9 @@ type persdbCommand struct {
 	LogLevel  string        `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
 }
 
+// pollTimeout is longer than the longest poll of the log, a minute.
+const pollTimeout = 90 * time.Second
+
 // Run serves until ctx ends.
 func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	log, err := telemetry.NewLogger(out.stdout, p.LogLevel, "persdb")
@@ -34,7 +37,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	return serve(ctx, part{
-		addr: p.Listen, handler: server.New(store, log), log: log,
+		addr: p.Listen, inherited: true, writeTimeout: pollTimeout, handler: server.New(store, log), log: log,
 		close: func(context.Context) error { return store.Close() },
 	})
 }

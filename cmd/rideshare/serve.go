@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/lifeline"
 	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
 )
@@ -37,11 +40,37 @@ func (c common) begin(out *output, name string) (process, error) {
 
 // part is one service of its own, about to be served.
 type part struct {
-	addr    string
-	handler http.Handler
-	log     *slog.Logger
+	addr string
+	// inherited says that a parent process may have handed over a listener, and
+	// that the part ends with that parent.
+	inherited bool
+	// writeTimeout is for parts whose answers may take longer than usual.
+	writeTimeout time.Duration
+	handler      http.Handler
+	log          *slog.Logger
 	// close ends what is behind the handler, after the last request.
 	close func(context.Context) error
+}
+
+// inherit ties this process to the one that started it, if a launcher did: it
+// returns the listener that was handed over, nil if none was, and calls end when
+// the parent is gone.
+func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, error) {
+	err := lifeline.Watch(ctx, func() {
+		log.Warn("parent process is gone, ending")
+		end()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("parent process: %w", err)
+	}
+	listener, err := lifeline.Listener()
+	if errors.Is(err, lifeline.ErrNoListener) {
+		return nil, nil //nolint:nilnil // none is a good answer: the part listens by itself then.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listener of the parent process: %w", err)
+	}
+	return listener, nil
 }
 
 // serve serves a part until ctx ends or its listener breaks, then closes it
@@ -50,7 +79,16 @@ func serve(ctx context.Context, p part) error {
 	if err := checkAddress("--listen", p.addr); err != nil {
 		return err
 	}
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: p.addr, Handler: p.handler, Log: p.log})
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	config := httpapi.ServerConfig{Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout}
+	if p.inherited {
+		var err error
+		if config.Listener, err = inherit(ctx, p.log, end); err != nil {
+			return err
+		}
+	}
+	server := httpapi.NewServer(config)
 	err := server.Open(ctx)
 	if err == nil {
 		p.log.InfoContext(ctx, "part started", logkey.Addr, server.Addr())

@@ -6,20 +6,23 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/telemetry"
-	"rideshare/orchestrator/scale"
 	"rideshare/rides/usercheck"
 )
 
 const (
-	// startLimit bounds the start: longer means that something is wrong.
+	// startLimit bounds the opening of files and listeners.
 	startLimit = time.Minute
 	// stopLimit is within the 10 s that `up` promises to end in.
 	stopLimit = 8 * time.Second
 )
+
+// inproc is the value of the flags that swap a part for one in this process.
+const inproc = "inproc"
 
 // upCommand is `rideshare up`.
 type upCommand struct {
@@ -28,20 +31,15 @@ type upCommand struct {
 	Users        string `default:"127.0.0.1:8081" placeholder:"ADDR" env:"RIDESHARE_USERS" help:"Listen address of users (${default})."`
 	Rides        string `default:"127.0.0.1:8082" placeholder:"ADDR" env:"RIDESHARE_RIDES" help:"Listen address of rides (${default})."`
 	Orchestrator string `default:"127.0.0.1:8083" placeholder:"ADDR" env:"RIDESHARE_ORCHESTRATOR" help:"Listen address of the orchestrator (${default})."`
-	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc (${default})."`
-	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc (${default})."`
-	Launcher     string `default:"inproc" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc (${default})."`
+	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost (${default})."`
+	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
+	Launcher     string `default:"inproc" enum:"inproc,process" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc, or process: workers and persdb are child processes (${default})."`
+	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	Slaves       int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`
 	Demo         bool   `env:"RIDESHARE_DEMO" help:"Put a few users and rides in if the database is empty."`
 
-	ScalePeriod        time.Duration `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the number of reads (${default})."`
-	ScaleReadsPerSlave int           `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves (${default})."`
-	ScaleMin           int           `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
-	ScaleMax           int           `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`
-	ScalePolicy        string        `default:"reads" enum:"reads" env:"SCALE_POLICY" help:"How slaves are counted: reads (${default})."`
-	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
-
+	serving
 	rideRules
 	common
 }
@@ -66,13 +64,8 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 
 // serve waits until the system is ready, tells, and waits for ctx's end.
 func (u *upCommand) serve(ctx context.Context, system *assembly.System, out *output) error {
-	readyCtx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	if err := system.Ready(readyCtx); err != nil {
-		if ctx.Err() != nil {
-			return nil // stopped while starting
-		}
-		return fmt.Errorf("not ready after %v: %w", startLimit, err)
+	if err := system.Ready(ctx); err != nil {
+		return nil //nolint:nilerr // stopped while starting: Ready fails for no other reason.
 	}
 	urls := system.URLs()
 	if u.Demo {
@@ -114,30 +107,40 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	}
 	rules, rulesErr := u.rules()
 	auth, authErr := u.auth()
-	if err := joinUsage(u.checkParts(), u.checkAddresses(), u.checkNumbers(), rulesErr, authErr); err != nil {
+	if err := joinUsage(u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
 		return assembly.Config{}, err
 	}
 	return assembly.Config{
-		Log: log, Data: u.Data,
+		Log: log, Data: u.Data, Name: "up", Processes: u.processes(),
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, CallTimeout: u.CallTimeout,
-		Scale: assembly.Scale{
-			Policy: scale.Policy{PerSlave: u.ScaleReadsPerSlave, Min: u.ScaleMin, Max: u.ScaleMax}, Period: u.ScalePeriod,
-		},
+		Scale:       u.scale(),
 		RideRules:   assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Credentials: auth.accepted, Authorization: auth.own,
 	}, nil
 }
 
 func (u *upCommand) checkParts() error {
-	for _, part := range []struct{ flag, value string }{
-		{"--bus", u.Bus}, {"--coordinator", u.Coordinator}, {"--launcher", u.Launcher},
-	} {
-		if part.value != "inproc" {
-			return usagef("%s: %q is not known here; allowed: inproc", part.flag, part.value)
+	var errs []error
+	check := func(flag, value, scheme string) {
+		if value != inproc && !strings.HasPrefix(value, scheme) {
+			errs = append(errs, usagef("%s: %q is not allowed; allowed: inproc, %s...", flag, value, scheme))
 		}
 	}
-	return nil
+	check("--bus", u.Bus, "amqp")
+	check("--coordinator", u.Coordinator, "zk://")
+	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
+		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process"))
+	}
+	return joinUsage(errs...)
+}
+
+// processes says how to run as processes, nil for one process.
+func (u *upCommand) processes() *assembly.Processes {
+	if u.Launcher == inproc {
+		return nil
+	}
+	return &assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Prefix: u.Prefix, LogLevel: u.LogLevel}
 }
 
 func (u *upCommand) checkAddresses() error {
@@ -149,21 +152,6 @@ func (u *upCommand) checkAddresses() error {
 			errs = append(errs, err)
 		}
 	}
-	return joinUsage(errs...)
-}
-
-func (u *upCommand) checkNumbers() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, usagef(format, args...))
-		}
-	}
-	check(u.Slaves >= 1 && u.Slaves <= u.ScaleMax, "--slaves: %d is not between 1 and SCALE_MAX (%d)", u.Slaves, u.ScaleMax)
-	check(u.ScaleMin >= 1 && u.ScaleMin <= u.ScaleMax, "SCALE_MIN: %d is not between 1 and SCALE_MAX (%d)", u.ScaleMin, u.ScaleMax)
-	check(u.ScaleReadsPerSlave >= 1, "SCALE_READS_PER_SLAVE: %d is not at least 1", u.ScaleReadsPerSlave)
-	check(u.ScalePeriod >= time.Second, "SCALE_PERIOD: %v is not at least 1s", u.ScalePeriod)
-	check(u.CallTimeout > 0, "CALL_TIMEOUT: %v is not positive", u.CallTimeout)
 	return joinUsage(errs...)
 }
 

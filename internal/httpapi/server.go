@@ -35,9 +35,11 @@ const (
 
 // ServerConfig is the settings of a Server. Addr, Handler and Log are required.
 type ServerConfig struct {
-	Addr    string // host:port, port 0 picks a free one
-	Handler http.Handler
-	Log     *slog.Logger
+	Addr string // host:port, port 0 picks a free one
+	// Listener is used instead of Addr if it is set, as one that a parent process handed over.
+	Listener net.Listener
+	Handler  http.Handler
+	Log      *slog.Logger
 	// ReadTimeout and WriteTimeout: zero means the default, negative none. A
 	// handler that streams sets its own with http.ResponseController.
 	ReadTimeout  time.Duration
@@ -80,9 +82,12 @@ func NewServer(cfg ServerConfig) *Server {
 // Open listens and serves in the background until Close. nil means that
 // connections are taken; a busy or malformed address is an error here.
 func (s *Server) Open(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w", s.cfg.Addr, err)
+	listener := s.cfg.Listener
+	if listener == nil {
+		var err error
+		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr); err != nil {
+			return fmt.Errorf("listen on %s: %w", s.cfg.Addr, err)
+		}
 	}
 	s.listener = listener
 	go func() {

@@ -2,17 +2,18 @@ package assembly
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/api"
 	"rideshare/orchestrator/control"
-	"rideshare/persdb/commitlog"
 )
 
 // cluster shows the control loop to the orchestrator's API.
 type cluster struct {
 	*control.Loop
-	store *commitlog.Store
+	store persdb
 }
 
 // Workers returns the master and the slaves that run now.
@@ -77,11 +78,12 @@ func (c *core) checks() []api.Check {
 	}
 }
 
-// serves reports whether a master and all wanted slaves serve.
-func (c *core) serves(ctx context.Context) (bool, error) {
+// missing says who is not there yet of a master and all wanted slaves, "" if
+// all are.
+func (c *core) missing(ctx context.Context) string {
 	status, err := c.loop.Status(ctx)
 	if err != nil {
-		return false, err
+		return "launcher"
 	}
 	masters, slaves := 0, 0
 	for _, m := range status.Members {
@@ -93,5 +95,21 @@ func (c *core) serves(ctx context.Context) (bool, error) {
 			slaves++
 		}
 	}
-	return masters == 1 && slaves >= status.DesiredSlaves, nil
+	if masters == 1 && slaves >= status.DesiredSlaves {
+		return ""
+	}
+	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
+}
+
+// away names what the workers need and does not answer.
+func (c *core) away(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var names string
+	for _, check := range c.checks() {
+		if check.Probe(ctx) != nil {
+			names += ", " + check.Name
+		}
+	}
+	return names
 }

@@ -17,8 +17,13 @@ import (
 // have port 0 for a free one.
 type Config struct {
 	Log *slog.Logger
+	// Name tells this orchestrator from others of the same stack.
+	Name string
 	// Data is the directory of the database, the log and the replicas.
 	Data string
+	// Processes says how to run on a real broker and coordinator; nil is
+	// everything in this process.
+	Processes *Processes
 	// Gateway, Users, Rides and Orchestrator are listen addresses.
 	Gateway, Users, Rides, Orchestrator string
 	// Slaves is the number of slaves at the very first start.

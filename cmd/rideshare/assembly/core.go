@@ -6,15 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
-
-	coordinproc "rideshare/internal/coord/inproc"
-	mqinproc "rideshare/internal/mq/inproc"
-	launchinproc "rideshare/orchestrator/launch/inproc"
 
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
@@ -23,23 +17,17 @@ import (
 	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/events"
 	"rideshare/orchestrator/scale"
-	"rideshare/persdb/commitlog"
-	"rideshare/worker"
 )
 
 // stopGrace is how long workers may take to finish what is in hand when the
 // system stops: within the 10 s in which `up` promises to end.
 const stopGrace = 4 * time.Second
 
-// core is everything behind the orchestrator's HTTP API: persdb, bus,
-// coordinator, workers and the control loop.
+// core is everything behind the orchestrator's HTTP API.
 type core struct {
+	*outside
+
 	log        *slog.Logger
-	store      *commitlog.Store
-	broker     *mqinproc.Broker
-	conn       *mqinproc.Conn
-	coord      *coordinproc.Coordinator
-	launcher   *launchinproc.Launcher
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
 	scaler     *scale.Scaler
@@ -50,14 +38,31 @@ type core struct {
 }
 
 func newCore(ctx context.Context, cfg Config) (*core, error) {
-	c := &core{log: cfg.Log, broker: mqinproc.NewBroker(mqinproc.Config{}), events: events.New()}
+	var o *outside
 	var err error
-	if c.store, err = commitlog.Open(ctx, commitlog.Config{Dir: cfg.Data, Log: cfg.Log}); err != nil {
-		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
+	if cfg.Processes == nil {
+		o, err = newEmbedded(ctx, cfg)
+	} else {
+		o, err = newProcesses(cfg)
 	}
-	if err := c.assemble(cfg); err != nil {
-		return nil, errors.Join(err, c.store.Close())
+	if err != nil {
+		return nil, err
 	}
+	c := &core{outside: o, log: cfg.Log, events: events.New()}
+	c.loop = control.New(control.Config{
+		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves,
+		Event: c.events.Add, Workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
+	})
+	c.scaler, err = scale.New(scale.Config{Log: cfg.Log, Setter: c.loop, Policy: cfg.Scale.Policy, Period: cfg.Scale.Period})
+	if err != nil {
+		return nil, errors.Join(err, o.close(ctx))
+	}
+	c.run(ctx, cfg)
+	return c, nil
+}
+
+// run starts what works in the background until close.
+func (c *core) run(ctx context.Context, cfg Config) {
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stopLoops = stop
 	caller := mq.NewCaller(c.conn)
@@ -66,7 +71,6 @@ func newCore(ctx context.Context, cfg Config) (*core, error) {
 	c.dispatcher = dispatch.New(dispatch.Config{
 		Caller: caller, Publisher: c.conn, Availability: c.loop, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
 	})
-	return c, nil
 }
 
 func (c *core) ended(what string, err error) {
@@ -75,49 +79,14 @@ func (c *core) ended(what string, err error) {
 	}
 }
 
-func (c *core) assemble(cfg Config) error {
-	var err error
-	c.coord, err = coordinproc.New(coordinproc.Config{File: filepath.Join(cfg.Data, "coordinator.json")})
-	if err != nil {
-		return fmt.Errorf("open coordinator: %w", err)
-	}
-	replicas := filepath.Join(cfg.Data, "workers")
-	if err = os.RemoveAll(replicas); err != nil { // replicas of an earlier life are never used again
-		return fmt.Errorf("remove old replicas: %w", err)
-	}
-	c.conn = c.broker.Dial("orchestrator")
-	c.launcher = launchinproc.New(launchinproc.Config{
-		Dir: replicas, Log: cfg.Log, Make: c.newWorker, Run: strconv.FormatInt(time.Now().UnixMilli(), 36),
-	})
-	c.loop = control.New(control.Config{
-		Log: cfg.Log, Launcher: c.launcher, Coordinator: c.coord, Store: c.store, Name: "embedded", Slaves: cfg.Slaves, Event: c.events.Add,
-		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.launcher.Transport()}},
-	})
-	c.scaler, err = scale.New(scale.Config{Log: cfg.Log, Setter: c.loop, Policy: cfg.Scale.Policy, Period: cfg.Scale.Period})
-	return err
-}
-
-// newWorker makes a worker that shares nothing with the orchestrator but the bus.
-func (c *core) newWorker(spec launchinproc.Spec) (launchinproc.Worker, error) {
-	return embeddedWorker{worker.New(worker.Config{
-		ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: c.log,
-		Bus: c.broker.Dial(string(spec.ID)), Coordinator: c.coord.Dial(), Store: newSeverable(c.store),
-	})}, nil
-}
-
-// embeddedWorker is a worker as the in-process launcher wants it.
-type embeddedWorker struct{ *worker.Worker }
-
-// Control returns the worker's control API.
-func (w embeddedWorker) Control() http.Handler { return w.Handler() }
-
 // close stops everything, in the order that lets what is in hand finish: no new
-// requests, then the loop so that it replaces nobody, then the workers, then the truth.
+// requests, then the loop so that it replaces nobody, then the workers, then
+// what they work with, the truth last.
 func (c *core) close(ctx context.Context) error {
 	errs := []error{c.dispatcher.Close(ctx), c.scaler.Close()}
 	c.stopLoops()
 	c.background.Wait()
-	errs = append(errs, c.stopWorkers(ctx), c.conn.Close(), c.store.Close())
+	errs = append(errs, c.stopWorkers(ctx), c.outside.close(ctx))
 	return errors.Join(errs...)
 }
 
@@ -136,5 +105,14 @@ func (c *core) stopWorkers(ctx context.Context) error {
 		})
 	}
 	group.Wait()
+	return errors.Join(errs...)
+}
+
+// closeAll calls closers, the last one first, whatever the others return.
+func closeAll(ctx context.Context, closers []func(context.Context) error) error {
+	var errs []error
+	for _, closer := range slices.Backward(closers) {
+		errs = append(errs, closer(ctx))
+	}
 	return errors.Join(errs...)
 }

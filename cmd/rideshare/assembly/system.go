@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	ridesapi "rideshare/rides/api"
@@ -40,9 +38,19 @@ type URLs struct {
 // Start starts everything and returns when the listeners are open; Ready waits
 // until it serves. Close it. On an error nothing is left running.
 func Start(ctx context.Context, cfg Config) (*System, error) {
+	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator, (*System).startServices)
+}
+
+// StartOrchestrator starts the orchestrator and its workers alone; users, rides
+// and gateway run elsewhere. URLs has its address only.
+func StartOrchestrator(ctx context.Context, cfg Config) (*System, error) {
+	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator)
+}
+
+func start(ctx context.Context, cfg Config, steps ...func(*System, context.Context) error) (*System, error) {
 	s := &System{cfg: cfg, metrics: metrics{registry: telemetry.NewRegistry()}}
-	for _, step := range []func(context.Context) error{s.startCore, s.startOrchestrator, s.startServices} {
-		if err := step(ctx); err != nil {
+	for _, step := range steps {
+		if err := step(s, ctx); err != nil {
 			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 	}
@@ -83,7 +91,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 // startServices starts users, rides and the gateway. The gateway listens first,
 // since rides must know where it is, and gets its routes last.
 func (s *System) startServices(ctx context.Context) error {
-	var routes lateHandler
+	var routes httpapi.LateHandler
 	var err error
 	if s.gateway, err = s.serve(ctx, s.cfg.Gateway, &routes); err != nil {
 		return err
@@ -101,7 +109,7 @@ func (s *System) startServices(ctx context.Context) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	s.onClose(g.Close)
-	routes.set(g.Handler())
+	routes.Set(g.Handler())
 	return nil
 }
 
@@ -129,7 +137,7 @@ func (s *System) startRides(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var routes lateHandler // rides names itself by its address, which is known once it listens
+	var routes httpapi.LateHandler // rides names itself by its address, which is known once it listens
 	if s.rides, err = s.serve(ctx, s.cfg.Rides, &routes); err != nil {
 		return err
 	}
@@ -150,7 +158,7 @@ func (s *System) startRides(ctx context.Context) error {
 		return fmt.Errorf("rides: %w", err)
 	}
 	s.onClose(service.Close)
-	routes.set(service.Handler())
+	routes.Set(service.Handler())
 	return nil
 }
 
@@ -178,23 +186,37 @@ func (s *System) onClose(f func(context.Context) error) { s.closers = append(s.c
 
 // URLs returns where the system listens.
 func (s *System) URLs() URLs {
-	return URLs{Gateway: s.gateway.URL(), Users: s.users.URL(), Rides: s.rides.URL(), Orchestrator: s.orchestrator.URL()}
+	urls := URLs{Orchestrator: s.orchestrator.URL()}
+	if s.gateway != nil {
+		urls.Gateway, urls.Users, urls.Rides = s.gateway.URL(), s.users.URL(), s.rides.URL()
+	}
+	return urls
 }
 
 // readyPoll is how often Ready looks: often enough that it adds nothing that a person notices.
 const readyPoll = 2 * time.Millisecond
 
-// Ready waits until a master and all wanted slaves serve, or returns ctx's error.
+// waitingLog is how often Ready says what it waits for.
+const waitingLog = 5 * time.Second
+
+// Ready waits until a master and all wanted slaves serve, or returns ctx's
+// error. It does not matter what is started first, so it waits as long as it
+// takes, and says for what.
 func (s *System) Ready(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
+	waiting := time.NewTicker(waitingLog)
+	defer waiting.Stop()
 	for {
-		if ready, err := s.core.serves(ctx); err != nil || ready {
-			return err
+		missing := s.core.missing(ctx)
+		if missing == "" {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-waiting.C:
+			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing+s.core.away(ctx))
 		case <-tick.C:
 		}
 	}
@@ -204,27 +226,7 @@ func (s *System) Ready(ctx context.Context) error {
 // is in hand finishes. It is bounded by ctx. Everything acknowledged is on disk
 // in any case.
 func (s *System) Close(ctx context.Context) error {
-	var errs []error
-	for _, closer := range slices.Backward(s.closers) {
-		errs = append(errs, closer(ctx))
-	}
+	closers := s.closers
 	s.closers = nil
-	return errors.Join(errs...)
-}
-
-// lateHandler answers 503 until its routes are known.
-type lateHandler struct {
-	handler atomic.Pointer[http.Handler]
-}
-
-func (l *lateHandler) set(h http.Handler) { l.handler.Store(&h) }
-
-// ServeHTTP answers one request.
-func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := l.handler.Load(); h != nil {
-		(*h).ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "starting", http.StatusServiceUnavailable)
+	return closeAll(ctx, closers)
 }

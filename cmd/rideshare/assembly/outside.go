@@ -1,0 +1,94 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	coordinproc "rideshare/internal/coord/inproc"
+	mqinproc "rideshare/internal/mq/inproc"
+	launchinproc "rideshare/orchestrator/launch/inproc"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/orchestrator/launch"
+	"rideshare/persdb/commitlog"
+	"rideshare/worker"
+)
+
+// persdb is the store, in this process or behind HTTP.
+type persdb interface {
+	worker.Store
+	Claim(ctx context.Context) (dbaas.Epoch, error)
+	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+}
+
+// outside is what the orchestrator works with: the only things that differ
+// between one process and many.
+type outside struct {
+	store       persdb
+	conn        mq.Conn // the orchestrator's own
+	coordinator coord.Coordinator
+	launcher    launch.Launcher
+	// control reaches the workers' control APIs.
+	control http.RoundTripper
+	// closers undo what was started, the last one first. Workers are stopped before.
+	closers []func(context.Context) error
+}
+
+func (o *outside) onClose(f func(context.Context) error) { o.closers = append(o.closers, f) }
+
+// close undoes what was started.
+func (o *outside) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
+
+// newEmbedded is everything in this process.
+func newEmbedded(ctx context.Context, cfg Config) (*outside, error) {
+	store, err := commitlog.Open(ctx, commitlog.Config{Dir: cfg.Data, Log: cfg.Log})
+	if err != nil {
+		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
+	}
+	o := &outside{store: store}
+	o.onClose(func(context.Context) error { return store.Close() })
+	if err := o.embed(cfg, store); err != nil {
+		return nil, errors.Join(err, o.close(ctx))
+	}
+	return o, nil
+}
+
+func (o *outside) embed(cfg Config, store *commitlog.Store) error {
+	coordinator, err := coordinproc.New(coordinproc.Config{File: filepath.Join(cfg.Data, "coordinator.json")})
+	if err != nil {
+		return fmt.Errorf("open coordinator: %w", err)
+	}
+	replicas := filepath.Join(cfg.Data, "workers")
+	if err = os.RemoveAll(replicas); err != nil { // replicas of an earlier life are never used again
+		return fmt.Errorf("remove old replicas: %w", err)
+	}
+	broker := mqinproc.NewBroker(mqinproc.Config{})
+	// newWorker makes a worker that shares nothing with the orchestrator but the bus.
+	newWorker := func(spec launchinproc.Spec) (launchinproc.Worker, error) {
+		return embeddedWorker{worker.New(worker.Config{
+			ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: cfg.Log,
+			Bus: broker.Dial(string(spec.ID)), Coordinator: coordinator.Dial(), Store: newSeverable(store),
+		})}, nil
+	}
+	launcher := launchinproc.New(launchinproc.Config{
+		Dir: replicas, Log: cfg.Log, Make: newWorker, Run: strconv.FormatInt(time.Now().UnixMilli(), 36),
+	})
+	o.conn = broker.Dial("orchestrator")
+	o.onClose(func(context.Context) error { return o.conn.Close() })
+	o.coordinator, o.launcher, o.control = coordinator, launcher, launcher.Transport()
+	return nil
+}
+
+// embeddedWorker is a worker as the in-process launcher wants it.
+type embeddedWorker struct{ *worker.Worker }
+
+// Control returns the worker's control API.
+func (w embeddedWorker) Control() http.Handler { return w.Handler() }

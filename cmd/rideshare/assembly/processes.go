@@ -1,0 +1,97 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rideshare/internal/coord/zookeeper"
+	"rideshare/internal/mq/amqp"
+	"rideshare/orchestrator/launch/process"
+	"rideshare/persdb/client"
+)
+
+// Processes says how to run workers, and persdb, as processes of their own on
+// RabbitMQ and ZooKeeper.
+type Processes struct {
+	Bus         string // amqp://user:password@host:port/vhost
+	Coordinator string // zk://host:port,host:port/chroot
+	// Prefix stands before the names of queues, so that systems can share a broker.
+	Prefix string
+	// Persdb is the base URL of a persdb that runs elsewhere; with none it is a
+	// child of this process with its data in Config.Data.
+	Persdb string
+	// LogLevel is that of the children.
+	LogLevel string
+}
+
+// persdbGrace is how long persdb may take to close its files.
+const persdbGrace = 3 * time.Second
+
+// newProcesses is RabbitMQ, ZooKeeper, and children of this process.
+func newProcesses(cfg Config) (*outside, error) {
+	o := &outside{control: http.DefaultTransport}
+	if err := o.connect(cfg); err != nil {
+		return nil, errors.Join(err, o.close(context.Background()))
+	}
+	return o, nil
+}
+
+func (o *outside) connect(cfg Config) error {
+	p := *cfg.Processes
+	conn, err := amqp.Dial(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log})
+	if err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
+	o.conn = conn
+	o.onClose(func(context.Context) error { return conn.Close() })
+	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, Log: cfg.Log}); err != nil {
+		return fmt.Errorf("coordinator: %w", err)
+	}
+	if p.Persdb == "" {
+		if p.Persdb, err = o.startPersdb(cfg); err != nil {
+			return err
+		}
+	}
+	store, err := client.New(client.Config{URL: p.Persdb})
+	if err != nil {
+		return fmt.Errorf("persdb: %w", err)
+	}
+	o.store = store
+	o.onClose(func(context.Context) error { return store.Close() })
+	return o.startLauncher(cfg, p)
+}
+
+func (o *outside) startPersdb(cfg Config) (string, error) {
+	child, err := process.Supervise(process.ChildConfig{
+		Name: "persdb", Args: []string{"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel},
+		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+	})
+	if err != nil {
+		return "", fmt.Errorf("persdb: %w", err)
+	}
+	o.onClose(func(ctx context.Context) error { return child.Stop(ctx, persdbGrace) })
+	return child.URL(), nil
+}
+
+func (o *outside) startLauncher(cfg Config, p Processes) error {
+	launcher, err := process.New(process.Config{
+		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+		Args: func(spec process.Spec) []string {
+			return []string{
+				"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control,
+				"--bus", p.Bus, "--prefix", p.Prefix, "--coordinator", p.Coordinator, "--persdb-url", p.Persdb, "--log-level", p.LogLevel,
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	o.launcher = launcher
+	o.onClose(launcher.Close)
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"time"
+
+	"rideshare/cmd/rideshare/assembly"
+	"rideshare/orchestrator/scale"
+)
+
+// serving is the settings of the orchestrator that keep their names in every mode.
+type serving struct {
+	ScalePeriod        time.Duration `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the number of reads (${default})."`
+	ScaleReadsPerSlave int           `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves (${default})."`
+	ScaleMin           int           `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
+	ScaleMax           int           `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`
+	ScalePolicy        string        `default:"reads" enum:"reads" env:"SCALE_POLICY" help:"How slaves are counted: reads (${default})."`
+	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
+}
+
+func (s serving) scale() assembly.Scale {
+	return assembly.Scale{
+		Policy: scale.Policy{PerSlave: s.ScaleReadsPerSlave, Min: s.ScaleMin, Max: s.ScaleMax}, Period: s.ScalePeriod,
+	}
+}
+
+// check returns all that is wrong with the numbers.
+func (s serving) check(slaves int) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, usagef(format, args...))
+		}
+	}
+	check(slaves >= 1 && slaves <= s.ScaleMax, "--slaves: %d is not between 1 and SCALE_MAX (%d)", slaves, s.ScaleMax)
+	check(s.ScaleMin >= 1 && s.ScaleMin <= s.ScaleMax, "SCALE_MIN: %d is not between 1 and SCALE_MAX (%d)", s.ScaleMin, s.ScaleMax)
+	check(s.ScaleReadsPerSlave >= 1, "SCALE_READS_PER_SLAVE: %d is not at least 1", s.ScaleReadsPerSlave)
+	check(s.ScalePeriod >= time.Second, "SCALE_PERIOD: %v is not at least 1s", s.ScalePeriod)
+	check(s.CallTimeout > 0, "CALL_TIMEOUT: %v is not positive", s.CallTimeout)
+	return joinUsage(errs...)
+}
