@@ -5,7 +5,7 @@ FUZZTIME ?= 30s
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-short fuzz check fmt lint tidy vet bench clean setup vuln
+.PHONY: help run build test test-short fuzz check fmt lint tidy vet bench clean setup services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,14 @@ build: ## the binary, static, as bin/rideshare
 setup: ## a C compiler for the race detector, where it is missing
 	@tools/setup.sh
 
-test: setup ## every test, with the race detector
-	$(GO) test $(RACE) -timeout 20m ./...
+services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
+	@tools/services.sh start
+
+services-stop: ## end what services started
+	@tools/services.sh stop
+
+test: setup services ## every test, with the race detector
+	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./...
 
 test-short: setup ## the tests without the long fault runs
 	$(GO) test $(RACE) -short -timeout 10m ./...

@@ -1,0 +1,129 @@
+package zookeeper
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// Servers are tried in turn, by name, and only when all failed the library is told to pause.
+func TestLink_PausesAfterAllServersFailed(t *testing.T) {
+	t.Parallel()
+	l := &link{servers: []string{"a:1", "b:2"}}
+	type step struct {
+		server string
+		pause  bool
+	}
+	next := func() step {
+		server, pause := l.Next()
+		return step{server, pause}
+	}
+	want := []step{{"a:1", false}, {"b:2", false}, {"a:1", true}, {"b:2", true}}
+	for i, w := range want {
+		if got := next(); got != w {
+			t.Errorf("try %d: got %v, want %v", i, got, w)
+		}
+	}
+	l.Connected()
+	if got := next(); got != (step{"a:1", false}) {
+		t.Errorf("after success: got %v, want the next server at once", got)
+	}
+}
+
+// After the end of a session no connection is made, so the library cannot begin another session,
+// and what it holds for one is failed.
+func TestLink_StoppedMakesNoConnection(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	l := &link{servers: []string{listener.Addr().String()}, silence: time.Second}
+	conn, err := l.dial(t.Context(), "tcp", l.servers[0], time.Minute)
+	if err != nil {
+		t.Fatalf("before the end: got %v, want a connection", err)
+	}
+	l.Connected()
+	l.stop()
+	l.cut()
+	if _, err = conn.Write([]byte{1}); err == nil {
+		t.Error("after cut: got no error, want a closed connection")
+	}
+	if _, err = l.dial(t.Context(), "tcp", l.servers[0], time.Minute); !errors.Is(err, errStopped) {
+		t.Errorf("dial after the end: got error %v, want %v", err, errStopped)
+	}
+	if _, pause := l.Next(); !pause {
+		t.Error("after the end: got no pause, want one, in which waiting requests fail")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = l.dial(ended, "tcp", l.servers[0], time.Minute); err == nil {
+		t.Error("dial with an ended context: got no error")
+	}
+}
+
+// What the server grants is read along, however its answer is cut into pieces.
+func TestBoundedConn_ReadsGrant(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	l := &link{conn: &boundedConn{Conn: near, silence: time.Minute}}
+	defer func() { _ = near.Close() }()
+	if got := l.grant(); got != (grant{}) {
+		t.Errorf("before the answer: got %v, want none", got)
+	}
+	answer := binary.BigEndian.AppendUint32(nil, 36)
+	answer = binary.BigEndian.AppendUint32(answer, 0)
+	answer = binary.BigEndian.AppendUint32(answer, 4000)
+	answer = binary.BigEndian.AppendUint64(answer, 1<<63|42)
+	answer = append(answer, "password and what follows"...)
+	go func() { // ends with the last byte
+		_, _ = far.Read(make([]byte, 8))
+		for _, b := range answer {
+			_, _ = far.Write([]byte{b})
+		}
+		_ = far.Close()
+	}()
+	before := time.Now()
+	if _, err := l.conn.Write([]byte("connect?")); err != nil {
+		t.Fatal(err)
+	}
+	for buffer := make([]byte, 3); ; {
+		if _, err := l.conn.Read(buffer); err != nil {
+			break
+		}
+	}
+	got := l.grant()
+	if want := -1<<63 + 42; got.id != int64(want) || got.timeout != 4*time.Second {
+		t.Errorf("got id %d, time-out %v, want %d, 4s", got.id, got.timeout, want)
+	}
+	if got.asked.Before(before) || got.asked.After(time.Now()) {
+		t.Errorf("got asked at %v, want the time of the first write", got.asked)
+	}
+}
+
+// A read without a deadline, or with one far away, still ends.
+func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer func() { _, _ = near.Close(), far.Close() }()
+	c := &boundedConn{Conn: near, silence: 10 * time.Millisecond}
+	for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
+		if err := c.SetReadDeadline(deadline); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read with deadline %v: got error %v, want a time-out", deadline, err)
+		}
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte{1}); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("write: got error %v, want a time-out", err)
+	}
+}

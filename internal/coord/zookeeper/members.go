@@ -1,0 +1,171 @@
+package zookeeper
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// memberPrefix begins the names of registrations, before the pid.
+const memberPrefix = "cont_"
+
+func (s *Session) conts() string         { return s.root + "/conts" }
+func (s *Session) member(pid int) string { return s.conts() + "/" + memberPrefix + strconv.Itoa(pid) }
+func isGone(err error) bool              { return errors.Is(err, zk.ErrNoNode) }
+func isThere(err error) bool             { return errors.Is(err, zk.ErrNodeExists) }
+func wasChanged(err error) bool          { return errors.Is(err, zk.ErrBadVersion) }
+func tooFast(ctx context.Context) error  { return errors.Join(coord.ErrUnavailable, ctx.Err()) }
+
+// Register implements coord.Session.
+func (s *Session) Register(ctx context.Context, m coord.Member) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	path := s.member(m.PID)
+	// Others may create and remove the node between two steps: then look again.
+	for ctx.Err() == nil {
+		// A node that is there may be this session's, also if the call that made it
+		// seemed to fail. Only its owner says so: that the name is taken does not.
+		var old node
+		old, err = s.get(ctx, path)
+		switch {
+		case isGone(err):
+			err = s.create(ctx, path, data, zk.FlagEphemeral)
+		case err == nil && !s.owns(old.stat):
+			err = coord.ErrExists
+		case err == nil:
+			err = s.set(ctx, path, data, old.stat.Version)
+		}
+		if !isGone(err) && !isThere(err) && !wasChanged(err) {
+			return border("register", err)
+		}
+		if isGone(err) { // also if somebody removed the parent
+			if err = s.makeNodes(ctx); err != nil {
+				return border("register", err)
+			}
+		}
+	}
+	return border("register", tooFast(ctx))
+}
+
+// Unregister implements coord.Session.
+func (s *Session) Unregister(ctx context.Context, pid int) error {
+	return border("unregister", s.removeIf(ctx, pid, func(n node) bool { return s.owns(n.stat) }))
+}
+
+// Expel implements coord.Session. It removes the version that it read. Versions of a node that
+// was made anew begin again, so a successor that took the pid in the moment between
+// reading and removing can be hit; its next Register repairs that.
+func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error {
+	return border("expel", s.removeIf(ctx, pid, func(n node) bool {
+		var m coord.Member
+		return json.Unmarshal(n.data, &m) == nil && m.Worker == worker
+	}))
+}
+
+// removeIf removes a registration if it is the one that is meant.
+func (s *Session) removeIf(ctx context.Context, pid int, meant func(node) bool) error {
+	path := s.member(pid)
+	for ctx.Err() == nil {
+		n, err := s.get(ctx, path)
+		if err == nil {
+			if !meant(n) {
+				return nil
+			}
+			err = s.remove(ctx, path, n.stat.Version)
+		}
+		switch {
+		case isGone(err):
+			return nil
+		case !wasChanged(err):
+			return err
+		}
+	}
+	return tooFast(ctx)
+}
+
+// Members implements coord.Session. ZooKeeper reads one node at a time; two passes that find the same
+// were both true in the moment between them. It returns coord.ErrUnavailable
+// if they never are until ctx ends.
+func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
+	last, err := s.collect(ctx)
+	for err == nil {
+		var next []registration
+		next, err = s.collect(ctx)
+		if err == nil && slices.EqualFunc(last, next, registration.same) {
+			return s.decode(ctx, next), nil
+		}
+		last = next
+	}
+	return nil, border("members", err)
+}
+
+// registration is a node below /conts as it was read.
+type registration struct {
+	name string
+	node
+}
+
+// same reports whether nothing was written between two readings: the numbers of the transactions
+// that made and last wrote it are never given again.
+func (r registration) same(o registration) bool {
+	return r.name == o.name && r.stat.Czxid == o.stat.Czxid && r.stat.Mzxid == o.stat.Mzxid
+}
+
+// collect reads all registrations, by name.
+func (s *Session) collect(ctx context.Context) ([]registration, error) {
+	names, err := call(ctx, s, func(c *zk.Conn) ([]string, error) {
+		names, _, err := c.Children(s.conts())
+		return names, err
+	})
+	if isGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var all []registration
+	for _, name := range names {
+		var n node
+		n, err = s.get(ctx, s.conts()+"/"+name)
+		if isGone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, registration{name, n})
+	}
+	return all, nil
+}
+
+// decode returns the members among the nodes, in order. What is none was put there by somebody else.
+func (s *Session) decode(ctx context.Context, all []registration) []coord.Member {
+	var members []coord.Member
+	for _, r := range all {
+		var m coord.Member
+		err := json.Unmarshal(r.data, &m)
+		if err != nil || strings.TrimPrefix(r.name, memberPrefix) != strconv.Itoa(m.PID) {
+			s.log.DebugContext(ctx, "node is no registration", logkey.Path, r.name)
+			continue
+		}
+		members = append(members, m)
+	}
+	slices.SortFunc(members, func(a, b coord.Member) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
+	})
+	return members
+}

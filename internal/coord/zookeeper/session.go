@@ -1,0 +1,258 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/logkey"
+)
+
+// maxPacket bounds what a server may send at once: ZooKeeper's own limit, jute.maxbuffer.
+const maxPacket = 1 << 20
+
+// goodbyeWait bounds how long Close waits for a connection to end the session with: longer than
+// the second that the library sleeps between two tries.
+const goodbyeWait = 1500 * time.Millisecond
+
+// settleTime is how long a session that watches leaves a new connection to the library:
+// at its beginning the library tells the server of the watches, and reads a number for that without
+// a lock which every answer to a request writes. Its goroutines need microseconds.
+const settleTime = 50 * time.Millisecond
+
+// Session implements coord.Session.
+type Session struct {
+	root   string
+	log    *slog.Logger
+	link   *link
+	conn   *zk.Conn
+	cancel context.CancelFunc // ends a dial
+
+	watch chan struct{}
+	doubt chan struct{}
+	ended chan struct{} // closed when the session is lost
+	down  chan struct{} // closed when nothing of it runs any more
+	work  chan struct{} // wakes the keeper
+
+	mu        sync.Mutex // guards the fields below
+	id        int64      // zero before the session exists, never changed after
+	timeout   time.Duration
+	connected bool
+	since     time.Time     // of the present loss of the connection
+	changed   chan struct{} // closed and made anew when connected changes
+	settling  *time.Timer   // runs while a new connection is left to the library
+	lost      bool
+	goodbye   bool // the server is to be told of the end
+	clock     clock
+	watches   watches
+}
+
+var _ coord.Session = (*Session)(nil)
+
+// start begins to connect.
+func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Session, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Session{
+		root: root, log: log, link: l, cancel: cancel, timeout: timeout,
+		watch: make(chan struct{}, 1), doubt: make(chan struct{}), ended: make(chan struct{}),
+		down: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
+	s.clock.init(s.tick)
+	s.settling = time.AfterFunc(time.Hour, s.settled)
+	s.settling.Stop()
+	conn, events, err := zk.Connect(l.servers, timeout,
+		zk.WithHostProvider(l),
+		zk.WithDialer(func(network, server string, limit time.Duration) (net.Conn, error) {
+			return l.dial(ctx, network, server, limit)
+		}),
+		// The channel of events drops what does not fit; the callback misses nothing.
+		zk.WithEventCallback(s.event),
+		zk.WithMaxBufferSize(maxPacket),
+		zk.WithLogInfo(false),
+		zk.WithLogger(libraryLog{log}),
+	)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	s.conn = conn
+	go s.keep(events) // ends with the session
+	return s, nil
+}
+
+// Timeout implements coord.Session: what the server granted.
+func (s *Session) Timeout() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+// Doubt implements coord.Session.
+func (s *Session) Doubt() <-chan struct{} { return s.doubt }
+
+// Close implements coord.Session. It waits up to goodbyeWait for a connection and a
+// second for the answer; without them the session ends by its time-out.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	s.end(true)
+	s.mu.Unlock()
+	<-s.down
+	return nil
+}
+
+// event is called by the library's goroutines and must not block or call the library.
+func (s *Session) event(e zk.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.Type != zk.EventSession {
+		s.watches.fired(e)
+		s.wake()
+		return
+	}
+	switch e.State { //nolint:exhaustive // the others are steps on the way
+	case zk.StateHasSession:
+		s.hasSession()
+	case zk.StateDisconnected:
+		s.settling.Stop()
+		s.setConnected(false)
+	case zk.StateExpired:
+		if !s.lost {
+			s.log.Warn("coordination session lost", logkey.Session, s.id)
+		}
+		s.end(false)
+	}
+}
+
+// hasSession notes what the server granted. The library would go on with a session of another id
+// after a loss; the link does not let it, and this makes sure.
+func (s *Session) hasSession() {
+	granted := s.link.grant()
+	switch {
+	case s.lost:
+	case s.id == 0:
+		s.id, s.timeout = granted.id, granted.timeout
+		s.clock.length = granted.timeout
+		s.clock.prove(granted.asked)
+	case s.id == granted.id:
+		s.log.Info("coordinator connection regained", logkey.Session, s.id, logkey.Took, time.Since(s.since))
+		s.clock.prove(granted.asked)
+	default:
+		s.end(false)
+	}
+	if s.watches.wanted {
+		s.watches.forget()
+		s.settling.Reset(settleTime)
+		return
+	}
+	s.setConnected(true)
+}
+
+// settled is called some time after a connection was made.
+func (s *Session) settled() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn.State() != zk.StateHasSession {
+		return
+	}
+	s.setConnected(true)
+	s.wake()
+}
+
+func (s *Session) setConnected(is bool) {
+	if s.connected == is {
+		return
+	}
+	if s.connected = is; !is {
+		s.since = time.Now()
+		if !s.lost {
+			s.log.Warn("coordinator connection lost", logkey.Session, s.id)
+		}
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// end makes the session lost for good, for its party. The keeper does the rest.
+func (s *Session) end(goodbye bool) {
+	if s.lost {
+		return
+	}
+	s.lost, s.goodbye = true, goodbye
+	s.clock.stop()
+	s.raiseDoubt()
+	if !goodbye {
+		s.link.stop()
+	}
+	s.ring()
+	close(s.ended)
+}
+
+// tick is called when the session's own clock is over.
+func (s *Session) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.lost && s.clock.over() {
+		s.raiseDoubt()
+	}
+}
+
+func (s *Session) raiseDoubt() {
+	select {
+	case <-s.doubt:
+	default:
+		close(s.doubt)
+	}
+}
+
+// usable returns why nothing can be done in the session, if so. Nothing is sent without a connection:
+// the library would keep it, and do it when nobody waits for it any more.
+func (s *Session) usable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.lost:
+		return coord.ErrSessionLost
+	case !s.connected:
+		return fmt.Errorf("no connection: %w", coord.ErrUnavailable)
+	default:
+		return nil
+	}
+}
+
+// owns reports whether a node is this session's. A session that has no id owns nothing:
+// nodes without an owner have the id zero.
+func (s *Session) owns(stat *zk.Stat) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id != 0 && stat.EphemeralOwner == s.id
+}
+
+// ring gives the party a token.
+func (s *Session) ring() {
+	select {
+	case s.watch <- struct{}{}:
+	default: // one is there already
+	}
+}
+
+// wake gives the keeper a token.
+func (s *Session) wake() {
+	select {
+	case s.work <- struct{}{}:
+	default: // one is there already
+	}
+}
+
+// libraryLog shows the library's words to those who look closely.
+type libraryLog struct{ log *slog.Logger }
+
+// Printf implements zk.Logger.
+func (l libraryLog) Printf(format string, args ...any) {
+	l.log.Debug("zookeeper library", logkey.Reason, fmt.Sprintf(format, args...))
+}

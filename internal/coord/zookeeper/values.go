@@ -1,0 +1,76 @@
+package zookeeper
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/go-zookeeper/zk"
+
+	"rideshare/internal/coord"
+)
+
+func (s *Session) slaveCount() string { return s.root + "/slavecount" }
+func (s *Session) leader() string     { return s.root + "/orchestrator" }
+
+// SlaveCount implements coord.Session.
+func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
+	n, err := s.get(ctx, s.slaveCount())
+	if isGone(err) {
+		return 0, 0, coord.ErrNone
+	}
+	if err != nil {
+		return 0, 0, border("slave count", err)
+	}
+	count, err := strconv.Atoi(string(n.data))
+	if err != nil {
+		return 0, 0, fmt.Errorf("slave count: %w", err)
+	}
+	return count, version(n.stat), nil
+}
+
+// version is a node's as this system counts: its first is 1, as 0 is that of a node that does not
+// exist.
+func version(stat *zk.Stat) coord.Version { return coord.Version(stat.Version) + 1 }
+
+// SetSlaveCount implements coord.Session.
+func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) error {
+	data := []byte(strconv.Itoa(n))
+	var err error
+	switch {
+	case old == 0:
+		err = s.create(ctx, s.slaveCount(), data, 0)
+	case old < 0 || old > math.MaxInt32:
+		// To the server a negative version means any.
+		err = zk.ErrBadVersion
+	default:
+		err = s.set(ctx, s.slaveCount(), data, int32(old-1))
+	}
+	if isThere(err) || wasChanged(err) || isGone(err) {
+		return coord.ErrVersion
+	}
+	return border("set slave count", err)
+}
+
+// Lead implements coord.Session. A session of which it is not known whether it
+// got the place, as the reply was lost, finds that out by the next call.
+func (s *Session) Lead(ctx context.Context, name string) (bool, error) {
+	for ctx.Err() == nil {
+		err := s.create(ctx, s.leader(), []byte(name), zk.FlagEphemeral)
+		if err == nil {
+			return true, nil
+		}
+		if !isThere(err) {
+			return false, border("lead", err)
+		}
+		holder, err := s.get(ctx, s.leader())
+		if err == nil {
+			return s.owns(holder.stat), nil
+		}
+		if !isGone(err) { // gone: its holder just left
+			return false, border("lead", err)
+		}
+	}
+	return false, border("lead", tooFast(ctx))
+}

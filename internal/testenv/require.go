@@ -1,0 +1,167 @@
+package testenv
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// probeTimeout bounds the question whether a service answers.
+const probeTimeout = 10 * time.Second
+
+// RabbitMQ returns the URL of the RabbitMQ that tests share, after it has answered. Tests on
+// it use names of their own and do not break it; StartRabbitMQ gives one that may be broken.
+//
+// The URL is that of the variable RABBITMQ_URL, else of what `make services`
+// started. Without an answer the test fails if the variable or CI is set; else it
+// is skipped, which is a gap in the run and is said aloud.
+func RabbitMQ(tb testing.TB) string {
+	tb.Helper()
+	return shared(tb, "RABBITMQ_URL", answersAMQP)
+}
+
+// ZooKeeper returns the URL of the ZooKeeper that tests share, from the variable
+// ZOOKEEPER_URL or `make services`, as RabbitMQ does.
+func ZooKeeper(tb testing.TB) string {
+	tb.Helper()
+	return shared(tb, "ZOOKEEPER_URL", answersZooKeeper)
+}
+
+// shared returns the URL in a variable, once the service there has answered.
+func shared(tb testing.TB, variable string, answers func(context.Context, string) error) string {
+	tb.Helper()
+	address, set := os.LookupEnv(variable)
+	if !set {
+		var err error
+		if address, err = started(variable); err != nil {
+			missing(tb, variable, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(tb.Context(), probeTimeout)
+	defer cancel()
+	if err := contact(ctx, address, answers); err != nil {
+		missing(tb, variable, err)
+	}
+	return address
+}
+
+// missing ends a test that cannot run.
+func missing(tb testing.TB, variable string, err error) {
+	tb.Helper()
+	_, set := os.LookupEnv(variable)
+	if set || os.Getenv("CI") != "" {
+		tb.Fatalf("%s: %v (`make services` starts one)", variable, err)
+	}
+	tb.Skipf("NOT TESTED, no service: %s: %v (`make services` starts one)", variable, err)
+}
+
+// started returns a value that `make services` left in .services/env.
+func started(variable string) (string, error) {
+	root, err := checkout()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(root, ".services", "env")) //nolint:gosec // a file of this checkout
+	if err != nil {
+		return "", fmt.Errorf("not set, and nothing is started: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, variable+"="); ok {
+			return strings.Trim(strings.TrimSpace(value), "'"), nil
+		}
+	}
+	return "", errors.New("not set, and not started")
+}
+
+// checkout returns the directory of go.mod, above the directory of the test.
+func checkout() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	for {
+		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find the checkout: %w", err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// contact connects to the first host of a URL and asks whether it answers.
+func contact(ctx context.Context, address string, answers func(context.Context, string) error) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("parse the URL: %w", err)
+	}
+	host, _, _ := strings.Cut(u.Host, ",")
+	if err = answers(ctx, host); err != nil {
+		return fmt.Errorf("no answer from %s: %w", host, err)
+	}
+	return nil
+}
+
+// answersAMQP sends the protocol header: a broker that is ready offers a connection, in a
+// frame, and frames of methods begin with 1.
+func answersAMQP(ctx context.Context, host string) error {
+	answer, err := ask(ctx, host, "AMQP\x00\x00\x09\x01")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }()
+	first := make([]byte, 1)
+	if _, err = io.ReadFull(answer, first); err != nil {
+		return fmt.Errorf("read the first frame: %w", err)
+	}
+	if first[0] != 1 {
+		return fmt.Errorf("got first byte %d, want 1", first[0])
+	}
+	return nil
+}
+
+// answersZooKeeper asks for the mode, which only a server that serves has.
+func answersZooKeeper(ctx context.Context, host string) error {
+	answer, err := ask(ctx, host, "srvr")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }()
+	lines := bufio.NewScanner(answer)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "Mode:") {
+			return nil
+		}
+	}
+	return errors.Join(errors.New("it does not serve"), lines.Err())
+}
+
+// ask sends a question; the caller reads the answer, until ctx ends, and closes it.
+func ask(ctx context.Context, host, question string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		err = conn.SetDeadline(deadline)
+	}
+	if err == nil {
+		_, err = io.WriteString(conn, question)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,76 @@
+# Processes by pid file, ports by file. Sourced by services.sh.
+#
+# A pid file holds pid, start time and boot id: a pid alone may belong to anybody
+# after the process is gone or the machine was started again.
+
+boot_id() { cat /proc/sys/kernel/random/boot_id; }
+
+# start_time PID: in clock ticks since boot; fails for a process that is gone or a zombie.
+start_time() {
+  local stat fields
+  stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  read -ra fields <<<"${stat##*) }" # the name before it may hold anything
+  [ "${fields[0]}" != Z ] && [ "${fields[0]}" != X ] && echo "${fields[19]}"
+}
+
+# remember FILE PID
+remember() {
+  local started
+  started=$(start_time "$2") || return 1
+  echo "$2 $started $(boot_id)" >"$1"
+}
+
+# is_alive FILE: the very process that was remembered lives.
+is_alive() {
+  local pid started boot
+  [ -s "$1" ] && read -r pid started boot <"$1" || return 1
+  [ "$boot" = "$(boot_id)" ] && [ "$(start_time "$pid")" = "$started" ]
+}
+
+pid_in() { cut -d' ' -f1 "$1"; }
+
+# launch NAME COMMAND...: in a session of its own, output in NAME.out, pid in NAME.pid.
+launch() {
+  local name=$1
+  shift
+  setsid "$@" </dev/null >>"$name.out" 2>&1 9>&- &
+  remember "$name.pid" $! || { note "$1 ended at once: $(tail -n 3 "$name.out")"; return 1; }
+}
+
+# signal FILE SIGNAL
+signal() { ! is_alive "$1" || kill "-$2" "$(pid_in "$1")"; }
+
+# end FILE SIGNAL: asks, waits, insists; the pid file goes with the process. A
+# frozen process is killed at once, since it cannot obey.
+end() {
+  local file=$1 until=$((SECONDS + stop_limit))
+  if is_alive "$file" && [ "$(ps -o state= -p "$(pid_in "$file")")" = T ]; then signal "$file" KILL; fi
+  signal "$file" "$2"
+  while is_alive "$file"; do
+    if [ $SECONDS -ge $until ]; then signal "$file" KILL; fi
+    sleep 0.05
+  done
+  rm -f "$file"
+}
+
+process_alive() { is_alive "$dir/$1/$1.pid"; }
+process_stop() { end "$dir/$1/$1.pid" TERM; }
+process_kill() { end "$dir/$1/$1.pid" KILL; }
+process_pause() { signal "$dir/$1/$1.pid" STOP; }
+process_resume() { signal "$dir/$1/$1.pid" CONT; }
+
+# listening PORT: somebody accepts on it.
+listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# port_of SERVICE USE: the port, once chosen. It stays the same over restarts.
+port_of() { cat "$dir/$1/$2.port" 2>/dev/null; }
+
+# choose_port SERVICE USE: keeps the port of the last run if it is free. New ones are
+# below the range from which the kernel gives ports to clients.
+choose_port() {
+  local file=$dir/$1/$2.port port
+  port=$(port_of "$1" "$2" || true)
+  while [ -z "$port" ] || listening "$port"; do port=$((15000 + (RANDOM * 32768 + RANDOM) % 17000)); done
+  echo "$port" >"$file"
+}
+process_pid() { pid_in "$dir/$1/$1.pid"; }
