@@ -1,0 +1,74 @@
+package amqp_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+)
+
+// A publisher that reconnects under an alarm knows of it before anybody calls:
+// no call has to find out by waiting.
+func testAlarmReconnect(t *testing.T, b *bus) {
+	t.Helper()
+	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
+	b.Block(t)
+	defer b.Unblock(t)
+	before := b.network(c).dialed()
+	b.network(c).cut()
+	testenv.Eventually(t, patience, func() error {
+		if got := b.network(c).dialed(); got < before+2 {
+			return fmt.Errorf("dialed %d times, want %d", got, before+2)
+		}
+		err := c.Ready()
+		if err == nil {
+			t.Fatal("ready under an alarm")
+		}
+		if !strings.Contains(err.Error(), "blocked") {
+			return fmt.Errorf("ready: got %w, want it to say blocked", err)
+		}
+		return is(err, mq.ErrUnavailable)
+	})
+	for range 100 {
+		if err := within(t, c, time.Minute, mq.Message{}); !errors.Is(err, mq.ErrUnavailable) {
+			t.Fatalf("publish: got %v, want ErrUnavailable at once", err)
+		}
+	}
+	// One that is connected since before is told when it publishes.
+	testenv.Eventually(t, patience, func() error {
+		return is(within(t, leaving, time.Second, mq.Message{TTL: time.Millisecond}), mq.ErrUnavailable)
+	})
+	closeInTime(t, leaving)
+	b.Unblock(t)
+	testenv.Eventually(t, patience, c.Ready)
+	publish(t, c, mq.ReadQ, 1)
+}
+
+// Under an alarm the broker does not read. Publishes that fill the socket return by their
+// deadlines all the same, those behind them too, and the bus recovers.
+func testAlarmFullSocket(t *testing.T, b *bus) {
+	t.Helper()
+	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
+	b.Block(t)
+	defer b.Unblock(t)
+	const big = 8 << 20 // more than the buffers of both ends of a socket
+	var callers sync.WaitGroup
+	for range 8 {
+		for _, conn := range []mq.Conn{c, leaving} {
+			callers.Go(func() {
+				body := make([]byte, big)
+				refused(t, within(t, conn, time.Second, mq.Message{Body: body, TTL: time.Second}))
+				clear(body) // it is the caller's again
+			})
+		}
+	}
+	callers.Wait()
+	closeInTime(t, leaving)
+	b.Unblock(t)
+	testenv.Eventually(t, patience, func() error { return c.Publish(t.Context(), mq.ReadQ, mq.Message{}) })
+}

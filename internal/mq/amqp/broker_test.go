@@ -1,0 +1,202 @@
+package amqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/mq/mqtest"
+	"rideshare/internal/testenv"
+)
+
+// Many publishes are in flight at once; each gets its own outcome, also when some
+// come back and others do not.
+func TestPublish_ManyInFlight_EachItsOwnOutcome(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	var publishes sync.WaitGroup
+	for i := range 2_000 {
+		publishes.Go(func() {
+			var err, want error
+			switch i % 3 {
+			case 0:
+				err = c.Publish(t.Context(), mq.ReadQ, mq.Message{Body: []byte("x")})
+			case 1:
+				err, want = c.Reply(t.Context(), "amq.gen-of-nobody", mq.Message{}), mq.ErrUnroutable
+			case 2:
+				err = c.Broadcast(t.Context(), []byte("x"))
+			}
+			if !errors.Is(err, want) {
+				t.Errorf("publish %d: got error %v, want %v", i, err, want)
+			}
+		})
+	}
+	publishes.Wait()
+}
+
+// A message arrives with everything that it was published with.
+func TestPublish_Message_ArrivesWhole(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	for _, want := range []mq.Message{
+		{Body: []byte("all"), ID: "7", ReplyTo: "amq.gen-x", TTL: time.Hour, Persistent: true},
+		{Body: make([]byte, 300<<10)}, // more than a frame
+		{Body: []byte{}},
+	} {
+		if err := c.Publish(t.Context(), mq.WriteQ, want); err != nil {
+			t.Fatalf("publish: got %v, want nil", err)
+		}
+		h := consume(t, c, mq.WriteQ, 1)
+		d := h.next(t, 1)[0]
+		if diff := cmp.Diff(want, d.Message()); diff != "" {
+			t.Errorf("message is different (-want +got):\n%s", diff)
+		}
+		ack(t, d)
+		_ = h.end() // its context's error
+	}
+}
+
+// A reply goes to reply queues only: a forged name cannot write to another queue.
+func TestReply_ForgedName_IsUnroutable(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	for _, forged := range []string{"", b.queue(mq.WriteQ), "amq.rabbitmq.reply-to"} {
+		if err := c.Reply(t.Context(), forged, mq.Message{}); !errors.Is(err, mq.ErrUnroutable) {
+			t.Errorf("reply to %q: got %v, want ErrUnroutable", forged, err)
+		}
+	}
+	if got := b.waiting(t, b.queue(mq.WriteQ)); got != 0 {
+		t.Errorf("got %d messages in writeQ, want none", got)
+	}
+}
+
+// A message that no party of this system wrote is handed over like any other; rejected, from
+// either work queue, it is a dead letter, and the queue goes on.
+func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	for i, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+		b.admin(t, func(ch *amqp091.Channel) error {
+			return ch.PublishWithContext(t.Context(), "", b.queue(q), true, false, amqp091.Publishing{
+				Expiration: "60000", Type: "?", Headers: amqp091.Table{"x-death": "forged"}, Body: []byte("{"),
+			})
+		})
+		h := consume(t, c, q, 1)
+		poison := h.next(t, 1)[0]
+		want := mq.Message{Body: []byte("{"), TTL: time.Minute}
+		if diff := cmp.Diff(want, poison.Message()); diff != "" {
+			t.Errorf("%s: message is different (-want +got):\n%s", q, diff)
+		}
+		if err := poison.Reject(); err != nil {
+			t.Errorf("%s: reject: got %v, want nil", q, err)
+		}
+		publish(t, c, q, 1)
+		ack(t, h.next(t, 1)[0])
+		testenv.Eventually(t, patience, func() error {
+			if got := b.DeadLetters(t); got != i+1 {
+				return fmt.Errorf("%s: got %d dead letters, want %d", q, got, i+1)
+			}
+			return nil
+		})
+	}
+}
+
+// A delivery is settled once: a second time would, at the broker, end the channel under all others.
+func TestAck_Twice_IsAnErrorAndHarmless(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	publish(t, c, mq.WriteQ, 3)
+	h := consume(t, c, mq.WriteQ, 2)
+	ds := h.next(t, 2)
+	ack(t, ds[0])
+	for what, again := range map[string]func() error{"ack": ds[0].Ack, "reject": ds[0].Reject} {
+		if err := again(); err == nil || errors.Is(err, mq.ErrStale) {
+			t.Errorf("second %s: got %v, want an error other than ErrStale", what, err)
+		}
+	}
+	ack(t, ds[1])
+	ack(t, h.next(t, 1)[0])
+}
+
+// A write that its consumers die with again and again ends as a dead letter, and does not
+// keep the queue from going on.
+func TestWriteQ_DeadlyMessage_EndsAsDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "publisher")
+	publish(t, c, mq.WriteQ, 1)
+	for range 6 { // the first time, and the limit of 5
+		doomed := b.connected(t, "doomed")
+		consume(t, doomed, mq.WriteQ, 1).next(t, 1)
+		b.Sever(t, doomed)
+	}
+	testenv.Eventually(t, patience, func() error {
+		if got := b.DeadLetters(t); got != 1 {
+			return fmt.Errorf("got %d dead letters, want 1", got)
+		}
+		return nil
+	})
+	publish(t, c, mq.WriteQ, 1)
+	ack(t, consume(t, c, mq.WriteQ, 1).next(t, 1)[0])
+}
+
+// A consumer that ends and begins again many times leaves no channel and no consumer behind.
+func TestConsume_EndedManyTimes_LeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	c := b.connected(t, "one")
+	for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+		for range 20 {
+			publish(t, c, q, 2)
+			h := consume(t, c, q, 2)
+			ds := h.next(t, 2)
+			ack(t, ds[0])
+			if err := h.end(); !errors.Is(err, context.Canceled) {
+				t.Fatalf("consume: got %v, want its context's error", err)
+			}
+			ack(t, ds[1])
+		}
+		testenv.Eventually(t, patience, func() error {
+			consumers := 0
+			b.admin(t, func(ch *amqp091.Channel) error {
+				state, err := ch.QueueDeclarePassive(b.queue(q), true, false, false, false, nil)
+				consumers = state.Consumers
+				return err
+			})
+			if consumers != 0 {
+				return fmt.Errorf("%s: got %d consumers left, want 0", q, consumers)
+			}
+			return nil
+		})
+		if got := b.waiting(t, b.queue(q)); got != 0 {
+			t.Errorf("%s: got %d messages left, want 0", q, got)
+		}
+	}
+}
+
+// BenchmarkPublish is what one connection can have confirmed per second, with many callers.
+func BenchmarkPublish(b *testing.B) {
+	bus := newBus(b, nil, testenv.RabbitMQ(b), mqtest.Limits{MaxReady: 10_000_000})
+	c := bus.connected(b, "one")
+	body := make([]byte, 4096)
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := c.Broadcast(b.Context(), body); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,18 @@
+package amqp_test
+
+import (
+	"testing"
+
+	"rideshare/internal/mq/mqtest"
+	"rideshare/internal/testenv"
+)
+
+// RabbitMQ keeps every promise of mq.Conn. It has a broker of its own, since an alarm
+// is for the whole broker.
+func TestConformance(t *testing.T) {
+	service := testenv.StartRabbitMQ(t)
+	mqtest.Run(t, mqtest.Features{Durable: true, Patience: patience}, func(tb testing.TB, l mqtest.Limits) mqtest.Bus {
+		tb.Helper()
+		return newBus(tb, service, service.URL, l)
+	})
+}

@@ -1,0 +1,184 @@
+// Package amqp is the bus over RabbitMQ: mq.Conn as the delivered system uses it. It stands
+// between the orchestrator and the workers on every request, and is the only package that
+// speaks AMQP. DESIGN.md says why it does what it does.
+package amqp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+)
+
+// Conn is one party's connection to the broker. It implements mq.Conn.
+//
+// It is two connections, since an alarm of the broker stops the one that publishes, and
+// deliveries and acknowledgements must go on. Each keeps itself alive.
+type Conn struct {
+	config     Config
+	names      names
+	publishing *link[*publisher]
+	consuming  *link[*session]
+	published  atomic.Uint64 // numbers the publishes, for their returns
+
+	cancel     context.CancelFunc // ends both links
+	background sync.WaitGroup     // both links, and consumers that are being ended
+
+	mu     sync.Mutex // guards closed, so that background does not grow once Close waits for it
+	closed bool
+}
+
+var _ mq.Conn = (*Conn)(nil)
+
+// Dial returns a connection that is being made, and made again, in the background until Close: it
+// does not wait for the broker. The error says what is wrong with the settings.
+func Dial(config Config) (*Conn, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("bus settings: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Conn{config: config, names: newNames(config.Prefix), cancel: cancel}
+	c.publishing = newLink("bus publisher", config.Log, c.dialPublisher)
+	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
+		return dialSession(ctx, config, config.Name+" consumer")
+	})
+	c.background.Go(func() { c.publishing.run(ctx) })
+	c.background.Go(func() { c.consuming.run(ctx) })
+	return c, nil
+}
+
+func (c *Conn) dialPublisher(ctx context.Context) (*publisher, error) {
+	s, err := dialSession(ctx, c.config, c.config.Name+" publisher")
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // Close does not wait for answers
+	defer stop()
+	return newPublisher(s, c.config)
+}
+
+// Publish implements mq.Conn.
+func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
+	name := c.names.of(q)
+	if name == "" {
+		return fmt.Errorf("publish to %s: %w", q, mq.ErrUnroutable)
+	}
+	if err := c.toQueue(ctx, name, m); err != nil {
+		return fmt.Errorf("publish to %s: %w", q, err)
+	}
+	return nil
+}
+
+// Reply implements mq.Conn. Names that the broker did not give are
+// unroutable: a forged one could write to any queue.
+func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
+	if !strings.HasPrefix(to, replyPrefix) {
+		if err := c.Ready(); err != nil {
+			return fmt.Errorf("reply to %q: %w", to, err)
+		}
+		return fmt.Errorf("reply to %q, which is no reply queue: %w", to, mq.ErrUnroutable)
+	}
+	if err := c.toQueue(ctx, to, m); err != nil {
+		return fmt.Errorf("reply to %s: %w", to, err)
+	}
+	return nil
+}
+
+// Broadcast implements mq.Conn. The broker keeps no broadcast over its own restart:
+// the log does.
+func (c *Conn) Broadcast(ctx context.Context, body []byte) error {
+	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
+	if err := c.publish(ctx, &publication{exchange: c.names.sync, message: message}); err != nil {
+		return fmt.Errorf("broadcast: %w", err)
+	}
+	return nil
+}
+
+// toQueue publishes to a queue by the broker's name of it.
+func (c *Conn) toQueue(ctx context.Context, name string, m mq.Message) error {
+	message := amqp091.Publishing{
+		DeliveryMode:  amqp091.Transient,
+		CorrelationId: m.ID,
+		ReplyTo:       m.ReplyTo,
+		MessageId:     strconv.FormatUint(c.published.Add(1), 36),
+		// The caller may use its buffer again while the writer is still at it, if its
+		// deadline ends the wait.
+		Body: bytes.Clone(m.Body),
+	}
+	if m.Persistent {
+		message.DeliveryMode = amqp091.Persistent
+	}
+	if m.TTL > 0 {
+		message.Expiration = strconv.FormatInt(max(1, m.TTL.Milliseconds()), 10)
+	}
+	return c.publish(ctx, &publication{key: name, message: message, mandatory: true})
+}
+
+func (c *Conn) publish(ctx context.Context, m *publication) error {
+	p, _, err := c.publishing.get()
+	if err != nil {
+		return err
+	}
+	return p.publish(ctx, m)
+}
+
+// Ready implements mq.Conn.
+func (c *Conn) Ready() error {
+	p, _, err := c.publishing.get()
+	if err != nil {
+		return err
+	}
+	return p.refuses(context.Background())
+}
+
+// Durable implements mq.Conn: writeQ is a quorum queue, on disk before a confirm.
+func (c *Conn) Durable() bool { return true }
+
+// Close implements mq.Conn. It returns within 5 s: a broker that does not
+// answer in 2 s is left without a goodbye.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.publishing.close()
+	c.consuming.close()
+	c.cancel()
+	c.background.Wait()
+	return nil
+}
+
+// aside runs f in the background, with an end that Close waits for. After Close it does not
+// run f: all that f could end is ending.
+func (c *Conn) aside(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.background.Go(f)
+	}
+}
+
+// bury puts a message that can never be dealt with aside, where the broker does not do it by itself.
+func (c *Conn) bury(m mq.Message) error {
+	ctx, cancel := context.WithTimeout(context.Background(), buryTimeout)
+	defer cancel()
+	m.Persistent, m.TTL = true, 0
+	return c.toQueue(ctx, c.names.dead, m)
+}
+
+// ttl returns the TTL that a message was published with.
+func ttl(expiration string) time.Duration {
+	ms, err := strconv.ParseInt(expiration, 10, 64)
+	if err != nil {
+		return 0 // none
+	}
+	return time.Duration(ms) * time.Millisecond
+}

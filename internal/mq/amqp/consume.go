@@ -1,0 +1,194 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+// errLost ends a receiver whose channel, or queue, is gone.
+var errLost = errors.New("the broker ended the consumer")
+
+// lives calls one with each session, and again on the same session when its queue was lost, until
+// ctx ends or the connection is closed. alive is for one to tell that it is set up.
+func (c *Conn) lives(ctx context.Context, what string, one func(s *session, alive func()) error) error {
+	var bad streak
+	alive := func() {
+		if bad.told {
+			c.config.Log.InfoContext(ctx, "bus queue consumed", logkey.Queue, what,
+				logkey.Count, bad.failures, logkey.Took, bad.took())
+		}
+		bad = streak{}
+	}
+	var last *session
+	for {
+		s, err := c.consuming.next(ctx, last)
+		if err != nil {
+			return err
+		}
+		err = one(s, alive)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if last = nil; s.conn.IsClosed() {
+			last = s // the link tells of it, and waits before the next session
+			continue
+		}
+		if bad.failed() {
+			c.config.Log.WarnContext(ctx, "bus queue not consumed, trying again", logkey.Queue, what, logkey.Error, err)
+		}
+		pause(ctx, bad.failures)
+	}
+}
+
+// consumer is one Consume during one life of its channel.
+type consumer struct {
+	conn       *Conn
+	session    *session
+	ch         *amqp091.Channel
+	single     bool // of a queue with a single active consumer
+	tag        string
+	deliveries <-chan amqp091.Delivery
+
+	mu      sync.Mutex // guards held and ending
+	held    int        // handed over and not settled
+	ending  bool
+	settled chan struct{} // closed when ending and nothing is held
+}
+
+// Consume implements mq.Conn.
+func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func(mq.Delivery)) error {
+	if config.Prefetch < 1 {
+		return fmt.Errorf("consume %s: prefetch %d is less than 1", config.Queue, config.Prefetch)
+	}
+	if c.names.of(config.Queue) == "" {
+		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
+	}
+	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
+		k, err := c.consumer(s, config)
+		if err != nil {
+			return err
+		}
+		alive()
+		return k.serve(ctx, handle)
+	})
+}
+
+// consumer makes the queue if it is missing, and begins to consume it.
+func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) {
+	if err := s.declare(c.names, c.config); err != nil {
+		return nil, err
+	}
+	name := c.names.of(config.Queue)
+	k := &consumer{
+		conn: c, session: s, single: config.Queue == mq.WriteQ,
+		tag: c.config.Name + "." + name, settled: make(chan struct{}),
+	}
+	var err error
+	k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// consume begins to consume a queue on a channel of its own.
+func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
+	ch, err := s.channel()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.within(callTimeout, "consume "+name)()
+	// Never global: RabbitMQ 4.3 takes that for per consumer, without a word.
+	if err = ch.Qos(prefetch, 0, false); err != nil {
+		return nil, nil, fmt.Errorf("limit the prefetch of %s: %w", name, err)
+	}
+	deliveries, err := ch.Consume(name, tag, false, false, false, false, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("consume %s: %w", name, err)
+	}
+	return ch, deliveries, nil
+}
+
+// serve hands over deliveries until ctx ends or the consumer is lost. It returns at once in
+// either case: what takes the broker's answer, or waits for settlements, goes on aside.
+func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			k.conn.aside(func() { k.retire(nil) })
+			return ctx.Err()
+		case d, ok := <-k.deliveries:
+			switch {
+			case !ok:
+				// With the channel still open it was the queue that went. What is held came from
+				// there: nobody waits for its settlement.
+				k.conn.aside(func() { k.session.closeChannel(k.ch) })
+				return errLost
+			case ctx.Err() != nil:
+				k.conn.aside(func() { k.retire(&d) })
+				return ctx.Err()
+			default:
+				handle(k.take(d))
+			}
+		}
+	}
+}
+
+// retire ends a consumer in good order: others get what was not handed over, and what was can
+// still be settled. last is a delivery that came too late to be handed over, if any.
+//
+// A queue with turns gets a cancel, and back what is left, at once. A queue with
+// a single active consumer does not: it would make the next one active while
+// deliveries of this one are still being worked on. There the channel stays as it is until these are
+// settled; closing it gives back the rest, in order.
+func (k *consumer) retire(last *amqp091.Delivery) {
+	defer k.session.closeChannel(k.ch)
+	if !k.single {
+		if last != nil {
+			_ = last.Nack(false, true) // an error means that it goes back in any case
+		}
+		stop := k.session.within(callTimeout, "cancel a consumer")
+		_ = k.ch.Cancel(k.tag, false) // an error has ended the channel, and its deliveries
+		stop()
+		for d := range k.deliveries {
+			_ = d.Nack(false, true)
+		}
+	}
+	k.mu.Lock()
+	k.ending = true
+	k.checkSettled()
+	k.mu.Unlock()
+	select {
+	case <-k.settled:
+	case <-k.session.done:
+	}
+}
+
+// take makes a delivery that is handed over.
+func (k *consumer) take(d amqp091.Delivery) mq.Delivery {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held++
+	return &delivery{from: k, raw: d}
+}
+
+func (k *consumer) release() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held--
+	k.checkSettled()
+}
+
+// checkSettled is called with mu, after a change.
+func (k *consumer) checkSettled() {
+	if k.ending && k.held == 0 {
+		close(k.settled)
+	}
+}

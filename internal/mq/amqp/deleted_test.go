@@ -1,0 +1,72 @@
+package amqp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+)
+
+// The writeQ is deleted under its consumer: the held delivery is nobody's any more, and the consumer
+// makes the queue anew and goes on.
+func testWriteQDeleted(t *testing.T, b *bus) {
+	t.Helper()
+	c := b.connected(t, "one")
+	h := consume(t, c, mq.WriteQ, 1)
+	publish(t, c, mq.WriteQ, 1)
+	old := h.next(t, 1)[0]
+	b.service.Ctl(t, "delete_queue", b.queue(mq.WriteQ))
+	testenv.Eventually(t, patience, func() error {
+		return c.Publish(t.Context(), mq.WriteQ, mq.Message{Body: []byte("after")})
+	})
+	d := h.next(t, 1)[0]
+	if got := string(d.Message().Body); got != "after" {
+		t.Errorf("got %s, want after", got)
+	}
+	if err := old.Ack(); !errors.Is(err, mq.ErrStale) {
+		t.Errorf("ack of a delivery of the deleted queue: got %v, want ErrStale", err)
+	}
+	ack(t, d)
+}
+
+// A reply queue that is deleted while its connection lives is told as lost, and made anew.
+func testReplyQueueDeleted(t *testing.T, b *bus) {
+	t.Helper()
+	c := b.connected(t, "one")
+	replies := make(chan string, 10)
+	running(t, func(ctx context.Context) error {
+		return c.Replies(ctx, func(name string) { replies <- name }, func(mq.Message) {})
+	})
+	first := receive(t, replies)
+	b.service.Ctl(t, "delete_queue", first)
+	if got := receive(t, replies); got != "" {
+		t.Errorf("after the deletion: got name %q, want the empty one", got)
+	}
+	if name := receive(t, replies); name == "" || name == first {
+		t.Errorf("after the deletion: got name %q, want another than %q", name, first)
+	}
+}
+
+// A queue that is there with other arguments is an operator's mistake: the bus says so, without a
+// storm of reconnects, and works as soon as the queue is gone.
+func testOtherArguments(t *testing.T, b *bus) {
+	t.Helper()
+	b.connected(t, "first")
+	config, n := b.config("second")
+	config.MaxReady = 7
+	c := b.open(t, config, n)
+	t.Cleanup(func() { _ = c.Close() })
+	testenv.Eventually(t, patience, func() error {
+		err := c.Ready()
+		if err == nil || !strings.Contains(err.Error(), "x-max-length") {
+			return fmt.Errorf("ready: got %w, want it to name the argument", err)
+		}
+		return is(err, mq.ErrUnavailable)
+	})
+	b.remove(t)
+	testenv.Eventually(t, patience, c.Ready)
+}

@@ -1,0 +1,212 @@
+package amqp_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/mq/amqp"
+	"rideshare/internal/mq/mqtest"
+	"rideshare/internal/testenv"
+)
+
+// patience bounds the wait for what must happen.
+const patience = 30 * time.Second
+
+// roomy is more than any test without limits publishes.
+const roomy = 20_000
+
+// bus is the names below one prefix on a broker, for one test.
+type bus struct {
+	service *testenv.Service // nil when the broker is shared
+	url     string
+	prefix  string
+	limits  mqtest.Limits
+
+	mu       sync.Mutex // guards networks
+	networks map[mq.Conn]*network
+}
+
+// newBus returns a bus of the test's own. service is nil for a broker that is shared.
+func newBus(tb testing.TB, service *testenv.Service, url string, l mqtest.Limits) *bus {
+	tb.Helper()
+	if l.MaxReady == 0 {
+		l.MaxReady = roomy
+	}
+	if l.SyncBuffer == 0 {
+		l.SyncBuffer = roomy
+	}
+	b := &bus{
+		service: service, url: url, limits: l,
+		prefix: "test." + rand.Text() + ".", networks: map[mq.Conn]*network{},
+	}
+	tb.Cleanup(func() { b.remove(tb) })
+	return b
+}
+
+// sharedBus returns a bus on the broker that all tests share.
+func sharedBus(t *testing.T, l mqtest.Limits) *bus {
+	t.Helper()
+	return newBus(t, nil, testenv.RabbitMQ(t), l)
+}
+
+// names of the bus as the broker lists them. They are spelled out, since they are what an operator sees.
+func (b *bus) queue(q mq.Queue) string { return b.prefix + string(q) + ".v1" }
+func (b *bus) dead() string            { return b.prefix + "dead.write.v1" }
+func (b *bus) exchange() string        { return b.prefix + "syncQ.v1" }
+
+// remove deletes all that the bus has at the broker.
+func (b *bus) remove(tb testing.TB) {
+	tb.Helper()
+	b.admin(tb, func(ch *amqp091.Channel) error {
+		for _, name := range []string{b.queue(mq.ReadQ), b.queue(mq.WriteQ), b.dead()} {
+			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+				return err
+			}
+		}
+		return ch.ExchangeDelete(b.exchange(), false, false)
+	})
+}
+
+// admin does something at the broker that users of the bus cannot do.
+func (b *bus) admin(tb testing.TB, do func(ch *amqp091.Channel) error) {
+	tb.Helper()
+	conn, err := amqp091.Dial(b.url)
+	if err != nil {
+		tb.Fatalf("administrator's connection: %v", err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = do(ch)
+	}
+	if err != nil {
+		tb.Fatalf("administrator: %v", err)
+	}
+}
+
+// waiting returns how many messages of a queue wait for a consumer.
+func (b *bus) waiting(tb testing.TB, name string) int {
+	tb.Helper()
+	n := 0
+	b.admin(tb, func(ch *amqp091.Channel) error {
+		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		n = q.Messages
+		return err
+	})
+	return n
+}
+
+// config is the settings of a connection to the bus, over a network of its own.
+func (b *bus) config(name string) (amqp.Config, *network) {
+	n := &network{}
+	return amqp.Config{
+		URL: b.url, Prefix: b.prefix, Name: name,
+		MaxReady: b.limits.MaxReady, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
+	}, n
+}
+
+// open dials with settings. The test closes the connection.
+func (b *bus) open(tb testing.TB, config amqp.Config, n *network) *amqp.Conn {
+	tb.Helper()
+	c, err := amqp.Dial(config)
+	if err != nil {
+		tb.Fatalf("dial: got %v, want nil", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.networks[c] = n
+	return c
+}
+
+func (b *bus) Dial(tb testing.TB, name string) mq.Conn {
+	tb.Helper()
+	config, n := b.config(name)
+	return b.open(tb, config, n)
+}
+
+// connected returns a connection that is up, and closed after the test.
+func (b *bus) connected(tb testing.TB, name string) mq.Conn {
+	tb.Helper()
+	c := b.Dial(tb, name)
+	tb.Cleanup(func() { _ = c.Close() })
+	testenv.Eventually(tb, patience, c.Ready)
+	return c
+}
+
+func (b *bus) network(c mq.Conn) *network {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.networks[c]
+}
+
+func (b *bus) Sever(_ testing.TB, c mq.Conn) { b.network(c).sever() }
+
+func (b *bus) Disconnect(testing.TB) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.networks {
+		n.cut()
+	}
+}
+
+func (b *bus) Block(tb testing.TB) {
+	tb.Helper()
+	b.service.Ctl(tb, "set_vm_memory_high_watermark", "0.0000001")
+}
+
+func (b *bus) Unblock(tb testing.TB) {
+	tb.Helper()
+	b.service.Ctl(tb, "set_vm_memory_high_watermark", "0.4")
+}
+
+func (b *bus) DeleteQueue(tb testing.TB, q mq.Queue) {
+	tb.Helper()
+	b.admin(tb, func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDelete(b.queue(q), false, false, false)
+		return err
+	})
+}
+
+func (b *bus) DeadLetters(tb testing.TB) int {
+	tb.Helper()
+	return b.waiting(tb, b.dead())
+}
+
+// logBuffer keeps log lines. It is safe for concurrent use.
+type logBuffer struct {
+	mu    sync.Mutex // guards lines
+	lines bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
+}
+
+func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// count returns how many lines have all of these words.
+func (l *logBuffer) count(words ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for line := range strings.Lines(l.lines.String()) {
+		all := true
+		for _, word := range words {
+			all = all && strings.Contains(line, word)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}

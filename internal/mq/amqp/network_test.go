@@ -1,0 +1,83 @@
+package amqp_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+)
+
+// errNoNetwork is what dialing over a severed network gives.
+var errNoNetwork = errors.New("network is severed")
+
+// network is the sockets of one Conn, with what can happen to them. It is safe for concurrent use.
+type network struct {
+	mu      sync.Mutex // guards the fields below
+	sockets []net.Conn
+	severed bool
+	dials   int
+	written int // bytes
+}
+
+// counted is a socket that counts what is written.
+type counted struct {
+	net.Conn
+	network *network
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.network.mu.Lock()
+	defer c.network.mu.Unlock()
+	c.network.written += n
+	return n, err
+}
+
+// dial is an amqp.Config.DialContext.
+func (n *network) dial(ctx context.Context, kind, addr string) (net.Conn, error) {
+	raw, err := new(net.Dialer).DialContext(ctx, kind, addr)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials++
+	switch {
+	case err != nil:
+		return nil, err
+	case n.severed:
+		_ = raw.Close()
+		return nil, errNoNetwork
+	}
+	n.sockets = append(n.sockets, raw)
+	return counted{raw, n}, nil
+}
+
+// cut closes every socket.
+func (n *network) cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.sockets {
+		_ = s.Close()
+	}
+	n.sockets = nil
+}
+
+// sever cuts, and lets nothing connect again: to the broker that is the death of the process.
+func (n *network) sever() {
+	n.mu.Lock()
+	n.severed = true
+	n.mu.Unlock()
+	n.cut()
+}
+
+// dialed returns how often it connected, or tried to.
+func (n *network) dialed() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials
+}
+
+// sent returns how many bytes were written to any socket.
+func (n *network) sent() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.written
+}

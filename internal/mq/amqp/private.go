@@ -1,0 +1,103 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+)
+
+// privatePrefetch is how many broadcasts or replies are on their way to this process at
+// most. Acknowledged by hand, since without acknowledgements the broker would send
+// all it has, and a slow subscriber hold it in its memory.
+const privatePrefetch = 64
+
+// private is a queue of this connection alone, with its only consumer.
+type private struct {
+	name       string
+	ch         *amqp091.Channel
+	deliveries <-chan amqp091.Delivery
+}
+
+// openPrivate makes a private queue, bound to an exchange unless that is empty.
+func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*private, error) {
+	ch, err := s.channel()
+	if err != nil {
+		return nil, err
+	}
+	defer s.within(callTimeout, "make a private queue")()
+	name, err := declarePrivate(ch, args)
+	if err != nil {
+		return nil, err
+	}
+	if exchange != "" {
+		if err = ch.QueueBind(name, "", exchange, false, nil); err != nil {
+			return nil, fmt.Errorf("bind %s to %s: %w", name, exchange, err)
+		}
+	}
+	if err = ch.Qos(privatePrefetch, 0, false); err != nil {
+		return nil, fmt.Errorf("limit the prefetch of %s: %w", name, err)
+	}
+	deliveries, err := ch.Consume(name, tag, false, true, false, false, nil)
+	if err != nil {
+		return nil, fmt.Errorf("consume %s: %w", name, err)
+	}
+	return &private{name: name, ch: ch, deliveries: deliveries}, nil
+}
+
+// serve calls handle with each delivery until ctx ends or the queue is lost.
+func (q *private) serve(ctx context.Context, handle func(d *amqp091.Delivery)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case d, ok := <-q.deliveries:
+			switch {
+			case !ok:
+				return errLost
+			case ctx.Err() != nil:
+				return ctx.Err()
+			}
+			handle(&d)
+			_ = d.Ack(false) // on a lost channel the queue is lost too
+		}
+	}
+}
+
+// Subscribe implements mq.Conn.
+func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
+	return c.lives(ctx, mq.SyncQ, func(s *session, alive func()) error {
+		if err := s.declare(c.names, c.config); err != nil {
+			return err
+		}
+		// The broker's default when it is full: the oldest go first.
+		q, err := s.openPrivate(c.names.sync, c.config.Name, amqp091.Table{"x-max-length": int64(c.config.SyncBuffer)})
+		if err != nil {
+			return err
+		}
+		defer c.aside(func() { s.closeChannel(q.ch) })
+		alive()
+		to.Gap()
+		return q.serve(ctx, func(d *amqp091.Delivery) { to.Entry(d.Body) })
+	})
+}
+
+// Replies implements mq.Conn.
+func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func(mq.Message)) error {
+	return c.lives(ctx, "replies", func(s *session, alive func()) error {
+		q, err := s.openPrivate("", c.config.Name, amqp091.Table{
+			"x-max-length": int64(c.config.MaxReady),
+			"x-overflow":   "reject-publish", // a worker is told that nobody takes its answers
+		})
+		if err != nil {
+			return err
+		}
+		defer c.aside(func() { s.closeChannel(q.ch) })
+		alive()
+		defer ready("")
+		ready(q.name)
+		return q.serve(ctx, func(d *amqp091.Delivery) { handle(message(d)) })
+	})
+}

@@ -1,0 +1,235 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+)
+
+// publication is one message on its way to the broker.
+type publication struct {
+	ctx      context.Context
+	exchange string
+	key      string
+	message  amqp091.Publishing
+	// mandatory messages come back when no queue takes them.
+	mandatory bool
+
+	sent     chan struct{} // closed when confirm or err is set
+	confirm  *amqp091.DeferredConfirmation
+	err      error // why it was not sent, or may not have been
+	returned bool  // guarded by publisher.mu
+}
+
+// publisher is one life of the publishing connection. Only its writer uses the channel,
+// so that the order of publishes, confirms and the end cannot interleave, and a publish that
+// blocks in the socket does not keep its caller beyond the caller's deadline.
+type publisher struct {
+	*session
+	config  Config
+	ch      *amqp091.Channel
+	todo    chan *publication
+	swept   chan chan struct{} // see sweep
+	unswept chan struct{}      // closed when no more returns are taken
+
+	confirms atomic.Uint64 // so far, as a sign of life
+
+	mu      sync.Mutex // guards pending
+	pending map[string]*publication
+}
+
+// newPublisher makes a publisher on a new session, ready to publish. It owns the
+// session, also when it returns an error.
+func newPublisher(s *session, c Config) (*publisher, error) {
+	p := &publisher{
+		session: s, config: c,
+		todo: make(chan *publication), swept: make(chan chan struct{}), unswept: make(chan struct{}),
+		pending: map[string]*publication{},
+	}
+	if err := p.open(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *publisher) open() error {
+	if err := p.declare(newNames(p.config.Prefix), p.config); err != nil {
+		return err
+	}
+	ch, err := p.channel()
+	if err != nil {
+		return err
+	}
+	p.ch = ch
+	stop := p.within(callTimeout, "switch confirms on")
+	err = ch.Confirm(false)
+	stop()
+	if err != nil {
+		return fmt.Errorf("switch confirms on: %w", err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
+	go func() { // ends with the channel
+		for err := range closed {
+			p.kill(err) // a connection that cannot publish is of no use
+		}
+		p.kill(errOver)
+	}()
+	go p.takeReturns(ch.NotifyReturn(make(chan amqp091.Return, returnsBuffer)))
+	if err := p.probe(); err != nil {
+		return err
+	}
+	go p.write()
+	return nil
+}
+
+// probe publishes messages to nobody and waits for their confirms. The broker tells a
+// connection of an alarm only when it publishes, so that without this the first call after
+// each reconnect would hang under an alarm, and Ready would not say the truth. The first
+// is still read under an alarm, and may be confirmed before the broker tells; no second one is.
+func (p *publisher) probe() error {
+	defer p.within(callTimeout, "first confirms")()
+	for range 2 {
+		confirm, err := p.ch.PublishWithDeferredConfirm("", p.config.Prefix+"nobody", false, false, amqp091.Publishing{})
+		if err != nil {
+			return fmt.Errorf("publish a probe: %w", err)
+		}
+		select {
+		case <-confirm.Done():
+			if !confirm.Acked() {
+				return fmt.Errorf("first confirms: %w", p.overReason())
+			}
+		case <-p.firstBlocked: // it is up, and Ready says that it is blocked
+			return nil
+		}
+	}
+	return nil
+}
+
+func (p *publisher) overReason() error {
+	if err := p.reason(); err != nil {
+		return err
+	}
+	return errOver
+}
+
+// write sends publications, one after the other, until the session is over.
+func (p *publisher) write() {
+	for {
+		select {
+		case m := <-p.todo:
+			p.send(m)
+			close(m.sent)
+		case <-p.done:
+			return
+		}
+	}
+}
+
+func (p *publisher) send(m *publication) {
+	if err := p.refuses(m.ctx); err != nil {
+		m.err = err
+		return
+	}
+	m.confirm, m.err = p.ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.message)
+	if m.err != nil {
+		m.err = fmt.Errorf("write: %w: %w", mq.ErrUnconfirmed, opaque{m.err})
+	}
+}
+
+// refuses returns why nothing can be sent now, if so.
+func (p *publisher) refuses(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return notSent(ctx)
+	case p.blocked.Load():
+		return fmt.Errorf("blocked by the broker: %w", mq.ErrUnavailable)
+	case p.ch.IsClosed():
+		return fmt.Errorf("connection lost: %w", mq.ErrUnavailable)
+	default:
+		return nil
+	}
+}
+
+func notSent(ctx context.Context) error {
+	return fmt.Errorf("not sent: %w: %w", mq.ErrUnavailable, ctx.Err())
+}
+
+// publish sends m and waits for what becomes of it. Many may wait at once.
+func (p *publisher) publish(ctx context.Context, m *publication) error {
+	if err := p.refuses(ctx); err != nil {
+		return err
+	}
+	m.ctx, m.sent = ctx, make(chan struct{})
+	defer p.forget(m)
+	p.remember(m)
+	select {
+	case p.todo <- m:
+	case <-ctx.Done():
+		return notSent(ctx)
+	case <-p.done:
+		return fmt.Errorf("connection lost: %w", mq.ErrUnavailable)
+	}
+	select {
+	case <-m.sent:
+	case <-ctx.Done(): // the writer has it
+		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
+	}
+	if m.err != nil {
+		return m.err
+	}
+	if err := p.confirmed(ctx, m); err != nil {
+		return err
+	}
+	return p.outcome(m)
+}
+
+// confirmed waits for the confirm of m, which is then positive or negative.
+func (p *publisher) confirmed(ctx context.Context, m *publication) error {
+	before := p.confirms.Load()
+	timer := time.NewTimer(p.config.ConfirmTimeout)
+	defer timer.Stop()
+	select {
+	case <-m.confirm.Done():
+		p.confirms.Add(1)
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
+	case <-timer.C:
+		// A blocked broker confirms when its alarm ends. One that has confirmed
+		// others meanwhile is alive: one queue that is slow must not cost the others the connection.
+		if !p.blocked.Load() && p.confirms.Load() == before {
+			p.kill(fmt.Errorf("no confirm in %v", p.config.ConfirmTimeout))
+		}
+		return fmt.Errorf("%w in %v", mq.ErrUnconfirmed, p.config.ConfirmTimeout)
+	}
+}
+
+// outcome tells what a confirm means.
+func (p *publisher) outcome(m *publication) error {
+	if !m.confirm.Acked() {
+		// The library answers "no" also for all that is open when the channel
+		// ends; then nobody knows.
+		if p.ch.IsClosed() {
+			return fmt.Errorf("connection lost: %w", mq.ErrUnconfirmed)
+		}
+		return mq.ErrRefused
+	}
+	if !m.mandatory {
+		return nil
+	}
+	// A message without a queue is confirmed too, right after it was returned.
+	p.sweep()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m.returned {
+		return mq.ErrUnroutable
+	}
+	return nil
+}

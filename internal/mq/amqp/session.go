@@ -1,0 +1,168 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+)
+
+// errOver is why a session ended when the library does not say.
+var errOver = errors.New("connection ended")
+
+// session is one life of one connection: after a loss there is another session, with channels of
+// its own. That, and not the library's recovery, is what keeps an acknowledgement of before
+// the loss from settling another message after it.
+type session struct {
+	conn *amqp091.Connection
+	raw  net.Conn
+	done chan struct{} // closed when the connection is over
+
+	blocked      atomic.Bool   // the broker takes no publishes (alarm)
+	firstBlocked chan struct{} // closed when blocked was set once
+
+	mu  sync.Mutex // guards err
+	err error      // why it ended
+}
+
+// deadlineConn bounds each write. The library never does, so that a broker that does
+// not read would hold a publisher for ever.
+type deadlineConn struct{ net.Conn }
+
+func (c deadlineConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// dialSession connects, within handshakeTimeout. name is what the broker lists the connection as.
+func dialSession(ctx context.Context, c Config, name string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	s := &session{done: make(chan struct{}), firstBlocked: make(chan struct{})}
+	properties := amqp091.NewConnectionProperties()
+	properties.SetClientConnectionName(name)
+	stop := func() bool { return true }
+	conn, err := amqp091.DialConfig(c.URL, amqp091.Config{
+		Heartbeat:  c.Heartbeat,
+		Properties: properties,
+		Locale:     "en_US",
+		Dial: func(network, addr string) (net.Conn, error) {
+			raw, err := c.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			s.raw = raw
+			// The library's handshake knows no context: closing the socket ends it.
+			stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
+			return deadlineConn{raw}, nil
+		},
+	})
+	if err != nil || !stop() {
+		stop()
+		if s.raw != nil {
+			_ = s.raw.Close()
+		}
+		return nil, fmt.Errorf("connect: %w", errors.Join(err, context.Cause(ctx)))
+	}
+	s.conn = conn
+	s.watch()
+	return s, nil
+}
+
+// watch registers for what the broker tells about the connection. Both
+// goroutines end with the connection, whose end closes their channels.
+func (s *session) watch() {
+	closed := s.conn.NotifyClose(make(chan *amqp091.Error, 1))
+	blocked := s.conn.NotifyBlocked(make(chan amqp091.Blocking, 4))
+	go func() {
+		for err := range closed {
+			// At once: the library cannot finish its own end while a write is stuck.
+			s.kill(err)
+		}
+		s.kill(errOver)
+		close(s.done)
+	}()
+	go func() {
+		var once sync.Once
+		for b := range blocked {
+			s.blocked.Store(b.Active)
+			if b.Active {
+				once.Do(func() { close(s.firstBlocked) })
+			}
+		}
+	}()
+}
+
+// fail notes why the session ended. The first reason is the one.
+func (s *session) fail(reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = reason
+	}
+}
+
+func (s *session) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// kill ends the session at once, whatever the broker does: every call that waits for it returns.
+func (s *session) kill(reason error) {
+	s.fail(reason)
+	_ = s.raw.Close()
+}
+
+// within kills the session unless the returned function is called in time. It bounds the
+// library's calls, which have neither context nor timeout.
+func (s *session) within(limit time.Duration, what string) (inTime func()) {
+	timer := time.AfterFunc(limit, func() { s.kill(fmt.Errorf("%s: no answer in %v", what, limit)) })
+	return func() { timer.Stop() }
+}
+
+// channel opens a channel.
+func (s *session) channel() (*amqp091.Channel, error) {
+	defer s.within(callTimeout, "open a channel")()
+	ch, err := s.conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	return ch, nil
+}
+
+// closeChannel ends a channel, and with it its consumer. What it held and did not settle goes back.
+func (s *session) closeChannel(ch *amqp091.Channel) {
+	defer s.within(callTimeout, "close a channel")()
+	_ = ch.Close() // an error means that it is closed already
+}
+
+// declare makes the queues that are missing, on a channel that does not outlive an error.
+func (s *session) declare(n names, c Config) error {
+	ch, err := s.channel()
+	if err != nil {
+		return err
+	}
+	defer s.closeChannel(ch)
+	defer s.within(callTimeout, "declare queues")()
+	return n.declare(ch, c)
+}
+
+// close ends the session politely if the broker answers in time, and returns when it is
+// over. A broker that blocks publishers does not read the request, so it is not asked.
+func (s *session) close() {
+	if !s.blocked.Load() {
+		stop := s.within(closeTimeout, "close")
+		_ = s.conn.CloseDeadline(time.Now().Add(closeTimeout)) // the socket is closed in any case
+		stop()
+	}
+	s.kill(errOver)
+	<-s.done
+}

@@ -1,0 +1,102 @@
+package amqp
+
+import (
+	"fmt"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+)
+
+const (
+	// readTTL is the longest that a read waits at the broker, whatever its own TTL: nobody
+	// waits for an answer that long.
+	readTTL = time.Minute
+	// deliveryLimit is how often a write may come back before it is taken for poison.
+	deliveryLimit = 5
+	// maxDead bounds the dead letters; the oldest go first.
+	maxDead = 10_000
+	// replyPrefix is how the broker begins the names that it gives to queues.
+	replyPrefix = "amq.gen-"
+)
+
+// names are the broker's names of the queues and the exchange. Arguments of a queue
+// cannot be changed, so each name has a version: other arguments, another version.
+type names struct {
+	read, write, dead, sync string
+}
+
+func newNames(prefix string) names {
+	return names{
+		read:  prefix + string(mq.ReadQ) + ".v1",
+		write: prefix + string(mq.WriteQ) + ".v1",
+		dead:  prefix + "dead.write.v1",
+		sync:  prefix + mq.SyncQ + ".v1",
+	}
+}
+
+// of returns the broker's name of a work queue, empty for one that does not exist.
+func (n names) of(q mq.Queue) string {
+	switch q {
+	case mq.ReadQ:
+		return n.read
+	case mq.WriteQ:
+		return n.write
+	default:
+		return ""
+	}
+}
+
+// declare makes what is missing of the queues and the exchange. Any error has closed ch.
+func (n names) declare(ch *amqp091.Channel, c Config) error {
+	if err := ch.ExchangeDeclare(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("declare exchange %s: %w", n.sync, err)
+	}
+	queues := []struct {
+		name string
+		args amqp091.Table
+	}{
+		// The dead letters first: a write that dies must have a place to go.
+		{n.dead, amqp091.Table{
+			amqp091.QueueTypeArg: amqp091.QueueTypeQuorum,
+			"x-max-length":       int64(maxDead),
+		}},
+		{n.write, amqp091.Table{
+			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,
+			"x-single-active-consumer": true,
+			"x-delivery-limit":         int64(deliveryLimit),
+			"x-max-length":             int64(c.MaxReady),
+			"x-overflow":               "reject-publish",
+			// Through the default exchange, and not by the broker's default of at most once.
+			"x-dead-letter-exchange":    "",
+			"x-dead-letter-routing-key": n.dead,
+			"x-dead-letter-strategy":    "at-least-once",
+		}},
+		// Durable although its messages are not: RabbitMQ 4.3 refuses transient
+		// queues that are not exclusive, with the end of the whole connection.
+		{n.read, amqp091.Table{
+			amqp091.QueueTypeArg: amqp091.QueueTypeClassic,
+			"x-message-ttl":      readTTL.Milliseconds(),
+			"x-max-length":       int64(c.MaxReady),
+			"x-overflow":         "reject-publish",
+		}},
+	}
+	for _, q := range queues {
+		if _, err := ch.QueueDeclare(q.name, true, false, false, false, q.args); err != nil {
+			return fmt.Errorf("declare queue %s: %w", q.name, err)
+		}
+	}
+	return nil
+}
+
+// declarePrivate makes a queue for this connection alone, and returns the name that the
+// broker gave it. A name of our own would race, after a reconnect, with the
+// broker's removal of the old one. It is gone when its consumer is.
+func declarePrivate(ch *amqp091.Channel, args amqp091.Table) (string, error) {
+	q, err := ch.QueueDeclare("", false, true, true, false, args)
+	if err != nil {
+		return "", fmt.Errorf("declare a private queue: %w", err)
+	}
+	return q.Name, nil
+}

@@ -1,0 +1,112 @@
+package amqp_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/mq/amqp"
+)
+
+// refusing is a network with nobody at the other end. It counts who tries.
+type refusing struct{ network }
+
+func (r *refusing) dial(context.Context, string, string) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dials++
+	return nil, errors.New("connection refused")
+}
+
+// dialNobody returns a connection over a network that fake time runs.
+func dialNobody(t *testing.T, log *logBuffer, dial func(context.Context, string, string) (net.Conn, error)) *amqp.Conn {
+	t.Helper()
+	c, err := amqp.Dial(amqp.Config{URL: "amqp://guest:secret@broker/", Log: log.logger(), DialContext: dial})
+	if err != nil {
+		t.Fatalf("dial: got %v, want nil", err)
+	}
+	return c
+}
+
+// Without a broker a connection tries for ever, neither in a storm nor with long breaks, says so
+// once in the log, and answers that it is unavailable, and why.
+func TestConn_NoBroker_TriesForEverAndSaysItOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, nobody := &logBuffer{}, &refusing{}
+		c := dialNobody(t, log, nobody.dial)
+		defer func() { _ = c.Close() }()
+		time.Sleep(time.Hour) // of the bubble
+		// Two connections, 2.5 s on average between two tries.
+		if got := nobody.dialed(); got < 2*3600/5 || got > 2*3600 {
+			t.Errorf("got %d tries in an hour, want about one each 2.5 s", got)
+		}
+		if got := log.count("not connected"); got != 2 {
+			t.Errorf("got %d lines in the log, want one for each of two connections", got)
+		}
+		err := c.Publish(t.Context(), mq.ReadQ, mq.Message{})
+		if !errors.Is(err, mq.ErrUnavailable) || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("publish: got %v, want ErrUnavailable and the reason", err)
+		}
+	})
+}
+
+// A broker that takes connections and says nothing is given up after a while, and
+// does not hold up Close.
+func TestConn_SilentBroker_IsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		silent := &network{}
+		c := dialNobody(t, &logBuffer{}, func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			silent.mu.Lock()
+			defer silent.mu.Unlock()
+			silent.dials++
+			silent.sockets = append(silent.sockets, theirs)
+			return ours, nil
+		})
+		time.Sleep(time.Minute) // of the bubble
+		if got := silent.dialed(); got < 10 {
+			t.Errorf("got %d tries in a minute, want the silent ones given up after 5 s", got)
+		}
+		start := time.Now()
+		if err := c.Close(); err != nil {
+			t.Errorf("close: got %v, want nil", err)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("close waited %v for a broker that never answered", took)
+		}
+		silent.cut()
+	})
+}
+
+// Settings that can never work are refused at once, without telling the password.
+func TestDial_BadSettings_AreErrors(t *testing.T) {
+	t.Parallel()
+	const good = "amqp://guest:secret@broker/"
+	for name, config := range map[string]amqp.Config{
+		"NoURL":          {},
+		"OtherScheme":    {URL: "http://guest:secret@broker/"},
+		"NotAURL":        {URL: "amqp://guest:secret@bro ker:x/"},
+		"NegativeLimit":  {URL: good, MaxReady: -1},
+		"LongPrefix":     {URL: good, Prefix: strings.Repeat("x", 250)},
+		"ShortHeartbeat": {URL: good, Heartbeat: time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := amqp.Dial(config)
+			if err == nil {
+				_ = c.Close()
+				t.Fatal("got nil, want an error")
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}
