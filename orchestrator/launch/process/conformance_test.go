@@ -86,15 +86,15 @@ func (w world) tell(tb testing.TB, id dbaas.WorkerID, what string) error {
 	return err
 }
 
-func (w world) Exit(t testing.TB, id dbaas.WorkerID, code int) {
-	t.Helper()
-	_ = w.tell(t, id, fmt.Sprintf("/exit?code=%d", code)) // it does not answer any more
+func (w world) Exit(tb testing.TB, id dbaas.WorkerID, code int) {
+	tb.Helper()
+	_ = w.tell(tb, id, fmt.Sprintf("/exit?code=%d", code)) // it does not answer any more
 }
 
-func (w world) Stubborn(t testing.TB, id dbaas.WorkerID) {
-	t.Helper()
-	if err := w.tell(t, id, "/stubborn"); err != nil {
-		t.Fatalf("make %s stubborn: %v", id, err)
+func (w world) Stubborn(tb testing.TB, id dbaas.WorkerID) {
+	tb.Helper()
+	if err := w.tell(tb, id, "/stubborn"); err != nil {
+		tb.Fatalf("make %s stubborn: %v", id, err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,7 +34,8 @@ type program struct {
 // life is one process, from its start to its end.
 type life struct {
 	cmd       *exec.Cmd
-	tail      *tail
+	stdout    lines
+	stderr    lines
 	startedAt time.Time
 	terminate func() error // SIGTERM, at the first call only
 	ended     chan struct{}
@@ -42,7 +45,7 @@ type life struct {
 
 // begin starts a process. An error means that none was started; it names the binary.
 func begin(p program) (*life, error) {
-	l := &life{tail: &tail{}, ended: make(chan struct{})}
+	l := &life{stdout: lines{to: p.stdout}, stderr: lines{to: p.stderr}, ended: make(chan struct{})}
 	l.terminate = sync.OnceValue(func() error { return l.signal(syscall.SIGTERM) })
 	started := make(chan error)
 	go l.run(p, started) // ends with the process
@@ -60,16 +63,15 @@ func begin(p program) (*life, error) {
 func (l *life) run(p program, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	stdout, stderr := newLines(l.tail, p.stdout), newLines(l.tail, p.stderr)
-	line, err := l.start(p, stdout, stderr)
+	line, err := l.start(p)
 	started <- err
 	if err != nil {
 		return
 	}
 	// All that an error of Wait says is in the state, or it is about output.
 	_ = l.cmd.Wait()
-	stdout.flush()
-	stderr.flush()
+	l.stdout.flush()
+	l.stderr.flush()
 	l.exitCode = exitCode(l.cmd.ProcessState)
 	_ = line.Close() // the child is gone: nobody reads
 	close(l.ended)
@@ -77,7 +79,7 @@ func (l *life) run(p program, started chan<- error) {
 
 // start starts the process and returns our end of its lifeline, which must be kept open
 // while it is to live.
-func (l *life) start(p program, stdout, stderr *lines) (line *os.File, err error) {
+func (l *life) start(p program) (line *os.File, err error) {
 	listener, err := p.listener.File()
 	if err != nil {
 		return nil, fmt.Errorf("hand over the listener: %w", err)
@@ -96,8 +98,8 @@ func (l *life) start(p program, stdout, stderr *lines) (line *os.File, err error
 		Path: p.binary, Args: append([]string{p.binary}, p.args...),
 		// The first of ExtraFiles gets number 3; of equal variables the last one counts.
 		ExtraFiles: []*os.File{listener, theirs},
-		Env:        append(env[:len(env):len(env)], lifeline.EnvListener+"=3", lifeline.EnvLine+"=4"),
-		Stdout:     stdout, Stderr: stderr,
+		Env:        append(slices.Clip(env), lifeline.EnvListener+"=3", lifeline.EnvLine+"=4"),
+		Stdout:     &l.stdout, Stderr: &l.stderr,
 		SysProcAttr: attributes(), WaitDelay: drainLimit,
 	}
 	l.startedAt = time.Now()
@@ -108,6 +110,11 @@ func (l *life) start(p program, stdout, stderr *lines) (line *os.File, err error
 }
 
 func (l *life) pid() int { return l.cmd.Process.Pid }
+
+// words returns the last lines that the process wrote: of its log, then of its errors.
+func (l *life) words() string {
+	return strings.Trim(l.stdout.tail.String()+"\n"+l.stderr.tail.String(), "\n")
+}
 
 func (l *life) over() bool {
 	select {

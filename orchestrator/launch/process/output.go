@@ -11,9 +11,9 @@ const (
 	// maxLineBytes is the longest line that is passed on whole; our own log
 	// lines are far shorter. A longer one is cut into several.
 	maxLineBytes = 64 << 10
-	// tailLines and tailLineBytes bound what is kept of a child's output, and so the one
+	// tailLines and tailLineBytes bound what is kept of each of a child's two outputs, and so the one
 	// log line that tells of its death: enough for a panic's message and its first frames.
-	tailLines     = 40
+	tailLines     = 20
 	tailLineBytes = 512
 )
 
@@ -35,14 +35,12 @@ func (s *sink) write(line []byte) {
 
 // lines is one output of one child. It cuts what is written into lines.
 type lines struct {
-	tail *tail
+	tail tail
 	to   *sink
 
 	mu   sync.Mutex // guards rest
 	rest []byte     // of a line that has not ended
 }
-
-func newLines(t *tail, to *sink) *lines { return &lines{tail: t, to: to} }
 
 // Write implements io.Writer. It never fails.
 func (l *lines) Write(p []byte) (int, error) {
@@ -87,7 +85,8 @@ func (l *lines) emit(line []byte) {
 	l.to.write(line)
 }
 
-// tail is the last lines of a child's output and errors, in the order in which they came.
+// tail is the last lines of one output of a child. Each output has its own, so that a talkative log
+// does not push out the panic that explains the death.
 type tail struct {
 	mu    sync.Mutex // guards the fields below
 	ring  [tailLines]string

@@ -89,11 +89,11 @@ func (l *Launcher) live(w *worker) {
 		return
 	}
 	log := l.config.Log.With(logkey.Worker, string(w.spec.ID), logkey.PID, w.life.pid())
+	l.notify() // first: a log may block
 	log.Info("process started", logkey.Addr, w.spec.Control)
-	l.notify()
 	<-w.life.ended
-	logEnd(log, w.life, w.asked.Load())
 	l.notify()
+	logEnd(log, w.life, w.asked.Load())
 }
 
 // begin starts the process of a worker and returns where its control API is. An error means that
@@ -157,5 +157,5 @@ func logEnd(log *slog.Logger, e *life, asked bool) {
 		log.Info("process ended", logkey.Code, e.exitCode)
 		return
 	}
-	log.Warn("process died", logkey.Code, e.exitCode, logkey.Reason, e.tail.String())
+	log.Warn("process died", logkey.Code, e.exitCode, logkey.Reason, e.words())
 }

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -50,8 +51,8 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 // Remove implements launch.Launcher. It deletes the worker's directory.
 func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	w, err := l.find(id)
-	if err != nil {
-		return nil //nolint:nilerr // what is not there is removed
+	if errors.Is(err, launch.ErrNoWorker) {
+		return nil
 	}
 	if !w.life.over() {
 		return fmt.Errorf("remove worker %s: it runs", id)

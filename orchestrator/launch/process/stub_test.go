@@ -59,6 +59,8 @@ type status struct {
 	Args    []string
 	Files   []string // open at the start, by number
 	Visible []string // variables of the parent that a grandchild would see
+
+	Terminated int32 // how often it was asked to finish, being stubborn
 }
 
 // files returns what this process has open.
@@ -99,18 +101,24 @@ func serve(s status) int {
 		}
 	}
 	var stubborn atomic.Bool
+	var count atomic.Int32
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(s) })
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) {
+		now := s
+		now.Terminated = count.Load()
+		_ = json.NewEncoder(w).Encode(now)
+	})
 	mux.HandleFunc("POST /stubborn", func(http.ResponseWriter, *http.Request) { stubborn.Store(true) })
 	mux.HandleFunc("POST /exit", func(_ http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
 		exit(code)
 	})
-	go func() { _ = http.Serve(listener, mux) }() //nolint:gosec // a test's
+	go func() { _ = http.Serve(listener, mux) }()
 	for range terminated {
 		if !stubborn.Load() {
 			return 0
 		}
+		count.Add(1)
 	}
 	return 0
 }

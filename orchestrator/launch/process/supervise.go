@@ -165,7 +165,7 @@ func (c *Child) tell(dead *life, deaths int) {
 		logEnd(log, dead, stop)
 		return
 	}
-	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths, logkey.Reason, dead.tail.String())
+	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths, logkey.Reason, dead.words())
 }
 
 // again starts the next life after so many deaths in a row. It returns nil once the child is stopped.

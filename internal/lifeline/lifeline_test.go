@@ -1,0 +1,156 @@
+package lifeline_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"rideshare/internal/lifeline"
+)
+
+// limit bounds a wait for what must happen.
+const limit = 30 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// handOver gives this process a copy of f as its parent would: open in what it starts, and
+// named in the environment. It returns the copy's number.
+func handOver(t *testing.T, variable string, f *os.File) int {
+	t.Helper()
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(variable, strconv.Itoa(fd))
+	return fd
+}
+
+// line hands over a lifeline and returns the parent's end of it.
+func line(t *testing.T) (parent *os.File, fd int) {
+	t.Helper()
+	theirs, parent, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = parent.Close() })
+	return parent, handOver(t, lifeline.EnvLine, theirs)
+}
+
+// handedOn tells whether a process that is started now would get the file.
+func handedOn(t *testing.T, fd int) bool {
+	t.Helper()
+	flags, _, err := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
+	if err != 0 {
+		t.Fatalf("flags of file %d: %v", fd, err)
+	}
+	return flags&syscall.FD_CLOEXEC == 0
+}
+
+func watch(t *testing.T, ctx context.Context) (gone chan struct{}) { //nolint:revive // t comes first in tests
+	t.Helper()
+	gone = make(chan struct{}, 2)
+	if err := lifeline.Watch(ctx, func() { gone <- struct{}{} }); err != nil {
+		t.Fatalf("watch: got %v, want nil", err)
+	}
+	return gone
+}
+
+func wantGone(t *testing.T, gone <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-gone:
+	case <-time.After(limit):
+		t.Fatal("not told that the parent is gone")
+	}
+}
+
+// The end of the parent is told, whatever it wrote before, and the lifeline goes no further.
+func TestWatch_ParentEnds(t *testing.T) {
+	parent, fd := line(t)
+	gone := watch(t, t.Context())
+	if handedOn(t, fd) {
+		t.Error("the lifeline is open in what this process starts")
+	}
+	if name, ok := os.LookupEnv(lifeline.EnvLine); ok {
+		t.Errorf("%s is %s for what this process starts, want it gone", lifeline.EnvLine, name)
+	}
+	if _, err := parent.WriteString("not a goodbye"); err != nil {
+		t.Fatal(err)
+	}
+	if len(gone) > 0 {
+		t.Error("told that the parent is gone while it lives")
+	}
+	if err := parent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, gone)
+}
+
+// A parent that is gone before anybody watches is told of, too.
+func TestWatch_ParentIsGone(t *testing.T) {
+	parent, _ := line(t)
+	if err := parent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, watch(t, t.Context()))
+}
+
+// Watching ends with its context, which closes the lifeline; nothing is told then.
+func TestWatch_ContextEnds(t *testing.T) {
+	parent, _ := line(t)
+	settled := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := watch(t, ctx)
+	cancel()
+	// The pipe breaks when its last reader is closed.
+	for {
+		if _, err := parent.WriteString("x"); err != nil {
+			break
+		}
+	}
+	if err := goleak.Find(settled); err != nil || len(gone) > 0 {
+		t.Errorf("got told %d times and %v, want neither", len(gone), err)
+	}
+}
+
+// A process that no launcher started has nothing to watch.
+func TestWatch_NoParent(t *testing.T) {
+	if gone := watch(t, t.Context()); len(gone) > 0 {
+		t.Error("told that the parent is gone, where there is none")
+	}
+}
+
+// A variable that names no lifeline is an error that names the variable, not the parent's end.
+func TestWatch_NoLifeline(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("File", func(t *testing.T) {
+		handOver(t, lifeline.EnvLine, file)
+		wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("told") }))
+	})
+	for name, value := range map[string]string{"Empty": "", "Word": "x", "Stdout": "1", "Negative": "-1", "Closed": "1000000", "Huge": "99999999999"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(lifeline.EnvLine, value)
+			wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("told") }))
+		})
+	}
+}
+
+func wantError(t *testing.T, variable string, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), variable) {
+		t.Errorf("got %v, want an error that names %s", err, variable)
+	}
+}

@@ -1,0 +1,34 @@
+package lifeline
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// ErrNoListener is returned by Listener when the parent handed none over.
+var ErrNoListener = errors.New("no inherited listener")
+
+// Listener returns the listener that the parent bound for this process. Connections
+// that came since then wait in it. The caller closes it.
+//
+// ErrNoListener: this process was not started by a launcher, or it took the listener
+// already. Any other error means that the variable names no listener. Like Watch, it is
+// called once, before other goroutines start processes.
+func Listener() (net.Listener, error) {
+	file, err := take(EnvListener)
+	if err != nil {
+		return nil, err
+	}
+	if file == nil {
+		return nil, fmt.Errorf("%s is not set: %w", EnvListener, ErrNoListener)
+	}
+	listener, err := net.FileListener(file) // a copy, closed in what this process starts
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", EnvListener, err), file.Close())
+	}
+	if err := file.Close(); err != nil { // left open, it would keep the port after listener.Close
+		return nil, errors.Join(fmt.Errorf("%s: %w", EnvListener, err), listener.Close())
+	}
+	return listener, nil
+}
