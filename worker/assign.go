@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
@@ -20,6 +21,7 @@ func (w *Worker) Assign(a workerapi.Assignment) error {
 	defer w.mu.Unlock()
 	have := w.assigned
 	if a == have {
+		w.renewed = time.Now() // see guardMastership
 		return nil
 	}
 	if err := w.refuse(have, a); err != nil {

@@ -174,6 +174,31 @@ func TestWorker_SessionDoubt_StopsWrites(t *testing.T) {
 	}
 }
 
+// A master whose session is in doubt goes on as long as its mastership is renewed, since
+// then nobody else is chosen, and registers again when the coordinator is back.
+func TestWorker_SessionDoubtWhileRenewed_WritesGoOn(t *testing.T) {
+	c := newCluster(t, 600*time.Millisecond)
+	m := c.master(1, nil)
+	epoch := c.registered(1, dbaas.RoleMaster).Epoch
+	c.mustWrite(1)
+	m.assign(dbaas.RoleMaster, epoch)
+	m.client.Partition()
+	testenv.Eventually(t, limit, func() error {
+		if _, err := c.member(1); err == nil {
+			return errors.New("still registered")
+		}
+		return nil
+	})
+	if seq := c.mustWrite(2); seq != 2 {
+		t.Errorf("without a session: got seq %d, want 2", seq)
+	}
+	m.client.Heal()
+	c.registered(1, dbaas.RoleMaster)
+	if seq := c.mustWrite(3); seq != 3 {
+		t.Errorf("registered again: got seq %d, want 3", seq)
+	}
+}
+
 // A slave whose session is lost goes on answering reads and registers again.
 func TestWorker_SessionDoubt_SlaveGoesOn(t *testing.T) {
 	c := newCluster(t, 100*time.Millisecond)

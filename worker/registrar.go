@@ -28,7 +28,6 @@ type registrar struct {
 	doubt   <-chan struct{} // of the session that have is in
 	changed chan struct{}   // closed and made anew at each change
 	silent  bool            // leave without a goodbye
-	lost    bool            // a master's registration was lost, for good
 }
 
 func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
@@ -67,16 +66,13 @@ func (r *registrar) notify() {
 }
 
 // registered waits until role is registered, with epoch or a newer one, and returns the doubt of the
-// session that has it, or ctx's error, or errDoubt for a master whose session did not last.
+// session that has it, or ctx's error. A session in doubt does not count.
 func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (doubt <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
-		have, doubt, changed, lost := r.have, r.doubt, r.changed, r.lost
+		have, doubt, changed := r.have, r.doubt, r.changed
 		r.mu.Unlock()
-		if lost {
-			return nil, errDoubt
-		}
-		if have.Role == role && have.Epoch >= epoch {
+		if have.Role == role && have.Epoch >= epoch && !closed(doubt) {
 			return doubt, nil
 		}
 		select {
@@ -84,6 +80,15 @@ func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -144,7 +149,8 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 }
 
 // put registers the wanted member, if s does not have it as it is now. A node that
-// an earlier session left behind goes by itself: the next try gets the name.
+// an earlier session of this worker left behind is removed; one of somebody else's, who had
+// the same pid, goes by itself: a later try gets the name.
 func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	r.mu.Lock()
 	want, have := r.want, r.have
@@ -153,7 +159,11 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	if want.PID == 0 || want == have {
 		return nil
 	}
-	if err := s.Register(ctx, want); err != nil {
+	err := s.Register(ctx, want)
+	if errors.Is(err, coord.ErrExists) && s.Expel(ctx, want.PID, want.Worker) == nil {
+		err = s.Register(ctx, want)
+	}
+	if err != nil {
 		r.log.DebugContext(ctx, "not registered", logkey.PID, want.PID, logkey.Error, err)
 		return err
 	}
@@ -170,14 +180,10 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	return nil
 }
 
-// forget notes that nothing is registered. A master's registration is never made
-// again: somebody else may have been chosen since.
+// forget notes that nothing is registered.
 func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.have.Role == dbaas.RoleMaster {
-		r.lost, r.want = true, coord.Member{}
-	}
 	r.have, r.doubt = coord.Member{}, nil
 	r.notify()
 }

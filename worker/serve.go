@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
@@ -93,13 +94,7 @@ func (w *Worker) serveWrites(hard, soft context.Context) error {
 	}
 	writing, end := context.WithCancelCause(hard)
 	defer end(nil)
-	go func() {
-		select {
-		case <-doubt: // by our own clock, before anybody can see the session end
-			end(errDoubt)
-		case <-writing.Done():
-		}
-	}()
+	go w.guardMastership(writing, doubt, func() { end(errDoubt) })
 	w.config.Log.InfoContext(hard, "mastership begun", logkey.Epoch, m.Mastership())
 	serving := w.setServing(dbaas.RoleMaster)
 	serving(true)
@@ -109,6 +104,52 @@ func (w *Worker) serveWrites(hard, soft context.Context) error {
 		return fmt.Errorf("%w: %w", ErrMastershipLost, err)
 	}
 	return nil
+}
+
+// holdFor is how long a renewed mastership outlives a session in doubt: a few
+// passes of the control loop, each of which takes longer while the coordinator is away.
+const holdFor = 10 * time.Second
+
+// guardMastership calls end when the session with the master's registration is in doubt:
+// by our own clock, before anybody can see the session end and choose another master.
+//
+// When the control loop cannot reach the coordinator either, nobody is chosen; it
+// says so by assigning the same mastership again and again. As long as it does, writes go on,
+// and the registration is made anew once the coordinator is back. Should it be
+// wrong, since others can see the coordinator, persdb refuses this epoch as soon as there is another one.
+func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end func()) {
+	for {
+		select {
+		case <-doubt:
+		case <-ctx.Done():
+			return
+		}
+		var held bool
+		if doubt, held = w.hold(ctx); !held {
+			end()
+			return
+		}
+	}
+}
+
+// hold waits until the master is registered again and returns the doubt of the new
+// session. It reports false when the mastership was not renewed in time.
+func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		left, epoch := holdFor-time.Since(w.renewed), w.assigned.Epoch
+		w.mu.Unlock()
+		if left <= 0 {
+			return nil, false
+		}
+		waiting, cancel := context.WithTimeout(ctx, left)
+		doubt, err := w.registrar.registered(waiting, dbaas.RoleMaster, epoch)
+		cancel()
+		if err == nil {
+			return doubt, true
+		}
+	}
+	return nil, false
 }
 
 // newMaster makes the master of the present assignment; Assign can raise its epoch from now on.

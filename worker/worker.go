@@ -95,6 +95,7 @@ type Worker struct {
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
+	renewed  time.Time     // when the same assignment came again
 	assign   chan struct{} // closed at the first assignment
 	promote  chan struct{} // closed when the assignment is master
 	drain    chan struct{} // closed by Drain

@@ -48,6 +48,26 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 	}
 }
 
+// renewTimeout bounds one renewal: the next pass tries again.
+const renewTimeout = time.Second
+
+// renew tells the master, while the coordinator is away, that nobody else is
+// being chosen: then it goes on although its session is in doubt.
+func (l *Loop) renew(ctx context.Context, o Observed) {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	for _, w := range o.Workers {
+		in, ok := l.instance(w.ID)
+		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
+			continue
+		}
+		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Role: w.Role, PID: in.PID, Epoch: w.Epoch})
+		if err != nil {
+			l.cfg.Log.WarnContext(ctx, "mastership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
+		}
+	}
+}
+
 func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
 	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
 	defer cancel()

@@ -76,20 +76,25 @@ func (c Config) withDefaults() Config {
 // actionTimeout bounds one call to the engine, to persdb or to a worker.
 const actionTimeout = 30 * time.Second
 
+// registerAgain is how long a running master may be without its registration:
+// a worker that gets a new session registers in it within some milliseconds.
+const registerAgain = 500 * time.Millisecond
+
 // Loop is the control loop. It is safe for concurrent use.
 type Loop struct {
 	cfg  Config
 	wake chan struct{}
 	jobs sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below
-	session  coord.Session
-	leading  bool
-	memory   map[dbaas.WorkerID]*memory
-	starting map[string]bool // ids of starts under way
-	starts   []time.Time     // of the last minute
-	nextID   int
-	view     view
+	mu         sync.Mutex // guards the fields below
+	session    coord.Session
+	openFailed int // tries to open a session since the last success
+	leading    bool
+	memory     map[dbaas.WorkerID]*memory
+	starting   map[string]bool // ids of starts under way
+	starts     []time.Time     // of the last minute
+	nextID     int
+	view       view
 }
 
 // memory is what the loop remembers of a worker between passes. All of it can be
@@ -141,7 +146,7 @@ func (l *Loop) Wake() {
 }
 
 func (l *Loop) sleep(ctx context.Context) {
-	timer := time.NewTimer(l.cfg.Period)
+	timer := time.NewTimer(l.pause())
 	defer timer.Stop()
 	var watch <-chan struct{}
 	if s := l.currentSession(); s != nil {
@@ -154,6 +159,19 @@ func (l *Loop) sleep(ctx context.Context) {
 	case <-l.cfg.Launcher.Events():
 	case <-watch:
 	}
+}
+
+// unsettledPeriod is how long the loop sleeps while it waits for a registration:
+// nothing may wake it when its patience ends.
+const unsettledPeriod = 100 * time.Millisecond
+
+func (l *Loop) pause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.view.unsettled {
+		return min(unsettledPeriod, l.cfg.Period)
+	}
+	return l.cfg.Period
 }
 
 // pass looks once and does what the plan says. It reports whether it did
@@ -170,12 +188,15 @@ func (l *Loop) pass(ctx context.Context) bool {
 	if !l.lead(ctx, session) {
 		return false
 	}
+	if !seen.CoordinatorUp {
+		l.renew(ctx, seen)
+	}
 	desired, err := l.desired(ctx, session)
 	if err != nil {
 		l.cfg.Log.WarnContext(ctx, "slave count not read", logkey.Error, err)
 		return false
 	}
-	limits := Limits{Session: l.sessionTimeout(session), Ready: l.cfg.Ready}
+	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Ready: l.cfg.Ready}
 	actions := Plan(seen, desired, limits)
 	for _, a := range actions {
 		if err := l.do(ctx, a); err != nil {

@@ -25,9 +25,10 @@ import (
 
 // stubWorker registers with the role that it is given, and does nothing else.
 type stubWorker struct {
-	spec   inproc.Spec
-	client *coordinproc.Client
-	diesAt bool // ends as soon as it runs
+	spec     inproc.Spec
+	client   *coordinproc.Client
+	diesAt   bool // ends as soon as it runs
+	assigned *atomic.Int64
 }
 
 func (w *stubWorker) Run(ctx context.Context) error {
@@ -46,6 +47,7 @@ func (w *stubWorker) Control() http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
+		w.assigned.Add(1)
 		var a workerapi.Assignment
 		err := json.NewDecoder(r.Body).Decode(&a)
 		if err == nil && session == nil {
@@ -80,6 +82,7 @@ type stand struct {
 	coord    *coordinproc.Coordinator
 	store    *epochs
 	diesAt   atomic.Bool
+	assigned atomic.Int64 // how often a role was assigned
 }
 
 func newStand(t *testing.T) *stand {
@@ -92,7 +95,7 @@ func newStand(t *testing.T) *stand {
 	s.launcher = inproc.New(inproc.Config{
 		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Make: func(spec inproc.Spec) (inproc.Worker, error) {
-			return &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load()}, nil
+			return &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), assigned: &s.assigned}, nil
 		},
 	})
 	return s
@@ -301,6 +304,26 @@ func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 		}
 		if last := running[2].PID - 1000; last > 30 {
 			t.Errorf("got %d starts in two minutes, want at most 30", last)
+		}
+	})
+}
+
+// While the coordinator is away the master is told, again and again, that nobody else
+// is chosen; while it answers nobody is told anything.
+func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		s.coord.Stop()
+		before := s.assigned.Load()
+		s.settle()
+		if got := s.assigned.Load() - before; got < 2 {
+			s.t.Errorf("away for 10 s: got %d renewals, want some", got)
+		}
+		s.coord.Start()
+		s.settle()
+		before = s.assigned.Load()
+		s.settle()
+		if got := s.assigned.Load() - before; got != 0 {
+			s.t.Errorf("coordinator is back: got %d renewals, want none", got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"rideshare/internal/coord"
@@ -22,6 +23,7 @@ type view struct {
 	// same for the master.
 	slaves     int
 	slaveless  time.Time
+	unsettled  bool // a worker with a role is not registered
 	masterless time.Time
 }
 
@@ -62,6 +64,9 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 		}
 	}
 	l.look(instances, members, up, now)
+	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {
+		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered
+	})
 	return o
 }
 

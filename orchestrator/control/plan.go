@@ -52,6 +52,8 @@ type Limits struct {
 	// registrations of most workers vanish together the plan waits this long, since
 	// then the coordinator was away and not the workers.
 	Session time.Duration
+	// Again is how long a worker may take to register anew after it changed its session.
+	Again time.Duration
 	// Ready is how long a worker may take from getting a role to being registered with it.
 	Ready time.Duration
 }
@@ -141,7 +143,7 @@ func (p *planner) killSilent() {
 		}
 		since, patience, reason := w.RoleSince, p.limits.Ready, "not ready in time"
 		if !w.LostAt.IsZero() && w.LostAt.After(w.RoleSince) {
-			since, patience, reason = w.LostAt, 0, "registration lost"
+			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
 			if massLoss || w.Role == dbaas.RoleSlave {
 				patience = p.limits.Session
 			}

@@ -13,7 +13,7 @@ import (
 
 var (
 	planNow    = time.Unix(1_800_000_000, 0)
-	planLimits = control.Limits{Session: 6 * time.Second, Ready: time.Minute}
+	planLimits = control.Limits{Session: 6 * time.Second, Again: time.Second / 2, Ready: time.Minute}
 )
 
 // ago is a moment before the pass.
@@ -89,9 +89,10 @@ func TestPlan_Situations(t *testing.T) {
 			want: []string{"remove w1", "promote w3", "start ", "enlist w2"},
 		},
 		"MasterHung_KilledBeforeAnyElection": {
-			workers: []control.Worker{lost(master(1), ago(0)), slave(2), slave(3)}, slaves: 2,
+			workers: []control.Worker{lost(master(1), ago(time.Second)), slave(2), slave(3)}, slaves: 2,
 			want: []string{"kill w1"},
 		},
+		"MasterChangesItsSession_LeftAlone": {workers: []control.Worker{lost(master(1), ago(0)), slave(2), slave(3)}, slaves: 2},
 		"MasterNeverReady_Killed":           {workers: []control.Worker{unready, slave(2)}, slaves: 1, want: []string{"kill w1"}},
 		"TwoMasters_OlderEpochKilled":       {workers: []control.Worker{old, newer}, slaves: 0, want: []string{"kill w1"}},
 		"TooManySlaves_HighestPIDsLeave":    {workers: []control.Worker{master(1), slave(2), slave(8), slave(5)}, slaves: 1, want: []string{"stop w8", "stop w5"}},

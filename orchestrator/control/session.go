@@ -27,13 +27,18 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	s, err := l.cfg.Coordinator.Open(ctx)
-	if err != nil {
-		l.cfg.Log.WarnContext(ctx, "coordinator not reached", logkey.Error, err)
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.session = s
+	if err != nil {
+		if l.openFailed++; l.openFailed == 1 {
+			l.cfg.Log.WarnContext(ctx, "coordinator not reached", logkey.Error, err)
+		}
+		return nil
+	}
+	if l.openFailed > 0 {
+		l.cfg.Log.InfoContext(ctx, "coordinator reached again", logkey.Count, l.openFailed)
+	}
+	l.session, l.openFailed = s, 0
 	return s
 }
 
@@ -46,7 +51,7 @@ func (l *Loop) currentSession() coord.Session {
 func (l *Loop) closeSession() {
 	l.mu.Lock()
 	s := l.session
-	l.session, l.leading = nil, false
+	l.session = nil
 	l.mu.Unlock()
 	if s == nil {
 		return
