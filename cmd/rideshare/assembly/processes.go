@@ -82,11 +82,12 @@ func (o *outside) startLauncher(cfg Config, p Processes) error {
 	launcher, err := process.New(process.Config{
 		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string {
-			return []string{
-				"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control,
-				"--bus", p.Bus, "--prefix", p.Prefix, "--coordinator", p.Coordinator, "--persdb-url", p.Persdb, "--log-level", p.LogLevel,
-			}
+			return []string{"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control}
 		},
+		// Not as arguments: everybody on the machine can read those, passwords included.
+		Env: append(os.Environ(),
+			"RIDESHARE_BUS="+p.Bus, "RIDESHARE_PREFIX="+p.Prefix, "RIDESHARE_COORDINATOR="+p.Coordinator,
+			"PERSDB_URL="+p.Persdb, "LOG_LEVEL="+p.LogLevel),
 	})
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)

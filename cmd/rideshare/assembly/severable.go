@@ -49,6 +49,11 @@ func (s *severable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
 }
 
+// Hashes is commitlog.Store's.
+func (s *severable) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+	return guard(s, dbaas.ErrUnavailable, func() (dbaas.TableHashes, error) { return s.store.Hashes(ctx) })
+}
+
 // Snapshot is commitlog.Store's.
 func (s *severable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if s.cut.Load() {
