@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -101,15 +102,15 @@ func (c *core) missing(ctx context.Context) string {
 	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
 }
 
-// away names what the workers need and does not answer.
+// away names what the workers need and does not answer, "" if all does.
 func (c *core) away(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var names string
+	var names []string
 	for _, check := range c.checks() {
 		if check.Probe(ctx) != nil {
-			names += ", " + check.Name
+			names = append(names, check.Name)
 		}
 	}
-	return names
+	return strings.Join(names, ", ")
 }

@@ -216,7 +216,7 @@ func (s *System) Ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-waiting.C:
-			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing+s.core.away(ctx))
+			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing, "away", s.core.away(ctx))
 		case <-tick.C:
 		}
 	}
