@@ -5,17 +5,14 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,82 +22,64 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
+	"rideshare/internal/lifeline"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
 	"rideshare/persdb/commitlog/storetest"
-	"rideshare/persdb/server"
 )
 
-// childDir names the data directory to the test binary when it is started as persdb.
-const childDir = "RIDESHARE_TEST_PERSDB_DIR"
-
-// TestPersdbProcess is no test: it is persdb when this binary starts itself as
-// one, and has nothing to do otherwise.
-func TestPersdbProcess(t *testing.T) {
-	if dir := os.Getenv(childDir); dir != "" {
-		if err := persdb(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// persdb serves the store in dir until standard input ends, which it does when
-// the test dies. The first line of output is the address.
-func persdb(dir string) error {
-	store, err := commitlog.Open(context.Background(), commitlog.Config{Dir: dir, TrimEvery: -1})
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	if _, err = fmt.Fprintln(os.Stdout, listener.Addr()); err != nil {
-		return err
-	}
-	web := &http.Server{Handler: server.New(store, slog.New(slog.DiscardHandler)), ReadHeaderTimeout: time.Second}
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		_ = web.Close()
-	}()
-	if err = web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return store.Close()
-}
-
-// life is one process of persdb.
+// life is one process of `rideshare persdb`.
 type life struct {
 	cmd    *exec.Cmd
-	stdin  io.Closer
+	line   io.Closer // its end would tell the process that we are gone
 	client *client.Client
 }
 
 func start(t *testing.T, dir string) *life {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPersdbProcess$")
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, line, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "persdb", "--listen", "127.0.0.1:0", "--data", dir)
+	cmd.ExtraFiles = []*os.File{held}
+	cmd.Env = append(os.Environ(), lifeline.EnvLine+"=3") // the first of ExtraFiles
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdin, err := cmd.StdinPipe()
+	if err = errors.Join(cmd.Start(), held.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{URL: "http://" + listening(t, out), Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
+	return &life{cmd: cmd, line: line, client: c}
+}
+
+// listening returns the address that the process logs, and goes on reading
+// what it writes, so that it never waits for us.
+func listening(t *testing.T, log io.Reader) string {
+	t.Helper()
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var line struct{ Msg, Addr string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatalf("log line %q: %v", lines.Text(), err)
+		}
+		if line.Msg == "part started" {
+			go func() { _, _ = io.Copy(io.Discard, log) }() // ends with the process
+			return line.Addr
+		}
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("persdb did not come up: %v", err)
-	}
-	c, err := client.New(client.Config{URL: "http://" + strings.TrimSpace(line), Timeout: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &life{cmd: cmd, stdin: stdin, client: c}
+	t.Fatalf("persdb did not come up: %v", lines.Err())
+	return ""
 }
 
 // kill ends the process without a warning.
@@ -110,7 +89,7 @@ func (l *life) kill(t *testing.T) {
 		t.Error(err)
 	}
 	_ = l.cmd.Wait() // it says that the process was killed.
-	_ = l.stdin.Close()
+	_ = l.line.Close()
 	if err := l.client.Close(); err != nil {
 		t.Error(err)
 	}
