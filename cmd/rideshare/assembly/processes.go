@@ -82,12 +82,13 @@ func (o *outside) startLauncher(cfg Config, p Processes) error {
 	launcher, err := process.New(process.Config{
 		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string {
-			return []string{"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control}
+			return []string{
+				"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control, "--persdb-url", p.Persdb,
+				"--coordinator", p.Coordinator, "--prefix", p.Prefix, "--log-level", p.LogLevel,
+			}
 		},
-		// Not as arguments: everybody on the machine can read those, passwords included.
-		Env: append(os.Environ(),
-			"RIDESHARE_BUS="+p.Bus, "RIDESHARE_PREFIX="+p.Prefix, "RIDESHARE_COORDINATOR="+p.Coordinator,
-			"PERSDB_URL="+p.Persdb, "LOG_LEVEL="+p.LogLevel),
+		// Not an argument: everybody on the machine can read those, and it has a password.
+		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus),
 	})
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)

@@ -1,0 +1,16 @@
+package assembly
+
+import (
+	"net/http"
+
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/check"
+)
+
+// checker returns what POST /api/v1/check runs.
+func (c *core) checker() *check.Checker {
+	return check.New(check.Config{
+		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,
+		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.control}},
+	})
+}

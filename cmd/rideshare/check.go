@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/check"
+	"rideshare/persdb/client"
+)
+
+const (
+	// checkTimeout is longer than the orchestrator takes at most.
+	checkTimeout = time.Minute
+	// maxReportBytes bounds what is read of a report.
+	maxReportBytes = 16 << 20
+)
+
+// checkCommand is `rideshare check`.
+type checkCommand struct {
+	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator of the system to check (${default})."`
+	Persdb       string `default:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb, whose log is then read from here; default: the orchestrator reads it."`
+	JSON         string `name:"json" default:"" placeholder:"FILE" env:"CHECK_JSON" help:"Write the report there as JSON."`
+	AuthFile     string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
+}
+
+// Run checks, prints a line for each invariant, and returns an error that names
+// those that do not hold.
+func (c *checkCommand) Run(ctx context.Context, out *output) error {
+	auth, err := common{AuthFile: c.AuthFile}.auth()
+	if c.Persdb != "" {
+		err = joinUsage(checkURL("--persdb", c.Persdb), err)
+	}
+	if err = joinUsage(checkURL("--orchestrator", c.Orchestrator), err); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	report, err := c.ask(ctx, auth.own)
+	if err != nil {
+		return err
+	}
+	if err = c.readLog(ctx, &report); err != nil {
+		return err
+	}
+	if err = c.write(report); err != nil {
+		return err
+	}
+	return printReport(out.stdout, report)
+}
+
+// ask makes the orchestrator check its system.
+func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Report, error) {
+	var report check.Report
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Orchestrator, "/")+"/api/v1/check", http.NoBody)
+	if err != nil {
+		return report, usagef("--orchestrator: %v", err)
+	}
+	if authorization != "" {
+		req.Header.Set("Authorization", authorization)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return report, fmt.Errorf("ask the orchestrator: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReportBytes))
+	if err != nil {
+		return report, fmt.Errorf("read the report: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var problem httpapi.Problem
+		_ = json.Unmarshal(body, &problem) // without a detail the status says it.
+		return report, fmt.Errorf("the orchestrator did not check: %s %s", resp.Status, problem.Detail)
+	}
+	if err = json.Unmarshal(body, &report); err != nil {
+		return report, fmt.Errorf("read the report: %w", err)
+	}
+	return report, nil
+}
+
+// readLog puts what is seen of persdb's own log in place of what the orchestrator saw.
+func (c *checkCommand) readLog(ctx context.Context, report *check.Report) error {
+	if c.Persdb == "" {
+		return nil
+	}
+	store, err := client.New(client.Config{URL: c.Persdb})
+	if err != nil {
+		return usagef("--persdb: %v", err)
+	}
+	report.Replace(check.Log(ctx, store)...)
+	return store.Close()
+}
+
+func (c *checkCommand) write(report check.Report) error {
+	if c.JSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if err := os.WriteFile(c.JSON, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// printReport prints one line for each invariant. Its error names those that do not hold.
+func printReport(w io.Writer, report check.Report) error {
+	var failed []string
+	for _, i := range report.Invariants {
+		state := "ok    "
+		if !i.OK {
+			state = "FAILED"
+			failed = append(failed, i.Name+" ("+i.Detail+")")
+		}
+		if _, err := fmt.Fprintf(w, "%-16s  %s  %s\n", i.Name, state, i.Detail); err != nil {
+			return fmt.Errorf("print report: %w", err)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("does not hold: %s", strings.Join(failed, ", "))
+	}
+	if !report.OK || len(report.Invariants) == 0 {
+		return errors.New("the report says nothing")
+	}
+	return nil
+}
+
+// checkURL refuses what is no base URL.
+func checkURL(flag, base string) error {
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return usagef("%s: %q is not http://host:port", flag, base)
+	}
+	return nil
+}
