@@ -1,25 +1,28 @@
 package httpapi
 
-import (
-	"net/http"
-	"sync/atomic"
-)
+import "net/http"
 
-// LateHandler answers 503 until Set tells it what to do: for a server whose
-// address must be known before its routes can be made.
+// LateHandler lets requests wait until Set tells it what to do: for a server whose
+// address must be known before its routes can be made. Make it with NewLateHandler.
 type LateHandler struct {
-	handler atomic.Pointer[http.Handler]
+	handler http.Handler
+	ready   chan struct{} // closed once handler is set
 }
 
-// Set makes h answer from now on.
-func (l *LateHandler) Set(h http.Handler) { l.handler.Store(&h) }
+// NewLateHandler returns a LateHandler that waits for Set.
+func NewLateHandler() *LateHandler { return &LateHandler{ready: make(chan struct{})} }
 
-// ServeHTTP answers one request.
+// Set makes h answer, also what waits. It is called once.
+func (l *LateHandler) Set(h http.Handler) {
+	l.handler = h
+	close(l.ready)
+}
+
+// ServeHTTP answers one request, or leaves it when its client does.
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := l.handler.Load(); h != nil {
-		(*h).ServeHTTP(w, r)
-		return
+	select {
+	case <-l.ready:
+		l.handler.ServeHTTP(w, r)
+	case <-r.Context().Done():
 	}
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "starting", http.StatusServiceUnavailable)
 }

@@ -43,7 +43,9 @@ type Config struct {
 	Name string
 	// Slaves is the wanted number of slaves if the coordinator has none yet.
 	Slaves int
-	// Period is how long the loop sleeps when nothing wakes it: 2 s.
+	// Period is how long the loop sleeps when nothing wakes it: 1 s. While the
+	// coordinator is frozen this, coordTimeout and renewTimeout together are less than
+	// the two thirds of a session after which a master stops by its own clock.
 	Period time.Duration
 	// Ready is how long a worker may take from its role to serving: 60 s, since
 	// it may have to fetch a large snapshot.
@@ -59,7 +61,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Period == 0 {
-		c.Period = 2 * time.Second
+		c.Period = time.Second
 	}
 	if c.Ready == 0 {
 		c.Ready = time.Minute
@@ -185,11 +187,11 @@ func (l *Loop) pass(ctx context.Context) bool {
 		return false
 	}
 	seen := l.observe(ctx, session, instances, starting)
+	if !seen.CoordinatorUp && l.isLeading() {
+		l.renew(ctx, seen) // first of all: the master's own clock is running
+	}
 	if !l.lead(ctx, session) {
 		return false
-	}
-	if !seen.CoordinatorUp {
-		l.renew(ctx, seen)
 	}
 	desired, err := l.desired(ctx, session)
 	if err != nil {
@@ -212,6 +214,8 @@ func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, err
 	if session == nil {
 		return Desired{Slaves: l.lastDesired()}, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	defer cancel()
 	n, version, err := session.SlaveCount(ctx)
 	if errors.Is(err, coord.ErrNone) {
 		n = l.cfg.Slaves

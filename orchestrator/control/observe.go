@@ -74,6 +74,8 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	if session == nil {
 		return nil, false
 	}
+	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	defer cancel()
 	list, err := session.Members(ctx)
 	if err != nil {
 		return nil, false

@@ -13,6 +13,10 @@ import (
 // loop goes on with the engine alone.
 const openTimeout = 2 * time.Second
 
+// coordTimeout bounds one call to the coordinator: one that is frozen does not
+// answer and does not refuse either.
+const coordTimeout = time.Second
+
 // openSession returns the present session, a new one if it is lost, or nil
 // while the coordinator is away.
 func (l *Loop) openSession(ctx context.Context) coord.Session {
@@ -64,12 +68,12 @@ func (l *Loop) closeSession() {
 // lead reports whether this orchestrator runs the loop. While the coordinator
 // is away the one that led last goes on, since nobody else can have taken over.
 func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
-	l.mu.Lock()
-	was := l.leading
-	l.mu.Unlock()
+	was := l.isLeading()
 	if session == nil {
 		return was
 	}
+	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	defer cancel()
 	now, err := session.Lead(ctx, l.cfg.Name)
 	if err != nil {
 		return was && errors.Is(err, coord.ErrUnavailable)
@@ -81,6 +85,12 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 	l.leading = now
 	l.mu.Unlock()
 	return now
+}
+
+func (l *Loop) isLeading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leading
 }
 
 func (l *Loop) sessionTimeout(session coord.Session) time.Duration {

@@ -48,16 +48,16 @@ func Dial(config Config) (*Conn, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Conn{config: config, names: newNames(config.Prefix), cancel: cancel}
 	c.publishing = newLink("bus publisher", config.Log, c.dialPublisher)
-	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context, restarted bool) (*session, error) {
-		return dialSettled(ctx, config, config.Name+" consumer", restarted)
+	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
+		return dialSession(ctx, config, config.Name+" consumer")
 	})
 	c.background.Go(func() { c.publishing.run(ctx) })
 	c.background.Go(func() { c.consuming.run(ctx) })
 	return c, nil
 }
 
-func (c *Conn) dialPublisher(ctx context.Context, restarted bool) (*publisher, error) {
-	s, err := dialSettled(ctx, c.config, c.config.Name+" publisher", restarted)
+func (c *Conn) dialPublisher(ctx context.Context) (*publisher, error) {
+	s, err := dialSession(ctx, c.config, c.config.Name+" publisher")
 	if err != nil {
 		return nil, err
 	}

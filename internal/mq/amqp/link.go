@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
 	"rideshare/internal/logkey"
@@ -34,7 +33,7 @@ func (s *session) over() <-chan struct{} { return s.done }
 type link[L lives] struct {
 	part string // for the log
 	log  *slog.Logger
-	make func(ctx context.Context, restarted bool) (L, error)
+	make func(ctx context.Context) (L, error)
 
 	mu      sync.Mutex // guards the fields below
 	current L
@@ -44,7 +43,7 @@ type link[L lives] struct {
 	changed chan struct{} // closed and made anew with each change
 }
 
-func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Context, restarted bool) (L, error)) *link[L] {
+func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Context) (L, error)) *link[L] {
 	return &link[L]{part: part, log: log, make: dial, changed: make(chan struct{})}
 }
 
@@ -52,10 +51,8 @@ func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Conte
 func (l *link[L]) run(ctx context.Context) {
 	defer l.close()
 	var bad streak
-	restarted := false // nobody listened at the last try: the broker is only just up
 	for ctx.Err() == nil {
-		one, err := l.make(ctx, restarted)
-		restarted = errors.Is(err, syscall.ECONNREFUSED)
+		one, err := l.make(ctx)
 		if err == nil {
 			l.set(func() { l.current, l.up, l.err = one, true, nil })
 			l.log.InfoContext(ctx, "bus connected", logkey.Part, l.part, logkey.Count, bad.failures, logkey.Took, bad.took())

@@ -76,30 +76,6 @@ func dialSession(ctx context.Context, c Config, name string) (*session, error) {
 	return s, nil
 }
 
-// settleTime is how long a broker that has only just come up is left alone: 3 s. A
-// single-node quorum queue of RabbitMQ 3.10.8 that is talked to before its first
-// election after a restart never has one (rabbitmq-server #10070); left alone it
-// was seen to have it within half a second.
-const settleTime = 3 * time.Second
-
-// dialSettled connects, and leaves a broker that was restarted alone for a while.
-func dialSettled(ctx context.Context, c Config, name string, restarted bool) (*session, error) {
-	s, err := dialSession(ctx, c, name)
-	if err != nil || !restarted {
-		return s, err
-	}
-	timer := time.NewTimer(settleTime)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.done: // whoever gets it sees that at once
-	case <-ctx.Done():
-		s.kill(ctx.Err())
-		return nil, ctx.Err()
-	}
-	return s, nil
-}
-
 // watch registers for what the broker tells about the connection. Both
 // goroutines end with the connection, whose end closes their channels.
 func (s *session) watch() {
