@@ -49,8 +49,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	var routes httpapi.LateHandler
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: w.Listen, Listener: listener, Handler: &routes, Log: log})
+	routes := httpapi.NewLateHandler()
+	server := httpapi.NewServer(httpapi.ServerConfig{Addr: w.Listen, Listener: listener, Handler: routes, Log: log})
 	if err = server.Open(ctx); err != nil {
 		return err
 	}

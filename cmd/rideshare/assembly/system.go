@@ -92,9 +92,9 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 // startServices starts users, rides and the gateway. The gateway listens first,
 // since rides must know where it is, and gets its routes last.
 func (s *System) startServices(ctx context.Context) error {
-	var routes httpapi.LateHandler
+	routes := httpapi.NewLateHandler()
 	var err error
-	if s.gateway, err = s.serve(ctx, s.cfg.Gateway, &routes); err != nil {
+	if s.gateway, err = s.serve(ctx, s.cfg.Gateway, routes); err != nil {
 		return err
 	}
 	if err = s.startUsers(ctx); err != nil {
@@ -138,8 +138,8 @@ func (s *System) startRides(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var routes httpapi.LateHandler // rides names itself by its address, which is known once it listens
-	if s.rides, err = s.serve(ctx, s.cfg.Rides, &routes); err != nil {
+	routes := httpapi.NewLateHandler() // rides names itself by its address, which is known once it listens
+	if s.rides, err = s.serve(ctx, s.cfg.Rides, routes); err != nil {
 		return err
 	}
 	origin := s.cfg.RideRules.Origin
