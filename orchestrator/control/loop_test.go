@@ -118,7 +118,13 @@ func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 }
 
 // settle lets the loop work until nothing moves any more.
-func (s *stand) settle() { time.Sleep(10 * time.Second); synctest.Wait() }
+func (s *stand) settle() { pass(10 * time.Second) }
+
+// pass lets the fake time of the bubble go on.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
 
 // roles lists the running workers by pid, as "pid role epoch".
 func (s *stand) roles() []string {
@@ -293,11 +299,9 @@ func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 		_, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
-		time.Sleep(30 * time.Second)
-		synctest.Wait()
+		pass(30 * time.Second)
 		s.diesAt.Store(false)
-		time.Sleep(90 * time.Second)
-		synctest.Wait()
+		pass(90 * time.Second)
 		running := s.running()
 		if len(running) != 3 {
 			t.Fatalf("got %d running workers after the crash loop, want 3", len(running))
