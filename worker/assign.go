@@ -101,6 +101,11 @@ func (w *Worker) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return w.replica.Hashes(ctx)
 }
 
+// Verify implements control.Worker.
+func (w *Worker) Verify(ctx context.Context) (workerapi.Verification, error) {
+	return w.replica.Verify(ctx)
+}
+
 func (w *Worker) assignment() workerapi.Assignment {
 	w.mu.Lock()
 	defer w.mu.Unlock()

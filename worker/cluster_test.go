@@ -91,7 +91,7 @@ func (c *cluster) start(pid int, change func(*worker.Config)) *node {
 		ID: n.id, Dir: n.dir, Control: n.url, Bus: c.broker.Dial(string(n.id)), Coordinator: n.client, Store: c.store,
 		Log: slog.New(slog.DiscardHandler), RegisterRetry: 5 * time.Millisecond, RegisterRefresh: 10 * time.Millisecond,
 	}
-	config.Replica.AntiEntropy, config.Replica.Backoff = time.Hour, time.Millisecond
+	config.Replica.AntiEntropy, config.Replica.Backoff, config.Replica.VerifyEvery = time.Hour, time.Millisecond, -1
 	if change != nil {
 		change(&config)
 	}

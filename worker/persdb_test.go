@@ -23,7 +23,9 @@ func TestWorker_WithPersdb_SlavesEqualIt(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	c := newCluster(t, 0)
-	real := func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 50*time.Millisecond }
+	real := func(w *worker.Config) {
+		w.Store, w.Replica.AntiEntropy, w.Replica.VerifyEvery = store, 50*time.Millisecond, time.Millisecond
+	}
 	epoch, err := store.Claim(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,7 @@ type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
+	Hashes(ctx context.Context) (dbaas.TableHashes, error)
 }
 
 // Severer is what Kill looks for in Bus, Coordinator and Store: cut this party off

@@ -251,7 +251,7 @@ func TestWorker_Hashes_EqualPersdb(t *testing.T) {
 	c := newCluster(t, 0)
 	c.store.Write(insert(1))
 	n := c.slave(2, nil)
-	want, err := c.store.Hashes()
+	want, err := c.store.Hashes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,15 @@ func (c *Client) Hashes(ctx context.Context, baseURL string) (dbaas.TableHashes,
 	return h, c.call(ctx, http.MethodGet, baseURL+PathHashes, nil, &h)
 }
 
+// Verify makes the worker at baseURL compare its tables with persdb's at one
+// position, and start again from a snapshot if they differ. nil means that they were
+// compared. CodeNotCaughtUp: it has no replica at the moment. CodeUnavailable also when persdb
+// does not answer the worker, or writes went on so that the two were never at one position.
+func (c *Client) Verify(ctx context.Context, baseURL string) (Verification, error) {
+	var v Verification
+	return v, c.call(ctx, http.MethodPost, baseURL+PathVerify, nil, &v)
+}
+
 func (c *Client) call(ctx context.Context, method, url string, in, out any) error {
 	var body io.Reader = http.NoBody
 	if in != nil {

@@ -3,7 +3,11 @@
 // client; worker/control serves the paths.
 package workerapi
 
-import "rideshare/internal/dbaas"
+import (
+	"slices"
+
+	"rideshare/internal/dbaas"
+)
 
 // The paths of the control API, under a worker's control URL.
 const (
@@ -11,6 +15,7 @@ const (
 	PathDrain  = "/drain"  // POST
 	PathStatus = "/status" // GET a Status
 	PathHashes = "/hashes" // GET dbaas.TableHashes
+	PathVerify = "/verify" // POST, answers a Verification
 	PathLive   = "/livez"  // GET: 200 while the process answers
 	PathReady  = "/readyz" // GET: 200 while the worker serves, else 503
 )
@@ -57,6 +62,33 @@ type Status struct {
 	Draining   bool `json:"draining"`
 	// Counters count since the worker's start.
 	Counters map[string]int64 `json:"counters,omitempty"`
+}
+
+// Verification is what a worker found when it compared its tables with persdb's.
+type Verification struct {
+	// Seq is the position at which both were looked at.
+	Seq dbaas.Seq `json:"seq"`
+	// Differ names the tables that are not persdb's, none if all are. If there are
+	// some, the worker has thrown its replica away and starts again from a snapshot.
+	Differ []string `json:"differ,omitempty"`
+}
+
+// Differ returns the names of the tables that are not the same in both, or only in one
+// of them, sorted. Hashes of different positions say nothing about each other.
+func Differ(a, b dbaas.TableHashes) []string {
+	var names []string
+	for name, hash := range a.Tables {
+		if other, ok := b.Tables[name]; !ok || other != hash {
+			names = append(names, name)
+		}
+	}
+	for name := range b.Tables {
+		if _, ok := a.Tables[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Problem is the body of an answer that is no success.

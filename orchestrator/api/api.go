@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/check"
 )
 
 const (
@@ -68,6 +69,9 @@ type Config struct {
 	// at /api/v1/scaling/decisions. A nil one leaves its route out.
 	Metrics, Events http.Handler
 	Decisions       func() any
+	// Invariants is the check behind /api/v1/check; nil leaves the route out. Its only
+	// error is CodeConflict.
+	Invariants func(ctx context.Context) (check.Report, error)
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }
@@ -138,6 +142,7 @@ func (a *API) routes() {
 	if a.cfg.Events != nil {
 		a.http.HandleHTTP(http.MethodGet, "/api/v1/events", a.cfg.Events)
 	}
+	a.checkRoutes()
 	a.guarded(http.MethodGet, "/", console)
 }
 

@@ -26,6 +26,9 @@ type Worker interface {
 	Status() workerapi.Status
 	// Hashes returns the replica's hashes, or CodeNotCaughtUp without a replica.
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	// Verify compares the replica with persdb and throws it away if it differs. Errors
+	// are CodeNotCaughtUp, CodeUnavailable, or one of the replica's file.
+	Verify(ctx context.Context) (workerapi.Verification, error)
 }
 
 // Handler returns the control API of w.
@@ -36,6 +39,7 @@ func Handler(w Worker, log *slog.Logger) http.Handler {
 	mux.HandleFunc("POST "+workerapi.PathDrain, h.drain)
 	mux.HandleFunc("GET "+workerapi.PathStatus, h.status)
 	mux.HandleFunc("GET "+workerapi.PathHashes, h.hashes)
+	mux.HandleFunc("POST "+workerapi.PathVerify, h.verify)
 	mux.HandleFunc("GET "+workerapi.PathLive, h.live)
 	mux.HandleFunc("GET "+workerapi.PathReady, h.ready)
 	return mux
@@ -75,6 +79,15 @@ func (h handler) hashes(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.answer(rw, r, hashes)
+}
+
+func (h handler) verify(rw http.ResponseWriter, r *http.Request) {
+	v, err := h.w.Verify(r.Context())
+	if err != nil {
+		h.fail(rw, r, err)
+		return
+	}
+	h.answer(rw, r, v)
 }
 
 func (h handler) live(rw http.ResponseWriter, r *http.Request) { h.answer(rw, r, struct{}{}) }

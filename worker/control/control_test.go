@@ -23,7 +23,9 @@ type fakeWorker struct {
 	drained  int
 	status   workerapi.Status
 	hashes   dbaas.TableHashes
-	err      error
+	// verification is what Verify answers.
+	verification workerapi.Verification
+	err          error
 }
 
 func (w *fakeWorker) Assign(a workerapi.Assignment) error {
@@ -35,6 +37,10 @@ func (w *fakeWorker) Drain()                   { w.drained++ }
 func (w *fakeWorker) Status() workerapi.Status { return w.status }
 
 func (w *fakeWorker) Hashes(context.Context) (dbaas.TableHashes, error) { return w.hashes, w.err }
+
+func (w *fakeWorker) Verify(context.Context) (workerapi.Verification, error) {
+	return w.verification, w.err
+}
 
 func serve(t *testing.T, w *fakeWorker) (*workerapi.Client, string) {
 	t.Helper()
@@ -65,6 +71,11 @@ func TestHandler_RoundTrips(t *testing.T) {
 	if diff := cmp.Diff(w.hashes, hashes); err != nil || diff != "" {
 		t.Errorf("hashes: %v (-want +got):\n%s", err, diff)
 	}
+	w.verification = workerapi.Verification{Seq: 9, Differ: []string{"n"}}
+	verification, err := c.Verify(t.Context(), url)
+	if diff := cmp.Diff(w.verification, verification); err != nil || diff != "" {
+		t.Errorf("verification: %v (-want +got):\n%s", err, diff)
+	}
 	if err := c.Drain(t.Context(), url); err != nil || w.drained != 1 {
 		t.Errorf("drain: got %v and %d, want nil and 1", err, w.drained)
 	}
@@ -90,6 +101,9 @@ func TestHandler_ErrorsKeepTheirCode(t *testing.T) {
 		if _, err := c.Hashes(t.Context(), url); dbaas.CodeOf(err) != tc.code {
 			t.Errorf("hashes: got %v, want code %s", err, tc.code)
 		}
+		if _, err := c.Verify(t.Context(), url); dbaas.CodeOf(err) != tc.code {
+			t.Errorf("verify: got %v, want code %s", err, tc.code)
+		}
 	}
 }
 
@@ -107,6 +121,7 @@ func TestHandler_Statuses(t *testing.T) {
 		{"PUT", "/role", `{"role":"` + strings.Repeat("x", 5000) + `"}`, 400},
 		{"POST", "/role", `{}`, 405},
 		{"GET", "/drain", "", 405},
+		{"GET", "/verify", "", 405},
 		{"GET", "/livez", "", 200},
 		{"GET", "/readyz", "", 503},
 		{"GET", "/elsewhere", "", 404},

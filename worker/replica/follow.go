@@ -19,6 +19,8 @@ var (
 	errBehindLog = errors.New("log was trimmed beyond the position")
 	// errFuture: persdb does not have the position: its database went back in time.
 	errFuture = errors.New("position is beyond persdb's head")
+	// errDiffers: at an equal position the tables are not those of persdb.
+	errDiffers = errors.New("tables differ from persdb's")
 )
 
 // follow applies what comes until the file must be thrown away, and returns why,
@@ -27,9 +29,9 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 	var retry <-chan time.Time // set while persdb does not answer
 	failing := int64(0)
 	for {
-		entries, behind, future := r.takeInbox()
-		if future {
-			return fmt.Errorf("position %d: %w", f.head.Seq, errFuture)
+		entries, behind, broken := r.takeInbox()
+		if broken != nil {
+			return fmt.Errorf("position %d: %w", f.head.Seq, broken)
 		}
 		gap, err := r.apply(f, entries)
 		if err != nil {
@@ -81,12 +83,12 @@ func (r *Replica) isReady() bool {
 	return r.ready
 }
 
-func (r *Replica) takeInbox() (entries []dbaas.Entry, behind, future bool) {
+func (r *Replica) takeInbox() (entries []dbaas.Entry, behind bool, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entries, behind, future = r.inbox, r.behind, r.future
+	entries, behind, broken = r.inbox, r.behind, r.broken
 	r.inbox, r.inboxBytes, r.behind = nil, 0, false
-	return entries, behind, future
+	return entries, behind, broken
 }
 
 // apply applies those broadcast entries that come next, in one transaction, and
@@ -220,9 +222,11 @@ func (r *Replica) compare(ctx context.Context) {
 		return
 	}
 	// What was applied before the head was read is at persdb, unless that has lost it.
-	r.future = r.future || head.Seq < before.Seq
+	if head.Seq < before.Seq && r.broken == nil {
+		r.broken = errFuture
+	}
 	r.behind = r.behind || head.Seq > r.head.Seq
-	if r.future || r.behind {
+	if r.broken != nil || r.behind {
 		r.ring()
 	}
 }

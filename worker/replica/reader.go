@@ -103,8 +103,12 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 		return dbaas.TableHashes{}, err
 	}
 	defer rd.Close()
+	return rd.hashes(ctx)
+}
+
+func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
-	err = rd.conn.Within(ctx, func() (err error) {
+	err := rd.conn.Within(ctx, func() (err error) {
 		h.Tables, err = rd.conn.Hashes()
 		return err
 	})

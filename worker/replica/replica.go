@@ -22,6 +22,7 @@ type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
+	Hashes(ctx context.Context) (dbaas.TableHashes, error)
 }
 
 // Config says how a Replica works. Dir, Store and Log are required.
@@ -43,6 +44,12 @@ type Config struct {
 	SnapshotTimeout time.Duration
 	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy. Default 50 ms.
 	Backoff time.Duration
+	// VerifyEvery is how often the tables' hashes are compared with persdb's. Default 60 s, and
+	// longer where hashing takes more than a small share of that; negative means never.
+	VerifyEvery time.Duration
+	// VerifyTimeout bounds one comparison. Default 20 s; a database that takes longer to hash
+	// is not compared, which Stats.VerifyErrors tells.
+	VerifyTimeout time.Duration
 }
 
 const (
@@ -51,6 +58,8 @@ const (
 	defaultStoreTimeout    = 2 * time.Second
 	defaultSnapshotTimeout = 10 * time.Minute
 	defaultBackoff         = 50 * time.Millisecond
+	defaultVerifyEvery     = time.Minute
+	defaultVerifyTimeout   = 20 * time.Second
 	// maxInbox bounds the broadcast entries that wait to be applied, and
 	// maxInboxBytes their size: what does not fit is read from the log again.
 	maxInbox      = 8192
@@ -63,13 +72,14 @@ type Replica struct {
 
 	config Config
 	wake   chan struct{} // has a token when there is something to do for Run
+	verify chan struct{} // has a token while a comparison with persdb's hashes runs
 
 	mu         sync.Mutex // guards the fields below
 	bound      bool       // syncQ has been bound once
 	inbox      []dbaas.Entry
 	inboxBytes int
-	behind     bool // the log has, or may have, what we have not
-	future     bool // persdb's head was seen below our position
+	behind     bool  // the log has, or may have, what we have not
+	broken     error // why file must be thrown away, if others than Run found a reason
 	file       *file
 	head       dbaas.Head // position of file
 	ready      bool       // file has reached the head that it saw first
@@ -83,7 +93,9 @@ func New(c Config) *Replica {
 	c.StoreTimeout = cmp.Or(c.StoreTimeout, defaultStoreTimeout)
 	c.SnapshotTimeout = cmp.Or(c.SnapshotTimeout, defaultSnapshotTimeout)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
-	return &Replica{config: c, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	c.VerifyEvery = cmp.Or(c.VerifyEvery, defaultVerifyEvery)
+	c.VerifyTimeout = cmp.Or(c.VerifyTimeout, defaultVerifyTimeout)
+	return &Replica{config: c, wake: make(chan struct{}, 1), verify: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // Subscriber returns what the bus calls with the broadcasts of syncQ. The replica
@@ -214,6 +226,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch.Go(func() { r.watchHead(ctx) })
+	watch.Go(func() { r.verifyAlways(ctx) })
 	if err := r.waitBound(ctx); err != nil {
 		return err
 	}
@@ -271,7 +284,7 @@ func (r *Replica) adopt(f *file) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.file, r.head = f, f.head
-	r.behind, r.future = true, false
+	r.behind, r.broken = true, nil
 	r.announce()
 }
 

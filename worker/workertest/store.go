@@ -83,7 +83,7 @@ func (s *Store) Trim(seq dbaas.Seq) {
 	}
 }
 
-// Calls returns how often a method was called: "commit", "head", "log", "snapshot".
+// Calls returns how often a method was called: "commit", "head", "log", "snapshot", "hashes".
 func (s *Store) Calls(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,10 +149,13 @@ func (s *Store) Snapshot(context.Context) (*dbaas.Snapshot, error) {
 	return &dbaas.Snapshot{Head: head, Size: int64(len(b)), SHA256: sha256.Sum256(b), Body: io.NopCloser(bytes.NewReader(b))}, nil
 }
 
-// Hashes returns the content hashes at the head.
-func (s *Store) Hashes() (dbaas.TableHashes, error) {
+// Hashes implements worker.Store.
+func (s *Store) Hashes(context.Context) (dbaas.TableHashes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.enter("hashes"); err != nil {
+		return dbaas.TableHashes{}, err
+	}
 	h, err := s.conn.Hashes()
 	return dbaas.TableHashes{Seq: s.head.Seq, Tables: h}, err
 }

@@ -1,0 +1,150 @@
+package check
+
+import (
+	"context"
+	"fmt"
+
+	"rideshare/internal/dbaas"
+)
+
+// Log checks persdb's log, from the first entry that was not trimmed to the head
+// at its start: no entry is missing, and epochs never decrease.
+func Log(ctx context.Context, store LogStore) []Invariant {
+	w := walk{}
+	if err := w.read(ctx, store); err != nil {
+		why := fmt.Sprintf("log not read beyond entry %d: %s", w.at.Seq, reason(err))
+		return []Invariant{judged(LogDense, "", append(w.holes, why)), judged(EpochsOrdered, "", append(w.falls, why))}
+	}
+	seen := fmt.Sprintf("entries %d to %d", w.trimmed+1, w.at.Seq)
+	if w.at.Seq == w.trimmed {
+		seen = fmt.Sprintf("no entries, head %d", w.at.Seq)
+	}
+	return []Invariant{judged(LogDense, seen, w.holes), judged(EpochsOrdered, fmt.Sprintf("epoch %d at the end", w.at.Epoch), w.falls)}
+}
+
+// maxTold bounds how many holes are told one by one.
+const maxTold = 10
+
+// walk goes along the log.
+type walk struct {
+	trimmed dbaas.Seq  // what was before the first entry
+	at      dbaas.Head // the last entry seen
+	holes   []string
+	falls   []string
+}
+
+func (w *walk) read(ctx context.Context, store LogStore) error {
+	head, err := store.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if w.trimmed, err = trimmed(ctx, store, 0, head.Seq); err != nil {
+		return err
+	}
+	w.at.Seq = w.trimmed
+	for w.at.Seq < head.Seq {
+		page, err := store.Log(ctx, w.at.Seq, 0)
+		if dbaas.CodeOf(err) == dbaas.CodeGone {
+			if err = w.trimmedMeanwhile(ctx, store, head.Seq); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		w.entries(page.Entries)
+		if len(page.Entries) == 0 {
+			w.hole(head.Seq + 1)
+			w.at.Seq = head.Seq
+		}
+	}
+	if w.at.Epoch > head.Epoch && w.at.Seq <= head.Seq {
+		w.falls = append(w.falls, fmt.Sprintf("entry %d has epoch %d, which was never given out: the newest is %d", w.at.Seq, w.at.Epoch, head.Epoch))
+	}
+	return nil
+}
+
+// trimmedMeanwhile goes on behind what was trimmed since the walk began. Only the
+// oldest entries can be, so one that is gone while older ones are there is a hole.
+func (w *walk) trimmedMeanwhile(ctx context.Context, store LogStore, head dbaas.Seq) error {
+	to, err := trimmed(ctx, store, w.at.Seq+1, head)
+	if err != nil {
+		return err
+	}
+	if w.trimmed < w.at.Seq {
+		_, err = store.Log(ctx, w.trimmed, 0)
+		switch code := dbaas.CodeOf(err); {
+		case err == nil:
+			w.hole(to + 1)
+		case code != dbaas.CodeGone:
+			return err
+		}
+	}
+	w.at.Seq = to
+	return nil
+}
+
+// entries goes along one page.
+func (w *walk) entries(page []dbaas.Entry) {
+	for _, e := range page {
+		switch {
+		case e.Seq > w.at.Seq+1:
+			w.hole(e.Seq)
+		case e.Seq <= w.at.Seq:
+			w.note(&w.holes, fmt.Sprintf("entry %d comes after entry %d", e.Seq, w.at.Seq))
+		}
+		if e.Epoch < w.at.Epoch {
+			w.note(&w.falls, fmt.Sprintf("entry %d has epoch %d, after epoch %d", e.Seq, e.Epoch, w.at.Epoch))
+		}
+		w.at = dbaas.Head{Seq: max(w.at.Seq, e.Seq), Epoch: max(w.at.Epoch, e.Epoch)}
+	}
+}
+
+// hole notes that the entries after the last one and before next are missing.
+func (w *walk) hole(next dbaas.Seq) {
+	if next == w.at.Seq+2 {
+		w.note(&w.holes, fmt.Sprintf("entry %d is missing", w.at.Seq+1))
+		return
+	}
+	w.note(&w.holes, fmt.Sprintf("entries %d to %d are missing", w.at.Seq+1, next-1))
+}
+
+func (w *walk) note(list *[]string, what string) {
+	switch n := len(*list); {
+	case n < maxTold:
+		*list = append(*list, what)
+	case n == maxTold:
+		*list = append(*list, "and more")
+	}
+}
+
+// trimmed returns the position in [from, head] after which the log has entries.
+// What is gone is gone from the beginning, so the border is found by halving.
+func trimmed(ctx context.Context, store LogStore, from, head dbaas.Seq) (dbaas.Seq, error) {
+	has := func(after dbaas.Seq) (bool, error) {
+		_, err := store.Log(ctx, after, 0)
+		if dbaas.CodeOf(err) == dbaas.CodeGone {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	low, high := from, max(from, head) // after high there is surely nothing that is gone
+	if ok, err := has(low); err != nil || ok {
+		return low, err
+	}
+	low++ // low-1 is gone
+	for low < high {
+		middle := low + (high-low)/2
+		ok, err := has(middle)
+		switch {
+		case err != nil:
+			return 0, err
+		case ok:
+			high = middle
+		default:
+			low = middle + 1
+		}
+	}
+	return low, nil
+}

@@ -1,0 +1,161 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/workerapi"
+)
+
+// comparison is what is known of one worker's replica.
+type comparison struct {
+	WorkerReport
+
+	control string
+	// seen is its hashes at the positions at which it was asked.
+	seen map[dbaas.Seq]dbaas.TableHashes
+	done bool
+	err  error // of the last question
+}
+
+// replicas compares every running worker's tables with persdb's at an equal position.
+func (c *Checker) replicas(ctx context.Context, who census) ([]Invariant, []WorkerReport) {
+	pending := make([]*comparison, len(who.running))
+	for i, in := range who.running {
+		m, _ := who.member(in.ID)
+		pending[i] = &comparison{
+			WorkerReport: WorkerReport{PID: in.PID, Worker: in.ID, Role: m.Role},
+			control:      in.Control, seen: map[dbaas.Seq]dbaas.TableHashes{},
+		}
+	}
+	all := slices.Clone(pending)
+	truth := map[dbaas.Seq]dbaas.TableHashes{}
+	var persdb error
+	c.settle(ctx, func() bool {
+		persdb = c.look(ctx, truth, pending)
+		pending = slices.DeleteFunc(pending, func(r *comparison) bool { return r.compare(truth) })
+		return len(pending) == 0
+	})
+	var rest sync.WaitGroup
+	for _, r := range all {
+		rest.Go(func() { c.finish(ctx, r) })
+	}
+	rest.Wait()
+	if len(truth) == 0 && persdb != nil {
+		return []Invariant{{Name: ReplicasEqual, Detail: "persdb: " + reason(persdb)}}, reports(all)
+	}
+	all = c.stillRunning(ctx, all)
+	return []Invariant{judgeReplicas(all)}, reports(all)
+}
+
+// look asks persdb, and those who are not compared yet, for their hashes, all at
+// once: the closer together, the likelier that they are at one position.
+func (c *Checker) look(ctx context.Context, truth map[dbaas.Seq]dbaas.TableHashes, pending []*comparison) error {
+	var asked sync.WaitGroup
+	for _, r := range pending {
+		asked.Go(func() {
+			var h dbaas.TableHashes
+			if h, r.err = c.cfg.Workers.Hashes(ctx, r.control); r.err == nil {
+				r.seen[h.Seq] = h
+			}
+		})
+	}
+	h, err := c.cfg.Store.Hashes(ctx)
+	asked.Wait()
+	if err == nil {
+		truth[h.Seq] = h
+	}
+	return err
+}
+
+// compare reports whether the worker was seen at a position of persdb's, and notes what differs there.
+func (r *comparison) compare(truth map[dbaas.Seq]dbaas.TableHashes) bool {
+	for seq, mine := range r.seen {
+		if want, ok := truth[seq]; ok {
+			r.Seq, r.Differ, r.done = seq, workerapi.Differ(want, mine), true
+			return true
+		}
+	}
+	return false
+}
+
+// finish tells a worker that differs, and makes one that could not be compared from here,
+// since writes went on, compare itself: it can hold its own position meanwhile.
+func (c *Checker) finish(ctx context.Context, r *comparison) {
+	if r.done && len(r.Differ) == 0 {
+		return
+	}
+	compared, differ := r.done, r.Differ
+	v, err := c.cfg.Workers.Verify(ctx, r.control)
+	if !compared {
+		if err != nil {
+			r.err = err
+			r.Problem = "not compared: " + reason(err)
+			return
+		}
+		if r.Seq, r.Differ, r.done = v.Seq, v.Differ, true; len(v.Differ) == 0 {
+			return
+		}
+		differ = v.Differ
+	}
+	what := fmt.Sprintf("%s at %d", differs(differ), r.Seq)
+	switch {
+	case err != nil:
+		r.Problem = what + "; it could not be told: " + reason(err)
+	case len(v.Differ) > 0:
+		r.Problem = what + "; it was told to start again from a snapshot"
+	default:
+		r.Problem = what + "; it has started again from a snapshot by itself since"
+	}
+	c.cfg.Log.ErrorContext(ctx, "replica differs", logkey.Worker, string(r.Worker), logkey.PID, r.PID, logkey.Seq, r.Seq, logkey.Reason, r.Problem)
+}
+
+func differs(tables []string) string {
+	if len(tables) == 1 {
+		return "table " + tables[0] + " differs"
+	}
+	return "tables " + strings.Join(tables, ", ") + " differ"
+}
+
+// stillRunning leaves out the workers that could not be compared because they
+// have ended since they were counted: that is no fault of a replica.
+func (c *Checker) stillRunning(ctx context.Context, all []*comparison) []*comparison {
+	if !slices.ContainsFunc(all, func(r *comparison) bool { return !r.done }) {
+		return all
+	}
+	instances, err := c.cfg.Launcher.List(ctx)
+	if err != nil {
+		return all
+	}
+	running := map[dbaas.WorkerID]bool{}
+	for _, in := range instances {
+		running[in.ID] = in.Running
+	}
+	return slices.DeleteFunc(all, func(r *comparison) bool { return !r.done && !running[r.Worker] })
+}
+
+func judgeReplicas(all []*comparison) Invariant {
+	if len(all) == 0 {
+		return Invariant{Name: ReplicasEqual, Detail: "there is no replica to compare"}
+	}
+	var wrong []string
+	for _, r := range all {
+		if r.Problem != "" {
+			wrong = append(wrong, who(r.Worker, r.PID)+": "+r.Problem)
+		}
+	}
+	return judged(ReplicasEqual, fmt.Sprintf("%d workers equal persdb", len(all)), wrong)
+}
+
+func reports(all []*comparison) []WorkerReport {
+	out := make([]WorkerReport, 0, len(all))
+	for _, r := range all {
+		out = append(out, r.WorkerReport)
+	}
+	return out
+}

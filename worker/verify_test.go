@@ -1,0 +1,85 @@
+package worker_test
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+	"rideshare/worker"
+)
+
+// alter changes a row in the worker's replica behind its back.
+func (n *node) alter() {
+	n.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(n.dir, "*.db"))
+	if err != nil || len(paths) != 1 {
+		n.t.Fatalf("replica: got %v, %v; want one file", paths, err)
+	}
+	db, err := sql.Open("sqlite", "file:"+paths[0]+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }() // Exec tells.
+	if _, err = db.ExecContext(n.t.Context(), "UPDATE n SET v='other' WHERE i=1"); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// healed waits until the worker has thrown its replica away once and equals persdb.
+func (n *node) healed() {
+	n.t.Helper()
+	want, err := n.c.store.Hashes(n.t.Context())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	testenv.Eventually(n.t, limit, func() error {
+		if d := n.Status().Counters["diverged"]; d != 1 {
+			return fmt.Errorf("%s: diverged %d times, want 1", n.id, d)
+		}
+		got, err := n.c.api.Hashes(n.t.Context(), n.url)
+		if diff := cmp.Diff(want, got); err == nil && diff != "" {
+			err = fmt.Errorf("%s: hashes (-persdb +replica):\n%s", n.id, diff)
+		}
+		return err
+	})
+}
+
+// A row altered in a slave's or the master's file is found when the worker is told to look; the worker
+// starts again from a snapshot without losing its role.
+func TestWorker_Verify_AlteredRowIsRepaired(t *testing.T) {
+	c := newCluster(t, 0)
+	m, s := c.master(1, nil), c.slave(2, nil)
+	seq := c.mustWrite(1)
+	for _, n := range []*node{m, s} {
+		n.applied(seq)
+		n.alter()
+		v, err := c.api.Verify(t.Context(), n.url)
+		if err != nil || v.Seq != seq || !slices.Equal(v.Differ, []string{"n"}) {
+			t.Errorf("%s: got %+v, %v; want n at %d", n.id, v, err, seq)
+		}
+		n.healed()
+	}
+	seq = c.mustWrite(2)
+	if got := c.mustRead(mq.ReadQ, query("SELECT v FROM n WHERE i=1", seq))[0]; string(got.Body) != `[{"v":"v1"}]` {
+		t.Errorf("got %s, want the row as it was written", got.Body)
+	}
+}
+
+// Nobody has to tell a worker to look.
+func TestWorker_Run_FindsAnAlteredRowByItself(t *testing.T) {
+	c := newCluster(t, 0)
+	c.master(1, nil)
+	s := c.slave(2, func(w *worker.Config) { w.Replica.VerifyEvery = time.Millisecond })
+	s.applied(c.mustWrite(1))
+	s.alter()
+	s.healed()
+	s.ready(dbaas.RoleSlave)
+}
