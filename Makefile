@@ -5,7 +5,7 @@ FUZZTIME ?= 30s
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-short fuzz check fmt lint tidy vet bench clean setup services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short fuzz check fmt lint tidy vet bench clean setup services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,17 @@ services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
 services-stop: ## end what services started
 	@tools/services.sh stop
 
-test: setup services ## every test, with the race detector
+test: setup services ## every test, with the race detector, the API's also on the real parts
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./...
+	@$(MAKE) --no-print-directory test-real
+
+test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes
+	set -a; . .services/env; \
+	  RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
+	  $(GO) test $(RACE) -count=1 -timeout 20m ./tests/e2e
+
+test-fault: setup services ## the faults on real services and processes, in minutes
+	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./tests/fault/...
 
 test-short: setup ## the tests without the long fault runs
 	$(GO) test $(RACE) -short -timeout 10m ./...
