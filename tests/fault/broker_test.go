@@ -1,0 +1,85 @@
+package fault_test
+
+import (
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// Whatever happens to the broker under load, calls are answered as agreed, and
+// when it is healed the system is whole again by itself and nothing is lost or doubled.
+func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
+	on := startServices(t)
+	for name, fault := range map[string]func(t *testing.T, l *load){
+		"KilledAndStarted":  brokerKilled,
+		"ConnectionsClosed": connectionsClosed,
+		"QueuesDeleted":     queuesDeleted,
+		"MemoryAlarm":       memoryAlarm,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLoad(t, startSystem(t, on, 2))
+			fault(t, l)
+			l.settle(t, 2)
+		})
+	}
+}
+
+// queueAge is how old a queue has to be before the broker is killed: RabbitMQ 3.10 never gives a
+// leader to a quorum queue that was younger than a few seconds then.
+const queueAge = 8 * time.Second
+
+// While the broker is dead every call is refused, none hangs.
+func brokerKilled(t *testing.T, l *load) {
+	t.Helper()
+	outlast(t, queueAge)
+	l.sys.rabbit.Kill(t)
+	l.awaitRefusal(t)
+	l.sys.rabbit.Start(t)
+}
+
+// Twice: the second time, connections that have just come back are lost.
+func connectionsClosed(t *testing.T, l *load) {
+	t.Helper()
+	for range 2 {
+		l.sys.rabbit.Ctl(t, "close_all_connections", "fault test")
+		l.awaitProgress(t)
+	}
+}
+
+// The work queues are deleted under their consumers, one after the other and both at once.
+func queuesDeleted(t *testing.T, l *load) {
+	t.Helper()
+	read, write := l.sys.prefix+"readQ.v1", l.sys.prefix+"writeQ.v1"
+	for _, queues := range [][]string{{read}, {write}, {read, write}} {
+		for _, queue := range queues {
+			l.sys.rabbit.Ctl(t, "delete_queue", queue)
+		}
+		l.awaitProgress(t)
+	}
+}
+
+// While the broker's memory alarm blocks publishers, calls are refused with 503 and
+// Retry-After, once those in flight have come to their end; without it they are answered again.
+func memoryAlarm(t *testing.T, l *load) {
+	t.Helper()
+	raiseAlarm(t, l.sys.rabbit)
+	defer clearAlarm(t, l.sys.rabbit)
+	l.awaitRefusal(t)
+	outlast(t, 2*callTimeout)
+	unknown := l.unknown.Load()
+	l.awaitRefusal(t)
+	if more := l.unknown.Load() - unknown; more > 0 {
+		t.Errorf("under an alarm that has lasted: %d answers of 504, want 503 only", more)
+	}
+}
+
+func raiseAlarm(tb testing.TB, rabbit *testenv.Service) {
+	tb.Helper()
+	rabbit.Ctl(tb, "set_vm_memory_high_watermark", "0.0000001")
+}
+
+func clearAlarm(tb testing.TB, rabbit *testenv.Service) {
+	tb.Helper()
+	rabbit.Ctl(tb, "set_vm_memory_high_watermark", "0.4")
+}

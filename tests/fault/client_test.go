@@ -1,0 +1,163 @@
+package fault_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testenv"
+)
+
+// answer is what came back for one request.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// try sends one request to the orchestrator; headers are names and values by
+// turns. An error means that there was no answer.
+func (s *system) try(ctx context.Context, method, path string, body any, headers ...string) (answer, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return answer{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.orchestrator+path, strings.NewReader(string(text)))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return s.send(req)
+}
+
+func (s *system) send(req *http.Request) (answer, error) {
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("read the answer: %w", err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: body}, nil
+}
+
+// get reads a JSON answer that must be 200.
+func get[T any](s *system, path string) (T, error) {
+	var v T
+	a, err := s.try(context.Background(), http.MethodGet, path, nil)
+	if err != nil {
+		return v, err
+	}
+	if a.status != http.StatusOK {
+		return v, fmt.Errorf("GET %s: got %d %.200s, want 200", path, a.status, a.body)
+	}
+	return v, json.Unmarshal(a.body, &v)
+}
+
+// results are the answers to the statements of one call.
+type results struct {
+	Results []struct {
+		Values [][]json.RawMessage
+		Error  string
+	}
+}
+
+// exec runs statements as one transaction, which must succeed.
+func (s *system) exec(t *testing.T, statements ...string) {
+	t.Helper()
+	a, err := s.try(t.Context(), http.MethodPost, "/db/execute?transaction", statements)
+	if err != nil || a.status != http.StatusOK || strings.Contains(string(a.body), `"error"`) {
+		t.Fatalf("%q: got %d %.300s, %v, want 200", statements, a.status, a.body, err)
+	}
+}
+
+// rows returns what a read answers at the default level, which sees every acknowledged write.
+func (s *system) rows(t *testing.T, query string) [][]json.RawMessage {
+	t.Helper()
+	a, err := s.try(t.Context(), http.MethodPost, "/db/query", []string{query})
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("%s: got %d %.300s, %v, want 200", query, a.status, a.body, err)
+	}
+	var got results
+	if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 1 || got.Results[0].Error != "" {
+		t.Fatalf("%s: got %.300s, %v, want one result", query, a.body, err)
+	}
+	return got.Results[0].Values
+}
+
+// member is one worker of GET cluster.
+type member struct {
+	PID   int
+	Role  string
+	Ready bool
+}
+
+// cluster is the answer of GET cluster.
+type cluster struct {
+	Members []member
+	Epoch   uint64
+}
+
+func (s *system) cluster(t *testing.T) cluster {
+	t.Helper()
+	c, err := get[cluster](s, "/api/v1/cluster")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// pids are those of the workers with that role, ascending.
+func (c cluster) pids(role string) []int {
+	var pids []int
+	for _, m := range c.Members {
+		if m.Role == role {
+			pids = append(pids, m.PID)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// all are the pids of all workers, ascending.
+func (c cluster) all() []int {
+	return slices.Sorted(slices.Values(append(c.pids("master"), c.pids("slave")...)))
+}
+
+// awaitWhole waits until the system says that it is ready, and has one master and that
+// many slaves, all of them ready.
+func (s *system) awaitWhole(t *testing.T, slaves int) cluster {
+	t.Helper()
+	var c cluster
+	testenv.Eventually(t, healLimit, func() error {
+		var err error
+		if c, err = get[cluster](s, "/api/v1/cluster"); err != nil {
+			return err
+		}
+		unready := slices.ContainsFunc(c.Members, func(m member) bool { return !m.Ready })
+		if len(c.pids("master")) != 1 || len(c.pids("slave")) != slaves || unready {
+			return fmt.Errorf("got %+v, want one master and %d slaves, all ready", c, slaves)
+		}
+		_, err = get[json.RawMessage](s, "/readyz")
+		return err
+	})
+	return c
+}
+
+// signal sends sig to a process of the system.
+func signal(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("signal %v to %d: %v", sig, pid, err)
+	}
+}

@@ -1,0 +1,45 @@
+package fault_test
+
+import (
+	"testing"
+)
+
+// Whatever state the services are in, SIGTERM ends the system within its limit.
+func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
+	on := startServices(t)
+	for name, fault := range map[string]struct{ begin, heal func(testing.TB) }{
+		"BrokerFrozen": {on.rabbit.Pause, on.rabbit.Resume},
+		"BrokerDead":   {on.rabbit.Kill, on.rabbit.Start},
+		"BrokerAlarm": {
+			func(tb testing.TB) { raiseAlarm(tb, on.rabbit) }, //nolint:thelper // The fault, not a helper.
+			func(tb testing.TB) { clearAlarm(tb, on.rabbit) }, //nolint:thelper // As above.
+		},
+		"CoordinatorFrozen": {on.zoo.Pause, on.zoo.Resume},
+		"CoordinatorDead":   {on.zoo.Kill, on.zoo.Start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := startSystem(t, on, 2)
+			l := startLoad(t, sys)
+			fault.begin(t)
+			defer fault.heal(t)
+			sys.stop(t)
+			l.end()
+			sys.checkLog(t)
+		})
+	}
+}
+
+// When up is killed, its children notice and end, and what was acknowledged is
+// there when it is started again on the same data.
+func TestUp_Killed_LeavesNoChildAndLosesNothing(t *testing.T) {
+	on := startServices(t)
+	sys := startSystem(t, on, 2)
+	l := startLoad(t, sys)
+	sys.kill(t)
+	l.end()
+	sys.checkLog(t)
+	sys.start(t)
+	sys.awaitWhole(t, 2)
+	l.checkEffects(t)
+	sys.checkReplicas(t, 2)
+}

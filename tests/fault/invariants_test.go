@@ -1,0 +1,156 @@
+package fault_test
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/testenv"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/storetest"
+)
+
+// checkEffects checks that every acknowledged write is there, that none is there twice,
+// that nothing else is, and that the counter counts exactly what is there.
+func (l *load) checkEffects(t *testing.T) {
+	t.Helper()
+	found, total := map[string]int{}, 0
+	// One statement sees one state: a write that nobody waits for may still come.
+	counter := ""
+	for _, row := range l.sys.rows(t, "SELECT name, (SELECT n FROM counter) FROM effects") {
+		counter = string(row[1])
+		var name string
+		if err := json.Unmarshal(row[0], &name); err != nil {
+			t.Fatal(err)
+		}
+		found[name]++
+		total++
+	}
+	l.sent.Range(func(key, acked any) bool {
+		name, n := key.(string), found[key.(string)]
+		if acked.(bool) && n == 0 {
+			t.Errorf("write %s was acknowledged and is lost", name)
+		}
+		if n > 1 {
+			t.Errorf("write %s had its effect %d times", name, n)
+		}
+		delete(found, name)
+		return true
+	})
+	if len(found) > 0 {
+		t.Errorf("rows that nobody wrote: %v", found)
+	}
+	if counter != strconv.Itoa(total) {
+		t.Errorf("the counter: got %s, want %d, as many as there are rows", counter, total)
+	}
+}
+
+// checkReplicas waits until every worker's tables are equal to persdb's, at the same position.
+func (s *system) checkReplicas(t *testing.T, slaves int) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		pids := s.cluster(t).all()
+		if len(pids) != slaves+1 {
+			return fmt.Errorf("workers: got %v, want %d", pids, slaves+1)
+		}
+		for _, pid := range pids {
+			want, err := s.hashes(t, pid, "--persdb-url", "/v1/hashes")
+			if err != nil {
+				return err
+			}
+			got, err := s.hashes(t, pid, "--control-url", "/hashes")
+			if err != nil {
+				return err
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				return fmt.Errorf("worker %d (-persdb +replica):\n%s", pid, diff)
+			}
+		}
+		return nil
+	})
+}
+
+// hashes asks for the content at one of the addresses on a worker's command line.
+func (s *system) hashes(t *testing.T, pid int, flag, path string) (dbaas.TableHashes, error) {
+	t.Helper()
+	base, err := settingOf(pid, flag)
+	if err != nil {
+		return dbaas.TableHashes{}, err
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, http.NoBody)
+	if err != nil {
+		return dbaas.TableHashes{}, err
+	}
+	a, err := s.send(req)
+	if err != nil {
+		return dbaas.TableHashes{}, err
+	}
+	var h dbaas.TableHashes
+	if a.status != http.StatusOK {
+		return h, fmt.Errorf("GET %s: got %d %.200s, want 200", path, a.status, a.body)
+	}
+	if err = json.Unmarshal(a.body, &h); err == nil && len(h.Tables) == 0 {
+		err = fmt.Errorf("GET %s: got %s, want hashes", path, a.body)
+	}
+	return h, err
+}
+
+// checkLog reads the file that persdb left: it is sound, the log has no hole, epochs never
+// decrease along it, and no operation is in it twice.
+func (s *system) checkLog(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(s.dir, "data", commitlog.FileName)
+	storetest.Witness(t, path)
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	rows, err := db.QueryContext(t.Context(), "SELECT seq, epoch, ops FROM rs_log ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	found := map[dbaas.OpID]dbaas.Seq{}
+	var last dbaas.Epoch
+	next := dbaas.Seq(1)
+	for ; rows.Next(); next++ {
+		var seq dbaas.Seq
+		var epoch dbaas.Epoch
+		var ops []byte
+		if err = rows.Scan(&seq, &epoch, &ops); err != nil {
+			t.Fatal(err)
+		}
+		if seq != next || epoch < last {
+			t.Fatalf("the log has entry %d of epoch %d where %d of at least %d is next", seq, epoch, next, last)
+		}
+		last = epoch
+		noteOperations(t, found, seq, ops)
+	}
+	if err = rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d operations in %d entries, the last of epoch %d", len(found), next-1, last)
+}
+
+func noteOperations(t *testing.T, found map[dbaas.OpID]dbaas.Seq, seq dbaas.Seq, ops []byte) {
+	t.Helper()
+	records, err := frame.DecodeRecords(ops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if before, ok := found[r.Result.ID]; ok {
+			t.Errorf("operation %v is in entries %d and %d", r.Result.ID, before, seq)
+		}
+		found[r.Result.ID] = seq
+	}
+}

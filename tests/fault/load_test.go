@@ -1,0 +1,206 @@
+package fault_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// retryAfter is how long a client of the load waits after an answer that is not final.
+const retryAfter = 20 * time.Millisecond
+
+// load is a steady stream of writes and reads. Each write adds a row with a name of
+// its own and counts it, in one transaction and with an idempotency key, and is
+// repeated until its answer is final. Each read checks that it sees what was
+// acknowledged before it began.
+type load struct {
+	sys  *system
+	stop context.CancelFunc
+	all  sync.WaitGroup
+
+	acked, reads               atomic.Int64 // answered 200
+	writesRefused, readsFailed atomic.Int64 // answered 503 or 504
+	unknown                    atomic.Int64 // of both, answered 504
+	sent                       sync.Map     // by name: whether the write was acknowledged
+
+	mu    sync.Mutex // guards wrong
+	wrong []error
+}
+
+// startLoad makes the tables and starts the clients. They end with the test, at the latest.
+func startLoad(t *testing.T, sys *system) *load {
+	t.Helper()
+	sys.exec(t,
+		"CREATE TABLE effects(n INTEGER PRIMARY KEY, name TEXT NOT NULL)",
+		"CREATE TABLE counter(one INTEGER PRIMARY KEY, n INTEGER NOT NULL)", "INSERT INTO counter VALUES(1, 0)")
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{sys: sys, stop: cancel}
+	for w := range 4 {
+		l.all.Go(func() { l.write(ctx, w) })
+	}
+	for range 2 {
+		l.all.Go(func() { l.read(ctx) })
+	}
+	t.Cleanup(l.end)
+	l.awaitProgress(t)
+	return l
+}
+
+// end stops the clients and waits for them.
+func (l *load) end() {
+	l.stop()
+	l.all.Wait()
+}
+
+func (l *load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrong = append(l.wrong, err)
+}
+
+// write sends one write after the other until ctx ends.
+func (l *load) write(ctx context.Context, writer int) {
+	for i := 0; ctx.Err() == nil; i++ {
+		name := fmt.Sprintf("w%d-%d", writer, i)
+		l.sent.Store(name, false)
+		for ctx.Err() == nil {
+			final, err := l.writeOnce(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				l.fail(fmt.Errorf("write %s: %w", name, err))
+			}
+			if final {
+				break
+			}
+			_ = pause(ctx, retryAfter)
+		}
+	}
+}
+
+// writeOnce reports whether the answer is final, and what is wrong with it. A repeated
+// write must be acknowledged as the first one would have been.
+func (l *load) writeOnce(ctx context.Context, name string) (final bool, err error) {
+	a, err := l.sys.try(ctx, http.MethodPost, "/db/execute?transaction", []any{
+		[]string{"INSERT INTO effects(name) VALUES(?)", name},
+		"UPDATE counter SET n = n + 1 WHERE one = 1",
+	}, "Idempotency-Key", name)
+	if err != nil {
+		return false, err
+	}
+	switch a.status {
+	case http.StatusOK:
+		var got results
+		if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 2 || got.Results[0].Error+got.Results[1].Error != "" {
+			return true, fmt.Errorf("got %.200s, want two results: %w", a.body, err)
+		}
+		l.sent.Store(name, true)
+		l.acked.Add(1)
+		return true, nil
+	case http.StatusConflict: // The first try is still running.
+		return false, nil
+	}
+	return false, l.refusal(a, &l.writesRefused)
+}
+
+// refusal counts an answer that an outage may have; any other one is an error.
+func (l *load) refusal(a answer, refused *atomic.Int64) error {
+	switch {
+	case a.status == http.StatusGatewayTimeout:
+		l.unknown.Add(1)
+	case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "":
+	default:
+		return fmt.Errorf("got %d %v %.200s, want 200, 504, or 503 with Retry-After", a.status, a.header, a.body)
+	}
+	refused.Add(1)
+	return nil
+}
+
+// read counts the rows until ctx ends.
+func (l *load) read(ctx context.Context) {
+	for ctx.Err() == nil {
+		acked := l.acked.Load()
+		n, err := l.readOnce(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			l.fail(fmt.Errorf("read: %w", err))
+		case n >= 0 && n < acked:
+			l.fail(fmt.Errorf("a read saw %d rows when %d writes had been acknowledged before it began", n, acked))
+		case n >= 0:
+			l.reads.Add(1)
+		}
+		_ = pause(ctx, retryAfter)
+	}
+}
+
+// readOnce returns how many rows there are, -1 if the read was refused as it may be.
+func (l *load) readOnce(ctx context.Context) (int64, error) {
+	a, err := l.sys.try(ctx, http.MethodPost, "/db/query", []string{"SELECT count(*) FROM effects"})
+	if err != nil {
+		return -1, err
+	}
+	if a.status != http.StatusOK {
+		return -1, l.refusal(a, &l.readsFailed)
+	}
+	var got results
+	if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 1 || len(got.Results[0].Values) != 1 {
+		return -1, fmt.Errorf("got %.200s, want one number: %w", a.body, err)
+	}
+	return strconv.ParseInt(string(got.Results[0].Values[0][0]), 10, 64)
+}
+
+// awaitMore waits until a count has grown by n.
+func awaitMore(t *testing.T, what string, count *atomic.Int64, n int64) {
+	t.Helper()
+	want := count.Load() + n
+	testenv.Eventually(t, healLimit, func() error {
+		if got := count.Load(); got < want {
+			return fmt.Errorf("%s: got %d, want %d", what, got, want)
+		}
+		return nil
+	})
+}
+
+// awaitProgress waits until writes and reads are answered with 200.
+func (l *load) awaitProgress(t *testing.T) {
+	t.Helper()
+	awaitMore(t, "acknowledged writes", &l.acked, 20)
+	awaitMore(t, "answered reads", &l.reads, 5)
+}
+
+// awaitRefusal waits until writes and reads are refused as they may be.
+func (l *load) awaitRefusal(t *testing.T) {
+	t.Helper()
+	awaitMore(t, "refused writes", &l.writesRefused, 8)
+	awaitMore(t, "refused reads", &l.readsFailed, 4)
+}
+
+// settle ends a fault: the system is whole, writes and reads are answered, and after the
+// load's end the invariants hold.
+func (l *load) settle(t *testing.T, slaves int) {
+	t.Helper()
+	l.sys.awaitWhole(t, slaves)
+	l.awaitProgress(t)
+	l.end()
+	t.Logf("%d writes and %d reads answered, %d and %d refused, %d of them with 504",
+		l.acked.Load(), l.reads.Load(), l.writesRefused.Load(), l.readsFailed.Load(), l.unknown.Load())
+	if err := errors.Join(l.wrong[:min(len(l.wrong), 5)]...); err != nil {
+		t.Errorf("%d answers were wrong, the first: %v", len(l.wrong), err)
+	}
+	l.checkEffects(t)
+	l.sys.checkReplicas(t, slaves)
+	l.sys.stop(t)
+	l.sys.checkLog(t)
+}

@@ -1,0 +1,120 @@
+package fault_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/mq"
+	"rideshare/internal/mq/amqp"
+	"rideshare/internal/testenv"
+)
+
+// publisher sends messages past the orchestrator straight into writeQ.
+type publisher struct {
+	load *load
+	conn mq.Conn
+}
+
+func newPublisher(t *testing.T, l *load) publisher {
+	t.Helper()
+	conn, err := amqp.Dial(amqp.Config{URL: l.sys.rabbit.URL, Prefix: l.sys.prefix, Name: "fault", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			t.Errorf("close the bus: %v", err)
+		}
+	})
+	return publisher{load: l, conn: conn}
+}
+
+// send publishes body until the broker has it.
+func (p publisher) send(t *testing.T, body []byte) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		return p.conn.Publish(t.Context(), mq.WriteQ, mq.Message{Body: body, Persistent: true})
+	})
+}
+
+// message is a write as the load has them, ready to be published.
+func (p publisher) message(t *testing.T, name string) []byte {
+	t.Helper()
+	p.load.sent.Store(name, true)
+	o := dbaas.Operation{
+		ID: dbaas.NewOpID(time.Now()), IssuedAt: time.Now(), Atomic: true,
+		Statements: []dbaas.Statement{
+			{SQL: "INSERT INTO effects(name) VALUES(?)", Args: []dbaas.Value{dbaas.Text(name)}},
+			{SQL: "UPDATE counter SET n = n + 1 WHERE one = 1"},
+		},
+	}
+	o.Fingerprint = frame.FingerprintOf(o.Atomic, o.Statements)
+	body, err := frame.WriteRequest{Operations: []dbaas.Operation{o}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// awaitRow waits until the write of that name has its effect.
+func (l *load) awaitRow(t *testing.T, name string) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		if n := string(l.sys.rows(t, "SELECT count(*) FROM effects WHERE name = '"+name+"'")[0][0]); n != "1" {
+			return fmt.Errorf("rows of %s: got %s, want 1", name, n)
+		}
+		return nil
+	})
+}
+
+// The same message comes five times to one master and five times to the next
+// one. A message behind them in the queue tells when they are dealt with.
+func duplicateMessages(t *testing.T, l *load) {
+	t.Helper()
+	p := newPublisher(t, l)
+	body := p.message(t, "duplicate")
+	for round := range 2 {
+		for range 5 {
+			p.send(t, body)
+		}
+		last := fmt.Sprintf("behind-%d", round)
+		p.send(t, p.message(t, last))
+		if round == 0 {
+			before := l.sys.awaitWhole(t, 2)
+			signal(t, before.pids("master")[0], syscall.SIGKILL)
+			l.sys.awaitSuccessor(t, before)
+		}
+		l.awaitRow(t, last)
+	}
+}
+
+// What is no message of ours goes to the dead letters, and what is behind it in the
+// queue is dealt with, by the same master.
+func poisonMessages(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.cluster(t)
+	p := newPublisher(t, l)
+	whole := p.message(t, "whole")
+	poison := [][]byte{[]byte("{}"), []byte("not a frame"), whole[:len(whole)-1], append([]byte{0xff}, whole...), make([]byte, 64<<10)}
+	for _, body := range poison {
+		p.send(t, body)
+	}
+	p.send(t, whole)
+	l.awaitRow(t, "whole")
+	want := fmt.Sprintf("%sdead.write.v1\t%d", l.sys.prefix, len(poison))
+	testenv.Eventually(t, healLimit, func() error {
+		if got := l.sys.rabbit.Ctl(t, "list_queues", "--silent", "name", "messages"); !strings.Contains(got, want) {
+			return fmt.Errorf("queues: got %q, want %q", got, want)
+		}
+		return nil
+	})
+	if after := l.sys.awaitWhole(t, 2); after.Epoch != before.Epoch {
+		t.Errorf("epoch after poison: got %d, want %d as before: the master must live on", after.Epoch, before.Epoch)
+	}
+}

@@ -1,0 +1,248 @@
+package fault_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+const (
+	// startLimit bounds the time from exec to the ready file.
+	startLimit = 60 * time.Second
+	// stopLimit is the promise of the command: it ends within 10 s of SIGTERM.
+	stopLimit = 10 * time.Second
+	// orphanLimit is how long a child may outlive its parent.
+	orphanLimit = 10 * time.Second
+	// healLimit bounds how long calls may be refused after a fault has been healed.
+	healLimit = 60 * time.Second
+	// callTimeout is the deadline that the system has for each call, answerLimit
+	// how long a caller waits for an answer that must come by then.
+	callTimeout = 3 * time.Second
+	answerLimit = 15 * time.Second
+)
+
+// markerEnv is in the environment of a system and of its children, by which the
+// tests find what is left over.
+const markerEnv = "RIDESHARE_FAULT_SYSTEM"
+
+// services are a broker and a coordinator that the tests that share them may break.
+type services struct {
+	rabbit, zoo *testenv.Service
+}
+
+// startServices starts both for this test. The tests with -short are those without these long runs.
+func startServices(t *testing.T) services {
+	t.Helper()
+	return services{rabbit: testenv.StartRabbitMQ(t), zoo: testenv.StartZooKeeper(t)}
+}
+
+// system is a running `rideshare up` with its workers and persdb as processes.
+type system struct {
+	services
+	id, dir      string
+	slaves       int    // at the first start
+	prefix       string // before the names of its queues
+	orchestrator string // base URL
+	client       *http.Client
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process is gone and reaped
+	err  error         // how it ended; readable once done is closed
+}
+
+// systems numbers the systems of a run, for names that collide with nobody's.
+var systems atomic.Int64
+
+// startSystem runs a system with that many slaves for this test. The test's
+// end is a graceful one of the system, unless the test has ended it before.
+func startSystem(t *testing.T, on services, slaves int) *system {
+	t.Helper()
+	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), systems.Add(1))
+	s := &system{
+		services: on, id: id, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
+		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+	}
+	t.Cleanup(func() { s.end(t) })
+	s.start(t)
+	return s
+}
+
+// start runs the process, also again on the same data, and waits until it is ready.
+func (s *system) start(t *testing.T) {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
+	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info")
+	if err = s.run(cmd); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReady(t)
+}
+
+func (s *system) args() []string {
+	return []string{
+		"up", "--data", filepath.Join(s.dir, "data"), "--ready-file", s.readyFile(),
+		"--gateway", "127.0.0.1:0", "--users", "127.0.0.1:0", "--rides", "127.0.0.1:0", "--orchestrator", "127.0.0.1:0",
+		"--bus", s.rabbit.URL, "--coordinator", s.zoo.URL + "/" + s.id, "--launcher", "process",
+		"--prefix", s.prefix, "--slaves", strconv.Itoa(s.slaves),
+	}
+}
+
+// run starts the process, its output in a file: what a killed process wrote last is there.
+func (s *system) run(cmd *exec.Cmd) error {
+	out, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }() // The child has its own copy.
+	cmd.Stdout, cmd.Stderr = out, out
+	if err = cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	s.cmd, s.done = cmd, done
+	go func() { // ends with the process
+		s.err = cmd.Wait()
+		close(done)
+	}()
+	return nil
+}
+
+func (s *system) readyFile() string { return filepath.Join(s.dir, "ready.json") }
+func (s *system) logFile() string   { return filepath.Join(s.dir, "up.log") }
+
+func (s *system) awaitReady(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, startLimit, func() error {
+		select {
+		case <-s.done:
+			t.Fatalf("up ended before it was ready: %v", cmp.Or(s.err, errors.New("exit status 0")))
+		default:
+		}
+		text, err := os.ReadFile(s.readyFile())
+		if err != nil {
+			return err
+		}
+		var urls struct{ Orchestrator string }
+		if err = json.Unmarshal(text, &urls); err != nil {
+			return err
+		}
+		s.orchestrator = urls.Orchestrator
+		return nil
+	})
+}
+
+func (s *system) running() bool {
+	if s.cmd == nil {
+		return false
+	}
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// end is the cleanup: an end by SIGTERM within its limit, and nothing left behind.
+func (s *system) end(t *testing.T) {
+	t.Helper()
+	if s.running() {
+		s.stop(t)
+	}
+	if t.Failed() {
+		text, err := os.ReadFile(s.logFile())
+		t.Logf("the last of the log (%v):\n%s", err, text[max(0, len(text)-20_000):])
+	}
+}
+
+// stop sends SIGTERM and checks that the process ends in time, well, and leaves
+// nothing behind. A process that does not is killed.
+func (s *system) stop(t *testing.T) {
+	t.Helper()
+	s.client.CloseIdleConnections()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v", err)
+	}
+	select {
+	case <-s.done:
+	case <-time.After(stopLimit):
+		t.Errorf("up still runs %v after SIGTERM", stopLimit)
+		s.kill(t)
+	}
+	if s.err != nil {
+		t.Errorf("how up ended: got %v, want exit status 0", s.err)
+	}
+	if _, err := os.Stat(s.readyFile()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the ready file: got %v, want it removed", err)
+	}
+	if left := s.processes(); len(left) > 0 {
+		t.Errorf("left behind: processes %v", left)
+	}
+}
+
+// kill ends up with SIGKILL, and then waits for its children, which have to notice.
+func (s *system) kill(t *testing.T) {
+	t.Helper()
+	if err := s.cmd.Process.Kill(); err != nil {
+		t.Errorf("kill: %v", err)
+	}
+	<-s.done
+	testenv.Eventually(t, orphanLimit, func() error {
+		if left := s.processes(); len(left) > 0 {
+			return fmt.Errorf("children %v live on", left)
+		}
+		return nil
+	})
+	_ = os.Remove(s.readyFile())
+}
+
+// processes returns the pids of this system's processes, by the marker in
+// their environment. One that has ended and waits to be reaped has no environment.
+func (s *system) processes() []int {
+	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
+	marker := []byte(markerEnv + "=" + s.id + "\x00")
+	var pids []int
+	for _, path := range paths {
+		env, err := os.ReadFile(path) // Gone meanwhile, or somebody else's.
+		if err != nil || !bytes.Contains(env, marker) {
+			continue
+		}
+		if pid, convErr := strconv.Atoi(filepath.Base(filepath.Dir(path))); convErr == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// settingOf returns what stands behind a flag on the command line of one of the system's processes.
+func settingOf(pid int, flag string) (string, error) {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return "", err
+	}
+	_, behind, found := strings.Cut(string(args), "\x00"+flag+"\x00")
+	if !found {
+		return "", fmt.Errorf("process %d has no %s in %q", pid, flag, args)
+	}
+	value, _, _ := strings.Cut(behind, "\x00")
+	return value, nil
+}

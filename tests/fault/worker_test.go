@@ -1,0 +1,111 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testenv"
+)
+
+// A worker that dies or stands still under load is replaced, each by one, and
+// nothing that was acknowledged is lost or doubled.
+func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
+	on := startServices(t)
+	for name, fault := range map[string]func(t *testing.T, l *load){
+		"MasterKilled":      masterKilled,
+		"SlavesKilled":      slavesKilled,
+		"EveryWorkerKilled": everyWorkerKilled,
+		"MasterStandsStill": masterStandsStill,
+		"DuplicateMessages": duplicateMessages,
+		"PoisonMessages":    poisonMessages,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLoad(t, startSystem(t, on, 2))
+			fault(t, l)
+			l.settle(t, 2)
+		})
+	}
+}
+
+// The master is killed, not through the API, five times in a row: each time
+// the slave with the lowest pid takes over, in a new epoch.
+func masterKilled(t *testing.T, l *load) {
+	t.Helper()
+	for range 5 {
+		before := l.sys.awaitWhole(t, 2)
+		signal(t, before.pids("master")[0], syscall.SIGKILL)
+		after := l.sys.awaitSuccessor(t, before)
+		if got, want := after.pids("master")[0], before.pids("slave")[0]; got != want {
+			t.Errorf("the new master: got %d, want %d, the lowest slave of %v", got, want, before)
+		}
+		l.awaitProgress(t)
+	}
+}
+
+// awaitSuccessor waits for a master in a later epoch and the workers that belong to it.
+func (s *system) awaitSuccessor(t *testing.T, before cluster) cluster {
+	t.Helper()
+	var after cluster
+	testenv.Eventually(t, healLimit, func() error {
+		after = s.awaitWhole(t, len(before.pids("slave")))
+		if after.Epoch <= before.Epoch || slices.Equal(after.pids("master"), before.pids("master")) {
+			return fmt.Errorf("got %+v, want another master after %+v", after, before)
+		}
+		return nil
+	})
+	return after
+}
+
+func slavesKilled(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.cluster(t)
+	for _, pid := range before.pids("slave") {
+		signal(t, pid, syscall.SIGKILL)
+	}
+	l.sys.awaitGone(t, before.pids("slave"))
+	after := l.sys.awaitWhole(t, 2)
+	if after.Epoch != before.Epoch || !slices.Equal(after.pids("master"), before.pids("master")) {
+		t.Errorf("after the death of slaves: got %+v, want the master of %+v", after, before)
+	}
+}
+
+func everyWorkerKilled(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.cluster(t).all()
+	for _, pid := range before {
+		signal(t, pid, syscall.SIGKILL)
+	}
+	l.sys.awaitGone(t, before)
+}
+
+// awaitGone waits until none of the processes is left.
+func (s *system) awaitGone(t *testing.T, pids []int) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("process %d is still there: %w", pid, err)
+			}
+		}
+		return nil
+	})
+}
+
+// The master is stopped for longer than its session and woken up when another
+// one has taken over: it must not write, and ends.
+func masterStandsStill(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.cluster(t)
+	old := before.pids("master")
+	signal(t, old[0], syscall.SIGSTOP)
+	l.sys.awaitSuccessor(t, before)
+	l.awaitProgress(t)
+	// It may have been killed by now, which the fault does not need.
+	if err := syscall.Kill(old[0], syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Error(err)
+	}
+	l.sys.awaitGone(t, old)
+}
