@@ -26,8 +26,8 @@ services-stop: ## end what services started
 	@tools/services.sh stop
 
 test: setup services ## every test, with the race detector, the API's also on the real parts
-	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./...
-	@$(MAKE) --no-print-directory test-real
+	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
+	@$(MAKE) --no-print-directory test-fault test-real
 
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes
 	set -a; . .services/env; \
