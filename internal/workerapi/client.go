@@ -35,7 +35,8 @@ func (c *Client) Assign(ctx context.Context, baseURL string, a Assignment) error
 // Status asks the worker at baseURL how it is.
 func (c *Client) Status(ctx context.Context, baseURL string) (Status, error) {
 	var s Status
-	return s, c.call(ctx, http.MethodGet, baseURL+PathStatus, nil, &s)
+	err := c.call(ctx, http.MethodGet, baseURL+PathStatus, nil, &s)
+	return s, err
 }
 
 // Drain asks the worker at baseURL to finish what is in hand, leave and exit.
@@ -48,7 +49,8 @@ func (c *Client) Drain(ctx context.Context, baseURL string) error {
 // position that they belong to. CodeNotCaughtUp: it has no replica at the moment.
 func (c *Client) Hashes(ctx context.Context, baseURL string) (dbaas.TableHashes, error) {
 	var h dbaas.TableHashes
-	return h, c.call(ctx, http.MethodGet, baseURL+PathHashes, nil, &h)
+	err := c.call(ctx, http.MethodGet, baseURL+PathHashes, nil, &h)
+	return h, err
 }
 
 // Verify makes the worker at baseURL compare its tables with persdb's at one
@@ -57,7 +59,8 @@ func (c *Client) Hashes(ctx context.Context, baseURL string) (dbaas.TableHashes,
 // does not answer the worker, or writes went on so that the two were never at one position.
 func (c *Client) Verify(ctx context.Context, baseURL string) (Verification, error) {
 	var v Verification
-	return v, c.call(ctx, http.MethodPost, baseURL+PathVerify, nil, &v)
+	err := c.call(ctx, http.MethodPost, baseURL+PathVerify, nil, &v)
+	return v, err
 }
 
 func (c *Client) call(ctx context.Context, method, url string, in, out any) error {
