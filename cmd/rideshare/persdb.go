@@ -33,6 +33,9 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	store, err := commitlog.Open(ctx, commitlog.Config{
 		Dir: p.Data, Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps},
 	})
+	if err != nil && ctx.Err() != nil {
+		return nil //nolint:nilerr // told to stop while opening: nothing went wrong.
+	}
 	if err != nil {
 		return err
 	}
