@@ -48,4 +48,5 @@ require (
 	zombiezen.com/go/sqlite v1.4.2
 )
 
+// Only tests of a dependency use it, and the version that they ask for is not on every proxy.
 replace github.com/google/pprof => github.com/google/pprof v0.0.0-20250403155104-27863c87afa6
