@@ -25,9 +25,10 @@ services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
 services-stop: ## end what services started
 	@tools/services.sh stop
 
-test: setup services ## every test, with the race detector, the API's also on the real parts
+test: setup services ## every test but test-fault, with the race detector, the API's also on the real parts
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
-	@$(MAKE) --no-print-directory test-fault test-real
+	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
+	@$(MAKE) --no-print-directory test-real
 
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes
 	set -a; . .services/env; \
