@@ -12,16 +12,13 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"rideshare/internal/testenv"
 )
 
 // suite is what all tests of a run have in common. TestMain fills it before the
@@ -49,7 +46,7 @@ func runSuite(m *testing.M) int {
 	suite.dir, suite.binary = dir, filepath.Join(dir, "rideshare")
 	if ready := os.Getenv("RIDESHARE_E2E_BINARY"); ready != "" {
 		suite.binary = ready
-	} else if err = build(suite.binary); err != nil {
+	} else if err = testenv.BuildBinary(suite.binary); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
@@ -61,36 +58,8 @@ func runSuite(m *testing.M) int {
 	return code
 }
 
-// build makes the binary as `make build` does, without stripping it.
-func build(target string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "rideshare/cmd/rideshare")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-}
-
-// noteSources looks at every source file of the module, once. go test notes what
-// tests look at while they run: otherwise it would take a passed run for good, from its
-// cache, although the binary that these tests build has changed.
-var noteSources = sync.OnceValue(func() error {
-	root := filepath.Join("..", "..")
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") {
-			return fs.SkipDir
-		}
-		switch filepath.Ext(path) {
-		case ".go", ".mod", ".csv", ".html":
-			_, err = os.Stat(path)
-		}
-		return err
-	})
-})
+// noteSources ties the cached result of a run to the sources of the binary, once.
+var noteSources = sync.OnceValue(func() error { return testenv.NoteSources(filepath.Join("..", "..")) })
 
 // shared returns the system of the tests that need none of their own: they use
 // names and areas that no other test uses, never clear the database and never
