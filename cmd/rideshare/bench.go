@@ -10,8 +10,13 @@ import (
 	"rideshare/cmd/rideshare/bench"
 )
 
-// benchCommand is `rideshare bench`.
+// benchCommand is `rideshare bench` and what can be measured with it.
 type benchCommand struct {
+	Ladder benchLadderCommand `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
+}
+
+// benchLadderCommand is `rideshare bench` and `rideshare bench ladder`.
+type benchLadderCommand struct {
 	Clients  int           `default:"128" env:"BENCH_CLIENTS" help:"Keep-alive clients, each with one request at a time (${default})."`
 	Duration time.Duration `default:"2s" env:"BENCH_DURATION" help:"Length of one measurement (${default})."`
 	Rounds   int           `default:"3" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
@@ -20,7 +25,7 @@ type benchCommand struct {
 }
 
 // Run measures and prints the table.
-func (b *benchCommand) Run(ctx context.Context, out *output) error {
+func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	if b.Clients < 1 || b.Rounds < 1 || b.Rows < 1000 || b.Duration <= 0 {
 		return usagef("--clients and --rounds must be at least 1, --rows at least 1000, --duration positive")
 	}
