@@ -9,10 +9,11 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"rideshare/internal/services"
 )
 
 // probeTimeout bounds the question whether a service answers.
@@ -42,7 +43,7 @@ func shared(tb testing.TB, variable string, answers func(context.Context, string
 	address, set := os.LookupEnv(variable)
 	if !set {
 		var err error
-		if address, err = started(variable); err != nil {
+		if address, err = services.Shared(variable); err != nil {
 			missing(tb, variable, err)
 		}
 	}
@@ -62,41 +63,6 @@ func missing(tb testing.TB, variable string, err error) {
 		tb.Fatalf("%s: %v (`make services` starts one)", variable, err)
 	}
 	tb.Skipf("NOT TESTED, no service: %s: %v (`make services` starts one)", variable, err)
-}
-
-// started returns a value that `make services` left in .services/env.
-func started(variable string) (string, error) {
-	root, err := checkout()
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(filepath.Join(root, ".services", "env")) //nolint:gosec // a file of this checkout
-	if err != nil {
-		return "", fmt.Errorf("not set, and nothing is started: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, variable+"="); ok {
-			return strings.Trim(strings.TrimSpace(value), "'"), nil
-		}
-	}
-	return "", errors.New("not set, and not started")
-}
-
-// checkout returns the directory of go.mod, above the directory of the test.
-func checkout() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find the checkout: %w", err)
-	}
-	for {
-		if _, err = os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("find the checkout: %w", err)
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 // contact connects to the first host of a URL and asks whether it answers.
