@@ -8,6 +8,7 @@ type cli struct {
 	Up           upCommand           `cmd:"" help:"The whole system on this machine; with no flag in one process, no service needed."`
 	Orchestrator orchestratorCommand `cmd:"" help:"The database's HTTP API, batching, control loop and scaling."`
 	Worker       workerCommand       `cmd:"" help:"One worker, which the orchestrator makes master or slave."`
+	Launcher     launcherCommand     `cmd:"" help:"Starts and ends workers for the orchestrators of one system; the only part that holds the engine."`
 	Persdb       persdbCommand       `cmd:"" help:"The durable database and its commit log, over HTTP."`
 	Users        usersCommand        `cmd:"" help:"The users service."`
 	Rides        ridesCommand        `cmd:"" help:"The rides service."`

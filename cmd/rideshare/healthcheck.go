@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"rideshare/internal/httpapi"
 )
 
 // healthcheckTimeout bounds one check; container engines give up after 30 s.
@@ -14,22 +16,26 @@ const healthcheckTimeout = 5 * time.Second
 
 // healthcheckCommand is `rideshare healthcheck`, for images without a shell.
 type healthcheckCommand struct {
-	URL string `arg:"" help:"Base URL of the part, or the whole URL of its readiness."`
+	URL string `arg:"" help:"Base URL of the part, the whole URL of its readiness, or unix:///path of its socket."`
 }
 
 // Run asks once. A URL without a path means its /readyz.
 func (h *healthcheckCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	url := h.URL
-	if rest, found := strings.CutPrefix(url, "http://"); found && !strings.Contains(strings.TrimSuffix(rest, "/"), "/") {
-		url = strings.TrimSuffix(url, "/") + "/readyz"
+	url, transport, err := httpapi.Reach(h.URL)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer transport.CloseIdleConnections()
+	if _, rest, _ := strings.Cut(url, "://"); !strings.Contains(rest, "/") {
+		url += "/readyz"
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return usagef("%q is no URL: %v", h.URL, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		return fmt.Errorf("not ready: %w", err)
 	}

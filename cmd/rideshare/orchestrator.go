@@ -4,18 +4,33 @@ import (
 	"context"
 
 	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/httpapi"
 	"rideshare/internal/telemetry"
 )
 
 // orchestratorCommand is `rideshare orchestrator`.
 type orchestratorCommand struct {
-	Listen   string `default:":9500" placeholder:"ADDR" env:"ORCHESTRATOR_LISTEN" help:"Listen address of the HTTP API (${default})."`
-	Data     string `default:"./data" placeholder:"DIR" env:"ORCHESTRATOR_DATA" help:"Where the workers that it starts keep their replicas (${default})."`
-	Launcher string `default:"process" enum:"process" env:"RIDESHARE_LAUNCHER" help:"What starts workers: process, as children of this process (${default})."`
-	Slaves   int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
+	Listen            string `default:":9500" placeholder:"ADDR" env:"ORCHESTRATOR_LISTEN" help:"Listen address of the HTTP API (${default})."`
+	Data              string `default:"./data" placeholder:"DIR" env:"ORCHESTRATOR_DATA" help:"Where the workers that it starts keep their replicas (${default})."`
+	Launcher          string `default:"process" placeholder:"URL" env:"RIDESHARE_LAUNCHER" help:"What starts workers: process, as children of this process that end with it; or the URL of a launcher, http://host:9600 or unix:///path, whose workers stay when this process ends (${default})."`
+	LauncherTokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that this launcher asks for."`
+	Slaves            int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	stack
 	serving
 	common
+}
+
+// launcherProcess is the value of --launcher for workers that are children of this process.
+const launcherProcess = "process"
+
+func (o *orchestratorCommand) checkLauncher() error {
+	if o.Launcher == launcherProcess {
+		return nil
+	}
+	if _, _, err := httpapi.Reach(o.Launcher); err != nil {
+		return usagef("--launcher: %v, nor process", err)
+	}
+	return nil
 }
 
 // Run serves until ctx ends.
@@ -25,13 +40,18 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		return usagef("%v", err)
 	}
 	auth, authErr := o.auth()
-	if err = joinUsage(checkAddress("--listen", o.Listen), o.check(o.Slaves), authErr); err != nil {
+	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
+	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, tokenErr); err != nil {
 		return err
+	}
+	processes := assembly.Processes{Bus: o.Bus, Coordinator: o.Coordinator, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
+	if o.Launcher != launcherProcess {
+		processes.Launcher, processes.LauncherToken = o.Launcher, token
 	}
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
 		Log: log, Name: o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, CallTimeout: o.CallTimeout,
 		Scale: o.scale(), Credentials: auth.accepted,
-		Processes: &assembly.Processes{Bus: o.Bus, Coordinator: o.Coordinator, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel},
+		Processes: &processes,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"rideshare/internal/httpapi"
@@ -44,10 +45,13 @@ type part struct {
 	// inherited says that a parent process may have handed over a listener, and
 	// that the part ends with that parent.
 	inherited bool
-	// writeTimeout is for parts whose answers may take longer than usual.
-	writeTimeout time.Duration
-	handler      http.Handler
-	log          *slog.Logger
+	// writeTimeout is for parts whose answers may take longer than usual. readTimeout goes
+	// with it: when it is over the handler's context ends, however short the request was.
+	writeTimeout, readTimeout time.Duration
+	handler                   http.Handler
+	log                       *slog.Logger
+	// onShutdown, if set, lets requests go that wait for something to happen.
+	onShutdown func()
 	// close ends what is behind the handler, after the last request.
 	close func(context.Context) error
 }
@@ -76,12 +80,14 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 // serve serves a part until ctx ends or its listener breaks, then closes it
 // within stopLimit.
 func serve(ctx context.Context, p part) error {
-	if err := checkAddress("--listen", p.addr); err != nil {
-		return err
+	if !strings.HasPrefix(p.addr, httpapi.UnixScheme) {
+		if err := checkAddress("--listen", p.addr); err != nil {
+			return err
+		}
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	config := httpapi.ServerConfig{Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout}
+	config := httpapi.ServerConfig{Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout}
 	if p.inherited {
 		var err error
 		if config.Listener, err = inherit(ctx, p.log, end); err != nil {
@@ -89,6 +95,9 @@ func serve(ctx context.Context, p part) error {
 		}
 	}
 	server := httpapi.NewServer(config)
+	if p.onShutdown != nil {
+		server.OnShutdown(p.onShutdown)
+	}
 	err := server.Open(ctx)
 	if err == nil {
 		p.log.InfoContext(ctx, "part started", logkey.Addr, server.Addr())

@@ -35,7 +35,7 @@ const (
 
 // ServerConfig is the settings of a Server. Addr, Handler and Log are required.
 type ServerConfig struct {
-	Addr string // host:port, port 0 picks a free one
+	Addr string // host:port, port 0 picks a free one; or unix:///path
 	// Listener is used instead of Addr if it is set, as one that a parent process handed over.
 	Listener net.Listener
 	Handler  http.Handler
@@ -85,8 +85,8 @@ func (s *Server) Open(ctx context.Context) error {
 	listener := s.cfg.Listener
 	if listener == nil {
 		var err error
-		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Addr); err != nil {
-			return fmt.Errorf("listen on %s: %w", s.cfg.Addr, err)
+		if listener, err = Listen(ctx, s.cfg.Addr); err != nil {
+			return err
 		}
 	}
 	s.listener = listener

@@ -19,20 +19,21 @@ var (
 	ErrNoWorker = errors.New("no such worker")
 )
 
-// Instance is one life of a worker, dead or alive, as the engine knows it.
+// Instance is one life of a worker, dead or alive, as the engine knows it. Its JSON
+// is what launch/remote sends.
 type Instance struct {
-	ID dbaas.WorkerID
+	ID dbaas.WorkerID `json:"id"`
 	// StartID is the caller's name for the start that made it.
-	StartID string
+	StartID string `json:"start_id"`
 	// PID is the engine's number of the worker's process. It orders elections;
 	// it is zero when the worker does not run.
-	PID int
+	PID int `json:"pid"`
 	// Control is the base URL of the worker's control API.
-	Control   string
-	Running   bool
-	StartedAt time.Time
+	Control   string    `json:"control"`
+	Running   bool      `json:"running"`
+	StartedAt time.Time `json:"started_at"`
 	// ExitCode has a meaning when the worker does not run: 137 for SIGKILL.
-	ExitCode int
+	ExitCode int `json:"exit_code"`
 }
 
 // Launcher starts and stops workers of one stack. It is safe for concurrent use.

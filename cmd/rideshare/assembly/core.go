@@ -16,6 +16,7 @@ import (
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/events"
+	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/scale"
 )
 
@@ -86,12 +87,16 @@ func (c *core) close(ctx context.Context) error {
 	errs := []error{c.dispatcher.Close(ctx), c.scaler.Close()}
 	c.stopLoops()
 	c.background.Wait()
-	errs = append(errs, c.stopWorkers(ctx), c.outside.close(ctx))
+	if !c.keepWorkers {
+		errs = append(errs, stopWorkers(ctx, c.launcher))
+	}
+	errs = append(errs, c.outside.close(ctx))
 	return errors.Join(errs...)
 }
 
-func (c *core) stopWorkers(ctx context.Context) error {
-	instances, err := c.launcher.List(ctx)
+// stopWorkers ends every worker, and forgets it.
+func stopWorkers(ctx context.Context, launcher launch.Launcher) error {
+	instances, err := launcher.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list workers: %w", err)
 	}
@@ -99,8 +104,8 @@ func (c *core) stopWorkers(ctx context.Context) error {
 	errs := make([]error, len(instances))
 	for i, in := range instances {
 		group.Go(func() {
-			if errs[i] = c.launcher.Stop(ctx, in.ID, stopGrace); errs[i] == nil {
-				errs[i] = c.launcher.Remove(ctx, in.ID)
+			if errs[i] = launcher.Stop(ctx, in.ID, stopGrace); errs[i] == nil {
+				errs[i] = launcher.Remove(ctx, in.ID)
 			}
 		})
 	}

@@ -36,6 +36,8 @@ type outside struct {
 	conn        mq.Conn // the orchestrator's own
 	coordinator coord.Coordinator
 	launcher    launch.Launcher
+	// keepWorkers says that the workers are another process's, and outlive this one.
+	keepWorkers bool
 	// control reaches the workers' control APIs.
 	control http.RoundTripper
 	// closers undo what was started, the last one first. Workers are stopped before.

@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/mq/amqp"
 	"rideshare/orchestrator/launch/process"
+	"rideshare/orchestrator/launch/remote"
 	"rideshare/persdb/client"
 )
 
@@ -25,6 +26,11 @@ type Processes struct {
 	// Persdb is the base URL of a persdb that runs elsewhere; with none it is a
 	// child of this process with its data in Config.Data.
 	Persdb string
+	// Launcher is the URL of a launcher that runs elsewhere, http://host:port or
+	// unix:///path; with none workers are children of this process.
+	Launcher string
+	// LauncherToken is the bearer token that this launcher asks for, "" for none.
+	LauncherToken string
 	// LogLevel is that of the children.
 	LogLevel string
 }
@@ -63,7 +69,21 @@ func (o *outside) connect(cfg Config) error {
 	}
 	o.store = store
 	o.onClose(func(context.Context) error { return store.Close() })
+	if p.Launcher != "" {
+		return o.reachLauncher(cfg, p)
+	}
 	return o.startLauncher(cfg, p)
+}
+
+// reachLauncher leaves the workers to another process: they stay when this one ends.
+func (o *outside) reachLauncher(cfg Config, p Processes) error {
+	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log})
+	if err != nil {
+		return err
+	}
+	o.launcher, o.keepWorkers = launcher, true
+	o.onClose(launcher.Close)
+	return nil
 }
 
 func (o *outside) startPersdb(cfg Config) (string, error) {
@@ -79,6 +99,17 @@ func (o *outside) startPersdb(cfg Config) (string, error) {
 }
 
 func (o *outside) startLauncher(cfg Config, p Processes) error {
+	launcher, err := newProcessLauncher(cfg, p)
+	if err != nil {
+		return err
+	}
+	o.launcher = launcher
+	o.onClose(launcher.Close)
+	return nil
+}
+
+// newProcessLauncher starts workers as children of this process.
+func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
 		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string {
@@ -91,9 +122,7 @@ func (o *outside) startLauncher(cfg Config, p Processes) error {
 		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus),
 	})
 	if err != nil {
-		return fmt.Errorf("launcher: %w", err)
+		return nil, fmt.Errorf("launcher: %w", err)
 	}
-	o.launcher = launcher
-	o.onClose(launcher.Close)
-	return nil
+	return launcher, nil
 }

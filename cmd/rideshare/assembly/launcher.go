@@ -1,0 +1,76 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"rideshare/internal/telemetry"
+	"rideshare/orchestrator/launch"
+	"rideshare/orchestrator/launch/remote/api"
+)
+
+// Launcher is a launcher for orchestrators in other processes, about to be served.
+type Launcher struct {
+	service *api.Service
+	end     func(context.Context) error
+}
+
+// NewProcessLauncher returns a Launcher whose workers are children of this process: they end
+// with it, and only with it. Of cfg it takes Log, Data and Processes; token is what callers must have.
+func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
+	workers, err := newProcessLauncher(cfg, *cfg.Processes)
+	if err != nil {
+		return nil, err
+	}
+	end := func(ctx context.Context) error { return errors.Join(stopWorkers(ctx, workers), workers.Close(ctx)) }
+	l, err := newLauncher(cfg, token, workers)
+	if err != nil {
+		return nil, errors.Join(err, end(context.Background()))
+	}
+	l.end = end
+	return l, nil
+}
+
+func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, error) {
+	m := metrics{registry: telemetry.NewRegistry()}
+	observe, err := m.of("launcher")
+	if err != nil {
+		return nil, err
+	}
+	if err := telemetry.Register(m.registry, workerCounts(workers)); err != nil {
+		return nil, err
+	}
+	return &Launcher{service: api.New(api.Config{
+		Launcher: workers, Log: cfg.Log, Token: token, Observe: observe, Metrics: m.handler(),
+	})}, nil
+}
+
+func workerCounts(workers launch.Launcher) telemetry.Sampled {
+	return telemetry.Sampled{
+		Name: "rideshare_launcher_workers", Help: "Workers that were not removed, by state.", Gauge: true, Labels: []string{"state"},
+		Read: func(emit func(float64, ...string)) {
+			list, err := workers.List(context.Background())
+			if err != nil {
+				return // the engine is away: no number is better than a wrong one
+			}
+			running := 0
+			for _, i := range list {
+				if i.Running {
+					running++
+				}
+			}
+			emit(float64(running), "running")
+			emit(float64(len(list)-running), "dead")
+		},
+	}
+}
+
+// Handler is the launcher's API.
+func (l *Launcher) Handler() http.Handler { return l.service.Handler() }
+
+// Shutdown lets those go who wait for events; then the server can end.
+func (l *Launcher) Shutdown() { l.service.Shutdown() }
+
+// Close ends what must not outlive this process.
+func (l *Launcher) Close(ctx context.Context) error { return l.end(ctx) }

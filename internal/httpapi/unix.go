@@ -1,0 +1,86 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// UnixScheme begins an address that is a socket's absolute path: unix:///run/part.sock.
+const UnixScheme = "unix://"
+
+// unixHost is the Host header of requests over a socket, which has no name of its own.
+const unixHost = "socket"
+
+// socketMode lets the owner and the group in, nobody else.
+const socketMode = 0o660
+
+// Listen listens on host:port or on a socket. A socket that nobody serves any more
+// is replaced; one that answers is an error, as a busy port is.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	path, unix := strings.CutPrefix(address, UnixScheme)
+	if !unix {
+		return listen(ctx, "tcp", address)
+	}
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
+	}
+	listener, err := listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("set the mode of %s: %w", path, err), listener.Close())
+	}
+	return listener, nil
+}
+
+func listen(ctx context.Context, network, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+// removeStale removes the socket of a process that was killed: nobody takes connections there.
+func removeStale(ctx context.Context, path string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("listen on %s: another process serves it", path), conn.Close())
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return nil // none there: listening tells
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+		return nil //nolint:nilerr // nothing of ours: listening tells
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove old socket: %w", err)
+	}
+	return nil
+}
+
+// Reach says how to call what listens on an http:// URL or on a socket: the base URL,
+// without a slash at its end, and a transport of the caller's own. An error names what is allowed.
+func Reach(address string) (base string, transport *http.Transport, err error) {
+	transport = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: idleTimeout / 2, DisableCompression: true}
+	if path, unix := strings.CutPrefix(address, UnixScheme); unix && strings.HasPrefix(path, "/") {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+		return "http://" + unixHost, transport, nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", nil, fmt.Errorf("%q is neither http://host:port nor unix:///path", address)
+	}
+	return strings.TrimSuffix(address, "/"), transport, nil
+}
