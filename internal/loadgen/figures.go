@@ -1,0 +1,140 @@
+package loadgen
+
+import (
+	"maps"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Figures sum up the requests of one stretch of time. Latencies are those of
+// all requests, failed ones too: somebody waited for them.
+type Figures struct {
+	Count    int64            `json:"count"` // answered, well or not
+	Failed   int64            `json:"failed"`
+	Failures map[string]int64 `json:"failures,omitempty"` // by name
+	P50      time.Duration    `json:"p50_ns"`
+	P90      time.Duration    `json:"p90_ns"`
+	P99      time.Duration    `json:"p99_ns"`
+	P999     time.Duration    `json:"p999_ns"`
+	Max      time.Duration    `json:"max_ns"`
+}
+
+// Second is the requests that were answered in one second of a run.
+type Second struct {
+	// At is the start of the second, since the start of the run.
+	At time.Duration `json:"at_ns"`
+	// Took is shorter than a second for the last one only.
+	Took time.Duration `json:"took_ns"`
+	// Level is that of the plan in the middle of the second.
+	Level float64            `json:"level"`
+	All   Figures            `json:"all"`
+	Kinds map[string]Figures `json:"kinds,omitempty"`
+}
+
+// Rate is answers a second.
+func (s Second) Rate() float64 { return rate(s.All.Count, s.Took) }
+
+// Stretch is the figures of a longer time: a phase, or the run.
+type Stretch struct {
+	Name string        `json:"name,omitempty"`
+	Took time.Duration `json:"took_ns"`
+	Figures
+}
+
+// Rate is answers a second.
+func (s Stretch) Rate() float64 { return rate(s.Count, s.Took) }
+
+func rate(count int64, took time.Duration) float64 {
+	if took <= 0 {
+		return 0
+	}
+	return float64(count) / took.Seconds()
+}
+
+// Quantile is one point of a latency distribution: the share of requests in
+// percent that took at most Latency.
+type Quantile struct {
+	Percent float64       `json:"percent"`
+	Latency time.Duration `json:"latency_ns"`
+}
+
+// Summary is the figures of a run that has ended.
+type Summary struct {
+	Start        time.Time             `json:"start"`
+	Loop         Loop                  `json:"loop"`
+	Plan         Plan                  `json:"plan"`
+	Unsent       int64                 `json:"unsent"` // of an open loop: due, and not sent for lack of a free place in flight
+	All          Stretch               `json:"all"`
+	Phases       []Stretch             `json:"phases"`
+	Kinds        []Stretch             `json:"kinds"`        // ordered by name
+	Distribution map[string][]Quantile `json:"distribution"` // by kind
+	Seconds      []Second              `json:"seconds"`
+}
+
+// longest is the longest latency that is told apart from longer ones.
+const longest = 5 * time.Minute
+
+// tally collects requests until it is asked for their figures.
+type tally struct {
+	latencies *hdrhistogram.Histogram // in microseconds
+	failed    int64
+	failures  map[string]int64
+}
+
+func newTally() *tally {
+	return &tally{latencies: hdrhistogram.New(1, longest.Microseconds(), 3), failures: map[string]int64{}}
+}
+
+func (t *tally) add(latency time.Duration, failure string) {
+	// A value within the bounds is always recorded.
+	_ = t.latencies.RecordValue(min(max(1, latency.Microseconds()), longest.Microseconds()))
+	if failure != "" {
+		t.failed++
+		t.failures[failure]++
+	}
+}
+
+// merge adds what other has.
+func (t *tally) merge(other *tally) {
+	t.latencies.Merge(other.latencies)
+	t.failed += other.failed
+	for name, n := range other.failures {
+		t.failures[name] += n
+	}
+}
+
+func (t *tally) reset() {
+	t.latencies.Reset()
+	t.failed = 0
+	clear(t.failures)
+}
+
+func (t *tally) figures() Figures {
+	f := Figures{
+		Count: t.latencies.TotalCount(), Failed: t.failed,
+		P50: t.quantile(50), P90: t.quantile(90), P99: t.quantile(99), P999: t.quantile(99.9), Max: t.quantile(100),
+	}
+	if len(t.failures) > 0 {
+		f.Failures = maps.Clone(t.failures)
+	}
+	return f
+}
+
+func (t *tally) quantile(percent float64) time.Duration {
+	return time.Duration(t.latencies.ValueAtQuantile(percent)) * time.Microsecond
+}
+
+// distribution is the latency at quantiles that get denser towards 100 %, as far
+// as there are requests to tell them apart.
+func (t *tally) distribution() []Quantile {
+	count := float64(t.latencies.TotalCount())
+	if count == 0 {
+		return nil
+	}
+	var points []Quantile
+	for rest := 100.0; rest >= 100/count && rest > 1e-4; rest *= 0.8 {
+		points = append(points, Quantile{Percent: 100 - rest, Latency: t.quantile(100 - rest)})
+	}
+	return points
+}

@@ -1,0 +1,166 @@
+// Package loadgen sends requests by a plan and records how long the answers take.
+//
+// In an open loop requests become due at the times of a schedule, whether or not
+// earlier ones were answered, and the latency counts from the due time: a
+// system that stands still for a second shows in the latency of all requests of
+// that second, not in one (no coordinated omission). In a closed loop a number of
+// clients each send one request after the other.
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Loop says what the level of a plan means.
+type Loop string
+
+// The loops.
+const (
+	Open   Loop = "open"   // the level is requests a second
+	Closed Loop = "closed" // the level is clients
+)
+
+// lookEvery is how often a closed loop's resting client looks whether it is its turn.
+const lookEvery = 20 * time.Millisecond
+
+// Outcome is what became of one request.
+type Outcome struct {
+	// Kind groups the figures: the work, such as "join".
+	Kind string
+	// Failure is empty for a request that was answered as it should be, else a
+	// short name of what was wrong, such as "503". Failures are counted by it.
+	Failure string
+	// Pause is how long a closed loop's client waits before its next request; an
+	// open loop does not care.
+	Pause time.Duration
+}
+
+// Config is what Run needs; all but MaxInFlight is required.
+type Config struct {
+	Plan Plan
+	Loop Loop
+	// MaxInFlight bounds the requests of an open loop that wait for an answer: 1024
+	// by default. Those that are due beyond it wait their turn, and their latency grows.
+	MaxInFlight int
+	// Call sends one request and waits for the answer, within a limit of its own. It
+	// is called by many goroutines at once. Its context is never cancelled: a
+	// write that was sent has an outcome, which somebody has to learn.
+	Call     func(ctx context.Context) Outcome
+	Recorder *Recorder
+}
+
+// Run sends requests until the plan or ctx ends, waits for the answers to those
+// that are under way, and returns the figures. An error means that nothing was
+// sent, because cfg is incomplete.
+func Run(ctx context.Context, cfg Config) (Summary, error) {
+	if len(cfg.Plan) == 0 {
+		return Summary{}, errEmptyPlan
+	}
+	if cfg.Call == nil || cfg.Recorder == nil || (cfg.Loop != Open && cfg.Loop != Closed) {
+		return Summary{}, errors.New("the generator needs a call, a recorder and a loop")
+	}
+	if cfg.MaxInFlight < 1 {
+		cfg.MaxInFlight = 1024
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Plan.Duration())
+	defer cancel()
+	g := &generator{cfg: cfg, start: time.Now()}
+	cfg.Recorder.begin(g.start, cfg.Plan)
+	var unsent int64
+	if cfg.Loop == Open {
+		unsent = g.open(ctx)
+	} else {
+		g.closed(ctx)
+	}
+	g.group.Wait()
+	summary := cfg.Recorder.end(time.Now())
+	summary.Loop, summary.Unsent = cfg.Loop, unsent
+	return summary, nil
+}
+
+// generator is one run.
+type generator struct {
+	cfg   Config
+	start time.Time
+	group sync.WaitGroup
+}
+
+// open starts each request when it is due. It returns the number of those that
+// were due and not sent.
+func (g *generator) open(ctx context.Context) int64 {
+	free := make(chan struct{}, g.cfg.MaxInFlight)
+	times := &schedule{plan: g.cfg.Plan}
+	for at, ok := times.due(); ok; at, ok = times.due() {
+		due := g.start.Add(at)
+		if !sleepUntil(ctx, due) {
+			return g.missed(times, due)
+		}
+		select {
+		case free <- struct{}{}:
+		case <-ctx.Done():
+			return g.missed(times, due)
+		}
+		g.group.Go(func() {
+			g.request(ctx, due)
+			<-free
+		})
+	}
+	<-ctx.Done() // a plan may end with nothing to do.
+	return 0
+}
+
+// missed is how many requests were due before now and not sent, the one at due included.
+func (g *generator) missed(times *schedule, due time.Time) int64 {
+	now := time.Now()
+	var n int64
+	for ok := true; ok && due.Before(now); n++ {
+		var at time.Duration
+		at, ok = times.due()
+		due = g.start.Add(at)
+	}
+	return n
+}
+
+// request sends one request, whose latency counts from due.
+func (g *generator) request(ctx context.Context, due time.Time) Outcome {
+	outcome := g.cfg.Call(context.WithoutCancel(ctx))
+	g.cfg.Recorder.record(due, time.Now(), outcome)
+	return outcome
+}
+
+// closed runs as many clients as the plan has at its peak. Each is at work while
+// the level is above its number, and rests otherwise.
+func (g *generator) closed(ctx context.Context) {
+	for number := range int(g.cfg.Plan.Peak()) {
+		g.group.Go(func() { g.client(ctx, float64(number)) })
+	}
+}
+
+func (g *generator) client(ctx context.Context, number float64) {
+	for ctx.Err() == nil {
+		pause := lookEvery
+		if _, level := g.cfg.Plan.At(time.Since(g.start)); number < level {
+			pause = g.request(ctx, time.Now()).Pause
+		}
+		sleepUntil(ctx, time.Now().Add(pause))
+	}
+}
+
+// sleepUntil waits until at, not at all when it has passed. It reports whether ctx still lasts.
+func sleepUntil(ctx context.Context, at time.Time) bool {
+	wait := time.Until(at)
+	if wait <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

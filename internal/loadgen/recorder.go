@@ -1,0 +1,142 @@
+package loadgen
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Recorder collects what became of the requests of one run: for each second, kind
+// and phase. It is safe for concurrent use. A request belongs to the second in which its
+// answer came, and to the phase in which it was due.
+type Recorder struct {
+	mu      sync.Mutex // guards everything below
+	start   time.Time
+	plan    Plan
+	took    time.Duration // of the whole run, once it has ended
+	all     *tally
+	kinds   map[string]*tally
+	phases  []*tally
+	current map[string]*tally // of the second that runs, by kind
+	seconds []Second
+}
+
+// NewRecorder returns an empty recorder, for one run.
+func NewRecorder() *Recorder {
+	return &Recorder{all: newTally(), kinds: map[string]*tally{}, current: map[string]*tally{}}
+}
+
+func (r *Recorder) begin(start time.Time, plan Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.start, r.plan = start, plan
+	for range plan {
+		r.phases = append(r.phases, newTally())
+	}
+}
+
+// record notes one request that was due at due and answered at end.
+func (r *Recorder) record(due, end time.Time, outcome Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(end)
+	t := r.current[outcome.Kind]
+	if t == nil {
+		t = newTally()
+		r.current[outcome.Kind] = t
+		r.kinds[outcome.Kind] = newTally()
+	}
+	t.add(end.Sub(due), outcome.Failure)
+	phase, _ := r.plan.At(due.Sub(r.start))
+	r.phases[phase].add(end.Sub(due), outcome.Failure)
+}
+
+// advance closes the seconds that are over at now. The caller holds mu.
+func (r *Recorder) advance(now time.Time) {
+	for now.Sub(r.start) >= r.next()+time.Second {
+		r.close(time.Second)
+	}
+}
+
+// next is the start of the second that runs.
+func (r *Recorder) next() time.Duration { return time.Duration(len(r.seconds)) * time.Second }
+
+// close ends the second that runs, took after its start.
+func (r *Recorder) close(took time.Duration) {
+	at := r.next()
+	_, level := r.plan.At(at + took/2)
+	second := Second{At: at, Took: took, Level: level, Kinds: map[string]Figures{}}
+	sum := newTally()
+	for kind, t := range r.current {
+		if t.latencies.TotalCount() == 0 {
+			continue
+		}
+		second.Kinds[kind] = t.figures()
+		r.kinds[kind].merge(t)
+		sum.merge(t)
+		t.reset()
+	}
+	second.All = sum.figures()
+	r.all.merge(sum)
+	r.seconds = append(r.seconds, second)
+}
+
+// end closes the run and returns its figures.
+func (r *Recorder) end(now time.Time) Summary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(now)
+	r.took = now.Sub(r.start)
+	if rest := r.took - r.next(); rest > 0 {
+		r.close(rest)
+	}
+	return r.summary()
+}
+
+// Progress is how a run stands.
+type Progress struct {
+	Phase int // index in the plan
+	// Left is the time to the plan's end.
+	Left time.Duration
+	// Last is the last whole second; Total the run up to its end.
+	Last  Second
+	Total Figures
+}
+
+// Progress returns how the run stands at now. Before the first second is over
+// its figures are zero, before the start everything is.
+func (r *Recorder) Progress(now time.Time) Progress {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.start.IsZero() {
+		return Progress{}
+	}
+	r.advance(now)
+	elapsed := now.Sub(r.start)
+	p := Progress{Left: max(0, r.plan.Duration()-elapsed), Total: r.all.figures()}
+	p.Phase, _ = r.plan.At(elapsed)
+	if len(r.seconds) > 0 {
+		p.Last = r.seconds[len(r.seconds)-1]
+	}
+	return p
+}
+
+// summary sums up a run that has ended. The caller holds mu.
+func (r *Recorder) summary() Summary {
+	s := Summary{
+		Start: r.start, Plan: r.plan, Seconds: r.seconds, Distribution: map[string][]Quantile{},
+		All: Stretch{Took: r.took, Figures: r.all.figures()},
+	}
+	left := r.took
+	for i, phase := range r.plan {
+		took := min(phase.Duration, left)
+		left -= took
+		s.Phases = append(s.Phases, Stretch{Name: phase.Name, Took: took, Figures: r.phases[i].figures()})
+	}
+	for _, kind := range slices.Sorted(maps.Keys(r.kinds)) {
+		s.Kinds = append(s.Kinds, Stretch{Name: kind, Took: r.took, Figures: r.kinds[kind].figures()})
+		s.Distribution[kind] = r.kinds[kind].distribution()
+	}
+	return s
+}
