@@ -32,13 +32,14 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
-	token, err := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
-	if err != nil {
+	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
+	busURL, busErr := l.bus()
+	if err = joinUsage(tokenErr, busErr); err != nil {
 		return err
 	}
 	launcher, err := assembly.NewProcessLauncher(assembly.Config{
 		Log: log, Data: l.Data,
-		Processes: &assembly.Processes{Bus: l.Bus, Coordinator: l.Coordinator, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel},
+		Processes: &assembly.Processes{Bus: busURL, Coordinator: l.Coordinator, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel},
 	}, token)
 	if err != nil {
 		return err

@@ -32,6 +32,7 @@ type upCommand struct {
 	Rides        string `default:"127.0.0.1:8082" placeholder:"ADDR" env:"RIDESHARE_RIDES" help:"Listen address of rides (${default})."`
 	Orchestrator string `default:"127.0.0.1:8083" placeholder:"ADDR" env:"RIDESHARE_ORCHESTRATOR" help:"Listen address of the orchestrator (${default})."`
 	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost (${default})."`
+	BusFile      string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus."`
 	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc, or process: workers and persdb are child processes (${default})."`
 	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
@@ -105,9 +106,10 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	if err != nil {
 		return assembly.Config{}, usagef("%v", err)
 	}
+	busErr := u.readBus()
 	rules, rulesErr := u.rules()
 	auth, authErr := u.auth()
-	if err := joinUsage(u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
+	if err := joinUsage(busErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
 		return assembly.Config{}, err
 	}
 	return assembly.Config{
@@ -118,6 +120,22 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 		RideRules:   assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Credentials: auth.accepted, Authorization: auth.own,
 	}, nil
+}
+
+// readBus takes the broker's URL from its file, if one is given.
+func (u *upCommand) readBus() error {
+	if u.BusFile == "" {
+		return nil
+	}
+	if u.Bus != inproc {
+		return usagef("--bus and --bus-file: give one of them")
+	}
+	busURL, err := readBusFile(u.BusFile)
+	if err != nil {
+		return err
+	}
+	u.Bus = busURL
+	return nil
 }
 
 func (u *upCommand) checkParts() error {

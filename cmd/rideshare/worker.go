@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/dbaas"
@@ -16,10 +17,36 @@ import (
 
 // stack is the settings of what every part of a distributed system reaches.
 type stack struct {
-	Bus         string `required:"" placeholder:"URL" env:"RIDESHARE_BUS" help:"The broker, amqp://user:password@host:port/vhost."`
+	Bus         string `default:"" placeholder:"URL" env:"RIDESHARE_BUS" help:"The broker, amqp://user:password@host:port/vhost."`
+	BusFile     string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus: it has a password, and settings are easier to see than files."`
 	Coordinator string `required:"" placeholder:"URL" env:"RIDESHARE_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot."`
 	Prefix      string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	PersdbURL   string `required:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb."`
+}
+
+// bus returns the broker's URL, from where it is given.
+func (s stack) bus() (string, error) {
+	switch {
+	case s.Bus == "" && s.BusFile == "":
+		return "", usagef("missing flags: --bus=URL or --bus-file=FILE")
+	case s.BusFile == "":
+		return s.Bus, nil
+	case s.Bus != "":
+		return "", usagef("--bus and --bus-file: give one of them")
+	}
+	return readBusFile(s.BusFile)
+}
+
+func readBusFile(file string) (string, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // the operator's choice
+	if err != nil {
+		return "", usagef("--bus-file: %v", err)
+	}
+	busURL := strings.TrimSpace(string(text))
+	if busURL == "" || strings.ContainsAny(busURL, " \t\r\n") {
+		return "", usagef("--bus-file: %s does not hold one URL", file) // not what it holds: that is a secret
+	}
+	return busURL, nil
 }
 
 // workerCommand is `rideshare worker`.
@@ -43,6 +70,10 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 			return usagef("--id: none given, and the host has no name: %v", err)
 		}
 	}
+	busURL, err := w.bus()
+	if err != nil {
+		return err
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	listener, err := inherit(ctx, log, end)
@@ -58,7 +89,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		w.ControlURL = server.URL()
 	}
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: w.ControlURL, Log: log}
-	if err = w.connect(&cfg); err != nil {
+	if err = w.connect(&cfg, busURL); err != nil {
 		return err
 	}
 	life := worker.New(cfg)
@@ -71,8 +102,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 
 // connect makes the ways to broker, coordinator and persdb. None of them need
 // be up yet.
-func (s stack) connect(cfg *worker.Config) error {
-	bus, err := amqp.Dial(amqp.Config{URL: s.Bus, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log})
+func (s stack) connect(cfg *worker.Config, busURL string) error {
+	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log})
 	if err != nil {
 		return usagef("--bus: %v", err)
 	}

@@ -68,6 +68,12 @@ func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
 		{nil, []string{"up", "--data", dir, "--slaves", "many"}, 2, "--slaves"},
 		{nil, []string{"up", "--data", dir, "--slaves", "-1"}, 2, "slaves"},
 		{nil, []string{"up", "--data", dir, "--bus", "carrier-pigeon"}, 2, "bus"},
+		{nil, []string{"up", "--data", dir, "--bus-file", dir + "/missing"}, 2, "--bus-file"},
+		{nil, []string{"up", "--data", dir, "--bus-file", "/dev/null"}, 2, "does not hold"},
+		{nil, []string{"worker", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "--bus-file"},
+		{nil, []string{"orchestrator", "--bus", "x", "--bus-file", "y", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "--bus and --bus-file"},
+		{nil, []string{"orchestrator", "--bus", "x", "--launcher", "catapult", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "unix:///path"},
+		{nil, []string{"launcher", "--token-file", "/dev/null", "--bus", "x", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "LAUNCHER_TOKEN_FILE"},
 		{nil, []string{"up", "--data", dir, "--coordinator", "nobody"}, 2, "coordinator"},
 		{nil, []string{"up", "--data", dir, "--launcher", "catapult"}, 2, "launcher"},
 		{nil, []string{"up", "--data", dir, "--gateway", "not an address"}, 2, "gateway"},
@@ -78,6 +84,8 @@ func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
 		{[]string{"LOG_LEVEL=loud"}, []string{"up", "--data", dir}, 2, ""},
 		{[]string{"AUTH_FILE=" + dir + "/missing"}, []string{"up", "--data", dir}, 2, "missing"},
 		{nil, []string{"healthcheck", "http://127.0.0.1:1/readyz"}, 1, ""},
+		{nil, []string{"healthcheck", "unix://" + dir + "/missing"}, 1, "not ready"},
+		{nil, []string{"healthcheck", "localhost:80"}, 2, "unix:///path"},
 	} {
 		t.Run(strings.Join(append(c.env, c.args...), "_"), func(t *testing.T) {
 			got := runBinary(t, c.env, c.args...)

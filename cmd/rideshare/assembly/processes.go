@@ -119,7 +119,8 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 			}
 		},
 		// Not an argument: everybody on the machine can read those, and it has a password.
-		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus),
+		// The file, if it came from one, need not be given again.
+		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("launcher: %w", err)
