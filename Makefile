@@ -5,7 +5,7 @@ FUZZTIME ?= 30s
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short fuzz check fmt lint tidy vet bench clean setup services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short fuzz check fmt lint tidy vet bench bench-smoke clean setup services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,8 +62,11 @@ tidy:
 vuln: ## known vulnerabilities (needs the vulnerability database online)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
-bench: ## the embedded path beside bare SQLite, in one run
-	$(GO) run ./cmd/rideshare bench
+bench: build ## the performance ladder beside the alternatives, on a quiet machine, in minutes
+	bin/rideshare bench --json bin/bench.json
+
+bench-smoke: setup services ## the ladder for a moment: right answers, no times
+	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
 clean: ## what build and test leave behind, but not ./data
 	rm -rf bin coverage*

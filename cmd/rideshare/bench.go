@@ -3,46 +3,136 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"time"
 
 	"rideshare/cmd/rideshare/bench"
+	"rideshare/internal/services"
+	"rideshare/internal/telemetry"
 )
 
 // benchCommand is `rideshare bench` and what can be measured with it.
 type benchCommand struct {
 	Ladder benchLadderCommand `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
+	Serve  benchServeCommand  `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
+}
+
+// benchServices is where the broker and the coordinator of a benchmark come from.
+type benchServices struct {
+	Bus         string `default:"" placeholder:"URL" env:"BENCH_BUS" help:"The broker, amqp://user:password@host:port/vhost; without one a RabbitMQ is started for the run (in a checkout)."`
+	Coordinator string `default:"" placeholder:"URL" env:"BENCH_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot; without one a ZooKeeper is started for the run (in a checkout)."`
 }
 
 // benchLadderCommand is `rideshare bench` and `rideshare bench ladder`.
 type benchLadderCommand struct {
-	Clients  int           `default:"128" env:"BENCH_CLIENTS" help:"Keep-alive clients, each with one request at a time (${default})."`
-	Duration time.Duration `default:"2s" env:"BENCH_DURATION" help:"Length of one measurement (${default})."`
+	benchServices
+	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
+	Duration time.Duration `default:"2s" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"3" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
-	Rows     int           `default:"20000" env:"BENCH_ROWS" help:"Rows in the table (${default})."`
+	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table (${default})."`
 	JSON     string        `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
+	HTML     string        `name:"html" default:"" placeholder:"FILE" env:"BENCH_HTML" help:"Write the figures there as a page of its own with plots."`
 }
 
 // Run measures and prints the table.
-func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
-	if b.Clients < 1 || b.Rounds < 1 || b.Rows < 1000 || b.Duration <= 0 {
+func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
+	if len(b.Clients) == 0 || slices.Min(b.Clients) < 1 || b.Rounds < 1 || b.Rows < 1000 || b.Duration <= 0 {
 		return usagef("--clients and --rounds must be at least 1, --rows at least 1000, --duration positive")
 	}
-	report, err := bench.Run(ctx, bench.Config{
-		Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows, Progress: out.stderr,
-	})
+	env, stop, err := b.start(ctx, out.stderr)
 	if err != nil {
 		return err
 	}
-	if b.JSON != "" {
-		text, err := json.MarshalIndent(report, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode figures: %w", err)
+	defer func() { err = errors.Join(err, stop()) }()
+	report, err := bench.Run(ctx, bench.Config{
+		Environment: env, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows, Progress: out.stderr,
+	})
+	if report == nil {
+		return err
+	}
+	return errors.Join(err, b.write(report), report.Print(out.stdout))
+}
+
+func (b *benchLadderCommand) write(report *bench.Report) error {
+	if b.JSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
+
+// start returns the services to use, and what ends those that it has started.
+func (b *benchServices) start(ctx context.Context, progress io.Writer) (env bench.Environment, stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "rideshare-services-")
+	if err != nil {
+		return env, nil, fmt.Errorf("make a directory: %w", err)
+	}
+	var started []*services.Service
+	stop = func() error {
+		var errs []error
+		for _, s := range started {
+			errs = append(errs, s.Stop(context.WithoutCancel(ctx)))
 		}
-		if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
-			return fmt.Errorf("write figures: %w", err)
+		return errors.Join(append(errs, os.RemoveAll(dir))...)
+	}
+	env = bench.Environment{Bus: b.Bus, Coordinator: b.Coordinator}
+	for _, want := range []struct {
+		name string
+		url  *string
+	}{{services.RabbitMQ, &env.Bus}, {services.ZooKeeper, &env.Coordinator}} {
+		if *want.url != "" {
+			continue
+		}
+		_, _ = fmt.Fprintf(progress, "starting %s for this run\n", want.name) // progress only.
+		s, err := services.Start(ctx, services.Config{Name: want.name, Dir: dir, Install: true})
+		if err != nil {
+			return env, nil, errors.Join(err, stop())
+		}
+		started = append(started, s)
+		*want.url = s.URL
+		if want.name == services.RabbitMQ {
+			env.BrokerPID, err = s.PID()
+			if err != nil {
+				return env, nil, errors.Join(err, stop())
+			}
 		}
 	}
-	return report.Print(out.stdout)
+	return env, stop, nil
+}
+
+// benchServeCommand is `rideshare bench serve`: a process of the ladder.
+type benchServeCommand struct {
+	Path        string `arg:"" help:"Which path."`
+	Dir         string `required:"" help:"Directory for its files."`
+	ReadyFile   string `required:"" help:"Written once it serves."`
+	Bus         string `default:"" env:"RIDESHARE_BUS" help:"The broker."`
+	Coordinator string `default:"" env:"RIDESHARE_COORDINATOR" help:"The coordinator."`
+	Prefix      string `default:"" help:"Stands before the names of queues."`
+}
+
+// Run serves until ctx ends or the ladder does, whose end is that of the standard input.
+func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
+	log, err := telemetry.NewLogger(out.stderr, "error", "bench")
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	go func() { // ends with the ladder
+		_, _ = io.Copy(io.Discard, os.Stdin) // only its end counts.
+		end()
+	}()
+	return bench.Serve(ctx, bench.ServeConfig{
+		Path: b.Path, Dir: b.Dir, Ready: b.ReadyFile, Bus: b.Bus, Coordinator: b.Coordinator, Prefix: b.Prefix, Log: log,
+	})
 }

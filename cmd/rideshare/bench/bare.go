@@ -64,11 +64,16 @@ func (b *bare) close() error {
 }
 
 // api returns the same routes that the product has, on the same HTTP server.
-func (b *bare) api() http.Handler {
+func (b *bare) api() http.Handler { return databaseAPI(b.read, b.write, b.execute) }
+
+// answerer turns the body of a request into that of its answer.
+type answerer func(ctx context.Context, body []byte) ([]byte, error)
+
+func databaseAPI(read, write, execute answerer) http.Handler {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
-	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(b.read), httpapi.Course())
-	a.HandleHTTP(http.MethodPost, "/api/v1/db/write", plain(b.write), httpapi.Course())
-	a.HandleHTTP(http.MethodPost, "/db/execute", plain(b.execute), httpapi.MaxBody(64<<20))
+	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(read), httpapi.Course())
+	a.HandleHTTP(http.MethodPost, "/api/v1/db/write", plain(write), httpapi.Course())
+	a.HandleHTTP(http.MethodPost, "/db/execute", plain(execute), httpapi.MaxBody(64<<20))
 	return a
 }
 
@@ -82,7 +87,7 @@ func emptyAPI() http.Handler {
 }
 
 // plain turns a function of a body into a handler.
-func plain(answer func(ctx context.Context, body []byte) ([]byte, error)) http.Handler {
+func plain(answer answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {

@@ -1,19 +1,27 @@
-// Package bench runs this system beside bare SQLite behind the same HTTP server,
-// in one process, interleaved, so that the ratios hold on a noisy machine.
+// Package bench measures this system beside the alternatives: the same HTTP server
+// with nothing, or with SQLite, behind it, and request and reply over RabbitMQ as tutorials
+// write it. Each path runs in processes of its own, all of them side by side,
+// and the measurements are interleaved, so that the ratios hold on a noisy machine.
 package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"os"
+	"path/filepath"
 	"time"
 )
 
 // Config says what to run.
 type Config struct {
-	Clients int
-	// Each path of each work runs for Duration in each of Rounds.
+	Environment
+	// Clients are numbers of keep-alive clients. At the first one every work is
+	// measured on every path, at the others the essential ones.
+	Clients []int
+	// Duration is the length of one measurement at the first number of clients and in the
+	// open loop; the others take half of it.
 	Duration time.Duration
 	Rounds   int
 	Rows     int // in the table
@@ -21,131 +29,121 @@ type Config struct {
 	Progress io.Writer
 }
 
-// Row is the figures of one work on one path over all rounds.
-type Row struct {
-	Work    string    `json:"work"`
-	Path    string    `json:"path"`
-	Clients int       `json:"clients"`
-	Rate    float64   `json:"rate"` // answers a second, median of the rounds
-	P50     float64   `json:"p50_ms"`
-	P99     float64   `json:"p99_ms"`
-	Errors  int64     `json:"errors"`
-	Samples []float64 `json:"samples"` // the rate of each round
-}
+// ErrInvalid says that some answers were wrong or no answers: their rows mean nothing.
+var ErrInvalid = errors.New("some rows are invalid: answers were wrong or failed")
 
-// Report is the result of a run.
-type Report struct {
-	Machine map[string]string  `json:"machine"`
-	Rows    []Row              `json:"rows"`
-	Ratios  map[string]float64 `json:"ratios"` // work/path/other path
-}
-
-// The paths.
-const (
-	pathHTTP      = "http"      // the HTTP server alone
-	pathInProcess = "inprocess" // the same server with SQLite behind it
-	pathBatched   = "batched"   // the product
-	pathUnbatched = "unbatched" // the product, one message a request
-)
-
-// target is one path under test.
-type target struct {
-	path string
-	url  string
-}
-
-// Run measures every work on every path and returns the figures. A wrong or
-// failed answer makes the run an error: figures of wrong answers mean nothing.
+// Run measures the ladder. With ErrInvalid the report is complete, and says which rows are invalid.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	stand, err := newStand(ctx, cfg.Rows)
+	closed, open := closedCells(cfg.Clients), openCells(cfg.Clients[0])
+	s, err := newStand(ctx, cfg, needed(closed))
 	if err != nil {
 		return nil, err
 	}
-	report, err := measure(ctx, cfg, stand.targets)
-	if closeErr := stand.close(context.WithoutCancel(ctx)); err == nil {
-		err = closeErr
+	report := newReport(cfg)
+	err = s.ladder(ctx, cfg, report, closed, open)
+	if err = errors.Join(err, s.close()); err != nil {
+		return nil, err
 	}
-	return report, err
-}
-
-func measure(ctx context.Context, cfg Config, targets []target) (*Report, error) {
-	figures := map[[2]string]*Row{}
-	report := &Report{Machine: machine(), Ratios: map[string]float64{}}
-	works := works(cfg.Rows)
-	for round := range cfg.Rounds {
-		for _, w := range works {
-			for _, t := range targets {
-				if t.path == pathHTTP && w.name != workPoint {
-					continue // it answers without looking at the work
-				}
-				got, err := drive(ctx, t, w, cfg)
-				if err != nil {
-					return nil, fmt.Errorf("%s on %s: %w", w.name, t.path, err)
-				}
-				key := [2]string{w.name, t.path}
-				if figures[key] == nil {
-					figures[key] = &Row{Work: w.name, Path: t.path, Clients: cfg.Clients}
-				}
-				figures[key].add(got)
-				_, _ = fmt.Fprintf(cfg.Progress, "round %d/%d  %-11s %-10s %9.0f/s  p99 %6.2f ms\n", round+1, cfg.Rounds, w.name, t.path, got.rate, got.p99) // progress only.
-			}
-		}
-	}
-	for _, w := range works {
-		for _, t := range targets {
-			if row := figures[[2]string{w.name, t.path}]; row != nil {
-				row.Rate = median(row.Samples)
-				report.Rows = append(report.Rows, *row)
-			}
-		}
-		report.ratio(figures, w.name, pathBatched, pathInProcess)
-		report.ratio(figures, w.name, pathBatched, pathUnbatched)
+	report.finish()
+	if report.invalid() {
+		return report, ErrInvalid
 	}
 	return report, nil
 }
 
-func (r *Row) add(got figure) {
-	r.Samples = append(r.Samples, got.rate)
-	r.P50 = max(r.P50, got.p50)
-	r.P99 = max(r.P99, got.p99)
-	r.Errors += got.errors
+// stand is the paths, running side by side.
+type stand struct {
+	dir     string
+	targets map[string]*target
 }
 
-func (r *Report) ratio(figures map[[2]string]*Row, work, a, b string) {
-	top, bottom := figures[[2]string{work, a}], figures[[2]string{work, b}]
-	if top != nil && bottom != nil && bottom.Rate > 0 {
-		r.Ratios[work+"/"+a+"/"+b] = top.Rate / bottom.Rate
+func newStand(ctx context.Context, cfg Config, paths []path) (*stand, error) {
+	dir, err := os.MkdirTemp("", "rideshare-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-}
-
-func median(samples []float64) float64 {
-	sorted := slices.Sorted(slices.Values(samples))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// Print writes the report as a table.
-func (r *Report) Print(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%-11s %-10s %8s %12s %9s %9s\n", "work", "path", "clients", "rate/s", "p50 ms", "p99 ms"); err != nil {
-		return err
-	}
-	for _, row := range r.Rows {
-		if _, err := fmt.Fprintf(w, "%-11s %-10s %8d %12.0f %9.2f %9.2f\n", row.Work, row.Path, row.Clients, row.Rate, row.P50, row.P99); err != nil {
-			return err
+	s := &stand{dir: dir, targets: map[string]*target{}}
+	for _, p := range paths {
+		if err := s.start(ctx, cfg, p); err != nil {
+			return nil, errors.Join(err, s.close())
 		}
 	}
-	names := make([]string, 0, len(r.Ratios))
-	for name := range r.Ratios {
-		names = append(names, name)
+	return s, nil
+}
+
+func (s *stand) start(ctx context.Context, cfg Config, p path) error {
+	began := time.Now()
+	t, err := startTarget(ctx, p, filepath.Join(s.dir, p.name), cfg.Environment)
+	if err != nil {
+		return err
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if _, err := fmt.Fprintf(w, "%-40s %.2f\n", name, r.Ratios[name]); err != nil {
-			return err
+	s.targets[p.name] = t
+	started := time.Since(began)
+	if p.name != pathHTTP {
+		if err := fill(ctx, t.addresses.Database, cfg.Rows, p.product); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+	}
+	progress(cfg.Progress, "%-10s started in %v, %d rows in %v", p.name, started.Round(time.Millisecond), cfg.Rows, (time.Since(began) - started).Round(time.Millisecond))
+	return nil
+}
+
+func (s *stand) close() error {
+	var errs []error
+	for _, t := range s.targets {
+		errs = append(errs, t.stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// ladder measures the closed loop in all rounds, and then the open one at half of what the
+// closed one reached.
+func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, closed, open []cell) error {
+	for _, cells := range [][]cell{closed, open} {
+		for round := range cfg.Rounds {
+			for _, c := range cells {
+				if err := s.measure(ctx, cfg, report, c, round); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
+}
+
+func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell, round int) error {
+	r := run{target: s.targets[c.Path], work: c.Work, rows: cfg.Rows, clients: c.Clients, length: cfg.Duration}
+	if c.Clients != cfg.Clients[0] {
+		r.length /= 2
+	}
+	if c.Path == pathHTTP {
+		r.work = workNothing
+	}
+	if c.Open {
+		r.offered = report.row(cell{Work: c.Work, Path: c.Path, Clients: c.Clients}).median() / 2
+	}
+	got, err := r.measure(ctx)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", c.Work, c.Path, err)
+	}
+	row := report.row(c)
+	row.Offered = r.offered
+	row.add(got, r.target.parts.resident())
+	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s",
+		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, wrongNote(got))
+	return nil
+}
+
+func wrongNote(f figure) string {
+	if f.errors == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %d WRONG: %v", f.errors, f.wrong)
+}
+
+func progress(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format+"\n", args...) // progress only.
 }

@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,124 +13,158 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The works.
 const (
-	workPoint = "point-read"
-	workRange = "20-row-read"
-	workWrite = "write"
+	// answerLimit is longer than any answer may take: what takes longer is an error.
+	answerLimit = 20 * time.Second
+	// maxLatency is the longest that histograms tell apart.
+	maxLatency = time.Minute
 )
-
-// groupRows is how many rows the range read answers.
-const groupRows = 20
-
-// work is one kind of request.
-type work struct {
-	name string
-	path string
-	// request returns the next body and how many rows its answer must have, -1 for {}.
-	request func(r *rand.Rand, n int64) (body []byte, rows int)
-}
-
-func works(rows int) []work {
-	return []work{
-		{name: workPoint, path: "/api/v1/db/read", request: func(r *rand.Rand, _ int64) ([]byte, int) {
-			return fmt.Appendf(nil, `{"table":"bench","columns":["k","v"],"condition":{"k":"%s"}}`, key(r.IntN(rows))), 1
-		}},
-		{name: workRange, path: "/api/v1/db/read", request: func(r *rand.Rand, _ int64) ([]byte, int) {
-			return fmt.Appendf(nil, `{"table":"bench","columns":["k","v"],"condition":{"g":%d}}`, r.IntN(rows/groupRows)), groupRows
-		}},
-		{name: workWrite, path: "/api/v1/db/write", request: func(r *rand.Rand, n int64) ([]byte, int) {
-			return fmt.Appendf(nil, `{"query":"insert","table":"bench","values":{"k":"w%d-%d","g":-1,"v":"%016x"}}`, r.Uint64(), n, r.Uint64()), -1
-		}},
-	}
-}
-
-func key(i int) string { return fmt.Sprintf("k%08d", i) }
 
 // figure is one measurement.
 type figure struct {
 	rate, p50, p99 float64 // a second, milliseconds, milliseconds
+	answers        int64
 	errors         int64
+	wrong          error // the first of errors
+	cpu            usage // of each part, while it ran
 }
 
-// drive lets clients send requests one after the other for the duration.
-func drive(ctx context.Context, t target, w work, cfg Config) (figure, error) {
-	client := &fasthttp.HostClient{
-		Addr: strings.TrimPrefix(t.url, "http://"), MaxConns: cfg.Clients, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
-	}
-	defer client.CloseIdleConnections()
+// run is one measurement about to be made.
+type run struct {
+	target  *target
+	work    string
+	rows    int
+	clients int
+	length  time.Duration
+	// offered is how many requests a second are due, whether answers come or not; their
+	// latency counts from when they were due. Zero: each client sends its next request when
+	// it has its answer.
+	offered float64
+}
+
+// measure lets the clients send for the length of the run.
+func (r run) measure(ctx context.Context) (figure, error) {
+	clients := make([]*client, r.clients)
+	database, gateway := newHost(r.target.addresses.Database, r.clients), newHost(r.target.addresses.Gateway, r.clients)
+	defer database.CloseIdleConnections()
+	defer gateway.CloseIdleConnections()
 	runtime.GC() // what the run before left behind is not this one's
-	ctx, cancel := context.WithTimeout(ctx, cfg.Duration)
+	before := r.target.usage()
+	ctx, cancel := context.WithTimeout(ctx, r.length)
 	defer cancel()
-	var group sync.WaitGroup
-	var sent atomic.Int64
-	hists := make([]*hdrhistogram.Histogram, cfg.Clients)
-	errs := make([]error, cfg.Clients)
 	start := time.Now()
-	for i := range cfg.Clients {
-		hists[i] = hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)
-		c := driver{http: client, target: t, work: w, sent: &sent, hist: hists[i]}
-		group.Go(func() { errs[i] = c.run(ctx) })
+	pace := &pacer{start: start, rate: r.offered}
+	var group sync.WaitGroup
+	for i := range clients {
+		work, err := newWork(r.work, r.rows, i)
+		if err != nil {
+			return figure{}, err
+		}
+		c := &client{database: database, gateway: gateway, work: work, pace: pace, hist: hdrhistogram.New(1, maxLatency.Microseconds(), 3)}
+		clients[i] = c
+		group.Go(func() { c.run(ctx) })
 	}
 	group.Wait()
 	took := time.Since(start)
-	if err := errors.Join(errs...); err != nil {
-		return figure{}, err
+	f := figure{cpu: r.target.usage().since(before)}
+	all := hdrhistogram.New(1, maxLatency.Microseconds(), 3)
+	for _, c := range clients {
+		all.Merge(c.hist)
+		f.errors += c.errors
+		if f.wrong == nil {
+			f.wrong = c.wrong
+		}
 	}
-	all := hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)
-	for _, h := range hists {
-		all.Merge(h)
-	}
-	return figure{
-		rate: float64(all.TotalCount()) / took.Seconds(),
-		p50:  float64(all.ValueAtQuantile(50)) / 1000, p99: float64(all.ValueAtQuantile(99)) / 1000,
-	}, nil
+	f.answers = all.TotalCount()
+	f.rate = float64(f.answers) / took.Seconds()
+	f.p50, f.p99 = float64(all.ValueAtQuantile(50))/1000, float64(all.ValueAtQuantile(99))/1000
+	return f, nil
 }
 
-// driver is one client.
-type driver struct {
-	http   *fasthttp.HostClient
-	target target
-	work   work
-	sent   *atomic.Int64 // by all clients
-	hist   *hdrhistogram.Histogram
+func newHost(url string, clients int) *fasthttp.HostClient {
+	return &fasthttp.HostClient{
+		Addr: strings.TrimPrefix(url, "http://"), MaxConns: clients, ReadTimeout: answerLimit, WriteTimeout: answerLimit,
+	}
+}
+
+// pacer says when requests are due.
+type pacer struct {
+	start time.Time
+	rate  float64 // zero: at once
+	taken atomic.Int64
+}
+
+// next returns when the next request is due, after it has waited for that moment. It
+// reports false when ctx ends before.
+func (p *pacer) next(ctx context.Context) (due time.Time, ok bool) {
+	if p.rate == 0 {
+		return time.Now(), ctx.Err() == nil
+	}
+	n := p.taken.Add(1) - 1
+	due = p.start.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	if wait := time.Until(due); wait > 0 {
+		if deadline, bounded := ctx.Deadline(); bounded && due.After(deadline) {
+			return due, false
+		}
+		time.Sleep(wait) // it is short: the next one is due within the clients' turn
+	}
+	return due, ctx.Err() == nil
+}
+
+// client is one keep-alive client with one request at a time.
+type client struct {
+	database, gateway *fasthttp.HostClient
+	work              *work
+	pace              *pacer
+	hist              *hdrhistogram.Histogram
+	errors            int64
+	wrong             error // the first
 }
 
 // run sends one request after the other until ctx ends. Every answer is checked.
-func (d *driver) run(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(rand.Uint64(), 1)) //nolint:gosec // load, not secrets.
+func (c *client) run(ctx context.Context) {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
 	defer fasthttp.ReleaseResponse(resp)
-	req.SetRequestURI(d.target.url + d.work.path)
-	req.Header.SetMethod(fasthttp.MethodPost)
-	for ctx.Err() == nil {
-		body, rows := d.work.request(random, d.sent.Add(1))
-		req.SetBody(body)
-		start := time.Now()
-		if err := d.http.Do(req, resp); err != nil {
-			return fmt.Errorf("request: %w", err)
+	var r request
+	for n := 0; ; n++ {
+		due, ok := c.pace.next(ctx)
+		if !ok {
+			return
 		}
-		if err := d.hist.RecordValue(max(1, time.Since(start).Microseconds())); err != nil {
-			return fmt.Errorf("record latency: %w", err)
+		c.work.next(c.work, &r)
+		if err := c.one(&r, req, resp); err != nil {
+			c.fail(err)
+			continue
 		}
-		if d.target.path == pathHTTP {
-			rows = -1
+		if err := c.hist.RecordValue(max(1, time.Since(due).Microseconds())); err != nil {
+			c.fail(fmt.Errorf("record latency: %w", err))
 		}
-		if err := check(resp, rows); err != nil {
-			return fmt.Errorf("%s: %w", body, err)
+		if err := r.check(resp.StatusCode(), resp.Body(), n%sampleEvery == 0); err != nil {
+			c.fail(err)
 		}
+	}
+}
+
+func (c *client) one(r *request, req *fasthttp.Request, resp *fasthttp.Response) error {
+	host := c.database
+	if r.gateway {
+		host = c.gateway
+	}
+	req.Reset()
+	req.SetRequestURI(r.path)
+	req.Header.SetHost(host.Addr)
+	req.Header.SetMethod(r.method)
+	req.SetBody(r.body)
+	if err := host.Do(req, resp); err != nil {
+		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
 	return nil
 }
 
-func check(resp *fasthttp.Response, rows int) error {
-	body := resp.Body()
-	if resp.StatusCode() != fasthttp.StatusOK {
-		return fmt.Errorf("status %d: %.200s", resp.StatusCode(), body)
+func (c *client) fail(err error) {
+	c.errors++
+	if c.wrong == nil {
+		c.wrong = err
 	}
-	if rows >= 0 && bytes.Count(body, []byte(`"k":`)) != rows {
-		return fmt.Errorf("answer has not %d rows: %.200s", rows, body)
-	}
-	return nil
 }

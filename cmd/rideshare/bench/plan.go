@@ -1,0 +1,79 @@
+package bench
+
+import "slices"
+
+// cell is one measurement of the ladder, made once a round.
+type cell struct {
+	Work    string
+	Path    string
+	Clients int
+	// Open says that requests are due at half of the rate that the closed loop reached.
+	Open bool
+}
+
+// everywhere is the works on every path where they make a difference; at the main number
+// of clients all of them are measured.
+func everywhere() map[string][]string {
+	return map[string][]string{
+		workPoint: {pathHTTP, pathInProcess, pathBatched, pathEmbedded, pathUnbatched, pathTutorial},
+		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial},
+		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial},
+		workMixed: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathTutorial},
+		workRide:  {pathBatched, pathEmbedded},
+	}
+}
+
+// essential is what is measured at the other numbers of clients, and in the open loop.
+func essential() map[string][]string {
+	return map[string][]string{
+		workPoint: {pathInProcess, pathBatched, pathTutorial},
+		workRange: {pathInProcess, pathBatched},
+		workWrite: {pathInProcess, pathBatched, pathTutorial},
+		workMixed: {pathInProcess, pathBatched},
+		workRide:  {pathBatched},
+	}
+}
+
+func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
+
+// closedCells returns the closed loop's measurements. The paths of one work and number of
+// clients follow each other, so that what is compared is measured at the same time.
+func closedCells(clients []int) []cell {
+	var out []cell
+	for i, n := range clients {
+		which := essential()
+		if i == 0 {
+			which = everywhere()
+		}
+		for _, w := range workOrder() {
+			for _, p := range which[w] {
+				out = append(out, cell{Work: w, Path: p, Clients: n})
+			}
+		}
+	}
+	return out
+}
+
+// openCells returns the open loop's measurements.
+func openCells(clients int) []cell {
+	var out []cell
+	for _, w := range workOrder() {
+		for _, p := range essential()[w] {
+			if p != pathTutorial {
+				out = append(out, cell{Work: w, Path: p, Clients: clients, Open: true})
+			}
+		}
+	}
+	return out
+}
+
+// needed returns the paths that cells use, in the order of the ladder.
+func needed(cells []cell) []path {
+	var out []path
+	for _, p := range paths() {
+		if slices.ContainsFunc(cells, func(c cell) bool { return c.Path == p.name }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

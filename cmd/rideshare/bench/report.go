@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Row is the figures of one work on one path over all rounds.
+type Row struct {
+	Work    string  `json:"work"`
+	Path    string  `json:"path"`
+	Clients int     `json:"clients"`
+	Loop    string  `json:"loop"` // closed, or open: latency counts from the due time
+	Offered float64 `json:"offered,omitempty"`
+	Rate    float64 `json:"rate"`   // answers a second, median of the rounds
+	P50     float64 `json:"p50_ms"` // median of the rounds, as P99
+	P99     float64 `json:"p99_ms"`
+	Errors  int64   `json:"errors"`
+	// Invalid is the first wrong answer: then the other figures mean nothing.
+	Invalid string    `json:"invalid,omitempty"`
+	Samples []float64 `json:"samples"` // the rate of each round
+	P99s    []float64 `json:"p99_ms_samples"`
+	// CPU is microseconds of a core that each part took for one answer.
+	CPU map[string]float64 `json:"cpu_us"`
+	// Resident is the most memory of one process of each part, in MiB.
+	Resident map[string]float64 `json:"rss_mib"`
+
+	p50s    []float64
+	answers int64
+	cpu     usage
+}
+
+// Report is the result of a run.
+type Report struct {
+	Machine map[string]string  `json:"machine"`
+	Rows    []*Row             `json:"rows"`
+	Ratios  map[string]float64 `json:"ratios"` // work/path/other path, at the first number of clients
+
+	cfg Config
+}
+
+func newReport(cfg Config) *Report {
+	return &Report{Machine: machine(), Ratios: map[string]float64{}, cfg: cfg}
+}
+
+func (c cell) mode() string {
+	if c.Open {
+		return "open"
+	}
+	return "closed"
+}
+
+// row returns the row of a cell, which is made when it is asked for the first time.
+func (r *Report) row(c cell) *Row {
+	if row := r.find(c); row != nil {
+		return row
+	}
+	row := &Row{Work: c.Work, Path: c.Path, Clients: c.Clients, Loop: c.mode(), CPU: map[string]float64{}, Resident: map[string]float64{}, cpu: usage{}}
+	r.Rows = append(r.Rows, row)
+	return row
+}
+
+func (row *Row) add(f figure, resident map[string]float64) {
+	row.Samples = append(row.Samples, f.rate)
+	row.p50s = append(row.p50s, f.p50)
+	row.P99s = append(row.P99s, f.p99)
+	row.Errors += f.errors
+	if f.wrong != nil && row.Invalid == "" {
+		row.Invalid = f.wrong.Error()
+	}
+	row.answers += f.answers
+	row.cpu.add(f.cpu)
+	for part, mib := range resident {
+		row.Resident[part] = max(row.Resident[part], mib)
+	}
+}
+
+func (row *Row) median() float64 { return median(row.Samples) }
+
+// finish makes the figures of all rounds.
+func (r *Report) finish() {
+	for _, row := range r.Rows {
+		row.Rate, row.P50, row.P99 = median(row.Samples), median(row.p50s), median(row.P99s)
+		for part, t := range row.cpu {
+			if row.answers > 0 {
+				row.CPU[part] = float64(t.Microseconds()) / float64(row.answers)
+			}
+		}
+	}
+	point := cell{Work: workPoint, Path: pathBatched, Clients: r.cfg.Clients[0]}
+	for _, w := range workOrder() {
+		for _, pair := range [][2]string{
+			{pathInProcess, pathHTTP},
+			{pathBatched, pathInProcess},
+			{pathNoSlave, pathInProcess},
+			{pathTwoSlaves, pathInProcess},
+			{pathEmbedded, pathInProcess},
+			{pathBatched, pathUnbatched},
+			{pathBatched, pathTutorial},
+			{pathTutorial, pathInProcess},
+		} {
+			r.ratio(w+"/"+pair[0]+"/"+pair[1], cell{Work: w, Path: pair[0], Clients: point.Clients}, cell{Work: w, Path: pair[1], Clients: point.Clients})
+		}
+	}
+	r.ratio("ride-get/batched/point-read", cell{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)
+}
+
+func (r *Report) ratio(name string, a, b cell) {
+	top, bottom := r.find(a), r.find(b)
+	if top == nil || bottom == nil || bottom.Rate == 0 || top.Invalid+bottom.Invalid != "" {
+		return
+	}
+	r.Ratios[name] = top.Rate / bottom.Rate
+}
+
+func (r *Report) find(c cell) *Row {
+	for _, row := range r.Rows {
+		if row.Work == c.Work && row.Path == c.Path && row.Clients == c.Clients && row.Loop == c.mode() {
+			return row
+		}
+	}
+	return nil
+}
+
+func (r *Report) invalid() bool {
+	return slices.ContainsFunc(r.Rows, func(row *Row) bool { return row.Invalid != "" })
+}
+
+func median(samples []float64) float64 {
+	if len(samples) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// Print writes the report as tables.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tcpu us an answer\t") // Flush tells.
+	for _, row := range r.Rows {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
+			row.Rate, slices.Min(row.Samples), slices.Max(row.Samples), row.P50, row.P99, row.cpuText(), row.invalidText())
+	}
+	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\t") // Flush tells.
+	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
+		_, _ = fmt.Fprintf(t, "%s\t%.2f\t\n", name, r.Ratios[name]) // Flush tells.
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	return nil
+}
+
+func (row *Row) cpuText() string {
+	var parts []string
+	for _, part := range slices.Sorted(maps.Keys(row.CPU)) {
+		parts = append(parts, fmt.Sprintf("%s %.1f", part, row.CPU[part]))
+	}
+	return strings.Join(parts, " ")
+}
+
+func (row *Row) invalidText() string {
+	if row.Invalid == "" {
+		return ""
+	}
+	return fmt.Sprintf("INVALID (%d): %.200s", row.Errors, row.Invalid)
+}
+
+func machine() map[string]string {
+	m := map[string]string{
+		"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.GOMAXPROCS(0)), "go": runtime.Version(),
+		"at": time.Now().UTC().Format(time.RFC3339),
+	}
+	if cpu, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer func() { _ = cpu.Close() }() // read only.
+		lines := bufio.NewScanner(cpu)
+		for lines.Scan() {
+			if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+				m["cpu"] = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return m
+}

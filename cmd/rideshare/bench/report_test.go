@@ -1,0 +1,56 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The rate is the median of the rounds, CPU is per answer, and a ratio is of medians.
+func TestReport_Finish(t *testing.T) {
+	r := newReport(Config{Clients: []int{128}})
+	for i, path := range []string{pathInProcess, pathBatched} {
+		row := r.row(cell{Work: workPoint, Path: path, Clients: 128})
+		for _, rate := range []float64{100, 300, 200} {
+			row.add(figure{rate: rate / float64(i+1), p99: rate, answers: 10, cpu: usage{"server": 100 * time.Microsecond}}, map[string]float64{"server": rate})
+		}
+	}
+	r.finish()
+	row := r.find(cell{Work: workPoint, Path: pathInProcess, Clients: 128})
+	if row.Rate != 200 || row.P99 != 200 || row.CPU["server"] != 10 || row.Resident["server"] != 300 {
+		t.Errorf("got rate %v, p99 %v, cpu %v, rss %v; want 200, 200, 10, 300", row.Rate, row.P99, row.CPU, row.Resident)
+	}
+	if got := r.Ratios["point-read/batched/inprocess"]; got != 0.5 {
+		t.Errorf("got ratio %v, want 0.5", got)
+	}
+}
+
+// A row with a wrong answer is invalid, is named, and makes no ratio.
+func TestReport_WrongAnswerMakesRowInvalid(t *testing.T) {
+	r := newReport(Config{Clients: []int{128}})
+	r.row(cell{Work: workPoint, Path: pathInProcess, Clients: 128}).add(figure{rate: 1}, nil)
+	r.row(cell{Work: workPoint, Path: pathBatched, Clients: 128}).add(figure{rate: 1, errors: 3, wrong: errors.New("status 500")}, nil)
+	r.finish()
+	var text bytes.Buffer
+	if err := r.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	if !r.invalid() || len(r.Ratios) != 0 || !strings.Contains(text.String(), "INVALID (3): status 500") {
+		t.Errorf("got invalid %v, ratios %v, text %s", r.invalid(), r.Ratios, text.String())
+	}
+}
+
+// Every row of the ladder is on a path that exists, and each work meets its alternatives.
+func TestCells_AreOnKnownPaths(t *testing.T) {
+	cells := append(closedCells([]int{128, 1, 256}), openCells(128)...)
+	for _, c := range cells {
+		if _, ok := pathOf(c.Path); !ok {
+			t.Errorf("%+v: no such path", c)
+		}
+	}
+	if got, want := len(needed(cells)), len(paths()); got != want {
+		t.Errorf("got %d paths in use, want all %d", got, want)
+	}
+}

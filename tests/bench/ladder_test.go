@@ -1,0 +1,109 @@
+// Package bench runs the benchmark's ladder for a moment: what it measures must be
+// right answers. It asserts nothing about speed.
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// limit bounds one run, on a busy machine.
+const limit = 5 * time.Minute
+
+func binary(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rideshare")
+	if err := testenv.NoteSources("../.."); err != nil {
+		t.Fatal(err)
+	}
+	if err := testenv.BuildBinary(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// report is what `bench` writes.
+type report struct {
+	Machine map[string]string `json:"machine"`
+	Rows    []struct {
+		Work    string             `json:"work"`
+		Path    string             `json:"path"`
+		Clients int                `json:"clients"`
+		Loop    string             `json:"loop"`
+		Rate    float64            `json:"rate"`
+		Errors  int64              `json:"errors"`
+		Invalid string             `json:"invalid"`
+		Samples []float64          `json:"samples"`
+		CPU     map[string]float64 `json:"cpu_us"`
+	} `json:"rows"`
+	Ratios map[string]float64 `json:"ratios"`
+}
+
+// Every path answers every work of the ladder rightly, and leaves nothing behind.
+func TestLadder_EveryAnswerIsRight(t *testing.T) {
+	bus, coordinator := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
+	u, err := url.Parse(coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
+	figures := filepath.Join(t.TempDir(), "figures.json")
+	temp := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), binary(t), "bench", "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--json", figures)
+	cmd.Env = append(os.Environ(), "BENCH_BUS="+bus, "BENCH_COORDINATOR="+u.String(), "TMPDIR="+temp)
+	cmd.WaitDelay = limit
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err = cmd.Run(); err != nil {
+		t.Fatalf("bench: %v\n%s", err, out.String())
+	}
+	text, err := os.ReadFile(figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err = json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, row := range got.Rows {
+		seen[row.Path+"/"+row.Work] = true
+		if row.Errors != 0 || row.Invalid != "" || row.Rate <= 0 || len(row.Samples) != 2 {
+			t.Errorf("%s on %s, %d clients, %s loop: got %d errors (%s), rate %v, %d samples; want none, more than 0, 2",
+				row.Work, row.Path, row.Clients, row.Loop, row.Errors, row.Invalid, row.Rate, len(row.Samples))
+		}
+		if row.Loop != "open" && row.Loop != "closed" {
+			t.Errorf("got loop %q, want open or closed", row.Loop)
+		}
+	}
+	for _, want := range []string{
+		"http/point-read", "inprocess/point-read", "batched/point-read", "embedded/point-read", "unbatched/point-read", "tutorial/point-read",
+		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "batched/mixed-90-10", "batched/ride-get",
+	} {
+		if !seen[want] {
+			t.Errorf("no row %s", want)
+		}
+	}
+	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "point-read/batched/tutorial", "ride-get/batched/point-read"} {
+		if got.Ratios[ratio] <= 0 {
+			t.Errorf("no ratio %s", ratio)
+		}
+	}
+	if got.Machine["cores"] == "" || !strings.Contains(out.String(), "rate/s") {
+		t.Errorf("got machine %v and output\n%s", got.Machine, out.String())
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("got %v left behind, %v; want nothing", left, err)
+	}
+}
