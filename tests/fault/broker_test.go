@@ -14,7 +14,9 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, l *load){
 		"KilledAndStarted":  brokerKilled,
 		"ConnectionsClosed": connectionsClosed,
-		"ReadQueueDeleted":  readQueueDeleted,
+		"ReadQDeleted":      queuesDeleted("readQ.v1"),
+		"WriteQDeleted":     queuesDeleted("writeQ.v1"),
+		"BothQueuesDeleted": queuesDeleted("readQ.v1", "writeQ.v1"),
 		"MemoryAlarm":       memoryAlarm,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,12 +49,16 @@ func connectionsClosed(t *testing.T, l *load) {
 	}
 }
 
-// The queue of reads is deleted under its consumers, twice.
-func readQueueDeleted(t *testing.T, l *load) {
-	t.Helper()
-	for range 2 {
-		l.sys.rabbit.Ctl(t, "delete_queue", l.sys.prefix+"readQ.v1")
-		l.awaitProgress(t)
+// Work queues are deleted under their consumers, twice.
+func queuesDeleted(queues ...string) func(t *testing.T, l *load) {
+	return func(t *testing.T, l *load) {
+		t.Helper()
+		for range 2 {
+			for _, queue := range queues {
+				l.sys.rabbit.Ctl(t, "delete_queue", l.sys.prefix+queue)
+			}
+			l.awaitProgress(t)
+		}
 	}
 }
 

@@ -12,8 +12,13 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errLost ends a receiver whose channel, or queue, is gone.
-var errLost = errors.New("the broker ended the consumer")
+// What ends a receiver, but for its context.
+var (
+	// errLost: its channel, or queue, is gone.
+	errLost = errors.New("the broker ended the consumer")
+	// errForgotten: the queue is there, or was, and does not know it.
+	errForgotten = errors.New("the queue has no consumer: it was deleted, or made anew")
+)
 
 // lives calls one with each session, and again on the same session when its queue was lost, until
 // ctx ends or the connection is closed. alive is for one to tell that it is set up.
@@ -55,6 +60,7 @@ type consumer struct {
 	single     bool // of a queue with a single active consumer
 	tag        string
 	deliveries <-chan amqp091.Delivery
+	presence   *presence
 
 	mu      sync.Mutex // guards held and ending
 	held    int        // handed over and not settled
@@ -88,7 +94,7 @@ func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) 
 	name := c.names.of(config.Queue)
 	k := &consumer{
 		conn: c, session: s, single: config.Queue == mq.WriteQ,
-		tag: c.config.Name + "." + name, settled: make(chan struct{}),
+		tag: c.config.Name + "." + name, settled: make(chan struct{}), presence: newPresence(s, name),
 	}
 	var err error
 	k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
@@ -119,12 +125,21 @@ func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-c
 // serve hands over deliveries until ctx ends or the consumer is lost. It returns at once in
 // either case: what takes the broker's answer, or waits for settlements, goes on aside.
 func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
+	if k.single {
+		ended := make(chan struct{})
+		defer close(ended)
+		k.conn.aside(func() { k.presence.watch(ended) })
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			k.conn.aside(func() { k.retire(nil) })
 			return ctx.Err()
+		case <-k.presence.lost:
+			k.conn.aside(func() { k.session.closeChannel(k.ch) })
+			return errForgotten
 		case d, ok := <-k.deliveries:
+			k.presence.delivered.Store(true)
 			switch {
 			case !ok:
 				// With the channel still open it was the queue that went. What is held came from

@@ -70,3 +70,30 @@ func testOtherArguments(t *testing.T, b *bus) {
 	b.remove(t)
 	testenv.Eventually(t, patience, c.Ready)
 }
+
+// The writeQ goes, and nobody tells its consumer, as a quorum queue was seen to do under load. Another
+// connection may have made it anew by then, or not: the consumer finds out and goes on.
+func testWriteQForgetsConsumer(t *testing.T, b *bus) {
+	t.Helper()
+	for name, madeAnew := range map[string]bool{"Gone": false, "MadeAnew": true} {
+		t.Run(name, func(t *testing.T) {
+			c := b.connected(t, "one")
+			h := consume(t, c, mq.WriteQ, 1)
+			publish(t, c, mq.WriteQ, 1)
+			ack(t, h.next(t, 1)[0])
+			b.forgetQueue(t, mq.WriteQ)
+			if madeAnew {
+				b.connected(t, "another")
+			}
+			testenv.Eventually(t, patience, func() error {
+				return c.Publish(t.Context(), mq.WriteQ, mq.Message{Body: []byte("after")})
+			})
+			d := h.next(t, 1)[0]
+			if got := string(d.Message().Body); got != "after" {
+				t.Errorf("got %s, want after", got)
+			}
+			ack(t, d)
+			_ = h.end() // its context's error
+		})
+	}
+}

@@ -25,6 +25,7 @@ func TestFault(t *testing.T) {
 		"Alarm_ReconnectedPublisherKnows":            testAlarmReconnect,
 		"Alarm_FullSocketHoldsNobody":                testAlarmFullSocket,
 		"WriteQDeleted_ConsumerGoesOn":               testWriteQDeleted,
+		"WriteQForgetsConsumer_ItFindsOut":           testWriteQForgetsConsumer,
 		"ReplyQueueDeleted_AnotherOneIsMade":         testReplyQueueDeleted,
 		"OtherArguments_UnavailableUntilTheyAreGone": testOtherArguments,
 	} {

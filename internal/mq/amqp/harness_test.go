@@ -3,6 +3,7 @@ package amqp_test
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -173,6 +174,15 @@ func (b *bus) DeleteQueue(tb testing.TB, q mq.Queue) {
 		_, err := ch.QueueDelete(b.queue(q), false, false, false)
 		return err
 	})
+}
+
+// forgetQueue removes a quorum queue so that its consumers are not told.
+func (b *bus) forgetQueue(tb testing.TB, q mq.Queue) {
+	tb.Helper()
+	name := b.queue(q)
+	b.service.Ctl(tb, "eval", fmt.Sprintf(`
+		ok = ra:force_delete_server(quorum_queues, {list_to_atom("%%2F_%[1]s"), node()}),
+		rabbit_amqqueue:internal_delete(rabbit_misc:r(<<"/">>, queue, <<"%[1]s">>), <<"test">>).`, name))
 }
 
 func (b *bus) DeadLetters(tb testing.TB) int {
