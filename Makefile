@@ -27,6 +27,7 @@ services-stop: ## end what services started
 
 test: setup services ## every test but test-fault, with the race detector, the API's also on the real parts
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
+	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
 	@$(MAKE) --no-print-directory test-real
 
@@ -48,9 +49,11 @@ check: vet lint tidy ## format, vet, lint, import rules, go.mod
 
 vet:
 	$(GO) vet ./...
+	$(GO) vet -tags failpoint ./...
 
 lint:
 	$(LINT) run ./...
+	$(LINT) run --build-tags failpoint ./internal/failpoint/... ./cmd/rideshare
 	$(LINT) fmt --diff ./...
 
 fmt: ## write the format that check wants

@@ -8,6 +8,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
 	"rideshare/worker/master"
@@ -56,10 +57,12 @@ func (w *Worker) serveReads(ctx, soft context.Context, a workerapi.Assignment, i
 	if err := w.replica.WaitApplied(phase, 0); err != nil {
 		return nil // phase ended: nothing went wrong
 	}
+	failpoint.Hit(failpoint.WorkerBeforeRegister)
 	w.registrar.announce(w.member(a))
 	if _, err := w.registrar.registered(phase, a.Role, 0); err != nil {
 		return nil // phase ended: nothing went wrong
 	}
+	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	s := slave.New(w.config.Bus, source{w.replica}, w.exec, w.config.Log)
 	ended := make(chan error, 1)
 	inHand.Go(func() { ended <- s.Run(ctx, phase.Done(), w.setServing(dbaas.RoleSlave)) })
@@ -78,12 +81,14 @@ func (w *Worker) serveReads(ctx, soft context.Context, a workerapi.Assignment, i
 // hand was answered, or at once when the mastership is lost.
 func (w *Worker) serveWrites(hard, soft context.Context) error {
 	m := w.newMaster()
+	failpoint.Hit(failpoint.WorkerEpochTaken)
 	if err := m.CatchUp(soft); err != nil {
 		if soft.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("%w: %w", ErrMastershipLost, err)
 	}
+	failpoint.Hit(failpoint.WorkerBeforeRegister)
 	w.registrar.announce(w.member(w.assignment()))
 	doubt, err := w.registrar.registered(soft, dbaas.RoleMaster, m.Mastership())
 	switch {
@@ -96,6 +101,7 @@ func (w *Worker) serveWrites(hard, soft context.Context) error {
 	defer end(nil)
 	go w.guardMastership(writing, doubt, func() { end(errDoubt) })
 	w.config.Log.InfoContext(hard, "mastership begun", logkey.Epoch, m.Mastership())
+	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	serving := w.setServing(dbaas.RoleMaster)
 	serving(true)
 	err = m.Run(writing, soft.Done())

@@ -14,6 +14,8 @@ import (
 	_ "time/tzdata" // time zones also where the system has none
 
 	"github.com/alecthomas/kong"
+
+	"rideshare/internal/failpoint"
 )
 
 // The exit codes, which people script against.
@@ -32,6 +34,9 @@ func main() {
 		<-ctx.Done()
 		stop() // a second signal ends the process at once
 	}()
+	if err := failpoint.Serve(); err != nil { // in binaries for fault tests only
+		os.Exit(fail(os.Stderr, err))
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -15,11 +15,11 @@ import (
 const buildTimeout = 5 * time.Minute
 
 // BuildBinary makes the delivered binary at target, as `make build` does, without
-// stripping it.
-func BuildBinary(target string) error {
+// stripping it. With the tag failpoint it has failpoints; see internal/failpoint.
+func BuildBinary(target string, tags ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "rideshare/cmd/rideshare") //nolint:gosec // a test's own target.
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", strings.Join(tags, ","), "-o", target, "rideshare/cmd/rideshare") //nolint:gosec // a test's own target.
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

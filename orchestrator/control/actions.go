@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/launch"
@@ -75,6 +76,7 @@ func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
 	if err != nil {
 		return 0, fmt.Errorf("claim an epoch: %w", err)
 	}
+	failpoint.Hit(failpoint.ControlAfterClaim)
 	return epoch, nil
 }
 
@@ -85,10 +87,12 @@ func (l *Loop) assign(ctx context.Context, a Action, role dbaas.Role, epoch dbaa
 	if !ok {
 		return launch.ErrNoWorker
 	}
+	failpoint.Hit(failpoint.ControlBeforeAssign)
 	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Role: role, PID: in.PID, Epoch: epoch})
 	if err != nil {
 		return fmt.Errorf("make %s %s: %w", a.Worker, role, err)
 	}
+	failpoint.Hit(failpoint.ControlAfterAssign)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m := l.memory[a.Worker]; m != nil {
@@ -116,6 +120,7 @@ func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
 	if err := l.cfg.Launcher.Kill(ctx, id); err != nil && !errors.Is(err, launch.ErrNoWorker) {
 		return fmt.Errorf("kill %s: %w", id, err)
 	}
+	failpoint.Hit(failpoint.ControlAfterKill)
 	l.Wake()
 	return nil
 }

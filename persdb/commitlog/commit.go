@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
 )
 
@@ -28,7 +29,8 @@ const clockSkew = 5 * time.Second
 func (s *Store) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
 	err := s.write(ctx, func() error {
-		if newest := s.bounds.Head.Epoch; epoch != newest || epoch == 0 { // written under writing only.
+		newest := s.bounds.Head.Epoch // written under writing only.
+		if epoch == 0 || epoch != newest && !failpoint.On(failpoint.NoEpochCheck) {
 			return fmt.Errorf("commit with epoch %d, newest is %d: %w", epoch, newest, dbaas.ErrStaleEpoch)
 		}
 		b := &batch{s: s, epoch: epoch, ops: ops, results: make([]dbaas.OperationResult, len(ops))}
@@ -84,6 +86,8 @@ func (b *batch) resolve(ctx context.Context) error {
 			return err
 		case op.ID.IsZero():
 			b.refuse(i, dbaas.CodeInvalid, "the operation has no id")
+		case ok && failpoint.On(failpoint.NoDeduplication):
+			b.run = append(b.run, i)
 		case ok && record.Fingerprint != op.Fingerprint:
 			b.refuse(i, dbaas.CodeMismatch, mismatchMessage)
 		case ok:
@@ -187,7 +191,7 @@ func (b *batch) store(ctx context.Context) error {
 		s.doubtful = dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return unavailable(err)
 	}
-	if err = s.hooks.beforeCommit.call(); err == nil {
+	if err = errors.Join(s.hooks.beforeCommit.call(), failpoint.Fail(failpoint.PersdbBeforeCommit)); err == nil {
 		err = s.commitNow()
 	}
 	if err != nil {
@@ -201,7 +205,7 @@ func (b *batch) store(ctx context.Context) error {
 	s.mu.Unlock()
 	s.lastAt = entry.At
 	b.entry = entry
-	if err = s.hooks.afterCommit.call(); err != nil {
+	if err = errors.Join(s.hooks.afterCommit.call(), failpoint.Fail(failpoint.PersdbAfterCommit)); err != nil {
 		return dbaas.WrapError(dbaas.CodeUnknown, "the outcome of the commit is not known", err)
 	}
 	return nil

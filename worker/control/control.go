@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
 )
@@ -62,6 +63,7 @@ func (h handler) assign(rw http.ResponseWriter, r *http.Request) {
 		h.fail(rw, r, err)
 		return
 	}
+	failpoint.Hit(failpoint.WorkerAssigned)
 	h.answer(rw, r, struct{}{})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 )
 
@@ -93,9 +94,10 @@ func (m *Master) commit(ctx context.Context, batch []ref) error {
 		ops[i] = r.op().Operation
 		r.op().tried = true
 	}
-	callCtx, cancel := context.WithTimeout(ctx, m.CommitTimeout)
-	c, err := m.Store.Commit(callCtx, epoch, ops)
-	cancel()
+	if failpoint.On(failpoint.AckBeforeCommit) {
+		return m.commitLate(ctx, epoch, ops, batch)
+	}
+	c, err := m.store(ctx, epoch, ops)
 	if err == nil && len(c.Results) != len(batch) {
 		err = dbaas.Errorf(dbaas.CodeUnknown, "persdb answered %d of %d operations", len(c.Results), len(batch))
 	}
@@ -109,6 +111,20 @@ func (m *Master) commit(ctx context.Context, batch []ref) error {
 	}
 	m.Stats.CommitErrors.Add(1)
 	return m.failed(ctx, batch, epoch, err)
+}
+
+// store asks persdb for one commit.
+func (m *Master) store(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	if err := failpoint.Fail(failpoint.MasterBeforeCommit); err != nil {
+		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeUnavailable, "persdb was not asked", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.CommitTimeout)
+	defer cancel()
+	c, err := m.Store.Commit(ctx, epoch, ops)
+	if err == nil {
+		failpoint.Hit(failpoint.MasterAfterCommit)
+	}
+	return c, err
 }
 
 func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err error) error {

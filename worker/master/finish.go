@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
@@ -47,6 +48,7 @@ func (m *Master) finish(ctx context.Context) {
 				m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, f.entry.Seq, logkey.Count, failing)
 				failing = 0
 			}
+			failpoint.Hit(failpoint.MasterAfterBroadcast)
 		}
 		for i := range f.replies {
 			m.reply(ctx, &f.replies[i])
@@ -83,6 +85,7 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 			m.sendFor(ctx, request, body, r.latest)
 		}
 	}
+	failpoint.Hit(failpoint.MasterAfterReply)
 	if r.last {
 		m.ack(ctx, r.delivery)
 	}

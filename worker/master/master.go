@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
@@ -190,6 +191,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 
 // receive takes one delivery: operations into hand, linearizable reads to the replica.
 func (m *Master) receive(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
+	failpoint.Hit(failpoint.MasterTaken)
 	body := d.Message().Body
 	kind, err := frame.KindOf(body)
 	switch {

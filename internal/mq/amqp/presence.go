@@ -46,8 +46,7 @@ func (p *presence) watch(ended <-chan struct{}) {
 		case <-tick.C:
 		}
 		switch known, err := p.ask(); {
-		case err != nil:
-			return // the session is ending, and with it the consumer
+		case err != nil: // says nothing; if the session ends, so does this
 		case known:
 			misses = 0
 		default:

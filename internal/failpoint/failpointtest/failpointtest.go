@@ -1,0 +1,114 @@
+// Package failpointtest arms failpoints in the processes of a test. They run a binary
+// built with the tag failpoint.
+package failpointtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/failpoint"
+	"rideshare/internal/testenv"
+)
+
+// patience bounds the wait for a process to listen, and to come to a point.
+const patience = 30 * time.Second
+
+// Dir is where the processes of a test listen for requests.
+type Dir string
+
+// NewDir makes a directory for this test. Its path is short, as those of sockets must be.
+func NewDir(tb testing.TB) Dir {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "fp") //nolint:usetesting // the test's own has a path that is too long for sockets
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return Dir(dir)
+}
+
+// Env is what stands in the environment of the processes.
+func (d Dir) Env() string { return failpoint.EnvDir + "=" + string(d) }
+
+// Arm arms a point in one process, once that listens.
+func (d Dir) Arm(tb testing.TB, pid int, p failpoint.Point, a failpoint.Action) {
+	tb.Helper()
+	d.eventually(tb, pid, http.MethodPut, string(p), string(a))
+}
+
+// Break turns a switch on in one process.
+func (d Dir) Break(tb testing.TB, pid int, s failpoint.Switch) {
+	tb.Helper()
+	d.eventually(tb, pid, http.MethodPut, string(s), string(failpoint.TurnOn))
+}
+
+// Disarm lets those who wait at a point go on.
+func (d Dir) Disarm(tb testing.TB, pid int, p failpoint.Point) {
+	tb.Helper()
+	d.eventually(tb, pid, http.MethodDelete, string(p), "")
+}
+
+// State returns what a process knows of a point.
+func (d Dir) State(tb testing.TB, pid int, p failpoint.Point) failpoint.State {
+	tb.Helper()
+	var s failpoint.State
+	if err := json.Unmarshal(d.eventually(tb, pid, http.MethodGet, string(p), ""), &s); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// AwaitPaused waits until somebody waits at a point.
+func (d Dir) AwaitPaused(tb testing.TB, pid int, p failpoint.Point) {
+	tb.Helper()
+	testenv.Eventually(tb, patience, func() error {
+		if s := d.State(tb, pid, p); s.Waiting == 0 {
+			return fmt.Errorf("%s of process %d: got %+v, want somebody waiting", p, pid, s)
+		}
+		return nil
+	})
+}
+
+// eventually sends a request, which is refused only as long as the process does not listen yet.
+func (d Dir) eventually(tb testing.TB, pid int, method, name, body string) []byte {
+	tb.Helper()
+	var answer []byte
+	testenv.Eventually(tb, patience, func() error {
+		var err error
+		answer, err = d.send(tb.Context(), pid, method, name, body)
+		return err
+	})
+	return answer
+}
+
+func (d Dir) send(ctx context.Context, pid int, method, name, body string) ([]byte, error) {
+	socket := filepath.Join(string(d), strconv.Itoa(pid)+".sock")
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, method, "http://process/"+name, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("process %d: %w", pid, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	answer, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		err = fmt.Errorf("%s %s of process %d: %d %s", method, name, pid, resp.StatusCode, answer)
+	}
+	return answer, err
+}

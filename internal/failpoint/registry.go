@@ -1,0 +1,135 @@
+//go:build failpoint
+
+package failpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// errArmed is the error of points that are armed with one.
+var errArmed = errors.New("failpoint")
+
+// kinds says for each name what it can be armed with.
+var kinds = map[string][]Action{
+	string(MasterTaken):          {Kill, Pause},
+	string(MasterBeforeCommit):   {Kill, Pause, Error},
+	string(PersdbBeforeCommit):   {Kill, Pause, Error},
+	string(PersdbAfterCommit):    {Kill, Pause, Error},
+	string(MasterAfterCommit):    {Kill, Pause},
+	string(MasterAfterBroadcast): {Kill, Pause},
+	string(MasterAfterReply):     {Kill, Pause},
+	string(ControlAfterKill):     {Kill, Pause},
+	string(ControlAfterClaim):    {Kill, Pause},
+	string(ControlBeforeAssign):  {Kill, Pause},
+	string(WorkerAssigned):       {Kill, Pause},
+	string(ControlAfterAssign):   {Kill, Pause},
+	string(WorkerEpochTaken):     {Kill, Pause},
+	string(WorkerBeforeRegister): {Kill, Pause},
+	string(WorkerBeforeConsume):  {Kill, Pause},
+	string(NoEpochCheck):         {TurnOn},
+	string(NoDeduplication):      {TurnOn},
+	string(AckBeforeCommit):      {TurnOn},
+}
+
+// registry is the armed points of one process. It is safe for concurrent use.
+type registry struct {
+	mu     sync.Mutex // guards points and what is in them
+	points map[string]*point
+	die    func()
+}
+
+type point struct {
+	State
+	released chan struct{} // closed when it is armed anew or disarmed
+}
+
+func newRegistry() *registry {
+	return &registry{points: map[string]*point{}, die: func() {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // a process can always kill itself
+		select {}
+	}}
+}
+
+// hit does what a point is armed for; an error only for Error.
+func (r *registry) hit(name string) error {
+	r.mu.Lock()
+	p := r.points[name]
+	if p == nil {
+		r.mu.Unlock()
+		return nil
+	}
+	p.Hits++
+	action := p.Action
+	if action == Pause {
+		p.Waiting++
+	}
+	r.mu.Unlock()
+	switch action {
+	case Kill:
+		r.die()
+	case Pause:
+		<-p.released
+	case Error:
+		return fmt.Errorf("%w %s", errArmed, name)
+	case TurnOn: // is no point
+	}
+	return nil
+}
+
+// arm makes a point do action from now on. Those who wait at it go on.
+func (r *registry) arm(name string, action Action) error {
+	allowed, known := kinds[name]
+	if !known {
+		return fmt.Errorf("there is no point %q", name)
+	}
+	if !slices.Contains(allowed, action) {
+		return fmt.Errorf("%s does not know %q, but %v", name, action, allowed)
+	}
+	r.set(name, &point{State: State{Action: action}, released: make(chan struct{})})
+	return nil
+}
+
+// disarm makes a point do nothing. Those who wait at it go on.
+func (r *registry) disarm(name string) { r.set(name, nil) }
+
+func (r *registry) set(name string, p *point) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old := r.points[name]; old != nil {
+		close(old.released)
+	}
+	delete(r.points, name)
+	if p != nil {
+		r.points[name] = p
+	}
+}
+
+// armAll arms what a list of NAME=ACTION names.
+func (r *registry) armAll(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		if item == "" {
+			continue
+		}
+		name, action, _ := strings.Cut(item, "=")
+		if err := r.arm(strings.TrimSpace(name), Action(strings.TrimSpace(action))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// state returns what is known of a point.
+func (r *registry) state(name string) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.points[name]; p != nil {
+		return p.State
+	}
+	return State{}
+}

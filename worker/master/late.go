@@ -1,0 +1,30 @@
+package master
+
+import (
+	"context"
+	"errors"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// commitLate is commit with a broken promise (failpoint.AckBeforeCommit): success is told, and the messages
+// are acknowledged, before persdb is asked. Tests see with it that they would notice.
+func (m *Master) commitLate(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation, batch []ref) error {
+	for i, r := range batch {
+		r.m.answer(r.index, dbaas.OperationResult{Statements: make([]dbaas.StatementResult, len(ops[i].Statements))})
+	}
+	if err := m.settle(ctx, nil); err != nil {
+		return err
+	}
+	c, err := m.store(ctx, epoch, ops)
+	switch {
+	case err == nil:
+		return m.settle(ctx, c.Entry)
+	case ctx.Err() != nil || errors.Is(err, dbaas.ErrStaleEpoch):
+		return err
+	default: // the promise was broken
+		m.Log.ErrorContext(ctx, "acknowledged writes lost", logkey.Count, len(ops), logkey.Error, err)
+		return nil
+	}
+}
