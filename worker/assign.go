@@ -84,7 +84,7 @@ func (w *Worker) Status() workerapi.Status {
 	counters := map[string]int64{}
 	add := func(name string, value int64) { counters[name] = value }
 	w.replica.Stats.Each(add)
-	w.exec.Stats.Each(add)
+	w.exec.Each(add)
 	w.writes.Each(add)
 	registered := w.registrar.isRegistered()
 	w.mu.Lock()

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/httpapi"
@@ -49,8 +51,13 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if o.Launcher != launcherProcess {
 		processes.Launcher, processes.LauncherToken = o.Launcher, token
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
-		Log: log, Name: o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, CallTimeout: o.CallTimeout,
+		// Two orchestrators of a stack listen at the same address in containers of their own.
+		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, CallTimeout: o.CallTimeout,
 		Scale: o.scale(), Credentials: auth.accepted,
 		Processes: &processes,
 	})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"rideshare/cmd/rideshare/assembly"
@@ -9,18 +10,21 @@ import (
 
 // serving is the settings of the orchestrator that keep their names in every mode.
 type serving struct {
-	ScalePeriod        time.Duration `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the number of reads (${default})."`
-	ScaleReadsPerSlave int           `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves (${default})."`
+	ScalePeriod        time.Duration `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the load; the first time so long after the first request to db/* (${default})."`
+	ScaleReadsPerSlave int           `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves, by policy reads (${default})."`
 	ScaleMin           int           `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
 	ScaleMax           int           `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`
-	ScalePolicy        string        `default:"reads" enum:"reads" env:"SCALE_POLICY" help:"How slaves are counted: reads (${default})."`
+	ScalePolicy        string        `default:"reads" enum:"reads,latency" env:"SCALE_POLICY" help:"How slaves are counted: reads (by the reads in a period), or latency (by how long reads wait and how busy slaves are). What the other one would have done is in /api/v1/scaling/decisions (${default})."`
 	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
 }
 
 func (s serving) scale() assembly.Scale {
-	return assembly.Scale{
-		Policy: scale.Policy{PerSlave: s.ScaleReadsPerSlave, Min: s.ScaleMin, Max: s.ScaleMax}, Period: s.ScalePeriod,
+	limits := scale.Limits{Min: s.ScaleMin, Max: s.ScaleMax}
+	policies := []scale.Policy{scale.Reads{PerSlave: s.ScaleReadsPerSlave, Limits: limits}, scale.NewLatency(limits)}
+	if s.ScalePolicy != policies[0].Name() {
+		slices.Reverse(policies)
 	}
+	return assembly.Scale{Policy: policies[0], Others: policies[1:], Period: s.ScalePeriod}
 }
 
 // check returns all that is wrong with the numbers.

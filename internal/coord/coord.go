@@ -1,6 +1,6 @@
 // Package coord is what the system keeps outside itself to know who is alive:
 // ephemeral registrations of workers (/conts), the wanted number of slaves
-// (/slavecount) and the right to run the control loop (/orchestrator). It has
+// (/slavecount), small named values and the right to run the control loop (/orchestrator). It has
 // one conformance suite (coordtest) and, behind it, ZooKeeper and an in-process
 // coordinator.
 package coord
@@ -43,6 +43,10 @@ type Member struct {
 
 // Version is the version of a value, for compare and set. Its zero is that of a value that does not exist.
 type Version int64
+
+// MaxValueBytes bounds a value: 512 KiB, half of what ZooKeeper takes in one
+// request unless configured otherwise (jute.maxbuffer, 1 MiB).
+const MaxValueBytes = 512 << 10
 
 // Coordinator opens sessions.
 type Coordinator interface {
@@ -91,6 +95,11 @@ type Session interface {
 	// the value is no longer the one that was read.
 	SetSlaveCount(ctx context.Context, n int, old Version) error
 
+	// Value returns the value kept under a name (lower-case letters), or ErrNone if it was never set.
+	Value(ctx context.Context, name string) ([]byte, Version, error)
+	// SetValue writes a value of at most MaxValueBytes, which outlives every session. It returns
+	// ErrVersion if the value is no longer the one that was read.
+	SetValue(ctx context.Context, name string, value []byte, old Version) error
 	// Lead tries to become the one holder of /orchestrator, until the session
 	// ends. It reports whether this session holds it now.
 	Lead(ctx context.Context, name string) (bool, error)

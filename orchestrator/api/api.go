@@ -68,7 +68,7 @@ type Config struct {
 	// Metrics answers /metrics, Events /api/v1/events, and Decisions is rendered as JSON
 	// at /api/v1/scaling/decisions. A nil one leaves its route out.
 	Metrics, Events http.Handler
-	Decisions       func() any
+	Decisions       func(ctx context.Context) any
 	// Invariants is the check behind /api/v1/check; nil leaves the route out. Its only
 	// error is CodeConflict.
 	Invariants func(ctx context.Context) (check.Report, error)

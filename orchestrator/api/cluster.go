@@ -100,7 +100,7 @@ func (a *API) clusterStatus(c echo.Context) error {
 }
 
 func (a *API) decisions(c echo.Context) error {
-	return httpapi.JSON(c, http.StatusOK, a.cfg.Decisions())
+	return httpapi.JSON(c, http.StatusOK, a.cfg.Decisions(c.Request().Context()))
 }
 
 // ready returns nil if reads and writes can be served, else CodeUnavailable

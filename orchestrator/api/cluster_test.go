@@ -111,7 +111,7 @@ func TestOperations_AreServed(t *testing.T) {
 		}, nil
 	}}
 	h := newAPI(s, func(c *api.Config) {
-		c.Decisions = func() any { return []string{"because"} }
+		c.Decisions = func(context.Context) any { return []string{"because"} }
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 		c.Events = c.Metrics
 	})

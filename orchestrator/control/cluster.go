@@ -103,6 +103,9 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role) (int, bool, error) {
 	return victim.PID, true, nil
 }
 
+// Desired returns the wanted number of slaves, as it was read last.
+func (l *Loop) Desired() int { return l.lastDesired() }
+
 // Slaves returns how many slaves served at the last look, and, if none, since when.
 func (l *Loop) Slaves() (int, time.Time) {
 	l.mu.Lock()

@@ -245,20 +245,3 @@ func (l *Loop) lastDesired() int {
 	}
 	return l.cfg.Slaves
 }
-
-// SetSlaves writes the wanted number of slaves, which is kept across restarts.
-func (l *Loop) SetSlaves(ctx context.Context, n int) error {
-	session := l.currentSession()
-	if session == nil {
-		return coord.ErrUnavailable
-	}
-	_, version, err := session.SlaveCount(ctx)
-	if err != nil && !errors.Is(err, coord.ErrNone) {
-		return fmt.Errorf("read slave count: %w", err)
-	}
-	if err := session.SetSlaveCount(ctx, n, version); err != nil {
-		return fmt.Errorf("set slave count to %d: %w", n, err)
-	}
-	l.Wake()
-	return nil
-}

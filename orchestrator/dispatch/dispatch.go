@@ -68,6 +68,10 @@ type Config struct {
 	ResendPause time.Duration
 	// Unbatched sends one message a request, for comparison in benchmarks.
 	Unbatched bool
+	// Observe, if set, is called once for each request that has ended, and ObserveMessage
+	// for each message sent, with the number of requests in it. Neither may block.
+	Observe        func(c Call)
+	ObserveMessage func(lane string, requests int)
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }

@@ -24,6 +24,8 @@ type codec[Q, R any] struct {
 	// unsent of one that surely was not handed over, lost of any other.
 	unsent func(req *Q, cause error) error
 	lost   func(req *Q, cause error) error
+	// code is how an answer says that the request went.
+	code func(r *R) dbaas.Code
 }
 
 // openAt and openAtMost are how many must wait to open a further window, for
@@ -71,6 +73,21 @@ func newLane[Q, R any](ctx context.Context, name string, cfg *Config, c codec[Q,
 // do sends req with others and returns its answer, or what codec's unsent and
 // lost make of its end. late says that the answer came after those of others.
 func (l *lane[Q, R]) do(ctx context.Context, req Q, size int, deadline time.Time) (result R, late bool, err error) {
+	began := l.cfg.Now()
+	result, late, err = l.exchange(ctx, req, size, deadline)
+	took := l.cfg.Now().Sub(began)
+	l.stats.took.Add(int64(took))
+	if l.cfg.Observe != nil {
+		code := dbaas.CodeOf(err)
+		if err == nil {
+			code = l.code(&result)
+		}
+		l.cfg.Observe(Call{Queue: l.queue, Lane: l.name, Code: code, Took: took})
+	}
+	return result, late, err
+}
+
+func (l *lane[Q, R]) exchange(ctx context.Context, req Q, size int, deadline time.Time) (result R, late bool, err error) {
 	now := l.cfg.Now()
 	if err = l.gate(now); err != nil {
 		l.stats.refused.Add(1)
@@ -80,7 +97,7 @@ func (l *lane[Q, R]) do(ctx context.Context, req Q, size int, deadline time.Time
 		return result, false, l.unsent(&req, context.DeadlineExceeded)
 	}
 	w := l.pool.Get().(*waiter[Q, R]) // the pool holds nothing else.
-	w.req, w.size, w.deadline = req, size, deadline
+	w.req, w.size, w.deadline, w.since = req, size, deadline, now
 	if err = l.enqueue(w, now); err != nil {
 		l.stats.refused.Add(1)
 		l.free(w)

@@ -65,6 +65,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		decode:  decodeReads,
 		unsent:  readError,
 		lost:    readError,
+		code:    func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
 	}
 }
 

@@ -44,11 +44,13 @@ func (l *lane[Q, R]) take(win *window[Q, R], now time.Time) {
 				break
 			}
 			l.waiting.remove(w)
+			l.stats.waited.Add(int64(now.Sub(w.since)))
 			win.members = append(win.members, w)
 		}
 		w = next
 	}
 	if len(win.members) > 0 {
+		l.stats.sent.Add(uint64(len(win.members)))
 		win.since, win.counts = now, true
 		l.counted++
 	}

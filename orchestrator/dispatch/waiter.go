@@ -20,6 +20,7 @@ type waiter[Q, R any] struct {
 	req      Q
 	size     int
 	deadline time.Time
+	since    time.Time // when it began to wait
 	result   R
 	err      error
 	sent     bool // handed to the broker, or perhaps: read by the window alone

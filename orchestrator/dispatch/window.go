@@ -66,6 +66,9 @@ func (win *window[Q, R]) call() error {
 	ctx, cancel := l.life(deadline)
 	defer cancel()
 	l.stats.messages.Add(1)
+	if l.cfg.ObserveMessage != nil {
+		l.cfg.ObserveMessage(l.name, win.left)
+	}
 	err = l.cfg.Caller.Call(ctx, l.queue, body, win.onReply)
 	if err != nil && notTaken(err) {
 		return err

@@ -90,6 +90,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		decode:  decodeWrites,
 		unsent:  writeUnsent,
 		lost:    writeLost,
+		code:    func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
 	}
 }
 

@@ -1,34 +1,54 @@
-// Package scale makes the number of slaves follow the number of reads: every
-// period it looks at the reads since the last look and writes the wanted number of slaves,
-// which the control loop then brings about.
+// Package scale makes the number of slaves follow the load: every period it
+// looks at the window that ended, lets a policy say how many slaves are needed,
+// and writes that number, which the control loop then brings about. DESIGN.md has
+// the rules of the policies and what happens when a process dies in between.
 package scale
 
-import "time"
+import "fmt"
 
-// Policy says how many slaves a window's reads need.
-type Policy struct {
+// Proposal is what a policy would do, and why.
+type Proposal struct {
+	Policy string `json:"policy"`
+	Wanted int    `json:"wanted"`
+	Why    string `json:"why"`
+}
+
+// Policy says how many slaves are needed. It is a pure function of what it is
+// given: no clock, no broker, no engine.
+type Policy interface {
+	// Name is the value of SCALE_POLICY.
+	Name() string
+	// Propose looks at the window that ended and at those before, oldest first.
+	// Wanted is within the limits of the policy.
+	Propose(now Sample, before []Sample) Proposal
+}
+
+// Limits bounds the number of slaves, both included.
+type Limits struct {
+	Min, Max int
+}
+
+func (l Limits) bound(n int) int { return max(l.Min, min(n, l.Max)) }
+
+// Reads wants one slave for every PerSlave reads of the window, and nothing else
+// counts. It scales in at the first quiet window.
+type Reads struct {
 	PerSlave int // reads in one window that one slave serves
-	Min, Max int // bounds of the result, both included
+	Limits
 }
 
-// Desired returns the number of slaves for reads served in the last window.
-//
-// It is a pure function: no clock, no broker, no engine. An exact multiple of
-// PerSlave does not add a slave: with PerSlave 20, 20 reads need 1 and 21
-// need 2. The result is always within [Min, Max].
-func (p Policy) Desired(reads int) int {
-	n := (reads + p.PerSlave - 1) / p.PerSlave
-	return max(p.Min, min(n, p.Max))
-}
+// Name implements Policy.
+func (Reads) Name() string { return "reads" }
 
-// Decision is what one tick decided, and why.
-type Decision struct {
-	At     time.Time `json:"at"`
-	Policy string    `json:"policy"`
-	Reads  int       `json:"reads"`
-	Wanted int       `json:"wanted"`
-	// Done tells whether the wanted number was written to the coordinator; a
-	// decision that was not is overtaken by the next tick's.
-	Done bool   `json:"done"`
-	Why  string `json:"why"`
+// Propose implements Policy. An exact multiple of PerSlave does not add a slave:
+// with PerSlave 20, 20 reads need 1 and 21 need 2.
+func (p Reads) Propose(now Sample, _ []Sample) Proposal {
+	needed := now.Reads / p.PerSlave
+	if now.Reads%p.PerSlave > 0 {
+		needed++
+	}
+	return Proposal{
+		Policy: p.Name(), Wanted: p.bound(needed),
+		Why: fmt.Sprintf("%d reads, %d for each slave, between %d and %d slaves", now.Reads, p.PerSlave, p.Min, p.Max),
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,28 +11,35 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/jonboulle/clockwork"
 
-	"rideshare/internal/logkey"
+	"rideshare/internal/coord"
 )
 
-// keptDecisions is how many decisions are kept for those who ask: a day's at
-// the default period of 2 minutes.
-const keptDecisions = 720
-
-// writeTimeout bounds the writing of one decision to the coordinator.
-const writeTimeout = 10 * time.Second
-
-// Setter writes the wanted number of slaves. *control.Loop implements it.
-type Setter interface {
+// Cluster is what a Scaler needs of the control loop. *control.Loop implements it,
+// safe for concurrent use.
+type Cluster interface {
+	// SetSlaves writes the wanted number of slaves for the control loop.
 	SetSlaves(ctx context.Context, n int) error
+	// Value and SetValue are those of coord.Session.
+	Value(ctx context.Context, name string) ([]byte, coord.Version, error)
+	SetValue(ctx context.Context, name string, value []byte, old coord.Version) error
 }
 
-// Config is what a Scaler needs.
+// Config is what a Scaler needs. All but Others, Observe, Decided and Clock are required.
 type Config struct {
-	Log    *slog.Logger
-	Setter Setter
+	Log     *slog.Logger
+	Cluster Cluster
+	// Name tells this orchestrator from others of the same stack.
+	Name string
+	// Policy decides; Others only say what they would have done.
 	Policy Policy
+	Others []Policy
 	// Period is the length of a window: 2 minutes by default.
 	Period time.Duration
+	// Observe measures what a Sample has besides the reads, since its last call. It
+	// must return within a few seconds. Without it all of that is missing.
+	Observe func(ctx context.Context) Sample
+	// Decided, if set, is told of each decision when it is done or overtaken.
+	Decided func(d Decision)
 	// Clock is the real one unless a test brings its own.
 	Clock clockwork.Clock
 }
@@ -45,8 +51,24 @@ type Scaler struct {
 	started   sync.Once
 	reads     atomic.Int64
 
-	mu        sync.Mutex // guards decisions
-	decisions []Decision
+	windows    chan window // those that ended and have no decision yet
+	stop       context.CancelFunc
+	background sync.WaitGroup
+
+	mu   sync.Mutex // guards the fields below
+	last ledger     // as it was read or written last
+	// undone are the decisions that are not in the coordinator yet, oldest first.
+	undone []Decision
+}
+
+// backlog is how many windows may wait for a coordinator that does not answer and
+// does not refuse. Each try is bounded, so that even at the shortest period there are fewer.
+const backlog = 16
+
+// window is what ended at a tick.
+type window struct {
+	at    time.Time
+	reads int
 }
 
 // New returns a Scaler whose timer starts with the first call of Requested.
@@ -59,12 +81,15 @@ func New(cfg Config) (*Scaler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make scheduler: %w", err)
 	}
-	s := &Scaler{cfg: cfg, scheduler: scheduler}
+	s := &Scaler{cfg: cfg, scheduler: scheduler, windows: make(chan window, backlog)}
 	_, err = scheduler.NewJob(gocron.DurationJob(cfg.Period), gocron.NewTask(s.tick),
 		gocron.WithName("scale"), gocron.WithSingletonMode(gocron.LimitModeReschedule))
 	if err != nil {
 		return nil, fmt.Errorf("schedule every %v: %w", cfg.Period, err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.background.Go(func() { s.run(ctx) })
 	return s, nil
 }
 
@@ -76,42 +101,46 @@ func (s *Scaler) Requested() {
 // Read counts one read.
 func (s *Scaler) Read() { s.reads.Add(1) }
 
-// tick ends a window. The counter is swapped first of all, so that reads which
-// come while the decision is being written belong to the next window.
-func (s *Scaler) tick(ctx context.Context) {
-	reads := int(s.reads.Swap(0))
-	wanted := s.cfg.Policy.Desired(reads)
-	d := Decision{
-		At: s.cfg.Clock.Now(), Policy: "reads", Reads: reads, Wanted: wanted,
-		Why: fmt.Sprintf("%d reads in %v, %d for each slave, between %d and %d slaves", reads, s.cfg.Period, s.cfg.Policy.PerSlave, s.cfg.Policy.Min, s.cfg.Policy.Max),
+// tick ends a window. The counter is swapped here, before any call to others, so that
+// reads which come while the decision is made and written belong to the next
+// window. A window whose decision is still not written gives way to this one.
+func (s *Scaler) tick() {
+	w := window{at: s.cfg.Clock.Now().UTC().Truncate(time.Millisecond), reads: int(s.reads.Swap(0))}
+	for {
+		select {
+		case s.windows <- w:
+			return
+		default:
+		}
+		select {
+		case <-s.windows: // the oldest
+		default:
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+}
+
+// Decisions returns the last decisions of all orchestrators, oldest first. While the
+// coordinator is away they are those that this one knows of.
+func (s *Scaler) Decisions(ctx context.Context) []Decision {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := s.cfg.Setter.SetSlaves(ctx, wanted); err != nil {
-		d.Why += "; not written, the next tick decides anew"
-		s.cfg.Log.WarnContext(ctx, "slave count not written", logkey.Count, wanted, logkey.Error, err)
-	} else {
-		d.Done = true
-	}
-	s.cfg.Log.InfoContext(ctx, "scaling decided", "reads", reads, "wanted", wanted, "done", d.Done, logkey.Reason, d.Why)
+	l, _, err := s.load(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.decisions = append(s.decisions, d)
-	if over := len(s.decisions) - keptDecisions; over > 0 {
-		s.decisions = slices.Delete(s.decisions, 0, over)
+	if err != nil {
+		l = s.last
 	}
+	out := append([]Decision{}, l.Decisions...) // never nil: it is rendered as a list
+	return append(out, s.undone...)
 }
 
-// Decisions returns the last decisions, oldest first.
-func (s *Scaler) Decisions() []Decision {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Decision{}, s.decisions...) // never nil: it is rendered as a list
-}
-
-// Close stops the timer and waits for a decision under way.
+// Close stops the timer and gives up a decision that cannot be written. One that
+// is written and not carried out is carried out by the next Scaler.
 func (s *Scaler) Close() error {
-	if err := s.scheduler.Shutdown(); err != nil {
+	err := s.scheduler.Shutdown()
+	s.stop()
+	s.background.Wait()
+	if err != nil {
 		return fmt.Errorf("stop scheduler: %w", err)
 	}
 	return nil

@@ -117,14 +117,14 @@ func TestOperations_Reads_ScaleTheSlaves(t *testing.T) {
 	sys.awaitSlaves(t, 2)
 	sys.awaitSlaves(t, 1)
 	type decision struct {
-		Reads  int    `json:"reads"`
+		Count  int    `json:"count"`
 		Wanted int    `json:"wanted"`
 		Done   bool   `json:"done"`
 		Why    string `json:"why"`
 	}
 	decisions := decode[[]decision](t, sys.Get(t, sys.db("/api/v1/scaling/decisions")))
 	up := slices.ContainsFunc(decisions, func(d decision) bool {
-		return d.Reads == 21 && d.Wanted == 2 && d.Done && d.Why != ""
+		return d.Count == 21 && d.Wanted == 2 && d.Done && d.Why != ""
 	})
 	if !up {
 		t.Errorf("decisions: got %s, want one for 21 reads and 2 slaves", toJSON(decisions))

@@ -27,6 +27,7 @@ type Executor struct {
 	bus       Replier
 	log       *slog.Logger
 	slowAfter time.Duration
+	began     time.Time
 	fast      chan struct{} // a token for each run that is not slow
 	slow      chan struct{} // a token for each run that is
 	lingering chan struct{} // a token for each message that was acknowledged before its end
@@ -39,6 +40,7 @@ func NewExecutor(c Config) *Executor {
 		source:    c.Source,
 		bus:       c.Bus,
 		log:       c.Log,
+		began:     time.Now(),
 		slowAfter: cmp.Or(c.SlowAfter, defaultSlowAfter),
 		fast:      make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
 		slow:      make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
@@ -77,6 +79,15 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadReque
 	case <-m.done:
 	case <-ctx.Done():
 	}
+}
+
+// Each calls f with every counter's name and value. The ratio of what read_busy_us
+// and read_places_us grew by is the part of the places for reads that was in use meanwhile; slow
+// reads, which are beside those places, bring it above one.
+func (e *Executor) Each(f func(name string, value int64)) {
+	e.Stats.Each(f)
+	f("read_busy_us", e.Stats.Busy.Load()/int64(time.Microsecond))
+	f("read_places_us", int64(cap(e.fast))*time.Since(e.began).Microseconds())
 }
 
 // Wait returns when no run is left. Call it after the context of every Serve

@@ -83,6 +83,8 @@ func (r *run) do(ctx context.Context) bool {
 		return false
 	}
 	defer reader.Close()
+	began := time.Now()
+	defer func() { r.exec.Stats.Busy.Add(int64(time.Since(began))) }()
 	r.mu.Lock()
 	r.timer = time.AfterFunc(r.exec.slowAfter, func() { r.watch(ctx) })
 	r.mu.Unlock()

@@ -4,6 +4,8 @@ import "sync/atomic"
 
 // Stats counts since the start. It is safe for concurrent use.
 type Stats struct {
+	// Busy is the time that read transactions took, in nanoseconds, those that run now left out.
+	Busy                                                                                                  atomic.Int64
 	Messages, Reads, Failed, Expired, NotCaughtUp, TakenOver, Lingered, Rejected, Unroutable, ReplyErrors atomic.Int64
 }
 

@@ -40,9 +40,11 @@ type Config struct {
 	Authorization string
 }
 
-// Scale says how the number of slaves follows the reads.
+// Scale says how the number of slaves follows the load.
 type Scale struct {
 	Policy scale.Policy
+	// Others only say what they would have done.
+	Others []scale.Policy
 	Period time.Duration
 }
 

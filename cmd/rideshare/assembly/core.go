@@ -29,6 +29,7 @@ type core struct {
 	*outside
 
 	log        *slog.Logger
+	workers    *workerapi.Client
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
 	scaler     *scale.Scaler
@@ -49,16 +50,19 @@ func newCore(ctx context.Context, cfg Config) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{outside: o, log: cfg.Log, events: events.New()}
+	c := &core{outside: o, log: cfg.Log, events: events.New(), workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}}}
 	c.loop = control.New(control.Config{
 		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves,
-		Event: c.events.Add, Workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
+		Event: c.events.Add, Workers: c.workers,
 	})
-	c.scaler, err = scale.New(scale.Config{Log: cfg.Log, Setter: c.loop, Policy: cfg.Scale.Policy, Period: cfg.Scale.Period})
-	if err != nil {
-		return nil, errors.Join(err, o.close(ctx))
-	}
 	c.run(ctx, cfg)
+	c.scaler, err = scale.New(scale.Config{
+		Log: cfg.Log, Cluster: c.loop, Name: cfg.Name, Policy: cfg.Scale.Policy, Others: cfg.Scale.Others, Period: cfg.Scale.Period,
+		Observe: newLoadMeter(c).Sample,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.close(ctx))
+	}
 	return c, nil
 }
 
@@ -84,7 +88,10 @@ func (c *core) ended(what string, err error) {
 // requests, then the loop so that it replaces nobody, then the workers, then
 // what they work with, the truth last.
 func (c *core) close(ctx context.Context) error {
-	errs := []error{c.dispatcher.Close(ctx), c.scaler.Close()}
+	errs := []error{c.dispatcher.Close(ctx)}
+	if c.scaler != nil { // nil if it could not be made
+		errs = append(errs, c.scaler.Close())
+	}
 	c.stopLoops()
 	c.background.Wait()
 	if !c.keepWorkers {

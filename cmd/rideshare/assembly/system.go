@@ -79,7 +79,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		Log: s.cfg.Log, Dispatcher: s.core.dispatcher, Store: s.core.store, Cluster: cluster{s.core.loop, s.core.store},
 		Checks: s.core.checks(), Credentials: s.cfg.Credentials, CallTimeout: s.cfg.CallTimeout,
 		OnRequest: s.core.scaler.Requested, OnRead: s.core.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
-		Decisions: func() any { return s.core.scaler.Decisions() }, Events: s.core.events,
+		Decisions: func(ctx context.Context) any { return s.core.scaler.Decisions(ctx) }, Events: s.core.events,
 		Invariants: s.core.checker().Run,
 	})
 	if s.orchestrator, err = s.serve(ctx, s.cfg.Orchestrator, handler); err != nil {

@@ -124,7 +124,7 @@ func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched,
 		// The number of slaves stays as it is: the first tick is after the run.
-		Scale:     assembly.Scale{Policy: scale.Policy{PerSlave: 20, Min: p.slaves, Max: max(p.slaves, 1)}, Period: 24 * time.Hour},
+		Scale:     assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
 		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC},
 	}
 	if p.queue {

@@ -60,6 +60,7 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"UnregisterOnlyOwn", testUnregisterOwn},
 		{"ExpelOnlyThatWorker", testExpel},
 		{"SlaveCountIsCompareAndSet", testSlaveCount},
+		{"ValuesAreCompareAndSet", testValues},
 		{"LeadIsExclusive", testLead},
 		{"LeadPassesOnAfterDeath", testLeadAfterDeath},
 		{"WatchWakes", testWatch},

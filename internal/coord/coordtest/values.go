@@ -1,6 +1,7 @@
 package coordtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,35 @@ func (s *suite) addOne(session coord.Session) {
 			return
 		}
 	}
+}
+
+// A named value is none until it is set, then written only over what was read, whole, for
+// everybody, and apart from other names and from the slave count.
+func testValues(s *suite) {
+	a, b := s.open(), s.open()
+	_, version, err := a.Value(s.Context(), "one")
+	s.wantError("value before it was set", err, coord.ErrNone)
+	if version != 0 {
+		s.Errorf("version of what does not exist: got %d, want 0", version)
+	}
+	large := bytes.Repeat([]byte("0123456789abcdef"), 8<<10)
+	for i, data := range [][]byte{{}, []byte("first"), large} {
+		if err = a.SetValue(s.Context(), "one", data, coord.Version(i)); err != nil {
+			s.Fatalf("set number %d: got %v, want nil", i+1, err)
+		}
+		s.wantError("set over an old version", b.SetValue(s.Context(), "one", []byte("late"), coord.Version(i)), coord.ErrVersion)
+		got, version, valueErr := b.Value(s.Context(), "one")
+		if valueErr != nil || version != coord.Version(i+1) || !bytes.Equal(got, data) {
+			s.Errorf("value number %d: got %d bytes, version %d and error %v, want %d bytes", i+1, len(got), version, valueErr, len(data))
+		}
+	}
+	if err = a.SetValue(s.Context(), "one", make([]byte, coord.MaxValueBytes+1), 3); err == nil {
+		s.Error("set over the size limit: got nil, want an error")
+	}
+	_, _, err = a.Value(s.Context(), "other")
+	s.wantError("another name", err, coord.ErrNone)
+	_, _, err = a.SlaveCount(s.Context())
+	s.wantError("slave count", err, coord.ErrNone)
 }
 
 // One session leads; another one does when that has ended.
@@ -171,6 +201,9 @@ func testRestart(s *suite) {
 	if err := a.SetSlaveCount(s.Context(), 3, 0); err != nil {
 		s.Fatalf("set: got %v, want nil", err)
 	}
+	if err := a.SetValue(s.Context(), "one", []byte("kept"), 0); err != nil {
+		s.Fatalf("set a value: got %v, want nil", err)
+	}
 	s.world.Stop(s.T)
 	s.wait("doubt", a.Doubt())
 	s.pass(2 * a.Timeout())
@@ -180,6 +213,9 @@ func testRestart(s *suite) {
 	s.wantMembers(b, m)
 	if n, _, err := b.SlaveCount(s.Context()); n != 3 || err != nil {
 		s.Errorf("slave count after the restart: got %d and error %v, want 3", n, err)
+	}
+	if v, _, err := b.Value(s.Context(), "one"); string(v) != "kept" || err != nil {
+		s.Errorf("value after the restart: got %q and error %v, want kept", v, err)
 	}
 	// Its owner replaces the session: closing the old one frees the name at once.
 	if err := a.Close(); err != nil {

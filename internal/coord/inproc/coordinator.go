@@ -22,7 +22,7 @@ const DefaultSessionTimeout = 2 * time.Second
 type Config struct {
 	// SessionTimeout is how long a session lives without being heard of.
 	SessionTimeout time.Duration
-	// File keeps the slave count over restarts; empty means that it is forgotten.
+	// File keeps the slave count and the values over restarts; empty means that it is forgotten.
 	File string
 }
 
@@ -37,7 +37,7 @@ type Coordinator struct {
 	sessions []*Session
 	members  map[int]registration // by pid
 	leader   *Session
-	count    slaveCount
+	kept     kept
 }
 
 var _ coord.Coordinator = (*Coordinator)(nil)
@@ -57,7 +57,7 @@ type registration struct {
 	owner  *Session
 }
 
-// New returns a running Coordinator with the slave count of its file, if there
+// New returns a running Coordinator with what its file keeps, if there
 // is one. A file that cannot be read is an error: it is not overwritten.
 func New(c Config) (*Coordinator, error) {
 	if c.SessionTimeout == 0 {
@@ -72,11 +72,10 @@ func New(c Config) (*Coordinator, error) {
 	if c.File == "" {
 		return k, nil
 	}
-	count, err := load(c.File)
-	if err != nil {
-		return nil, fmt.Errorf("read the slave count: %w", err)
+	var err error
+	if k.kept, err = load(c.File); err != nil {
+		return nil, fmt.Errorf("read the kept values: %w", err)
 	}
-	k.count = count
 	return k, nil
 }
 

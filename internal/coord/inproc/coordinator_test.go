@@ -59,10 +59,10 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// The slave count and its version are the same after a restart.
-func TestNew_FileKeepsSlaveCount(t *testing.T) {
+// The slave count, the values and their versions are the same after a restart.
+func TestNew_FileKeepsValues(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "slavecount.json")
+	file := filepath.Join(t.TempDir(), "coordinator.json")
 	before := open(t, newCoordinator(t, file))
 	if _, _, err := before.SlaveCount(t.Context()); !errors.Is(err, coord.ErrNone) {
 		t.Fatalf("new file: got error %v, want %v", err, coord.ErrNone)
@@ -72,7 +72,13 @@ func TestNew_FileKeepsSlaveCount(t *testing.T) {
 			t.Fatalf("set: got %v, want nil", err)
 		}
 	}
+	if err := before.SetValue(t.Context(), "one", []byte("text"), 0); err != nil {
+		t.Fatalf("set a value: got %v, want nil", err)
+	}
 	after := open(t, newCoordinator(t, file))
+	if v, version, err := after.Value(t.Context(), "one"); string(v) != "text" || version != 1 || err != nil {
+		t.Errorf("value after a restart: got %q, version %d, error %v; want text, version 1", v, version, err)
+	}
 	n, version, err := after.SlaveCount(t.Context())
 	if n != 5 || version != 3 || err != nil {
 		t.Errorf("after a restart: got %d, version %d, error %v; want 5, version 3", n, version, err)

@@ -5,37 +5,57 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
 	"rideshare/internal/coord"
 )
 
-// slaveCount is /slavecount. Version zero means that it was never set.
-type slaveCount struct {
-	Slaves  int           `json:"slaves"`
+// kept is what outlives a restart: /slavecount and the named values. Version
+// zero means that it was never set.
+type kept struct {
+	Slaves  int              `json:"slaves"`
+	Version coord.Version    `json:"version"`
+	Values  map[string]value `json:"values,omitempty"`
+}
+
+// value is a named value.
+type value struct {
+	Data    []byte        `json:"data"`
 	Version coord.Version `json:"version"`
 }
 
-// load reads a slave count, which is zero if there is no such file.
-func load(path string) (slaveCount, error) {
+// with returns k with one value replaced; k itself stays as it is.
+func (k kept) with(name string, v value) kept {
+	values := maps.Clone(k.Values)
+	if values == nil {
+		values = map[string]value{}
+	}
+	values[name] = v
+	k.Values = values
+	return k
+}
+
+// load reads what was kept, which is nothing if there is no such file.
+func load(path string) (kept, error) {
 	data, err := os.ReadFile(filepath.Clean(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return slaveCount{}, nil
+		return kept{}, nil
 	}
 	if err != nil {
-		return slaveCount{}, err
+		return kept{}, err
 	}
-	var c slaveCount
+	var c kept
 	if err := json.Unmarshal(data, &c); err != nil {
-		return slaveCount{}, fmt.Errorf("%s: %w", path, err)
+		return kept{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
 // save replaces the file in one step: whatever dies on the way, it holds the old
 // value or the new one, and after nil the new one.
-func save(path string, c slaveCount) error {
+func save(path string, c kept) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package inproc
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -93,10 +94,10 @@ func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	if k.count.Version == 0 {
+	if k.kept.Version == 0 {
 		return 0, 0, coord.ErrNone
 	}
-	return k.count.Slaves, k.count.Version, nil
+	return k.kept.Slaves, k.kept.Version, nil
 }
 
 // SetSlaveCount implements coord.Session. With a file a nil error means that
@@ -107,18 +108,58 @@ func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) e
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	if k.count.Version != old {
+	if k.kept.Version != old {
 		return coord.ErrVersion
 	}
-	next := slaveCount{Slaves: n, Version: old + 1}
-	if k.file != "" {
-		if err := save(k.file, next); err != nil {
-			return fmt.Errorf("keep the slave count: %w: %w", coord.ErrUnavailable, err)
-		}
+	next := k.kept
+	next.Slaves, next.Version = n, old+1
+	if err := k.keep(next); err != nil {
+		return err
 	}
-	k.count = next
 	k.notify()
 	return nil
+}
+
+// keep makes next what is kept. The caller holds mu.
+func (k *Coordinator) keep(next kept) error {
+	if k.file != "" {
+		if err := save(k.file, next); err != nil {
+			return fmt.Errorf("keep values: %w: %w", coord.ErrUnavailable, err)
+		}
+	}
+	k.kept = next
+	return nil
+}
+
+// Value implements coord.Session.
+func (s *Session) Value(ctx context.Context, name string) ([]byte, coord.Version, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, 0, err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	v, ok := k.kept.Values[name]
+	if !ok {
+		return nil, 0, coord.ErrNone
+	}
+	return bytes.Clone(v.Data), v.Version, nil
+}
+
+// SetValue implements coord.Session. With a file a nil error means that the
+// value is on disk.
+func (s *Session) SetValue(ctx context.Context, name string, data []byte, old coord.Version) error {
+	if len(data) > coord.MaxValueBytes {
+		return fmt.Errorf("set value %s: %d bytes are over the limit of %d", name, len(data), coord.MaxValueBytes)
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.kept.Values[name].Version != old {
+		return coord.ErrVersion
+	}
+	return k.keep(k.kept.with(name, value{Data: bytes.Clone(data), Version: old + 1}))
 }
 
 // Lead implements coord.Session.

@@ -14,6 +14,9 @@ import (
 func (s *Session) slaveCount() string { return s.root + "/slavecount" }
 func (s *Session) leader() string     { return s.root + "/orchestrator" }
 
+// value is where a named value is kept: beside the other nodes, under a name that none of them has.
+func (s *Session) value(name string) string { return s.root + "/value_" + name }
+
 // SlaveCount implements coord.Session.
 func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
 	n, err := s.get(ctx, s.slaveCount())
@@ -36,21 +39,45 @@ func version(stat *zk.Stat) coord.Version { return coord.Version(stat.Version) +
 
 // SetSlaveCount implements coord.Session.
 func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) error {
-	data := []byte(strconv.Itoa(n))
+	return s.replace(ctx, s.slaveCount(), []byte(strconv.Itoa(n)), old)
+}
+
+// Value implements coord.Session.
+func (s *Session) Value(ctx context.Context, name string) ([]byte, coord.Version, error) {
+	n, err := s.get(ctx, s.value(name))
+	if isGone(err) {
+		return nil, 0, coord.ErrNone
+	}
+	if err != nil {
+		return nil, 0, border("value "+name, err)
+	}
+	return n.data, version(n.stat), nil
+}
+
+// SetValue implements coord.Session.
+func (s *Session) SetValue(ctx context.Context, name string, value []byte, old coord.Version) error {
+	if len(value) > coord.MaxValueBytes {
+		return fmt.Errorf("set value %s: %d bytes are over the limit of %d", name, len(value), coord.MaxValueBytes)
+	}
+	return s.replace(ctx, s.value(name), value, old)
+}
+
+// replace writes a node over the version that was read, or makes it over none.
+func (s *Session) replace(ctx context.Context, path string, data []byte, old coord.Version) error {
 	var err error
 	switch {
 	case old == 0:
-		err = s.create(ctx, s.slaveCount(), data, 0)
+		err = s.create(ctx, path, data, 0)
 	case old < 0 || old > math.MaxInt32:
 		// To the server a negative version means any.
 		err = zk.ErrBadVersion
 	default:
-		err = s.set(ctx, s.slaveCount(), data, int32(old-1))
+		err = s.set(ctx, path, data, int32(old-1))
 	}
 	if isThere(err) || wasChanged(err) || isGone(err) {
 		return coord.ErrVersion
 	}
-	return border("set slave count", err)
+	return border("set "+path, err)
 }
 
 // Lead implements coord.Session. A session of which it is not known whether it

@@ -1,0 +1,92 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/dispatch"
+	"rideshare/orchestrator/scale"
+)
+
+// loadMeter measures what the scaling policies look at. It belongs to the
+// scaler's goroutine.
+type loadMeter struct {
+	core  *core
+	at    time.Time
+	lanes dispatch.LaneStats // of all reads by slaves
+	work  map[dbaas.WorkerID]work
+}
+
+// work is what a slave has counted since its start, in microseconds.
+type work struct {
+	busy, places int64
+}
+
+func newLoadMeter(c *core) *loadMeter { return &loadMeter{core: c, at: time.Now()} }
+
+// Sample returns the load since the last call. The reads themselves are left to
+// the scaler, which counts them.
+func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
+	var s scale.Sample
+	ctx, cancel := context.WithTimeout(ctx, 2*statusTimeout)
+	defer cancel()
+	m.dispatched(&s)
+	head, err := m.core.store.Head(ctx) // before the slaves' positions: they may be ahead of it, not behind
+	if err != nil {
+		s.Missing = append(s.Missing, "persdb")
+	}
+	s.Desired = m.core.loop.Desired()
+	statuses, missing := m.core.statuses(ctx)
+	slices.Sort(missing)
+	s.Missing = append(s.Missing, missing...)
+	m.slaves(&s, head, statuses)
+	return s
+}
+
+// dispatched fills in what this orchestrator sees of its reads.
+func (m *loadMeter) dispatched(s *scale.Sample) {
+	now := time.Now()
+	var lanes dispatch.LaneStats
+	for _, l := range m.core.dispatcher.Stats() {
+		if l.Slaves {
+			lanes.Sent += l.Sent
+			lanes.Waited += l.Waited
+			lanes.Took += l.Took
+		}
+	}
+	if sent := lanes.Sent - m.lanes.Sent; sent > 0 {
+		s.QueueAge = scale.In((lanes.Waited - m.lanes.Waited) / time.Duration(sent)) //nolint:gosec // a count of requests.
+	}
+	// Little's law: how many are there at a time is how long each stays times how many come.
+	if window := now.Sub(m.at); window > 0 {
+		s.InFlight = float64(lanes.Took-m.lanes.Took) / float64(window)
+	}
+	m.at, m.lanes = now, lanes
+}
+
+// slaves fills in what the slaves say of themselves.
+func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerapi.Status) {
+	seen := map[dbaas.WorkerID]work{}
+	busy := 0.0
+	for _, st := range statuses {
+		if st.Role != dbaas.RoleSlave || !st.Ready {
+			continue
+		}
+		s.Slaves++
+		if head.Seq > st.Applied {
+			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
+		}
+		w := work{busy: st.Counters["read_busy_us"], places: st.Counters["read_places_us"]}
+		before := m.work[st.ID] // none for a new slave: all of its life is in this window
+		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.places-before.places, 1))
+		seen[st.ID] = w
+	}
+	if s.Slaves > 0 {
+		s.Busy = busy / float64(s.Slaves)
+	}
+	m.work = seen
+}

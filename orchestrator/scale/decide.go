@@ -1,0 +1,252 @@
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/logkey"
+)
+
+const (
+	// ledgerName is the coordinator's value that holds the ledger.
+	ledgerName = "scaling"
+	// readTimeout bounds the reading of the ledger for somebody who asks.
+	readTimeout = time.Second
+	// tryTimeout bounds one try to write a decision.
+	tryTimeout = 10 * time.Second
+	// firstPause and lastPause are the pauses between tries, which double.
+	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
+)
+
+// run makes and writes decisions until ctx ends.
+func (s *Scaler) run(ctx context.Context) {
+	next := s.resume(ctx)
+	for ctx.Err() == nil {
+		var w window
+		if next != nil {
+			w = *next
+		} else {
+			select {
+			case w = <-s.windows:
+			case <-ctx.Done():
+				return
+			}
+		}
+		next = s.carryOut(ctx, w)
+	}
+}
+
+// resume carries out the newest decision if whoever made it died before it could: no older
+// than a period, since the next tick would have overtaken it. It returns a window that ended meanwhile.
+func (s *Scaler) resume(ctx context.Context) *window {
+	return s.untilDone(ctx, func(ctx context.Context) error {
+		l, version, err := s.load(ctx)
+		if err != nil {
+			return err
+		}
+		d := l.newest()
+		if d == nil || d.Done || s.cfg.Clock.Since(d.At).Abs() >= s.cfg.Period {
+			return nil
+		}
+		return s.finish(ctx, &l, version, *d)
+	})
+}
+
+// carryOut decides about w and writes the decision, however often that takes. It
+// returns the next window if that came before.
+func (s *Scaler) carryOut(ctx context.Context, w window) (next *window) {
+	sample := Sample{Missing: []string{"no observer"}}
+	if s.cfg.Observe != nil {
+		sample = s.cfg.Observe(ctx)
+	}
+	var d *Decision
+	next = s.untilDone(ctx, func(ctx context.Context) error {
+		var err error
+		d, err = s.decide(ctx, w, sample)
+		return err
+	})
+	switch {
+	case d == nil: // handed over to another orchestrator
+	case d.Done:
+		s.cfg.Log.InfoContext(ctx, "scaling decided", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
+		s.tell(*d)
+	default:
+		d.Why += "; not written, overtaken by the next tick"
+		s.remember(*d)
+		s.cfg.Log.WarnContext(ctx, "scaling decision overtaken", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
+		s.tell(*d)
+	}
+	return next
+}
+
+func (s *Scaler) tell(d Decision) {
+	if s.cfg.Decided != nil {
+		s.cfg.Decided(d)
+	}
+}
+
+// untilDone calls try until it succeeds, the next window has ended, which it
+// returns, or ctx ends.
+func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error) *window {
+	pause, failed := firstPause, 0
+	for {
+		tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := try(tryCtx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if failed++; failed == 1 && ctx.Err() == nil {
+			s.cfg.Log.WarnContext(ctx, "scaling decision not written, trying again", logkey.Error, err)
+		}
+		timer := s.cfg.Clock.NewTimer(pause)
+		select {
+		case <-timer.Chan():
+		case w := <-s.windows:
+			timer.Stop()
+			return &w
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// decide is one try. It may have been done in part before, also when that try saw
+// an error: the decision is found by its name and time.
+//
+// The decision is in the ledger before it is carried out, so that two orchestrators
+// whose ticks fall together make one, and so that a death in between is seen.
+func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision, error) {
+	d := Decision{At: w.at, By: s.cfg.Name}
+	l, version, err := s.load(ctx)
+	if err == nil {
+		if i := l.find(&d); i >= 0 {
+			d = l.Decisions[i]
+			if d.Done {
+				return &d, nil
+			}
+			return &d, s.settle(ctx, &d, &l, version)
+		}
+		if s.inWindowOfAnother(&l, w) {
+			l.HandedOver += w.reads
+			return nil, s.save(ctx, l, version)
+		}
+	}
+	sample.Reads = w.reads + l.HandedOver
+	s.propose(&d, sample, l.samples())
+	if err != nil {
+		return &d, err
+	}
+	l.HandedOver = 0
+	for _, older := range s.takeUndone() {
+		l.put(older)
+	}
+	l.put(d)
+	if err = s.save(ctx, l, version); err != nil {
+		return &d, err
+	}
+	s.forgetUndone()
+	return &d, s.settle(ctx, &d, &l, version+1)
+}
+
+func (s *Scaler) settle(ctx context.Context, d *Decision, l *ledger, version coord.Version) error {
+	if err := s.finish(ctx, l, version, *d); err != nil {
+		return err
+	}
+	d.Done = true
+	return nil
+}
+
+// finish writes the number of slaves and then that it is written.
+func (s *Scaler) finish(ctx context.Context, l *ledger, version coord.Version, d Decision) error {
+	if err := s.cfg.Cluster.SetSlaves(ctx, d.Wanted); err != nil {
+		return err
+	}
+	d.Done = true
+	l.put(d)
+	return s.save(ctx, *l, version)
+}
+
+// propose lets every policy look at the sample.
+func (s *Scaler) propose(d *Decision, sample Sample, before []Sample) {
+	p := s.cfg.Policy.Propose(sample, before)
+	d.Policy, d.Count, d.Wanted, d.Sample = p.Policy, sample.Reads, p.Wanted, sample
+	d.Why = fmt.Sprintf("%s; window of %v", p.Why, s.cfg.Period)
+	d.Would = []Proposal{}
+	for _, other := range s.cfg.Others {
+		d.Would = append(d.Would, other.Propose(sample, before))
+	}
+}
+
+// inWindowOfAnother reports whether another orchestrator has decided less than half a
+// period ago. Each has a timer of its own; so one of them decides and the others
+// hand over their reads. Clocks may be wrong in either direction.
+func (s *Scaler) inWindowOfAnother(l *ledger, w window) bool {
+	d := l.newest()
+	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period/2
+}
+
+// load reads the ledger; one that nobody wrote yet is empty.
+func (s *Scaler) load(ctx context.Context) (ledger, coord.Version, error) {
+	data, version, err := s.cfg.Cluster.Value(ctx, ledgerName)
+	if errors.Is(err, coord.ErrNone) {
+		return ledger{}, 0, nil
+	}
+	if err != nil {
+		return ledger{}, 0, fmt.Errorf("read scaling ledger: %w", err)
+	}
+	l, err := decodeLedger(data)
+	if err != nil {
+		return ledger{}, 0, err
+	}
+	s.seen(l)
+	return l, version, nil
+}
+
+func (s *Scaler) save(ctx context.Context, l ledger, version coord.Version) error {
+	data, err := l.encode()
+	if err != nil {
+		return err
+	}
+	if err = s.cfg.Cluster.SetValue(ctx, ledgerName, data, version); err != nil {
+		return fmt.Errorf("write scaling ledger: %w", err)
+	}
+	s.seen(l)
+	return nil
+}
+
+func (s *Scaler) seen(l ledger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = ledger{HandedOver: l.HandedOver, Decisions: slices.Clone(l.Decisions)}
+}
+
+// remember keeps a decision that may not be in the coordinator.
+func (s *Scaler) remember(d Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.find(&d) >= 0 {
+		return
+	}
+	if s.undone = append(s.undone, d); len(s.undone) > keptDecisions {
+		s.undone = slices.Delete(s.undone, 0, 1)
+	}
+}
+
+func (s *Scaler) takeUndone() []Decision {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.undone)
+}
+
+func (s *Scaler) forgetUndone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.undone = nil
+}

@@ -1,0 +1,49 @@
+package scale
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Sample is what a policy knows of one window. Numbers but Reads and Desired may be
+// missing; Missing says so and why.
+type Sample struct {
+	// Reads is how many valid reads came, at all orchestrators.
+	Reads int `json:"reads"`
+	// Desired is how many slaves were wanted at the window's end, Slaves how many served.
+	Desired int `json:"desired_slaves"`
+	Slaves  int `json:"slaves"`
+	// QueueAge is how long a read waited, on average, before it left for a slave.
+	QueueAge Milliseconds `json:"queue_age_ms"`
+	// InFlight is how many reads were under way at a time, on average.
+	InFlight float64 `json:"in_flight"`
+	// Busy is the part of the slaves' places for reads that was in use, 0 to 1, on average.
+	Busy float64 `json:"busy"`
+	// Lag is how many entries the last of the slaves was behind the head.
+	Lag uint64 `json:"lag"`
+	// Missing names what could not be measured.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Milliseconds is a duration that JSON shows as a number of milliseconds.
+type Milliseconds float64
+
+// In returns d in milliseconds.
+func In(d time.Duration) Milliseconds { return Milliseconds(float64(d) / float64(time.Millisecond)) }
+
+// Duration returns m as a time.Duration.
+func (m Milliseconds) Duration() time.Duration {
+	return time.Duration(float64(m) * float64(time.Millisecond))
+}
+
+func (s *Sample) complete() bool { return len(s.Missing) == 0 }
+
+// describe is the sample as a reason shows it.
+func (s *Sample) describe() string {
+	if !s.complete() {
+		return "not known: " + strings.Join(s.Missing, ", ")
+	}
+	return fmt.Sprintf("queue age %.1f ms, %.1f reads in flight, slaves %.0f %% busy, lag %d",
+		float64(s.QueueAge), s.InFlight, 100*s.Busy, s.Lag)
+}
