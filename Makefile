@@ -2,10 +2,11 @@
 GO       ?= go
 RACE      = -race -shuffle=on
 FUZZTIME ?= 30s
+SIM_RUNS ?= 1000
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short fuzz check fmt lint tidy vet bench bench-smoke clean setup services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke clean setup services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +30,11 @@ test: setup services ## every test but test-fault, with the race detector, the A
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
+	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory test-real
+
+test-sim: ## SIM_RUNS (1000) simulated runs of the whole system under random faults, without the race detector
+	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 $(GO) test -count=1 -timeout 10m -run RandomFaults ./tests/sim
 
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes
 	set -a; . .services/env; \

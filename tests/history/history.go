@@ -1,0 +1,198 @@
+// Package history records what the clients of a database asked and were told, and
+// decides with porcupine whether one database, doing one thing at a time, could
+// have said so (linearizability). For tests only.
+//
+// Time is the order in which calls began and ended, not a clock's: a simulated clock
+// stands still for thousands of steps. A write whose outcome nobody knows is an
+// operation that never ends, so that it may take effect at any later moment, or never.
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Kind is what an operation does.
+type Kind string
+
+// The kinds. Registers have Read, Write and Swap; sets have Members and Add.
+const (
+	Read    Kind = "read"
+	Write   Kind = "write"
+	Swap    Kind = "swap" // write Value if the register has Old
+	Members Kind = "members"
+	Add     Kind = "add"
+)
+
+// Call is one operation on the register or set named Key.
+type Call struct {
+	Kind  Kind
+	Key   string
+	Value string // what Write, Swap and Add write
+	Old   string // what Swap expects
+}
+
+// Answer is what a call was told.
+type Answer struct {
+	Value   string   // what Read read, "" before the first write
+	Done    bool     // whether Swap found what it expected
+	Members []string // what Members read, sorted
+}
+
+// Recorder collects a history. It is safe for concurrent use.
+type Recorder struct {
+	mu      sync.Mutex // guards the fields below
+	now     int64      // counts beginnings and ends
+	clients int
+	done    []porcupine.Operation
+	open    map[*Pending]bool // calls without an answer
+}
+
+// New returns an empty history.
+func New() *Recorder { return &Recorder{open: map[*Pending]bool{}} }
+
+// Pending is a call that waits for its answer. Exactly one of Answered and Refused, or none, is called.
+type Pending struct {
+	recorder *Recorder
+	call     Call
+	client   int
+	began    int64
+}
+
+// Client makes calls one after the other.
+type Client struct {
+	recorder *Recorder
+	id       int
+}
+
+// Client returns a new client. It belongs to one goroutine.
+func (r *Recorder) Client() *Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &Client{recorder: r, id: r.clients}
+	r.clients++
+	return c
+}
+
+// Begin notes that call is about to be made.
+func (c *Client) Begin(call Call) *Pending {
+	r := c.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now++
+	p := &Pending{recorder: r, call: call, client: c.id, began: r.now}
+	r.open[p] = true
+	return p
+}
+
+// Answered notes the answer.
+func (p *Pending) Answered(a Answer) {
+	r := p.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now++
+	slices.Sort(a.Members)
+	r.done = append(r.done, porcupine.Operation{ClientId: p.client, Input: p.call, Call: p.began, Output: output{Answer: a}, Return: r.now})
+	delete(r.open, p)
+}
+
+// Refused notes that the call surely had no effect and never will.
+func (p *Pending) Refused() {
+	p.recorder.mu.Lock()
+	defer p.recorder.mu.Unlock()
+	delete(p.recorder.open, p)
+}
+
+// Unknown notes that nobody knows whether the call has, or will have, its effect. It
+// stays open, and the client goes on as another one.
+func (c *Client) Unknown(p *Pending) {
+	if p.call.Kind == Read || p.call.Kind == Members {
+		p.Refused() // it has no effect that anybody could see
+		return
+	}
+	r := c.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.id = r.clients
+	r.clients++
+}
+
+// output is an answer, or, with unknown, none.
+type output struct {
+	Answer
+	unknown bool
+}
+
+// operations returns the history, the open calls as never ending.
+func (r *Recorder) operations() []porcupine.Operation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := slices.Clone(r.done)
+	for p := range r.open {
+		if p.call.Kind == Read || p.call.Kind == Members {
+			continue
+		}
+		all = append(all, porcupine.Operation{ClientId: p.client, Input: p.call, Call: p.began, Output: output{unknown: true}, Return: math.MaxInt64})
+	}
+	return all
+}
+
+// Len returns how many calls were answered, and how many were not and may have their effect.
+func (r *Recorder) Len() (answered, unknown int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.done), len(r.open)
+}
+
+// ErrUndecided is returned by Check when porcupine could not decide in time.
+var ErrUndecided = errors.New("history: not decided in time")
+
+// NotLinearizableError says that no order of the calls explains the answers.
+type NotLinearizableError struct {
+	// Keys are the registers and sets that cannot be explained.
+	Keys []string
+	info porcupine.LinearizationInfo
+}
+
+func (e *NotLinearizableError) Error() string {
+	return fmt.Sprintf("history: not linearizable: %s", strings.Join(e.Keys, ", "))
+}
+
+// Draw writes porcupine's page about the history, as HTML.
+func (e *NotLinearizableError) Draw(w io.Writer) error {
+	return porcupine.Visualize(model(), e.info, w)
+}
+
+// Check returns nil if the history is linearizable, a *NotLinearizableError if it is
+// not, and ErrUndecided after limit. The recorder may be used on.
+func (r *Recorder) Check(limit time.Duration) error {
+	all := r.operations()
+	verdict, info := porcupine.CheckOperationsVerbose(model(), all, limit)
+	switch verdict {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Illegal:
+		return &NotLinearizableError{Keys: illegal(all, limit), info: info}
+	case porcupine.Unknown:
+	}
+	return ErrUndecided
+}
+
+// illegal names the keys whose histories are not linearizable by themselves.
+func illegal(all []porcupine.Operation, limit time.Duration) []string {
+	var keys []string
+	for _, part := range partition(all) {
+		if porcupine.CheckOperationsTimeout(model(), part, limit) == porcupine.Illegal {
+			keys = append(keys, part[0].Input.(Call).Key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,158 @@
+package sim_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/commitlog"
+)
+
+// trouble is what a way to persdb does to the calls on it.
+type trouble struct {
+	refuse bool          // nobody can connect
+	hang   bool          // calls are sent, and nothing comes back
+	delay  time.Duration // at most, for each call; it arrives although the caller has gone
+	lose   float64       // the share of commits whose answer is lost
+}
+
+// line is the state of a way to persdb, which the faults change.
+type line struct {
+	mu    sync.Mutex // guards the fields below
+	state trouble
+	rnd   *rand.Rand
+}
+
+func newLine(rnd *rand.Rand) *line { return &line{rnd: rnd, state: trouble{delay: latency}} }
+
+// latency is the longest delay of a call when nothing is wrong.
+const latency = 3 * time.Millisecond
+
+func (l *line) set(t trouble) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.delay = max(t.delay, latency)
+	l.state = t
+}
+
+// fate draws what happens to one call.
+func (l *line) fate() (t trouble) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t = l.state
+	t.delay = time.Duration(l.rnd.Int64N(int64(t.delay)))
+	if l.rnd.Float64() >= t.lose {
+		t.lose = 0
+	}
+	return t
+}
+
+// link is one process's way to persdb: its own line, then the one that all share.
+type link struct {
+	store  *commitlog.Store
+	gate   *gate
+	own    *line
+	shared *line
+	late   *sync.WaitGroup // calls that nobody waits for any more
+	fenced func(dbaas.Epoch, dbaas.Seq)
+}
+
+// fate is what happens to one call on both lines.
+func (l *link) fate() trouble {
+	a, b := l.own.fate(), l.shared.fate()
+	return trouble{
+		refuse: a.refuse || b.refuse, hang: a.hang || b.hang, delay: a.delay + b.delay, lose: max(a.lose, b.lose),
+	}
+}
+
+// call makes one call as its fate has it. lost is the error of a call that was sent
+// and has no answer. A call that was sent arrives, however late and whoever has died.
+func call[T any](ctx context.Context, l *link, lost error, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	if l.gate.pass() != nil {
+		return none, dbaas.ErrUnavailable
+	}
+	fate := l.fate()
+	switch {
+	case fate.refuse:
+		return none, dbaas.ErrUnavailable
+	case fate.hang:
+		select {
+		case <-ctx.Done():
+		case <-l.gate.dead:
+		}
+		return none, lost
+	}
+	type answer struct {
+		v   T
+		err error
+	}
+	answered := make(chan answer, 1)
+	l.late.Go(func() {
+		time.Sleep(fate.delay)
+		v, err := do(context.WithoutCancel(ctx))
+		answered <- answer{v, err}
+	})
+	select {
+	case a := <-answered:
+		if fate.lose > 0 || l.gate.pass() != nil {
+			return none, lost
+		}
+		return a.v, a.err
+	case <-ctx.Done():
+		return none, lost
+	case <-l.gate.dead:
+		return none, lost
+	}
+}
+
+// Commit is commitlog.Store's.
+func (l *link) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	return call(ctx, l, dbaas.ErrUnknown, func(ctx context.Context) (dbaas.Commit, error) { return l.store.Commit(ctx, epoch, ops) })
+}
+
+// Claim is commitlog.Store's. fenced is told the epoch and a position after which no older one may commit.
+func (l *link) Claim(ctx context.Context) (dbaas.Epoch, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Epoch, error) { return claim(ctx, l.store, l.fenced) })
+}
+
+func claim(ctx context.Context, store *commitlog.Store, fenced func(dbaas.Epoch, dbaas.Seq)) (dbaas.Epoch, error) {
+	epoch, err := store.Claim(ctx)
+	if err != nil {
+		return 0, err
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fenced(epoch, head.Seq)
+	return epoch, nil
+}
+
+// Head is commitlog.Store's.
+func (l *link) Head(ctx context.Context) (dbaas.Head, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Head, error) { return l.store.Head(ctx) })
+}
+
+// Log is commitlog.Store's.
+func (l *link) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Page, error) { return l.store.Log(ctx, after, wait) })
+}
+
+// Hashes is commitlog.Store's.
+func (l *link) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.TableHashes, error) { return l.store.Hashes(ctx) })
+}
+
+// Snapshot is commitlog.Store's; only its beginning can be in trouble, since it is a file.
+func (l *link) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	if _, err := l.Head(ctx); err != nil {
+		return nil, err
+	}
+	return l.store.Snapshot(ctx)
+}
+
+// Sever ends the process's calls.
+func (l *link) Sever() { l.gate.kill() }

@@ -1,0 +1,168 @@
+// Package sim_test runs the whole system in one process and in simulated time,
+// and breaks it: real workers, control loops, dispatchers and SQLite files on the in-process
+// bus, coordinator and launcher, in a bubble of testing/synctest. Each run has a seed, from
+// which faults and clients draw; each ends with healing, waiting, and the invariants.
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/tests/history"
+)
+
+const (
+	// seedEnv repeats one run, with its whole log; runsEnv says how many runs there are.
+	seedEnv = "RIDESHARE_SIM_SEED"
+	runsEnv = "RIDESHARE_SIM_RUNS"
+	// troubleFor is how long the faults go on in each run, in simulated time.
+	troubleFor = 90 * time.Second
+	clients    = 3
+	// checkLimit bounds what porcupine may take for one run, in real time.
+	checkLimit = 20 * time.Second
+)
+
+// Whatever fails, in whatever order, nothing acknowledged is lost or doubled, nothing refused
+// is done, every read sees a prefix of the log, every call is answered in time, the history is
+// linearizable, and after the last fault the system becomes whole by itself.
+func TestSystem_RandomFaults_InvariantsHold(t *testing.T) {
+	if one := os.Getenv(seedEnv); one != "" {
+		seed, err := strconv.ParseUint(one, 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", seedEnv, err)
+		}
+		runSeed(t, seed, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		return
+	}
+	first, n := uint64(time.Now().UnixNano()), runs(t)
+	var all totals
+	t.Cleanup(func() { all.report(t, n) })
+	for i := range n {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			all.add(runSeed(t, first+uint64(i), slog.New(slog.DiscardHandler)))
+		})
+	}
+}
+
+func runs(t *testing.T) int {
+	t.Helper()
+	if s := os.Getenv(runsEnv); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("%s: %v", runsEnv, err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 5
+	}
+	return 30
+}
+
+// runSeed makes one run and reports it.
+func runSeed(t *testing.T, seed uint64, log *slog.Logger) *world {
+	t.Helper()
+	dir := testDir(t)
+	var w *world
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(t, seed, dir, log)
+		w.play()
+		w.end()
+	})
+	err := errors.Join(w.verdict(), w.linearizable())
+	if err != nil {
+		t.Errorf("seed %d: %v\nto repeat it: %s=%d go test ./tests/sim -run %s", seed, err, seedEnv, seed, "TestSystem_RandomFaults_InvariantsHold")
+	}
+	return w
+}
+
+// totals is what happened in all runs, for those who want to know whether it was much.
+type totals struct {
+	acked, refused, unknown, reads, epochs, calls atomic.Int64
+}
+
+func (a *totals) add(w *world) {
+	for _, e := range w.effects {
+		switch {
+		case e.acked:
+			a.acked.Add(1)
+		case e.refused:
+			a.refused.Add(1)
+		default:
+			a.unknown.Add(1)
+		}
+	}
+	answered, _ := w.history.Len()
+	a.calls.Add(int64(answered))
+	a.reads.Add(int64(len(w.views)))
+	a.epochs.Add(int64(len(w.fences)))
+}
+
+// enough is the number of runs after which everything must have happened.
+const enough = 30
+
+// report prints the totals. Runs in which nothing goes wrong, or nothing goes well, prove nothing.
+func (a *totals) report(t *testing.T, runs int) {
+	t.Helper()
+	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories",
+		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load())
+	if runs < enough || t.Failed() {
+		return
+	}
+	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load()) <= 0 {
+		t.Error("some outcome never happened: the runs prove nothing")
+	}
+}
+
+// play is one run: a start, trouble, healing, the invariants.
+func (w *world) play() {
+	w.createTables()
+	endClients := w.startClients(clients)
+	ctx, cancel := context.WithTimeout(context.Background(), troubleFor)
+	w.nemesis(ctx)
+	cancel()
+	w.heal()
+	endClients()
+	w.heal() // what the clients still had in hand has reached everybody
+	w.check()
+}
+
+// linearizable checks the history, in real time.
+func (w *world) linearizable() error {
+	err := w.history.Check(checkLimit)
+	var bad *history.NotLinearizableError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	f, ferr := os.CreateTemp("", fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
+	if ferr != nil {
+		return errors.Join(err, ferr)
+	}
+	return errors.Join(fmt.Errorf("%w, drawn in %s", err, f.Name()), bad.Draw(io.Writer(f)), f.Close())
+}
+
+// testDir is a directory in memory, where there is one: the runs sync a lot, and none
+// of them loses power.
+func testDir(t *testing.T) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	if info, err := os.Stat(memory); err != nil || !info.IsDir() {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "rideshare-sim-") //nolint:usetesting // t.TempDir is on a disk.
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
