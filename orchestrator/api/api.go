@@ -33,6 +33,8 @@ type Dispatcher interface {
 	Enqueue(ctx context.Context, op dbaas.Operation) error
 	// SeenSeq returns the highest position among the writes acknowledged so far.
 	SeenSeq() dbaas.Seq
+	// SawSeq says that a write at seq was acknowledged by another way than Write.
+	SawSeq(seq dbaas.Seq)
 }
 
 // Store is where the answers to operations are kept. CodeNotFound: never seen,

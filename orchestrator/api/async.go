@@ -64,6 +64,8 @@ func (a *API) writeStatus(c echo.Context) error {
 		return err
 	}
 	a.pending.remove(id)
+	// With this answer the client knows of the write: what it reads next has to have it.
+	a.cfg.Dispatcher.SawSeq(result.Seq)
 	httpapi.SetSeq(c, result.Seq)
 	return httpapi.JSON(c, http.StatusOK, stateOf(id, &result))
 }

@@ -33,6 +33,8 @@ type system struct {
 
 func (s *system) SeenSeq() dbaas.Seq { return s.seen }
 
+func (s *system) SawSeq(seq dbaas.Seq) { s.seen = max(s.seen, seq) }
+
 func (s *system) Read(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 	s.mu.Lock()
 	s.reads = append(s.reads, r)

@@ -105,6 +105,17 @@ func TestWriteStatus_TellsWhatBecame(t *testing.T) {
 	}
 }
 
+// Who was told that a write is applied reads it: the read has to see its position.
+func TestWriteStatus_Applied_TheNextReadSeesIt(t *testing.T) {
+	s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 77}, nil }}
+	h := newAPI(s)
+	want(t, call(t, h, "GET", "/api/v1/db/writes/"+dbaas.NewOpID(epochStart).String(), ""), http.StatusOK, "")
+	want(t, call(t, h, "POST", "/api/v1/db/read", `{"table":"users","columns":["username"]}`), http.StatusOK, "")
+	if got := s.lastRead(t).MinSeq; got != 77 {
+		t.Errorf("the read has to see position %d, want 77", got)
+	}
+}
+
 // An id that can be of no accepted write is 404: malformed, derived from a key
 // that nobody sent, too old, or from the future.
 func TestWriteStatus_Unknown_Is404(t *testing.T) {

@@ -132,7 +132,8 @@ func New(cfg Config) *Dispatcher {
 // a read with it as MinSeq sees all of them.
 func (d *Dispatcher) SeenSeq() dbaas.Seq { return dbaas.Seq(d.seen.Load()) }
 
-func (d *Dispatcher) sawSeq(seq dbaas.Seq) {
+// SawSeq says that a client was told of a write at seq by another way than Write's answer.
+func (d *Dispatcher) SawSeq(seq dbaas.Seq) {
 	for {
 		old := d.seen.Load()
 		if uint64(seq) <= old || d.seen.CompareAndSwap(old, uint64(seq)) {

@@ -30,7 +30,7 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 	}
 	switch result.Code { //nolint:exhaustive // all other codes are passed on as they are.
 	case dbaas.CodeOK:
-		d.sawSeq(result.Seq)
+		d.SawSeq(result.Seq)
 		return result, nil
 	case dbaas.CodeExpired, dbaas.CodeUnknown, dbaas.CodeInternal:
 		// Expired: it did not run now, and may have when it came the first time.
