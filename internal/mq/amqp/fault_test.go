@@ -28,6 +28,7 @@ func TestFault(t *testing.T) {
 		"WriteQForgetsConsumer_ItFindsOut":           testWriteQForgetsConsumer,
 		"ReplyQueueDeleted_AnotherOneIsMade":         testReplyQueueDeleted,
 		"OtherArguments_UnavailableUntilTheyAreGone": testOtherArguments,
+		"RightsOfTheStack_EachPartItsOwn":            testRights,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, newBus(t, service, service.URL, mqtest.Limits{})) })
 	}

@@ -26,6 +26,9 @@ type session struct {
 	blocked      atomic.Bool   // the broker takes no publishes (alarm)
 	firstBlocked chan struct{} // closed when blocked was set once
 
+	// mayNotDeclare spares the broker's log a second refusal on the same connection.
+	mayNotDeclare atomic.Bool
+
 	mu  sync.Mutex // guards err
 	err error      // why it ended
 }
@@ -144,15 +147,29 @@ func (s *session) closeChannel(ch *amqp091.Channel) {
 	_ = ch.Close() // an error means that it is closed already
 }
 
-// declare makes the queues that are missing, on a channel that does not outlive an error.
+// declare makes the queues that are missing. To a user of the broker who may not make
+// queues it is enough that they are there: an administrator can make them, and give each
+// part no more rights than it uses.
 func (s *session) declare(n names, c Config) error {
+	if !s.mayNotDeclare.Load() {
+		err := s.aside("declare queues", func(ch *amqp091.Channel) error { return n.declare(ch, c) })
+		if refusal, ok := errors.AsType[*amqp091.Error](err); !ok || refusal.Code != amqp091.AccessRefused {
+			return err
+		}
+		s.mayNotDeclare.Store(true)
+	}
+	return s.aside("find queues", func(ch *amqp091.Channel) error { return n.find(ch, c) })
+}
+
+// aside calls do with a channel that does not outlive it, and bounds it.
+func (s *session) aside(what string, do func(*amqp091.Channel) error) error {
 	ch, err := s.channel()
 	if err != nil {
 		return err
 	}
 	defer s.closeChannel(ch)
-	defer s.within(callTimeout, "declare queues")()
-	return n.declare(ch, c)
+	defer s.within(callTimeout, what)()
+	return do(ch)
 }
 
 // close ends the session politely if the broker answers in time, and returns when it is

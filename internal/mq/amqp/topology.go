@@ -48,15 +48,15 @@ func (n names) of(q mq.Queue) string {
 	}
 }
 
-// declare makes what is missing of the queues and the exchange. Any error has closed ch.
-func (n names) declare(ch *amqp091.Channel, c Config) error {
-	if err := ch.ExchangeDeclare(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
-		return fmt.Errorf("declare exchange %s: %w", n.sync, err)
-	}
-	queues := []struct {
-		name string
-		args amqp091.Table
-	}{
+// queue is a queue that the system shares, with the arguments that it is made with.
+type queue struct {
+	name string
+	args amqp091.Table
+}
+
+// queues are all of them, in the order to make them.
+func (n names) queues(c Config) []queue {
+	return []queue{
 		// The dead letters first: a write that dies must have a place to go.
 		{n.dead, amqp091.Table{
 			amqp091.QueueTypeArg: amqp091.QueueTypeQuorum,
@@ -82,7 +82,28 @@ func (n names) declare(ch *amqp091.Channel, c Config) error {
 			"x-overflow":         "reject-publish",
 		}},
 	}
-	for _, q := range queues {
+}
+
+// find returns nil if the queues and the exchange are all there, whoever made
+// them. It needs no right at the broker. Any error has closed ch.
+func (n names) find(ch *amqp091.Channel, c Config) error {
+	if err := ch.ExchangeDeclarePassive(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("find exchange %s: %w", n.sync, err)
+	}
+	for _, q := range n.queues(c) {
+		if _, err := ch.QueueDeclarePassive(q.name, true, false, false, false, q.args); err != nil {
+			return fmt.Errorf("find queue %s: %w", q.name, err)
+		}
+	}
+	return nil
+}
+
+// declare makes what is missing of the queues and the exchange. Any error has closed ch.
+func (n names) declare(ch *amqp091.Channel, c Config) error {
+	if err := ch.ExchangeDeclare(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("declare exchange %s: %w", n.sync, err)
+	}
+	for _, q := range n.queues(c) {
 		if _, err := ch.QueueDeclare(q.name, true, false, false, false, q.args); err != nil {
 			return fmt.Errorf("declare queue %s: %w", q.name, err)
 		}
