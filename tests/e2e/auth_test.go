@@ -81,7 +81,7 @@ func basic(user, password string) string {
 
 // Without AUTH_FILE everything is open, and the log says so in one warning line.
 func TestAuth_WithoutCredentials_OneWarning(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	text, err := os.ReadFile(sys.logFile())
 	if err != nil {
 		t.Fatal(err)

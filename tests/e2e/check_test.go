@@ -80,7 +80,7 @@ func (s *system) containerOf(t *testing.T, role string) string {
 // which names table and worker and exits 1. The worker repairs itself, nothing is
 // lost, and soon `check` is content again.
 func TestCheck_AlteredRow_IsFoundAndRepaired(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")
 	sys.PutUser(t, "bob")
 	sys.awaitChecked(t)
@@ -142,7 +142,7 @@ func checkReport(t *testing.T, file, container string) {
 
 // An entry that is gone from the middle of persdb's log is named.
 func TestCheck_MissingEntry_IsNamed(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	for _, name := range []string{"ann", "bob", "eve"} {
 		sys.PutUser(t, name)
 	}

@@ -112,7 +112,7 @@ func untilFinal(send func(context.Context) (answer, error)) (answer, error) {
 // SIGKILL of the whole system under load loses no acknowledged write, and ride
 // ids go on where they were.
 func TestFaults_SystemKilledUnderLoad_NoAckedWriteLost(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")
 	e := newEffects(t, sys)
 	random := newRandom(t)
@@ -137,7 +137,7 @@ func TestFaults_SystemKilledUnderLoad_NoAckedWriteLost(t *testing.T) {
 // SIGTERM under load: what is in hand is finished, the exit is 0 within 10 s, and
 // nothing acknowledged is lost.
 func TestFaults_SystemStoppedUnderLoad_EndsCleanly(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	e := newEffects(t, sys)
 	stop := e.load(32)
 	e.awaitAcked(t, 300)
@@ -150,7 +150,7 @@ func TestFaults_SystemStoppedUnderLoad_EndsCleanly(t *testing.T) {
 
 // A second signal ends the process at once, and the data are whole afterwards.
 func TestFaults_SecondSignal_EndsAtOnce(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	e := newEffects(t, sys)
 	stop := e.load(8)
 	e.awaitAcked(t, 50)
@@ -174,7 +174,7 @@ func TestFaults_SecondSignal_EndsAtOnce(t *testing.T) {
 
 // Users, rides, seats and the workers' number are there after a graceful restart.
 func TestFaults_Restart_KeepsEverything(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	sys.PutUser(t, "ann")
 	sys.PutUser(t, "bob")
 	ride := sys.NewRide(t, "ann", 3)

@@ -6,7 +6,8 @@
 //
 //	RIDESHARE_E2E_FLAGS="--bus amqp://... --coordinator zk://.../{id} --launcher process" go test ./tests/e2e
 //
-// where {id} becomes a name of its own for each system. RIDESHARE_E2E_BINARY names
+// where {id} becomes a name of its own for each system; and against a system that runs
+// already with RIDESHARE_E2E_READY, see givenEnv. RIDESHARE_E2E_BINARY names
 // a binary to test instead of building one, such as one made with -race. Every write
 // is an fsync: on a machine with a slow disk, TMPDIR on a memory file system helps.
 package e2e
@@ -51,6 +52,7 @@ func runSuite(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	tellLeftOut()
 	if err = endShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: the shared system:", err)
 		return 1
@@ -66,6 +68,12 @@ var noteSources = sync.OnceValue(func() error { return testenv.NoteSources(filep
 // crash a worker.
 func shared(t *testing.T) *system {
 	t.Helper()
+	if sys, err := given(); err != nil || sys != nil {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sys
+	}
 	suite.mu.Lock()
 	defer suite.mu.Unlock()
 	if suite.shared == nil {

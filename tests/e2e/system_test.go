@@ -33,6 +33,8 @@ const (
 type setup struct {
 	env   []string // NAME=value
 	flags []string
+	// owned says that the test ends the system, or looks at its process or its files.
+	owned bool
 }
 
 // ready is the content of the ready file.
@@ -52,7 +54,8 @@ type system struct {
 	dir    string
 	id     string
 	setup  setup
-	proc   *process
+	given  bool     // it runs already, and is not ours to start and end
+	proc   *process // nil while it does not run, and when it is given
 	client *http.Client
 }
 
@@ -75,9 +78,13 @@ func newSystem(dir string, s setup) *system {
 	}
 }
 
-// start runs a system for this test alone and ends it with the test, gracefully.
+// start runs a system for this test alone and ends it with the test, gracefully; or
+// hands over the given one.
 func start(t *testing.T, s setup) *system {
 	t.Helper()
+	if sys := onGiven(t, s); sys != nil {
+		return sys
+	}
 	sys := newSystem(t.TempDir(), s)
 	t.Cleanup(func() {
 		if err := sys.stop(); err != nil {

@@ -11,7 +11,7 @@ import (
 // A second `up` on the same directory is refused in one clear line, and the first
 // goes on.
 func TestUp_SameDataTwice_SecondRefused(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	args := sys.upArgs()
 	for i, arg := range args {
 		if arg == sys.readyFile() {
@@ -128,7 +128,7 @@ func TestHealthcheck_ReadyPart_ExitsZero(t *testing.T) {
 
 // `up` prints where everything listens and commands to try.
 func TestUp_Output_TellsWhereEverythingListens(t *testing.T) {
-	sys := start(t, setup{})
+	sys := start(t, setup{owned: true})
 	text, err := os.ReadFile(sys.logFile())
 	if err != nil {
 		t.Fatal(err)
