@@ -49,7 +49,7 @@ func newProcesses(cfg Config) (*outside, error) {
 
 func (o *outside) connect(cfg Config) error {
 	p := *cfg.Processes
-	conn, err := amqp.Dial(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log})
+	conn, err := amqp.Dial(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true})
 	if err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}

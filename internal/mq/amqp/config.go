@@ -58,6 +58,9 @@ type Config struct {
 	// Name is how the broker lists the connections.
 	Name string
 	Log  *slog.Logger
+	// SeparateWrites gives what is published to writeQ a connection of its own, so that a writeQ
+	// that ends its publisher, or does not confirm, leaves the other queues alone. It is for who publishes to both.
+	SeparateWrites bool
 	// Heartbeat is in whole seconds; see DefaultHeartbeat.
 	Heartbeat      time.Duration
 	ConfirmTimeout time.Duration

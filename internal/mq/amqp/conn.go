@@ -21,16 +21,17 @@ import (
 // Conn is one party's connection to the broker. It implements mq.Conn.
 //
 // It is two connections, since an alarm of the broker stops the one that publishes, and
-// deliveries and acknowledgements must go on. Each keeps itself alive.
+// deliveries and acknowledgements must go on; or three, with Config.SeparateWrites. Each keeps itself alive.
 type Conn struct {
 	config     Config
 	names      names
 	publishing *link[*publisher]
+	writing    *link[*publisher] // to writeQ; the same as publishing unless it is separate
 	consuming  *link[*session]
 	published  atomic.Uint64 // numbers the publishes, for their returns
 
 	cancel     context.CancelFunc // ends both links
-	background sync.WaitGroup     // both links, and consumers that are being ended
+	background sync.WaitGroup     // the links, and consumers that are being ended
 
 	mu     sync.Mutex // guards closed, so that background does not grow once Close waits for it
 	closed bool
@@ -47,7 +48,12 @@ func Dial(config Config) (*Conn, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Conn{config: config, names: newNames(config.Prefix), cancel: cancel}
-	c.publishing = newLink("bus publisher", config.Log, c.dialPublisher)
+	c.publishing = c.newPublishing("publisher")
+	c.writing = c.publishing
+	if config.SeparateWrites {
+		c.writing = c.newPublishing("writer")
+		c.background.Go(func() { c.writing.run(ctx) })
+	}
 	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
 		return dialSession(ctx, config, config.Name+" consumer")
 	})
@@ -56,14 +62,17 @@ func Dial(config Config) (*Conn, error) {
 	return c, nil
 }
 
-func (c *Conn) dialPublisher(ctx context.Context) (*publisher, error) {
-	s, err := dialSession(ctx, c.config, c.config.Name+" publisher")
-	if err != nil {
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // Close does not wait for answers
-	defer stop()
-	return newPublisher(s, c.config)
+// newPublishing returns a link that publishes. what it is called stands behind the connection's name.
+func (c *Conn) newPublishing(what string) *link[*publisher] {
+	return newLink("bus "+what, c.config.Log, func(ctx context.Context) (*publisher, error) {
+		s, err := dialSession(ctx, c.config, c.config.Name+" "+what)
+		if err != nil {
+			return nil, err
+		}
+		stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // Close does not wait for answers
+		defer stop()
+		return newPublisher(s, c.config)
+	})
 }
 
 // Publish implements mq.Conn.
@@ -72,7 +81,11 @@ func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
 	if name == "" {
 		return fmt.Errorf("publish to %s: %w", q, mq.ErrUnroutable)
 	}
-	if err := c.toQueue(ctx, name, m); err != nil {
+	by := c.publishing
+	if q == mq.WriteQ {
+		by = c.writing
+	}
+	if err := c.toQueue(ctx, by, name, m); err != nil {
 		return fmt.Errorf("publish to %s: %w", q, err)
 	}
 	return nil
@@ -87,7 +100,7 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 		}
 		return fmt.Errorf("reply to %q, which is no reply queue: %w", to, mq.ErrUnroutable)
 	}
-	if err := c.toQueue(ctx, to, m); err != nil {
+	if err := c.toQueue(ctx, c.publishing, to, m); err != nil {
 		return fmt.Errorf("reply to %s: %w", to, err)
 	}
 	return nil
@@ -97,14 +110,14 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 // the log does.
 func (c *Conn) Broadcast(ctx context.Context, body []byte) error {
 	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
-	if err := c.publish(ctx, &publication{exchange: c.names.sync, message: message}); err != nil {
+	if err := publish(ctx, c.publishing, &publication{exchange: c.names.sync, message: message}); err != nil {
 		return fmt.Errorf("broadcast: %w", err)
 	}
 	return nil
 }
 
 // toQueue publishes to a queue by the broker's name of it.
-func (c *Conn) toQueue(ctx context.Context, name string, m mq.Message) error {
+func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m mq.Message) error {
 	message := amqp091.Publishing{
 		DeliveryMode:  amqp091.Transient,
 		CorrelationId: m.ID,
@@ -120,24 +133,29 @@ func (c *Conn) toQueue(ctx context.Context, name string, m mq.Message) error {
 	if m.TTL > 0 {
 		message.Expiration = strconv.FormatInt(max(1, m.TTL.Milliseconds()), 10)
 	}
-	return c.publish(ctx, &publication{key: name, message: message, mandatory: true})
+	return publish(ctx, by, &publication{key: name, message: message, mandatory: true})
 }
 
-func (c *Conn) publish(ctx context.Context, m *publication) error {
-	p, _, err := c.publishing.get()
+func publish(ctx context.Context, by *link[*publisher], m *publication) error {
+	p, _, err := by.get()
 	if err != nil {
 		return err
 	}
 	return p.publish(ctx, m)
 }
 
-// Ready implements mq.Conn.
+// Ready implements mq.Conn: every queue can be published to.
 func (c *Conn) Ready() error {
-	p, _, err := c.publishing.get()
-	if err != nil {
-		return err
+	for _, by := range []*link[*publisher]{c.publishing, c.writing} {
+		p, _, err := by.get()
+		if err == nil {
+			err = p.refuses(context.Background())
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return p.refuses(context.Background())
+	return nil
 }
 
 // Durable implements mq.Conn: writeQ is a quorum queue, on disk before a confirm.
@@ -150,6 +168,7 @@ func (c *Conn) Close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.publishing.close()
+	c.writing.close()
 	c.consuming.close()
 	c.cancel()
 	c.background.Wait()
@@ -171,7 +190,7 @@ func (c *Conn) bury(m mq.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buryTimeout)
 	defer cancel()
 	m.Persistent, m.TTL = true, 0
-	return c.toQueue(ctx, c.names.dead, m)
+	return c.toQueue(ctx, c.publishing, c.names.dead, m)
 }
 
 // ttl returns the TTL that a message was published with.

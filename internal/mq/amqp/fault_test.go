@@ -25,6 +25,7 @@ func TestFault(t *testing.T) {
 		"Alarm_ReconnectedPublisherKnows":            testAlarmReconnect,
 		"Alarm_FullSocketHoldsNobody":                testAlarmFullSocket,
 		"WriteQDeleted_ConsumerGoesOn":               testWriteQDeleted,
+		"WriteQDoesNotConfirm_ReadsGoOn":             testWriteQSuspended,
 		"WriteQForgetsConsumer_ItFindsOut":           testWriteQForgetsConsumer,
 		"ReplyQueueDeleted_AnotherOneIsMade":         testReplyQueueDeleted,
 		"OtherArguments_UnavailableUntilTheyAreGone": testOtherArguments,
@@ -114,7 +115,7 @@ func testKilled(t *testing.T, b *bus) {
 		}
 		ack(t, d)
 	}
-	for _, part := range []string{"bus publisher", "bus consumer"} {
+	for _, part := range []string{"bus publisher", "bus writer", "bus consumer"} {
 		if lost, up := log.count("level=WARN", part), log.count("level=INFO", part); lost != 1 || up != 2 {
 			t.Errorf("%s: got %d warnings and %d infos in the log, want 1 and 2", part, lost, up)
 		}
@@ -180,4 +181,29 @@ func testLostConfirm(t *testing.T, b *bus) {
 	if err := receive(t, answers); !errors.Is(err, mq.ErrUnconfirmed) {
 		t.Errorf("publish: got %v, want ErrUnconfirmed", err)
 	}
+}
+
+// The writeQ takes messages and confirms none, as one without a majority does. The connection of the writes is given
+// up; the one of the reads does not notice.
+func testWriteQSuspended(t *testing.T, b *bus) {
+	t.Helper()
+	log := &logBuffer{}
+	config, n := b.config("one")
+	config.Log, config.ConfirmTimeout = log.logger(), time.Second
+	c := b.open(t, config, n)
+	t.Cleanup(func() { _ = c.Close() })
+	testenv.Eventually(t, patience, c.Ready)
+	b.suspendQueue(t, mq.WriteQ)
+	for range 2 {
+		if err := within(t, c, patience, mq.Message{Body: []byte("x")}); !errors.Is(err, mq.ErrUnconfirmed) {
+			t.Errorf("publish to writeQ: got %v, want ErrUnconfirmed", err)
+		}
+		publish(t, c, mq.ReadQ, 1)
+		testenv.Eventually(t, patience, c.Ready)
+	}
+	if writer, publisher := log.count("not connected", "bus writer"), log.count("not connected", "bus publisher"); writer != 2 || publisher != 0 {
+		t.Errorf("connections lost: got %d of writes and %d of reads, want 2 and none", writer, publisher)
+	}
+	b.resumeQueue(t, mq.WriteQ)
+	testenv.Eventually(t, patience, func() error { return within(t, c, time.Second, mq.Message{Body: []byte("after")}) })
 }

@@ -110,7 +110,7 @@ func (b *bus) config(name string) (amqp.Config, *network) {
 	n := &network{}
 	return amqp.Config{
 		URL: b.url, Prefix: b.prefix, Name: name,
-		MaxReady: b.limits.MaxReady, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
+		SeparateWrites: true, MaxReady: b.limits.MaxReady, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
 	}, n
 }
 
@@ -183,6 +183,17 @@ func (b *bus) forgetQueue(tb testing.TB, q mq.Queue) {
 	b.service.Ctl(tb, "eval", fmt.Sprintf(`
 		ok = ra:force_delete_server(quorum_queues, {list_to_atom("%%2F_%[1]s"), node()}),
 		rabbit_amqqueue:internal_delete(rabbit_misc:r(<<"/">>, queue, <<"%[1]s">>), <<"test">>).`, name))
+}
+
+// suspendQueue stops a quorum queue, which then takes messages and does nothing with them, until resumeQueue.
+func (b *bus) suspendQueue(tb testing.TB, q mq.Queue) {
+	tb.Helper()
+	b.service.Ctl(tb, "eval", fmt.Sprintf(`sys:suspend(list_to_atom("%%2F_%s")).`, b.queue(q)))
+}
+
+func (b *bus) resumeQueue(tb testing.TB, q mq.Queue) {
+	tb.Helper()
+	b.service.Ctl(tb, "eval", fmt.Sprintf(`sys:resume(list_to_atom("%%2F_%s")).`, b.queue(q)))
 }
 
 func (b *bus) DeadLetters(tb testing.TB) int {
