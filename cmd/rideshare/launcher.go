@@ -14,17 +14,16 @@ import (
 type launcherCommand struct {
 	Listen    string `default:"127.0.0.1:9600" placeholder:"ADDR" env:"LAUNCHER_LISTEN" help:"Listen address of the internal API, host:port or unix:///path. Who reaches it can start and end workers of this system, and nothing else (${default})."`
 	TokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
-	Engine    string `default:"process" enum:"process" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it (${default})."`
-	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"Where the workers keep their replicas (${default})."`
+	Engine    string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
+	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged, here and in the workers: debug, info, warn or error (${default})."`
 	stack
+	dockerSettings
 }
 
-const (
-	// launcherTimeout is longer than the longest answer of the launcher: a worker's grace
-	// of a minute, and what the engine takes after it.
-	launcherTimeout = 2 * time.Minute
-)
+// launcherTimeout is longer than the longest answer of the launcher: a worker's grace
+// of a minute, and what the engine takes after it.
+const launcherTimeout = 2 * time.Minute
 
 // Run serves until ctx ends.
 func (l *launcherCommand) Run(ctx context.Context, out *output) error {
@@ -33,14 +32,15 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 		return usagef("%v", err)
 	}
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
-	busURL, busErr := l.bus()
-	if err = joinUsage(tokenErr, busErr); err != nil {
+	workers, workersErr := l.workers()
+	if err = joinUsage(tokenErr, workersErr); err != nil {
 		return err
 	}
-	launcher, err := assembly.NewProcessLauncher(assembly.Config{
-		Log: log, Data: l.Data,
-		Processes: &assembly.Processes{Bus: busURL, Coordinator: l.Coordinator, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel},
-	}, token)
+	newLauncher := assembly.NewProcessLauncher
+	if l.Engine == launcherDocker {
+		newLauncher = assembly.NewDockerLauncher
+	}
+	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers}, token)
 	if err != nil {
 		return err
 	}
@@ -51,6 +51,21 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 		addr: l.Listen, inherited: true, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
 		handler: launcher.Handler(), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
 	})
+}
+
+// workers says what workers are.
+func (l *launcherCommand) workers() (assembly.Processes, error) {
+	p := assembly.Processes{Coordinator: l.Coordinator, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
+	var err error
+	switch {
+	case l.Engine != launcherDocker:
+		p.Bus, err = l.bus()
+	case l.BusFile == "" || l.Bus != "":
+		err = usagef("--engine docker: --bus-file is needed, and no --bus: everybody could read the password in 'docker inspect'")
+	default:
+		p.Docker = l.docker(l.BusFile)
+	}
+	return p, err
 }
 
 // readToken returns the token in a file, "" without a file. An empty file must not

@@ -22,8 +22,11 @@ type orchestratorCommand struct {
 	common
 }
 
-// launcherProcess is the value of --launcher for workers that are children of this process.
-const launcherProcess = "process"
+// The values of --launcher, and of the launcher's --engine, that are no address.
+const (
+	launcherProcess = "process" // workers are children of this process
+	launcherDocker  = "docker"  // workers are containers
+)
 
 func (o *orchestratorCommand) checkLauncher() error {
 	if o.Launcher == launcherProcess {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -34,12 +35,13 @@ type upCommand struct {
 	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost (${default})."`
 	BusFile      string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus."`
 	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
-	Launcher     string `default:"inproc" enum:"inproc,process" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc, or process: workers and persdb are child processes (${default})."`
+	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is one, and workers are containers, for which this process uses the engine itself (${default})."`
 	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	Slaves       int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`
 	Demo         bool   `env:"RIDESHARE_DEMO" help:"Put a few users and rides in if the database is empty."`
 
+	dockerSettings
 	serving
 	rideRules
 	common
@@ -109,11 +111,15 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	busErr := u.readBus()
 	rules, rulesErr := u.rules()
 	auth, authErr := u.auth()
-	if err := joinUsage(busErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
+	if err = joinUsage(busErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
+		return assembly.Config{}, err
+	}
+	processes, err := u.processes()
+	if err != nil {
 		return assembly.Config{}, err
 	}
 	return assembly.Config{
-		Log: log, Data: u.Data, Name: "up", Processes: u.processes(),
+		Log: log, Data: u.Data, Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, CallTimeout: u.CallTimeout,
 		Scale:       u.scale(),
@@ -148,17 +154,26 @@ func (u *upCommand) checkParts() error {
 	check("--bus", u.Bus, "amqp")
 	check("--coordinator", u.Coordinator, "zk://")
 	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
-		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process"))
+		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process or docker"))
 	}
 	return joinUsage(errs...)
 }
 
 // processes says how to run as processes, nil for one process.
-func (u *upCommand) processes() *assembly.Processes {
+func (u *upCommand) processes() (*assembly.Processes, error) {
 	if u.Launcher == inproc {
-		return nil
+		return nil, nil //nolint:nilnil // as Config.Processes has it.
 	}
-	return &assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Prefix: u.Prefix, LogLevel: u.LogLevel}
+	p := assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Prefix: u.Prefix, LogLevel: u.LogLevel}
+	if u.Launcher != launcherDocker {
+		return &p, nil
+	}
+	busFile, err := writeBusFile(filepath.Join(u.Data, "secrets"), u.Bus, u.user())
+	if err != nil {
+		return nil, err
+	}
+	p.Docker = u.docker(busFile)
+	return &p, nil
 }
 
 func (u *upCommand) checkAddresses() error {

@@ -73,6 +73,7 @@ func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
 		{nil, []string{"worker", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "--bus-file"},
 		{nil, []string{"orchestrator", "--bus", "x", "--bus-file", "y", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "--bus and --bus-file"},
 		{nil, []string{"orchestrator", "--bus", "x", "--launcher", "catapult", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "unix:///path"},
+		{nil, []string{"launcher", "--engine", "docker", "--bus", "x", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "--bus-file"},
 		{nil, []string{"launcher", "--token-file", "/dev/null", "--bus", "x", "--coordinator", "zk://x", "--persdb-url", "http://x"}, 2, "LAUNCHER_TOKEN_FILE"},
 		{nil, []string{"up", "--data", dir, "--coordinator", "nobody"}, 2, "coordinator"},
 		{nil, []string{"up", "--data", dir, "--launcher", "catapult"}, 2, "launcher"},

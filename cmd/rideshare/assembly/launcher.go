@@ -32,6 +32,20 @@ func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 	return l, nil
 }
 
+// NewDockerLauncher returns a Launcher whose workers are containers, which stay when this process ends.
+func NewDockerLauncher(cfg Config, token string) (*Launcher, error) {
+	workers, end, err := newDockerLauncher(cfg, *cfg.Processes)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLauncher(cfg, token, workers)
+	if err != nil {
+		return nil, errors.Join(err, end(context.Background()))
+	}
+	l.end = end
+	return l, nil
+}
+
 func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, error) {
 	m := metrics{registry: telemetry.NewRegistry()}
 	observe, err := m.of("launcher")

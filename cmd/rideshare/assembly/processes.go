@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/coord/zookeeper"
+	"rideshare/internal/logkey"
 	"rideshare/internal/mq/amqp"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
@@ -31,7 +32,9 @@ type Processes struct {
 	Launcher string
 	// LauncherToken is the bearer token that this launcher asks for, "" for none.
 	LauncherToken string
-	// LogLevel is that of the children.
+	// Docker says what workers are as containers of an engine that this process talks to; nil for children.
+	Docker *Docker
+	// LogLevel is that of the workers.
 	LogLevel string
 }
 
@@ -69,10 +72,26 @@ func (o *outside) connect(cfg Config) error {
 	}
 	o.store = store
 	o.onClose(func(context.Context) error { return store.Close() })
-	if p.Launcher != "" {
+	switch {
+	case p.Launcher != "":
 		return o.reachLauncher(cfg, p)
+	case p.Docker != nil:
+		return o.useEngine(cfg, p)
+	default:
+		return o.startLauncher(cfg, p)
 	}
-	return o.startLauncher(cfg, p)
+}
+
+// useEngine makes workers containers, which end with the system.
+func (o *outside) useEngine(cfg Config, p Processes) error {
+	launcher, end, err := newDockerLauncher(cfg, p)
+	if err != nil {
+		return err
+	}
+	cfg.Log.Info("workers are containers, and this process talks to the engine itself", logkey.Addr, p.Docker.Host, "image", p.Docker.Image)
+	o.launcher = launcher
+	o.onClose(end)
+	return nil
 }
 
 // reachLauncher leaves the workers to another process: they stay when this one ends.

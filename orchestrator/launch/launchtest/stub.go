@@ -49,7 +49,11 @@ func StubWorker(listener net.Listener) int {
 const answerLimit = 30 * time.Second
 
 // StubWorld is a World whose workers are StubWorkers.
-type StubWorld struct{ launch.Launcher }
+type StubWorld struct {
+	launch.Launcher
+	// Dial, if it is set, connects to a control URL's host where that is no address from here.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
 
 // Start returns when the worker answers, so that it can be asked to finish, or is dead.
 func (w StubWorld) Start(ctx context.Context, startID string) (launch.Instance, error) {
@@ -59,7 +63,7 @@ func (w StubWorld) Start(ctx context.Context, startID string) (launch.Instance, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	for tell(ctx, http.MethodGet, i.Control) != nil && w.runs(ctx, i.ID) { // not up yet
+	for w.tell(ctx, http.MethodGet, i.Control) != nil && w.runs(ctx, i.ID) { // not up yet
 	}
 	return i, ctx.Err()
 }
@@ -86,7 +90,7 @@ func (w StubWorld) Exit(tb testing.TB, id dbaas.WorkerID, code int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_ = tell(tb.Context(), http.MethodPost, fmt.Sprintf("%s/exit?code=%d", i.Control, code)) // it may die before it answers
+	_ = w.tell(tb.Context(), http.MethodPost, fmt.Sprintf("%s/exit?code=%d", i.Control, code)) // it may die before it answers
 }
 
 // Stubborn implements World.
@@ -94,7 +98,7 @@ func (w StubWorld) Stubborn(tb testing.TB, id dbaas.WorkerID) {
 	tb.Helper()
 	i, err := w.find(tb.Context(), id)
 	if err == nil {
-		err = tell(tb.Context(), http.MethodPost, i.Control+"/stubborn")
+		err = w.tell(tb.Context(), http.MethodPost, i.Control+"/stubborn")
 	}
 	if err != nil {
 		tb.Fatalf("make %s stubborn: %v", id, err)
@@ -102,14 +106,14 @@ func (w StubWorld) Stubborn(tb testing.TB, id dbaas.WorkerID) {
 }
 
 // tell sends a request on a connection of its own.
-func tell(ctx context.Context, method, url string) error {
+func (w StubWorld) tell(ctx context.Context, method, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
 	if err != nil {
 		return err
 	}
-	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: w.Dial}}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,177 @@
+// Package docker starts workers as containers: the same image as every other part,
+// with no right that it does not need. It keeps nothing that it could not find again by
+// its labels on the containers, so it may be killed and started at any time.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/orchestrator/launch"
+)
+
+// Config is what a Launcher needs. Engine, Stack, Image, Network, BusFile, Coordinator and Persdb are required.
+type Config struct {
+	Engine Engine
+	// Stack names the system. Containers without its label are not ours and are never touched.
+	Stack string
+	// Project is the compose project whose `down --remove-orphans` removes the workers too, "" for none.
+	Project string
+	// Image is what every part runs in, with the rideshare binary as its entry point.
+	Image string
+	// Network is where workers reach the rest and are reached by their names. "host" is the
+	// network of the engine's machine: a worker gets a free port on 127.0.0.1 there.
+	Network string
+	// BusFile is the path, on the engine's machine, of the file with the broker's URL. It is
+	// mounted read-only, because an environment shows in `docker inspect`.
+	BusFile     string
+	Coordinator string // zk://host:port/chroot
+	Persdb      string // base URL
+	Prefix      string // before the names of queues
+	LogLevel    string // of the workers
+	Limits      Limits
+	Log         *slog.Logger
+}
+
+// Limits is what one worker may use.
+type Limits struct {
+	// User is uid:gid, in numbers. The user must be able to read BusFile.
+	User string
+	// Memory is all that a worker may use, its replica included, in bytes.
+	Memory int64
+	// Replica is the room for the replica, a file system in memory, in bytes.
+	Replica int64
+	CPUs    float64
+	// PIDs is how many threads it may have.
+	PIDs int64
+}
+
+// check returns what can never be.
+func (c Config) check() error {
+	if !user.MatchString(c.Limits.User) {
+		return fmt.Errorf("user %q is not uid:gid in numbers", c.Limits.User)
+	}
+	for name, value := range map[string]string{
+		"stack": c.Stack, "image": c.Image, "network": c.Network, "bus file": c.BusFile, "coordinator": c.Coordinator, "persdb": c.Persdb,
+	} {
+		if value == "" {
+			return fmt.Errorf("no %s is given", name)
+		}
+	}
+	if c.Limits.Replica <= 0 || c.Limits.Memory < c.Limits.Replica+minMemory || c.Limits.CPUs <= 0 || c.Limits.PIDs <= 0 {
+		return fmt.Errorf("limits must be positive, and memory %d MiB more than the replica", minMemory>>20)
+	}
+	return nil
+}
+
+var user = regexp.MustCompile(`^\d+:\d+$`)
+
+// minMemory is what a worker needs besides its replica, in bytes.
+const minMemory = 64 << 20
+
+// Launcher implements launch.Launcher. It is safe for concurrent use.
+type Launcher struct {
+	config Config
+	engine Engine
+	log    *slog.Logger
+	events chan struct{}
+	end    context.CancelFunc
+	watch  sync.WaitGroup
+
+	mu       sync.Mutex               // guards the fields below
+	starting map[string]chan struct{} // by start id; closed when the start is over
+	asked    map[dbaas.WorkerID]bool  // who was asked to end
+}
+
+var _ launch.Launcher = (*Launcher)(nil)
+
+// New returns a Launcher that watches the engine until Close. The engine need not be up
+// yet; an error means a setting that can never be.
+func New(c Config) (*Launcher, error) {
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("docker launcher: %w", err)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Launcher{
+		config: c, engine: c.Engine, log: c.Log, events: make(chan struct{}, 1),
+		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{},
+	}
+	ctx, end := context.WithCancel(context.Background())
+	l.end = end
+	l.watch.Go(func() { l.watchEngine(ctx) })
+	return l, nil
+}
+
+// Close ends the look-out for events. Workers stay as they are, for the next Launcher of the stack.
+func (l *Launcher) Close(context.Context) error {
+	l.end()
+	l.watch.Wait()
+	return nil
+}
+
+// Events implements launch.Launcher.
+func (l *Launcher) Events() <-chan struct{} { return l.events }
+
+func (l *Launcher) notify() {
+	select {
+	case l.events <- struct{}{}:
+	default: // a token is there already
+	}
+}
+
+const (
+	// firstPause and lastPause are how long the watch waits after an error; it doubles between them.
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// watchEngine turns changes into tokens until ctx ends. Changes while the engine was
+// lost are told by nobody, so that being connected again is a change too.
+func (l *Launcher) watchEngine(ctx context.Context) {
+	lost, pause := 0, firstPause
+	for {
+		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func() {
+			if lost > 0 {
+				l.log.InfoContext(ctx, "engine found again", logkey.Count, lost)
+			}
+			lost, pause = 0, firstPause
+			l.notify()
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if lost++; lost == 1 {
+			l.log.WarnContext(ctx, "engine lost", logkey.Error, err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// unavailable says that what was asked for may have happened, or not.
+func unavailable(what string, cause error) error {
+	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
+}
+
+// gone translates errNotFound, and takes everything else as no answer.
+func gone(what string, err error) error {
+	if errors.Is(err, errNotFound) {
+		return fmt.Errorf("%s: %w", what, launch.ErrNoWorker)
+	}
+	return unavailable(what, err)
+}

@@ -1,0 +1,341 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/launch"
+	"rideshare/orchestrator/launch/docker"
+)
+
+// fakeConfig is that of a launcher on an engine in memory.
+func fakeConfig(f *fakeEngine) docker.Config {
+	return docker.Config{
+		Engine: f, Stack: "test", Image: "rideshare:test", Network: "net", BusFile: "/secrets/bus",
+		Coordinator: "zk://zookeeper", Persdb: "http://persdb",
+		Limits: docker.Limits{User: "65532:65532", Memory: 512 << 20, Replica: 128 << 20, CPUs: 1, PIDs: 64},
+	}
+}
+
+// scene is what such a test works with.
+type scene struct {
+	*testing.T
+	engine   *fakeEngine
+	launcher *docker.Launcher
+}
+
+// bubble runs a test of a launcher on an engine in memory, with a clock of its own.
+func bubble(t *testing.T, test func(s scene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		l, err := docker.New(fakeConfig(f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(scene{t, f, l})
+		if err := l.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+func mustStart(t *testing.T, l *docker.Launcher, startID string) launch.Instance {
+	t.Helper()
+	i, err := l.Start(t.Context(), startID)
+	if err != nil {
+		t.Fatalf("start %s: %v", startID, err)
+	}
+	return i
+}
+
+// Whichever answer of the engine is lost on the way, the same start again gives the one worker.
+func TestStart_AnswerLost_SameStartGivesTheWorker(t *testing.T) {
+	for _, call := range []string{"create", "start"} {
+		t.Run(call, func(t *testing.T) {
+			bubble(t, func(s scene) {
+				t, f, l := s.T, s.engine, s.launcher
+				f.set(func() { f.lose[call] = 1 })
+				if _, err := l.Start(t.Context(), "s1"); !errors.Is(err, launch.ErrUnavailable) {
+					t.Fatalf("lost answer: got %v, want %v", err, launch.ErrUnavailable)
+				}
+				i := mustStart(t, l, "s1")
+				if list, err := l.List(t.Context()); err != nil || len(list) != 1 || list[0].ID != i.ID || !i.Running {
+					t.Errorf("got %+v and error %v, want only %s", list, err, i.ID)
+				}
+			})
+		})
+	}
+}
+
+// A name that is taken by a container that is not of this start is told, and left alone.
+func TestStart_NameTakenByAnother_IsToldAndLeft(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		for _, labels := range []map[string]string{nil, {"rideshare.stack": "other", "rideshare.start": "s1"}, {"rideshare.stack": "test", "rideshare.start": "s2"}} {
+			f.set(func() {
+				f.containers["x"] = &docker.Container{ID: "xxxxxxxxxxxxxxxx", Name: l.NameOf("s1"), Labels: labels, Status: "created"}
+			})
+			_, err := l.Start(t.Context(), "s1")
+			if err == nil || errors.Is(err, launch.ErrUnavailable) || !strings.Contains(err.Error(), l.NameOf("s1")) {
+				t.Errorf("labels %v: got %v, want a final error that names the container", labels, err)
+			}
+		}
+		if f.count("start") != 0 || f.count("remove") != 0 || f.count("signal") != 0 {
+			t.Errorf("got calls %v, want none that touches the other container", f.calls)
+		}
+	})
+}
+
+// A missing image is a final error that says what to do, and leaves nothing.
+func TestStart_MissingImage_SaysWhatToDo(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		f.set(func() { f.fail["create"] = docker.ErrMissingImage })
+		_, err := l.Start(t.Context(), "s1")
+		if err == nil || errors.Is(err, launch.ErrUnavailable) {
+			t.Fatalf("got %v, want a final error", err)
+		}
+		for _, part := range []string{"rideshare:test", "make images", "docker pull"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("got %q, want it to name %s", err, part)
+			}
+		}
+	})
+}
+
+// What the engine refuses to run is removed, and the reason is told.
+func TestStart_EngineRefuses_LeavesNothing(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		f.set(func() { f.fail["start"] = docker.ErrRefused })
+		if _, err := l.Start(t.Context(), "s1"); !errors.Is(err, docker.ErrRefused) || errors.Is(err, launch.ErrUnavailable) {
+			t.Errorf("got %v, want the engine's reason as a final error", err)
+		}
+		if len(f.containers) != 0 {
+			t.Errorf("left behind: %+v", f.only())
+		}
+	})
+}
+
+// A container between its making and its start is nobody's to remove; one that nobody started
+// in time, because its launcher was killed, is listed as dead, and so goes.
+func TestList_MadeButNotStarted(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		f.set(func() { f.lose["create"] = 1 })
+		if _, err := l.Start(t.Context(), "s1"); err == nil {
+			t.Fatal("got no error, want the lost answer")
+		}
+		if list, err := l.List(t.Context()); err != nil || len(list) != 0 {
+			t.Errorf("young: got %+v and error %v, want none listed", list, err)
+		}
+		time.Sleep(docker.AbandonedAfter) // of the bubble's own clock
+		list, err := l.List(t.Context())
+		if err != nil || len(list) != 1 || list[0].Running || list[0].PID != 0 {
+			t.Fatalf("abandoned: got %+v and error %v, want it listed as dead", list, err)
+		}
+		if err := l.Remove(t.Context(), list[0].ID); err != nil || len(f.containers) != 0 {
+			t.Errorf("remove: got %v and %d containers, want nil and none", err, len(f.containers))
+		}
+	})
+}
+
+// A kill that the engine did not do, or did not answer, is no kill: the caller must know.
+func TestKill_EngineFails_IsUnavailable(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		i := mustStart(t, l, "s1")
+		f.set(func() { f.fail["signal"] = errLost })
+		if err := l.Kill(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
+		}
+		f.set(func() { f.fail["signal"] = nil; f.lose["signal"] = 1 })
+		if err := l.Kill(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
+			t.Errorf("answer lost: got %v, want %v", err, launch.ErrUnavailable)
+		}
+		if err := l.Kill(t.Context(), i.ID); err != nil {
+			t.Errorf("killed already: got %v, want nil", err)
+		}
+	})
+}
+
+// A worker is asked to finish once, however often: a second SIGTERM would end it at once. The caller's end is
+// no kill, the grace's is.
+func TestStop_AsksOnce(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		i := mustStart(t, l, "s1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Stop(ctx, i.ID, time.Minute); !errors.Is(err, launch.ErrUnavailable) {
+			t.Errorf("caller gave up: got %v, want %v", err, launch.ErrUnavailable)
+		}
+		if n := f.count("signal SIGKILL"); n != 0 {
+			t.Errorf("caller gave up: got %d kills, want none", n)
+		}
+		if err := l.Stop(t.Context(), i.ID, time.Second); err != nil {
+			t.Errorf("grace over: got %v, want nil", err)
+		}
+		if asked, killed := f.count("signal SIGTERM"), f.count("signal SIGKILL"); asked != 1 || killed != 1 {
+			t.Errorf("got %d SIGTERM and %d SIGKILL, want one of each", asked, killed)
+		}
+	})
+}
+
+// A paused worker is not woken by a stop, since it might write.
+func TestStop_Paused_IsKilledAfterGrace(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		i := mustStart(t, l, "s1")
+		one := f.only()
+		f.set(func() { one.Status = "paused" })
+		if list, err := l.List(t.Context()); err != nil || !list[0].Running {
+			t.Errorf("got %+v and error %v, want it running: it may wake up", list, err)
+		}
+		start := time.Now()
+		if err := l.Stop(t.Context(), i.ID, time.Minute); err != nil || time.Since(start) < time.Minute {
+			t.Errorf("got %v after %v, want nil after the grace", err, time.Since(start))
+		}
+		if n := f.count("signal SIGTERM"); n != 0 {
+			t.Errorf("got %d SIGTERM, want none", n)
+		}
+	})
+}
+
+// A worker is its container: a pid that the system gives out again is no identity.
+func TestPIDUsedAgain_IsAnotherWorker(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		first := mustStart(t, l, "s1")
+		if err := l.Kill(t.Context(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		f.set(func() { f.pid = first.PID })
+		second := mustStart(t, l, "s2")
+		if second.PID != first.PID || second.ID == first.ID {
+			t.Fatalf("got %+v after %+v, want another worker with the same pid", second, first)
+		}
+		if err := l.Kill(t.Context(), first.ID); err != nil {
+			t.Errorf("kill of the dead one: got %v, want nil", err)
+		}
+		list, err := l.List(t.Context())
+		if err != nil || len(list) != 2 || list[0].PID != 0 || !list[1].Running {
+			t.Errorf("got %+v and error %v, want the first dead and the second running", list, err)
+		}
+	})
+}
+
+// A container without our label is not found, whatever it is called.
+func TestOthers_AreNeverTouched(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		f.set(func() {
+			f.containers["x"] = &docker.Container{ID: "abcdefabcdefabcdef", Name: "w1", Labels: map[string]string{"rideshare.stack": "other"}, Status: "running"}
+		})
+		for _, id := range []string{"abcdefabcdef", "w1", "abcdefabcdefabcdef"} {
+			if err := l.Kill(t.Context(), dbaas.WorkerID(id)); !errors.Is(err, launch.ErrNoWorker) {
+				t.Errorf("kill %s: got %v, want %v", id, err, launch.ErrNoWorker)
+			}
+			if err := l.Remove(t.Context(), dbaas.WorkerID(id)); err != nil {
+				t.Errorf("remove %s: got %v, want nil", id, err)
+			}
+		}
+		if c := f.only(); c.Status != "running" {
+			t.Errorf("got it %s, want it running", c.Status)
+		}
+	})
+}
+
+// After each loss of the event stream the launcher listens again, and wakes: nobody tells what happened meanwhile.
+func TestEvents_StreamBroken_ListensAgainAndWakes(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		synctest.Wait()
+		<-l.Events() // listening
+		end := <-f.watches
+		f.set(func() { f.fail["watch"] = errLost })
+		end <- errLost
+		time.Sleep(10 * time.Second) // the engine is away
+		if len(l.Events()) != 0 {
+			t.Error("a token came while the engine is away")
+		}
+		if n := f.count("watch"); n > 20 {
+			t.Errorf("got %d tries in 10 s, want pauses between them", n)
+		}
+		f.set(func() { f.fail["watch"] = nil })
+		time.Sleep(2 * time.Second)
+		select {
+		case <-l.Events():
+		default:
+			t.Error("no token after the engine was found again")
+		}
+		f.set(func() { f.changed() })
+		if len(l.Events()) != 1 {
+			t.Error("no token for a change after that")
+		}
+	})
+}
+
+// The last words of a worker that died unasked are in our log before they are gone; one that was told to end has none.
+func TestRemove_RecordsTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, log := newFake(), &logs{}
+		c := fakeConfig(f)
+		c.Log = slog.New(slog.NewJSONHandler(log, nil))
+		l, err := docker.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		died, told := mustStart(t, l, "died"), mustStart(t, l, "told")
+		for id, one := range f.containers {
+			f.set(func() { f.tails[id] = "panic in " + one.Labels["rideshare.start"] })
+			if one.Labels["rideshare.start"] == "died" {
+				f.set(func() { one.Status, one.ExitCode, one.PID = "exited", 2, 0 })
+			}
+		}
+		if err := l.Kill(t.Context(), told.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range []launch.Instance{died, told} {
+			if err := l.Remove(t.Context(), i.ID); err != nil {
+				t.Errorf("remove %s: %v", i.ID, err)
+			}
+		}
+		if text := log.String(); !strings.Contains(text, `"reason":"panic in died of 20"`) || !strings.Contains(text, `"code":2`) || strings.Contains(text, "panic in told") {
+			t.Errorf("got log\n%s\nwant the words and the code of the one that died, and not of the other", text)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// Settings that can never be are refused at once.
+func TestNew_BadSettings(t *testing.T) {
+	for name, change := range map[string]func(*docker.Config){
+		"UserByName": func(c *docker.Config) { c.Limits.User = "nobody" },
+		"UserOnly":   func(c *docker.Config) { c.Limits.User = "65532" },
+		"NoImage":    func(c *docker.Config) { c.Image = "" },
+		"NoNetwork":  func(c *docker.Config) { c.Network = "" },
+		"NoBus":      func(c *docker.Config) { c.BusFile = "" },
+		"NoStack":    func(c *docker.Config) { c.Stack = "" },
+		"NoRoom":     func(c *docker.Config) { c.Limits.Memory = c.Limits.Replica },
+		"NoCPU":      func(c *docker.Config) { c.Limits.CPUs = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fakeConfig(newFake())
+			change(&c)
+			if l, err := docker.New(c); err == nil {
+				t.Error("got no error, want one")
+				_ = l.Close(t.Context())
+			}
+		})
+	}
+}

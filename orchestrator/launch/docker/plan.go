@@ -1,0 +1,153 @@
+package docker
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rideshare/internal/dbaas"
+)
+
+// Our labels. They are the only way to recognise our containers.
+const (
+	labelStack   = "rideshare.stack"
+	labelStart   = "rideshare.start"   // the start id
+	labelControl = "rideshare.control" // base URL of the control API
+	// labelWorker is the worker's id where that is not the container's: on the host's network.
+	labelWorker = "rideshare.worker"
+	// labelGeneration tells workers of the settings of today from older ones, for whoever upgrades.
+	labelGeneration = "rideshare.generation"
+)
+
+// hostNetwork is the network of the engine's machine. There is no name that leads to a container there.
+const hostNetwork = "host"
+
+const (
+	// controlPort is where the control API listens in a container of its own network.
+	controlPort = 9540
+	busPath     = "/run/secrets/bus"
+	replicaPath = "/replica"
+	// shortID is how much of a container's id names it: what its host name is, by which the worker knows itself.
+	shortID = 12
+)
+
+func label(key, value string) string { return key + "=" + value }
+
+// identity is the worker's id: the beginning of the container's, which is never used again.
+func identity(c Container) dbaas.WorkerID {
+	if id := c.Labels[labelWorker]; id != "" {
+		return dbaas.WorkerID(id)
+	}
+	return dbaas.WorkerID(c.ID[:min(len(c.ID), shortID)])
+}
+
+// address is how the control API of a worker is reached.
+type address struct {
+	listen, url string
+	worker      dbaas.WorkerID // empty if it is the container's id
+}
+
+// addressOf returns the address of a worker that is about to be made.
+func (l *Launcher) addressOf(name string) (address, error) {
+	if l.config.Network != hostNetwork {
+		port := strconv.Itoa(controlPort)
+		return address{listen: ":" + port, url: "http://" + net.JoinHostPort(name, port)}, nil
+	}
+	// The port may be another's when the worker comes to it: then it dies, and the next one gets another.
+	free, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // resolves nothing: it does not wait
+	if err != nil {
+		return address{}, fmt.Errorf("find a free port: %w", err)
+	}
+	listen := free.Addr().String()
+	if err := free.Close(); err != nil {
+		return address{}, fmt.Errorf("find a free port: %w", err)
+	}
+	return address{listen: listen, url: "http://" + listen, worker: dbaas.WorkerID("w-" + strings.ToLower(rand.Text()[:10]))}, nil
+}
+
+// nameOf is the container's name for a start: the same for the same start, and nobody else's.
+func (l *Launcher) nameOf(startID string) string {
+	sum := sha256.Sum256([]byte(l.config.Stack + "\x00" + startID))
+	return fit(l.config.Stack) + "-worker-" + fit(startID) + "-" + hex.EncodeToString(sum[:4])
+}
+
+// maxNamePart keeps names fit for DNS: 63 bytes in all.
+const maxNamePart = 20
+
+// fit makes a text fit to be a part of a host name.
+func fit(text string) string {
+	fitting := strings.Map(func(r rune) rune {
+		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
+	fitting = strings.Trim(fitting[:min(len(fitting), maxNamePart)], "-")
+	if fitting == "" {
+		return "x"
+	}
+	return fitting
+}
+
+// plan is the container of a start. Everything in it is ours, but for the start id.
+func (l *Launcher) plan(startID string) (Plan, error) {
+	name := l.nameOf(startID)
+	at, err := l.addressOf(name)
+	if err != nil {
+		return Plan{}, err
+	}
+	c := l.config
+	uid, gid, _ := strings.Cut(c.Limits.User, ":")
+	tmpfs := func(bytes int64) string {
+		return fmt.Sprintf("rw,noexec,nosuid,nodev,size=%d,mode=0700,uid=%s,gid=%s", bytes, uid, gid)
+	}
+	p := Plan{
+		Name: name, Image: c.Image, Command: []string{"worker"}, User: c.Limits.User, Network: c.Network,
+		Env: []string{
+			"WORKER_DIR=" + replicaPath, "RIDESHARE_BUS_FILE=" + busPath, "RIDESHARE_COORDINATOR=" + c.Coordinator,
+			"RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,
+			// The collector works harder before the kernel would end the worker.
+			"GOMEMLIMIT=" + strconv.FormatInt((c.Limits.Memory-c.Limits.Replica)*9/10, 10),
+		},
+		Binds:       map[string]string{busPath: c.BusFile},
+		Tmpfs:       map[string]string{replicaPath: tmpfs(c.Limits.Replica), "/tmp": tmpfs(tempBytes)},
+		MemoryBytes: c.Limits.Memory, NanoCPUs: int64(c.Limits.CPUs * 1e9), PIDs: c.Limits.PIDs,
+	}
+	generation := p.generation()
+	p.Env = append(p.Env, "WORKER_LISTEN="+at.listen, "WORKER_CONTROL_URL="+at.url)
+	p.Labels = map[string]string{labelStack: c.Stack, labelStart: startID, labelControl: at.url, labelGeneration: generation}
+	if at.worker != "" {
+		p.Labels[labelWorker] = string(at.worker)
+		p.Env = append(p.Env, "WORKER_ID="+string(at.worker))
+	}
+	if c.Project != "" {
+		p.compose(c.Project, startID)
+	}
+	return p, nil
+}
+
+// tempBytes is the room for SQLite's temporary files.
+const tempBytes = 32 << 20
+
+// compose adds the labels by which `docker-compose down --remove-orphans` takes a container for
+// one of the project's; fewer of them do not do (docker.md, trap 3).
+func (p *Plan) compose(project, startID string) {
+	p.Labels["com.docker.compose.project"] = project
+	p.Labels["com.docker.compose.service"] = "worker"
+	p.Labels["com.docker.compose.oneoff"] = "False"
+	p.Labels["com.docker.compose.container-number"] = strconv.Itoa(1 + int(crc32.ChecksumIEEE([]byte(startID))%1e6))
+}
+
+// generation names the settings that p was made from.
+func (p *Plan) generation() string {
+	env := slices.Sorted(slices.Values(p.Env))
+	text := fmt.Sprintf("%s %s %s %q %v %v %d %d %d", p.Image, p.User, p.Network, env, p.Binds, p.Tmpfs, p.MemoryBytes, p.NanoCPUs, p.PIDs)
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,117 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rideshare/internal/logkey"
+	"rideshare/orchestrator/launch"
+)
+
+// Start implements launch.Launcher. ErrUnavailable: the worker may come all the same.
+// Other errors mean that none runs and nothing is left; they say what to do, as for a missing image.
+func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
+	done, err := l.begin(ctx, startID)
+	if err != nil {
+		return launch.Instance{}, err
+	}
+	defer done()
+	c, err := l.made(ctx, startID)
+	if err != nil {
+		return launch.Instance{}, err
+	}
+	if c.Status == statusCreated { // and not yet started: one that is dead had its life
+		if c, err = l.run(ctx, c); err != nil {
+			return launch.Instance{}, err
+		}
+	}
+	return describe(c), nil
+}
+
+// begin waits until no other start with that id is under way in this process, and returns what ends
+// this one. Without it the second one could start again what the first one's worker died of.
+func (l *Launcher) begin(ctx context.Context, startID string) (done func(), err error) {
+	for {
+		l.mu.Lock()
+		other := l.starting[startID]
+		if other == nil {
+			own := make(chan struct{})
+			l.starting[startID] = own
+			l.mu.Unlock()
+			return func() {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				delete(l.starting, startID)
+				close(own)
+			}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, unavailable("start worker", ctx.Err())
+		}
+	}
+}
+
+// made returns the container of a start, which it makes if there is none. Its name says
+// whose it is, so an answer that was lost costs nothing: the name is taken then.
+func (l *Launcher) made(ctx context.Context, startID string) (Container, error) {
+	p, err := l.plan(startID)
+	if err != nil {
+		return Container{}, fmt.Errorf("start worker: %w", err)
+	}
+	_, err = l.engine.Create(ctx, p)
+	switch {
+	case err == nil, errors.Is(err, errConflict):
+	case errors.Is(err, errMissingImage):
+		return Container{}, fmt.Errorf("start worker: the engine has no image %q: build it (make images) or pull it (docker pull %s), or name another one: %w",
+			p.Image, p.Image, err)
+	case errors.Is(err, errRefused):
+		return Container{}, fmt.Errorf("start worker: %w", err)
+	default:
+		return Container{}, unavailable("start worker", err)
+	}
+	c, err := l.engine.Inspect(ctx, p.Name)
+	if err != nil { // removed meanwhile, or no answer: the same start again finds out
+		return Container{}, unavailable("start worker", err)
+	}
+	if c.Labels[labelStack] != l.config.Stack || c.Labels[labelStart] != startID {
+		return Container{}, fmt.Errorf("start worker: container %s (%s) has the name and is not of this start: remove it", c.Name, c.ID)
+	}
+	return c, nil
+}
+
+// run starts a container that was made, and removes it if it cannot be started.
+func (l *Launcher) run(ctx context.Context, c Container) (Container, error) {
+	err := l.engine.Start(ctx, c.ID)
+	switch {
+	case errors.Is(err, errRefused), errors.Is(err, errNotFound): // its network may be what was not found
+		err = fmt.Errorf("start worker: %w", err)
+		if removed := l.engine.Remove(ctx, c.ID); removed != nil && !errors.Is(removed, errNotFound) {
+			err = errors.Join(err, fmt.Errorf("remove what did not start: %w", removed))
+		}
+		return Container{}, err
+	case err != nil:
+		return Container{}, unavailable("start worker", err)
+	}
+	started, err := l.engine.Inspect(ctx, c.ID)
+	if err != nil {
+		return Container{}, unavailable("start worker", err)
+	}
+	l.log.InfoContext(ctx, "container started", logkey.Worker, string(identity(started)), logkey.PID, started.PID, "container", started.Name)
+	return started, nil
+}
+
+func describe(c Container) launch.Instance {
+	i := launch.Instance{
+		ID: identity(c), StartID: c.Labels[labelStart], Control: c.Labels[labelControl], StartedAt: c.StartedAt,
+	}
+	if c.running() {
+		i.Running, i.PID = true, c.PID
+	} else {
+		i.ExitCode = c.ExitCode
+	}
+	return i
+}

@@ -1,0 +1,148 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/orchestrator/launch"
+)
+
+// tailLines is how much of a dead worker's output is told: a panic's message and its first frames.
+const tailLines = 20
+
+// Kill implements launch.Launcher. ErrUnavailable: it may be dead, or not.
+func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
+	c, err := l.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	l.ask(id)
+	return l.kill(ctx, c.ID)
+}
+
+// kill ends a container and returns when it is surely dead.
+func (l *Launcher) kill(ctx context.Context, id string) error {
+	const what = "kill worker"
+	err := l.engine.Signal(ctx, id, "SIGKILL")
+	if err != nil && !errors.Is(err, errConflict) { // conflict: it does not run
+		return gone(what, err)
+	}
+	if err := l.engine.Wait(ctx, id); err != nil && !errors.Is(err, errNotFound) {
+		return unavailable(what, err)
+	}
+	return nil
+}
+
+// Stop implements launch.Launcher. A worker is asked once by one Launcher: a second SIGTERM would end it
+// at once. One that is paused is not asked, since the engine would wake it, and it might write: it is
+// killed when grace is over.
+func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
+	const what = "stop worker"
+	found, err := l.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	c, err := l.engine.Inspect(ctx, found.ID)
+	if err != nil {
+		return gone(what, err)
+	}
+	if !c.running() {
+		return nil
+	}
+	if first := l.ask(id); first && c.Status != statusPaused {
+		if err = l.engine.Signal(ctx, c.ID, "SIGTERM"); err != nil && !errors.Is(err, errConflict) {
+			l.unask(id)
+			return gone(what, err)
+		}
+	}
+	graceful, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	err = l.engine.Wait(graceful, c.ID)
+	switch {
+	case err == nil, errors.Is(err, errNotFound):
+		return nil
+	case ctx.Err() == nil && graceful.Err() != nil:
+		return l.kill(ctx, c.ID)
+	default:
+		return unavailable(what, err)
+	}
+}
+
+// ask notes that a worker's end is wanted, and reports whether this is the first time.
+func (l *Launcher) ask(id dbaas.WorkerID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.asked[id]
+	l.asked[id] = true
+	return first
+}
+
+func (l *Launcher) unask(id dbaas.WorkerID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.asked, id)
+}
+
+// Remove implements launch.Launcher. It is where a worker's end is recorded, because its
+// output goes with the container.
+func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
+	const what = "remove worker"
+	found, err := l.find(ctx, id)
+	if errors.Is(err, launch.ErrNoWorker) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, err := l.engine.Inspect(ctx, found.ID)
+	switch {
+	case errors.Is(err, errNotFound):
+		return nil
+	case err != nil:
+		return unavailable(what, err)
+	case c.running():
+		return fmt.Errorf("remove worker %s: it runs", id)
+	}
+	l.record(ctx, c)
+	if err := l.engine.Remove(ctx, c.ID); err != nil && !errors.Is(err, errNotFound) {
+		return unavailable(what, err)
+	}
+	l.unask(id)
+	return nil
+}
+
+// record tells of a worker's end, with its last words unless the end was wanted.
+func (l *Launcher) record(ctx context.Context, c Container) {
+	id := identity(c)
+	log := l.log.With(logkey.Worker, string(id), "container", c.Name, logkey.Code, c.ExitCode)
+	l.mu.Lock()
+	asked := l.asked[id]
+	l.mu.Unlock()
+	if asked || c.ExitCode == 0 {
+		log.InfoContext(ctx, "container ended")
+		return
+	}
+	words, err := l.engine.Tail(ctx, c.ID, tailLines)
+	if err != nil {
+		words = "its output could not be read: " + err.Error()
+	}
+	log.WarnContext(ctx, "container died", logkey.Reason, words)
+}
+
+// find returns the container of a worker, with its id and labels.
+func (l *Launcher) find(ctx context.Context, id dbaas.WorkerID) (Container, error) {
+	list, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
+	if err != nil {
+		return Container{}, unavailable("find worker", err)
+	}
+	for _, c := range list {
+		if identity(c) == id {
+			return c, nil
+		}
+	}
+	return Container{}, fmt.Errorf("worker %s: %w", id, launch.ErrNoWorker)
+}
