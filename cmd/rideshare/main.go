@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"rideshare/cmd/rideshare/load"
 	"rideshare/internal/failpoint"
 )
 
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Description("A database-as-a-service for a ride-pooling application: reads and writes over queues, one master, many slaves, one durable log."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exit = code }),
-		kong.Vars{"version": version},
+		kong.Vars{"version": version, "loadMix": load.DefaultMix},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)

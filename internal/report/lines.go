@@ -67,6 +67,9 @@ func (l *Lines) draw(s size) (template.HTML, error) {
 		}
 	}
 	bound(p, l.LogY)
+	if len(l.Marks) > 0 && !l.LogY {
+		p.Y.Max += (p.Y.Max - p.Y.Min) / 8 // room for their names above the lines
+	}
 	p.Add(marks{marks: l.Marks, text: s.text})
 	return render(p, s, l.Title)
 }
@@ -115,14 +118,13 @@ func (l *Lines) line(series Series, ink color.Color) (plot.Plotter, error) {
 func drawable(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // bound gives the axes a range that can be drawn also for few or equal values,
-// and starts a linear Y axis at 0.
+// and starts the X axis and a linear Y axis at 0.
 func bound(p *plot.Plot, logY bool) {
 	if math.IsInf(p.X.Min, 0) || math.IsInf(p.Y.Min, 0) {
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	}
-	if p.X.Max <= p.X.Min {
-		p.X.Max = p.X.Min + 1
-	}
+	p.X.Min = min(0, p.X.Min)
+	p.X.Max = max(p.X.Max, p.X.Min+1e-9)
 	if logY {
 		p.Y.Min = max(p.Y.Min, 1e-9)
 		p.Y.Min, p.Y.Max = math.Pow(10, math.Floor(math.Log10(p.Y.Min))), math.Pow(10, math.Ceil(math.Log10(max(p.Y.Max, p.Y.Min*1.01))))

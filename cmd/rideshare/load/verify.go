@@ -1,0 +1,210 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// verifyLimit bounds the final check, which waits for a system that is not whole yet.
+const verifyLimit = 2 * time.Minute
+
+// Check is what the comparison of the system with everything that the run wrote found.
+type Check struct {
+	OK bool `json:"ok"`
+	// Acknowledged is how much of each was acknowledged, and has to be there.
+	Acknowledged map[string]int `json:"acknowledged"`
+	// UnknownThere and UnknownMissing are writes whose answers were lost, which may
+	// be there or not, but not twice.
+	UnknownThere   int `json:"unknown_there"`
+	UnknownMissing int `json:"unknown_missing"`
+	// Wrong is answers during the load that were not as they must be.
+	Wrong findings `json:"wrong"`
+	// Missing was acknowledged and is not there; Doubled is there more than once.
+	Missing findings `json:"missing"`
+	Doubled findings `json:"doubled"`
+	// Unasked is there though it was refused, or never written.
+	Unasked findings `json:"unasked"`
+	// Problem is why the check could not be made to its end.
+	Problem string `json:"problem,omitempty"`
+}
+
+func (c *Check) finish() {
+	c.OK = c.Problem == "" && c.Wrong.Count+c.Missing.Count+c.Doubled.Count+c.Unasked.Count == 0
+}
+
+// note compares how often one thing is there with what is known of it.
+func (c *Check) note(what, name string, f fate, times int) {
+	switch {
+	case times > 1:
+		c.Doubled.add("%s %s is there %d times", what, name, times)
+	case f == applied && times == 0:
+		c.Missing.add("%s %s was acknowledged and is not there", what, name)
+	case f == refused && times > 0:
+		c.Unasked.add("%s %s was refused and is there", what, name)
+	case f == unknown && times > 0:
+		c.UnknownThere++
+	case f == unknown:
+		c.UnknownMissing++
+	}
+	if f == applied {
+		c.Acknowledged[what]++
+	}
+}
+
+// verify reads back what the run has written.
+func (d *driver) verify(ctx context.Context) Check {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	c := Check{Acknowledged: map[string]int{}, Wrong: d.wrong}
+	for _, step := range []func(context.Context, *Check) error{d.verifyUsers, d.verifyRides, d.verifyJoins, d.verifyWrites} {
+		if err := step(ctx, &c); err != nil {
+			c.Problem = err.Error()
+			break
+		}
+	}
+	c.finish()
+	return c
+}
+
+func (d *driver) verifyUsers(ctx context.Context, c *Check) error {
+	r, err := insist(ctx, func(ctx context.Context) reply {
+		return d.client.send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users", nil)
+	}, http.StatusOK)
+	if err != nil {
+		return fmt.Errorf("list the users: %w", err)
+	}
+	names, err := decode[[]string](r)
+	if err != nil {
+		return err
+	}
+	times := map[string]int{}
+	for _, name := range names {
+		times[name]++
+	}
+	for name, f := range d.ledger.users {
+		c.note("user", name, f, times[name])
+	}
+	return nil
+}
+
+// verifyRides reads the rides of each user of the pool from the database.
+func (d *driver) verifyRides(ctx context.Context, c *Check) error {
+	type key struct{ creator, timestamp string }
+	type row struct {
+		ID          int64  `json:"rideId"`
+		Timestamp   string `json:"timestamp"`
+		Source      int    `json:"source"`
+		Destination int    `json:"destination"`
+	}
+	found := map[key][]row{}
+	for _, user := range d.ledger.pool {
+		rows, err := rowsOf[row](ctx, d.client, "rides", []string{"rideId", "timestamp", "source", "destination"}, map[string]any{"created_by": user})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			found[key{user, r.Timestamp}] = append(found[key{user, r.Timestamp}], r)
+		}
+	}
+	for _, ride := range d.ledger.rides {
+		rows := found[key{ride.creator, ride.timestamp}]
+		c.note("ride", fmt.Sprintf("of %s at %s", ride.creator, ride.timestamp), ride.fate, len(rows))
+		delete(found, key{ride.creator, ride.timestamp})
+		if len(rows) == 0 {
+			continue
+		}
+		if got := rows[0]; (ride.fate == applied && got.ID != ride.id) || (route{got.Source, got.Destination}) != ride.route {
+			c.Wrong.add("ride of %s at %s is %+v, want id %d, %+v", ride.creator, ride.timestamp, got, ride.id, ride.route)
+		}
+		ride.id = rows[0].ID // also of one whose answer was lost
+	}
+	for k, rows := range found {
+		c.Unasked.add("%d rides of %s at %s, which nobody created", len(rows), k.creator, k.timestamp)
+	}
+	return nil
+}
+
+// verifyJoins reads the seats of each user of the pool from the database.
+func (d *driver) verifyJoins(ctx context.Context, c *Check) error {
+	type seat struct {
+		ride int64
+		user string
+	}
+	found := map[seat]int{}
+	for _, user := range d.ledger.pool {
+		rows, err := rowsOf[struct {
+			ID int64 `json:"rideId"`
+		}](ctx, d.client, "riders", []string{"rideId"}, map[string]any{"user": user})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			found[seat{r.ID, user}]++
+		}
+	}
+	for _, ride := range d.ledger.rides {
+		for user, f := range ride.joined {
+			c.note("join", fmt.Sprintf("of %s to ride %d", user, ride.id), f, found[seat{ride.id, user}])
+			delete(found, seat{ride.id, user})
+		}
+	}
+	for s := range found {
+		c.Unasked.add("%s is in ride %d without having joined", s.user, s.ride)
+	}
+	return nil
+}
+
+// rowsOf reads rows through the structured form.
+func rowsOf[T any](ctx context.Context, c *client, table string, columns []string, condition map[string]any) ([]T, error) {
+	r, err := insist(ctx, func(ctx context.Context) reply { return c.read(ctx, table, columns, condition) }, http.StatusOK)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", table, err)
+	}
+	return decode[[]T](r)
+}
+
+// verifyWrites reads the table of raw writes.
+func (d *driver) verifyWrites(ctx context.Context, c *Check) error {
+	rows, err := rowsOf[struct {
+		N int `json:"n"`
+	}](ctx, d.client, table, []string{"n"}, map[string]any{"run": d.ledger.run})
+	if err != nil {
+		return err
+	}
+	times := map[int]int{}
+	for _, row := range rows {
+		times[row.N]++
+	}
+	for n, f := range d.ledger.writes {
+		c.note("write", fmt.Sprint(n), f, times[n])
+		delete(times, n)
+	}
+	for n := range times {
+		c.Unasked.add("row %d of %s, which nobody wrote", n, table)
+	}
+	return nil
+}
+
+// clean removes what the run has written: its users, with all their rides and
+// seats, and its raw rows.
+func (d *driver) clean(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	for name := range d.ledger.users {
+		_, err := insist(ctx, func(ctx context.Context) reply {
+			return d.client.send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
+		}, http.StatusOK, http.StatusBadRequest) // 400: it was never there, or an attempt before this one has removed it.
+		if err != nil {
+			return fmt.Errorf("remove user %s: %w", name, err)
+		}
+	}
+	statement := []any{[]any{"DELETE FROM " + table + " WHERE run = ?", d.ledger.run}}
+	if _, err := insist(ctx, func(ctx context.Context) reply {
+		return d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
+	}, http.StatusOK); err != nil {
+		return fmt.Errorf("remove the raw rows: %w", err)
+	}
+	return nil
+}

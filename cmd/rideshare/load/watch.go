@@ -1,0 +1,157 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// watchEvery is how often the cluster is asked.
+const watchEvery = time.Second
+
+// Sample is the cluster at one moment of a run.
+type Sample struct {
+	At      time.Duration `json:"at_ns"` // since the start of the run
+	Desired int           `json:"desired_slaves"`
+	Slaves  int           `json:"slaves"`            // that run
+	Ready   int           `json:"ready"`             // of them, those caught up and serving
+	Masters int           `json:"masters"`           // ready ones
+	Lag     uint64        `json:"lag"`               // entries that the last ready slave is behind
+	Epoch   uint64        `json:"epoch"`             // grows with every election
+	Seq     uint64        `json:"head_seq"`          // of the last entry
+	Problem string        `json:"problem,omitempty"` // why there is nothing else in this sample
+}
+
+// Decision is what one tick of the scaling decided during a run.
+type Decision struct {
+	At     time.Time `json:"at"`
+	Policy string    `json:"policy"`
+	Count  int       `json:"count"` // what the decision was made from: reads of the window
+	Wanted int       `json:"wanted"`
+	Done   bool      `json:"done"`
+	Why    string    `json:"why"`
+}
+
+// watch asks the cluster every second. It is safe for concurrent use.
+type watch struct {
+	client *client
+	start  time.Time
+
+	mu        sync.Mutex // guards what follows
+	samples   []Sample
+	decisions []Decision
+}
+
+// run watches until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *watch) look(ctx context.Context) {
+	sample, err := w.cluster(ctx)
+	if ctx.Err() != nil {
+		return // the end of the run, not a problem of the cluster
+	}
+	sample.At = time.Since(w.start)
+	if err != nil {
+		sample.Problem = err.Error()
+	}
+	decisions, err := w.recent(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.samples = append(w.samples, sample)
+	if err == nil {
+		w.decisions = decisions
+	}
+}
+
+// cluster asks how the cluster is.
+func (w *watch) cluster(ctx context.Context) (Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
+	defer cancel()
+	r := w.client.send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/cluster", nil)
+	if r.failure(http.StatusOK) != "" {
+		return Sample{}, fmt.Errorf("ask the cluster: %v", r)
+	}
+	status, err := decode[struct {
+		Members []struct {
+			Role  string `json:"role"`
+			Ready bool   `json:"ready"`
+			Lag   uint64 `json:"lag"`
+		} `json:"members"`
+		Epoch   uint64 `json:"epoch"`
+		Head    uint64 `json:"head_seq"`
+		Desired int    `json:"desired_slaves"`
+	}](r)
+	if err != nil {
+		return Sample{}, err
+	}
+	s := Sample{Desired: status.Desired, Epoch: status.Epoch, Seq: status.Head}
+	for _, m := range status.Members {
+		switch {
+		case m.Role == "master" && m.Ready:
+			s.Masters++
+		case m.Role == "slave":
+			s.Slaves++
+			if m.Ready {
+				s.Ready++
+				s.Lag = max(s.Lag, m.Lag)
+			}
+		}
+	}
+	return s, nil
+}
+
+// recent asks for the decisions since the start of the run, oldest first.
+func (w *watch) recent(ctx context.Context) ([]Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
+	defer cancel()
+	r := w.client.send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/scaling/decisions", nil)
+	if r.failure(http.StatusOK) != "" {
+		return nil, fmt.Errorf("ask for the decisions: %v", r)
+	}
+	all, err := decode[[]struct {
+		Decision
+		Reads int `json:"reads"` // the count's name in older systems
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	var recent []Decision
+	for _, d := range all {
+		if d.At.After(w.start) {
+			d.Count = cmp.Or(d.Count, d.Reads)
+			recent = append(recent, d.Decision)
+		}
+	}
+	return recent, nil
+}
+
+// last returns the newest sample; ok is false before the first.
+func (w *watch) last() (s Sample, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.samples) == 0 {
+		return Sample{}, false
+	}
+	return w.samples[len(w.samples)-1], true
+}
+
+// seen returns everything that was seen.
+func (w *watch) seen() ([]Sample, []Decision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.samples, w.decisions
+}
