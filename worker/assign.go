@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -9,59 +10,165 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// Assign implements control.Worker. nil means that the role was accepted, or is had already.
-func (w *Worker) Assign(a workerapi.Assignment) error {
+// Assign implements control.Worker. nil means that the role was accepted, or is had already,
+// and that a master that becomes a slave has nothing in hand any more.
+func (w *Worker) Assign(ctx context.Context, a workerapi.Assignment) error {
 	if err := a.Validate(); err != nil {
 		return err
 	}
-	if a.Role == dbaas.RoleSlave {
-		a.Epoch = 0
+	turn, err := w.accept(a)
+	if err != nil || a.Role == dbaas.RoleMaster || a.Epoch == 0 {
+		return err
 	}
+	return w.awaitTaken(ctx, turn)
+}
+
+// accept notes a role, or returns why not. It returns the turn that the role is taken at.
+func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	have := w.assigned
-	if a == have {
+	next := a // as it is kept: a slave has no mastership
+	if a.Role == dbaas.RoleSlave {
+		next.Epoch = 0
+	}
+	if next == have {
 		w.renewed = time.Now() // see guardMastership
-		return nil
+		return w.turn, nil
 	}
 	if err := w.refuse(have, a); err != nil {
-		return err
+		return 0, err
 	}
 	w.config.Log.Info("role assigned", logkey.PID, a.PID, logkey.Role, a.Role, logkey.Epoch, a.Epoch)
-	w.assigned = a
-	if have.Role == dbaas.RoleNone {
-		close(w.assign)
-	}
-	if a.Role != dbaas.RoleMaster {
-		return nil
-	}
-	if have.Role != dbaas.RoleMaster {
-		close(w.promote)
-		return nil
+	w.newest = max(w.newest, a.Epoch)
+	w.assigned = next
+	if a.Role != have.Role {
+		w.turn++
+		w.notify()
+		return w.turn, nil
 	}
 	// Chosen again, for example because the first answer was lost: the mastership goes on.
 	if w.master != nil {
 		w.master.Raise(a.Epoch)
 	}
 	w.registrar.raise(a.Epoch)
-	return nil
+	return w.turn, nil
 }
 
 // refuse says why a cannot follow have. The caller holds mu.
 func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	switch {
-	case w.draining:
+	case a.Worker != w.config.ID:
+		return dbaas.Errorf(dbaas.CodeConflict, "this is worker %s, not %s", w.config.ID, a.Worker)
+	case w.draining, w.leaving && a.Role == dbaas.RoleMaster && have.Role != dbaas.RoleMaster:
 		return dbaas.Errorf(dbaas.CodeConflict, "the worker is leaving")
 	case have.Role == dbaas.RoleNone:
 		return nil
 	case a.PID != have.PID:
 		return dbaas.Errorf(dbaas.CodeConflict, "the worker has pid %d, not %d", have.PID, a.PID)
-	case have.Role == dbaas.RoleMaster && a.Role == dbaas.RoleSlave:
-		return dbaas.Errorf(dbaas.CodeConflict, "a master does not become a slave: drain it")
-	case a.Epoch < have.Epoch:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker has mastership %d, which is newer than %d", have.Epoch, a.Epoch)
+	case a.Role == dbaas.RoleSlave && a.Epoch != have.Epoch:
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has mastership %d, and this ends %d", have.Epoch, a.Epoch)
+	case a.Role == dbaas.RoleMaster && a.Epoch <= w.newest:
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has had mastership %d, which is newer than %d", w.newest, a.Epoch)
 	default:
 		return nil
+	}
+}
+
+// notify wakes everybody who waits for another turn. The caller holds mu.
+func (w *Worker) notify() {
+	close(w.turned)
+	w.turned = make(chan struct{})
+}
+
+// awaitTaken returns nil once serve is at turn or a later one, and CodeUnavailable if ctx ends first.
+func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
+	for {
+		w.mu.Lock()
+		taken, turned := w.taken, w.turned
+		w.mu.Unlock()
+		if taken >= turn {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return dbaas.WrapError(dbaas.CodeUnavailable, "the worker has not finished yet", ctx.Err())
+		}
+	}
+}
+
+// take waits until the role has changed since turn, and returns what it is now and at which turn, or ctx's error.
+func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int, error) {
+	for {
+		w.mu.Lock()
+		a, now, turned := w.assigned, w.turn, w.turned
+		if now > turn && ctx.Err() == nil {
+			w.taken = now
+			w.notify()
+			w.mu.Unlock()
+			return a, now, nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			return a, now, ctx.Err()
+		}
+	}
+}
+
+// Yield implements control.Worker. The wish is forgotten after workerapi.YieldFor, and with the mastership.
+func (w *Worker) Yield(y workerapi.Yield) error {
+	if err := y.Validate(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	have, turn := w.assigned, w.turn
+	w.mu.Unlock()
+	switch {
+	case y.Worker != w.config.ID:
+		return dbaas.Errorf(dbaas.CodeConflict, "this is worker %s, not %s", w.config.ID, y.Worker)
+	case have.Role != dbaas.RoleMaster:
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker is no master")
+	}
+	w.config.Log.Info("hand-over asked for", "to", y.To, logkey.Epoch, have.Epoch)
+	w.registrar.yield(y.To)
+	time.AfterFunc(workerapi.YieldFor, func() {
+		w.mu.Lock()
+		same := w.turn == turn
+		w.mu.Unlock()
+		if same {
+			w.registrar.yield("")
+		}
+	})
+	return nil
+}
+
+// awaitSuccessor lets a master go on until another worker is made master in its place, for a while: it says in
+// its registration that it is leaving, and the control loop acts on that. It returns at once for all others.
+func (w *Worker) awaitSuccessor(hard context.Context) {
+	w.mu.Lock()
+	w.leaving = true
+	have, turn := w.assigned, w.turn
+	w.mu.Unlock()
+	w.registrar.leaving()
+	if have.Role != dbaas.RoleMaster {
+		return
+	}
+	w.config.Log.Info("hand-over awaited", logkey.Epoch, have.Epoch)
+	ctx, cancel := context.WithTimeout(hard, w.config.HandOver)
+	defer cancel()
+	go func() {
+		select {
+		case <-w.drain:
+		case <-w.killed:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	if err := w.awaitTaken(ctx, turn+1); errors.Is(err, context.DeadlineExceeded) {
+		w.config.Log.Warn("left without a successor", logkey.Epoch, have.Epoch)
 	}
 }
 
@@ -73,8 +180,9 @@ func (w *Worker) Drain() {
 	if w.draining {
 		return
 	}
-	w.draining = true
+	w.draining, w.leaving = true, true
 	close(w.drain)
+	w.registrar.leaving()
 	w.config.Log.Info("drain begun")
 }
 
@@ -92,7 +200,7 @@ func (w *Worker) Status() workerapi.Status {
 	return workerapi.Status{
 		ID: w.config.ID, PID: w.assigned.PID, Role: w.assigned.Role, Epoch: w.assigned.Epoch,
 		Applied: head.Seq, Ready: w.serving[w.assigned.Role] && !w.draining, CatchingUp: !caughtUp,
-		Registered: registered, Draining: w.draining, Counters: counters,
+		Registered: registered, Draining: w.draining, Leaving: w.leaving, Counters: counters,
 	}
 }
 
@@ -104,10 +212,4 @@ func (w *Worker) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 // Verify implements control.Worker.
 func (w *Worker) Verify(ctx context.Context) (workerapi.Verification, error) {
 	return w.replica.Verify(ctx)
-}
-
-func (w *Worker) assignment() workerapi.Assignment {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.assigned
 }

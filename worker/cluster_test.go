@@ -119,7 +119,7 @@ func (c *cluster) start(pid int, change func(*worker.Config)) *node {
 // assign gives a role through the control API.
 func (n *node) assign(role dbaas.Role, epoch dbaas.Epoch) {
 	n.t.Helper()
-	if err := n.c.api.Assign(n.t.Context(), n.url, workerapi.Assignment{Role: role, PID: n.pid, Epoch: epoch}); err != nil {
+	if err := n.c.api.Assign(n.t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: role, PID: n.pid, Epoch: epoch}); err != nil {
 		n.t.Fatalf("assign %s to %s: %v", role, n.id, err)
 	}
 }

@@ -27,6 +27,7 @@ type registrar struct {
 	have    coord.Member    // what the session has; zero for nothing
 	doubt   <-chan struct{} // of the session that have is in
 	changed chan struct{}   // closed and made anew at each change
+	leaves  bool            // want is of a worker that is leaving
 	silent  bool            // leave without a goodbye
 }
 
@@ -38,6 +39,7 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m.Leaving = r.leaves
 	r.want = m
 	r.notify()
 }
@@ -48,6 +50,24 @@ func (r *registrar) raise(epoch dbaas.Epoch) {
 	defer r.mu.Unlock()
 	if r.want.Role == dbaas.RoleMaster {
 		r.want.Epoch = epoch
+		r.notify()
+	}
+}
+
+// leaving notes in what is registered, now and later, that the worker is leaving.
+func (r *registrar) leaving() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaves, r.want.Leaving = true, true
+	r.notify()
+}
+
+// yield notes in what is registered, if that is a master, to whom it wants to hand its role over, or to nobody.
+func (r *registrar) yield(to dbaas.WorkerID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.want.Role == dbaas.RoleMaster {
+		r.want.YieldTo = to
 		r.notify()
 	}
 }
@@ -123,16 +143,16 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	ticker := time.NewTicker(r.refresh)
 	defer ticker.Stop()
 	for {
+		r.mu.Lock()
+		changed := r.changed // before want is looked at: no change of it is missed
+		r.mu.Unlock()
 		err := r.put(ctx, s)
 		if errors.Is(err, coord.ErrSessionLost) {
 			r.log.WarnContext(ctx, "session lost", logkey.Error, err)
 			return
 		}
-		r.mu.Lock()
-		changed, settled := r.changed, r.want.PID == 0 || (r.have.Role == r.want.Role && r.have.Epoch == r.want.Epoch)
-		r.mu.Unlock()
 		var again <-chan time.Time
-		if err != nil || !settled {
+		if err != nil {
 			again = time.After(r.retry)
 		}
 		select {
@@ -172,9 +192,10 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	announced := have.Role != want.Role || have.Epoch != want.Epoch
+	position := have
+	position.Applied = want.Applied
 	r.have, r.doubt = want, s.Doubt()
-	if announced {
+	if position != want { // more than the position
 		r.notify()
 	}
 	return nil

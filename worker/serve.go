@@ -19,12 +19,7 @@ import (
 // serve takes roles until soft ends, and returns nil when everything in hand was answered, or ErrMastershipLost.
 // hard's end is left to the caller.
 func (w *Worker) serve(hard, soft context.Context) (err error) {
-	select {
-	case <-w.assign:
-	case <-soft.Done():
-		return nil
-	}
-	reading, end := context.WithCancel(hard)
+	work, end := context.WithCancel(hard)
 	var inHand sync.WaitGroup
 	defer func() {
 		if err != nil {
@@ -33,83 +28,137 @@ func (w *Worker) serve(hard, soft context.Context) (err error) {
 		inHand.Wait()
 		end()
 	}()
-	if a := w.assignment(); a.Role == dbaas.RoleSlave {
-		if err := w.serveReads(reading, soft, a, &inHand); err != nil || soft.Err() != nil {
+	for turn := 0; ; {
+		var a workerapi.Assignment
+		if a, turn, err = w.take(soft, turn); err != nil {
+			return nil // soft ended: nothing went wrong
+		}
+		p, over := w.phase(work, soft, turn, &inHand)
+		if a.Role == dbaas.RoleSlave {
+			err = w.serveReads(p, a)
+		} else {
+			err = w.serveWrites(p)
+		}
+		over()
+		if err != nil || soft.Err() != nil {
 			return err
 		}
 	}
-	return w.serveWrites(hard, soft)
 }
 
-// serveReads is the time as a slave. It ends with soft or with a promotion. What is in
-// hand then is answered meanwhile, until ctx ends: writes must not wait for a slow read.
-func (w *Worker) serveReads(ctx, soft context.Context, a workerapi.Assignment, inHand *sync.WaitGroup) error {
-	phase, end := context.WithCancel(soft)
-	defer end()
+// phase is the time in one role.
+type phase struct {
+	turn int
+	// ctx ends when everything is to be dropped, taking with the role or when the worker is to leave.
+	ctx, taking context.Context
+	// inHand is what goes on after the phase: the answers to what was taken.
+	inHand *sync.WaitGroup
+}
+
+// phase begins the phase of a turn. The returned function ends it.
+func (w *Worker) phase(ctx, soft context.Context, turn int, inHand *sync.WaitGroup) (phase, context.CancelFunc) {
+	taking, end := context.WithCancel(soft)
 	inHand.Go(func() {
-		select {
-		case <-w.promote:
-			end()
-		case <-phase.Done():
+		for taking.Err() == nil {
+			w.mu.Lock()
+			now, turned := w.turn, w.turned
+			w.mu.Unlock()
+			if now != turn {
+				end()
+				return
+			}
+			select {
+			case <-turned:
+			case <-taking.Done():
+			}
 		}
 	})
+	return phase{turn: turn, ctx: ctx, taking: taking, inHand: inHand}, end
+}
+
+// unlessOver returns err, unless the phase is over: then nothing went wrong.
+func (p phase) unlessOver(err error) error {
+	if p.taking.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// serveReads is the time as a slave. What is in hand at its end is answered meanwhile:
+// writes must not wait for a slow read.
+func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	// A worker is known to others only once it can be of use to them.
-	if err := w.replica.WaitApplied(phase, 0); err != nil {
-		return nil // phase ended: nothing went wrong
+	if err := w.replica.WaitApplied(p.taking, 0); err != nil {
+		return p.unlessOver(err)
 	}
 	failpoint.Hit(failpoint.WorkerBeforeRegister)
 	w.registrar.announce(w.member(a))
-	if _, err := w.registrar.registered(phase, a.Role, 0); err != nil {
-		return nil // phase ended: nothing went wrong
+	if _, err := w.registrar.registered(p.taking, a.Role, 0); err != nil {
+		return p.unlessOver(err)
 	}
 	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	s := slave.New(w.config.Bus, source{w.replica}, w.exec, w.config.Log)
 	ended := make(chan error, 1)
-	inHand.Go(func() { ended <- s.Run(ctx, phase.Done(), w.setServing(dbaas.RoleSlave)) })
+	p.inHand.Go(func() { ended <- s.Run(p.ctx, p.taking.Done(), w.setServing(dbaas.RoleSlave)) })
 	select {
-	case <-phase.Done():
+	case <-p.taking.Done():
 		return nil
 	case err := <-ended:
-		if err != nil && ctx.Err() == nil {
+		if err != nil && p.ctx.Err() == nil {
 			return fmt.Errorf("serve reads: %w", err)
 		}
 		return nil
 	}
 }
 
-// serveWrites is the time as the master. It ends with soft, when everything in
+// serveWrites is the time as the master. It ends with the phase, when every write in
 // hand was answered, or at once when the mastership is lost.
-func (w *Worker) serveWrites(hard, soft context.Context) error {
-	m := w.newMaster()
+func (w *Worker) serveWrites(p phase) error {
+	m, ok := w.newMaster(p.turn)
+	if !ok {
+		return nil // it is the next one's turn already
+	}
 	failpoint.Hit(failpoint.WorkerEpochTaken)
-	if err := m.CatchUp(soft); err != nil {
-		if soft.Err() != nil {
-			return nil
-		}
-		return fmt.Errorf("%w: %w", ErrMastershipLost, err)
+	if err := m.CatchUp(p.taking); err != nil {
+		return p.unlessOver(fmt.Errorf("%w: %w", ErrMastershipLost, err))
 	}
 	failpoint.Hit(failpoint.WorkerBeforeRegister)
-	w.registrar.announce(w.member(w.assignment()))
-	doubt, err := w.registrar.registered(soft, dbaas.RoleMaster, m.Mastership())
-	switch {
-	case soft.Err() != nil:
+	if !w.announceMastership(p.turn) {
 		return nil
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrMastershipLost, err)
 	}
-	writing, end := context.WithCancelCause(hard)
-	defer end(nil)
-	go w.guardMastership(writing, doubt, func() { end(errDoubt) })
-	w.config.Log.InfoContext(hard, "mastership begun", logkey.Epoch, m.Mastership())
+	doubt, err := w.registrar.registered(p.taking, dbaas.RoleMaster, m.Mastership())
+	if err != nil {
+		return p.unlessOver(fmt.Errorf("%w: %w", ErrMastershipLost, err))
+	}
+	return w.write(p, m, doubt)
+}
+
+// write lets m work until it has nothing in hand after the end of the phase, or has lost its mastership.
+func (w *Worker) write(p phase, m *master.Master, doubt <-chan struct{}) error {
+	writing, end := context.WithCancelCause(p.ctx)
+	guarded, quiet := context.WithCancel(writing)
+	defer quiet()
+	go w.guardMastership(guarded, doubt, func() { end(errDoubt) })
+	w.config.Log.InfoContext(p.ctx, "mastership begun", logkey.Epoch, m.Mastership())
 	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	serving := w.setServing(dbaas.RoleMaster)
 	serving(true)
-	err = m.Run(writing, soft.Done())
-	serving(false)
-	if err != nil && hard.Err() == nil {
-		return fmt.Errorf("%w: %w", ErrMastershipLost, err)
+	defer serving(false)
+	ended := make(chan error, 1)
+	p.inHand.Go(func() {
+		ended <- m.Run(writing, p.taking.Done())
+		end(nil)
+	})
+	select {
+	case <-m.Quiet():
+		w.config.Log.InfoContext(p.ctx, "mastership ended", logkey.Epoch, m.Mastership())
+		return nil
+	case err := <-ended:
+		if err != nil && p.ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", ErrMastershipLost, err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // holdFor is how long a renewed mastership outlives a session in doubt: a few
@@ -132,7 +181,9 @@ func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end
 		}
 		var held bool
 		if doubt, held = w.hold(ctx); !held {
-			end()
+			if ctx.Err() == nil {
+				end()
+			}
 			return
 		}
 	}
@@ -158,16 +209,31 @@ func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
 	return nil, false
 }
 
-// newMaster makes the master of the present assignment; Assign can raise its epoch from now on.
-func (w *Worker) newMaster() *master.Master {
+// newMaster makes the master of a turn; Assign can raise its epoch from now on. It reports false if
+// the turn is over.
+func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.turn != turn {
+		return nil, false
+	}
 	c := w.config.Writes
 	c.Store, c.Bus, c.Log, c.Stats = w.config.Store, w.config.Bus, w.config.Log, &w.writes
 	c.Replica, c.Reads = w.replica, w.exec
 	c.Epoch = w.assigned.Epoch
 	w.master = master.New(c)
-	return w.master
+	return w.master, true
+}
+
+// announceMastership has the master of a turn registered. It reports false if the turn is over.
+func (w *Worker) announceMastership(turn int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.turn != turn {
+		return false
+	}
+	w.registrar.announce(w.member(w.assigned))
+	return true
 }
 
 // setServing returns what notes whether role is being served.

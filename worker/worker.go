@@ -68,6 +68,9 @@ type Config struct {
 	Log         *slog.Logger
 	// DrainTimeout is how long a worker that is to leave goes on with what is in hand. Default 5 s, the longest call.
 	DrainTimeout time.Duration
+	// HandOver is how long a master whose Run is to end goes on writing until another worker is made
+	// master in its place. Default 2 s, a few times what a running control loop needs.
+	HandOver time.Duration
 	// RegisterRetry is the wait between tries to register. Default 200 ms.
 	RegisterRetry time.Duration
 	// RegisterRefresh is how often the registered position is brought up to date. Default 3 s.
@@ -80,6 +83,7 @@ type Config struct {
 
 const (
 	defaultDrainTimeout    = 5 * time.Second
+	defaultHandOver        = 2 * time.Second
 	defaultRegisterRetry   = 200 * time.Millisecond
 	defaultRegisterRefresh = 3 * time.Second
 )
@@ -96,11 +100,14 @@ type Worker struct {
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
+	newest   dbaas.Epoch   // of the masterships that it ever had
 	renewed  time.Time     // when the same assignment came again
-	assign   chan struct{} // closed at the first assignment
-	promote  chan struct{} // closed when the assignment is master
+	turn     int           // how often the role has changed
+	taken    int           // the turn that serve is at: it has nothing to do with earlier ones any more
+	turned   chan struct{} // closed and made anew at each change of turn and taken
 	drain    chan struct{} // closed by Drain
 	draining bool
+	leaving  bool // draining, or about to once another worker is master
 	serving  map[dbaas.Role]bool
 	master   *master.Master
 }
@@ -108,6 +115,7 @@ type Worker struct {
 // New returns a Worker. Handler can be served at once; Run makes it live.
 func New(c Config) *Worker {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
+	c.HandOver = cmp.Or(c.HandOver, defaultHandOver)
 	c.RegisterRetry = cmp.Or(c.RegisterRetry, defaultRegisterRetry)
 	c.RegisterRefresh = cmp.Or(c.RegisterRefresh, defaultRegisterRefresh)
 	c.Log = c.Log.With(logkey.Worker, c.ID)
@@ -116,8 +124,7 @@ func New(c Config) *Worker {
 		config:  c,
 		replica: replica.New(c.Replica),
 		killed:  make(chan struct{}),
-		assign:  make(chan struct{}),
-		promote: make(chan struct{}),
+		turned:  make(chan struct{}),
 		drain:   make(chan struct{}),
 		serving: map[dbaas.Role]bool{},
 	}
@@ -158,10 +165,11 @@ func (w *Worker) Kill() {
 // in hand was answered, ErrMastershipLost or ErrKilled as they say, and any other
 // error when the bus was closed, the directory cannot be used, or draining took
 // too long. A worker never lives twice: whoever wants another starts a new one.
+// When ctx ends a master first waits to be replaced, for Config.HandOver; Drain does not.
 //
-// A master that is one no more ends here, rather than waiting for another role:
+// A master that loses its mastership ends here, rather than waiting for another role:
 // what it holds of writeQ goes to the next master only when its connection is gone,
-// and a new life has no trace of the old one.
+// and a new life has no trace of the old one. One that is made a slave has nothing in hand, and goes on.
 func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.InfoContext(ctx, "worker started", logkey.Addr, w.config.Control)
 	hard, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything at once
@@ -214,11 +222,16 @@ func (w *Worker) ended(ctx context.Context, err error) {
 func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
+		w.awaitSuccessor(hard)
 	case <-w.drain:
 	case <-w.killed:
+	case <-hard.Done():
+	}
+	switch {
+	case w.isKilled():
 		cut(ErrKilled)
 		return
-	case <-hard.Done():
+	case hard.Err() != nil:
 		return
 	}
 	w.Drain() // from here on no role is accepted

@@ -165,11 +165,11 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 	if m, err := c.member(2); !errors.Is(err, coord.ErrNone) {
 		t.Errorf("still registered: %+v, %v", m, err)
 	}
-	err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: dbaas.RoleSlave, PID: 2, Epoch: 9})
+	err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleSlave, PID: 2, Epoch: 9})
 	if err != nil {
 		t.Errorf("the role that it has: got %v, want nil", err)
 	}
-	err = c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: dbaas.RoleMaster, PID: 2, Epoch: 9})
+	err = c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleMaster, PID: 2, Epoch: 9})
 	if dbaas.CodeOf(err) != dbaas.CodeConflict {
 		t.Errorf("a role while leaving: got %v, want conflict", err)
 	}
@@ -208,13 +208,21 @@ func TestWorker_Assign_Rules(t *testing.T) {
 		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
 		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
 		{dbaas.RoleMaster, 3, 1, dbaas.CodeConflict},
-		{dbaas.RoleSlave, 3, 0, dbaas.CodeConflict},
+		{dbaas.RoleSlave, 3, 0, dbaas.CodeConflict}, // one that came late
+		{dbaas.RoleSlave, 3, 1, dbaas.CodeConflict},
+		{dbaas.RoleSlave, 3, 2, dbaas.CodeOK},
+		{dbaas.RoleSlave, 3, 2, dbaas.CodeOK},
+		{dbaas.RoleMaster, 3, 2, dbaas.CodeConflict}, // one that came late
 		{dbaas.RoleMaster, 3, 3, dbaas.CodeOK},
 	} {
-		err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Role: step.role, PID: step.pid, Epoch: step.epoch})
+		err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: step.role, PID: step.pid, Epoch: step.epoch})
 		if got := dbaas.CodeOf(err); got != step.want {
 			t.Errorf("%s pid %d epoch %d: got %v, want code %q", step.role, step.pid, step.epoch, err, step.want)
 		}
+	}
+	err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: "another", Role: dbaas.RoleMaster, PID: 3, Epoch: 4})
+	if dbaas.CodeOf(err) != dbaas.CodeConflict {
+		t.Errorf("a role for another worker: got %v, want conflict", err)
 	}
 	if s := n.Status(); s.Epoch != 3 || s.Role != dbaas.RoleMaster || s.PID != 3 {
 		t.Errorf("got status %+v, want master 3 of epoch 3", s)

@@ -39,6 +39,10 @@ type Member struct {
 	Applied dbaas.Seq      `json:"applied_seq"`
 	// Control is the base URL of the worker's control API.
 	Control string `json:"control"`
+	// Leaving workers go on for a while, to be replaced meanwhile, and are given no role any more.
+	Leaving bool `json:"leaving,omitempty"`
+	// YieldTo is the slave to which a master wants to hand its role over; empty for none.
+	YieldTo dbaas.WorkerID `json:"yield_to,omitempty"`
 }
 
 // Version is the version of a value, for compare and set. Its zero is that of a value that does not exist.
@@ -84,7 +88,7 @@ type Session interface {
 	Members(ctx context.Context) ([]Member, error)
 
 	// Watch returns a channel that gets a token, soon, after any change of the
-	// members or of the slave count, and when the session is lost. Tokens coalesce: a wake-up says to
+	// members or of the slave count, when the one who leads has left, and when the session is lost. Tokens coalesce: a wake-up says to
 	// look again, not what happened. It is the same channel each time, for one reader, and is never closed.
 	Watch() <-chan struct{}
 

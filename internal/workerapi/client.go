@@ -26,10 +26,18 @@ type Client struct {
 }
 
 // Assign gives the worker at baseURL its role. nil means accepted, not that it
-// serves: it catches up and registers first. CodeConflict: the worker has a
-// newer mastership, another pid, is a master that would become a slave, or is leaving.
+// serves: it catches up and registers first. A master that becomes a slave has stopped taking
+// writes, and answered all that it had, when Assign returns nil. CodeConflict: it is another worker,
+// has a newer mastership or another pid, is a master that this does not mean, or is leaving.
 func (c *Client) Assign(ctx context.Context, baseURL string, a Assignment) error {
 	return c.call(ctx, http.MethodPut, baseURL+PathRole, a, nil)
+}
+
+// Yield asks the master at baseURL to hand its role over. nil means that it wants to, for
+// YieldFor, and tells the control loop by its registration; it goes on writing meanwhile.
+// CodeConflict: it is no master, or another worker.
+func (c *Client) Yield(ctx context.Context, baseURL string, y Yield) error {
+	return c.call(ctx, http.MethodPost, baseURL+PathYield, y, nil)
 }
 
 // Status asks the worker at baseURL how it is.

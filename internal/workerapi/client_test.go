@@ -46,13 +46,15 @@ func TestAssignment_Validate(t *testing.T) {
 		a  workerapi.Assignment
 		ok bool
 	}{
-		{workerapi.Assignment{Role: dbaas.RoleSlave, PID: 1}, true},
-		{workerapi.Assignment{Role: dbaas.RoleMaster, PID: 1, Epoch: 1}, true},
-		{workerapi.Assignment{Role: dbaas.RoleMaster, PID: 1}, false},
-		{workerapi.Assignment{Role: dbaas.RoleSlave}, false},
-		{workerapi.Assignment{Role: dbaas.RoleSlave, PID: -1}, false},
-		{workerapi.Assignment{PID: 1}, false},
-		{workerapi.Assignment{Role: "king", PID: 1}, false},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleSlave, PID: 1}, true},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleSlave, PID: 1, Epoch: 1}, true},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleMaster, PID: 1, Epoch: 1}, true},
+		{workerapi.Assignment{Role: dbaas.RoleSlave, PID: 1}, false},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleMaster, PID: 1}, false},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleSlave}, false},
+		{workerapi.Assignment{Worker: "w", Role: dbaas.RoleSlave, PID: -1}, false},
+		{workerapi.Assignment{Worker: "w", PID: 1}, false},
+		{workerapi.Assignment{Worker: "w", Role: "king", PID: 1}, false},
 	} {
 		if err := tc.a.Validate(); (err == nil) != tc.ok || (err != nil && dbaas.CodeOf(err) != dbaas.CodeInvalid) {
 			t.Errorf("%+v: got %v, want ok=%t", tc.a, err, tc.ok)

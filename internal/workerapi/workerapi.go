@@ -5,6 +5,7 @@ package workerapi
 
 import (
 	"slices"
+	"time"
 
 	"rideshare/internal/dbaas"
 )
@@ -12,6 +13,7 @@ import (
 // The paths of the control API, under a worker's control URL.
 const (
 	PathRole   = "/role"   // PUT an Assignment
+	PathYield  = "/yield"  // POST a Yield
 	PathDrain  = "/drain"  // POST
 	PathStatus = "/status" // GET a Status
 	PathHashes = "/hashes" // GET dbaas.TableHashes
@@ -22,17 +24,22 @@ const (
 
 // Assignment tells a worker what it is to be. The same one again changes nothing.
 type Assignment struct {
-	Role dbaas.Role `json:"role"`
+	// Worker is who is meant: whoever else listens at that address by now refuses.
+	Worker dbaas.WorkerID `json:"worker"`
+	Role   dbaas.Role     `json:"role"`
 	// PID is the engine's number of the worker's process, by which it registers.
 	PID int `json:"pid"`
-	// Epoch is the mastership that persdb gave out; it has no meaning for a slave.
+	// Epoch is the mastership that persdb gave out, for a slave the one that it ends. A
+	// master becomes a slave only by the one that it has: so an assignment that comes late undoes nothing.
 	Epoch dbaas.Epoch `json:"epoch,omitempty"`
 }
 
-// Validate returns a *dbaas.Error with CodeInvalid unless a names a role, a pid
+// Validate returns a *dbaas.Error with CodeInvalid unless a names a worker, a role, a pid
 // and, for a master, an epoch.
 func (a Assignment) Validate() error {
 	switch {
+	case a.Worker == "":
+		return dbaas.Errorf(dbaas.CodeInvalid, "worker must be named")
 	case a.Role != dbaas.RoleMaster && a.Role != dbaas.RoleSlave:
 		return dbaas.Errorf(dbaas.CodeInvalid, "role must be %q or %q", dbaas.RoleMaster, dbaas.RoleSlave)
 	case a.PID <= 0:
@@ -42,6 +49,26 @@ func (a Assignment) Validate() error {
 	default:
 		return nil
 	}
+}
+
+// YieldFor is how long a master keeps the wish to hand its role over. Whoever asked for it
+// waits as long.
+const YieldFor = 5 * time.Second
+
+// Yield asks a master to hand its role over.
+type Yield struct {
+	// Worker is who is meant, as in an Assignment.
+	Worker dbaas.WorkerID `json:"worker"`
+	// To is the slave that is to follow.
+	To dbaas.WorkerID `json:"to"`
+}
+
+// Validate returns a *dbaas.Error with CodeInvalid unless y names two workers.
+func (y Yield) Validate() error {
+	if y.Worker == "" || y.To == "" || y.Worker == y.To {
+		return dbaas.Errorf(dbaas.CodeInvalid, "worker and to must be named, and not be the same")
+	}
+	return nil
 }
 
 // Status is what a worker says of itself.
@@ -60,6 +87,8 @@ type Status struct {
 	CatchingUp bool `json:"catching_up"`
 	Registered bool `json:"registered"`
 	Draining   bool `json:"draining"`
+	// Leaving says that the worker ends as soon as it is replaced as master, or after a while.
+	Leaving bool `json:"leaving"`
 	// Counters count since the worker's start.
 	Counters map[string]int64 `json:"counters,omitempty"`
 }

@@ -126,6 +126,7 @@ func (a *API) routes() {
 	a.guarded(http.MethodGet, "/api/v1/db/writes/:id", a.writeStatus, counted)
 	a.guarded(http.MethodPost, "/api/v1/crash/master", a.crash(a.cfg.Cluster.CrashMaster), course)
 	a.guarded(http.MethodPost, "/api/v1/crash/slave", a.crash(a.cfg.Cluster.CrashSlave), course)
+	a.guarded(http.MethodPost, "/api/v1/master", a.handOver)
 	a.http.Handle(http.MethodGet, "/api/v1/worker/list", a.workers, course)
 
 	a.guarded(http.MethodGet, "/db/query", a.query, large, counted)

@@ -21,6 +21,9 @@ type Cluster interface {
 	CrashMaster(ctx context.Context) (pid int, ok bool, err error)
 	// CrashSlave kills the slave with the highest pid, as CrashMaster does.
 	CrashSlave(ctx context.Context) (pid int, ok bool, err error)
+	// HandOver moves the master's role to the slave with that pid, to the one with the lowest if it is
+	// zero, and returns when that one serves.
+	HandOver(ctx context.Context, pid int) (HandedOver, error)
 	// Workers returns the master and the slaves that run now, in any order.
 	Workers(ctx context.Context) ([]WorkerInfo, error)
 	// Status returns what the control loop knows.

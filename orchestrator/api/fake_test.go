@@ -16,14 +16,15 @@ import (
 
 // system fakes everything behind the API. Unset functions answer with success.
 type system struct {
-	read    func(dbaas.Read) (dbaas.ReadResult, error)
-	write   func(dbaas.Operation) (dbaas.OperationResult, error)
-	enqueue func(dbaas.Operation) error
-	lookup  func(dbaas.OpID) (dbaas.OperationResult, error)
-	crash   func() (int, bool, error)
-	workers func() ([]api.WorkerInfo, error)
-	status  func() (api.ClusterStatus, error)
-	seen    dbaas.Seq
+	read     func(dbaas.Read) (dbaas.ReadResult, error)
+	write    func(dbaas.Operation) (dbaas.OperationResult, error)
+	enqueue  func(dbaas.Operation) error
+	lookup   func(dbaas.OpID) (dbaas.OperationResult, error)
+	crash    func() (int, bool, error)
+	handover func(pid int) (api.HandedOver, error)
+	workers  func() ([]api.WorkerInfo, error)
+	status   func() (api.ClusterStatus, error)
+	seen     dbaas.Seq
 
 	mu    sync.Mutex // guards the fields below
 	reads []dbaas.Read
@@ -75,6 +76,8 @@ func (s *system) Lookup(_ context.Context, id dbaas.OpID) (dbaas.OperationResult
 func (s *system) CrashMaster(context.Context) (int, bool, error) { return s.crash() }
 
 func (s *system) CrashSlave(context.Context) (int, bool, error) { return s.crash() }
+
+func (s *system) HandOver(_ context.Context, pid int) (api.HandedOver, error) { return s.handover(pid) }
 
 func (s *system) Workers(context.Context) ([]api.WorkerInfo, error) {
 	if s.workers == nil {

@@ -19,9 +19,9 @@ import (
 // stopGrace is how long a worker may take to finish what is in hand.
 const stopGrace = 10 * time.Second
 
-// do carries out one action. Role changes and kills are done when it returns,
-// one after the other; starts, stops and removals go on beside the loop, so that a slow
-// engine does not hold up an election.
+// do carries out one action. Changes of the master are done when it returns,
+// one after the other; all else goes on beside the loop, so that neither a slow
+// engine nor a hung worker holds up an election.
 func (l *Loop) do(ctx context.Context, a Action) error {
 	l.cfg.Log.InfoContext(ctx, "action taken", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Reason, a.Reason)
 	switch a.Kind {
@@ -29,13 +29,16 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 		l.start(ctx)
 		return nil
 	case ActionKill:
-		return l.kill(ctx, a.Worker)
+		l.leave(ctx, a, func(ctx context.Context) error { return l.kill(ctx, a.Worker) })
+		return nil
 	case ActionStop:
 		l.leave(ctx, a, func(ctx context.Context) error { return l.cfg.Launcher.Stop(ctx, a.Worker, stopGrace) })
 		return nil
 	case ActionRemove:
 		l.leave(ctx, a, func(ctx context.Context) error { return l.cfg.Launcher.Remove(ctx, a.Worker) })
 		return nil
+	case ActionDemote:
+		return l.demote(ctx, a)
 	case ActionPromote:
 		epoch, err := l.claim(ctx)
 		if err != nil {
@@ -43,7 +46,8 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 		}
 		return l.assign(ctx, a, dbaas.RoleMaster, epoch)
 	case ActionEnlist:
-		return l.assign(ctx, a, dbaas.RoleSlave, 0)
+		l.enlist(ctx, a)
+		return nil
 	default:
 		return fmt.Errorf("action %q is not known", a.Kind)
 	}
@@ -62,7 +66,7 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
 			continue
 		}
-		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Role: w.Role, PID: in.PID, Epoch: w.Epoch})
+		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Epoch: w.Epoch})
 		if err != nil {
 			l.cfg.Log.WarnContext(ctx, "mastership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
 		}
@@ -70,7 +74,7 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 }
 
 func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
-	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	epoch, err := l.cfg.Store.Claim(ctx)
 	if err != nil {
@@ -80,28 +84,94 @@ func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
+// demote lets the master finish and become a slave. One that does not answer in time is none of our
+// business any more: the epoch that is claimed next ends its mastership. One that refuses has another
+// mastership than we know of, so the plan was wrong.
+func (l *Loop) demote(ctx context.Context, a Action) error {
+	l.mu.Lock()
+	var epoch dbaas.Epoch
+	if m := l.memory[a.Worker]; m != nil {
+		epoch = m.epoch
+	}
+	l.mu.Unlock()
+	err := l.call(ctx, a, dbaas.RoleSlave, epoch)
+	if dbaas.CodeOf(err) == dbaas.CodeUnavailable {
+		l.cfg.Log.WarnContext(ctx, "master did not finish in time", logkey.Worker, string(a.Worker), logkey.Epoch, uint64(epoch), logkey.Error, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.noteRole(ctx, a, dbaas.RoleSlave, 0)
+	return nil
+}
+
+// enlist makes a worker a slave, beside the loop: a newcomer may be slow. Should it be made master meanwhile,
+// it refuses this.
+func (l *Loop) enlist(ctx context.Context, a Action) {
+	l.mu.Lock()
+	m := l.memory[a.Worker]
+	if m == nil || m.enlisting {
+		l.mu.Unlock()
+		return
+	}
+	m.enlisting = true
+	l.mu.Unlock()
+	l.jobs.Go(func() {
+		err := l.call(ctx, a, dbaas.RoleSlave, 0)
+		l.mu.Lock()
+		m.enlisting = false
+		first := m.role == dbaas.RoleNone // else it was made master meanwhile
+		l.mu.Unlock()
+		switch {
+		case err != nil: // no wake: the next try may wait for the next period
+			l.cfg.Log.WarnContext(ctx, "worker not enlisted", logkey.Worker, string(a.Worker), logkey.Error, err)
+		case first:
+			l.noteRole(ctx, a, dbaas.RoleSlave, 0)
+			l.Wake()
+		}
+	})
+}
+
 func (l *Loop) assign(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.Epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
+	if err := l.call(ctx, a, role, epoch); err != nil {
+		return err
+	}
+	l.noteRole(ctx, a, role, epoch)
+	return nil
+}
+
+// call tells a worker its role. The error is a *dbaas.Error, or launch.ErrNoWorker.
+func (l *Loop) call(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()
 	in, ok := l.instance(a.Worker)
 	if !ok {
 		return launch.ErrNoWorker
 	}
 	failpoint.Hit(failpoint.ControlBeforeAssign)
-	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Role: role, PID: in.PID, Epoch: epoch})
-	if err != nil {
-		return fmt.Errorf("make %s %s: %w", a.Worker, role, err)
+	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: a.Worker, Role: role, PID: in.PID, Epoch: epoch})
+	if err == nil {
+		failpoint.Hit(failpoint.ControlAfterAssign)
+		return nil
 	}
-	failpoint.Hit(failpoint.ControlAfterAssign)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if m := l.memory[a.Worker]; m != nil {
-		m.role, m.epoch, m.roleSince = role, epoch, l.cfg.Now()
-		m.seen, m.lostAt = false, time.Time{} // until it is registered with this role
+		m.refused(l.cfg.Now())
 	}
-	l.tell(EventRole, WorkerEvent{PID: in.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
-	l.cfg.Log.InfoContext(ctx, "role given", logkey.Worker, string(a.Worker), logkey.PID, in.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
-	return nil
+	return fmt.Errorf("make %s %s: %w", a.Worker, role, err)
+}
+
+// noteRole remembers and tells a role that a worker took.
+func (l *Loop) noteRole(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.Epoch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.memory[a.Worker]; m != nil {
+		m.assigned(role, epoch, l.cfg.Now())
+	}
+	l.tell(EventRole, WorkerEvent{PID: a.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
+	l.cfg.Log.InfoContext(ctx, "role given", logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
 }
 
 func (l *Loop) instance(id dbaas.WorkerID) (launch.Instance, bool) {
@@ -115,13 +185,10 @@ func (l *Loop) instance(id dbaas.WorkerID) (launch.Instance, bool) {
 }
 
 func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
-	ctx, cancel := context.WithTimeout(ctx, actionTimeout)
-	defer cancel()
-	if err := l.cfg.Launcher.Kill(ctx, id); err != nil && !errors.Is(err, launch.ErrNoWorker) {
+	if err := l.cfg.Launcher.Kill(ctx, id); err != nil {
 		return fmt.Errorf("kill %s: %w", id, err)
 	}
 	failpoint.Hit(failpoint.ControlAfterKill)
-	l.Wake()
 	return nil
 }
 
@@ -130,7 +197,7 @@ func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
 func (l *Loop) start(ctx context.Context) {
 	id := l.newStartID()
 	l.jobs.Go(func() {
-		startCtx, cancel := context.WithTimeout(ctx, actionTimeout)
+		startCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 		defer cancel()
 		_, err := l.cfg.Launcher.Start(startCtx, id)
 		l.mu.Lock()
@@ -163,11 +230,13 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
 		m.stopping = true
+		if a.Kind == ActionKill && m.doomedAt.IsZero() {
+			m.doomedAt = l.cfg.Now()
+		}
 	}
 	l.mu.Unlock()
 	l.jobs.Go(func() {
-		defer l.Wake()
-		leaveCtx, cancel := context.WithTimeout(ctx, actionTimeout)
+		leaveCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 		defer cancel()
 		err := engine(leaveCtx)
 		if err == nil || errors.Is(err, launch.ErrNoWorker) {
@@ -178,7 +247,10 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 			m.stopping = false
 		}
 		l.mu.Unlock()
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			l.Wake()
+		case ctx.Err() == nil: // no wake: the next try may wait for the next period
 			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
 		}
 	})

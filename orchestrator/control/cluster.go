@@ -21,6 +21,8 @@ type Member struct {
 	Epoch  dbaas.Epoch
 	// Ready members are registered with their role: caught up and serving.
 	Ready bool
+	// Leaving members have announced their end.
+	Leaving bool
 	// Applied is the position that the member announced last; it may have more.
 	Applied dbaas.Seq
 }
@@ -49,7 +51,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
 			PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch,
-			Ready: known && announced.Role == m.role, Applied: announced.Applied,
+			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch, Leaving: m.leaving, Applied: announced.Applied,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {

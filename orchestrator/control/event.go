@@ -2,6 +2,7 @@ package control
 
 import (
 	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
 	"rideshare/orchestrator/launch"
 )
 
@@ -18,7 +19,8 @@ type WorkerEvent struct {
 	Worker dbaas.WorkerID `json:"worker"`
 	Role   dbaas.Role     `json:"role"`
 	Epoch  dbaas.Epoch    `json:"epoch,omitempty"`
-	// Change is assigned, serving, lost (its registration is gone while it runs) or died.
+	// Change is assigned (by this orchestrator), found (with a role that another one gave), serving, leaving,
+	// lost (its registration is gone while it runs) or died.
 	Change string `json:"change"`
 	// ExitCode has a meaning when it died: 137 for SIGKILL.
 	ExitCode int `json:"exit_code,omitempty"`
@@ -36,18 +38,24 @@ func (l *Loop) tell(kind string, v any) {
 }
 
 // tellWorker tells what changed between two looks at a worker. The caller holds mu.
-func (l *Loop) tellWorker(in launch.Instance, m *memory, wasSeen bool) {
+func (l *Loop) tellWorker(in launch.Instance, m *memory, before memory) {
 	e := WorkerEvent{PID: m.pid, Worker: in.ID, Role: m.role, Epoch: m.epoch}
 	switch {
 	case !in.Running && !m.died:
 		m.died = true
 		e.Change, e.ExitCode = "died", in.ExitCode
-	case in.Running && m.seen && !wasSeen:
+	case !in.Running:
+		return
+	case m.leaving && !before.leaving:
+		e.Change = "leaving"
+	case m.seen && !before.seen:
 		e.Change = "serving"
-	case in.Running && !m.seen && wasSeen:
+	case !m.present && before.present:
 		e.Change = "lost"
 	default:
 		return
 	}
+	l.cfg.Log.Info("worker changed", "change", e.Change, logkey.Worker, string(in.ID), logkey.PID, m.pid,
+		logkey.Role, string(m.role), logkey.Epoch, uint64(m.epoch), logkey.Code, e.ExitCode)
 	l.tell(EventMembership, e)
 }

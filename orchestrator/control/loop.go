@@ -5,6 +5,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/launch"
 )
 
 // Store is what the loop needs from persdb.
@@ -27,8 +29,10 @@ type Store interface {
 // Workers tells workers what to be.
 type Workers interface {
 	// Assign gives the worker at control a role. nil means that it took it and
-	// will serve once it is caught up.
+	// will serve once it is caught up, and that a master that becomes a slave writes no more.
 	Assign(ctx context.Context, control string, a workerapi.Assignment) error
+	// Yield asks the master at control to want to hand its role over, for workerapi.YieldFor.
+	Yield(ctx context.Context, control string, y workerapi.Yield) error
 }
 
 // Config is what a Loop needs. Log, Launcher, Coordinator, Store and Workers
@@ -75,8 +79,17 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// actionTimeout bounds one call to the engine, to persdb or to a worker.
-const actionTimeout = 30 * time.Second
+const (
+	// engineTimeout bounds a call to the engine that goes on beside the loop.
+	engineTimeout = 30 * time.Second
+	// listTimeout bounds the list of workers, with which each pass begins.
+	listTimeout = 5 * time.Second
+	// claimTimeout bounds a claim: persdb needs a fsync for it.
+	claimTimeout = 5 * time.Second
+	// assignTimeout bounds the giving of a role. A worker that is healthy answers at once, but a
+	// master that becomes a slave only when it has answered what it had.
+	assignTimeout = 2 * time.Second
+)
 
 // registerAgain is how long a running master may be without its registration:
 // a worker that gets a new session registers in it within some milliseconds.
@@ -91,25 +104,15 @@ type Loop struct {
 	mu         sync.Mutex // guards the fields below
 	session    coord.Session
 	openFailed int // tries to open a session since the last success
+	listFailed int // tries to list the workers since the last success
 	leading    bool
+	leadsIn    coord.Session // in which it was last found to lead
 	memory     map[dbaas.WorkerID]*memory
 	starting   map[string]bool // ids of starts under way
 	starts     []time.Time     // of the last minute
 	nextID     int
 	view       view
-}
-
-// memory is what the loop remembers of a worker between passes. All of it can be
-// forgotten: a new orchestrator finds roles in the coordinator.
-type memory struct {
-	role      dbaas.Role
-	epoch     dbaas.Epoch
-	roleSince time.Time
-	seen      bool // was registered in the last pass that could tell
-	lostAt    time.Time
-	stopping  bool // a stop or a removal is under way
-	pid       int  // as long as it ran
-	died      bool // its death was told
+	looked     chan struct{} // closed and made anew at each look
 }
 
 // New returns a Loop. Run makes it work.
@@ -121,6 +124,7 @@ func New(cfg Config) *Loop {
 		wake:     make(chan struct{}, 1),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]bool{},
+		looked:   make(chan struct{}),
 		view:     view{slaveless: now, masterless: now},
 	}
 }
@@ -181,21 +185,21 @@ func (l *Loop) pause() time.Duration {
 func (l *Loop) pass(ctx context.Context) bool {
 	session := l.openSession(ctx)
 	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and counts once
-	instances, err := l.cfg.Launcher.List(ctx)
+	instances, err := l.list(ctx)
 	if err != nil {
-		l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
 		return false
 	}
 	seen := l.observe(ctx, session, instances, starting)
 	if !seen.CoordinatorUp && l.isLeading() {
 		l.renew(ctx, seen) // first of all: the master's own clock is running
 	}
-	if !l.lead(ctx, session) {
-		return false
-	}
-	desired, err := l.desired(ctx, session)
+	leading := l.lead(ctx, session)
+	desired, err := l.desired(ctx, session, leading, seen)
 	if err != nil {
 		l.cfg.Log.WarnContext(ctx, "slave count not read", logkey.Error, err)
+		return false
+	}
+	if !leading {
 		return false
 	}
 	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Ready: l.cfg.Ready}
@@ -209,8 +213,29 @@ func (l *Loop) pass(ctx context.Context) bool {
 	return len(actions) > 0
 }
 
-// desired returns the wanted number of slaves; the first one ever is written.
-func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, error) {
+// list asks the engine who runs. Of a streak of failures the first is logged.
+func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	instances, err := l.cfg.Launcher.List(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		if l.listFailed++; l.listFailed == 1 {
+			l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
+		}
+		return nil, err
+	}
+	if l.listFailed > 0 {
+		l.cfg.Log.InfoContext(ctx, "workers listed again", logkey.Count, l.listFailed)
+	}
+	l.listFailed = 0
+	return instances, nil
+}
+
+// desired returns the wanted number of slaves. One that is not there, since this is the very first start or the
+// coordinator has lost its data, is written by the one who leads, from what is known or seen.
+func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool, o Observed) (Desired, error) {
 	if session == nil {
 		return Desired{Slaves: l.lastDesired()}, nil
 	}
@@ -218,8 +243,11 @@ func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, err
 	defer cancel()
 	n, version, err := session.SlaveCount(ctx)
 	if errors.Is(err, coord.ErrNone) {
-		n = l.cfg.Slaves
-		err = session.SetSlaveCount(ctx, n, version)
+		n, err = l.guessDesired(o), nil
+		if leading {
+			l.cfg.Log.InfoContext(ctx, "slave count written for the first time", logkey.Count, n)
+			err = session.SetSlaveCount(ctx, n, version)
+		}
 	}
 	if errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrSessionLost) {
 		return Desired{Slaves: l.lastDesired()}, nil
@@ -232,9 +260,22 @@ func (l *Loop) desired(ctx context.Context, session coord.Session) (Desired, err
 	l.view.desired, l.view.desiredKnown = n, true
 	l.mu.Unlock()
 	if changed {
+		l.cfg.Log.InfoContext(ctx, "another number of slaves wanted", logkey.Count, n)
 		l.tell(EventScale, ScaleEvent{Slaves: n})
 	}
 	return Desired{Slaves: n}, nil
+}
+
+// guessDesired is the wanted number where none is kept: the one that was known last, else as many
+// slaves as run, else the setting.
+func (l *Loop) guessDesired(o Observed) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.view.desiredKnown {
+		return l.view.desired
+	}
+	slaves := len(filter(o.Workers, func(w Worker) bool { return w.Running && w.Role == dbaas.RoleSlave }))
+	return cmp.Or(slaves, l.cfg.Slaves)
 }
 
 func (l *Loop) lastDesired() int {

@@ -3,7 +3,9 @@ package control_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -23,43 +25,139 @@ import (
 	"rideshare/orchestrator/launch/inproc"
 )
 
-// stubWorker registers with the role that it is given, and does nothing else.
+// stubWorker takes roles by the rules of real workers, registers with them, and does nothing else.
 type stubWorker struct {
-	spec     inproc.Spec
-	client   *coordinproc.Client
-	diesAt   bool // ends as soon as it runs
-	assigned *atomic.Int64
+	spec   inproc.Spec
+	client *coordinproc.Client
+	stand  *stand
+	diesAt bool        // ends as soon as it runs
+	silent atomic.Bool // takes roles, but does not come to serve in them
+	opened chan coord.Session
+
+	mu      sync.Mutex // guards the fields below
+	session coord.Session
+	member  coord.Member
+	newest  dbaas.Epoch
 }
 
 func (w *stubWorker) Run(ctx context.Context) error {
 	if w.diesAt {
 		return fmt.Errorf("worker %s has nothing to live for", w.spec.ID)
 	}
-	<-ctx.Done()
+	for s := range w.sessions(ctx) {
+		select {
+		case <-s.Doubt():
+			w.registerAgain(ctx)
+		case <-ctx.Done():
+			_ = s.Close() // of a dead one it stays until its time is over
+		}
+	}
 	return ctx.Err()
+}
+
+// sessions are those that the worker has, one after the other, until ctx ends.
+func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
+	return func(yield func(coord.Session) bool) {
+		for ctx.Err() == nil {
+			select {
+			case s := <-w.opened:
+				if !yield(s) {
+					return
+				}
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// registerAgain opens another session, as a real worker does when it doubts its own.
+func (w *stubWorker) registerAgain(ctx context.Context) {
+	s, err := w.client.Open(ctx)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session = s
+	w.opened <- s
+	if errors.Is(s.Register(ctx, w.member), coord.ErrExists) {
+		_ = s.Expel(ctx, w.member.PID, w.spec.ID)
+		_ = s.Register(ctx, w.member)
+	}
 }
 
 func (w *stubWorker) Kill() { w.client.Sever() }
 
 func (w *stubWorker) Control() http.Handler {
-	var mu sync.Mutex
-	var session coord.Session
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		w.assigned.Add(1)
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT "+workerapi.PathRole, func(rw http.ResponseWriter, r *http.Request) {
+		w.stand.assigned.Add(1)
 		var a workerapi.Assignment
-		err := json.NewDecoder(r.Body).Decode(&a)
-		if err == nil && session == nil {
-			session, err = w.client.Open(context.WithoutCancel(r.Context()))
-		}
-		if err == nil {
-			err = session.Register(r.Context(), coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch})
-		}
-		if err != nil {
-			rw.WriteHeader(http.StatusServiceUnavailable)
-		}
+		w.answer(rw, r, &a, func() error { return w.assign(r.Context(), a) })
 	})
+	mux.HandleFunc("POST "+workerapi.PathYield, func(rw http.ResponseWriter, r *http.Request) {
+		var y workerapi.Yield
+		w.answer(rw, r, &y, func() error {
+			w.member.YieldTo = y.To
+			return w.session.Register(r.Context(), w.member)
+		})
+	})
+	return mux
+}
+
+func (w *stubWorker) answer(rw http.ResponseWriter, r *http.Request, body any, do func() error) {
+	if w.stand.hung(w.spec.ID) {
+		<-r.Context().Done()
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := json.NewDecoder(r.Body).Decode(body)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		rw.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(rw).Encode(workerapi.Problem{Code: dbaas.CodeConflict, Message: err.Error()})
+	}
+}
+
+func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err error) {
+	have := w.member
+	switch {
+	case a.Worker != w.spec.ID:
+		return fmt.Errorf("meant is %s", a.Worker)
+	case a.Role == dbaas.RoleSlave && a.Epoch != have.Epoch:
+		return fmt.Errorf("ends %d, not %d", a.Epoch, have.Epoch)
+	case a.Role == dbaas.RoleMaster && (a.Epoch < w.newest || a.Epoch == w.newest && have.Role != dbaas.RoleMaster):
+		return fmt.Errorf("has had %d", w.newest)
+	}
+	w.newest = max(w.newest, a.Epoch)
+	if a.Role == dbaas.RoleSlave {
+		a.Epoch = 0
+	}
+	if w.session == nil {
+		if w.session, err = w.client.Open(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		w.opened <- w.session
+	}
+	if w.silent.Load() {
+		return nil
+	}
+	w.member = coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Leaving: have.Leaving}
+	return w.session.Register(ctx, w.member)
+}
+
+// leave announces the end of the worker.
+func (w *stubWorker) leave(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.member.Leaving = true
+	if err := w.session.Register(t.Context(), w.member); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // epochs is a persdb that only counts.
@@ -78,11 +176,46 @@ func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
 // stand is engine, coordinator and persdb without any orchestrator.
 type stand struct {
 	t        *testing.T
-	launcher *inproc.Launcher
+	launcher *engine
 	coord    *coordinproc.Coordinator
 	store    *epochs
 	diesAt   atomic.Bool
 	assigned atomic.Int64 // how often a role was assigned
+
+	mu      sync.Mutex // guards the fields below
+	workers map[dbaas.WorkerID]*stubWorker
+	hangs   map[dbaas.WorkerID]bool // workers that do not answer
+}
+
+func (s *stand) hung(id dbaas.WorkerID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hangs[id]
+}
+
+func (s *stand) hang(id dbaas.WorkerID, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs[id] = on
+}
+
+func (s *stand) worker(id dbaas.WorkerID) *stubWorker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[id]
+}
+
+// engine is a launcher whose kills can be made to fail.
+type engine struct {
+	*inproc.Launcher
+	noKills atomic.Bool
+}
+
+func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
+	if e.noKills.Load() {
+		return launch.ErrUnavailable
+	}
+	return e.Launcher.Kill(ctx, id)
 }
 
 func newStand(t *testing.T) *stand {
@@ -91,13 +224,17 @@ func newStand(t *testing.T) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{t: t, coord: c, store: &epochs{}}
-	s.launcher = inproc.New(inproc.Config{
+	s := &stand{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
+	s.launcher = &engine{Launcher: inproc.New(inproc.Config{
 		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Make: func(spec inproc.Spec) (inproc.Worker, error) {
-			return &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), assigned: &s.assigned}, nil
+			w := &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), stand: s, opened: make(chan coord.Session, 1)}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.workers[spec.ID] = w
+			return w, nil
 		},
-	})
+	})}
 	return s
 }
 
@@ -156,7 +293,17 @@ func (s *stand) running() []launch.Instance {
 	return all
 }
 
+func (s *stand) pids() []int {
+	s.t.Helper()
+	var pids []int
+	for _, in := range s.running() {
+		pids = append(pids, in.PID)
+	}
+	return pids
+}
+
 func (s *stand) end() {
+	s.launcher.noKills.Store(false)
 	for _, in := range s.running() {
 		if err := s.launcher.Kill(s.t.Context(), in.ID); err != nil {
 			s.t.Error(err)

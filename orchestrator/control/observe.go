@@ -34,6 +34,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	leading := l.leading && l.leadsIn == session
 	o := Observed{Now: now, CoordinatorUp: up, Starting: unlisted(starting, instances), StartsAllowed: l.startsAllowed(now)}
 	known := map[dbaas.WorkerID]bool{}
 	for _, in := range instances {
@@ -47,16 +48,12 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 		if in.Running {
 			m.pid = in.PID
 		}
-		wasSeen := m.seen
-		if up {
-			m.look(member, registered, now)
+		before := *m
+		if up && m.look(member, registered, leading, now) {
+			l.tell(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch, Change: "found"})
 		}
-		l.tellWorker(in, m, wasSeen)
-		o.Workers = append(o.Workers, Worker{
-			ID: in.ID, PID: in.PID, Running: in.Running,
-			Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince,
-			Registered: m.seen, LostAt: m.lostAt, Stopping: m.stopping,
-		})
+		l.tellWorker(in, m, before)
+		o.Workers = append(o.Workers, m.worker(in))
 	}
 	for id, m := range l.memory {
 		if !known[id] && !m.stopping {
@@ -64,6 +61,8 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 		}
 	}
 	l.look(instances, members, up, now)
+	close(l.looked)
+	l.looked = make(chan struct{})
 	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {
 		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered
 	})
@@ -85,22 +84,6 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 		members[m.Worker] = m
 	}
 	return members, true
-}
-
-// look updates what is known of a worker. A worker that is registered with a
-// role that we did not give it was given it by an orchestrator before us.
-func (m *memory) look(member coord.Member, registered bool, now time.Time) {
-	if registered && m.role == dbaas.RoleNone {
-		m.role, m.epoch, m.roleSince = member.Role, member.Epoch, now
-	}
-	registered = registered && member.Role == m.role
-	if m.seen && !registered {
-		m.lostAt = now
-	}
-	if registered {
-		m.lostAt = time.Time{}
-	}
-	m.seen = registered
 }
 
 // look keeps what others ask for: who serves, and since when nobody does.

@@ -17,15 +17,23 @@ type Worker struct {
 	// Role is the role that we gave it, or found it with; RoleNone if none yet.
 	Role  dbaas.Role
 	Epoch dbaas.Epoch
-	// RoleSince is when it got the role.
+	// RoleSince is when it got the role, or, without one, first failed to take one; zero if it never did.
 	RoleSince time.Time
-	// Registered tells whether the coordinator knows it now. Only registered
-	// workers are caught up.
+	// Registered tells whether the coordinator knows it now, with this role. Only
+	// registered workers are caught up.
 	Registered bool
-	// LostAt is when its registration was found gone; zero if it never had one.
+	// LostAt is when its registration was found gone; zero while it has any.
 	LostAt time.Time
-	// Stopping workers are on their way out and count for nothing.
+	// Leaving workers have announced their end: they are given no role and replaced.
+	Leaving bool
+	// YieldTo is the slave to which a master wants to hand its role over.
+	YieldTo dbaas.WorkerID
+	// Enlisting workers are being told to be slaves.
+	Enlisting bool
+	// Stopping workers are being ended, and count for nothing.
 	Stopping bool
+	// DoomedAt is when it was first to be killed; zero if it never was.
+	DoomedAt time.Time
 }
 
 // Observed is what one pass saw.
@@ -54,7 +62,7 @@ type Limits struct {
 	Session time.Duration
 	// Again is how long a worker may take to register anew after it changed its session.
 	Again time.Duration
-	// Ready is how long a worker may take from getting a role to being registered with it.
+	// Ready is how long a worker may take to take a role, and from then to being registered with it.
 	Ready time.Duration
 }
 
@@ -67,6 +75,7 @@ const (
 	ActionKill    ActionKind = "kill"    // end a worker at once
 	ActionStop    ActionKind = "stop"    // let a worker finish and leave
 	ActionRemove  ActionKind = "remove"  // forget a dead worker
+	ActionDemote  ActionKind = "demote"  // let a master finish and become a slave
 	ActionPromote ActionKind = "promote" // new epoch, make it master
 	ActionEnlist  ActionKind = "enlist"  // make it a slave
 )
@@ -84,7 +93,9 @@ type Action struct {
 // It is a pure function: no clock, no engine, no coordinator. It acts on what
 // it sees, not on what happened, so that any pass may be lost or run twice. While the coordinator
 // is away it only forgets the dead: no elections and no scaling. It never
-// promotes a worker while another one that has the master's role still runs.
+// promotes a worker while another one that has the master's role still runs, unless
+// that one is told to finish just before, has finished and is leaving, or cannot be killed for a
+// session's length: then persdb alone keeps it from writing.
 func Plan(o Observed, d Desired, l Limits) []Action {
 	p := planner{observed: o, desired: d, limits: l}
 	p.removeDead()
@@ -104,6 +115,7 @@ type planner struct {
 	limits   Limits
 	actions  []Action
 	killed   map[dbaas.WorkerID]bool
+	demoted  int // masters that stay as slaves
 }
 
 func (p *planner) add(kind ActionKind, w Worker, reason string) {
@@ -138,13 +150,13 @@ func (p *planner) killSilent() {
 	p.killed = map[dbaas.WorkerID]bool{}
 	massLoss := p.massLoss()
 	for _, w := range p.live() {
-		if w.Role == dbaas.RoleNone || w.Registered {
+		if w.Registered || w.RoleSince.IsZero() {
 			continue
 		}
 		since, patience, reason := w.RoleSince, p.limits.Ready, "not ready in time"
-		if !w.LostAt.IsZero() && w.LostAt.After(w.RoleSince) {
+		if !w.LostAt.IsZero() {
 			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
-			if massLoss || w.Role == dbaas.RoleSlave {
+			if massLoss || w.Role != dbaas.RoleMaster || w.Leaving {
 				patience = p.limits.Session
 			}
 		}
@@ -175,9 +187,13 @@ func (p *planner) massLoss() bool {
 // one, or one in the making, so that slaves may be started: the master comes first and alone.
 func (p *planner) settleMaster() bool {
 	live := p.live()
-	masters := filter(live, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
+	// One that is leaving and has withdrawn its registration has finished.
+	masters := filter(live, func(w Worker) bool { return w.Role == dbaas.RoleMaster && (w.Registered || !w.Leaving) })
 	if len(masters) > 0 {
-		p.killOldMasters(masters)
+		newest := p.newest(masters)
+		if !p.masterDying() {
+			p.handOver(newest, live)
+		}
 		return true
 	}
 	if p.masterDying() {
@@ -187,14 +203,14 @@ func (p *planner) settleMaster() bool {
 		p.add(ActionPromote, candidate, "no master")
 		return true
 	}
-	if len(live) == 0 && p.observed.Starting == 0 {
+	if !slices.ContainsFunc(live, stays) && p.observed.Starting == 0 {
 		p.start("no worker")
 	}
 	return false
 }
 
-// killOldMasters leaves only the one with the newest epoch.
-func (p *planner) killOldMasters(masters []Worker) {
+// newest returns the master with the newest epoch and kills all others.
+func (p *planner) newest(masters []Worker) Worker {
 	newest := slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	for _, w := range masters {
 		if w.ID != newest.ID {
@@ -202,13 +218,35 @@ func (p *planner) killOldMasters(masters []Worker) {
 			p.killed[w.ID] = true
 		}
 	}
+	return newest
 }
 
-// masterDying reports whether a worker that has the master's role may still run:
-// until it is surely dead nobody else is promoted.
+// handOver moves the role of a master that is leaving or wants to yield, as soon as there is a
+// caught-up slave to take it.
+func (p *planner) handOver(master Worker, live []Worker) {
+	if !master.Registered || !master.Leaving && master.YieldTo == "" {
+		return
+	}
+	i := slices.IndexFunc(live, func(w Worker) bool {
+		meant := master.Leaving || w.ID == master.YieldTo
+		return meant && w.Registered && stays(w) && w.Role == dbaas.RoleSlave
+	})
+	if i < 0 {
+		return
+	}
+	p.add(ActionDemote, master, "hands its role over")
+	p.add(ActionPromote, live[i], "takes the role over")
+	if stays(master) {
+		p.demoted++
+	}
+}
+
+// masterDying reports whether a worker that has the master's role may still run: until it is surely
+// dead nobody else is promoted. An engine that cannot kill it for long holds up nobody.
 func (p *planner) masterDying() bool {
 	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
-		return w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
+		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
+		return dying && (w.DoomedAt.IsZero() || p.observed.Now.Sub(w.DoomedAt) < p.limits.Session)
 	})
 }
 
@@ -216,6 +254,7 @@ func (p *planner) masterDying() bool {
 // When nobody is registered, as at the very first start, it is the lowest pid
 // of all. Since persdb has the truth, any choice is safe.
 func successor(live []Worker) (Worker, bool) {
+	live = filter(live, stays)
 	for _, w := range live {
 		if w.Registered {
 			return w, true
@@ -227,20 +266,23 @@ func successor(live []Worker) (Worker, bool) {
 	return Worker{}, false
 }
 
+// stays reports whether a worker is to be reckoned with: it has not announced its end.
+func stays(w Worker) bool { return !w.Leaving }
+
 func (p *planner) settleSlaves() {
 	slaves := filter(p.live(), func(w Worker) bool {
-		return w.Role != dbaas.RoleMaster && !p.promoted(w.ID)
+		return w.Role != dbaas.RoleMaster && stays(w) && !p.promoted(w.ID)
 	})
-	for range p.desired.Slaves - len(slaves) - p.observed.Starting {
+	for range p.desired.Slaves - len(slaves) - p.demoted - p.observed.Starting {
 		p.start("slave wanted")
 	}
-	for len(slaves) > p.desired.Slaves {
+	for len(slaves) > 0 && len(slaves)+p.demoted > p.desired.Slaves {
 		last := len(slaves) - 1
 		p.add(ActionStop, slaves[last], "fewer slaves wanted")
 		slaves = slaves[:last]
 	}
 	for _, w := range slaves {
-		if w.Role == dbaas.RoleNone {
+		if w.Role == dbaas.RoleNone && !w.Enlisting {
 			p.add(ActionEnlist, w, "has no role")
 		}
 	}

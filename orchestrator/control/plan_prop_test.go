@@ -21,6 +21,7 @@ type cluster struct {
 	nextPID  int
 	epoch    dbaas.Epoch
 	away     bool
+	noKills  bool // the engine does not manage to
 	starts   int
 }
 
@@ -47,6 +48,10 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 		if a.Kind == control.ActionPromote {
 			c.mustHaveNoMaster(t)
 		}
+		if a.Kind == control.ActionDemote {
+			// Whether its answer comes or not, the epoch that is claimed next ends this mastership.
+			c.find(a.Worker).Epoch = 0
+		}
 		if drop() {
 			continue
 		}
@@ -57,11 +62,14 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 	}
 }
 
-// mustHaveNoMaster is the rule that an election may not break.
+// mustHaveNoMaster is the rule that an election may not break: the master of the newest epoch, which alone can
+// commit, does not run, was told to finish, has left by itself, or has been waited for to die long enough.
 func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 	for _, w := range c.workers {
-		if w.Running && w.Role == dbaas.RoleMaster {
-			t.Fatalf("promotion while %s is master and runs", w.ID)
+		left := w.Leaving && !w.Registered
+		hopeless := !w.DoomedAt.IsZero() && c.now.Sub(w.DoomedAt) >= planLimits.Session
+		if w.Running && w.Role == dbaas.RoleMaster && w.Epoch == c.epoch && !left && !hopeless {
+			t.Fatalf("promotion while %s is master and runs: %+v", w.ID, c.workers)
 		}
 	}
 }
@@ -73,7 +81,15 @@ func (c *cluster) apply(a control.Action) {
 		c.starts++
 	case control.ActionKill:
 		w := c.find(a.Worker)
-		w.Running, w.Registered = false, false
+		if w.DoomedAt.IsZero() {
+			w.DoomedAt = c.now
+		}
+		if !c.noKills {
+			w.Running, w.Registered = false, false
+		}
+	case control.ActionDemote:
+		w := c.find(a.Worker)
+		w.Role, w.RoleSince, w.Registered, w.YieldTo = dbaas.RoleSlave, c.now, false, ""
 	case control.ActionStop, control.ActionRemove:
 		c.workers = slices.DeleteFunc(c.workers, func(w control.Worker) bool { return w.ID == a.Worker })
 	case control.ActionPromote:
@@ -94,6 +110,12 @@ func (c *cluster) settle() {
 	}
 	for i := range c.workers {
 		w := &c.workers[i]
+		switch {
+		case w.Role != dbaas.RoleMaster || !w.Registered:
+			w.YieldTo = "" // forgotten with the mastership
+		case w.Leaving && !c.away:
+			w.Running, w.Registered = false, false // its patience is over
+		}
 		if w.Running && w.Role != dbaas.RoleNone && !c.away {
 			w.Registered, w.LostAt = true, time.Time{}
 		}
@@ -104,7 +126,7 @@ func (c *cluster) settle() {
 // disturb does one random thing to the cluster.
 func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
-	switch rapid.IntRange(0, 4).Draw(t, "event") {
+	switch rapid.IntRange(0, 7).Draw(t, "event") {
 	case 0:
 		c.away = !c.away
 	case 1:
@@ -119,6 +141,17 @@ func (c *cluster) disturb(t *rapid.T) {
 	case 4:
 		if len(c.workers) > 0 {
 			c.lose(rapid.IntRange(0, len(c.workers)-1).Draw(t, "cut off"))
+		}
+	case 5:
+		c.noKills = !c.noKills
+	case 6:
+		if len(c.workers) > 0 {
+			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "leaves")].Leaving = true
+		}
+	case 7:
+		if len(c.workers) > 1 {
+			from, to := rapid.IntRange(0, len(c.workers)-1).Draw(t, "yields"), rapid.IntRange(0, len(c.workers)-1).Draw(t, "to")
+			c.workers[from].YieldTo = c.workers[to].ID
 		}
 	}
 }
@@ -153,8 +186,12 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 				c.settle()
 			}
 		}
-		c.away = false
-		for range 30 {
+		c.away, c.noKills = false, false
+		for i := range c.workers { // wishes are forgotten, and those who leave have gone
+			c.workers[i].YieldTo = ""
+			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving
+		}
+		for range 80 {
 			c.carryOut(t, control.Plan(c.observe(), desired, planLimits), func() bool { return false })
 			c.settle()
 		}

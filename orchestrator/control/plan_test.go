@@ -65,6 +65,20 @@ func TestPlan_Situations(t *testing.T) {
 	newer := master(2)
 	newer.Epoch = 2
 
+	leaving := master(1)
+	leaving.Leaving = true
+	gone := lost(leaving, ago(0))
+	yielding := master(1)
+	yielding.YieldTo = "w3"
+	leavingSlave := slave(2)
+	leavingSlave.Leaving = true
+	doomed := lost(master(1), ago(8*time.Second))
+	doomed.DoomedAt = ago(7 * time.Second)
+	refusing := newcomer(3)
+	refusing.RoleSince = ago(2 * time.Minute)
+	promoted := master(1)
+	promoted.Registered, promoted.RoleSince, promoted.LostAt = false, ago(7*time.Second), ago(time.Second)
+
 	tests := map[string]struct {
 		workers  []control.Worker
 		starting int
@@ -98,8 +112,21 @@ func TestPlan_Situations(t *testing.T) {
 		"TooManySlaves_HighestPIDsLeave":    {workers: []control.Worker{master(1), slave(2), slave(8), slave(5)}, slaves: 1, want: []string{"stop w8", "stop w5"}},
 		"LeavingSlave_CountsForNothing":     {workers: []control.Worker{master(1), slave(2), stopping}, slaves: 1},
 		"CoordinatorAway_NoElection":        {workers: []control.Worker{dead(master(1)), slave(2)}, slaves: 1, away: true, want: []string{"remove w1"}},
-		"RateLimit_NoStart":                 {workers: []control.Worker{master(1)}, slaves: 2, noStarts: true},
-		"AllRegistrationsLost_NobodyKilled": {workers: []control.Worker{lost(master(1), ago(time.Second)), lost(slave(2), ago(time.Second))}, slaves: 1},
+		"MasterLeaving_LowestSlaveTakesOverAndOneStarts": {
+			workers: []control.Worker{leaving, slave(2), slave(3)}, slaves: 2, want: []string{"demote w1", "promote w2", "start "},
+		},
+		"MasterLeavingAlone_Waits":           {workers: []control.Worker{leaving, newcomer(2)}, slaves: 1, want: []string{"enlist w2"}},
+		"MasterLeavingLastSlaveToo_Waits":    {workers: []control.Worker{leaving, leavingSlave}, slaves: 1, want: []string{"start "}},
+		"MasterHasLeft_ElectionWithoutAKill": {workers: []control.Worker{gone, slave(2)}, slaves: 1, want: []string{"promote w2", "start "}},
+		"MasterYields_NamedSlaveTakesOver":   {workers: []control.Worker{yielding, slave(2), slave(3)}, slaves: 2, want: []string{"demote w1", "promote w3"}},
+		"MasterYieldsToNobody_GoesOn":        {workers: []control.Worker{yielding, slave(2)}, slaves: 1},
+		"MasterYieldsToUnregistered_GoesOn":  {workers: []control.Worker{yielding, slave(2), lost(slave(3), ago(0))}, slaves: 2},
+		"SlaveLeaving_ReplacedAndNotElected": {workers: []control.Worker{dead(master(1)), leavingSlave, slave(3)}, slaves: 1, want: []string{"remove w1", "promote w3", "start "}},
+		"MasterCannotBeKilled_FencedInstead": {workers: []control.Worker{doomed, slave(2)}, slaves: 1, want: []string{"kill w1", "promote w2", "start "}},
+		"NewcomerTakesNoRole_Killed":         {workers: []control.Worker{master(1), refusing}, slaves: 1, want: []string{"kill w3", "start "}},
+		"PromotedLost_Killed":                {workers: []control.Worker{promoted, slave(2)}, slaves: 1, want: []string{"kill w1"}},
+		"RateLimit_NoStart":                  {workers: []control.Worker{master(1)}, slaves: 2, noStarts: true},
+		"AllRegistrationsLost_NobodyKilled":  {workers: []control.Worker{lost(master(1), ago(time.Second)), lost(slave(2), ago(time.Second))}, slaves: 1},
 		"AllRegistrationsLostForLong_Killed": {
 			workers: []control.Worker{lost(master(1), ago(7*time.Second)), lost(slave(2), ago(7*time.Second))}, slaves: 1,
 			want: []string{"kill w1", "kill w2"},

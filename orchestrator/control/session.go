@@ -82,7 +82,7 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 		l.cfg.Log.InfoContext(ctx, "control loop leadership changed", "leading", now)
 	}
 	l.mu.Lock()
-	l.leading = now
+	l.leading, l.leadsIn = now, session
 	l.mu.Unlock()
 	return now
 }

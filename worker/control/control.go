@@ -20,8 +20,11 @@ const maxBodyBytes = 4 << 10
 // Worker is what this package needs from a worker. *worker.Worker implements
 // it, safe for concurrent use.
 type Worker interface {
-	// Assign accepts a role or returns a *dbaas.Error with CodeInvalid or CodeConflict.
-	Assign(a workerapi.Assignment) error
+	// Assign accepts a role or returns a *dbaas.Error with CodeInvalid or CodeConflict. A master
+	// that becomes a slave has finished when it returns nil; with CodeUnavailable it has not yet.
+	Assign(ctx context.Context, a workerapi.Assignment) error
+	// Yield accepts the wish to hand a mastership over, or returns a *dbaas.Error with CodeInvalid or CodeConflict.
+	Yield(y workerapi.Yield) error
 	// Drain makes the worker leave gracefully; it returns at once.
 	Drain()
 	Status() workerapi.Status
@@ -37,6 +40,7 @@ func Handler(w Worker, log *slog.Logger) http.Handler {
 	h := handler{w: w, log: log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+workerapi.PathRole, h.assign)
+	mux.HandleFunc("POST "+workerapi.PathYield, h.yield)
 	mux.HandleFunc("POST "+workerapi.PathDrain, h.drain)
 	mux.HandleFunc("GET "+workerapi.PathStatus, h.status)
 	mux.HandleFunc("GET "+workerapi.PathHashes, h.hashes)
@@ -53,13 +57,35 @@ type handler struct {
 
 func (h handler) assign(rw http.ResponseWriter, r *http.Request) {
 	var a workerapi.Assignment
+	err := decode(rw, r, &a)
+	if err == nil {
+		err = h.w.Assign(r.Context(), a)
+	}
+	h.done(rw, r, err)
+}
+
+func (h handler) yield(rw http.ResponseWriter, r *http.Request) {
+	var y workerapi.Yield
+	err := decode(rw, r, &y)
+	if err == nil {
+		err = h.w.Yield(y)
+	}
+	h.done(rw, r, err)
+}
+
+// decode reads a body into v, or returns a *dbaas.Error with CodeInvalid.
+func decode(rw http.ResponseWriter, r *http.Request, v any) error {
 	dec := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxBodyBytes))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&a); err != nil {
-		h.fail(rw, r, dbaas.WrapError(dbaas.CodeInvalid, "body is no assignment", err))
-		return
+	if err := dec.Decode(v); err != nil {
+		return dbaas.WrapError(dbaas.CodeInvalid, "body is not what this path takes", err)
 	}
-	if err := h.w.Assign(a); err != nil {
+	return nil
+}
+
+// done answers a call that has no answer but its error.
+func (h handler) done(rw http.ResponseWriter, r *http.Request, err error) {
+	if err != nil {
 		h.fail(rw, r, err)
 		return
 	}

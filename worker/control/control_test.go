@@ -20,6 +20,7 @@ import (
 // fakeWorker answers what the test says and records what it is told.
 type fakeWorker struct {
 	assigned []workerapi.Assignment
+	yielded  []workerapi.Yield
 	drained  int
 	status   workerapi.Status
 	hashes   dbaas.TableHashes
@@ -28,8 +29,13 @@ type fakeWorker struct {
 	err          error
 }
 
-func (w *fakeWorker) Assign(a workerapi.Assignment) error {
+func (w *fakeWorker) Assign(_ context.Context, a workerapi.Assignment) error {
 	w.assigned = append(w.assigned, a)
+	return w.err
+}
+
+func (w *fakeWorker) Yield(y workerapi.Yield) error {
+	w.yielded = append(w.yielded, y)
 	return w.err
 }
 
@@ -56,12 +62,16 @@ func TestHandler_RoundTrips(t *testing.T) {
 		hashes: dbaas.TableHashes{Seq: 9, Tables: map[string]string{"n": "ab"}},
 	}
 	c, url := serve(t, w)
-	want := workerapi.Assignment{Role: dbaas.RoleMaster, PID: 7, Epoch: 3}
+	want := workerapi.Assignment{Worker: "w1", Role: dbaas.RoleMaster, PID: 7, Epoch: 3}
 	if err := c.Assign(t.Context(), url, want); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]workerapi.Assignment{want}, w.assigned); diff != "" {
 		t.Errorf("assigned (-want +got):\n%s", diff)
+	}
+	wish := workerapi.Yield{Worker: "w1", To: "w2"}
+	if err := c.Yield(t.Context(), url, wish); err != nil || len(w.yielded) != 1 || w.yielded[0] != wish {
+		t.Errorf("yield: got %v and %v, want nil and %v", err, w.yielded, wish)
 	}
 	status, err := c.Status(t.Context(), url)
 	if diff := cmp.Diff(w.status, status); err != nil || diff != "" {
@@ -115,7 +125,10 @@ func TestHandler_Statuses(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"PUT", "/role", `{"role":"slave","pid":1}`, 200},
+		{"PUT", "/role", `{"worker":"w1","role":"slave","pid":1}`, 200},
+		{"POST", "/yield", `{"worker":"w1","to":"w2"}`, 200},
+		{"POST", "/yield", `{"worker":"w1","too":"w2"}`, 400},
+		{"PUT", "/yield", `{}`, 405},
 		{"PUT", "/role", `{"role":"slave","pid":1,"x":2}`, 400},
 		{"PUT", "/role", `nonsense`, 400},
 		{"PUT", "/role", `{"role":"` + strings.Repeat("x", 5000) + `"}`, 400},

@@ -87,7 +87,10 @@ type Config struct {
 type Master struct {
 	Config
 
-	done chan finished // commits on their way to be broadcast and answered, in order
+	done  chan finished // commits on their way to be broadcast and answered, in order
+	quiet chan struct{} // see Quiet
+	// confirming is the linearizable reads that have yet to confirm the mastership.
+	confirming sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
 	hand  []*message // messages with operations that have no answer yet, in order of arrival
@@ -107,6 +110,7 @@ func New(c Config) *Master {
 		Config: c,
 		epoch:  c.Epoch,
 		done:   make(chan finished, finishing),
+		quiet:  make(chan struct{}),
 		wake:   make(chan struct{}, 1),
 	}
 }
@@ -143,6 +147,12 @@ func (m *Master) Raise(epoch dbaas.Epoch) {
 	defer m.mu.Unlock()
 	m.epoch = max(m.epoch, epoch)
 }
+
+// Quiet is closed once stop was closed and this mastership has no further use: every operation in
+// hand was answered, nothing more is taken, and reads that are still in hand have confirmed
+// the mastership already. Another master may begin from then on, though Run goes on until
+// those reads are answered. It stays open when Run ends otherwise.
+func (m *Master) Quiet() <-chan struct{} { return m.quiet }
 
 // Run consumes writeQ until stop is closed and everything in hand was answered; then it returns nil.
 //
@@ -185,6 +195,10 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 		cancel(err)
 	}
 	<-finisher
+	m.confirming.Wait()
+	if ctx.Err() == nil {
+		close(m.quiet)
+	}
 	reads.Wait()
 	return context.Cause(ctx)
 }
@@ -199,6 +213,7 @@ func (m *Master) receive(ctx context.Context, cancel context.CancelCauseFunc, d 
 	case kind == frame.KindReadRequest:
 		var req frame.ReadRequest
 		if req, err = frame.DecodeReadRequest(body); err == nil {
+			m.confirming.Add(1)
 			reads.Go(func() {
 				if stale := m.read(ctx, d, req); errors.Is(stale, dbaas.ErrStaleEpoch) {
 					cancel(stale)

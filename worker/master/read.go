@@ -15,6 +15,7 @@ import (
 // before is at or below that position, so the replica may answer from there on.
 func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest) error {
 	head, err := m.confirm(ctx, latest(req.Reads))
+	m.confirming.Done()
 	switch {
 	case err == nil:
 		for i := range req.Reads {

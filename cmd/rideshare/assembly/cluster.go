@@ -45,6 +45,17 @@ func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
 	return out, nil
 }
 
+// HandOver moves the master's role.
+func (c cluster) HandOver(ctx context.Context, pid int) (api.HandedOver, error) {
+	done, err := c.Loop.HandOver(ctx, pid)
+	if err != nil {
+		return api.HandedOver{}, err
+	}
+	return api.HandedOver{
+		Old: api.Mastership{PID: done.OldPID, Epoch: done.OldEpoch}, New: api.Mastership{PID: done.NewPID, Epoch: done.NewEpoch},
+	}, nil
+}
+
 // head returns persdb's head, or zero while persdb is away: then who runs is
 // still worth telling.
 func (c cluster) head(ctx context.Context) dbaas.Head {

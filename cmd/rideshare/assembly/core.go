@@ -95,14 +95,19 @@ func (c *core) close(ctx context.Context) error {
 	c.stopLoops()
 	c.background.Wait()
 	if !c.keepWorkers {
-		errs = append(errs, stopWorkers(ctx, c.launcher))
+		errs = append(errs, stopWorkers(ctx, c.launcher, c.control))
 	}
 	errs = append(errs, c.outside.close(ctx))
 	return errors.Join(errs...)
 }
 
-// stopWorkers ends every worker, and forgets it.
-func stopWorkers(ctx context.Context, launcher launch.Launcher) error {
+// drainTimeout bounds the word to a worker that is going to be stopped: one that does not answer is stopped all the same.
+const drainTimeout = 500 * time.Millisecond
+
+// stopWorkers ends every worker, and forgets it. Each is told to drain first: the master would wait
+// for a successor otherwise.
+func stopWorkers(ctx context.Context, launcher launch.Launcher, control http.RoundTripper) error {
+	workers := &workerapi.Client{HTTP: &http.Client{Transport: control, Timeout: drainTimeout}}
 	instances, err := launcher.List(ctx)
 	if err != nil {
 		return fmt.Errorf("list workers: %w", err)
@@ -111,6 +116,9 @@ func stopWorkers(ctx context.Context, launcher launch.Launcher) error {
 	errs := make([]error, len(instances))
 	for i, in := range instances {
 		group.Go(func() {
+			if in.Running {
+				_ = workers.Drain(ctx, in.Control) // Stop says what is wrong
+			}
 			if errs[i] = launcher.Stop(ctx, in.ID, stopGrace); errs[i] == nil {
 				errs[i] = launcher.Remove(ctx, in.ID)
 			}

@@ -23,7 +23,9 @@ func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	end := func(ctx context.Context) error { return errors.Join(stopWorkers(ctx, workers), workers.Close(ctx)) }
+	end := func(ctx context.Context) error {
+		return errors.Join(stopWorkers(ctx, workers, http.DefaultTransport), workers.Close(ctx))
+	}
 	l, err := newLauncher(cfg, token, workers)
 	if err != nil {
 		return nil, errors.Join(err, end(context.Background()))

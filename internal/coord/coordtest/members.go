@@ -102,7 +102,10 @@ func testExpel(s *suite) {
 // somebody's death, and by the end of its own session.
 func testWatch(s *suite) {
 	a, b := s.open(), s.open()
-	doomed := s.open()
+	doomed, leader := s.open(), s.open()
+	if now, err := leader.Lead(s.Context(), "me"); err != nil || !now {
+		s.Fatalf("lead: got %t, %v, want true", now, err)
+	}
 	changes := []struct {
 		what string
 		do   func() error
@@ -114,6 +117,7 @@ func testWatch(s *suite) {
 		{"an own registration", func() error { return b.Register(s.Context(), coord.Member{PID: 2, Worker: "w2"}) }},
 		{"a doomed one", func() error { return doomed.Register(s.Context(), coord.Member{PID: 3, Worker: "w3"}) }},
 		{"a death", func() error { s.world.Abandon(s.T, doomed); return nil }},
+		{"the leader's end", leader.Close},
 		{"the end of the own session", b.Close},
 	}
 	for _, change := range changes {

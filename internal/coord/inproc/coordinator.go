@@ -149,6 +149,16 @@ func (k *Coordinator) Resume() {
 	}
 }
 
+// Wipe is the loss of all data: every session ends, and no value is left.
+func (k *Coordinator) Wipe() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept = kept{}
+	for _, s := range slices.Clone(k.sessions) {
+		s.expire()
+	}
+}
+
 // leave ends running.
 func (k *Coordinator) leave(to state) {
 	k.mu.Lock()

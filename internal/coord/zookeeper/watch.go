@@ -73,14 +73,16 @@ func (s *Session) arm(ctx context.Context) {
 }
 
 func (s *Session) armAll(ctx context.Context) error {
-	err := s.armOne(ctx, watchKey{path: s.slaveCount()}, func(c *zk.Conn) error {
-		_, _, _, err := c.ExistsW(s.slaveCount())
-		return err
-	})
-	if err != nil {
-		return err
+	for _, path := range []string{s.slaveCount(), s.leader()} {
+		err := s.armOne(ctx, watchKey{path: path}, func(c *zk.Conn) error {
+			_, _, _, err := c.ExistsW(path)
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
-	err = s.armOne(ctx, watchKey{path: s.conts(), children: true}, func(c *zk.Conn) error {
+	err := s.armOne(ctx, watchKey{path: s.conts(), children: true}, func(c *zk.Conn) error {
 		names, _, _, childrenErr := c.ChildrenW(s.conts())
 		if childrenErr == nil {
 			s.mu.Lock()

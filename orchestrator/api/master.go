@@ -1,0 +1,50 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// HandedOver is the answer of POST /api/v1/master: who was master, and who is.
+type HandedOver struct {
+	Old Mastership `json:"old"`
+	New Mastership `json:"new"`
+}
+
+// Mastership is a master and the epoch in which it is one.
+type Mastership struct {
+	PID   int         `json:"pid"`
+	Epoch dbaas.Epoch `json:"epoch"`
+}
+
+// handOverBody is the body of POST /api/v1/master, which may be empty.
+type handOverBody struct {
+	PID int `json:"pid,omitempty"`
+}
+
+// handOver answers POST /api/v1/master once the role has moved to the slave that is named, or to the one with
+// the lowest pid.
+func (a *API) handOver(c echo.Context) error {
+	body, err := httpapi.ReadBody(c)
+	if err != nil {
+		return err
+	}
+	var wish handOverBody
+	if len(body) > 0 {
+		if err = httpapi.UnmarshalStrict(body, &wish); err != nil {
+			return err
+		}
+	}
+	if wish.PID < 0 {
+		return dbaas.Errorf(dbaas.CodeInvalid, "pid must be positive")
+	}
+	done, err := a.cfg.Cluster.HandOver(c.Request().Context(), wish.PID)
+	if err != nil {
+		return outage(err)
+	}
+	return httpapi.JSON(c, http.StatusOK, done)
+}

@@ -1,0 +1,106 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/workerapi"
+)
+
+// HandedOver tells who was master and who is.
+type HandedOver struct {
+	OldPID, NewPID     int
+	OldEpoch, NewEpoch dbaas.Epoch
+}
+
+// HandOver moves the master's role to the slave with that pid, or to the one with the lowest if pid is zero,
+// and returns when that one serves. No request fails of it.
+//
+// Any orchestrator can do it: the master itself announces the wish, the leading loop acts on it, and this one
+// looks on. Errors are *dbaas.Error: CodeInvalid when no worker has that pid, CodeConflict when that one
+// cannot follow now, CodeUnavailable when there is no master or coordinator, or nobody acted in time: the
+// wish is forgotten by then, but may have been acted on at the last moment.
+func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
+	ctx, cancel := context.WithTimeout(ctx, workerapi.YieldFor)
+	defer cancel()
+	if err := l.CoordinatorReady(ctx); err != nil {
+		return HandedOver{}, dbaas.WrapError(dbaas.CodeUnavailable, "the coordinator does not answer", err)
+	}
+	members, err := l.Members(ctx)
+	if err != nil {
+		return HandedOver{}, err
+	}
+	old, heir, err := parties(members, pid)
+	if err != nil {
+		return HandedOver{}, err
+	}
+	in, ok := l.instance(old.Worker)
+	if !ok {
+		return HandedOver{}, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
+	}
+	l.cfg.Log.InfoContext(ctx, "hand-over asked for", logkey.PID, old.PID, logkey.Epoch, uint64(old.Epoch), "to", heir.PID)
+	if err = l.cfg.Workers.Yield(ctx, in.Control, workerapi.Yield{Worker: old.Worker, To: heir.Worker}); err != nil {
+		return HandedOver{}, err
+	}
+	next, err := l.awaitMaster(ctx, old.Epoch)
+	if err != nil {
+		return HandedOver{}, err
+	}
+	return HandedOver{OldPID: old.PID, OldEpoch: old.Epoch, NewPID: next.PID, NewEpoch: next.Epoch}, nil
+}
+
+// parties returns the master and who is to follow it.
+func parties(members []Member, pid int) (master, heir Member, err error) {
+	find := func(is func(Member) bool) (Member, bool) {
+		if i := slices.IndexFunc(members, is); i >= 0 {
+			return members[i], true
+		}
+		return Member{}, false
+	}
+	master, ok := find(func(m Member) bool { return m.Role == dbaas.RoleMaster && m.Ready })
+	if !ok {
+		return master, heir, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
+	}
+	if pid == 0 {
+		if heir, ok = find(func(m Member) bool { return m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving }); !ok {
+			return master, heir, dbaas.Errorf(dbaas.CodeConflict, "there is no caught-up slave that could follow")
+		}
+		return master, heir, nil
+	}
+	heir, ok = find(func(m Member) bool { return m.PID == pid })
+	switch {
+	case !ok:
+		return master, heir, dbaas.Errorf(dbaas.CodeInvalid, "no worker has pid %d", pid)
+	case heir.Worker == master.Worker:
+		return master, heir, dbaas.Errorf(dbaas.CodeConflict, "worker %d is the master already", pid)
+	case !heir.Ready || heir.Leaving:
+		return master, heir, dbaas.Errorf(dbaas.CodeConflict, "worker %d is no caught-up slave", pid)
+	}
+	return master, heir, nil
+}
+
+// awaitMaster returns the first master after epoch that serves, or CodeUnavailable when ctx ends.
+func (l *Loop) awaitMaster(ctx context.Context, epoch dbaas.Epoch) (Member, error) {
+	for {
+		l.mu.Lock()
+		looked := l.looked
+		l.mu.Unlock()
+		members, err := l.Members(ctx)
+		if err != nil {
+			return Member{}, dbaas.WrapError(dbaas.CodeUnavailable, "the workers cannot be listed", err)
+		}
+		for _, m := range members {
+			if m.Role == dbaas.RoleMaster && m.Ready && m.Epoch > epoch {
+				return m, nil
+			}
+		}
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			return Member{}, dbaas.WrapError(dbaas.CodeUnavailable, fmt.Sprintf("mastership %d was not handed over in time", epoch), ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/control"
+)
+
+// The role goes to the slave with the lowest pid, or to the one that is named; the old master stays as a slave.
+func TestLoop_HandOver_MovesTheRoleInPlace(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		p := s.first()
+		got, err := l.HandOver(s.t.Context(), 0)
+		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
+			s.t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		s.settle()
+		s.want(fmt.Sprintf("%d slave 0", p), fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2))
+		if got, err = l.HandOver(s.t.Context(), p+2); err != nil || got.NewPID != p+2 || got.NewEpoch != 3 {
+			s.t.Errorf("to %d: got %+v, %v", p+2, got, err)
+		}
+		s.settle()
+		s.want(fmt.Sprintf("%d slave 0", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d master 3", p+2))
+	})
+}
+
+// Who cannot follow is refused, each for its reason, and nothing changes.
+func TestLoop_HandOver_Refused(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		p := s.first()
+		before := s.roles()
+		refused := func(pid int, want dbaas.Code) {
+			s.t.Helper()
+			if _, err := l.HandOver(s.t.Context(), pid); dbaas.CodeOf(err) != want {
+				s.t.Errorf("to %d: got %v, want %s", pid, err, want)
+			}
+		}
+		refused(p, dbaas.CodeConflict)
+		refused(4711, dbaas.CodeInvalid)
+		s.want(before...)
+		s.coord.Stop()
+		refused(0, dbaas.CodeUnavailable)
+		s.coord.Start()
+		s.settle()
+		s.want(before...)
+	})
+}
+
+// A standby orchestrator is asked: the leading one moves the role, and both know afterwards.
+func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		leader, stop := s.orchestrate(2)
+		defer s.end()
+		defer stop()
+		s.settle()
+		standby, stopStandby := s.orchestrate(2)
+		defer stopStandby()
+		s.settle()
+		p := s.first()
+		got, err := standby.HandOver(t.Context(), 0)
+		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+		s.settle()
+		for name, l := range map[string]*control.Loop{"leader": leader, "standby": standby} {
+			status, err := l.Status(t.Context())
+			if err != nil || status.Leader != (name == "leader") || len(status.Members) != 3 || status.DesiredSlaves != 2 {
+				t.Fatalf("%s: got %+v, %v", name, status, err)
+			}
+			for i, m := range status.Members {
+				if want := (i == 1); (m.Role == dbaas.RoleMaster) != want || !m.Ready {
+					t.Errorf("%s: got %+v, want a ready one, and the second as master", name, m)
+				}
+			}
+		}
+	})
+}
+
+// A master that announces its end is followed by a slave before it has gone, and replaced at once; so is a slave.
+func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		p := s.first()
+		s.worker(s.running()[0].ID).leave(s.t)
+		s.settle()
+		if got := s.roles(); len(got) != 4 || got[1] != fmt.Sprintf("%d master 2", p+1) {
+			s.t.Fatalf("a master is leaving: got %v, want a new one and a new slave beside it", got)
+		}
+		s.worker(s.running()[2].ID).leave(s.t)
+		s.settle()
+		for i := range 2 {
+			if err := s.launcher.Stop(s.t.Context(), s.running()[i].ID, time.Second); err != nil {
+				s.t.Fatal(err)
+			}
+			s.settle()
+		}
+		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+4))
+	})
+}
+
+// A master that does not answer does not hold up its hand-over for long: the new epoch ends its mastership.
+func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		p, old := s.first(), s.running()[0].ID
+		s.worker(old).leave(s.t)
+		s.hang(old, true)
+		s.settle()
+		if got := s.roles(); len(got) < 2 || got[len(got)-3] != fmt.Sprintf("%d master 2", p+1) {
+			s.t.Errorf("got %v, want %d as master of epoch 2", got, p+1)
+		}
+	})
+}
+
+// A newcomer that takes no role is ended in time, and meanwhile holds up no election.
+func TestLoop_HungNewcomer_HoldsUpNothing(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		p := s.first()
+		s.mu.Lock()
+		for n := range 20 {
+			s.hangs[dbaas.WorkerID(fmt.Sprintf("w-%04d", 4+n))] = true
+		}
+		s.mu.Unlock()
+		if err := l.SetSlaves(s.t.Context(), 3); err != nil {
+			s.t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
+			s.t.Fatal(err)
+		}
+		pass(100 * time.Millisecond)
+		if got, want := s.roles(), fmt.Sprintf("%d master 2", p+1); !slices.Contains(got, want) {
+			s.t.Errorf("got %v, want %s at once", got, want)
+		}
+		newcomers := len(s.running())
+		pass(2 * time.Minute)
+		if got := s.running(); len(got) > newcomers || got[len(got)-1].PID < p+5 {
+			s.t.Errorf("got %v, want those that do not answer replaced by others", got)
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/orchestrator/control"
+)
+
+// A standby that has seen fail-overs and hand-overs of another orchestrator takes over without touching anybody:
+// it has followed the roles that the other one gave.
+func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		leader, stop := s.orchestrate(2)
+		defer s.end()
+		s.settle()
+		standby, stopStandby := s.orchestrate(2)
+		defer stopStandby()
+		s.settle()
+		if err := s.launcher.Kill(t.Context(), s.running()[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+		if _, err := leader.HandOver(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+		before, told := s.roles(), s.assigned.Load()
+		stop()
+		pass(time.Minute)
+		s.want(before...)
+		if got := s.assigned.Load() - told; got != 0 {
+			t.Errorf("got %d roles given after the take-over, want none", got)
+		}
+		if status, err := standby.Status(t.Context()); err != nil || !status.Leader {
+			t.Errorf("got %+v, %v, want the standby leading", status, err)
+		}
+	})
+}
+
+// An orchestrator that leaves is followed at once, not at the end of its session or of a period.
+func TestLoop_LeaderLeaves_FollowedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		_, stop := s.orchestrate(1)
+		defer s.end()
+		s.settle()
+		standby, stopStandby := s.orchestrate(1)
+		defer stopStandby()
+		pass(10*time.Second + 300*time.Millisecond) // in the middle of a period
+		stop()
+		pass(time.Millisecond)
+		if status, err := standby.Status(t.Context()); err != nil || !status.Leader {
+			t.Errorf("got %+v, %v, want the standby leading", status, err)
+		}
+	})
+}
+
+// Any orchestrator can crash workers by their role.
+func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		_, stop := s.orchestrate(2)
+		defer s.end()
+		defer stop()
+		s.settle()
+		standby, stopStandby := s.orchestrate(2)
+		defer stopStandby()
+		s.settle()
+		p := s.first()
+		for round := range 2 {
+			pid, ok, err := standby.CrashMaster(t.Context())
+			if err != nil || !ok || pid != p+round {
+				t.Errorf("round %d: got %d, %t, %v, want %d", round, pid, ok, err, p+round)
+			}
+			s.settle()
+		}
+		if pid, ok, err := standby.CrashSlave(t.Context()); err != nil || !ok || pid != p+4 {
+			t.Errorf("slave: got %d, %t, %v, want %d", pid, ok, err, p+4)
+		}
+		s.settle()
+		s.want(fmt.Sprintf("%d master 3", p+2), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+5))
+	})
+}
+
+// An engine that cannot kill a silent master holds an election up for a session, not for ever; when the
+// old one is back it is ended.
+func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		p, old := s.first(), s.running()[0].ID
+		s.launcher.noKills.Store(true)
+		s.worker(old).client.Partition()
+		pass(30 * time.Second)
+		if got, want := s.roles(), fmt.Sprintf("%d master 2", p+1); len(got) == 0 || got[0] != want {
+			s.t.Fatalf("got %v, want %s first", got, want)
+		}
+		s.launcher.noKills.Store(false)
+		s.settle()
+		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
+	})
+}
+
+// A promoted worker that stops answering before it is registered as master is followed like any other
+// master that does: after its session, not after the time that catching up may take.
+func TestLoop_PromotedWorkerLost_NextFollows(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		p := s.first()
+		heir := s.worker(s.running()[1].ID)
+		heir.silent.Store(true)
+		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
+			s.t.Fatal(err)
+		}
+		pass(time.Second)
+		heir.client.Partition()
+		pass(15 * time.Second)
+		if got, want := s.roles(), fmt.Sprintf("%d master 3", p+2); len(got) == 0 || got[0] != want {
+			s.t.Errorf("got %v, want %s first", got, want)
+		}
+	})
+}
+
+// A coordinator that has lost all its data gets the number of slaves back from what is known, or runs.
+func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
+	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand(t)
+				l, stop := s.orchestrate(2)
+				defer s.end()
+				defer func() { stop() }()
+				s.settle()
+				if err := l.SetSlaves(t.Context(), 3); err != nil {
+					t.Fatal(err)
+				}
+				s.settle()
+				before, roles := s.pids(), s.roles()
+				s.coord.Wipe()
+				if restarted {
+					stop()
+					l, stop = s.orchestrate(1)
+				}
+				pass(time.Minute)
+				if status, err := l.Status(t.Context()); err != nil || status.DesiredSlaves != 3 {
+					t.Errorf("got %+v, %v, want 3 slaves wanted", status, err)
+				}
+				if got := s.pids(); !slices.Equal(got, before) {
+					t.Errorf("got %v, want the workers of before, %v", got, before)
+				}
+				s.want(roles...)
+			})
+		})
+	}
+}
