@@ -6,7 +6,7 @@ SIM_RUNS ?= 1000
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke clean setup services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,21 @@ run: ## the whole system in one process, data in ./data
 
 build: ## the binary, static, as bin/rideshare
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/rideshare ./cmd/rideshare
+
+up: ## the whole system in containers; PROJECT=name for another one beside it
+	@deploy/stack.sh up
+
+down: ## remove the containers, workers and networks; VOLUMES=1: the data too
+	@deploy/stack.sh down $(if $(VOLUMES),--volumes)
+
+logs: ## follow the logs of the containers
+	@deploy/stack.sh logs
+
+ps: ## the containers of the stack
+	@deploy/stack.sh ps
+
+images: ## the images of the stack, built or found, without starting anything
+	@deploy/stack.sh images
 
 setup: ## a C compiler for the race detector, where it is missing
 	@tools/setup.sh

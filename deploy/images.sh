@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Makes or finds the images of the stack and says which it took.
+#
+#   deploy/images.sh [OUT]
+#
+# RIDESHARE_IMAGE is always built here, from this checkout. RabbitMQ and ZooKeeper: what RABBITMQ_IMAGE and ZOOKEEPER_IMAGE
+# name (in the environment or in .env), else the official images, else stand-ins made of Debian's packages. The choice is
+# written to OUT, as lines NAME=value. IMAGES=official or IMAGES=debian takes the choice away.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=${1:-/dev/null}
+
+official_rabbitmq=rabbitmq:3.13.7
+official_zookeeper=zookeeper:3.9.3
+note() { echo "images: $*" >&2; }
+die() { note "$*"; exit 1; }
+
+present() { docker image inspect "$1" >/dev/null 2>&1; }
+label() { docker image inspect -f "{{index .Config.Labels \"$2\"}}" "$1" 2>/dev/null || true; }
+
+# The legacy builder is what every engine can do that has no buildx. That it is old is nothing new.
+build() {
+  if docker buildx version >/dev/null 2>&1; then
+    docker build "$@"
+  else
+    DOCKER_BUILDKIT=0 docker build "$@" 2> >(grep -v -e DEPRECATED -e BuildKit -e environment-variable -e '^$' >&2)
+  fi
+}
+
+rideshare() {
+  local image=${RIDESHARE_IMAGE:-rideshare/rideshare:local} context=bin/image version revision
+  version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
+  revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+  mkdir -p "$context/data"
+  CGO_ENABLED=0 "${GO:-go}" build -trimpath -ldflags="-s -w -X main.version=$version" -o "$context/rideshare" ./cmd/rideshare
+  build -q -t "$image" -f deploy/rideshare/Dockerfile \
+    --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \
+    --label "org.opencontainers.image.revision=$revision" "$context" >/dev/null
+  note "rideshare: $image, version $version"
+  echo "RIDESHARE_IMAGE=$image" >>"$out"
+}
+
+# third NAME VARIABLE OFFICIAL: an image that is not ours.
+third() {
+  local name=$1 variable=$2 official=$3 image standin=rideshare/$1:debian12
+  if [ -n "${!variable:-}" ]; then
+    image=${!variable}
+    present "$image" || docker pull -q "$image" >/dev/null || die "$variable names $image, which is neither here nor to be pulled"
+    note "$name: $image, as $variable says"
+  elif [ "${IMAGES:-}" != debian ] && present "$official"; then
+    image=$official
+    note "$name: the official image $image, which is here"
+  elif [ "${IMAGES:-}" != debian ] && { [ "${IMAGES:-}" = official ] || ! present "$standin"; } && pull "$official"; then
+    image=$official
+    note "$name: the official image $image, pulled"
+  elif [ "${IMAGES:-}" = official ]; then
+    die "$name: $official cannot be pulled, and IMAGES=official forbids the stand-in"
+  else
+    image=$standin
+    standin "$name" "$image"
+  fi
+  echo "$variable=$image" >>"$out"
+}
+
+pull() { timeout 300 docker pull -q "$1" >/dev/null 2>&1; }
+
+# standin NAME IMAGE: made anew when its recipe has changed.
+standin() {
+  local name=$1 image=$2 recipe
+  recipe=$(cat deploy/debian/unpack.sh deploy/debian/image.sh "deploy/debian/$name".* | cksum | cut -d' ' -f1)
+  if [ "$(label "$image" rideshare.recipe)" = "$recipe" ]; then
+    note "$name: the stand-in $image, made earlier of Debian's packages (the official image was not to be pulled)"
+    return
+  fi
+  note "$name: $official cannot be had; making the stand-in $image of Debian's packages"
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+    die "that needs Debian's apt-get and dpkg-deb. Connect to a registry, or load an image and name it: $variable=..."
+  deploy/debian/image.sh "$name" "$image" "$recipe"
+}
+
+command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
+docker info >/dev/null 2>&1 || die "the Docker engine does not answer: is it running, and may this user use it?"
+[ "$out" = /dev/null ] || : >"$out"
+rideshare
+third rabbitmq RABBITMQ_IMAGE "$official_rabbitmq"
+third zookeeper ZOOKEEPER_IMAGE "$official_zookeeper"

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# The stack of docker-compose.yml, with what compose alone cannot know: which images there are, where the secrets lie,
+# which group may use the engine's socket, and which workers belong to it.
+#
+#   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is
+#   deploy/stack.sh down [--volumes]   remove it, workers and networks included; with --volumes the data too
+#   deploy/stack.sh logs [SERVICE...]  follow the logs, those of the workers included
+#   deploy/stack.sh ps                 its containers
+#   deploy/stack.sh images             only find or make the images
+#   deploy/stack.sh compose ARG...     anything else of docker-compose
+#
+# Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+note() { echo "stack: $*" >&2; }
+die() { note "$*"; exit 1; }
+
+# What stands in .env counts unless the environment says otherwise, as compose has it.
+read_settings() {
+  local line name
+  [ -e .env ] || return 0
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in '' | '#'* | [!A-Z]*) continue ;; esac
+    name=${line%%=*}
+    [ -n "${!name+set}" ] || export "$line"
+  done <.env
+}
+
+# The socket of the engine that docker speaks to, and its group.
+find_socket() {
+  case ${DOCKER_HOST:-} in
+    unix://*) : "${DOCKER_SOCKET:=${DOCKER_HOST#unix://}}" ;;
+    '') : "${DOCKER_SOCKET:=/var/run/docker.sock}" ;;
+    *) [ -n "${DOCKER_SOCKET:-}" ] || die "DOCKER_HOST is $DOCKER_HOST; the launcher needs a socket of that machine: set DOCKER_SOCKET and DOCKER_GID" ;;
+  esac
+  : "${DOCKER_GID:=$(stat -L -c %g "$DOCKER_SOCKET" 2>/dev/null || echo 0)}"
+  export DOCKER_SOCKET DOCKER_GID
+}
+
+# Without authentication only for this machine: whoever opens the stack to others gets it unless he says no.
+choose_auth() {
+  case ${AUTH:-} in
+    on) STACK_AUTH_FILE=/run/secrets/api-credentials ;;
+    off) STACK_AUTH_FILE= ;;
+    '') case ${BIND:-127.0.0.1} in
+      127.* | localhost | ::1) STACK_AUTH_FILE= ;;
+      *) STACK_AUTH_FILE=/run/secrets/api-credentials ;;
+    esac ;;
+    *) die "AUTH is $AUTH; allowed: on, off" ;;
+  esac
+  export STACK_AUTH_FILE
+}
+
+settings() {
+  read_settings
+  : "${PROJECT:=rideshare}" "${BIND:=127.0.0.1}" "${GATEWAY_PORT:=8080}" "${ORCHESTRATOR_PORT:=8083}"
+  [[ $PROJECT =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $PROJECT; allowed: small letters, digits, - and _"
+  : "${STACK_DIR:=$PWD/.stack/$PROJECT}"
+  export PROJECT BIND GATEWAY_PORT ORCHESTRATOR_PORT COMPOSE_PROJECT_NAME=$PROJECT
+  export STACK_SECRETS=$STACK_DIR/secrets STACK_NETWORK=${PROJECT}_data
+  find_socket
+  choose_auth
+}
+
+compose() {
+  if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
+}
+
+need_compose() {
+  docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null && return
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    note "installing docker-compose"
+    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends -o DPkg::Lock::Timeout=120 docker-compose >/dev/null
+  else
+    die "docker-compose is missing (Debian: apt-get install docker-compose)"
+  fi
+}
+
+images() {
+  mkdir -p "$STACK_DIR"
+  deploy/images.sh "$STACK_DIR/images"
+}
+
+# use_images takes what images chose, also later and in another shell.
+use_images() {
+  [ -s "$STACK_DIR/images" ] || die "there is no stack $PROJECT; make up makes one"
+  set -a
+  . "$STACK_DIR/images"
+  set +a
+}
+
+# ours: the docker argument that selects what belongs to this stack.
+ours() { echo "--filter=label=com.docker.compose.project=$PROJECT"; }
+
+up() {
+  local began=$SECONDS
+  need_compose
+  images
+  use_images
+  deploy/secrets.sh "$STACK_SECRETS"
+  note "starting $PROJECT"
+  local until=$((SECONDS + ready_limit))
+  start && wait_ready || { show_sick; die "it did not start in $ready_limit s; make logs shows why, make down removes it"; }
+  note "ready after $((SECONDS - began)) s"
+  greet
+}
+
+# ready_limit is how long a start may take, in seconds: most of it is RabbitMQ on a busy machine.
+ready_limit=180
+
+# start has compose start everything, in order. It gives up at the first part that is unhealthy when it looks, which
+# one that is just being started again may be.
+start() {
+  local said
+  said=$(mktemp)
+  until compose up -d --remove-orphans --no-build 2> >(tee "$said" | grep -v '^$' | sed 's/^/stack: /' >&2); do
+    grep -q 'is unhealthy' "$said" && [ $SECONDS -lt $until ] || { rm -f "$said"; return 1; }
+    note "not all are healthy; trying again"
+    sleep 2
+  done
+  rm -f "$said"
+}
+
+# wait_ready: every container that has a check is healthy.
+wait_ready() {
+  local waiting= told=
+  while [ $SECONDS -lt $until ]; do
+    waiting=$(docker ps -a "$(ours)" --format '{{.Label "com.docker.compose.service"}} {{.Status}}' | grep -v '(healthy)' | grep -v '^worker ' || true)
+    [ -n "$waiting" ] || return 0
+    waiting=$(cut -d' ' -f1 <<<"$waiting" | tr '\n' ' ')
+    [ "$waiting" = "$told" ] || note "waiting for $waiting"
+    told=$waiting
+    sleep 0.3
+  done
+  return 1
+}
+
+show_sick() {
+  local id
+  docker ps -a "$(ours)" --format '{{.Names}}: {{.Status}}' >&2
+  for id in $(docker ps -aq "$(ours)" --filter health=unhealthy) $(docker ps -aq "$(ours)" --filter status=exited); do
+    note "last lines of $(docker inspect -f '{{.Name}}' "$id")"
+    docker logs --tail 5 "$id" 2>&1 | cut -c1-500 >&2
+  done
+}
+
+greet() {
+  local host=$BIND gateway orchestrator
+  case $host in 0.0.0.0 | '') host=$(hostname) ;; esac
+  gateway=http://$host:$GATEWAY_PORT orchestrator=http://$host:$ORCHESTRATOR_PORT
+  cat <<END
+rideshare is ready
+  gateway       $gateway
+  orchestrator  $orchestrator
+END
+  if [ -n "$STACK_AUTH_FILE" ]; then
+    echo "  credentials   $STACK_SECRETS/api-credentials, for the orchestrator's crash and database routes"
+  fi
+  cat <<END
+
+try:
+  curl -i -X PUT $gateway/api/v1/users -d '{"username":"ann","password":"a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"}'
+  curl -i $gateway/api/v1/users
+END
+}
+
+# down asks the parts to end, the workers by way of the orchestrator, and removes what is left, by label and
+# never by name. Once more for networks, which stay as long as somebody is in them.
+down() {
+  need_compose
+  local volumes=()
+  case ${1:-} in
+    '') ;;
+    --volumes) volumes=(--volumes) ;;
+    *) die "down: $1 is not allowed; allowed: --volumes" ;;
+  esac
+  # An image need not be there to remove what was made of it.
+  [ ! -s "$STACK_DIR/images" ] || use_images
+  : "${RIDESHARE_IMAGE:=none}" "${RABBITMQ_IMAGE:=none}" "${ZOOKEEPER_IMAGE:=none}"
+  export RIDESHARE_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE
+  # Who makes workers ends first; then nobody makes another one.
+  compose stop -t 10 orchestrator launcher >/dev/null 2>&1 || true
+  local workers
+  workers=$(docker ps -aq "$(ours)" --filter label=com.docker.compose.service=worker)
+  # shellcheck disable=SC2086 # a list of ids
+  [ -z "$workers" ] || docker rm -f $workers >/dev/null
+  compose down --remove-orphans "${volumes[@]}" 2>&1 | sed 's/^/stack: /' >&2
+  left
+}
+
+# left complains of what is not gone.
+left() {
+  local what
+  what=$(docker ps -aq "$(ours)"; docker network ls -q "$(ours)")
+  [ -z "$what" ] || die "could not remove: $(tr '\n' ' ' <<<"$what")"
+}
+
+logs() {
+  use_images
+  if [ $# -gt 0 ]; then compose logs -f --tail=100 "$@"; return; fi
+  compose logs -f --tail=100
+}
+
+ps_stack() { docker ps -a "$(ours)" --format 'table {{.Names}}\t{{.Status}}\t{{.Ports}}'; }
+
+[ $# -gt 0 ] || { sed -n '5,12s/^# *//p' "$0" >&2; exit 2; }
+verb=$1
+shift
+settings
+case $verb in
+  up) up "$@" ;;
+  down) down "$@" ;;
+  logs) logs "$@" ;;
+  ps) ps_stack ;;
+  images) need_compose; images ;;
+  compose) use_images; compose "$@" ;;
+  *) sed -n '5,12s/^# *//p' "$0" >&2; exit 2 ;;
+esac
