@@ -5,6 +5,8 @@ import "fmt"
 // cli is the sub-commands. Each is a struct with its settings as tagged fields:
 // flag, environment variable, default and help stand in one place.
 type cli struct {
+	admin
+
 	Up           upCommand           `cmd:"" help:"The whole system on this machine; with no flag in one process, no service needed."`
 	Orchestrator orchestratorCommand `cmd:"" help:"The database's HTTP API, batching, control loop and scaling."`
 	Worker       workerCommand       `cmd:"" help:"One worker, which the orchestrator makes master or slave."`

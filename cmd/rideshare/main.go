@@ -65,7 +65,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return usage(stderr, err)
 	}
-	err = kctx.Run()
+	tuneMemory()
+	end, err := settings.open(ctx, stderr)
+	if err == nil {
+		err = kctx.Run()
+		end()
+	}
 	var wrong *usageError
 	switch {
 	case err == nil:
