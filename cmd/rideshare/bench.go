@@ -31,6 +31,9 @@ type benchServices struct {
 type benchLadderCommand struct {
 	benchServices
 	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
+	Works    []string      `default:"all" enum:"all,point-read,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
+	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,embedded,unbatched,tutorial" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
+	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	Duration time.Duration `default:"2s" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"3" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
 	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table (${default})."`
@@ -49,12 +52,20 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	report, err := bench.Run(ctx, bench.Config{
-		Environment: env, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows, Progress: out.stderr,
+		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows, Progress: out.stderr,
 	})
 	if report == nil {
 		return err
 	}
 	return errors.Join(err, b.write(report), report.Print(out.stdout))
+}
+
+// some returns the names, none for all of them.
+func some(names []string) []string {
+	if slices.Contains(names, "all") {
+		return nil
+	}
+	return names
 }
 
 func (b *benchLadderCommand) write(report *bench.Report) error {

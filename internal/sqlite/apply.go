@@ -77,7 +77,10 @@ func (c *Conn) applyRows(changeset []byte) error {
 	defer libc.Xfree(c.tls, data)
 	copy(view(data, len(changeset)), changeset)
 	c.conflict = conflict{}
-	rc := lib.Xsqlite3changeset_apply(c.tls, c.db, int32(len(changeset)), data, 0, callback(onConflict), address(c)) //nolint:gosec // a frame is below 2 GiB.
+	// Without a savepoint of its own: the caller gives the whole transaction up after an error, and
+	// for a savepoint SQLite copies every page that changes into a file.
+	rc := lib.Xsqlite3changeset_apply_v2(c.tls, c.db, int32(len(changeset)), data, 0, callback(onConflict), address(c), //nolint:gosec // a frame is below 2 GiB.
+		0, 0, lib.SQLITE_CHANGESETAPPLY_NOSAVEPOINT)
 	switch {
 	case rc == lib.SQLITE_OK:
 		return nil

@@ -17,6 +17,10 @@ import (
 // Config says what to run.
 type Config struct {
 	Environment
+	// Works and Paths are what is measured, of nil all.
+	Works, Paths []string
+	// Loops are closed, open or both; open needs closed.
+	Loops []string
 	// Clients are numbers of keep-alive clients. At the first one every work is
 	// measured on every path, at the others the essential ones.
 	Clients []int
@@ -32,9 +36,15 @@ type Config struct {
 // ErrInvalid says that some answers were wrong or no answers: their rows mean nothing.
 var ErrInvalid = errors.New("some rows are invalid: answers were wrong or failed")
 
+// ErrNothing says that none of the chosen works is measured on any of the chosen paths.
+var ErrNothing = errors.New("none of these works is measured on any of these paths")
+
 // Run measures the ladder. With ErrInvalid the report is complete, and says which rows are invalid.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	closed, open := closedCells(cfg.Clients), openCells(cfg.Clients[0])
+	closed, open := cfg.cells()
+	if len(closed) == 0 {
+		return nil, ErrNothing
+	}
 	s, err := newStand(ctx, cfg, needed(closed))
 	if err != nil {
 		return nil, err

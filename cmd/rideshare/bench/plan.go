@@ -2,6 +2,12 @@ package bench
 
 import "slices"
 
+// The loops.
+const (
+	loopClosed = "closed"
+	loopOpen   = "open"
+)
+
 // cell is one measurement of the ladder, made once a round.
 type cell struct {
 	Work    string
@@ -65,6 +71,18 @@ func openCells(clients int) []cell {
 		}
 	}
 	return out
+}
+
+// cells returns the measurements that are wanted.
+func (cfg Config) cells() (closed, open []cell) {
+	unwanted := func(c cell) bool {
+		return cfg.Works != nil && !slices.Contains(cfg.Works, c.Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
+	}
+	closed = slices.DeleteFunc(closedCells(cfg.Clients), unwanted)
+	if slices.Contains(cfg.Loops, loopOpen) {
+		open = slices.DeleteFunc(openCells(cfg.Clients[0]), unwanted)
+	}
+	return closed, open
 }
 
 // needed returns the paths that cells use, in the order of the ladder.

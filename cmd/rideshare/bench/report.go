@@ -53,9 +53,9 @@ func newReport(cfg Config) *Report {
 
 func (c cell) mode() string {
 	if c.Open {
-		return "open"
+		return loopOpen
 	}
-	return "closed"
+	return loopClosed
 }
 
 // row returns the row of a cell, which is made when it is asked for the first time.

@@ -1,0 +1,91 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+// BenchmarkConn_Apply is a replica's share of a commit: one changeset of so many inserts
+// with random keys into a table of 50,000 rows with an index, one transaction.
+func BenchmarkConn_Apply(b *testing.B) {
+	for _, size := range []int{1, 8, 64, 256} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			dir := b.TempDir()
+			src := benchConn(b, filepath.Join(dir, "src.db"))
+			if err := src.CreatePosition(); err != nil {
+				b.Fatal(err)
+			}
+			for _, s := range []string{
+				"CREATE TABLE t(k TEXT NOT NULL PRIMARY KEY, g INTEGER NOT NULL, v TEXT NOT NULL)", "CREATE INDEX t_g ON t(g)",
+				"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<50000) INSERT INTO t SELECT hex(randomblob(8)), i/20, 'value of row '||i FROM n",
+			} {
+				if err := src.Exec(s); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if _, err := sqlite.Snapshot(filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db")); err != nil {
+				b.Fatal(err)
+			}
+			dst := benchConn(b, filepath.Join(dir, "dst.db"))
+			var seq dbaas.Seq
+			for b.Loop() {
+				b.StopTimer()
+				seq++
+				e := recordInserts(b, src, seq, size)
+				b.StartTimer()
+				if err := dst.BeginWrite(); err != nil {
+					b.Fatal(err)
+				}
+				if err := dst.Apply(e); err != nil {
+					b.Fatal(err)
+				}
+				if err := dst.Commit(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*size), "ns/row")
+		})
+	}
+}
+
+func benchConn(b *testing.B, path string) *sqlite.Conn {
+	b.Helper()
+	c, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func recordInserts(b *testing.B, src *sqlite.Conn, seq dbaas.Seq, n int) dbaas.Entry {
+	b.Helper()
+	s, err := src.NewSession()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	if err = src.BeginWrite(); err != nil {
+		b.Fatal(err)
+	}
+	for range n {
+		err = src.Exec("INSERT INTO t VALUES(?, -1, ?)", dbaas.Text(fmt.Sprintf("%016x", rand.Uint64())), dbaas.Text("0123456789abcdef"))
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	changes, err := s.Changeset()
+	if err == nil {
+		err = src.Commit()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return dbaas.Entry{Seq: seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: changes}}}
+}
