@@ -122,7 +122,8 @@ type Conn interface {
 	// that are not acknowledged when the Conn closes or its process dies go
 	// to another consumer, before all others in the queue. writeQ hands messages to
 	// one consumer at a time, the first that came (single active consumer); the next
-	// takes over when that one's Consume has ended and its deliveries are settled, or its connection is gone.
+	// takes over when that one's Consume has ended and its deliveries are settled, or its connection is gone,
+	// and may when that one has nothing for some seconds.
 	Consume(ctx context.Context, c ConsumeConfig, handle func(Delivery)) error
 
 	// Subscribe binds a private queue to syncQ and calls s until ctx ends, whose error it returns.

@@ -45,6 +45,10 @@ func startService(tb testing.TB, name, variable string) *Service {
 	return &Service{URL: own.URL, own: own}
 }
 
+// Own reports whether the service is this test's own. One that is not has a URL only, and
+// none of the methods below.
+func (s *Service) Own() bool { return s.own != nil }
+
 // Kill ends the service's process with SIGKILL. Its data stays.
 func (s *Service) Kill(tb testing.TB) {
 	tb.Helper()

@@ -32,15 +32,22 @@ func runAll(m *testing.M) int {
 // binary returns the path of the delivered binary. RIDESHARE_FAULT_BINARY names
 // one to test instead of building it, such as one made with -race.
 var binary = sync.OnceValues(func() (string, error) {
-	if err := testenv.NoteSources(filepath.Join("..", "..")); err != nil {
-		return "", err
-	}
 	if ready := os.Getenv("RIDESHARE_FAULT_BINARY"); ready != "" {
 		return ready, nil
 	}
-	target := filepath.Join(binaryDir, "rideshare")
-	if err := testenv.BuildBinary(target); err != nil {
+	return build("rideshare")
+})
+
+// failableBinary returns the path of a binary with failpoints.
+var failableBinary = sync.OnceValues(func() (string, error) { return build("rideshare-failable", "failpoint") })
+
+func build(name string, tags ...string) (string, error) {
+	if err := testenv.NoteSources(filepath.Join("..", "..")); err != nil {
+		return "", err
+	}
+	target := filepath.Join(binaryDir, name)
+	if err := testenv.BuildBinary(target, tags...); err != nil {
 		return "", err
 	}
 	return target, nil
-})
+}

@@ -18,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/failpoint/failpointtest"
 	"rideshare/internal/testenv"
 )
 
@@ -51,6 +54,12 @@ func startServices(t *testing.T) services {
 	return services{rabbit: testenv.StartRabbitMQ(t), zoo: testenv.StartZooKeeper(t)}
 }
 
+// shared returns services that all tests share, and that this one does not break. What it leaves there is removed.
+func shared(t *testing.T) services {
+	t.Helper()
+	return services{rabbit: &testenv.Service{URL: testenv.RabbitMQ(t)}, zoo: &testenv.Service{URL: testenv.ZooKeeper(t)}}
+}
+
 // system is a running `rideshare up` with its workers and persdb as processes.
 type system struct {
 	services
@@ -59,6 +68,7 @@ type system struct {
 	prefix       string // before the names of its queues
 	orchestrator string // base URL
 	client       *http.Client
+	failpoints   failpointtest.Dir // empty: a binary without
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process is gone and reaped
@@ -72,25 +82,45 @@ var systems atomic.Int64
 // end is a graceful one of the system, unless the test has ended it before.
 func startSystem(t *testing.T, on services, slaves int) *system {
 	t.Helper()
+	s := newSystem(t, on, slaves)
+	s.start(t)
+	return s
+}
+
+// startFailable is startSystem with a binary that has failpoints.
+func startFailable(t *testing.T, on services, slaves int) *system {
+	t.Helper()
+	s := newSystem(t, on, slaves)
+	s.failpoints = failpointtest.NewDir(t)
+	s.start(t)
+	return s
+}
+
+// newSystem returns one that is to be started.
+func newSystem(t *testing.T, on services, slaves int) *system {
+	t.Helper()
 	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), systems.Add(1))
 	s := &system{
 		services: on, id: id, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
 		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	t.Cleanup(func() { s.end(t) })
-	s.start(t)
 	return s
 }
 
 // start runs the process, also again on the same data, and waits until it is ready.
 func (s *system) start(t *testing.T) {
 	t.Helper()
-	path, err := binary()
+	build := binary
+	if s.failpoints != "" {
+		build = failableBinary
+	}
+	path, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
-	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info")
+	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info", s.failpoints.Env())
 	if err = s.run(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -168,9 +198,35 @@ func (s *system) end(t *testing.T) {
 	if s.running() {
 		s.stop(t)
 	}
+	s.removeQueues(t)
 	if t.Failed() {
 		text, err := os.ReadFile(s.logFile())
 		t.Logf("the last of the log (%v):\n%s", err, text[max(0, len(text)-20_000):])
+	}
+}
+
+// removeQueues removes what the system has left at a broker that others use too.
+func (s *system) removeQueues(t *testing.T) {
+	t.Helper()
+	if s.rabbit.Own() {
+		return
+	}
+	conn, err := amqp091.Dial(s.rabbit.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	for _, name := range []string{"readQ.v1", "writeQ.v1", "dead.write.v1"} {
+		if err == nil {
+			_, err = ch.QueueDelete(s.prefix+name, false, false, false)
+		}
+	}
+	if err == nil {
+		err = ch.ExchangeDelete(s.prefix+"syncQ.v1", false, false)
+	}
+	if err != nil {
+		t.Errorf("remove queues: %v", err)
 	}
 }
 
@@ -206,6 +262,12 @@ func (s *system) kill(t *testing.T) {
 		t.Errorf("kill: %v", err)
 	}
 	<-s.done
+	s.awaitNoChild(t)
+}
+
+// awaitNoChild waits until the children of an up that is dead have noticed.
+func (s *system) awaitNoChild(t *testing.T) {
+	t.Helper()
 	testenv.Eventually(t, orphanLimit, func() error {
 		if left := s.processes(); len(left) > 0 {
 			return fmt.Errorf("children %v live on", left)
@@ -231,6 +293,30 @@ func (s *system) processes() []int {
 		}
 	}
 	return pids
+}
+
+// persdb returns the pid of the system's persdb.
+func (s *system) persdb(t *testing.T) int {
+	t.Helper()
+	for _, pid := range s.processes() {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && bytes.Contains(args, []byte("\x00persdb\x00")) {
+			return pid
+		}
+	}
+	t.Fatal("there is no persdb")
+	return 0
+}
+
+// awaitDead waits until up has ended, by whatever.
+func (s *system) awaitDead(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		if s.running() {
+			return errors.New("up still runs")
+		}
+		return nil
+	})
 }
 
 // settingOf returns what stands behind a flag on the command line of one of the system's processes.

@@ -33,7 +33,7 @@ type world struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex // guards proxies
-	proxies map[coord.Session]*proxy
+	proxies map[coord.Session]*testenv.Network
 }
 
 // newWorld returns an empty part of the server there, which is removed after the test.
@@ -41,7 +41,7 @@ func newWorld(tb testing.TB, url string, service *testenv.Service) *world {
 	tb.Helper()
 	w := &world{
 		t: tb, service: service, url: url, root: "/rideshare-test/" + rand.Text(),
-		log: slog.New(slog.NewTextHandler(tb.Output(), nil)), proxies: map[coord.Session]*proxy{},
+		log: slog.New(slog.NewTextHandler(tb.Output(), nil)), proxies: map[coord.Session]*testenv.Network{},
 	}
 	tb.Cleanup(w.clear)
 	return w
@@ -55,8 +55,8 @@ func sharedWorld(t *testing.T) *world {
 
 // Open implements coord.Coordinator, through a proxy of the session's own.
 func (w *world) Open(ctx context.Context) (coord.Session, error) {
-	p := newProxy(w.t, w.url)
-	k, err := zookeeper.New(zookeeper.Config{URL: p.url() + w.root, SessionTimeout: sessionTimeout, Log: w.log})
+	p := testenv.NewNetwork(w.t, w.url)
+	k, err := zookeeper.New(zookeeper.Config{URL: "zk://" + p.Addr() + w.root, SessionTimeout: sessionTimeout, Log: w.log})
 	if err != nil {
 		return nil, err
 	}
@@ -70,15 +70,15 @@ func (w *world) Open(ctx context.Context) (coord.Session, error) {
 	return s, nil
 }
 
-func (w *world) proxy(s coord.Session) *proxy {
+func (w *world) proxy(s coord.Session) *testenv.Network {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.proxies[s]
 }
 
-func (w *world) Abandon(_ testing.TB, s coord.Session) { w.proxy(s).abandon() }
-func (w *world) Cut(_ testing.TB, s coord.Session)     { w.proxy(s).cut() }
-func (w *world) Heal(_ testing.TB, s coord.Session)    { w.proxy(s).heal() }
+func (w *world) Abandon(_ testing.TB, s coord.Session) { w.proxy(s).Abandon() }
+func (w *world) Cut(_ testing.TB, s coord.Session)     { w.proxy(s).Cut() }
+func (w *world) Heal(_ testing.TB, s coord.Session)    { w.proxy(s).Heal() }
 
 func (w *world) Stop(tb testing.TB) {
 	tb.Helper()
@@ -103,8 +103,8 @@ func (w *world) Resume(tb testing.TB) {
 // witness returns a plain connection to the server, which sees what is really there.
 func (w *world) witness() *zk.Conn {
 	w.t.Helper()
-	p := newProxy(w.t, w.url)
-	conn, events, err := zk.Connect([]string{p.listener.Addr().String()}, sessionTimeout, zk.WithLogger(quiet{}))
+	p := testenv.NewNetwork(w.t, w.url)
+	conn, events, err := zk.Connect([]string{p.Addr()}, sessionTimeout, zk.WithLogger(quiet{}))
 	if err != nil {
 		w.t.Fatal(err)
 	}

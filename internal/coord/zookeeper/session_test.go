@@ -21,7 +21,7 @@ import (
 const patience = time.Minute
 
 // open returns a session of a party of its own, and its network.
-func open(t *testing.T, w *world) (coord.Session, *proxy) {
+func open(t *testing.T, w *world) (coord.Session, *testenv.Network) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -174,7 +174,7 @@ func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 	before := stat(t, conn, w.root+"/conts/cont_1")
 	<-a.Watch()
 	for range 3 {
-		network.reset()
+		network.Reset()
 		m.Applied++
 		testenv.Eventually(t, patience, func() error { return a.Register(t.Context(), m) })
 	}
@@ -212,14 +212,14 @@ func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 		}
 	}
 	conn := w.witness()
-	network.stall(true, toServer)
+	network.Stall(testenv.ToServer)
 	tick := time.NewTicker(sessionTimeout / 50)
 	defer tick.Stop()
 	for i := range others {
 		<-tick.C
 		if i == 40 {
 			// From now on silence, which the client takes for an end long after the server does.
-			network.cut()
+			network.Cut()
 		}
 		if gone(t, conn, w.root+"/conts/cont_1") {
 			if !inDoubt(a) {
@@ -241,11 +241,11 @@ func TestSession_ReplyLost_NextCallKnows(t *testing.T) {
 	m := coord.Member{PID: 1, Worker: "w1"}
 	lose := func(what, path string, call func(context.Context) error) {
 		t.Helper()
-		network.stall(true, toClient)
+		network.Stall(testenv.ToClient)
 		wantError(t, what, call(brief(t)), coord.ErrUnavailable)
 		stat(t, conn, w.root+path)
-		network.reset()
-		network.heal()
+		network.Reset()
+		network.Heal()
 	}
 	// A registration reads first, whose reply must come.
 	first := stat(t, conn, w.root+"/conts")
@@ -281,7 +281,7 @@ func TestClose_ServerSilent_Ends(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	s, network := open(t, w)
-	network.cut()
+	network.Cut()
 	waiting := make(chan error, 1)
 	go func() { // ends with the session
 		_, err := s.Members(t.Context())
@@ -291,7 +291,7 @@ func TestClose_ServerSilent_Ends(t *testing.T) {
 		t.Errorf("close: got %v, want nil", err)
 	}
 	wantError(t, "call that waited", <-waiting, coord.ErrSessionLost)
-	network.heal()
+	network.Heal()
 }
 
 // A session that the server ended is not replaced behind its party's back: the
@@ -302,7 +302,7 @@ func TestSession_Expired_StaysLost(t *testing.T) {
 	s, network := open(t, w)
 	b, _ := open(t, w)
 	register(t, s, coord.Member{PID: 1, Worker: "w1"})
-	network.cut()
+	network.Cut()
 	testenv.Eventually(t, patience, func() error {
 		members, err := b.Members(t.Context())
 		if err == nil && len(members) != 0 {
@@ -310,7 +310,7 @@ func TestSession_Expired_StaysLost(t *testing.T) {
 		}
 		return err
 	})
-	network.heal()
+	network.Heal()
 	testenv.Eventually(t, patience, func() error {
 		if err := s.Register(t.Context(), coord.Member{PID: 1, Worker: "w1"}); !errors.Is(err, coord.ErrSessionLost) {
 			return fmt.Errorf("got error %w, want %w", err, coord.ErrSessionLost)

@@ -37,7 +37,7 @@ func NewDir(tb testing.TB) Dir {
 	return Dir(dir)
 }
 
-// Env is what stands in the environment of the processes.
+// Env is what stands in the environment of the processes. An empty Dir has none of it in effect.
 func (d Dir) Env() string { return failpoint.EnvDir + "=" + string(d) }
 
 // Arm arms a point in one process, once that listens.
@@ -66,6 +66,17 @@ func (d Dir) State(tb testing.TB, pid int, p failpoint.Point) failpoint.State {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// AwaitHit waits until somebody has come to a point since it was armed.
+func (d Dir) AwaitHit(tb testing.TB, pid int, p failpoint.Point) {
+	tb.Helper()
+	testenv.Eventually(tb, patience, func() error {
+		if s := d.State(tb, pid, p); s.Hits == 0 {
+			return fmt.Errorf("%s of process %d: got %+v, want a hit", p, pid, s)
+		}
+		return nil
+	})
 }
 
 // AwaitPaused waits until somebody waits at a point.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -16,8 +17,16 @@ import (
 var (
 	// errLost: its channel, or queue, is gone.
 	errLost = errors.New("the broker ended the consumer")
-	// errForgotten: the queue is there, or was, and does not know it.
-	errForgotten = errors.New("the queue has no consumer: it was deleted, or made anew")
+	// errIdle: it has nothing, and is made anew to be sure that it would get something.
+	errIdle = errors.New("the consumer is idle")
+)
+
+// An idle consumer of writeQ is made anew: RabbitMQ 3.10 was seen to forget one, or to hand messages to one that
+// never got them, when the queue was deleted and made anew under load, without a word. Then that
+// takes idleTick times idleTicks and one more to heal. An idle one holds nothing that this could disturb.
+const (
+	idleTick  = time.Second
+	idleTicks = 2
 )
 
 // lives calls one with each session, and again on the same session when its queue was lost, until
@@ -60,7 +69,6 @@ type consumer struct {
 	single     bool // of a queue with a single active consumer
 	tag        string
 	deliveries <-chan amqp091.Delivery
-	presence   *presence
 
 	mu      sync.Mutex // guards held and ending
 	held    int        // handed over and not settled
@@ -77,12 +85,16 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
 	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
-		k, err := c.consumer(s, config)
-		if err != nil {
-			return err
+		for {
+			k, err := c.consumer(s, config)
+			if err != nil {
+				return err
+			}
+			alive()
+			if err = k.serve(ctx, handle); !errors.Is(err, errIdle) {
+				return err
+			}
 		}
-		alive()
-		return k.serve(ctx, handle)
 	})
 }
 
@@ -94,7 +106,7 @@ func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) 
 	name := c.names.of(config.Queue)
 	k := &consumer{
 		conn: c, session: s, single: config.Queue == mq.WriteQ,
-		tag: c.config.Name + "." + name, settled: make(chan struct{}), presence: newPresence(s, name),
+		tag: c.config.Name + "." + name, settled: make(chan struct{}),
 	}
 	var err error
 	k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
@@ -125,21 +137,25 @@ func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-c
 // serve hands over deliveries until ctx ends or the consumer is lost. It returns at once in
 // either case: what takes the broker's answer, or waits for settlements, goes on aside.
 func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
+	var tick <-chan time.Time
 	if k.single {
-		ended := make(chan struct{})
-		defer close(ended)
-		k.conn.aside(func() { k.presence.watch(ended) })
+		ticker := time.NewTicker(idleTick)
+		defer ticker.Stop()
+		tick = ticker.C
 	}
+	quiet := 0 // ticks since the last delivery
 	for {
 		select {
 		case <-ctx.Done():
 			k.conn.aside(func() { k.retire(nil) })
 			return ctx.Err()
-		case <-k.presence.lost:
-			k.conn.aside(func() { k.session.closeChannel(k.ch) })
-			return errForgotten
+		case <-tick:
+			if quiet++; quiet > idleTicks && !k.holds() {
+				k.conn.aside(func() { k.session.closeChannel(k.ch) })
+				return errIdle
+			}
 		case d, ok := <-k.deliveries:
-			k.presence.delivered.Store(true)
+			quiet = 0
 			switch {
 			case !ok:
 				// With the channel still open it was the queue that went. What is held came from
@@ -192,6 +208,13 @@ func (k *consumer) take(d amqp091.Delivery) mq.Delivery {
 	defer k.mu.Unlock()
 	k.held++
 	return &delivery{from: k, raw: d}
+}
+
+// holds reports whether something is handed over and not settled.
+func (k *consumer) holds() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.held > 0
 }
 
 func (k *consumer) release() {

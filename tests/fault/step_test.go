@@ -1,0 +1,125 @@
+package fault_test
+
+import (
+	"syscall"
+	"testing"
+
+	"rideshare/internal/failpoint"
+)
+
+// A master dies under load at each step of a write: another one takes over, and what was
+// acknowledged is there once, also where the write was done and nobody had been told. Nothing but the replicas'
+// own care makes them equal where it died before it told them.
+func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
+	on := shared(t)
+	for _, step := range []failpoint.Point{
+		failpoint.MasterTaken, failpoint.MasterBeforeCommit, failpoint.MasterAfterCommit,
+		failpoint.MasterAfterBroadcast, failpoint.MasterAfterReply,
+	} {
+		t.Run(string(step), func(t *testing.T) {
+			l := startLoad(t, startFailable(t, on, 2))
+			before := l.sys.awaitWhole(t, 2)
+			l.sys.failpoints.Arm(t, before.pids("master")[0], step, failpoint.Kill)
+			l.sys.awaitSuccessor(t, before)
+			l.settle(t, 2)
+		})
+	}
+}
+
+// persdb dies under load before and after COMMIT, and its commits fail: it is started again, and
+// what was acknowledged is there once.
+func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
+	on := shared(t)
+	for name, fault := range map[string]struct {
+		at   failpoint.Point
+		does failpoint.Action
+	}{
+		"DiesBeforeCommit": {failpoint.PersdbBeforeCommit, failpoint.Kill},
+		"DiesAfterCommit":  {failpoint.PersdbAfterCommit, failpoint.Kill},
+		"CommitFails":      {failpoint.PersdbBeforeCommit, failpoint.Error},
+		"AnswerLost":       {failpoint.PersdbAfterCommit, failpoint.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sys := startFailable(t, on, 2)
+			l := startLoad(t, sys)
+			persdb := sys.persdb(t)
+			sys.failpoints.Arm(t, persdb, fault.at, fault.does)
+			if fault.does == failpoint.Kill {
+				sys.awaitGone(t, []int{persdb})
+			} else {
+				sys.failpoints.AwaitHit(t, persdb, fault.at)
+				sys.failpoints.Disarm(t, persdb, fault.at)
+			}
+			l.settle(t, 2)
+		})
+	}
+}
+
+// A commit that the master waits for longer than its own patience, and that happens all the
+// same, has its effect once, and is answered.
+func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
+	sys := startFailable(t, shared(t), 2)
+	l := startLoad(t, sys)
+	persdb := sys.persdb(t)
+	sys.failpoints.Arm(t, persdb, failpoint.PersdbAfterCommit, failpoint.Pause)
+	sys.failpoints.AwaitPaused(t, persdb, failpoint.PersdbAfterCommit)
+	awaitMore(t, "refused writes", &l.writesRefused, 4) // their deadline is over
+	sys.failpoints.Disarm(t, persdb, failpoint.PersdbAfterCommit)
+	l.settle(t, 2)
+}
+
+// A worker dies at each step of becoming master, after the old one has died: the next one becomes master, and
+// nobody is left without a role.
+func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
+	on := shared(t)
+	for _, step := range []failpoint.Point{
+		failpoint.WorkerAssigned, failpoint.WorkerEpochTaken, failpoint.WorkerBeforeRegister, failpoint.WorkerBeforeConsume,
+	} {
+		t.Run(string(step), func(t *testing.T) {
+			sys := startFailable(t, on, 2)
+			l := startLoad(t, sys)
+			before := sys.awaitWhole(t, 2)
+			heir := before.pids("slave")[0]
+			sys.failpoints.Arm(t, heir, step, failpoint.Kill)
+			signal(t, before.pids("master")[0], syscall.SIGKILL)
+			sys.awaitGone(t, []int{heir})
+			after := sys.awaitSuccessor(t, before)
+			if after.Epoch < before.Epoch+2 {
+				t.Errorf("got epoch %d after %d, want one for the heir and one for its successor", after.Epoch, before.Epoch)
+			}
+			l.settle(t, 2)
+		})
+	}
+}
+
+// The orchestrator dies at each step of a change of role: started again on the same data, it makes
+// the system whole, with one master in a newer epoch, and nothing acknowledged is lost.
+func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
+	on := shared(t)
+	for step, fault := range map[failpoint.Point]syscall.Signal{
+		failpoint.ControlAfterKill:    syscall.SIGSTOP, // a dead one is not killed
+		failpoint.ControlAfterClaim:   syscall.SIGKILL,
+		failpoint.ControlBeforeAssign: syscall.SIGKILL,
+		failpoint.ControlAfterAssign:  syscall.SIGKILL,
+	} {
+		t.Run(string(step), func(t *testing.T) {
+			sys := startFailable(t, on, 2)
+			l := startLoad(t, sys)
+			before := sys.awaitWhole(t, 2)
+			sys.failpoints.Arm(t, sys.cmd.Process.Pid, step, failpoint.Kill)
+			signal(t, before.pids("master")[0], fault)
+			sys.awaitDead(t)
+			l.end()
+			sys.awaitNoChild(t)
+			sys.checkLog(t)
+			sys.start(t)
+			after := sys.awaitWhole(t, 2)
+			if after.Epoch <= before.Epoch {
+				t.Errorf("got epoch %d, want more than %d", after.Epoch, before.Epoch)
+			}
+			sys.exec(t, "CREATE TABLE after(n INTEGER PRIMARY KEY)")
+			l.checkEffects(t)
+			sys.checkReplicas(t, 2)
+		})
+	}
+}
