@@ -44,6 +44,7 @@ services-stop: ## end what services started
 test: setup services ## every test but test-fault, with the race detector, the API's also on the real parts
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
+	$(GO) test -tags failpoint -run Broken ./tests/sim
 	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
 	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory test-real

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
 	"rideshare/internal/sqlite"
 )
@@ -61,11 +62,20 @@ func (l *TableLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
+const (
+	appendNext = `INSERT INTO rs_log(seq, epoch, at, ops, changes) SELECT ?1, ?2, ?3, ?4, ?5
+		WHERE ?1=1+coalesce((SELECT max(seq) FROM rs_log), 0)`
+	appendFenced = appendNext + " AND ?2=(SELECT cur FROM rs_epoch)"
+)
+
 // Append implements Log. It runs in the transaction that is open on the writer.
 func (l *TableLog) Append(_ context.Context, r Record) error {
 	e := &r.Entry
-	err := l.writer.Exec(`INSERT INTO rs_log(seq, epoch, at, ops, changes) SELECT ?1, ?2, ?3, ?4, ?5
-		WHERE ?2=(SELECT cur FROM rs_epoch) AND ?1=1+coalesce((SELECT max(seq) FROM rs_log), 0)`,
+	insert := appendFenced
+	if failpoint.On(failpoint.NoEpochCheck) {
+		insert = appendNext
+	}
+	err := l.writer.Exec(insert,
 		integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()),
 		dbaas.Blob(r.Operations), dbaas.Blob(frame.AppendChanges(nil, e.Changes)))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rideshare/internal/failpoint"
 	"rideshare/tests/history"
 )
 
@@ -30,6 +31,14 @@ const (
 	// checkLimit bounds what porcupine may take for one run, in real time.
 	checkLimit = 20 * time.Second
 )
+
+// TestMain turns on what a test of these tests wants broken, in a binary that can.
+func TestMain(m *testing.M) {
+	if err := failpoint.Serve(); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run()) //nolint:forbidigo // TestMain is the main of this binary.
+}
 
 // Whatever fails, in whatever order, nothing acknowledged is lost or doubled, nothing refused
 // is done, every read sees a prefix of the log, every call is answered in time, the history is
