@@ -23,15 +23,6 @@ const (
 	sets      = 2
 )
 
-// effect is a write that a client sent, and how it ended.
-type effect struct {
-	name string
-	id   dbaas.OpID
-	// acked writes must be there, at seq; refused ones must not; the others may.
-	acked, refused bool
-	seq            dbaas.Seq
-}
-
 // seen is what a read saw: how many effects there were at a position.
 type seen struct {
 	seq   dbaas.Seq
@@ -151,7 +142,8 @@ func (c *client) newWrite() (dbaas.Operation, history.Call) {
 // write makes one write, repeats it with its id while its outcome is not known, and at some point gives up.
 func (c *client) write(ctx context.Context) {
 	op, call := c.newWrite()
-	e := effect{name: call.Value, id: op.ID}
+	name := call.Value
+	c.w.sent(op.ID)
 	pending := c.history.Begin(call)
 	maybe := false
 	patience := c.rnd.IntN(6)
@@ -159,27 +151,28 @@ func (c *client) write(ctx context.Context) {
 		result, code := c.send(op)
 		switch code { //nolint:exhaustive // all other codes are wrong.
 		case dbaas.CodeOK:
-			e.acked, e.seq, c.last = true, result.Seq, max(c.last, result.Seq)
+			c.last = max(c.last, result.Seq)
 			pending.Answered(history.Answer{Done: result.Statements[1].RowsAffected == 1})
 			c.values[call.Key] = call.Value
-			c.w.note(e)
+			c.w.ledger.Acked(name)
 			return
 		case dbaas.CodeUnknown:
 			maybe = true
 		case dbaas.CodeUnavailable:
 		default:
-			c.w.fail(fmt.Errorf("write %s: got code %q, want ok, unavailable or unknown", e.name, code))
+			c.w.fail(fmt.Errorf("write %s: got code %q, want ok, unavailable or unknown", name, code))
 		}
 		if try < patience && ctx.Err() == nil {
 			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
-		if e.refused = !maybe; maybe {
+		if maybe {
 			c.history.Unknown(pending)
+			c.w.ledger.Unknown(name)
 		} else {
 			pending.Refused()
+			c.w.ledger.Refused(name)
 		}
-		c.w.note(e)
 		return
 	}
 }
@@ -287,10 +280,10 @@ func (c *client) readLinearizable() {
 	pending.Answered(a)
 }
 
-func (w *world) note(e effect) {
+func (w *world) sent(id dbaas.OpID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.effects = append(w.effects, e)
+	w.ids = append(w.ids, id)
 }
 
 func (w *world) saw(s seen) {

@@ -136,10 +136,9 @@ func (w *world) checkEffects() error {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // it has only read
-	found, total, counter := map[string]int{}, 0, 0
+	found, counter := map[string]int{}, 0
 	if err := conn.Query("SELECT name FROM effects", func(r sqlite.Row) error {
 		found[r.Text(0)]++
-		total++
 		return nil
 	}); err != nil {
 		return err
@@ -150,32 +149,14 @@ func (w *world) checkEffects() error {
 	}); err != nil {
 		return err
 	}
-	var wrong []error
-	for _, e := range w.effects {
-		switch n := found[e.name]; {
-		case e.acked && n == 0:
-			wrong = append(wrong, fmt.Errorf("write %s was acknowledged at %d and is lost", e.name, e.seq))
-		case e.refused && n > 0:
-			wrong = append(wrong, fmt.Errorf("write %s was refused as surely not done, and is there", e.name))
-		case n > 1:
-			wrong = append(wrong, fmt.Errorf("write %s had its effect %d times", e.name, n))
-		}
-		delete(found, e.name)
-	}
-	if len(found) > 0 {
-		wrong = append(wrong, fmt.Errorf("effects that nobody wrote: %v", found))
-	}
-	if counter != total {
-		wrong = append(wrong, fmt.Errorf("the counter: got %d, want %d, as many as there are effects", counter, total))
-	}
-	return errors.Join(wrong...)
+	return w.ledger.Compare(found, counter)
 }
 
 // checkViews compares what each read saw with the log: exactly the effects up to its position (I6).
 func (w *world) checkViews() error {
 	at := map[dbaas.Seq]int{} // effects by the position of their entry
-	for _, e := range w.effects {
-		result, err := w.store.Lookup(context.Background(), e.id)
+	for _, id := range w.ids {
+		result, err := w.store.Lookup(context.Background(), id)
 		switch {
 		case err == nil:
 			at[result.Seq]++

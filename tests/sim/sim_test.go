@@ -101,16 +101,10 @@ type totals struct {
 }
 
 func (a *totals) add(w *world) {
-	for _, e := range w.effects {
-		switch {
-		case e.acked:
-			a.acked.Add(1)
-		case e.refused:
-			a.refused.Add(1)
-		default:
-			a.unknown.Add(1)
-		}
-	}
+	acked, refused, unknown := w.ledger.Counts()
+	a.acked.Add(int64(acked))
+	a.refused.Add(int64(refused))
+	a.unknown.Add(int64(unknown))
 	answered, _ := w.history.Len()
 	a.calls.Add(int64(answered))
 	a.reads.Add(int64(len(w.views)))

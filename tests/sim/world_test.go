@@ -44,6 +44,7 @@ type world struct {
 	coord   *coordinproc.Coordinator
 	engine  *engine
 	history *history.Recorder
+	ledger  *history.Ledger
 	late    sync.WaitGroup
 
 	mu            sync.Mutex // guards the fields below
@@ -51,7 +52,7 @@ type world struct {
 	orchestrators []*orchestrator
 	made          int // orchestrators so far
 	story         []string
-	effects       []effect
+	ids           []dbaas.OpID // of the writes
 	views         []seen
 	fences        []fence
 	wrong         []error
@@ -91,7 +92,7 @@ func newWorld(t *testing.T, seed uint64, dir string, log *slog.Logger) *world {
 	t.Helper()
 	w := &world{
 		t: t, seed: seed, dir: dir, log: log, nodes: map[dbaas.WorkerID]*node{},
-		persdb: newLine(w0(seed, "persdb")), broker: mqinproc.NewBroker(mqinproc.Config{}), history: history.New(),
+		persdb: newLine(w0(seed, "persdb")), broker: mqinproc.NewBroker(mqinproc.Config{}), history: history.New(), ledger: history.NewLedger(),
 	}
 	var err error
 	if w.store, err = commitlog.Open(t.Context(), commitlog.Config{Dir: filepath.Join(dir, "persdb"), Log: log}); err != nil {
