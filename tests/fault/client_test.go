@@ -84,15 +84,24 @@ func (s *system) exec(t *testing.T, statements ...string) {
 // rows returns what a read answers at the default level, which sees every acknowledged write.
 func (s *system) rows(t *testing.T, query string) [][]json.RawMessage {
 	t.Helper()
-	a, err := s.try(t.Context(), http.MethodPost, "/db/query", []string{query})
+	rows, err := s.query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// query is rows of a system that may refuse it.
+func (s *system) query(query string) ([][]json.RawMessage, error) {
+	a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{query})
 	if err != nil || a.status != http.StatusOK {
-		t.Fatalf("%s: got %d %.300s, %v, want 200", query, a.status, a.body, err)
+		return nil, fmt.Errorf("%s: got %d %.300s, want 200: %w", query, a.status, a.body, err)
 	}
 	var got results
 	if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 1 || got.Results[0].Error != "" {
-		t.Fatalf("%s: got %.300s, %v, want one result", query, a.body, err)
+		return nil, fmt.Errorf("%s: got %.300s, want one result: %w", query, a.body, err)
 	}
-	return got.Results[0].Values
+	return got.Results[0].Values, nil
 }
 
 // member is one worker of GET cluster.

@@ -1,0 +1,274 @@
+package fault_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+	"rideshare/tests/history"
+)
+
+const (
+	historyClients = 5
+	// The histories of few keys are hard to explain when something is wrong, those of many are checked fast.
+	historyRegisters = 4
+	historySets      = 2
+	// historyPace is the mean pause between two calls of a client: porcupine's work grows
+	// fast with the number of calls on a key.
+	historyPace = 40 * time.Millisecond
+	// setLimit is how many members a set gets at most.
+	setLimit = 150
+	// checkLimit bounds what porcupine may take.
+	checkLimit = 2 * time.Minute
+)
+
+// trial is clients with a history, on registers and sets behind the HTTP API. Each of their
+// writes also leaves a row with a name of its own and counts it.
+type trial struct {
+	sys      *system
+	seed     uint64
+	recorder *history.Recorder
+	ledger   *history.Ledger
+	stop     context.CancelFunc
+	all      sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	wrong  []error
+	fences []fence
+}
+
+// fence is a position after which every entry is of this epoch or a newer one.
+type fence struct{ epoch, after uint64 }
+
+// startTrial makes the tables and starts the clients. They end with the test, at the latest.
+func startTrial(t *testing.T, sys *system, seed uint64) *trial {
+	t.Helper()
+	statements := []string{
+		"CREATE TABLE effects(n INTEGER PRIMARY KEY, name TEXT NOT NULL, k TEXT)",
+		"CREATE TABLE registers(k TEXT NOT NULL PRIMARY KEY, v NOT NULL)", "INSERT INTO registers VALUES('counter', 0)",
+	}
+	for i := range historyRegisters {
+		statements = append(statements, fmt.Sprintf("INSERT INTO registers VALUES('r%d', '')", i))
+	}
+	sys.exec(t, statements...)
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &trial{sys: sys, seed: seed, recorder: history.New(), ledger: history.NewLedger(), stop: cancel}
+	for i := range historyClients {
+		c := &historyClient{
+			trial: h, name: fmt.Sprintf("c%d", i), rnd: rand.New(rand.NewPCG(seed, uint64(i))),
+			history: h.recorder.Client(), values: map[string]string{},
+		}
+		h.all.Go(func() { c.run(ctx) })
+	}
+	t.Cleanup(h.end)
+	return h
+}
+
+func (h *trial) end() {
+	h.stop()
+	h.all.Wait()
+}
+
+func (h *trial) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrong = append(h.wrong, err)
+}
+
+// historyClient makes calls one after the other.
+type historyClient struct {
+	*trial
+	name    string
+	rnd     *rand.Rand
+	history *history.Client
+	values  map[string]string // of the registers, as it knew them last
+	calls   int
+}
+
+func (c *historyClient) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = pause(ctx, time.Duration(c.rnd.Int64N(int64(2*historyPace))))
+		c.calls++
+		if c.rnd.IntN(3) == 0 {
+			c.read(ctx)
+		} else {
+			c.write(ctx)
+		}
+	}
+}
+
+// newWrite draws a write of a register or a set.
+func (c *historyClient) newWrite() ([]any, history.Call) {
+	name := fmt.Sprintf("%s-%d", c.name, c.calls)
+	call := history.Call{Kind: history.Write, Key: "r" + strconv.Itoa(c.rnd.IntN(historyRegisters)), Value: name}
+	statements := []any{"UPDATE registers SET v=v+1 WHERE k='counter'"}
+	var set any
+	switch p := c.rnd.IntN(6); {
+	case p == 0 && c.calls < setLimit*6/historyClients:
+		call.Kind, call.Key = history.Add, "s"+strconv.Itoa(c.rnd.IntN(historySets))
+		set = call.Key
+	case p < 3:
+		call.Kind, call.Old = history.Swap, c.values[call.Key]
+		statements = append(statements, []any{"UPDATE registers SET v=? WHERE k=? AND v=?", name, call.Key, call.Old})
+	default:
+		statements = append(statements, []any{"UPDATE registers SET v=? WHERE k=?", name, call.Key})
+	}
+	return append(statements, []any{"INSERT INTO effects(name, k) VALUES(?, ?)", name, set}), call
+}
+
+// write makes one write, repeats it with its key while its outcome is not known, and may give up.
+func (c *historyClient) write(ctx context.Context) {
+	statements, call := c.newWrite()
+	pending := c.history.Begin(call)
+	maybe := false
+	for patience := c.rnd.IntN(8); ; patience-- {
+		// A call that has begun has an answer, also when the clients are to end.
+		a, err := c.sys.try(context.WithoutCancel(ctx), http.MethodPost, "/db/execute?transaction", statements, "Idempotency-Key", call.Value)
+		switch {
+		case err == nil && a.status == http.StatusOK:
+			c.written(pending, call, a.body)
+			return
+		case err == nil && a.status == http.StatusServiceUnavailable: // surely not done
+		case err != nil || a.status == http.StatusGatewayTimeout || a.status == http.StatusConflict:
+			maybe = true
+		default:
+			c.fail(fmt.Errorf("write %s: got %d %.200s, want 200, 409, 503 or 504", call.Value, a.status, a.body))
+			maybe = true
+		}
+		if patience > 0 && ctx.Err() == nil {
+			_ = pause(ctx, retryAfter)
+			continue
+		}
+		if maybe {
+			c.history.Unknown(pending)
+			c.ledger.Unknown(call.Value)
+		} else {
+			pending.Refused()
+			c.ledger.Refused(call.Value)
+		}
+		return
+	}
+}
+
+// written takes the answer to a write.
+func (c *historyClient) written(pending *history.Pending, call history.Call, body []byte) {
+	var got struct {
+		Results []struct {
+			RowsAffected int `json:"rows_affected"`
+			Error        string
+		}
+	}
+	if err := json.Unmarshal(body, &got); err != nil || len(got.Results) < 2 || got.Results[0].Error != "" {
+		c.fail(fmt.Errorf("write %s: got %.200s, want the results of its statements: %w", call.Value, body, err))
+		return
+	}
+	done := got.Results[1].RowsAffected == 1
+	pending.Answered(history.Answer{Done: done})
+	c.ledger.Acked(call.Value)
+	if call.Kind == history.Write || done {
+		c.values[call.Key] = call.Value
+	}
+}
+
+// read reads a register or a set, linearizably.
+func (c *historyClient) read(ctx context.Context) {
+	call := history.Call{Kind: history.Read, Key: "r" + strconv.Itoa(c.rnd.IntN(historyRegisters))}
+	sql := "SELECT v FROM registers WHERE k=?"
+	if c.rnd.IntN(4) == 0 {
+		call = history.Call{Kind: history.Members, Key: "s" + strconv.Itoa(c.rnd.IntN(historySets))}
+		sql = "SELECT name FROM effects WHERE k=?"
+	}
+	pending := c.history.Begin(call)
+	a, err := c.sys.try(context.WithoutCancel(ctx), http.MethodPost, "/db/query?level=linearizable", []any{[]any{sql, call.Key}})
+	if err != nil || a.status != http.StatusOK {
+		pending.Refused()
+		if err == nil && a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
+			c.fail(fmt.Errorf("read of %s: got %d %.200s, want 200, 503 or 504", call.Key, a.status, a.body))
+		}
+		return
+	}
+	values, err := column(a.body)
+	if err != nil {
+		c.fail(fmt.Errorf("read of %s: %w", call.Key, err))
+		return
+	}
+	var seen history.Answer
+	if call.Kind == history.Members {
+		seen.Members = values
+	} else if len(values) == 1 {
+		seen.Value = values[0]
+		c.values[call.Key] = values[0]
+	}
+	pending.Answered(seen)
+}
+
+// column returns the first column of the one result in an answer.
+func column(body []byte) ([]string, error) {
+	var got results
+	if err := json.Unmarshal(body, &got); err != nil || len(got.Results) != 1 || got.Results[0].Error != "" {
+		return nil, fmt.Errorf("got %.200s, want one result: %w", body, err)
+	}
+	values := make([]string, len(got.Results[0].Values))
+	for i, row := range got.Results[0].Values {
+		if err := json.Unmarshal(row[0], &values[i]); err != nil {
+			return nil, err
+		}
+	}
+	return values, nil
+}
+
+// verdict ends the clients and says what was wrong: answers, effects, epochs and the history, whose
+// drawing it leaves behind. The system must be able to answer again.
+func (h *trial) verdict(t *testing.T) error {
+	t.Helper()
+	h.end()
+	acked, refused, unknown := h.ledger.Counts()
+	t.Logf("seed %d: %d writes acknowledged, %d refused, %d unknown", h.seed, acked, refused, unknown)
+	return errors.Join(errors.Join(h.wrong[:min(len(h.wrong), 5)]...), h.compare(t), h.fenced(t), h.linearizable())
+}
+
+// compare compares the rows with what the clients were told.
+func (h *trial) compare(t *testing.T) error {
+	t.Helper()
+	found, counter := map[string]int{}, 0
+	testenv.Eventually(t, healLimit, func() error { // a broken system may be between two masters
+		// One statement sees one state: a write that nobody waits for may still come.
+		rows, err := h.sys.query("SELECT name, (SELECT v FROM registers WHERE k='counter') FROM effects")
+		if err != nil {
+			return err
+		}
+		clear(found)
+		for _, row := range rows {
+			var name string
+			if err := errors.Join(json.Unmarshal(row[0], &name), json.Unmarshal(row[1], &counter)); err != nil {
+				return err
+			}
+			found[name]++
+		}
+		return nil
+	})
+	return h.ledger.Compare(found, counter)
+}
+
+// linearizable checks the history.
+func (h *trial) linearizable() error {
+	err := h.recorder.Check(checkLimit)
+	bad, ok := errors.AsType[*history.NotLinearizableError](err)
+	if !ok {
+		return err
+	}
+	f, ferr := os.CreateTemp("", fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
+	if ferr != nil {
+		return errors.Join(err, ferr)
+	}
+	return errors.Join(fmt.Errorf("%w, drawn in %s", err, f.Name()), bad.Draw(f), f.Close())
+}

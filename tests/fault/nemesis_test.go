@@ -1,0 +1,222 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testenv"
+	"rideshare/persdb/client"
+)
+
+const (
+	// nemesisEnv repeats the faults of a run.
+	nemesisEnv = "RIDESHARE_FAULT_SEED"
+	// nemesisFor is how long the faults go on.
+	nemesisFor = 75 * time.Second
+)
+
+// nemesisSeed is the seed to use, from the environment or a new one.
+func nemesisSeed(t *testing.T) uint64 {
+	t.Helper()
+	s := os.Getenv(nemesisEnv)
+	if s == "" {
+		return uint64(time.Now().UnixNano())
+	}
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", nemesisEnv, err)
+	}
+	return seed
+}
+
+// attack is one fault. It returns when the fault is over, though not what follows from it.
+type attack struct {
+	name string
+	do   func(t *testing.T, h *trial, rnd *rand.Rand)
+}
+
+var attacks = []attack{
+	{"kill -9 the master", func(t *testing.T, h *trial, _ *rand.Rand) { h.sys.strike(t, "master", syscall.SIGKILL) }}, //nolint:thelper // The fault, not a helper; as below.
+	{"kill -9 a slave", func(t *testing.T, h *trial, _ *rand.Rand) { h.sys.strike(t, "slave", syscall.SIGKILL) }},     //nolint:thelper // As above.
+	{"crash/master", crashMaster},
+	{"stop the master", func(t *testing.T, h *trial, rnd *rand.Rand) {
+		h.sys.freeze(t, h.sys.pick("master"), rnd, 9*time.Second)
+	}}, //nolint:thelper // As above.
+	{"stop a slave", func(t *testing.T, h *trial, rnd *rand.Rand) { h.sys.freeze(t, h.sys.pick("slave"), rnd, 9*time.Second) }}, //nolint:thelper // As above.
+	{"stop persdb", func(t *testing.T, h *trial, rnd *rand.Rand) {
+		h.sys.freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
+	}}, //nolint:thelper // As above.
+	{"kill -9 persdb", func(t *testing.T, h *trial, _ *rand.Rand) { strikeProcess(h.sys.part("persdb"), syscall.SIGKILL) }}, //nolint:thelper // As above.
+	{"close the broker's connections", closeConnections},
+	{"claim an epoch in vain", claimInVain},
+}
+
+// harass attacks the system, one fault after the other, for that long.
+func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(h.seed, 99))
+	began := time.Now()
+	for time.Since(began) < lasts {
+		a := what[rnd.IntN(len(what))]
+		t.Logf("%6.2f s: %s", time.Since(began).Seconds(), a.name)
+		a.do(t, h, rnd)
+		outlast(t, 200*time.Millisecond+time.Duration(rnd.Int64N(int64(4*time.Second))))
+	}
+}
+
+// pick returns the pid of a worker with that role, 0 if there is none just now.
+func (s *system) pick(role string) int {
+	c, err := get[cluster](s, "/api/v1/cluster")
+	if pids := c.pids(role); err == nil && len(pids) > 0 {
+		return pids[0]
+	}
+	return 0
+}
+
+// part returns the pid of the process of one of the system's parts, 0 if it is not there.
+func (s *system) part(name string) int {
+	for _, pid := range s.processes() {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && slices.Contains(strings.Split(string(args), "\x00"), name) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// strikeProcess sends a signal to a process, which may have gone meanwhile.
+func strikeProcess(pid int, sig syscall.Signal) {
+	if pid > 0 {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+func (s *system) strike(t *testing.T, role string, sig syscall.Signal) {
+	t.Helper()
+	strikeProcess(s.pick(role), sig)
+}
+
+// freeze stops a process for a time that is drawn. It may be killed meanwhile, by those who miss it.
+func (s *system) freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) {
+	t.Helper()
+	strikeProcess(pid, syscall.SIGSTOP)
+	outlast(t, 100*time.Millisecond+time.Duration(rnd.Int64N(int64(most))))
+	strikeProcess(pid, syscall.SIGCONT)
+}
+
+func crashMaster(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	if a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/crash/master", nil); err != nil || a.status >= 500 && a.status != http.StatusServiceUnavailable {
+		h.fail(fmt.Errorf("crash/master: got %d %.200s, %w", a.status, a.body, err))
+	}
+}
+
+func closeConnections(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	h.sys.rabbit.Ctl(t, "close_all_connections", "fault test")
+}
+
+// claimInVain is an orchestrator that dies between getting an epoch and giving it to somebody:
+// from then on the present master may not commit.
+func claimInVain(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	store, err := h.sys.persdb()
+	if err != nil {
+		return // nobody knows its address just now
+	}
+	defer func() { _ = store.Close() }()
+	epoch, err := store.Claim(ctx)
+	if err != nil {
+		return // persdb is away
+	}
+	head, err := store.Head(ctx)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fences = append(h.fences, fence{uint64(epoch), uint64(head.Seq)})
+}
+
+// persdb returns a client of the system's persdb, whose address is on the workers' command lines.
+func (s *system) persdb() (*client.Client, error) {
+	for _, pid := range s.processes() {
+		if url, err := settingOf(pid, "--persdb-url"); err == nil {
+			return client.New(client.Config{URL: url})
+		}
+	}
+	return nil, fmt.Errorf("no worker of %s runs", s.id)
+}
+
+// fenced reads the log: dense, with epochs that never fall, and none that is older than
+// one that was given out before.
+func (h *trial) fenced(t *testing.T) error {
+	t.Helper()
+	var last dbaas.Entry
+	for {
+		page := h.sys.page(t, last.Seq)
+		for _, e := range page.Entries {
+			if e.Seq != last.Seq+1 || e.Epoch < last.Epoch {
+				return fmt.Errorf("the log: got entry %d of epoch %d after entry %d of epoch %d", e.Seq, e.Epoch, last.Seq, last.Epoch)
+			}
+			for _, f := range h.fences {
+				if uint64(e.Seq) > f.after && uint64(e.Epoch) < f.epoch {
+					return fmt.Errorf("the log: got entry %d of epoch %d, though epoch %d was given out at %d", e.Seq, e.Epoch, f.epoch, f.after)
+				}
+			}
+			last = e
+		}
+		if last.Seq >= page.Head.Seq {
+			return nil
+		}
+	}
+}
+
+// page reads a page of persdb's log.
+func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
+	t.Helper()
+	var page dbaas.Page
+	testenv.Eventually(t, healLimit, func() error {
+		store, err := s.persdb()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = store.Close() }()
+		page, err = store.Log(t.Context(), after, 0)
+		return err
+	})
+	return page
+}
+
+// Under random faults the history of every register and set is that of one database that
+// does one thing at a time; nothing acknowledged is lost, nothing is doubled, nothing
+// refused is done, and no master commits after another one was named.
+func TestSystem_RandomFaults_HistoryIsLinearizable(t *testing.T) {
+	seed := nemesisSeed(t)
+	t.Logf("seed %d (run again with %s)", seed, nemesisEnv)
+	sys := startSystem(t, startServices(t), 2)
+	h := startTrial(t, sys, seed)
+	harass(t, h, nemesisFor, attacks)
+	sys.awaitWhole(t, 2)
+	if err := h.verdict(t); err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+	}
+	if answered, _ := h.recorder.Len(); answered < 100 {
+		t.Errorf("answered calls: got %d, want hundreds, or the history proves nothing", answered)
+	}
+	sys.checkReplicas(t, 2)
+	sys.stop(t)
+	sys.checkLog(t)
+}
