@@ -1,0 +1,51 @@
+package fault_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/failpoint"
+)
+
+// The checks are worth what they notice: with each promise broken on purpose the same clients and
+// the same checks must find fault, and the one that it is.
+func TestSystem_Broken_HistoryNotices(t *testing.T) {
+	on := startServices(t)
+	for _, broken := range []struct {
+		promise failpoint.Switch
+		attacks []attack
+		notice  string
+	}{
+		{failpoint.NoEpochCheck, []attack{{"claim an epoch in vain", claimInVain}}, "though epoch"},
+		{failpoint.NoDeduplication, []attack{{"close the broker's connections", closeConnections}, {"kill -9 the master with persdb stopped", killBusyMaster}}, "times"},
+		{failpoint.AckBeforeCommit, []attack{{"kill -9 the master with persdb stopped", killBusyMaster}}, "was acknowledged and is lost"},
+	} {
+		t.Run(string(broken.promise), func(t *testing.T) {
+			t.Setenv(failpoint.EnvArm, fmt.Sprintf("%s=%s", broken.promise, failpoint.TurnOn))
+			sys := startFailable(t, on, 2)
+			h := startTrial(t, sys, nemesisSeed(t))
+			harass(t, h, brokenFor, broken.attacks)
+			if err := h.verdict(t); err == nil || !strings.Contains(err.Error(), broken.notice) {
+				t.Errorf("with %s: got %v, want a fault that says %q", broken.promise, err, broken.notice)
+			}
+		})
+	}
+}
+
+// brokenFor is how long a broken system is attacked.
+const brokenFor = 15 * time.Second
+
+// killBusyMaster kills the master while it waits for persdb.
+func killBusyMaster(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	persdb, master := h.sys.part("persdb"), h.sys.pick("master")
+	strikeProcess(persdb, syscall.SIGSTOP)
+	outlast(t, 300*time.Millisecond)
+	strikeProcess(master, syscall.SIGKILL)
+	outlast(t, 100*time.Millisecond)
+	strikeProcess(persdb, syscall.SIGCONT)
+}
