@@ -46,19 +46,45 @@ type attack struct {
 }
 
 var attacks = []attack{
-	{"kill -9 the master", func(t *testing.T, h *trial, _ *rand.Rand) { h.sys.strike(t, "master", syscall.SIGKILL) }}, //nolint:thelper // The fault, not a helper; as below.
-	{"kill -9 a slave", func(t *testing.T, h *trial, _ *rand.Rand) { h.sys.strike(t, "slave", syscall.SIGKILL) }},     //nolint:thelper // As above.
+	{"kill -9 the master", killMaster},
+	{"kill -9 a slave", killSlave},
 	{"crash/master", crashMaster},
-	{"stop the master", func(t *testing.T, h *trial, rnd *rand.Rand) {
-		h.sys.freeze(t, h.sys.pick("master"), rnd, 9*time.Second)
-	}}, //nolint:thelper // As above.
-	{"stop a slave", func(t *testing.T, h *trial, rnd *rand.Rand) { h.sys.freeze(t, h.sys.pick("slave"), rnd, 9*time.Second) }}, //nolint:thelper // As above.
-	{"stop persdb", func(t *testing.T, h *trial, rnd *rand.Rand) {
-		h.sys.freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
-	}}, //nolint:thelper // As above.
-	{"kill -9 persdb", func(t *testing.T, h *trial, _ *rand.Rand) { strikeProcess(h.sys.part("persdb"), syscall.SIGKILL) }}, //nolint:thelper // As above.
+	{"stop the master", stopMaster},
+	{"stop a slave", stopSlave},
+	{"stop persdb", stopPersdb},
+	{"kill -9 persdb", killPersdb},
 	{"close the broker's connections", closeConnections},
 	{"claim an epoch in vain", claimInVain},
+}
+
+func killMaster(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	strikeProcess(h.sys.pick("master"), syscall.SIGKILL)
+}
+
+func killSlave(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	strikeProcess(h.sys.pick("slave"), syscall.SIGKILL)
+}
+
+func killPersdb(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	strikeProcess(h.sys.part("persdb"), syscall.SIGKILL)
+}
+
+func stopMaster(t *testing.T, h *trial, rnd *rand.Rand) {
+	t.Helper()
+	freeze(t, h.sys.pick("master"), rnd, 9*time.Second)
+}
+
+func stopSlave(t *testing.T, h *trial, rnd *rand.Rand) {
+	t.Helper()
+	freeze(t, h.sys.pick("slave"), rnd, 9*time.Second)
+}
+
+func stopPersdb(t *testing.T, h *trial, rnd *rand.Rand) {
+	t.Helper()
+	freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
 }
 
 // harass attacks the system, one fault after the other, for that long.
@@ -101,13 +127,8 @@ func strikeProcess(pid int, sig syscall.Signal) {
 	}
 }
 
-func (s *system) strike(t *testing.T, role string, sig syscall.Signal) {
-	t.Helper()
-	strikeProcess(s.pick(role), sig)
-}
-
 // freeze stops a process for a time that is drawn. It may be killed meanwhile, by those who miss it.
-func (s *system) freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) {
+func freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) {
 	t.Helper()
 	strikeProcess(pid, syscall.SIGSTOP)
 	outlast(t, 100*time.Millisecond+time.Duration(rnd.Int64N(int64(most))))
