@@ -153,7 +153,7 @@ func claimInVain(t *testing.T, h *trial, _ *rand.Rand) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
-	store, err := h.sys.persdb()
+	store, err := h.sys.store()
 	if err != nil {
 		return // nobody knows its address just now
 	}
@@ -171,8 +171,8 @@ func claimInVain(t *testing.T, h *trial, _ *rand.Rand) {
 	h.fences = append(h.fences, fence{uint64(epoch), uint64(head.Seq)})
 }
 
-// persdb returns a client of the system's persdb, whose address is on the workers' command lines.
-func (s *system) persdb() (*client.Client, error) {
+// store returns a client of the system's persdb, whose address is on the workers' command lines.
+func (s *system) store() (*client.Client, error) {
 	for _, pid := range s.processes() {
 		if url, err := settingOf(pid, "--persdb-url"); err == nil {
 			return client.New(client.Config{URL: url})
@@ -210,7 +210,7 @@ func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
 	t.Helper()
 	var page dbaas.Page
 	testenv.Eventually(t, healLimit, func() error {
-		store, err := s.persdb()
+		store, err := s.store()
 		if err != nil {
 			return err
 		}

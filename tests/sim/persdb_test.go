@@ -27,6 +27,9 @@ type line struct {
 
 func newLine(rnd *rand.Rand) *line { return &line{rnd: rnd, state: trouble{delay: latency}} }
 
+// patience is how long persdb's client waits for an answer.
+const patience = 15 * time.Second
+
 // latency is the longest delay of a call when nothing is wrong.
 const latency = 3 * time.Millisecond
 
@@ -74,6 +77,8 @@ func call[T any](ctx context.Context, l *link, lost error, do func(context.Conte
 	if l.gate.pass() != nil {
 		return none, dbaas.ErrUnavailable
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	fate := l.fate()
 	switch {
 	case fate.refuse:
