@@ -87,7 +87,7 @@ vuln: ## known vulnerabilities (needs the vulnerability database online)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
 bench: build ## the performance ladder beside the alternatives, on a quiet machine, in minutes
-	bin/rideshare bench --json bin/bench.json
+	bin/rideshare bench --json bin/bench.json --html bin/bench.html
 
 bench-smoke: setup services ## the ladder for a moment: right answers, no times
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench

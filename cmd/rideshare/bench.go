@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,15 +70,23 @@ func some(names []string) []string {
 }
 
 func (b *benchLadderCommand) write(report *bench.Report) error {
-	if b.JSON == "" {
-		return nil
+	if b.JSON != "" {
+		text, err := json.MarshalIndent(report, "", "  ")
+		if err != nil {
+			return fmt.Errorf("encode figures: %w", err)
+		}
+		if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
+			return fmt.Errorf("write figures: %w", err)
+		}
 	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write figures: %w", err)
+	if b.HTML != "" {
+		var page bytes.Buffer
+		if err := report.WriteHTML(&page); err != nil {
+			return err
+		}
+		if err := os.WriteFile(b.HTML, page.Bytes(), 0o600); err != nil {
+			return fmt.Errorf("write the page: %w", err)
+		}
 	}
 	return nil
 }

@@ -58,8 +58,9 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	}
 	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
 	figures := filepath.Join(t.TempDir(), "figures.json")
+	page := filepath.Join(t.TempDir(), "page.html")
 	temp := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), binary(t), "bench", "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--json", figures)
+	cmd := exec.CommandContext(t.Context(), binary(t), "bench", "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--json", figures, "--html", page)
 	cmd.Env = append(os.Environ(), "BENCH_BUS="+bus, "BENCH_COORDINATOR="+u.String(), "TMPDIR="+temp)
 	cmd.WaitDelay = limit
 	var out bytes.Buffer
@@ -88,7 +89,7 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	}
 	for _, want := range []string{
 		"http/point-read", "inprocess/point-read", "batched/point-read", "embedded/point-read", "unbatched/point-read", "tutorial/point-read",
-		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "batched/mixed-90-10", "batched/ride-get",
+		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "batched/mixed-90-10", "batched/ride-get", "batched/point-beside-slow",
 	} {
 		if !seen[want] {
 			t.Errorf("no row %s", want)
@@ -101,6 +102,9 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	}
 	if got.Machine["cores"] == "" || !strings.Contains(out.String(), "rate/s") {
 		t.Errorf("got machine %v and output\n%s", got.Machine, out.String())
+	}
+	if html, htmlErr := os.ReadFile(page); htmlErr != nil || bytes.Count(html, []byte("<svg")) < 10 {
+		t.Errorf("got a page of %d bytes, %v; want one with plots", len(html), htmlErr)
 	}
 	left, err := os.ReadDir(temp)
 	if err != nil || len(left) > 0 {

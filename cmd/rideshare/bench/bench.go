@@ -130,9 +130,9 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 		r.work = workNothing
 	}
 	if c.Open {
-		r.offered = report.row(cell{Work: c.Work, Path: c.Path, Clients: c.Clients}).median() / 2
+		r.offered = report.row(c.closed()).median() / 2
 	}
-	got, err := r.measure(ctx)
+	got, err := r.beside(ctx)
 	if err == nil {
 		err = ctx.Err()
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -40,6 +41,19 @@ type run struct {
 	// latency counts from when they were due. Zero: each client sends its next request when
 	// it has its answer.
 	offered float64
+}
+
+// beside measures, while what the work needs beside it goes on.
+func (r run) beside(ctx context.Context) (figure, error) {
+	if r.work != workBesideSlow {
+		return r.measure(ctx)
+	}
+	end, err := r.target.besideSlow(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	f, err := r.measure(ctx)
+	return f, errors.Join(err, end())
 }
 
 // measure lets the clients send for the length of the run.

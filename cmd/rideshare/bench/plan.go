@@ -17,6 +17,15 @@ type cell struct {
 	Open bool
 }
 
+// closed returns the measurement whose rate an open one is half of.
+func (c cell) closed() cell {
+	c.Open = false
+	if c.Work == workBesideSlow {
+		c.Work = workPoint
+	}
+	return c
+}
+
 // everywhere is the works on every path where they make a difference; at the main number
 // of clients all of them are measured.
 func everywhere() map[string][]string {
@@ -68,6 +77,9 @@ func openCells(clients int) []cell {
 			if p != pathTutorial {
 				out = append(out, cell{Work: w, Path: p, Clients: clients, Open: true})
 			}
+			if w == workPoint && p == pathBatched {
+				out = append(out, cell{Work: workBesideSlow, Path: p, Clients: clients, Open: true})
+			}
 		}
 	}
 	return out
@@ -76,7 +88,7 @@ func openCells(clients int) []cell {
 // cells returns the measurements that are wanted.
 func (cfg Config) cells() (closed, open []cell) {
 	unwanted := func(c cell) bool {
-		return cfg.Works != nil && !slices.Contains(cfg.Works, c.Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
+		return cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
 	}
 	closed = slices.DeleteFunc(closedCells(cfg.Clients), unwanted)
 	if slices.Contains(cfg.Loops, loopOpen) {

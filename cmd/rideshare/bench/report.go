@@ -43,6 +43,7 @@ type Report struct {
 	Machine map[string]string  `json:"machine"`
 	Rows    []*Row             `json:"rows"`
 	Ratios  map[string]float64 `json:"ratios"` // work/path/other path, at the first number of clients
+	Goals   []Goal             `json:"goals"`
 
 	cfg Config
 }
@@ -111,6 +112,7 @@ func (r *Report) finish() {
 		}
 	}
 	r.ratio("ride-get/batched/point-read", cell{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)
+	r.addGoals()
 }
 
 func (r *Report) ratio(name string, a, b cell) {
@@ -151,12 +153,16 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tcpu us an answer\t") // Flush tells.
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%.0f-%.0f\t%.2f\t%.2f\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
-			row.Rate, slices.Min(row.Samples), slices.Max(row.Samples), row.P50, row.P99, row.cpuText(), row.invalidText())
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
+			row.Rate, row.rangeText(), row.P50, row.P99, row.cpuText(), row.invalidText())
 	}
 	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\t") // Flush tells.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		_, _ = fmt.Fprintf(t, "%s\t%.2f\t\n", name, r.Ratios[name]) // Flush tells.
+	}
+	_, _ = fmt.Fprintln(t, "\ngoals") // Flush tells.
+	for _, g := range r.Goals {
+		_, _ = fmt.Fprintln(t, g) // Flush tells.
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print the report: %w", err)
@@ -164,10 +170,12 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-func (row *Row) cpuText() string {
+func (row *Row) cpuText() string { return partsText(row.CPU, "%s %.1f") }
+
+func partsText(figures map[string]float64, format string) string {
 	var parts []string
-	for _, part := range slices.Sorted(maps.Keys(row.CPU)) {
-		parts = append(parts, fmt.Sprintf("%s %.1f", part, row.CPU[part]))
+	for _, part := range slices.Sorted(maps.Keys(figures)) {
+		parts = append(parts, fmt.Sprintf(format, part, figures[part]))
 	}
 	return strings.Join(parts, " ")
 }

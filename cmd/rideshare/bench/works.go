@@ -16,6 +16,8 @@ const (
 	workWrite = "write"
 	workMixed = "mixed-90-10"
 	workRide  = "ride-get"
+	// workBesideSlow is point reads while a slow statement comes now and then.
+	workBesideSlow = "point-beside-slow"
 	// workNothing is a point read whose answer is not looked at.
 	workNothing = "nothing"
 )
@@ -59,6 +61,7 @@ var errWork = errors.New("no such work")
 func newWork(name string, rows, client int) (*work, error) {
 	next := map[string]func(*work, *request){
 		workPoint: (*work).point, workRange: (*work).group, workWrite: (*work).write, workMixed: (*work).mixed, workRide: (*work).ride, workNothing: (*work).nothing,
+		workBesideSlow: (*work).point,
 	}[name]
 	if next == nil {
 		return nil, fmt.Errorf("%s: %w", name, errWork)

@@ -1,0 +1,112 @@
+//go:build !race
+
+// The race detector makes sync.Pool forget at random, so allocations are counted without it:
+// `make allocs`, which is part of `make test`.
+
+package assembly_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/cmd/rideshare/assembly"
+	"rideshare/orchestrator/scale"
+)
+
+// pointReadAllocs is how many allocations one point read costs on its whole way and back, when it
+// travels alone: HTTP server, orchestrator, bus, slave, SQLite and reply. Measured;
+// lower it when it gets less.
+const pointReadAllocs = 100
+
+// start starts the system in one process.
+func start(tb testing.TB) *assembly.System {
+	tb.Helper()
+	const anyPort = "127.0.0.1:0"
+	s, err := assembly.Start(tb.Context(), assembly.Config{
+		Log: slog.New(slog.DiscardHandler), Data: tb.TempDir(), Name: "allocs",
+		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Slaves: 1, CallTimeout: 5 * time.Second,
+		Scale:     assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
+		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err = s.Ready(tb.Context()); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+// caller sends one request again and again on one connection, without allocating.
+type caller struct {
+	tb      testing.TB
+	conn    net.Conn
+	request []byte
+	answer  []byte
+}
+
+func newCaller(tb testing.TB, url, path, body string) *caller {
+	tb.Helper()
+	addr := strings.TrimPrefix(url, "http://")
+	conn, err := (&net.Dialer{}).DialContext(tb.Context(), "tcp", addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return &caller{
+		tb: tb, conn: conn, answer: make([]byte, 4096),
+		request: fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", path, addr, len(body), body),
+	}
+}
+
+// call returns the answer as it came; it is short and comes in one piece.
+func (c *caller) call() []byte {
+	if _, err := c.conn.Write(c.request); err != nil {
+		c.tb.Fatal(err)
+	}
+	n, err := c.conn.Read(c.answer)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return c.answer[:n]
+}
+
+const pointRead = `{"table":"users","columns":["username","password"],"condition":{"username":"ann"}}`
+
+// A point read allocates no more than it did, with a fifth to spare.
+func TestPointRead_Allocations(t *testing.T) {
+	url := start(t).URLs().Orchestrator
+	write := newCaller(t, url, "/api/v1/db/write", `{"query":"insert","table":"users","values":{"username":"ann","password":"secret"}}`)
+	if got := write.call(); !bytes.HasPrefix(got, []byte("HTTP/1.1 200")) {
+		t.Fatalf("write: got %s", got)
+	}
+	read := newCaller(t, url, "/api/v1/db/read", pointRead)
+	if got := read.call(); !bytes.HasSuffix(got, []byte(`[{"username":"ann","password":"secret"}]`)) {
+		t.Fatalf("read: got %s, want ann's row", got)
+	}
+	got := testing.AllocsPerRun(2000, func() { read.call() })
+	t.Logf("%.0f allocations", got)
+	if limit := pointReadAllocs * 1.2; got > limit {
+		t.Errorf("got %.0f allocations for a point read, want at most %.0f", got, limit)
+	}
+}
+
+// BenchmarkPointRead is one client's point reads through the whole system in one process.
+func BenchmarkPointRead(b *testing.B) {
+	read := newCaller(b, start(b).URLs().Orchestrator, "/api/v1/db/read", pointRead)
+	b.ReportAllocs()
+	for b.Loop() {
+		read.call()
+	}
+}
