@@ -46,6 +46,7 @@ test: setup services ## every test but test-fault, with the race detector, the A
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
 	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
+	$(GO) test -count=1 -run Allocations ./cmd/rideshare/assembly
 	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory test-real
 

@@ -109,13 +109,20 @@ func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option)
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
 }
 
+// The headers that every answer has. They are shared by all answers and never changed: who
+// sets such a header replaces the whole slice.
+var (
+	noSniff = []string{"nosniff"}
+	noStore = []string{"no-store"}
+)
+
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := RequestIDFrom(r.Header)
 	h := w.Header()
 	h.Set(HeaderRequestID, id)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
 	r = r.WithContext(WithRequestID(r.Context(), id))
 	// Echo routes by RawPath only where it differs from the default encoding, and
 	// by the decoded path otherwise. Always routing by the encoded path is what

@@ -19,18 +19,29 @@ const firstRead = 64 << 10
 // CodeInvalid if the client stopped sending.
 func ReadBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
+	if n := r.ContentLength; n >= 0 && n <= firstRead {
+		body := make([]byte, n)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, endedEarly(err)
+		}
+		return body, nil
+	}
 	var buf bytes.Buffer
 	if r.ContentLength > 0 {
-		buf.Grow(int(min(r.ContentLength, firstRead)) + bytes.MinRead)
+		buf.Grow(firstRead + bytes.MinRead)
 	}
 	_, err := io.Copy(&buf, r.Body)
 	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(over.Limit)
 	}
 	if err != nil {
-		return nil, dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
+		return nil, endedEarly(err)
 	}
 	return buf.Bytes(), nil
+}
+
+func endedEarly(err error) error {
+	return dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
 }
 
 // DecodeJSON reads the body into dst by the rules of UnmarshalStrict.

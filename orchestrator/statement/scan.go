@@ -121,26 +121,28 @@ func (s *scanner) next(end byte) (done bool, err error) {
 	}
 }
 
-// keySet finds duplicates: by comparing while there are few, then by a map, so
-// that a body of a million keys costs no quadratic time.
+// keySet finds duplicates: by comparing while there are few, which takes no memory of its own,
+// then by a map, so that a body of a million keys costs no quadratic time.
 type keySet struct {
-	few  []string
+	few  [16]string
+	n    int // of few
 	many map[string]struct{}
 }
 
 func (k *keySet) add(key string) bool {
-	const few = 16
 	if k.many == nil {
-		if slices.Contains(k.few, key) {
+		if slices.Contains(k.few[:k.n], key) {
 			return false
 		}
-		if k.few = append(k.few, key); len(k.few) > few {
-			k.many = make(map[string]struct{}, 4*few)
-			for _, old := range k.few {
-				k.many[old] = struct{}{}
-			}
+		if k.n < len(k.few) {
+			k.few[k.n] = key
+			k.n++
+			return true
 		}
-		return true
+		k.many = make(map[string]struct{}, 4*len(k.few))
+		for _, old := range k.few {
+			k.many[old] = struct{}{}
+		}
 	}
 	if _, ok := k.many[key]; ok {
 		return false

@@ -16,6 +16,19 @@ type builder struct {
 	args []dbaas.Value
 }
 
+// textRoom is how much SQL text most statements of the structured form need, in bytes.
+const textRoom = 192
+
+// newBuilder returns a builder with room for a number of parameters.
+func newBuilder(params int) *builder {
+	b := &builder{}
+	if params > 0 {
+		b.args = make([]dbaas.Value, 0, params)
+	}
+	b.Grow(textRoom)
+	return b
+}
+
 // name writes a quoted name.
 func (b *builder) name(name string) {
 	b.WriteByte('"')
@@ -63,7 +76,7 @@ func (b *builder) statement() dbaas.Statement {
 }
 
 func (f *form) selectRows() (dbaas.Statement, error) {
-	var b builder
+	b := newBuilder(len(f.condition))
 	b.WriteString("SELECT ")
 	for i, column := range f.columns {
 		if i > 0 {
@@ -87,7 +100,7 @@ func (f *form) selectRows() (dbaas.Statement, error) {
 }
 
 func (f *form) insert() dbaas.Statement {
-	var b builder
+	b := newBuilder(len(f.values))
 	b.WriteString("INSERT INTO ")
 	b.name(f.table)
 	b.WriteString(" (")
@@ -109,7 +122,7 @@ func (f *form) insert() dbaas.Statement {
 }
 
 func (f *form) update() dbaas.Statement {
-	var b builder
+	b := newBuilder(len(f.values) + len(f.condition))
 	b.WriteString("UPDATE ")
 	b.name(f.table)
 	b.WriteString(" SET ")
@@ -130,7 +143,7 @@ func (f *form) update() dbaas.Statement {
 }
 
 func (f *form) remove() dbaas.Statement {
-	var b builder
+	b := newBuilder(len(f.condition))
 	b.WriteString("DELETE FROM ")
 	b.name(f.table)
 	b.where(f.table, f.condition)

@@ -1,7 +1,7 @@
 //go:build !race
 
 // The race detector makes sync.Pool forget at random, so allocations are counted without it:
-// `make allocs`, which is part of `make test`.
+// `make test` runs this by itself.
 
 package assembly_test
 
@@ -22,7 +22,7 @@ import (
 // pointReadAllocs is how many allocations one point read costs on its whole way and back, when it
 // travels alone: HTTP server, orchestrator, bus, slave, SQLite and reply. Measured;
 // lower it when it gets less.
-const pointReadAllocs = 100
+const pointReadAllocs = 89
 
 // start starts the system in one process.
 func start(tb testing.TB) *assembly.System {
@@ -38,8 +38,8 @@ func start(tb testing.TB) *assembly.System {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			tb.Error(err)
+		if closeErr := s.Close(context.Background()); closeErr != nil {
+			tb.Error(closeErr)
 		}
 	})
 	if err = s.Ready(tb.Context()); err != nil {
