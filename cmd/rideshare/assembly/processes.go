@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -43,7 +42,7 @@ const persdbGrace = 3 * time.Second
 
 // newProcesses is RabbitMQ, ZooKeeper, and children of this process.
 func newProcesses(cfg Config) (*outside, error) {
-	o := &outside{control: http.DefaultTransport}
+	o := &outside{control: newPatientTransport()}
 	if err := o.connect(cfg); err != nil {
 		return nil, errors.Join(err, o.close(context.Background()))
 	}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// parts is a system whose parts are processes of their own, as in containers: persdb, launcher, orchestrator.
+type parts struct {
+	dir, id, orchestrator, persdb string
+	stack                         []string // settings of launcher and orchestrator
+	processes                     map[string]*process
+}
+
+// startParts starts all but the orchestrator, on the shared broker and coordinator.
+func startParts(t *testing.T) *parts {
+	t.Helper()
+	rabbit, zoo := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
+	p := &parts{
+		dir: t.TempDir(), id: fmt.Sprintf("e2e-%d-%d", os.Getpid(), systems.Add(1)),
+		orchestrator: freeAddress(t), persdb: freeAddress(t), processes: map[string]*process{},
+	}
+	p.stack = []string{"--bus", rabbit, "--coordinator", zoo + "/" + p.id, "--prefix", p.id + "-", "--persdb-url", "http://" + p.persdb}
+	if err := os.WriteFile(p.path("token"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(t) })
+	p.start(t, "persdb", "--listen", p.persdb, "--data", p.path("persdb"))
+	p.startLauncher(t)
+	return p
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (p *parts) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *parts) start(t *testing.T, name string, args ...string) {
+	t.Helper()
+	started, err := startProcess(p.path(name+".log"), []string{markerEnv + "=" + p.id}, append([]string{name}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.processes[name] = started
+}
+
+func (p *parts) startLauncher(t *testing.T) {
+	t.Helper()
+	p.start(t, "launcher", append(p.stack, "--listen", "unix://"+p.path("l.sock"), "--token-file", p.path("token"), "--data", p.path("launcher"))...)
+}
+
+func (p *parts) startOrchestrator(t *testing.T) {
+	t.Helper()
+	p.start(t, "orchestrator", append(p.stack, "--listen", p.orchestrator, "--launcher", "unix://"+p.path("l.sock"),
+		"--launcher-token-file", p.path("token"), "--data", p.path("orchestrator"))...)
+}
+
+// kill ends a part as hard as can be.
+func (p *parts) kill(t *testing.T, name string) {
+	t.Helper()
+	if err := p.processes[name].signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.processes[name].done
+}
+
+// end stops every part, the orchestrator first, and checks that nothing is left.
+func (p *parts) end(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"orchestrator", "launcher", "persdb"} {
+		if one := p.processes[name]; one != nil {
+			_ = one.signal(syscall.SIGTERM)
+			select {
+			case <-one.done:
+			case <-time.After(2 * stopLimit):
+				t.Errorf("%s did not end", name)
+			}
+		}
+	}
+	testenv.Eventually(t, stopLimit, func() error {
+		if left := processesOf(p.id); len(left) > 0 {
+			return fmt.Errorf("processes %v are left", left)
+		}
+		return nil
+	})
+	for name := range p.processes {
+		if log, err := os.ReadFile(p.path(name + ".log")); err == nil && t.Failed() {
+			t.Logf("log of %s:\n%s", name, log[max(0, len(log)-6000):])
+		}
+	}
+}
+
+// ready waits until the orchestrator and all behind it serve, and returns the pids of master and slaves.
+func (p *parts) ready(t *testing.T) []int {
+	t.Helper()
+	var pids []int
+	testenv.Eventually(t, startLimit, func() error {
+		resp, err := http.Get("http://" + p.orchestrator + "/readyz")
+		if err != nil {
+			return err
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("not ready: %s", resp.Status)
+		}
+		if resp, err = http.Get("http://" + p.orchestrator + "/api/v1/worker/list"); err != nil {
+			return err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if err = json.NewDecoder(resp.Body).Decode(&pids); err == nil && len(pids) != 2 {
+			err = fmt.Errorf("got workers %v, want a master and a slave", pids)
+		}
+		return err
+	})
+	return pids
+}
+
+// Workers are the launcher's: they outlive the orchestrator, whether that is told to end or killed, and the next one
+// takes them as they are. They end with the launcher, and a new one gets new ones.
+func TestLauncher_WorkersOutliveTheOrchestrator(t *testing.T) {
+	t.Parallel()
+	p := startParts(t)
+	p.startOrchestrator(t)
+	first := p.ready(t)
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		one := p.processes["orchestrator"]
+		if err := one.signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		<-one.done
+		for _, pid := range first {
+			if err := syscall.Kill(pid, 0); err != nil {
+				t.Errorf("worker %d after %v of the orchestrator: %v, want it alive", pid, signal, err)
+			}
+		}
+		p.startOrchestrator(t)
+		if pids := p.ready(t); !slices.Equal(pids, first) {
+			t.Errorf("workers after %v of the orchestrator: got %v, want %v", signal, pids, first)
+		}
+	}
+	p.kill(t, "launcher")
+	testenv.Eventually(t, stopLimit, func() error {
+		for _, pid := range first {
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) { // nil while it is there
+				return fmt.Errorf("worker %d is there still", pid)
+			}
+		}
+		return nil
+	})
+	p.startLauncher(t)
+	if pids := p.ready(t); slices.Contains(pids, first[0]) || slices.Contains(pids, first[1]) {
+		t.Errorf("workers of a new launcher: got %v, want others than %v", pids, first)
+	}
+}
