@@ -200,15 +200,25 @@ func (l *Loop) start(ctx context.Context) {
 		startCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 		defer cancel()
 		_, err := l.cfg.Launcher.Start(startCtx, id)
-		l.mu.Lock()
-		delete(l.starting, id)
-		l.mu.Unlock()
-		if err != nil { // no wake: the next try may wait for the next period
-			l.cfg.Log.WarnContext(ctx, "worker not started", "start_id", id, logkey.Error, err)
-			return
-		}
-		l.Wake()
+		l.started(ctx, id, err)
 	})
+}
+
+// started notes how a start ended. Of starts that fail one after the other only the first is told.
+func (l *Loop) started(ctx context.Context, id string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.starting, id)
+	if err != nil { // no wake: the next try may wait for the next period
+		if l.starts.failure(l.cfg.Now()) {
+			l.cfg.Log.WarnContext(ctx, "worker not started", "start_id", id, logkey.Error, err)
+		}
+		return
+	}
+	if failed := l.starts.success(); failed > 0 {
+		l.cfg.Log.InfoContext(ctx, "workers can be started again", logkey.Count, failed)
+	}
+	l.Wake()
 }
 
 // newStartID names a start and notes it for the rate limit. The loop's own
@@ -220,7 +230,7 @@ func (l *Loop) newStartID() string {
 	l.nextID++
 	id := strconv.FormatInt(now.UnixMilli(), 36) + "-" + strconv.Itoa(l.nextID)
 	l.starting[id] = true
-	l.starts = append(l.starts, now)
+	l.starts.begun(now)
 	return id
 }
 
@@ -288,10 +298,4 @@ func unlisted(starting map[string]bool, instances []launch.Instance) int {
 		}
 	}
 	return n
-}
-
-// startsAllowed applies the rate limit. The caller holds mu.
-func (l *Loop) startsAllowed(now time.Time) int {
-	l.starts = slices.DeleteFunc(l.starts, func(t time.Time) bool { return now.Sub(t) >= time.Minute })
-	return l.cfg.StartsPerMinute - len(l.starts)
 }

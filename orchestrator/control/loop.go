@@ -109,7 +109,7 @@ type Loop struct {
 	leadsIn    coord.Session // in which it was last found to lead
 	memory     map[dbaas.WorkerID]*memory
 	starting   map[string]bool // ids of starts under way
-	starts     []time.Time     // of the last minute
+	starts     startLimit
 	nextID     int
 	view       view
 	looked     chan struct{} // closed and made anew at each look
@@ -124,6 +124,7 @@ func New(cfg Config) *Loop {
 		wake:     make(chan struct{}, 1),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]bool{},
+		starts:   startLimit{perMinute: cfg.StartsPerMinute},
 		looked:   make(chan struct{}),
 		view:     view{slaveless: now, masterless: now},
 	}
