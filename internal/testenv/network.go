@@ -14,6 +14,8 @@ import (
 // Network is the network between its clients and one TCP service, with its faults. It is safe for concurrent use.
 //
 // It faults streams, not packets: a lost packet shows to both ends as a delay, which Slow makes.
+// It is our own because a fault here can be one process's alone, and toxiproxy as a library has not had a
+// release with its module path since 2022 and brings six modules.
 type Network struct {
 	listener net.Listener
 	target   string

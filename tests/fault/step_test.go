@@ -1,10 +1,14 @@
 package fault_test
 
 import (
+	"errors"
+	"net/http"
+	"slices"
 	"syscall"
 	"testing"
 
 	"rideshare/internal/failpoint"
+	"rideshare/internal/testenv"
 )
 
 // A master dies under load at each step of a write: another one takes over, and what was
@@ -122,4 +126,48 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 			sys.checkReplicas(t, 2)
 		})
 	}
+}
+
+// A master is stopped for longer than its session with a write in its hand, nobody kills it, and there is a newer
+// epoch when it wakes up: persdb refuses what it had in hand, and it ends by itself.
+func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
+	sys := startFailable(t, shared(t), 2)
+	l := startLoad(t, sys)
+	before := sys.awaitWhole(t, 2)
+	master, up := before.pids("master")[0], sys.cmd.Process.Pid
+	persdb, err := settingOf(master, "--persdb-url")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys.failpoints.Arm(t, master, failpoint.MasterBeforeCommit, failpoint.Pause)
+	sys.failpoints.AwaitPaused(t, master, failpoint.MasterBeforeCommit)
+	signal(t, up, syscall.SIGSTOP) // it would kill the master
+	signal(t, master, syscall.SIGSTOP)
+	l.end()
+	outlast(t, 2*session)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, persdb+"/v1/claim", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, sendErr := sys.send(req); sendErr != nil || a.status != http.StatusOK {
+		t.Fatalf("claim an epoch: got %d %s, %v, want 200", a.status, a.body, sendErr)
+	}
+	signal(t, master, syscall.SIGCONT)
+	sys.failpoints.Disarm(t, master, failpoint.MasterBeforeCommit)
+	testenv.Eventually(t, healLimit, func() error {
+		if slices.Contains(sys.processes(), master) {
+			return errors.New("the old master lives")
+		}
+		return nil
+	})
+	signal(t, up, syscall.SIGCONT)
+	after := sys.awaitSuccessor(t, before)
+	if after.Epoch < before.Epoch+2 {
+		t.Errorf("got epoch %d after %d and a claim, want a newer one", after.Epoch, before.Epoch)
+	}
+	sys.exec(t, "CREATE TABLE after(n INTEGER PRIMARY KEY)")
+	l.checkEffects(t)
+	sys.checkReplicas(t, 2)
+	sys.stop(t)
+	sys.checkLog(t)
 }

@@ -64,11 +64,14 @@ func shared(t *testing.T) services {
 type system struct {
 	services
 	id, dir      string
+	number       int
 	slaves       int    // at the first start
 	prefix       string // before the names of its queues
 	orchestrator string // base URL
 	client       *http.Client
 	failpoints   failpointtest.Dir // empty: a binary without
+	persdbURL    string            // of one that is a part of its own; empty: up has its own
+	endPersdb    func()
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process is gone and reaped
@@ -99,9 +102,10 @@ func startFailable(t *testing.T, on services, slaves int) *system {
 // newSystem returns one that is to be started.
 func newSystem(t *testing.T, on services, slaves int) *system {
 	t.Helper()
-	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), systems.Add(1))
+	number := int(systems.Add(1))
+	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), number)
 	s := &system{
-		services: on, id: id, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
+		services: on, id: id, number: number, endPersdb: func() {}, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
 		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	t.Cleanup(func() { s.end(t) })
@@ -128,6 +132,12 @@ func (s *system) start(t *testing.T) {
 }
 
 func (s *system) args() []string {
+	if s.persdbURL != "" {
+		return []string{
+			"orchestrator", "--listen", s.listen(), "--data", s.dir, "--persdb-url", s.persdbURL,
+			"--bus", s.rabbit.URL, "--coordinator", s.zoo.URL + "/" + s.id, "--prefix", s.prefix, "--slaves", strconv.Itoa(s.slaves),
+		}
+	}
 	return []string{
 		"up", "--data", filepath.Join(s.dir, "data"), "--ready-file", s.readyFile(),
 		"--gateway", "127.0.0.1:0", "--users", "127.0.0.1:0", "--rides", "127.0.0.1:0", "--orchestrator", "127.0.0.1:0",
@@ -156,6 +166,12 @@ func (s *system) run(cmd *exec.Cmd) error {
 	return nil
 }
 
+// listen is an address that is nobody else's: of this process and this system.
+func (s *system) listen() string {
+	n := os.Getpid()<<8 + s.number
+	return fmt.Sprintf("127.%d.%d.%d:9500", 1+n>>16&0x7f, n>>8&0xff, 1+n&0x7f)
+}
+
 func (s *system) readyFile() string { return filepath.Join(s.dir, "ready.json") }
 func (s *system) logFile() string   { return filepath.Join(s.dir, "up.log") }
 
@@ -166,6 +182,11 @@ func (s *system) awaitReady(t *testing.T) {
 		case <-s.done:
 			t.Fatalf("up ended before it was ready: %v", cmp.Or(s.err, errors.New("exit status 0")))
 		default:
+		}
+		if s.persdbURL != "" {
+			s.orchestrator = "http://" + s.listen()
+			_, err := get[json.RawMessage](s, "/readyz")
+			return err
 		}
 		text, err := os.ReadFile(s.readyFile())
 		if err != nil {
@@ -244,6 +265,7 @@ func (s *system) stop(t *testing.T) {
 		t.Errorf("up still runs %v after SIGTERM", stopLimit)
 		s.kill(t)
 	}
+	s.endPersdb()
 	if s.err != nil {
 		t.Errorf("how up ended: got %v, want exit status 0", s.err)
 	}

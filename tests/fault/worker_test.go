@@ -19,6 +19,8 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 		"SlavesKilled":      slavesKilled,
 		"EveryWorkerKilled": everyWorkerKilled,
 		"MasterStandsStill": masterStandsStill,
+		"SlaveStandsStill":  slaveStandsStill,
+		"SlavesPause":       slavesPause,
 		"DuplicateMessages": duplicateMessages,
 		"PoisonMessages":    poisonMessages,
 	} {
@@ -108,4 +110,36 @@ func masterStandsStill(t *testing.T, l *load) {
 		t.Error(err)
 	}
 	l.sys.awaitGone(t, old)
+}
+
+// A slave is stopped for longer than its session and woken up: it ends, or is one of the slaves again. The load sees
+// that no read is answered with less than was acknowledged.
+func slaveStandsStill(t *testing.T, l *load) {
+	t.Helper()
+	slave := l.sys.awaitWhole(t, 2).pids("slave")[0]
+	signal(t, slave, syscall.SIGSTOP)
+	outlast(t, 2*session)
+	l.awaitProgress(t)
+	if err := syscall.Kill(slave, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+		t.Error(err)
+	}
+	l.awaitProgress(t)
+}
+
+// All slaves are stopped for less than their sessions while writes go on. They wake up to reads that
+// wait for them, whose callers know of newer writes than they do.
+func slavesPause(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.awaitWhole(t, 2)
+	for _, slave := range before.pids("slave") {
+		signal(t, slave, syscall.SIGSTOP)
+	}
+	awaitMore(t, "acknowledged writes", &l.acked, 50)
+	for _, slave := range before.pids("slave") {
+		signal(t, slave, syscall.SIGCONT)
+	}
+	l.awaitProgress(t)
+	if after := l.sys.awaitWhole(t, 2); !slices.Equal(after.all(), before.all()) {
+		t.Errorf("after a pause: got %+v, want the workers of before, %+v", after, before)
+	}
 }

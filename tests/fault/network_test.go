@@ -1,0 +1,177 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// networks are those between a system and what it needs. The system has its parts as processes of their own.
+type networks struct {
+	broker, coordinator, persdb *testenv.Network
+}
+
+// startNetworked runs a system over networks that can be broken: persdb, and an orchestrator that starts workers.
+func startNetworked(t *testing.T, slaves int) (*system, networks) {
+	t.Helper()
+	on := shared(t)
+	var n networks
+	n.broker, on.rabbit = behind(t, on.rabbit)
+	n.coordinator, on.zoo = behind(t, on.zoo)
+	s := newSystem(t, on, slaves)
+	var persdb *testenv.Service
+	n.persdb, persdb = behind(t, &testenv.Service{URL: s.startPersdb(t)})
+	s.persdbURL = persdb.URL
+	s.start(t)
+	return s, n
+}
+
+// behind puts a network before a service.
+func behind(t *testing.T, service *testenv.Service) (*testenv.Network, *testenv.Service) {
+	t.Helper()
+	u, err := url.Parse(service.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := testenv.NewNetwork(t, service.URL)
+	u.Host = network.Addr()
+	return network, &testenv.Service{URL: u.String()}
+}
+
+// partStarted is the line that a part logs when it listens.
+var partStarted = regexp.MustCompile(`"part started".*"addr":"([^"]+)"`)
+
+// startPersdb runs persdb as a part of its own until the test ends, and returns its URL.
+func (s *system) startPersdb(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	logFile := filepath.Join(s.dir, "persdb.log")
+	out, err := os.Create(logFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "persdb", "--listen", "127.0.0.1:0", "--data", filepath.Join(s.dir, "data")) // The cleanup ends it.
+	cmd.Stdout, cmd.Stderr = out, out
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.endPersdb = sync.OnceFunc(func() {
+		if endErr := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait(), out.Close()); endErr != nil {
+			t.Errorf("end persdb: %v", endErr)
+		}
+	})
+	t.Cleanup(s.endPersdb)
+	var address string
+	testenv.Eventually(t, startLimit, func() error {
+		text, readErr := os.ReadFile(logFile)
+		if m := partStarted.FindSubmatch(text); m != nil {
+			address = string(m[1])
+			return nil
+		}
+		return fmt.Errorf("persdb has not started: %s, %w", text, readErr)
+	})
+	return "http://" + address
+}
+
+// A master that loses a service alone, for longer than its session, is no danger: nothing acknowledged is lost
+// or doubled, and when its network is back the system is whole.
+func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
+	for name, from := range map[string]func(networks) *testenv.Network{
+		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
+		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
+		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sys, n := startNetworked(t, 2)
+			l := startLoad(t, sys)
+			master := sys.awaitWhole(t, 2).pids("master")[0]
+			network := from(n)
+			network.Only(master)
+			network.Cut()
+			outlast(t, 2*session)
+			network.Heal()
+			l.settle(t, 2)
+		})
+	}
+}
+
+// A slave that is cut off from the coordinator or the broker is replaced or goes on; reads are answered meanwhile, and never
+// with less than was acknowledged.
+func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
+	for name, from := range map[string]func(networks) *testenv.Network{
+		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
+		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
+		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sys, n := startNetworked(t, 2)
+			l := startLoad(t, sys)
+			network := from(n)
+			network.Only(sys.awaitWhole(t, 2).pids("slave")[0])
+			network.Cut()
+			outlast(t, session)
+			l.awaitProgress(t)
+			network.Heal()
+			l.settle(t, 2)
+		})
+	}
+}
+
+// persdb's answers to the master are lost, all of them or in the middle: what was written and nobody was told of is
+// told on the next try, once.
+func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
+	for name, lose := range map[string]func(n *testenv.Network, master int){
+		"Stalled": func(n *testenv.Network, master int) {
+			n.Only(master)
+			n.Stall(testenv.ToClient)
+		},
+		"InTheMiddle": func(n *testenv.Network, _ int) { n.Limit(testenv.ToClient, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sys, n := startNetworked(t, 2)
+			l := startLoad(t, sys)
+			lose(n.persdb, sys.awaitWhole(t, 2).pids("master")[0])
+			awaitMore(t, "refused writes", &l.writesRefused, 4)
+			n.persdb.Heal()
+			l.settle(t, 2)
+		})
+	}
+}
+
+// A network that is slow, unsteady and delivers crumbs makes the system slow; nothing is refused, and
+// nothing doubled. Loss of packets shows to a stream as unsteadiness.
+func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
+	sys, n := startNetworked(t, 2)
+	l := startLoad(t, sys)
+	sys.awaitWhole(t, 2)
+	n.broker.Slow(testenv.Slowness{Latency: 100 * time.Millisecond, Jitter: 50 * time.Millisecond, Slice: 100})
+	n.persdb.Slow(testenv.Slowness{Latency: 100 * time.Millisecond, Jitter: 200 * time.Millisecond, Slice: 1000})
+	n.coordinator.Slow(testenv.Slowness{Latency: 250 * time.Millisecond, Jitter: 250 * time.Millisecond, Slice: 10})
+	refused := l.writesRefused.Load() + l.readsFailed.Load()
+	l.awaitProgress(t)
+	outlast(t, session)
+	l.awaitProgress(t)
+	if more := l.writesRefused.Load() + l.readsFailed.Load() - refused; more > 0 {
+		t.Errorf("%d calls were refused, want none", more)
+	}
+	for _, network := range []*testenv.Network{n.broker, n.persdb, n.coordinator} {
+		network.Heal()
+	}
+	l.settle(t, 2)
+}
