@@ -115,6 +115,7 @@ type member struct {
 type cluster struct {
 	Members []member
 	Epoch   uint64
+	Leader  bool
 }
 
 func (s *system) cluster(t *testing.T) cluster {

@@ -1,0 +1,63 @@
+package fault_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// The role of a master that lives is moved, on request and by SIGTERM, under load: not one write or read
+// fails, or is answered late with an unknown outcome.
+func TestSystem_HandOver_NoRequestFails(t *testing.T) {
+	on := shared(t)
+	for name, move := range map[string]func(t *testing.T, s *system){
+		"OnRequest": handOver,
+		"ByTerm":    terminateMaster,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLoad(t, startSystem(t, on, 2))
+			for range 4 {
+				l.sys.awaitWhole(t, 2)
+				move(t, l.sys)
+				l.awaitProgress(t)
+			}
+			if writes, reads := l.writesRefused.Load(), l.readsFailed.Load(); writes+reads > 0 {
+				t.Errorf("%d writes and %d reads failed, want none", writes, reads)
+			}
+			l.settle(t, 2)
+		})
+	}
+}
+
+// handOver moves the role by POST master: to the lowest slave, in place.
+func handOver(t *testing.T, s *system) {
+	t.Helper()
+	before := s.cluster(t)
+	a, err := s.try(t.Context(), http.MethodPost, "/api/v1/master", struct{}{})
+	if err != nil || a.status != http.StatusOK {
+		t.Fatalf("POST master: got %d %.300s, %v, want 200", a.status, a.body, err)
+	}
+	var got struct{ Old, New struct{ PID, Epoch int } }
+	if err = json.Unmarshal(a.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Old.PID != before.pids("master")[0] || got.New.PID != before.pids("slave")[0] || got.New.Epoch <= got.Old.Epoch {
+		t.Errorf("got %+v, want the master and the lowest slave of %+v", got, before)
+	}
+	if after := s.awaitWhole(t, 2); !slices.Equal(after.all(), before.all()) || after.pids("master")[0] != got.New.PID {
+		t.Errorf("got %+v, want the workers of %+v with master %d", after, before, got.New.PID)
+	}
+}
+
+// terminateMaster ends the master politely: it leaves once it is replaced.
+func terminateMaster(t *testing.T, s *system) {
+	t.Helper()
+	before := s.cluster(t)
+	signal(t, before.pids("master")[0], syscall.SIGTERM)
+	s.awaitGone(t, before.pids("master"))
+	if after := s.awaitSuccessor(t, before); after.pids("master")[0] != before.pids("slave")[0] {
+		t.Errorf("the new master: got %+v, want the lowest slave of %+v", after, before)
+	}
+}

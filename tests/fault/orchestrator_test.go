@@ -1,0 +1,209 @@
+package fault_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testenv"
+)
+
+// split is a system whose parts are processes of their own, as they are in containers: persdb, a
+// launcher with the workers as its children, and orchestrators that come and go.
+type split struct {
+	*system
+	persdbURL, launcherURL string
+}
+
+// startSplit starts persdb and the launcher. The test starts orchestrators.
+func startSplit(t *testing.T, on services, slaves int) *split {
+	t.Helper()
+	s := &split{system: newSystem(t, on, slaves)}
+	persdb, launcher := freeAddr(t), freeAddr(t)
+	s.persdbURL, s.launcherURL = "http://"+persdb, "http://"+launcher
+	s.part(t, "persdb", "--listen", persdb, "--data", filepath.Join(s.dir, "data"))
+	s.part(t, "launcher", append(s.stack(), "--listen", launcher, "--data", filepath.Join(s.dir, "launcher"))...)
+	return s
+}
+
+// freeAddr is an address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+func (s *split) stack() []string {
+	return []string{"--bus", s.rabbit.URL, "--coordinator", s.zoo.URL + "/" + s.id, "--prefix", s.prefix, "--persdb-url", s.persdbURL}
+}
+
+// part starts a process of the system. The test's end ends it politely, the last one started first.
+func (s *split) part(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }() // The child has its own copy.
+	cmd := exec.Command(path, append([]string{name}, args...)...)
+	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info")
+	cmd.Stdout, cmd.Stderr = out, out
+	if err = cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endPart(t, name, cmd) })
+	return cmd
+}
+
+// endPart ends a process with SIGTERM, unless the test has killed it.
+func endPart(t *testing.T, name string, cmd *exec.Cmd) {
+	t.Helper()
+	if cmd.ProcessState != nil {
+		return
+	}
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		t.Errorf("how the %s ended: got %v, want exit status 0", name, err)
+	}
+}
+
+// orchestrator is one of several of a system.
+type orchestrator struct {
+	*system // as seen through this one
+	cmd     *exec.Cmd
+}
+
+// startOrchestrator starts one and waits until it answers as a ready one.
+func (s *split) startOrchestrator(t *testing.T) orchestrator {
+	t.Helper()
+	addr := freeAddr(t)
+	seen := *s.system
+	seen.orchestrator = "http://" + addr
+	o := orchestrator{system: &seen}
+	o.cmd = s.part(t, "orchestrator", append(s.stack(), "--listen", addr, "--launcher", s.launcherURL,
+		"--data", s.dir, "--slaves", fmt.Sprint(s.slaves))...)
+	o.awaitWhole(t, s.slaves)
+	return o
+}
+
+// kill ends the orchestrator without a goodbye.
+func (o orchestrator) kill(t *testing.T) {
+	t.Helper()
+	if err := o.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = o.cmd.Wait() // it was killed
+}
+
+// awaitLeader waits until this orchestrator runs the control loop.
+func (o orchestrator) awaitLeader(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		if !o.cluster(t).Leader {
+			return errors.New("it does not lead")
+		}
+		return nil
+	})
+}
+
+// check ends the load and checks what must hold at rest.
+func (o orchestrator) check(t *testing.T, l *load) {
+	t.Helper()
+	o.awaitWhole(t, o.slaves)
+	l.awaitProgress(t)
+	l.end()
+	if err := errors.Join(l.wrong[:min(len(l.wrong), 5)]...); err != nil {
+		t.Errorf("%d answers were wrong, the first: %v", len(l.wrong), err)
+	}
+	l.checkEffects(t)
+	o.checkReplicas(t, o.slaves)
+}
+
+// The leading orchestrator is killed under a load that goes through the other one: not a request fails, no worker and
+// no epoch changes, the other one leads and elects. The first one comes back, adopts everything, and both say the same.
+func TestOrchestrators_LeaderKilled_OtherServesOnAndLeads(t *testing.T) {
+	s := startSplit(t, shared(t), 2)
+	first := s.startOrchestrator(t)
+	first.awaitLeader(t)
+	second := s.startOrchestrator(t)
+	l := startLoad(t, second.system)
+	before := second.cluster(t)
+	first.kill(t)
+	second.awaitLeader(t)
+	l.awaitProgress(t)
+	if after := second.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
+		t.Errorf("after the take-over: got %+v, want nothing changed since %+v", after, before)
+	}
+	if writes, reads := l.writesRefused.Load(), l.readsFailed.Load(); writes+reads > 0 {
+		t.Errorf("%d writes and %d reads failed, want none", writes, reads)
+	}
+	third := s.startOrchestrator(t)
+	if got := third.cluster(t); got.Leader || !slices.Equal(got.all(), before.all()) {
+		t.Errorf("a new orchestrator: got %+v, want a standby that has adopted %v", got, before.all())
+	}
+	handOver(t, third.system) // the standby is asked
+	before = third.awaitWhole(t, 2)
+	killed := third.crash(t, "master")
+	second.awaitSuccessor(t, before)
+	if lists := [2][]int{second.workerList(t), third.workerList(t)}; !slices.Equal(lists[0], lists[1]) || slices.Contains(lists[0], killed) {
+		t.Errorf("the orchestrators list %v, want the same, without %d", lists, killed)
+	}
+	second.check(t, l)
+}
+
+// crash kills a worker through the API and returns its pid.
+func (o orchestrator) crash(t *testing.T, role string) int {
+	t.Helper()
+	a, err := o.try(t.Context(), http.MethodPost, "/api/v1/crash/"+role, nil)
+	var pids []int
+	if err = errors.Join(err, json.Unmarshal(a.body, &pids)); err != nil || a.status != http.StatusOK || len(pids) != 1 {
+		t.Fatalf("crash %s: got %d %s, %v, want 200 and a pid", role, a.status, a.body, err)
+	}
+	return pids[0]
+}
+
+func (o orchestrator) workerList(t *testing.T) []int {
+	t.Helper()
+	o.awaitWhole(t, o.slaves)
+	pids, err := get[[]int](o.system, "/api/v1/worker/list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pids
+}
+
+// Master and only orchestrator are killed together: the one that is started next elects a master among the slaves
+// that it finds, and starts one worker, not a second set.
+func TestOrchestrators_KilledWithTheMaster_RestartFinishesTheElection(t *testing.T) {
+	s := startSplit(t, shared(t), 2)
+	first := s.startOrchestrator(t)
+	l := startLoad(t, first.system)
+	before := first.cluster(t)
+	l.end()
+	signal(t, before.pids("master")[0], syscall.SIGKILL)
+	first.kill(t)
+	second := s.startOrchestrator(t)
+	after := second.awaitSuccessor(t, before)
+	kept := slices.DeleteFunc(before.pids("slave"), func(pid int) bool { return !slices.Contains(after.all(), pid) })
+	if after.pids("master")[0] != before.pids("slave")[0] || len(kept) != 2 || len(after.all()) != 3 {
+		t.Errorf("got %+v, want the lowest slave of %+v as master, and one new worker", after, before)
+	}
+	l.sys = second.system
+	l.checkEffects(t)
+	second.checkReplicas(t, 2)
+}
