@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -21,17 +22,30 @@ import (
 type split struct {
 	*system
 	persdbURL, launcherURL string
+	persdbCmd, launcherCmd *exec.Cmd
 }
 
 // startSplit starts persdb and the launcher. The test starts orchestrators.
 func startSplit(t *testing.T, on services, slaves int) *split {
 	t.Helper()
 	s := &split{system: newSystem(t, on, slaves)}
-	persdb, launcher := freeAddr(t), freeAddr(t)
-	s.persdbURL, s.launcherURL = "http://"+persdb, "http://"+launcher
-	s.part(t, "persdb", "--listen", persdb, "--data", filepath.Join(s.dir, "data"))
-	s.part(t, "launcher", append(s.stack(), "--listen", launcher, "--data", filepath.Join(s.dir, "launcher"))...)
+	s.persdbURL, s.launcherURL = "http://"+freeAddr(t), "http://"+freeAddr(t)
+	s.startPersdb(t)
+	s.startLauncher(t)
 	return s
+}
+
+// startPersdb starts persdb, also again at the same address.
+func (s *split) startPersdb(t *testing.T) {
+	t.Helper()
+	s.persdbCmd = s.part(t, "persdb", "--listen", strings.TrimPrefix(s.persdbURL, "http://"), "--data", filepath.Join(s.dir, "data"))
+}
+
+// startLauncher starts the launcher, also again at the same address.
+func (s *split) startLauncher(t *testing.T) {
+	t.Helper()
+	s.launcherCmd = s.part(t, "launcher", append(s.stack(), "--listen", strings.TrimPrefix(s.launcherURL, "http://"),
+		"--data", filepath.Join(s.dir, "launcher"))...)
 }
 
 // freeAddr is an address that nobody listens at.
@@ -104,10 +118,15 @@ func (s *split) startOrchestrator(t *testing.T) orchestrator {
 // kill ends the orchestrator without a goodbye.
 func (o orchestrator) kill(t *testing.T) {
 	t.Helper()
-	if err := o.cmd.Process.Kill(); err != nil {
+	killPart(t, o.cmd)
+}
+
+func killPart(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = o.cmd.Wait() // it was killed
+	_ = cmd.Wait() // it was killed
 }
 
 // awaitLeader waits until this orchestrator runs the control loop.
