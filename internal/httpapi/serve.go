@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/reqlog"
 )
 
 // Param returns a path parameter, percent-decoded exactly once.
@@ -146,7 +146,7 @@ func (a *API) recovered(c echo.Context, rt *route) {
 	}
 }
 
-// account reports a finished request to the metrics and the debug log.
+// account reports a finished request to the metrics and the log.
 func (a *API) account(c echo.Context, rt *route, took time.Duration) {
 	pattern := Unmatched
 	if rt != nil {
@@ -156,13 +156,19 @@ func (a *API) account(c echo.Context, rt *route, took time.Duration) {
 	if a.cfg.Observe != nil {
 		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), status, took)
 	}
-	if ctx := c.Request().Context(); a.cfg.Log.Enabled(ctx, slog.LevelDebug) {
-		a.logRequest(ctx, c, status, took)
+	code := dbaas.CodeOK
+	if status == http.StatusGatewayTimeout {
+		code = dbaas.CodeUnknown
+	}
+	ctx, level := c.Request().Context(), reqlog.Level(code, took)
+	if a.cfg.Log.Enabled(ctx, level) {
+		a.logRequest(c, level, status, took)
 	}
 }
 
-func (a *API) logRequest(ctx context.Context, c echo.Context, status int, took time.Duration) {
-	a.cfg.Log.DebugContext(ctx, "request served", logkey.RequestID, RequestID(ctx),
+func (a *API) logRequest(c echo.Context, level slog.Level, status int, took time.Duration) {
+	ctx := c.Request().Context()
+	a.cfg.Log.Log(ctx, level, "request served", logkey.RequestID, RequestID(ctx),
 		logkey.Method, c.Request().Method, logkey.Route, c.Path(), logkey.Status, status, logkey.Took, took)
 }
 

@@ -27,6 +27,13 @@ const clockSkew = 5 * time.Second
 // a newer master exists), CodeFull and CodeUnavailable (surely not done), CodeTooLarge
 // (not done), CodeUnknown (may be done; the same batch sent again finds out).
 func (s *Store) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+	began := time.Now()
+	out, err := s.commit(ctx, epoch, ops)
+	s.trace(ctx, ops, out, err, time.Since(began))
+	return out, err
+}
+
+func (s *Store) commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
 	err := s.write(ctx, func() error {
 		newest := s.bounds.Head.Epoch // written under writing only.

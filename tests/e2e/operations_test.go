@@ -116,13 +116,7 @@ func TestOperations_Reads_ScaleTheSlaves(t *testing.T) {
 	}
 	sys.awaitSlaves(t, 2)
 	sys.awaitSlaves(t, 1)
-	type decision struct {
-		Count  int    `json:"count"`
-		Wanted int    `json:"wanted"`
-		Done   bool   `json:"done"`
-		Why    string `json:"why"`
-	}
-	decisions := decode[[]decision](t, sys.Get(t, sys.db("/api/v1/scaling/decisions")))
+	decisions := sys.decisions(t)
 	up := slices.ContainsFunc(decisions, func(d decision) bool {
 		return d.Count == 21 && d.Wanted == 2 && d.Done && d.Why != ""
 	})

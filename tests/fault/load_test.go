@@ -18,6 +18,9 @@ import (
 // retryAfter is how long a client of the load waits after an answer that is not final.
 const retryAfter = 20 * time.Millisecond
 
+// quietPause is what a quiet reader waits between reads: two of them make ten in 5 s.
+const quietPause = time.Second
+
 // load is a steady stream of writes and reads. Each write adds a row with a name of
 // its own and counts it, in one transaction and with an idempotency key, and is
 // repeated until its answer is final. Each read checks that it sees what was
@@ -26,6 +29,8 @@ type load struct {
 	sys  *system
 	stop context.CancelFunc
 	all  sync.WaitGroup
+	// quiet makes the reads so few that one slave is enough for them.
+	quiet atomic.Bool
 
 	acked, reads               atomic.Int64 // answered 200
 	writesRefused, readsFailed atomic.Int64 // answered 503 or 504
@@ -141,7 +146,11 @@ func (l *load) read(ctx context.Context) {
 		case n >= 0:
 			l.reads.Add(1)
 		}
-		_ = pause(ctx, retryAfter)
+		between := retryAfter
+		if l.quiet.Load() {
+			between = quietPause
+		}
+		_ = pause(ctx, between)
 	}
 }
 

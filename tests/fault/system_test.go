@@ -65,9 +65,10 @@ type system struct {
 	services
 	id, dir      string
 	number       int
-	slaves       int    // at the first start
-	prefix       string // before the names of its queues
-	orchestrator string // base URL
+	slaves       int      // at the first start
+	env          []string // settings of its own, NAME=value
+	prefix       string   // before the names of its queues
+	orchestrator string   // base URL
 	client       *http.Client
 	failpoints   failpointtest.Dir // empty: a binary without
 	persdbURL    string            // of one that is a part of its own; empty: up has its own
@@ -81,11 +82,12 @@ type system struct {
 // systems numbers the systems of a run, for names that collide with nobody's.
 var systems atomic.Int64
 
-// startSystem runs a system with that many slaves for this test. The test's
-// end is a graceful one of the system, unless the test has ended it before.
-func startSystem(t *testing.T, on services, slaves int) *system {
+// startSystem runs a system with that many slaves for this test, and with settings, each
+// NAME=value, other than those of the fault tests. The test's end is a graceful one of the system, unless the test has ended it before.
+func startSystem(t *testing.T, on services, slaves int, env ...string) *system {
 	t.Helper()
 	s := newSystem(t, on, slaves)
+	s.env = env
 	s.start(t)
 	return s
 }
@@ -125,6 +127,7 @@ func (s *system) start(t *testing.T) {
 	}
 	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
 	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info", s.failpoints.Env())
+	cmd.Env = append(cmd.Env, s.env...) // the last one of a name counts
 	if err = s.run(cmd); err != nil {
 		t.Fatal(err)
 	}

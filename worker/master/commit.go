@@ -183,7 +183,7 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	m.mu.Lock()
 	m.hand = slices.DeleteFunc(m.hand, func(msg *message) bool {
 		if len(msg.answers) > 0 || msg.left == 0 {
-			f.replies = append(f.replies, reply{delivery: msg.delivery, shard: msg.shard, latest: msg.latest, answers: msg.answers, last: msg.left == 0})
+			f.replies = append(f.replies, reply{delivery: msg.delivery, arrived: msg.arrived, ops: msg.ops, shard: msg.shard, latest: msg.latest, answers: msg.answers, last: msg.left == 0})
 			msg.answers = nil
 		}
 		return msg.left == 0

@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/reqlog"
 )
 
 // minReplyTTL is the shortest life of a reply whose operations are all past their
@@ -25,7 +26,9 @@ type finished struct {
 // reply is answers to operations of one message.
 type reply struct {
 	delivery mq.Delivery
+	arrived  time.Time
 	shard    dbaas.ShardID
+	ops      []operation // of the whole message; only what does not change is read
 	latest   time.Time
 	answers  []frame.WriteAnswer
 	last     bool
@@ -51,8 +54,23 @@ func (m *Master) finish(ctx context.Context) {
 			failpoint.Hit(failpoint.MasterAfterBroadcast)
 		}
 		for i := range f.replies {
+			m.trace(ctx, &f.replies[i])
 			m.reply(ctx, &f.replies[i])
 		}
+	}
+}
+
+// trace writes a line for each answered operation, under its request's id.
+func (m *Master) trace(ctx context.Context, r *reply) {
+	took := time.Since(r.arrived)
+	for i := range r.answers {
+		a := &r.answers[i]
+		level := reqlog.Level(a.Result.Code, took)
+		if !m.Log.Enabled(ctx, level) {
+			continue
+		}
+		m.Log.Log(ctx, level, "write answered", logkey.RequestID, r.ops[a.Index].RequestID, logkey.Op, a.Result.ID.String(),
+			logkey.Seq, a.Result.Seq, logkey.Code, a.Result.Code, logkey.Took, took)
 	}
 }
 

@@ -23,6 +23,7 @@ type operation struct {
 // message is one delivery of operations. It belongs to the committing goroutine.
 type message struct {
 	delivery mq.Delivery
+	arrived  time.Time
 	shard    dbaas.ShardID
 	ops      []operation
 	left     int // operations without an answer
@@ -31,7 +32,7 @@ type message struct {
 }
 
 func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
-	m := &message{delivery: d, shard: req.Shard, ops: make([]operation, len(req.Operations)), left: len(req.Operations)}
+	m := &message{delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)), left: len(req.Operations)}
 	for i, op := range req.Operations {
 		m.ops[i] = operation{Operation: op, maybe: d.Redelivered()}
 		if op.Deadline.After(m.latest) {

@@ -3,6 +3,7 @@ package slave
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/reqlog"
 )
 
 const (
@@ -44,9 +46,14 @@ type message struct {
 	patient sync.Once
 }
 
-// add puts the answer to the read at place i aside, for the next flush.
-func (m *message) add(i int, r dbaas.ReadResult) {
+// add puts the answer to the read at place i aside, for the next flush. took is how
+// long it ran, zero if that is not known to be worth telling.
+func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	m.exec.count(r.Code)
+	if level := reqlog.Level(r.Code, took); level > slog.LevelDebug || m.exec.debug {
+		m.exec.log.Log(context.Background(), level, "read served", logkey.RequestID, m.reads[i].RequestID,
+			logkey.Seq, r.Seq, logkey.Code, r.Code, logkey.Took, took)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = append(m.ready, frame.ReadAnswer{Index: i, Result: r})

@@ -26,6 +26,7 @@ type Executor struct {
 	source    Source
 	bus       Replier
 	log       *slog.Logger
+	debug     bool // log has a line for every read
 	slowAfter time.Duration
 	began     time.Time
 	fast      chan struct{} // a token for each run that is not slow
@@ -40,6 +41,7 @@ func NewExecutor(c Config) *Executor {
 		source:    c.Source,
 		bus:       c.Bus,
 		log:       c.Log,
+		debug:     c.Log.Enabled(context.Background(), slog.LevelDebug),
 		began:     time.Now(),
 		slowAfter: cmp.Or(c.SlowAfter, defaultSlowAfter),
 		fast:      make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
@@ -164,7 +166,7 @@ func expire(m *message, places []int, now time.Time) []int {
 		if m.reads[i].Deadline.After(now) {
 			return false
 		}
-		m.add(i, notCaughtUp())
+		m.add(i, notCaughtUp(), 0)
 		return true
 	})
 }

@@ -106,13 +106,13 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	read := &r.work.m.reads[i]
 	now := r.exec.now()
 	if !read.Deadline.After(now) {
-		r.work.m.add(i, timedOut())
+		r.work.m.add(i, timedOut(), 0)
 		return
 	}
 	seq := reader.Seq()
 	if seq < read.MinSeq {
 		// Only a database that has lost its newest entries gets here.
-		r.work.m.add(i, notCaughtUp())
+		r.work.m.add(i, notCaughtUp(), 0)
 		return
 	}
 	r.present(now)
@@ -122,7 +122,11 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 		return // it was cut off by the end of the worker: that is no answer
 	}
 	result.Seq = seq
-	r.work.m.add(i, result)
+	took := time.Duration(0)
+	if r.exec.debug || r.takenOver() { // reading the clock is a part of what a point read costs
+		took = r.exec.now().Sub(now)
+	}
+	r.work.m.add(i, result, took)
 }
 
 func (r *run) present(since time.Time) {

@@ -1,0 +1,32 @@
+package reqlog_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/reqlog"
+)
+
+// What somebody will ask about is at info: slow, or without a result. The rest is at debug.
+func TestLevel(t *testing.T) {
+	for _, tc := range []struct {
+		code dbaas.Code
+		took time.Duration
+		want slog.Level
+	}{
+		{dbaas.CodeOK, 0, slog.LevelDebug},
+		{dbaas.CodeOK, reqlog.SlowAfter - 1, slog.LevelDebug},
+		{dbaas.CodeOK, reqlog.SlowAfter, slog.LevelInfo},
+		{dbaas.CodeConstraint, 0, slog.LevelDebug},
+		{dbaas.CodeUnavailable, 0, slog.LevelDebug},
+		{dbaas.CodeUnknown, 0, slog.LevelInfo},
+		{dbaas.CodeTimeout, 0, slog.LevelInfo},
+		{dbaas.CodeInternal, 0, slog.LevelInfo},
+	} {
+		if got := reqlog.Level(tc.code, tc.took); got != tc.want {
+			t.Errorf("%q after %v: got %v, want %v", tc.code, tc.took, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// decision is one of GET scaling/decisions.
+type decision struct {
+	Count  int    `json:"count"`
+	Wanted int    `json:"wanted"`
+	Done   bool   `json:"done"`
+	Why    string `json:"why"`
+	Sample struct {
+		Reads   int      `json:"reads"`
+		Slaves  int      `json:"slaves"`
+		Missing []string `json:"missing"`
+	} `json:"sample"`
+	Would []struct {
+		Policy string `json:"policy"`
+		Wanted int    `json:"wanted"`
+	} `json:"would"`
+}
+
+func (s *system) decisions(t *testing.T) []decision {
+	t.Helper()
+	return decode[[]decision](t, s.Get(t, s.db("/api/v1/scaling/decisions")))
+}
+
+const countUsers = `{"table":"users","columns":["count(*)"]}`
+
+// readOnce sends one read, which must be answered with 200.
+func (s *system) readOnce(ctx context.Context) error {
+	a, err := s.Try(ctx, http.MethodPost, s.db("/api/v1/db/read"), countUsers)
+	if err == nil && a.Status != http.StatusOK {
+		err = fmt.Errorf("read: got %d %.200s, want 200", a.Status, a.Body)
+	}
+	return err
+}
+
+// trickle sends a read now and then, too few for a second slave, until stop is
+// called, which returns how many there were and the first error.
+func (s *system) trickle(t *testing.T) (stop func() (int, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	sent, ended := 0, make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-tick.C:
+			}
+			sent++
+			if err := s.readOnce(context.Background()); err != nil { // not cut off by stop: it was counted
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() (int, error) {
+		cancel()
+		err := <-ended
+		return sent, err
+	}
+}
+
+// Ten thousand reads and then nearly none: as many slaves as are allowed, then one again. No read fails on the
+// way, each is counted in exactly one window, and every decision has its sample, its reason, and what
+// the other policy would have done. All of it is still there after a restart.
+func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
+	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=4"}})
+	stop := sys.trickle(t)
+	var sent atomic.Int64
+	if err := together(20, func(int) error {
+		for range 500 {
+			sent.Add(1)
+			if err := sys.readOnce(t.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	sys.awaitSlaves(t, 4)
+	sys.awaitSlaves(t, 1)
+	few, err := stop()
+	if err != nil {
+		t.Error(err)
+	}
+	want := int(sent.Load()) + few
+	var all []decision
+	eventually(t, 30*time.Second, func() error { // until the last reads have had their tick
+		all = sys.decisions(t)
+		got := 0
+		for _, d := range all {
+			got += d.Count
+		}
+		if got != want || !all[len(all)-1].Done {
+			return fmt.Errorf("reads in all decisions: got %d, want %d", got, want)
+		}
+		return nil
+	})
+	for _, d := range all {
+		if right := max(1, min((d.Count+19)/20, 4)); d.Wanted != right || !d.Done || d.Why == "" || d.Sample.Reads != d.Count {
+			t.Errorf("got %s, want %d slaves, done, and why", toJSON(d), right)
+		}
+		if len(d.Would) != 1 || d.Would[0].Policy != "latency" || d.Sample.Slaves < 1 || len(d.Sample.Missing) > 0 {
+			t.Errorf("got %s, want a whole sample and what policy latency would do", toJSON(d))
+		}
+	}
+	sys.Restart(t)
+	if again := sys.decisions(t); len(again) < len(all) || toJSON(again[:len(all)]) != toJSON(all) {
+		t.Errorf("after a restart: got %s, want %s", toJSON(again), toJSON(all))
+	}
+}
+
+// Slaves that are crashed at the very moment of a scale step, out or in, change
+// nothing about the number that it ends in.
+func TestScaling_CrashDuringTheStep_EndsInTheRightNumber(t *testing.T) {
+	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=3"}})
+	for round := range 2 {
+		if err := together(10, func(int) error {
+			for range 10 {
+				if err := sys.readOnce(t.Context()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		sys.awaitDesired(t, 3)
+		sys.Crash(t, "slave")
+		sys.awaitMost(t, 3)
+		sys.awaitDesired(t, 1)
+		sys.Crash(t, "slave")
+		sys.awaitSlaves(t, 1)
+		if c := sys.Cluster(t); len(c.pids("master")) != 1 {
+			t.Errorf("round %d: got %s, want one master", round, toJSON(c))
+		}
+	}
+}
+
+// awaitDesired waits until exactly that many slaves are wanted, whoever serves.
+func (s *system) awaitDesired(t *testing.T, slaves int) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		if got := s.Cluster(t).DesiredSlaves; got != slaves {
+			return fmt.Errorf("wanted slaves: got %d, want %d", got, slaves)
+		}
+		return nil
+	})
+}
+
+// awaitMost waits until that many slaves have served at once: the next window may
+// take them away again at any moment.
+func (s *system) awaitMost(t *testing.T, slaves int) {
+	t.Helper()
+	eventually(t, 30*time.Second, func() error {
+		c := s.Cluster(t)
+		if c.DesiredSlaves < slaves || len(c.pids("slave")) >= slaves && !slices.ContainsFunc(c.Members, func(m member) bool { return !m.Ready }) {
+			return nil
+		}
+		return fmt.Errorf("got %s, want %d slaves", toJSON(c), slaves)
+	})
+}
