@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/telemetry"
 	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
@@ -30,8 +32,14 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if p.RetainFor < time.Minute || p.RetainOps < 1 {
 		return usagef("PERSDB_RETAIN_FOR must be at least 1m and PERSDB_RETAIN_OPS at least 1")
 	}
+	registry := telemetry.NewRegistry()
+	commits, err := telemetry.NewCommits(registry)
+	if err != nil {
+		return err
+	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
 		Dir: p.Data, Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps},
+		OnCommit: commits.Observe, OnSync: commits.ObserveSync,
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil //nolint:nilerr // told to stop while opening: nothing went wrong.
@@ -39,8 +47,12 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
+	if err = telemetry.Register(registry, assembly.StoreMetrics(store)...); err != nil {
+		return errors.Join(err, store.Close())
+	}
 	return serve(ctx, part{
-		addr: p.Listen, inherited: true, writeTimeout: pollTimeout, handler: server.New(store, log), log: log,
-		close: func(context.Context) error { return store.Close() },
+		addr: p.Listen, inherited: true, writeTimeout: pollTimeout, log: log,
+		handler: telemetry.WithMetrics(registry, server.New(store, log)),
+		close:   func(context.Context) error { return store.Close() },
 	})
 }

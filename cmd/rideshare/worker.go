@@ -6,11 +6,13 @@ import (
 	"os"
 	"strings"
 
+	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/mq/amqp"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/workerapi"
 	"rideshare/persdb/client"
 	"rideshare/worker"
 )
@@ -93,7 +95,12 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	life := worker.New(cfg)
-	routes.Set(life.Handler())
+	registry := telemetry.NewRegistry()
+	own := func(context.Context) []workerapi.Status { return []workerapi.Status{life.Status()} }
+	if err = telemetry.Register(registry, assembly.WorkerMetrics(own)...); err != nil {
+		return err
+	}
+	routes.Set(telemetry.WithMetrics(registry, life.Handler()))
 	err = life.Run(ctx)
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()

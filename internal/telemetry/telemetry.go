@@ -41,6 +41,14 @@ func NewRegistry() *prometheus.Registry {
 	return reg
 }
 
+// WithMetrics returns next with the metrics of reg at GET /metrics.
+func WithMetrics(reg *Registry, next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", Handler(reg))
+	mux.Handle("/", next)
+	return mux
+}
+
 // Handler serves the metrics of reg in Prometheus' text format.
 func Handler(reg *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})

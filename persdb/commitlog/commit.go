@@ -29,7 +29,11 @@ const clockSkew = 5 * time.Second
 func (s *Store) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
 	began := time.Now()
 	out, err := s.commit(ctx, epoch, ops)
-	s.trace(ctx, ops, out, err, time.Since(began))
+	took := time.Since(began)
+	s.trace(ctx, ops, out, err, took)
+	if s.cfg.OnCommit != nil {
+		s.cfg.OnCommit(len(ops), dbaas.CodeOf(err), took)
+	}
 	return out, err
 }
 
@@ -220,7 +224,14 @@ func (b *batch) store(ctx context.Context) error {
 
 // commitNow is COMMIT without the caller's context: a commit is never interrupted
 // half way.
-func (s *Store) commitNow() error { return s.conn.Within(context.Background(), s.conn.Commit) }
+func (s *Store) commitNow() error {
+	began := time.Now()
+	err := s.conn.Within(context.Background(), s.conn.Commit)
+	if s.cfg.OnSync != nil {
+		s.cfg.OnSync(time.Since(began))
+	}
+	return err
+}
 
 // commitFailed decides what an error of COMMIT means. The log may have the entry
 // already if it is not in this file, so then only it knows.

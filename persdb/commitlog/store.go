@@ -35,6 +35,10 @@ type Config struct {
 	StatementLimit time.Duration
 	// Log gets life-cycle lines and failures; nothing is logged if nil.
 	Log *slog.Logger
+	// OnCommit, if set, is told of every call of Commit: how many operations, how it ended and how
+	// long it took. OnSync is told how long COMMIT alone took, which is the fsync. Neither may block.
+	OnCommit func(operations int, outcome dbaas.Code, took time.Duration)
+	OnSync   func(took time.Duration)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 	// OpenLog returns the log. If nil it is in tables of the database file.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/logkey"
@@ -37,13 +38,17 @@ type core struct {
 
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
+
+	starts             *counts
+	changes, decisions counts
+	lastDecision       atomic.Pointer[scale.Decision]
 }
 
-func newCore(ctx context.Context, cfg Config) (*core, error) {
+func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 	var o *outside
 	var err error
 	if cfg.Processes == nil {
-		o, err = newEmbedded(ctx, cfg)
+		o, err = newEmbedded(ctx, cfg, m)
 	} else {
 		o, err = newProcesses(cfg)
 	}
@@ -51,14 +56,16 @@ func newCore(ctx context.Context, cfg Config) (*core, error) {
 		return nil, err
 	}
 	c := &core{outside: o, log: cfg.Log, events: events.New(), workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}}}
+	counted := newCountedLauncher(o.launcher)
+	o.launcher, c.starts = counted, &counted.starts
 	c.loop = control.New(control.Config{
 		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves,
-		Event: c.events.Add, Workers: c.workers,
+		Event: c.event, Workers: c.workers,
 	})
-	c.run(ctx, cfg)
+	c.run(ctx, cfg, m)
 	c.scaler, err = scale.New(scale.Config{
 		Log: cfg.Log, Cluster: c.loop, Name: cfg.Name, Policy: cfg.Scale.Policy, Others: cfg.Scale.Others, Period: cfg.Scale.Period,
-		Observe: newLoadMeter(c).Sample,
+		Observe: newLoadMeter(c).Sample, Decided: c.decided,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.close(ctx))
@@ -67,7 +74,7 @@ func newCore(ctx context.Context, cfg Config) (*core, error) {
 }
 
 // run starts what works in the background until close.
-func (c *core) run(ctx context.Context, cfg Config) {
+func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stopLoops = stop
 	caller := mq.NewCaller(c.conn)
@@ -75,6 +82,8 @@ func (c *core) run(ctx context.Context, cfg Config) {
 	c.background.Go(func() { c.ended("control loop", c.loop.Run(loops)) })
 	c.dispatcher = dispatch.New(dispatch.Config{
 		Caller: caller, Publisher: c.conn, Availability: c.loop, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
+		Observe:        func(call dispatch.Call) { m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took) },
+		ObserveMessage: m.rpc.ObserveMessage,
 	})
 }
 

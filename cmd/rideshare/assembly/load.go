@@ -80,7 +80,7 @@ func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerap
 		if head.Seq > st.Applied {
 			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
 		}
-		w := work{busy: st.Counters["read_busy_us"], places: st.Counters["read_places_us"]}
+		w := work{busy: st.Counters[counterBusy], places: st.Counters[counterPlaces]}
 		before := m.work[st.ID] // none for a new slave: all of its life is in this window
 		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.places-before.places, 1))
 		seen[st.ID] = w

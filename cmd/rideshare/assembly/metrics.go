@@ -10,6 +10,14 @@ import (
 // metrics is the one registry of the process.
 type metrics struct {
 	registry *telemetry.Registry
+	rpc      *telemetry.RPC
+}
+
+func newMetrics() (metrics, error) {
+	m := metrics{registry: telemetry.NewRegistry()}
+	var err error
+	m.rpc, err = telemetry.NewRPC(m.registry)
+	return m, err
 }
 
 // of returns what counts the requests of a part.

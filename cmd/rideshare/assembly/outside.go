@@ -17,6 +17,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/launch"
 	"rideshare/persdb/commitlog"
 	"rideshare/worker"
@@ -50,8 +51,14 @@ func (o *outside) onClose(f func(context.Context) error) { o.closers = append(o.
 func (o *outside) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
 
 // newEmbedded is everything in this process.
-func newEmbedded(ctx context.Context, cfg Config) (*outside, error) {
-	store, err := commitlog.Open(ctx, commitlog.Config{Dir: cfg.Data, Log: cfg.Log})
+func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
+	commits, err := telemetry.NewCommits(m.registry)
+	if err != nil {
+		return nil, err
+	}
+	store, err := commitlog.Open(ctx, commitlog.Config{
+		Dir: cfg.Data, Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
 	}

@@ -2,15 +2,25 @@ package assembly
 
 import (
 	"context"
+	"slices"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/dispatch"
 )
 
-// sampledMetrics are the numbers that the parts keep anyway.
-func (c *core) sampledMetrics() []telemetry.Sampled {
-	return append(c.dispatchMetrics(), c.clusterMetrics()...)
+// sampledMetrics are the numbers that the parts keep anyway, those of the workers
+// only if they are in this process: otherwise each shows its own.
+func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
+	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store))
+	if embedded {
+		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
+			statuses, _ := c.statuses(ctx)
+			return statuses
+		})...)
+	}
+	return all
 }
 
 func (c *core) dispatchMetrics() []telemetry.Sampled {
@@ -29,6 +39,8 @@ func (c *core) dispatchMetrics() []telemetry.Sampled {
 		lane("messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
 		lane("refused_total", "Requests refused at once: no place, or nobody to serve them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
 		lane("timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
+		lane("sent_total", "Requests that have left in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
+		lane("waited_seconds_total", "Time that requests waited to leave: by requests that have left it is the mean age of the queue.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),
 		lane("resent_total", "Messages sent a second time.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Resent) }),
 		lane("malformed_total", "Replies that were not understood.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Malformed) }),
 		lane("waiting", "Requests that wait to be sent.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Waiting) }),
@@ -45,22 +57,28 @@ func (c *core) clusterMetrics() []telemetry.Sampled {
 		}}
 	}
 	return []telemetry.Sampled{
-		number("rideshare_persdb_head_seq", "Newest position of the log.", func(ctx context.Context) (float64, error) {
-			head, err := c.store.Head(ctx)
-			return float64(head.Seq), err
-		}),
-		number("rideshare_persdb_epoch", "Newest epoch.", func(ctx context.Context) (float64, error) {
-			head, err := c.store.Head(ctx)
-			return float64(head.Epoch), err
-		}),
 		number("rideshare_slaves_desired", "Wanted slaves.", func(ctx context.Context) (float64, error) {
 			status, err := c.loop.Status(ctx)
 			return float64(status.DesiredSlaves), err
 		}),
 		{
+			Name: "rideshare_worker_lag_entries", Help: "Entries that a worker is behind the head, by the position that it registered last, at most 3 s ago.", Gauge: true, Labels: []string{"worker", "role"},
+			Read: c.readLag,
+		},
+		{
 			Name: "rideshare_workers", Help: "Workers that serve, by role.", Gauge: true, Labels: []string{"role"},
 			Read: c.readWorkers,
 		},
+	}
+}
+
+func (c *core) readLag(emit func(float64, ...string)) {
+	workers, err := cluster{c.loop, c.store}.Workers(context.Background())
+	if err != nil {
+		return
+	}
+	for _, w := range workers {
+		emit(float64(w.Lag), string(w.Container), string(w.Role))
 	}
 }
 

@@ -48,7 +48,11 @@ func StartOrchestrator(ctx context.Context, cfg Config) (*System, error) {
 }
 
 func start(ctx context.Context, cfg Config, steps ...func(*System, context.Context) error) (*System, error) {
-	s := &System{cfg: cfg, metrics: metrics{registry: telemetry.NewRegistry()}}
+	m, err := newMetrics()
+	if err != nil {
+		return nil, err
+	}
+	s := &System{cfg: cfg, metrics: m}
 	for _, step := range steps {
 		if err := step(s, ctx); err != nil {
 			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
@@ -58,13 +62,13 @@ func start(ctx context.Context, cfg Config, steps ...func(*System, context.Conte
 }
 
 func (s *System) startCore(ctx context.Context) error {
-	c, err := newCore(ctx, s.cfg)
+	c, err := newCore(ctx, s.cfg, s.metrics)
 	if err != nil {
 		return err
 	}
 	s.core = c
 	s.onClose(c.close)
-	return telemetry.Register(s.metrics.registry, c.sampledMetrics()...)
+	return telemetry.Register(s.metrics.registry, c.sampledMetrics(s.cfg.Processes == nil)...)
 }
 
 func (s *System) startOrchestrator(ctx context.Context) error {
@@ -103,8 +107,12 @@ func (s *System) startServices(ctx context.Context) error {
 	if err = s.startRides(ctx); err != nil {
 		return err
 	}
+	observe, err := s.metrics.of("gateway")
+	if err != nil {
+		return err
+	}
 	g, err := gateway.New(gateway.Config{
-		Log: s.cfg.Log, Users: []string{s.users.URL()}, Rides: []string{s.rides.URL()},
+		Log: s.cfg.Log, Observe: observe, Users: []string{s.users.URL()}, Rides: []string{s.rides.URL()},
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)

@@ -1,0 +1,183 @@
+package assembly_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/testenv"
+	"rideshare/orchestrator/scale"
+)
+
+var update = flag.Bool("update", false, "write docs/METRICS.md anew")
+
+// startSystem runs an embedded system that scales every second.
+func startSystem(t *testing.T) *assembly.System {
+	t.Helper()
+	limits := scale.Limits{Min: 1, Max: 1}
+	sys, err := assembly.Start(t.Context(), assembly.Config{
+		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second,
+		Gateway: "127.0.0.1:0", Users: "127.0.0.1:0", Rides: "127.0.0.1:0", Orchestrator: "127.0.0.1:0",
+		Scale: assembly.Scale{
+			Policy: scale.Reads{PerSlave: 20, Limits: limits}, Others: []scale.Policy{scale.NewLatency(limits)}, Period: time.Second,
+		},
+		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC, UserCheck: "lookup"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // the test's own has ended
+		defer cancel()
+		if closeErr := sys.Close(ctx); closeErr != nil {
+			t.Error(closeErr)
+		}
+	})
+	if err = sys.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return sys
+}
+
+func call(t *testing.T, method, url, body string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: got %d %s, %v, want 200", method, url, resp.StatusCode, text, err)
+	}
+	return text
+}
+
+// metric is what the documentation says of one.
+type metric struct {
+	kind, help string
+	labels     map[string]bool
+}
+
+var (
+	described = regexp.MustCompile(`^# (HELP|TYPE) (rideshare_\S+) (.*)$`)
+	sample    = regexp.MustCompile(`^(rideshare_[a-z_]+?)(?:_bucket|_sum|_count)?\{(.*)\} `)
+	label     = regexp.MustCompile(`(\w+)="`)
+)
+
+func parse(text []byte) map[string]*metric {
+	all := map[string]*metric{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if m := described.FindStringSubmatch(line); m != nil {
+			if all[m[2]] == nil {
+				all[m[2]] = &metric{labels: map[string]bool{}}
+			}
+			if m[1] == "HELP" {
+				all[m[2]].help = m[3]
+			} else {
+				all[m[2]].kind = m[3]
+			}
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil || all[m[1]] == nil {
+			continue
+		}
+		for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+			if l[1] != "le" {
+				all[m[1]].labels[l[1]] = true
+			}
+		}
+	}
+	return all
+}
+
+const intro = `# Metrics
+
+Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides and persdb at their own port, a worker at its control
+address. The gateway's path of that name belongs to the rides service behind it; ` + "`up`" + ` has the numbers of all parts of its process at each of
+its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
+` + "`_serving`, `_reads_*` and `_events_total`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
+run in its process.
+
+This table is checked against the code by a test; ` + "`go test ./cmd/rideshare/assembly -run Metrics -update`" + ` writes it anew.
+
+| name | type | labels | meaning |
+|---|---|---|---|
+`
+
+func document(all map[string]*metric) string {
+	var b strings.Builder
+	b.WriteString(intro)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		m := all[name]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, m.kind, strings.Join(slices.Sorted(maps.Keys(m.labels)), ", "), m.help)
+	}
+	return b.String()
+}
+
+// Every metric is named as Prometheus' own linter wants it and is in docs/METRICS.md as
+// the running system shows it.
+func TestMetrics_LintedAndDocumented(t *testing.T) {
+	sys := startSystem(t)
+	db := sys.URLs().Orchestrator
+	call(t, "POST", db+"/api/v1/db/read", `{"table":"users","columns":["username"]}`)
+	call(t, "POST", db+"/db/execute", `["CREATE TABLE t(n INTEGER PRIMARY KEY)"]`)
+	call(t, "GET", sys.URLs().Gateway+"/api/v1/_count", "")
+	var text []byte
+	testenv.Eventually(t, 20*time.Second, func() error {
+		text = call(t, "GET", db+"/metrics", "")
+		for _, late := range []string{"rideshare_scaling_decisions_total{", `part="gateway"`, `change="serving"`, "rideshare_scaling_wanted_slaves{"} {
+			if !bytes.Contains(text, []byte(late)) {
+				return fmt.Errorf("no %s yet", late)
+			}
+		}
+		return nil
+	})
+	problems, err := promlint.New(bytes.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for _, want := range []string{"go_goroutines", "process_resident_memory_bytes"} {
+		if !bytes.Contains(text, []byte("\n"+want+" ")) {
+			t.Errorf("no %s", want)
+		}
+	}
+	path := filepath.Join("..", "..", "..", "docs", "METRICS.md")
+	want := document(parse(text))
+	if *update {
+		if err = os.WriteFile(path, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/METRICS.md (-system +document):\n%s", diff)
+	}
+}

@@ -1,0 +1,87 @@
+package assembly
+
+import (
+	"context"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/telemetry"
+	"rideshare/internal/workerapi"
+)
+
+// WorkerMetrics are the numbers of workers, as their statuses have them: a worker
+// shows its own, and the embedded system those of all.
+func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetry.Sampled {
+	each := func(read func(s *workerapi.Status, emit func(float64, ...string))) func(func(float64, ...string)) {
+		return func(emit func(float64, ...string)) {
+			for _, s := range statuses(context.Background()) {
+				read(&s, emit)
+			}
+		}
+	}
+	seconds := func(counter string) func(func(float64, ...string)) {
+		return each(func(s *workerapi.Status, emit func(float64, ...string)) {
+			emit(float64(s.Counters[counter])/1e6, string(s.ID))
+		})
+	}
+	return []telemetry.Sampled{
+		{
+			Name: "rideshare_worker_applied_seq", Help: "Position that the worker's replica has applied.", Gauge: true, Labels: []string{"worker"},
+			Read: each(func(s *workerapi.Status, emit func(float64, ...string)) { emit(float64(s.Applied), string(s.ID)) }),
+		},
+		{
+			Name: "rideshare_worker_serving", Help: "Whether the worker serves the role that it was given.", Gauge: true, Labels: []string{"worker", "role"},
+			Read: each(func(s *workerapi.Status, emit func(float64, ...string)) {
+				serving := 0.0
+				if s.Ready {
+					serving = 1
+				}
+				emit(serving, string(s.ID), string(s.Role))
+			}),
+		},
+		{
+			Name: "rideshare_worker_reads_busy_seconds_total", Help: "Time that read transactions took.", Labels: []string{"worker"},
+			Read: seconds(counterBusy),
+		},
+		{
+			Name: "rideshare_worker_reads_places_seconds_total", Help: "Time that the places for reads were there: busy by places is how busy a slave is.", Labels: []string{"worker"},
+			Read: seconds(counterPlaces),
+		},
+		{
+			Name: "rideshare_worker_events_total", Labels: []string{"worker", "event"},
+			Help: "What the worker has done and met since its start: messages, reads, commits, entries, catch-ups, snapshots and their failures.",
+			Read: each(func(s *workerapi.Status, emit func(float64, ...string)) {
+				for name, value := range s.Counters {
+					if name != counterBusy && name != counterPlaces {
+						emit(float64(value), string(s.ID), name)
+					}
+				}
+			}),
+		},
+	}
+}
+
+// The counters of a slave that are times, in microseconds.
+const (
+	counterBusy   = "read_busy_us"
+	counterPlaces = "read_places_us"
+)
+
+// Header tells persdb's newest position and epoch.
+type Header interface {
+	Head(ctx context.Context) (dbaas.Head, error)
+}
+
+// StoreMetrics are the numbers of persdb that everybody who reaches it can show.
+func StoreMetrics(store Header) []telemetry.Sampled {
+	head := func(value func(dbaas.Head) float64) func(func(float64, ...string)) {
+		return func(emit func(float64, ...string)) {
+			if h, err := store.Head(context.Background()); err == nil {
+				emit(value(h))
+			}
+		}
+	}
+	return []telemetry.Sampled{
+		{Name: "rideshare_persdb_head_seq", Help: "Newest position of the log.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Seq) })},
+		{Name: "rideshare_persdb_epoch", Help: "Newest epoch.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Epoch) })},
+	}
+}
