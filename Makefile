@@ -93,5 +93,8 @@ bench: build ## the performance ladder beside the alternatives, on a quiet machi
 bench-smoke: setup services ## the ladder for a moment: right answers, no times
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
+load-jmeter: ## the four scaling scenes by JMeter; GATEWAY_URL, ORCHESTRATOR_URL, PERIOD name a running system, else one is started
+	tests/load/jmeter.sh
+
 clean: ## what build and test leave behind, but not ./data
 	rm -rf bin coverage*

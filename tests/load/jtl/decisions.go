@@ -1,0 +1,109 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// callLimit bounds each question to the orchestrator.
+const callLimit = 10 * time.Second
+
+// decision is one tick of the scaling.
+type decision struct {
+	At     time.Time `json:"at"`
+	Count  int       `json:"count"`
+	Reads  int       `json:"reads"` // the count's name in older systems
+	Wanted int       `json:"wanted"`
+	Done   bool      `json:"done"`
+	Why    string    `json:"why"`
+}
+
+// cluster is the system that was under load.
+type cluster struct{ url string }
+
+// decisions returns those since start, oldest first.
+func (c cluster) decisions(ctx context.Context, start time.Time) ([]decision, error) {
+	all, err := get[[]decision](ctx, c.url+"/api/v1/scaling/decisions")
+	if err != nil {
+		return nil, err
+	}
+	var since []decision
+	for _, d := range all {
+		if d.At.After(start) {
+			d.Count = cmp.Or(d.Count, d.Reads)
+			since = append(since, d)
+		}
+	}
+	return since, nil
+}
+
+// settle waits until one slave is left, and returns how many there were at last.
+func (c cluster) settle(ctx context.Context, limit time.Duration) (slaves int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		status, err := get[struct {
+			Actual int `json:"actual_slaves"`
+		}](ctx, c.url+"/api/v1/cluster")
+		if err == nil && status.Actual == 1 {
+			return 1, nil
+		}
+		select {
+		case <-ctx.Done():
+			return status.Actual, errors.Join(fmt.Errorf("%d slaves are there %v after the last scene, want 1", status.Actual, limit), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func get[T any](ctx context.Context, url string) (T, error) {
+	var v T
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return v, fmt.Errorf("make request: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return v, fmt.Errorf("ask the orchestrator: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	if resp.StatusCode != http.StatusOK {
+		return v, fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
+		return v, fmt.Errorf("GET %s: %w", url, err)
+	}
+	return v, nil
+}
+
+// checkDecisions is nil if slaves came, one window has all the reads of the burst, and the slaves went.
+func checkDecisions(decisions []decision, s scenes) error {
+	burst, most, largest := 0, 0, 0
+	if b := s.byName[sceneBurst]; b != nil {
+		burst = len(b.elapsed)
+	}
+	var errs []error
+	for _, d := range decisions {
+		most, largest = max(most, d.Wanted), max(largest, d.Count)
+		if !d.Done {
+			errs = append(errs, fmt.Errorf("the decision of %v was not carried out: %s", d.At, d.Why))
+		}
+	}
+	if most < 2 {
+		errs = append(errs, fmt.Errorf("of %d decisions none wanted more than 1 slave", len(decisions)))
+	}
+	if largest < burst {
+		errs = append(errs, fmt.Errorf("no window counted the %d reads of the burst, the largest has %d: the burst was split", burst, largest))
+	}
+	if n := len(decisions); n > 0 && decisions[n-1].Wanted != 1 {
+		errs = append(errs, fmt.Errorf("after the quiet scene %d slaves are wanted, want 1", decisions[n-1].Wanted))
+	}
+	return errors.Join(errs...)
+}
