@@ -6,7 +6,7 @@ SIM_RUNS ?= 1000
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

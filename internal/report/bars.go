@@ -3,10 +3,12 @@ package report
 import (
 	"fmt"
 	"html/template"
+	"math"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Bars is a plot that compares values: a group of bars for each label, in each
@@ -63,8 +65,16 @@ func (b *Bars) draw(s size) (template.HTML, error) {
 	p.X.Min, p.X.Max = -0.5, float64(max(1, len(b.Labels)))-0.5
 	p.X.Tick.Marker = groups(b.Labels)
 	p.X.Tick.Width, p.X.Padding = 0, 0 // the tick's length stays, as a gap above the label.
+	if len(b.Labels) > 0 && room/vg.Length(len(b.Labels)) < narrowLabel {
+		style := &p.X.Tick.Label
+		p.X.Tick.Length = 8 // a turned label's end would reach into the bars.
+		style.Rotation, style.XAlign, style.YAlign = math.Pi/5, draw.XRight, draw.YTop
+	}
 	return render(p, s, b.Title)
 }
+
+// narrowLabel is the room for a label below which labels are turned, so that they do not run into each other.
+const narrowLabel = 70
 
 // groups puts the labels under their bars.
 type groups []string

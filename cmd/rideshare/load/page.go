@@ -83,19 +83,55 @@ func (r *Result) facts() []report.Fact {
 	}
 }
 
-// whole is the seconds that a line shows: a piece of a second at the end would
-// look like a change of the rate.
-func (r *Result) whole() []loadgen.Second {
-	return slices.DeleteFunc(slices.Clone(r.Load.Seconds), func(s loadgen.Second) bool { return s.Took < time.Second })
+// maxPoints is how many points a line has at most: more are a thicket.
+const maxPoints = 200
+
+// groups is the whole seconds of the run, in groups so large that there are at most
+// maxPoints. A piece of a second at the end is left out: it would look like a change of the rate.
+func (r *Result) groups() [][]loadgen.Second {
+	whole := slices.DeleteFunc(slices.Clone(r.Load.Seconds), func(s loadgen.Second) bool { return s.Took < time.Second })
+	return slices.Collect(slices.Chunk(whole, r.groupSize()))
 }
 
-// series is one value of each second.
-func (r *Result) series(name string, value func(loadgen.Second) float64) report.Series {
+// groupSize is how many seconds one point stands for.
+func (r *Result) groupSize() int { return max(1, (len(r.Load.Seconds)+maxPoints-1)/maxPoints) }
+
+// mean is a line of the means of the groups.
+func (r *Result) mean(name string, value func(loadgen.Second) float64) report.Series {
+	return r.series(name, func(group []loadgen.Second) float64 {
+		sum := 0.0
+		for _, second := range group {
+			sum += value(second)
+		}
+		return sum / float64(len(group))
+	})
+}
+
+// highest is a line of the highest latencies of the groups.
+func (r *Result) highest(name string, value func(loadgen.Second) time.Duration) report.Series {
+	return r.series(name, func(group []loadgen.Second) float64 {
+		most := time.Duration(0)
+		for _, second := range group {
+			most = max(most, value(second))
+		}
+		return milliseconds(most)
+	})
+}
+
+func (r *Result) series(name string, value func([]loadgen.Second) float64) report.Series {
 	s := report.Series{Name: name}
-	for _, second := range r.whole() {
-		s.Points = append(s.Points, report.Point{X: second.At.Seconds(), Y: value(second)})
+	for _, group := range r.groups() {
+		s.Points = append(s.Points, report.Point{X: group[0].At.Seconds(), Y: value(group)})
 	}
 	return s
+}
+
+// each is "each second", or "each 3 seconds".
+func (r *Result) each() string {
+	if n := r.groupSize(); n > 1 {
+		return fmt.Sprintf("each %d seconds", n)
+	}
+	return "each second"
 }
 
 // phases marks where phases begin.
@@ -115,11 +151,11 @@ const axisTime = "seconds since the start"
 
 func (r *Result) rates() *report.Lines {
 	lines := &report.Lines{
-		Title: "Rate", Text: "Answers a second; the vertical lines are the phases.", X: axisTime, Y: "requests/s", Marks: r.phases(),
-		Series: []report.Series{r.series("answered", loadgen.Second.Rate)},
+		Title: "Rate", Text: "Answers a second, in " + r.each() + "; the vertical lines are the phases.", X: axisTime, Y: "requests/s", Marks: r.phases(),
+		Series: []report.Series{r.mean("answered", loadgen.Second.Rate)},
 	}
 	if r.Load.Loop == loadgen.Open {
-		due := r.series("due", func(s loadgen.Second) float64 { return s.Level })
+		due := r.mean("due", func(s loadgen.Second) float64 { return s.Level })
 		due.Dashed = true
 		lines.Series = append(lines.Series, due)
 	}
@@ -134,7 +170,7 @@ func (r *Result) failed() *report.Lines {
 	lines := &report.Lines{Title: "Failed requests", X: axisTime, Y: "failed/s", Marks: r.phases()}
 	for _, kind := range r.Load.Kinds {
 		if kind.Failed > 0 {
-			lines.Series = append(lines.Series, r.series(kind.Name, func(s loadgen.Second) float64 { return float64(s.Kinds[kind.Name].Failed) }))
+			lines.Series = append(lines.Series, r.mean(kind.Name, func(s loadgen.Second) float64 { return float64(s.Kinds[kind.Name].Failed) }))
 		}
 	}
 	return lines
@@ -144,12 +180,11 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func (r *Result) latencies() *report.Lines {
 	return &report.Lines{
-		Title: "Latency over time", Text: "Percentiles of each second, logarithmic.", X: axisTime, Y: "milliseconds", LogY: true, Marks: r.phases(),
+		Title: "Latency over time", Text: "Percentiles of single seconds, the highest in " + r.each() + ".", X: axisTime, Y: "milliseconds", LogY: true, Marks: r.phases(),
 		Series: []report.Series{
-			r.series("p50", func(s loadgen.Second) float64 { return milliseconds(s.All.P50) }),
-			r.series("p90", func(s loadgen.Second) float64 { return milliseconds(s.All.P90) }),
-			r.series("p99", func(s loadgen.Second) float64 { return milliseconds(s.All.P99) }),
-			r.series("max", func(s loadgen.Second) float64 { return milliseconds(s.All.Max) }),
+			r.highest("p50", func(s loadgen.Second) time.Duration { return s.All.P50 }),
+			r.highest("p90", func(s loadgen.Second) time.Duration { return s.All.P90 }),
+			r.highest("p99", func(s loadgen.Second) time.Duration { return s.All.P99 }),
 		},
 	}
 }

@@ -67,7 +67,11 @@ func (p *progress) line(now time.Time) string {
 		full := int(barWidth * (total - at.Left) / max(1, total))
 		fmt.Fprintf(&b, "[%s%s] ", strings.Repeat("#", full), strings.Repeat("-", barWidth-full))
 	}
-	fmt.Fprintf(&b, "%s  %.0f/s  p99 %s  errors %d", p.cfg.Plan[at.Phase].Name, at.Last.Rate(), latency(at.Last.All.P99), at.Total.Failed)
+	p99 := "-"
+	if at.Last.All.Count > 0 {
+		p99 = latency(at.Last.All.P99)
+	}
+	fmt.Fprintf(&b, "%s  %.0f/s  p99 %s  errors %d", p.cfg.Plan[at.Phase].Name, at.Last.Rate(), p99, at.Total.Failed)
 	if s, ok := p.watch.last(); ok && s.Problem == "" {
 		fmt.Fprintf(&b, "  slaves %d of %d  lag %d", s.Ready, s.Desired, s.Lag)
 	} else if ok {

@@ -21,8 +21,13 @@ type system struct {
 	rides  []*ride
 	joins  map[int][]string // users by ride
 	writes []map[string]any
-	calls  int // of the kind that the fault is about
+	calls  int           // of the kind that the fault is about
+	served int           // requests of all kinds
+	enough chan struct{} // closed when some of everything was served
 }
+
+// enoughServed is how many requests have something of every kind, and of its faults.
+const enoughServed = 250
 
 type ride struct {
 	ID          int      `json:"rideId"`
@@ -48,7 +53,7 @@ const spare = 3
 
 func newSystem(t *testing.T, f fault) (*system, load.Targets) {
 	t.Helper()
-	s := &system{fault: f, users: map[string]int{}, joins: map[int][]string{}}
+	s := &system{fault: f, users: map[string]int{}, joins: map[int][]string{}, enough: make(chan struct{})}
 	mux := http.NewServeMux()
 	for route, handle := range map[string]func(*http.Request) (int, any){
 		"PUT /api/v1/users":             s.putUser,
@@ -79,6 +84,9 @@ func newSystem(t *testing.T, f fault) (*system, load.Targets) {
 func (s *system) serve(w http.ResponseWriter, r *http.Request, route string, handle func(*http.Request) (int, any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.served++; s.served == enoughServed {
+		close(s.enough)
+	}
 	faulty := false
 	if route == s.fault.route {
 		s.calls++
