@@ -98,9 +98,11 @@ func (g *Gateway) newService(name string, urls []string) (*service, error) {
 	}
 	s := &service{name: name}
 	s.proxy = &httputil.ReverseProxy{
-		Rewrite:        rewrite,
-		Transport:      pool,
-		FlushInterval:  -1, // Streams pass as they come.
+		Rewrite:   rewrite,
+		Transport: pool,
+		// Without a FlushInterval streams, which have no length, still pass as they come, and all
+		// other answers leave as one piece, headers included.
+		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { g.fail(w, r, s, err) },
 		ModifyResponse: func(*http.Response) error { g.answered(s); return nil },

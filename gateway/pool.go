@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,23 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.URL.Opaque = raw
 	}
 }
+
+// copyBytes is the size of the buffers that answers pass through.
+const copyBytes = 32 << 10
+
+// buffers implements httputil.BufferPool.
+type buffers struct{ pool sync.Pool } // of *[]byte
+
+// Get returns a buffer.
+func (b *buffers) Get() []byte {
+	if buf, ok := b.pool.Get().(*[]byte); ok {
+		return *buf
+	}
+	return make([]byte, copyBytes)
+}
+
+// Put takes one back.
+func (b *buffers) Put(buf []byte) { b.pool.Put(&buf) }
 
 // instance is one address of a service.
 type instance struct {

@@ -19,6 +19,7 @@ import (
 // benchCommand is `rideshare bench` and what can be measured with it.
 type benchCommand struct {
 	Ladder benchLadderCommand `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
+	Join   benchJoinCommand   `cmd:"" help:"How long a new slave takes on a large database under writes, and what the writers notice."`
 	Serve  benchServeCommand  `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
 }
 
@@ -70,14 +71,8 @@ func some(names []string) []string {
 }
 
 func (b *benchLadderCommand) write(report *bench.Report) error {
-	if b.JSON != "" {
-		text, err := json.MarshalIndent(report, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode figures: %w", err)
-		}
-		if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
-			return fmt.Errorf("write figures: %w", err)
-		}
+	if err := writeJSON(b.JSON, report); err != nil {
+		return err
 	}
 	if b.HTML != "" {
 		var page bytes.Buffer
@@ -87,6 +82,21 @@ func (b *benchLadderCommand) write(report *bench.Report) error {
 		if err := os.WriteFile(b.HTML, page.Bytes(), 0o600); err != nil {
 			return fmt.Errorf("write the page: %w", err)
 		}
+	}
+	return nil
+}
+
+// writeJSON writes figures to a file, if one is wanted.
+func writeJSON(file string, figures any) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write figures: %w", err)
 	}
 	return nil
 }
@@ -128,6 +138,36 @@ func (b *benchServices) start(ctx context.Context, progress io.Writer) (env benc
 		}
 	}
 	return env, stop, nil
+}
+
+// benchJoinCommand is `rideshare bench join`.
+type benchJoinCommand struct {
+	benchServices
+	MiB    int     `name:"mib" default:"200" env:"BENCH_MIB" help:"Size of the database, in MiB (${default})."`
+	Writes float64 `default:"300" env:"BENCH_WRITES" help:"Writes a second that go on meanwhile (${default})."`
+	JSON   string  `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
+}
+
+// Run measures and prints the result.
+func (b *benchJoinCommand) Run(ctx context.Context, out *output) (err error) {
+	if b.MiB < 1 || b.Writes <= 0 {
+		return usagef("--mib must be at least 1, --writes positive")
+	}
+	env, stop, err := b.start(ctx, out.stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	joined, err := bench.Join(ctx, bench.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: out.stderr})
+	if err != nil {
+		return err
+	}
+	if err = writeJSON(b.JSON, joined); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out.stdout, "new slave on %d MiB ready after %v (goal 2s)\n%d writes, p99 %v, slowest %v (goal 50ms)\n",
+		b.MiB, joined.Ready.Round(time.Millisecond), joined.Writes, joined.P99, joined.Slowest)
+	return err
 }
 
 // benchServeCommand is `rideshare bench serve`: a process of the ladder.

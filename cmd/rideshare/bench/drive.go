@@ -24,6 +24,7 @@ const (
 // figure is one measurement.
 type figure struct {
 	rate, p50, p99 float64 // a second, milliseconds, milliseconds
+	slowest        float64 // milliseconds
 	answers        int64
 	errors         int64
 	wrong          error // the first of errors
@@ -92,6 +93,7 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	f.answers = all.TotalCount()
 	f.rate = float64(f.answers) / took.Seconds()
 	f.p50, f.p99 = float64(all.ValueAtQuantile(50))/1000, float64(all.ValueAtQuantile(99))/1000
+	f.slowest = float64(all.Max()) / 1000
 	return f, nil
 }
 

@@ -107,20 +107,11 @@ func (t *target) findParts(ctx context.Context, env Environment) (parts, error) 
 		return p, nil
 	}
 	p["orchestrator"] = []int{pid}
-	text, err := get(ctx, t.addresses.Database+"/api/v1/cluster")
+	members, err := t.members(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var cluster struct {
-		Members []struct {
-			PID  int    `json:"pid"`
-			Role string `json:"role"`
-		} `json:"members"`
-	}
-	if err = json.Unmarshal(text, &cluster); err != nil {
-		return nil, fmt.Errorf("decode the cluster: %w", err)
-	}
-	for _, m := range cluster.Members {
+	for _, m := range members {
 		p[m.Role] = append(p[m.Role], m.PID)
 	}
 	for child, command := range children(pid) {

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// JoinConfig says what a new slave has to catch up with.
+type JoinConfig struct {
+	Environment
+	MiB      int     // of data
+	Writes   float64 // a second that go on meanwhile
+	Progress io.Writer
+}
+
+// Joined is what a new slave took, and what the writers noticed.
+type Joined struct {
+	// Ready is the time from the death of the slave before it to its first read.
+	Ready time.Duration `json:"ready_ns"`
+	// Writes were answered in all, the slowest after Slowest.
+	Writes  int64         `json:"writes"`
+	P99     time.Duration `json:"p99_ns"`
+	Slowest time.Duration `json:"slowest_ns"`
+}
+
+const (
+	// joinLead is how long writes go on before the slave dies, joinLength in all.
+	joinLead   = 3 * time.Second
+	joinLength = 15 * time.Second
+	joinPoll   = 5 * time.Millisecond
+	// joinClients bounds the writes that wait for an answer at once.
+	joinClients = 128
+	// chunkRows of rowBytes each are written by one statement.
+	chunkRows = 4096
+	rowBytes  = 1 << 10
+)
+
+// Join lets a slave die on a large database under writes and measures until its successor,
+// which starts from nothing, serves.
+func Join(ctx context.Context, cfg JoinConfig) (Joined, error) {
+	p, _ := pathOf(pathBatched)
+	base := Config{Environment: cfg.Environment, Rows: fillChunk, Progress: cfg.Progress}
+	s, err := newStand(ctx, base, []path{p})
+	if err != nil {
+		return Joined{}, err
+	}
+	t := s.targets[p.name]
+	joined := Joined{}
+	if err = t.grow(ctx, cfg); err == nil {
+		joined, err = t.join(ctx, cfg, base.Rows)
+	}
+	return joined, errors.Join(err, s.close())
+}
+
+// grow fills the database.
+func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
+	if err := execute(ctx, t.addresses.Database, []any{"CREATE TABLE large (id INTEGER PRIMARY KEY, v TEXT NOT NULL)"}); err != nil {
+		return err
+	}
+	for done := 0; done < cfg.MiB<<20; done += chunkRows * rowBytes {
+		err := execute(ctx, t.addresses.Database, []any{[]any{
+			"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) INSERT INTO large (v) SELECT hex(randomblob(?)) FROM n", chunkRows, rowBytes / 2,
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	progress(cfg.Progress, "%d MiB written", cfg.MiB)
+	return nil
+}
+
+func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, error) {
+	before, err := t.slaves(ctx)
+	if err != nil {
+		return Joined{}, err
+	}
+	type outcome struct {
+		figure
+		err error
+	}
+	wrote := make(chan outcome, 1)
+	go func() { // ends after joinLength
+		f, runErr := run{target: t, work: workWrite, rows: rows, clients: joinClients, length: joinLength, offered: cfg.Writes}.measure(ctx)
+		wrote <- outcome{f, runErr}
+	}()
+	took, err := t.replaceSlave(ctx, before)
+	w := <-wrote
+	if err = errors.Join(err, w.err, w.wrong); err != nil {
+		return Joined{}, err
+	}
+	return Joined{Ready: took, Writes: w.answers, P99: millis(w.p99), Slowest: millis(w.slowest)}, nil
+}
+
+// replaceSlave kills the slave and waits until another one serves.
+func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration, error) {
+	select {
+	case <-time.After(joinLead):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	start := time.Now()
+	if _, err := post(ctx, t.addresses.Database+"/api/v1/crash/slave", nil); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	poll := time.NewTicker(joinPoll)
+	defer poll.Stop()
+	for {
+		now, err := t.slaves(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(now, func(pid int) bool { return !slices.Contains(before, pid) }) {
+			return time.Since(start), nil
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no new slave serves: %w", ctx.Err())
+		}
+	}
+}
+
+// slaves returns the slaves that serve.
+func (t *target) slaves(ctx context.Context) ([]int, error) {
+	members, err := t.members(ctx)
+	var out []int
+	for _, m := range members {
+		if m.Role == "slave" && m.Ready {
+			out = append(out, m.PID)
+		}
+	}
+	return out, err
+}
+
+func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// member is one worker as the orchestrator tells it.
+type member struct {
+	PID   int    `json:"pid"`
+	Role  string `json:"role"`
+	Ready bool   `json:"ready"`
+}
+
+func (t *target) members(ctx context.Context) ([]member, error) {
+	text, err := get(ctx, t.addresses.Database+"/api/v1/cluster")
+	if err != nil {
+		return nil, err
+	}
+	var cluster struct {
+		Members []member `json:"members"`
+	}
+	if err = json.Unmarshal(text, &cluster); err != nil {
+		return nil, fmt.Errorf("decode the cluster: %w", err)
+	}
+	return cluster.Members, nil
+}
