@@ -18,9 +18,10 @@ import (
 
 // benchCommand is `rideshare bench` and what can be measured with it.
 type benchCommand struct {
-	Ladder benchLadderCommand `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
-	Join   benchJoinCommand   `cmd:"" help:"How long a new slave takes on a large database under writes, and what the writers notice."`
-	Serve  benchServeCommand  `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
+	Ladder   benchLadderCommand   `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
+	Join     benchJoinCommand     `cmd:"" help:"How long a new slave takes on a large database under writes, and what the writers notice."`
+	Failover benchFailoverCommand `cmd:"" help:"How long writes stand still when the master goes."`
+	Serve    benchServeCommand    `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
 }
 
 // benchServices is where the broker and the coordinator of a benchmark come from.

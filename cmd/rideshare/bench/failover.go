@@ -1,0 +1,289 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"rideshare/cmd/rideshare/assembly"
+	"rideshare/orchestrator/scale"
+)
+
+// FailoverMode is how the master is made to go.
+type FailoverMode string
+
+// The modes.
+const (
+	FailoverKill    FailoverMode = "kill"    // POST crash/master: the process dies at once
+	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs, and only its session tells
+	FailoverPlanned FailoverMode = "planned" // POST master: hand-over
+)
+
+// FailoverConfig says what to measure.
+type FailoverConfig struct {
+	// Orchestrator is the base URL of a running system; empty: one is started for the run.
+	Orchestrator string
+	// Processes says how to start one; nil is everything in this process.
+	Processes *assembly.Processes
+	Mode      FailoverMode
+	Kills     int
+	Slaves    int
+	// Writes and Reads are sent a second, whether or not earlier ones are answered.
+	Writes, Reads int
+	// Progress gets a line for each kill.
+	Progress io.Writer
+}
+
+const (
+	// failoverWhole bounds the wait for a system that is whole again.
+	failoverWhole = time.Minute
+	// failoverRest is the longest pause, at random, between a whole system and the next kill; the shortest is a fifth.
+	failoverRest = time.Second
+	// failoverCall is longer than any call may take: who does not answer by then hangs.
+	failoverCall = 15 * time.Second
+)
+
+// failover is one run.
+type failover struct {
+	FailoverConfig
+
+	url  string
+	http *http.Client
+	load *failoverLoad
+}
+
+// Failover makes the master go again and again under a constant load, and measures how long
+// no write is acknowledged. It looks at the end for writes that were lost or doubled; that there are
+// some is no error here, but stands in the report.
+func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
+	f := &failover{
+		FailoverConfig: cfg, url: cfg.Orchestrator,
+		http: &http.Client{Timeout: failoverCall, Transport: &http.Transport{MaxIdleConnsPerHost: 1024}},
+	}
+	if f.url == "" {
+		stop, startErr := f.start(ctx)
+		if startErr != nil {
+			return nil, startErr
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	return f.run(ctx)
+}
+
+// start starts a system, and returns what ends it and removes its data.
+func (f *failover) start(ctx context.Context) (stop func() error, err error) {
+	dir, err := os.MkdirTemp("", "rideshare-failover-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
+		Log: slog.New(slog.DiscardHandler), Data: filepath.Join(dir, "data"), Name: "failover", Processes: f.Processes,
+		Orchestrator: anyPort, Slaves: f.Slaves, CallTimeout: callTimeout,
+		// The number of slaves stays as it is: the first tick is after the run.
+		Scale: assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
+	})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	stop = func() error {
+		f.http.CloseIdleConnections()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
+		defer cancel()
+		return errors.Join(system.Close(closing), os.RemoveAll(dir))
+	}
+	if err := system.Ready(ctx); err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	f.url = system.URLs().Orchestrator
+	return stop, nil
+}
+
+// callTimeout is the deadline that the system has for each call.
+const callTimeout = 5 * time.Second
+
+func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
+	if _, err := f.whole(ctx); err != nil {
+		return nil, err
+	}
+	load, err := f.startLoad(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer load.end()
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	changes := f.watch(watching)
+	var kills []kill
+	for i := range f.Kills {
+		if err := rest(ctx, failoverRest/5+rand.N(failoverRest)); err != nil { //nolint:gosec // no secret.
+			return nil, err
+		}
+		k, err := f.kill(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("kill %d: %w", i+1, err)
+		}
+		kills = append(kills, k)
+		_, _ = fmt.Fprintf(f.Progress, "%d/%d: master %d, whole again after %v\n", i+1, f.Kills, k.pid, k.whole.Sub(k.at).Round(time.Millisecond)) // progress only.
+	}
+	if err := rest(ctx, failoverRest); err != nil {
+		return nil, err
+	}
+	load.end()
+	unwatch()
+	report := f.report(kills, <-changes)
+	return report, load.compare(ctx, report)
+}
+
+// rest waits for d, or returns ctx's error.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// kill is one master that went.
+type kill struct {
+	pid       int
+	at, whole time.Time
+}
+
+// kill makes the master go and waits until the system is whole.
+func (f *failover) kill(ctx context.Context) (kill, error) {
+	before, err := f.whole(ctx)
+	if err != nil {
+		return kill{}, err
+	}
+	k := kill{pid: before.master(), at: time.Now()}
+	switch f.Mode {
+	case FailoverPause:
+		if err = syscall.Kill(k.pid, syscall.SIGSTOP); err != nil {
+			return k, fmt.Errorf("stop process %d (the workers must be processes of this machine): %w", k.pid, err)
+		}
+	case FailoverPlanned:
+		err = f.call(ctx, http.MethodPost, "/api/v1/master", nil, nil)
+	case FailoverKill:
+		err = f.call(ctx, http.MethodPost, "/api/v1/crash/master", nil, nil)
+	}
+	if err != nil {
+		return k, err
+	}
+	for deadline := k.at.Add(failoverWhole); ; {
+		after, err := f.whole(ctx)
+		if err == nil && after.Epoch > before.Epoch {
+			k.whole = time.Now()
+			return k, nil
+		}
+		if time.Now().After(deadline) {
+			return k, fmt.Errorf("no new master within %v: %+v: %w", failoverWhole, after, err)
+		}
+		if err := rest(ctx, pollEvery); err != nil {
+			return k, err
+		}
+	}
+}
+
+// pollEvery is how often the cluster is asked whether it is whole.
+const pollEvery = 20 * time.Millisecond
+
+// failoverCluster is GET cluster.
+type failoverCluster struct {
+	Members []struct {
+		PID   int    `json:"pid"`
+		Role  string `json:"role"`
+		Ready bool   `json:"ready"`
+	} `json:"members"`
+	Epoch         uint64 `json:"epoch"`
+	DesiredSlaves int    `json:"desired_slaves"`
+}
+
+func (c failoverCluster) master() int {
+	for _, m := range c.Members {
+		if m.Role == "master" && m.Ready {
+			return m.PID
+		}
+	}
+	return 0
+}
+
+func (c failoverCluster) isWhole() bool {
+	ready := 0
+	for _, m := range c.Members {
+		if m.Ready {
+			ready++
+		}
+	}
+	return c.master() != 0 && ready == len(c.Members) && ready == c.DesiredSlaves+1
+}
+
+// whole waits until there is a master and every slave that is wanted.
+func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
+	for deadline := time.Now().Add(failoverWhole); ; {
+		var c failoverCluster
+		err := f.call(ctx, http.MethodGet, "/api/v1/cluster", nil, &c)
+		if err == nil && c.isWhole() {
+			return c, nil
+		}
+		if time.Now().After(deadline) {
+			return c, fmt.Errorf("not whole within %v: %+v: %w", failoverWhole, c, err)
+		}
+		if err := rest(ctx, pollEvery); err != nil {
+			return c, err
+		}
+	}
+}
+
+// call makes a request that must be answered with 200 and decodes the answer into out, if that is not nil.
+func (f *failover) call(ctx context.Context, method, path string, in, out any) error {
+	status, body, err := f.send(ctx, method, path, in, "")
+	if err != nil {
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("%s %s: status %d: %.200s", method, path, status, body)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("%s %s: %w", method, path, err)
+	}
+	return nil
+}
+
+func (f *failover) send(ctx context.Context, method, path string, in any, key string) (status int, answer []byte, err error) {
+	var body []byte
+	if in != nil {
+		if body, err = json.Marshal(in); err != nil {
+			return 0, nil, fmt.Errorf("encode request: %w", err)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, fmt.Errorf("make request: %w", err)
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	resp, err := f.http.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // it is read to its end.
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"rideshare/cmd/rideshare/assembly"
+	"rideshare/cmd/rideshare/bench"
+)
+
+// benchFailoverCommand is `rideshare bench failover`.
+type benchFailoverCommand struct {
+	benchServices
+	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
+	Mode         string `default:"kill" enum:"kill,pause,planned" env:"BENCH_MODE" help:"How: kill (crash/master), pause (SIGSTOP, workers as processes of this machine), planned (hand-over) (${default})."`
+	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (RabbitMQ, ZooKeeper, a process for each worker) (${default})."`
+	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Measure this running system instead of one started for the run."`
+	Writes       int    `default:"200" env:"BENCH_WRITES" help:"Writes a second (${default})."`
+	Reads        int    `default:"200" env:"BENCH_READS" help:"Reads a second (${default})."`
+	Slaves       int    `default:"2" env:"BENCH_SLAVES" help:"Slaves of the system that is started (${default})."`
+	JSON         string `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
+}
+
+// Run measures and prints. Lost or doubled writes are an error.
+func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error) {
+	if b.Kills < 1 || b.Writes < 1 || b.Reads < 0 || b.Slaves < 1 {
+		return usagef("--kills, --writes and --slaves must be at least 1, --reads not negative")
+	}
+	if b.Mode == string(bench.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
+		return usagef("--mode pause needs workers that are processes: --launcher process")
+	}
+	cfg := bench.FailoverConfig{
+		Orchestrator: b.Orchestrator, Mode: bench.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,
+		Writes: b.Writes, Reads: b.Reads, Progress: out.stderr,
+	}
+	if b.Orchestrator == "" && b.Launcher == launcherProcess {
+		env, stop, startErr := b.start(ctx, out.stderr)
+		if startErr != nil {
+			return startErr
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		name := fmt.Sprintf("failover-%d", os.Getpid())
+		cfg.Processes = &assembly.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Prefix: name + ".", LogLevel: "error"}
+	}
+	report, err := bench.Failover(ctx, cfg)
+	if report == nil {
+		return err
+	}
+	err = errors.Join(err, b.write(report), report.Print(out.stdout))
+	if report.Lost+report.Doubled > 0 {
+		err = errors.Join(err, fmt.Errorf("%d writes lost, %d doubled", report.Lost, report.Doubled))
+	}
+	return err
+}
+
+func (b *benchFailoverCommand) write(report *bench.FailoverReport) error {
+	if b.JSON == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write figures: %w", err)
+	}
+	return nil
+}
