@@ -6,10 +6,10 @@ SIM_RUNS ?= 1000
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short test-sim fuzz check fmt lint tidy vet bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short test-sim test-containers fuzz check fmt lint tidy vet bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## the whole system in one process, data in ./data
 	$(GO) run ./cmd/rideshare up
@@ -42,7 +42,7 @@ services-stop: ## end what services started
 	@tools/services.sh stop
 
 test: setup services ## every test but test-fault, with the race detector, the API's also on the real parts
-	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v /tests/fault)
+	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
 	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
@@ -61,8 +61,11 @@ test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and process
 test-fault: setup services ## the faults on real services and processes, in minutes
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./tests/fault/...
 
+test-containers: setup ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
+	$(GO) test -race -count=1 -v -timeout 40m ./tests/containers
+
 test-short: setup ## the tests without the fault runs
-	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v /tests/fault)
+	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)

@@ -114,7 +114,8 @@ ready_limit=180
 start() {
   local said
   said=$(mktemp)
-  until compose up -d --remove-orphans --no-build 2> >(tee "$said" | grep -v '^$' | sed 's/^/stack: /' >&2); do
+  # To compose workers look like orphans; they are not, and go on while a setting changes.
+  until COMPOSE_IGNORE_ORPHANS=1 compose up -d --no-build 2> >(tee "$said" | grep -v '^$' | sed 's/^/stack: /' >&2); do
     grep -q 'is unhealthy' "$said" && [ $SECONDS -lt $until ] || { rm -f "$said"; return 1; }
     note "not all are healthy; trying again"
     sleep 2

@@ -1,0 +1,161 @@
+package containers
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// users are as whom the containers run.
+func userOf(service string) string {
+	switch service {
+	case "rabbitmq":
+		return "999:999"
+	case "zookeeper":
+		return "1000:1000"
+	default:
+		return "65532:65532"
+	}
+}
+
+// Every container runs with no more than it needs, and none shows a secret.
+func (s *stack) testInspect(t *testing.T) {
+	t.Helper()
+	secrets := s.secrets(t)
+	seen := map[string]int{}
+	for _, c := range s.containers(t) {
+		service := c.service()
+		seen[service]++
+		t.Run(service, func(t *testing.T) {
+			h := c.HostConfig
+			if c.Config.User != userOf(service) {
+				t.Errorf("user: got %q, want %s", c.Config.User, userOf(service))
+			}
+			if !h.ReadonlyRootfs || h.Privileged || len(h.CapAdd) > 0 || !slices.Equal(h.CapDrop, []string{"ALL"}) ||
+				!slices.ContainsFunc(h.SecurityOpt, func(o string) bool { return strings.HasPrefix(o, "no-new-privileges") }) {
+				t.Errorf("rights: got %+v, want a read-only root, no capabilities, no new privileges", h)
+			}
+			if h.Memory <= 0 || h.NanoCpus <= 0 || h.PidsLimit <= 0 || h.LogConfig.Config["max-size"] == "" {
+				t.Errorf("limits: got %+v, want one for memory, processors, threads and the log", h)
+			}
+			restart := "unless-stopped"
+			if service == "worker" {
+				restart = "no" // the orchestrator decides
+			}
+			if h.RestartPolicy.Name != restart {
+				t.Errorf("restart: got %q, want %s", h.RestartPolicy.Name, restart)
+			}
+			for _, m := range c.Mounts {
+				if strings.Contains(m.Destination, "docker.sock") != (service == "launcher" && m.Type == "bind" && !strings.Contains(m.Destination, "secrets")) {
+					t.Errorf("mount %s: only the launcher has the engine's socket", m.Destination)
+				}
+			}
+			text, err := json.Marshal(c.Config.Env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, secret := range secrets {
+				if strings.Contains(string(text), secret) {
+					t.Errorf("the environment has the secret %s", name)
+				}
+			}
+		})
+	}
+	want := map[string]int{"worker": 2}
+	for _, service := range services {
+		want[service] = 1
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// secrets are what must stay in the files: the passwords in the URLs, the tokens.
+func (s *stack) secrets(t *testing.T) map[string]string {
+	t.Helper()
+	secrets := map[string]string{}
+	for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials"} {
+		text, err := os.ReadFile(filepath.Join(s.dir, "secrets", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret := strings.TrimPrefix(strings.TrimSpace(string(text)), "bearer ")
+		if rest, ok := strings.CutPrefix(secret, "amqp://"); ok {
+			_, rest, _ = strings.Cut(rest, ":")
+			secret, _, _ = strings.Cut(rest, "@")
+		}
+		if len(secret) < 32 {
+			t.Errorf("secret %s has only %d characters", name, len(secret))
+		}
+		secrets[name] = secret
+	}
+	return secrets
+}
+
+// Everybody is in the networks of those whom he has to reach, and reaches nobody else.
+func (s *stack) testNetworks(t *testing.T) {
+	t.Helper()
+	want := map[string][]string{
+		"gateway": {"edge", "services"}, "users": {"services"}, "rides": {"services"}, "orchestrator": {"control", "data", "edge", "services"},
+		"launcher": {"control"}, "persdb": {"data"}, "rabbitmq": {"data"}, "zookeeper": {"data"}, "worker": {"data"},
+	}
+	for _, c := range s.containers(t) {
+		var got []string
+		for _, name := range slices.Sorted(maps.Keys(c.NetworkSettings.Networks)) {
+			got = append(got, strings.TrimPrefix(name, s.project+"_"))
+		}
+		if diff := cmp.Diff(want[c.service()], got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.Name, diff)
+		}
+	}
+	for name, internal := range map[string]string{"edge": "false", "services": "true", "control": "true", "data": "true"} {
+		if got := s.docker(t, "network", "inspect", "-f", "{{.Internal}}", s.project+"_"+name); got != internal {
+			t.Errorf("network %s is internal: got %s, want %s", name, got, internal)
+		}
+	}
+	for _, c := range []struct {
+		from, to string
+		reached  bool
+	}{
+		{"orchestrator", "http://launcher:9600", true},
+		{"orchestrator", "http://persdb:9530", true},
+		{"worker", "http://persdb:9530", true},
+		{"rides", "http://gateway:80", true},
+		{"users", "http://orchestrator:9500", true},
+		{"worker", "http://launcher:9600", false},
+		{"users", "http://launcher:9600", false},
+		{"gateway", "http://launcher:9600", false},
+		{"gateway", "http://persdb:9530", false},
+		{"rides", "http://persdb:9530", false},
+		{"launcher", "http://persdb:9530", false},
+		{"worker", "http://gateway:80", false},
+	} {
+		from := s.containers(t, "label=com.docker.compose.service="+c.from)[0]
+		if _, err := s.run(t.Context(), "docker", "exec", from.ID, "/rideshare", "healthcheck", c.to); (err == nil) != c.reached {
+			t.Errorf("%s reaches %s: got %v, want %v (%v)", c.from, c.to, err == nil, c.reached, err)
+		}
+	}
+}
+
+// Only the gateway and the orchestrator can be reached from outside, here from this machine alone.
+func (s *stack) testPublished(t *testing.T) {
+	t.Helper()
+	got := map[string]string{}
+	for _, c := range s.containers(t) {
+		for port, on := range c.NetworkSettings.Ports {
+			for _, at := range on {
+				got[c.service()+" "+port] += at.HostIp
+			}
+		}
+	}
+	want := map[string]string{"gateway 80/tcp": "127.0.0.1", "orchestrator 9500/tcp": "127.0.0.1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("published ports (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,70 @@
+// Package containers tests the delivered stack: the images, docker-compose.yml and
+// `make up`, with workers as containers, spoken to and broken from outside.
+//
+// It needs a Docker engine: without one it fails when CI is set, and is skipped aloud
+// elsewhere. Each run has a project name and ports of its own, so several run side by
+// side. When it fails, the logs of all containers are kept in bin/containers-NAME.
+package containers
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// requireEngine ends the test unless a Docker engine answers.
+func requireEngine(t *testing.T) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	if err == nil {
+		return
+	}
+	text := strings.TrimSpace(string(out))
+	if os.Getenv("CI") != "" {
+		t.Fatalf("no Docker engine: %v: %s", err, text)
+	}
+	t.Skipf("NOT TESTED, no Docker engine: %v: %s", err, text)
+}
+
+// TestStack brings the stack up once and does to it what happens to such systems, one
+// thing after the other, while a client writes all the time. After each it is whole again by
+// itself, `rideshare check` is content, and nothing that was acknowledged is lost.
+func TestStack(t *testing.T) {
+	requireEngine(t)
+	s := newStack(t)
+	s.up(t)
+	// phase keeps the logs of a phase that fails as they are then.
+	phase := func(name string, run func(t *testing.T)) {
+		if !t.Run(name, run) {
+			s.keepLogs(t, name)
+		}
+	}
+	// fault is a phase after which everything has to be whole again.
+	fault := func(name string, run func(t *testing.T)) {
+		phase(name, func(t *testing.T) {
+			t.Helper()
+			run(t)
+			s.awaitWhole(t)
+		})
+	}
+	phase("Inspect", s.testInspect)
+	phase("Networks", s.testNetworks)
+	phase("Published", s.testPublished)
+	phase("API", s.testAPI)
+	w := s.startWriter(t)
+	for _, role := range []string{"master", "slave"} {
+		fault("Crash_"+role, func(t *testing.T) { t.Helper(); s.crash(t, role) })
+		fault("Pause_"+role, func(t *testing.T) { t.Helper(); s.pauseWorker(t, role) })
+	}
+	fault("NewSlaves", s.testNewSlaves)
+	for _, service := range services {
+		fault("Kill_"+service, func(t *testing.T) { t.Helper(); s.killProcess(t, service) })
+		fault("Restart_"+service, func(t *testing.T) { t.Helper(); s.restart(t, service) })
+	}
+	w.stop() // a new user is looked up first, and reads scale the slaves
+	phase("Acknowledged", w.verify)
+	phase("Scale", s.testScale)
+	phase("DownAndUp", func(t *testing.T) { t.Helper(); s.testDownAndUp(t, w) })
+	phase("Down", s.testDown)
+}

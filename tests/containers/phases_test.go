@@ -1,0 +1,182 @@
+package containers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testenv"
+)
+
+// The API test set, through the gateway. users and rides have no published port: their own
+// counters are asked for at their addresses in the internal network, which this machine reaches.
+func (s *stack) testAPI(t *testing.T) {
+	t.Helper()
+	address := func(service, port string) string {
+		return "http://" + s.of(t, service).NetworkSettings.Networks[s.project+"_services"].IPAddress + ":" + port
+	}
+	ready, err := json.Marshal(map[string]string{
+		"gateway": s.gateway, "orchestrator": s.orchestrator, "users": address("users", "9510"), "rides": address("rides", "9520"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ready.json")
+	if err = os.WriteFile(file, ready, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.run(t.Context(), "env", "RIDESHARE_E2E_READY="+file, "go", "test", "-race", "-count=1", "-v", "-timeout", "15m", "./tests/e2e")
+	passed := strings.Count(out, "\n--- PASS: ")
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "e2e: ") {
+			t.Log(line)
+		}
+	}
+	if err != nil || passed == 0 {
+		t.Fatalf("the API test set: %v\n%s", err, out)
+	}
+	t.Logf("%d tests of the API passed through the gateway", passed)
+	s.awaitWhole(t)
+}
+
+// crash is crash/ROLE: it answers a pid, which is gone then.
+func (s *stack) crash(t *testing.T, role string) {
+	t.Helper()
+	s.member(t, role) // there is one
+	var pids []int
+	text := s.call(t, http.MethodPost, s.orchestrator+"/api/v1/crash/"+role, "")
+	if err := json.Unmarshal([]byte(text), &pids); err != nil || len(pids) != 1 {
+		t.Fatalf("crash/%s: got %s (%v), want one pid", role, text, err)
+	}
+	for _, w := range s.workers(t) {
+		if w.State.Pid == pids[0] {
+			t.Errorf("crash/%s answered pid %d, which still runs as %s", role, pids[0], w.Name)
+		}
+	}
+}
+
+// pauseWorker freezes a worker. The orchestrator takes it for dead when its session ends, and removes it.
+func (s *stack) pauseWorker(t *testing.T, role string) {
+	t.Helper()
+	frozen := s.member(t, role).Container
+	s.docker(t, "pause", frozen)
+	testenv.Eventually(t, wholeLimit, func() error {
+		if slices.ContainsFunc(s.ids(t, "container"), func(id string) bool { return strings.HasPrefix(id, frozen) }) {
+			return errors.New("the frozen worker is still there")
+		}
+		return nil
+	})
+}
+
+// killProcess ends a container as its own failure would: from outside the engine, which then
+// starts it again.
+func (s *stack) killProcess(t *testing.T, service string) {
+	t.Helper()
+	pid := s.of(t, service).State.Pid
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill %d (this test needs root): %v", pid, err)
+	}
+	testenv.Eventually(t, wholeLimit, func() error {
+		if now := s.of(t, service).State; now.Pid == pid || now.Pid == 0 {
+			return fmt.Errorf("%s is not started again: %+v", service, now)
+		}
+		return nil
+	})
+}
+
+// restart is `docker restart`.
+func (s *stack) restart(t *testing.T, service string) {
+	t.Helper()
+	s.docker(t, "restart", s.of(t, service).ID)
+}
+
+// Reads scale the slaves to three, silence back to one. The shorter period is a changed
+// setting of a running stack: only the orchestrator is made anew, and the workers go on.
+func (s *stack) testScale(t *testing.T) {
+	t.Helper()
+	before := len(s.workers(t))
+	s.set(t, "SCALE_PERIOD=5s")
+	if now := len(s.workers(t)); now != before {
+		t.Errorf("workers after the orchestrator was made anew: got %d, want %d", now, before)
+	}
+	s.awaitSlaves(t, 3, func() {
+		for range 50 {
+			s.call(t, http.MethodPost, s.orchestrator+"/api/v1/db/read", `{"table":"users","columns":["count(*)"]}`)
+		}
+	})
+	s.awaitSlaves(t, 1, func() {})
+	s.set(t, "SCALE_PERIOD=1h")
+	s.awaitWhole(t)
+}
+
+// set changes a setting of the running stack.
+func (s *stack) set(t *testing.T, setting string) {
+	t.Helper()
+	s.env = append(s.env, setting)
+	if _, err := s.run(t.Context(), "make", "--no-print-directory", "up"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitSlaves waits for that many slaves that serve. Meanwhile it does what makes for them.
+func (s *stack) awaitSlaves(t *testing.T, want int, meanwhile func()) {
+	t.Helper()
+	testenv.Eventually(t, wholeLimit, func() error {
+		meanwhile()
+		c, err := s.cluster(t.Context())
+		ready := 0
+		for _, m := range c.Members {
+			if m.Ready && m.Role == "slave" {
+				ready++
+			}
+		}
+		if ready != want || c.DesiredSlaves != want || len(s.workers(t)) != want+1 {
+			return fmt.Errorf("got %+v (%w), want %d slaves", c, err, want)
+		}
+		return nil
+	})
+}
+
+// `make down` keeps the data, and the next `make up` finds it.
+func (s *stack) testDownAndUp(t *testing.T, w *writer) {
+	t.Helper()
+	s.down(t)
+	if volumes := s.ids(t, "volume"); len(volumes) != 3 {
+		t.Errorf("volumes after make down: got %v, want those of persdb, rabbitmq and zookeeper", volumes)
+	}
+	s.up(t)
+	w.verify(t)
+}
+
+// `make down VOLUMES=1` leaves nothing, also while workers run and one is frozen.
+func (s *stack) testDown(t *testing.T) {
+	t.Helper()
+	s.docker(t, "pause", s.member(t, "slave").Container)
+	s.down(t, "VOLUMES=1")
+	if volumes := s.ids(t, "volume"); len(volumes) != 0 {
+		t.Errorf("volumes after make down VOLUMES=1: got %v, want none", volumes)
+	}
+}
+
+// down is `make down` with workers running. No container and no network is left.
+func (s *stack) down(t *testing.T, settings ...string) {
+	t.Helper()
+	if n := len(s.ids(t, "container", "label=com.docker.compose.service=worker")); n < 2 {
+		t.Errorf("before make down: got %d workers, want at least two", n)
+	}
+	if _, err := s.run(t.Context(), "make", append([]string{"--no-print-directory", "down"}, settings...)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"container", "network"} {
+		if left := s.ids(t, kind); len(left) != 0 {
+			t.Errorf("left after make down: %s %v", kind, left)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+const (
+	// wholeLimit bounds how long the stack may take to be whole again by itself: RabbitMQ's start
+	// on a busy machine, and what reconnects after it.
+	wholeLimit = 3 * time.Minute
+	callLimit  = 30 * time.Second
+)
+
+// services are the containers of docker-compose.yml.
+var services = []string{"gateway", "users", "rides", "orchestrator", "launcher", "persdb", "rabbitmq", "zookeeper"}
+
+// stack is one project of docker-compose.yml.
+type stack struct {
+	project               string
+	gateway, orchestrator string // base URLs
+	root, dir             string // of the checkout; of what `make up` keeps
+	env                   []string
+	client                *http.Client
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway, orchestrator := freePort(t), freePort(t)
+	s := &stack{
+		dir:     filepath.Join(t.TempDir(), "stack"),
+		project: fmt.Sprintf("rstest-%d", os.Getpid()), root: root, client: &http.Client{Timeout: callLimit},
+		gateway: "http://127.0.0.1:" + gateway, orchestrator: "http://127.0.0.1:" + orchestrator,
+	}
+	s.env = append(os.Environ(),
+		"PROJECT="+s.project, "STACK_DIR="+s.dir, "GATEWAY_PORT="+gateway, "ORCHESTRATOR_PORT="+orchestrator,
+		"BIND=127.0.0.1", "AUTH=off", "SLAVES=1", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+s.project,
+	)
+	t.Cleanup(func() {
+		s.clear(t)
+	})
+	return s
+}
+
+// freePort returns a port that is free now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// run runs a command in the checkout, as a user of this stack would, and returns what it prints.
+func (s *stack) run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = s.root, s.env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// docker runs the docker command, which must succeed.
+func (s *stack) docker(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.run(t.Context(), "docker", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// up is `make up`: first with images that may have to be built, then from images to ready, which is timed.
+func (s *stack) up(t *testing.T) {
+	t.Helper()
+	for _, target := range []string{"images", "up"} {
+		begun := time.Now()
+		out, err := s.run(t.Context(), "make", "--no-print-directory", target)
+		if err != nil {
+			s.keepLogs(t, "up")
+			t.Fatal(err)
+		}
+		t.Logf("TIME make %s: %.1f s", target, time.Since(begun).Seconds())
+		if target == "up" && (!strings.Contains(out, s.gateway) || !strings.Contains(out, "curl")) {
+			t.Errorf("make up prints neither where it is nor what to try: %s", out)
+		}
+	}
+	s.awaitWhole(t)
+}
+
+// container is what the tests look at of `docker inspect`.
+type container struct {
+	ID      string `json:"Id"`
+	Created time.Time
+	Name    string
+	State   struct {
+		Pid    int
+		Status string
+		Health *struct{ Status string }
+	}
+	Config struct {
+		User   string
+		Env    []string
+		Labels map[string]string
+	}
+	HostConfig struct {
+		ReadonlyRootfs, Privileged   bool
+		CapAdd, CapDrop, SecurityOpt []string
+		Memory, NanoCpus, PidsLimit  int64
+		RestartPolicy                struct{ Name string }
+		LogConfig                    struct{ Config map[string]string }
+	}
+	Mounts          []struct{ Type, Source, Destination string }
+	NetworkSettings struct {
+		Ports    map[string][]struct{ HostIp string }
+		Networks map[string]struct{ IPAddress string }
+	}
+}
+
+func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
+
+// ids returns what of a kind (container, network, volume) belongs to the project.
+func (s *stack) ids(t *testing.T, kind string, filters ...string) []string {
+	t.Helper()
+	args := []string{kind, "ls", "-q", "--filter", "label=com.docker.compose.project=" + s.project}
+	if kind == "container" {
+		args = append(args, "-a", "--no-trunc")
+	}
+	for _, f := range filters {
+		args = append(args, "--filter", f)
+	}
+	return strings.Fields(s.docker(t, args...))
+}
+
+// containers are those of the stack, workers included. One that goes away meanwhile is left out.
+func (s *stack) containers(t *testing.T, filters ...string) []container {
+	t.Helper()
+	ids := s.ids(t, "container", filters...)
+	if len(ids) == 0 {
+		return nil
+	}
+	text, err := s.run(t.Context(), "docker", append([]string{"inspect"}, ids...)...)
+	if err != nil && !strings.Contains(err.Error(), "No such") {
+		t.Fatal(err)
+	}
+	var all []container
+	if err = json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatalf("docker inspect: %v: %s", err, text)
+	}
+	return all
+}
+
+// of returns the one container of a service.
+func (s *stack) of(t *testing.T, service string) container {
+	t.Helper()
+	all := s.containers(t, "label=com.docker.compose.service="+service)
+	if len(all) != 1 {
+		t.Fatalf("%s: got %d containers, want 1", service, len(all))
+	}
+	return all[0]
+}
+
+// workers are the running worker containers.
+func (s *stack) workers(t *testing.T) []container {
+	t.Helper()
+	return s.containers(t, "label=com.docker.compose.service=worker", "status=running")
+}
+
+// try sends a request and returns status and body.
+func (s *stack) try(ctx context.Context, method, url, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}
+
+// call is try for a request that must be answered with status 200.
+func (s *stack) call(t *testing.T, method, url, body string) string {
+	t.Helper()
+	status, text, err := s.try(t.Context(), method, url, body)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("%s %s: got %d %s (%v), want 200", method, url, status, text, err)
+	}
+	return text
+}
+
+// member is a worker in the answer of GET cluster.
+type member struct {
+	PID       int
+	Role      string
+	Container string
+	Ready     bool
+}
+
+// cluster is the answer of GET cluster.
+type cluster struct {
+	Members       []member
+	Epoch         uint64
+	DesiredSlaves int `json:"desired_slaves"`
+}
+
+func (s *stack) cluster(ctx context.Context) (cluster, error) {
+	var c cluster
+	status, text, err := s.try(ctx, http.MethodGet, s.orchestrator+"/api/v1/cluster", "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("cluster: %d %s", status, text)
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &c)
+	}
+	return c, err
+}
+
+// member returns the ready worker of that role that was started last.
+func (s *stack) member(t *testing.T, role string) member {
+	t.Helper()
+	var found member
+	testenv.Eventually(t, wholeLimit, func() error {
+		c, err := s.cluster(t.Context())
+		for _, m := range c.Members {
+			if m.Role == role && m.Ready {
+				found = m
+			}
+		}
+		if found.PID == 0 {
+			return fmt.Errorf("no %s in %+v: %w", role, c, err)
+		}
+		return nil
+	})
+	return found
+}
+
+// awaitWhole waits until every container is healthy, there are exactly the wanted workers,
+// a read and a write through the gateway work, and `rideshare check` is content.
+func (s *stack) awaitWhole(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, wholeLimit, func() error { return s.whole(t) })
+}
+
+func (s *stack) whole(t *testing.T) error {
+	t.Helper()
+	for _, c := range s.containers(t) {
+		if c.service() != "worker" && (c.State.Health == nil || c.State.Health.Status != "healthy") {
+			return fmt.Errorf("%s is %s, not healthy", c.Name, c.State.Status)
+		}
+	}
+	c, err := s.cluster(t.Context())
+	if err != nil {
+		return err
+	}
+	for _, m := range c.Members {
+		if !m.Ready {
+			return fmt.Errorf("not ready: %+v", m)
+		}
+	}
+	if workers := len(s.ids(t, "container", "label=com.docker.compose.service=worker")); len(c.Members) != c.DesiredSlaves+1 || workers != len(c.Members) {
+		return fmt.Errorf("got %d containers of workers and members %+v, want %d slaves and a master", workers, c.Members, c.DesiredSlaves)
+	}
+	status, text, err := s.try(t.Context(), http.MethodDelete, s.gateway+"/api/v1/users/nobody", "")
+	if err != nil || status != http.StatusBadRequest {
+		return fmt.Errorf("a write: got %d %s (%w), want 400", status, text, err)
+	}
+	status, text, err = s.try(t.Context(), http.MethodGet, s.gateway+"/api/v1/rides/count", "")
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("a read: got %d %s (%w), want 200", status, text, err)
+	}
+	_, err = s.run(t.Context(), filepath.Join(s.root, "bin", "image", "rideshare"), "check", "--orchestrator", s.orchestrator)
+	return err
+}
+
+// keepLogs writes the logs of all containers into a directory and says where.
+func (s *stack) keepLogs(t *testing.T, phase string) {
+	t.Helper()
+	dir := filepath.Join(s.root, "bin", "containers-"+s.project, phase)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Log(err)
+		return
+	}
+	out, err := s.run(context.Background(), "docker", "ps", "-a", "--filter", "label=com.docker.compose.project="+s.project, "--format", "{{.Names}}")
+	if err != nil {
+		t.Log(err)
+	}
+	for name := range strings.FieldsSeq(out) {
+		text, err := s.run(context.Background(), "docker", "logs", "-t", name)
+		if err != nil {
+			text += err.Error()
+		}
+		if err = os.WriteFile(filepath.Join(dir, name+".log"), []byte(text), 0o600); err != nil {
+			t.Log(err)
+		}
+	}
+	t.Logf("logs of all containers are in %s", dir)
+}
+
+// clear removes the stack whatever the test did, and its image.
+func (s *stack) clear(t *testing.T) {
+	t.Helper()
+	if _, err := s.run(context.Background(), "make", "--no-print-directory", "down", "VOLUMES=1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.run(context.Background(), "docker", "image", "rm", "rideshare/rideshare:"+s.project); err != nil {
+		t.Error(err)
+	}
+}
