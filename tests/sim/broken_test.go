@@ -26,7 +26,7 @@ func TestSystem_Broken_InvariantsNotice(t *testing.T) {
 	} {
 		t.Run(string(broken.promise), func(t *testing.T) {
 			self := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSystem_RandomFaults_InvariantsHold$")
-			self.Env = append(os.Environ(), fmt.Sprintf("%s=%s=%s", failpoint.EnvArm, broken.promise, failpoint.TurnOn), runsEnv+"=40")
+			self.Env = append(os.Environ(), fmt.Sprintf("%s=%s=%s", failpoint.EnvArm, broken.promise, failpoint.TurnOn), runsEnv+"=40", "TMPDIR="+t.TempDir())
 			out, err := self.CombinedOutput()
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || !strings.Contains(string(out), "seed ") || !strings.Contains(string(out), broken.notice) {
