@@ -275,8 +275,23 @@ func (l *Loop) guessDesired(o Observed) int {
 	if l.view.desiredKnown {
 		return l.view.desired
 	}
-	slaves := len(filter(o.Workers, func(w Worker) bool { return w.Running && w.Role == dbaas.RoleSlave }))
-	return cmp.Or(slaves, l.cfg.Slaves)
+	return cmp.Or(slavesOf(o.Workers), l.cfg.Slaves)
+}
+
+// slavesOf is how many of the workers are slaves. Those whose role is not known, since they have not
+// registered again yet, are slaves too, but for one if no master is known.
+func slavesOf(workers []Worker) int {
+	count := map[dbaas.Role]int{}
+	for _, w := range workers {
+		if w.Running && !w.Stopping {
+			count[w.Role]++
+		}
+	}
+	slaves := count[dbaas.RoleSlave] + count[dbaas.RoleNone]
+	if count[dbaas.RoleMaster] == 0 && count[dbaas.RoleNone] > 0 {
+		slaves--
+	}
+	return slaves
 }
 
 func (l *Loop) lastDesired() int {

@@ -138,20 +138,55 @@ func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
 				}
 				s.settle()
 				before, roles := s.pids(), s.roles()
-				s.coord.Wipe()
 				if restarted {
 					stop()
+				}
+				s.coord.Wipe()
+				synctest.Wait() // the workers register again
+				if restarted {
 					l, stop = s.orchestrate(1)
 				}
 				pass(time.Minute)
-				if status, err := l.Status(t.Context()); err != nil || status.DesiredSlaves != 3 {
-					t.Errorf("got %+v, %v, want 3 slaves wanted", status, err)
-				}
+				s.wantSlaves(l, 3)
 				if got := s.pids(); !slices.Equal(got, before) {
 					t.Errorf("got %v, want the workers of before, %v", got, before)
 				}
 				s.want(roles...)
 			})
 		})
+	}
+}
+
+// An orchestrator that is new at a coordinator without data also counts the slave that has not registered again
+// yet: it is told to be one, and not ended as one too many.
+func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		_, stop := s.orchestrate(3)
+		defer s.end()
+		s.settle()
+		before := s.pids()
+		stop()
+		late := s.worker(s.running()[2].ID)
+		late.client.Partition()
+		s.coord.Wipe()
+		synctest.Wait()
+		l, stop := s.orchestrate(1)
+		defer func() { stop() }()
+		pass(time.Second)
+		late.client.Heal()
+		s.settle()
+		s.wantSlaves(l, 3)
+		if got := s.pids(); !slices.Equal(got, before) {
+			t.Errorf("got %v, want the workers of before, %v", got, before)
+		}
+	})
+}
+
+// wantSlaves checks the wanted number of slaves.
+func (s *stand) wantSlaves(l *control.Loop, want int) {
+	s.t.Helper()
+	if status, err := l.Status(s.t.Context()); err != nil || status.DesiredSlaves != want {
+		s.t.Errorf("got %+v, %v, want %d slaves wanted", status, err, want)
 	}
 }
