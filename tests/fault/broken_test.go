@@ -14,19 +14,20 @@ import (
 // The checks are worth what they notice: with each promise broken on purpose the same clients and
 // the same checks must find fault, and the one that it is.
 func TestSystem_Broken_HistoryNotices(t *testing.T) {
-	on := startServices(t)
+	t.Parallel()
 	for _, broken := range []struct {
 		promise failpoint.Switch
+		on      func(*testing.T) services
 		attacks []attack
 		notice  string
 	}{
-		{failpoint.NoEpochCheck, []attack{{"claim an epoch in vain", claimInVain}}, "though epoch"},
-		{failpoint.NoDeduplication, []attack{{"close the broker's connections", closeConnections}, {"kill -9 the master with persdb stopped", killBusyMaster}}, "times"},
-		{failpoint.AckBeforeCommit, []attack{{"kill -9 the master with persdb stopped", killBusyMaster}}, "was acknowledged and is lost"},
+		{failpoint.NoEpochCheck, shared, []attack{{"claim an epoch in vain", claimInVain}}, "though epoch"},
+		{failpoint.NoDeduplication, startServices, []attack{{"close the broker's connections", closeConnections}, {"kill -9 the master with persdb stopped", killBusyMaster}}, "times"},
+		{failpoint.AckBeforeCommit, shared, []attack{{"kill -9 the master with persdb stopped", killBusyMaster}}, "was acknowledged and is lost"},
 	} {
 		t.Run(string(broken.promise), func(t *testing.T) {
-			t.Setenv(failpoint.EnvArm, fmt.Sprintf("%s=%s", broken.promise, failpoint.TurnOn))
-			sys := startFailable(t, on, 2)
+			t.Parallel()
+			sys := startFailable(t, broken.on(t), 2, fmt.Sprintf("%s=%s=%s", failpoint.EnvArm, broken.promise, failpoint.TurnOn))
 			h := startTrial(t, sys, nemesisSeed(t))
 			harass(t, h, brokenFor, broken.attacks)
 			if err := h.verdict(t); err == nil || !strings.Contains(err.Error(), broken.notice) {

@@ -10,13 +10,11 @@ import (
 // Whatever happens to the broker under load, calls are answered as agreed, and
 // when it is healed the system is whole again by itself and nothing is lost or doubled.
 func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
+	t.Parallel()
 	on := startServices(t)
 	for name, fault := range map[string]func(t *testing.T, l *load){
 		"KilledAndStarted":  brokerKilled,
 		"ConnectionsClosed": connectionsClosed,
-		"ReadQDeleted":      queuesDeleted("readQ.v1"),
-		"WriteQDeleted":     queuesDeleted("writeQ.v1"),
-		"BothQueuesDeleted": queuesDeleted("readQ.v1", "writeQ.v1"),
 		"MemoryAlarm":       memoryAlarm,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,16 +47,24 @@ func connectionsClosed(t *testing.T, l *load) {
 	}
 }
 
-// Work queues are deleted under their consumers, twice.
-func queuesDeleted(queues ...string) func(t *testing.T, l *load) {
-	return func(t *testing.T, l *load) {
-		t.Helper()
-		for range 2 {
-			for _, queue := range queues {
-				l.sys.rabbit.Ctl(t, "delete_queue", l.sys.prefix+queue)
+// Work queues are deleted under their consumers, twice: they are made anew by those who need them.
+func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
+	t.Parallel()
+	on := shared(t)
+	for name, queues := range map[string][]string{
+		"ReadQ":  {"readQ.v1"},
+		"WriteQ": {"writeQ.v1"},
+		"Both":   {"readQ.v1", "writeQ.v1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := startLoad(t, startSystem(t, on, 2))
+			for range 2 {
+				l.sys.deleteQueues(t, queues...)
+				l.awaitProgress(t)
 			}
-			l.awaitProgress(t)
-		}
+			l.settle(t, 2)
+		})
 	}
 }
 

@@ -12,7 +12,8 @@ const session = 6 * time.Second
 // While ZooKeeper is dead, for longer than the workers' sessions, writes and reads are
 // answered, and when it is back every worker is as before.
 func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
-	sys := startSystem(t, startServices(t), 2)
+	t.Parallel()
+	sys := startSystem(t, ownCoordinator(t), 2)
 	l := startLoad(t, sys)
 	before := sys.cluster(t)
 	sys.zoo.Kill(t)
@@ -30,7 +31,8 @@ func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
 // While ZooKeeper is frozen, for longer than the sessions, writes and reads are answered. When it
 // goes on it may end all sessions at once: every worker registers again, and none is replaced.
 func TestSystem_CoordinatorFrozen_ServiceGoesOnAndNothingChanges(t *testing.T) {
-	sys := startSystem(t, startServices(t), 2)
+	t.Parallel()
+	sys := startSystem(t, ownCoordinator(t), 2)
 	l := startLoad(t, sys)
 	before := sys.cluster(t)
 	sys.zoo.Pause(t)

@@ -6,6 +6,7 @@ import (
 
 // Whatever state the services are in, SIGTERM ends the system within its limit.
 func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
+	t.Parallel()
 	on := startServices(t)
 	for name, fault := range map[string]struct{ begin, heal func(testing.TB) }{
 		"BrokerFrozen": {on.rabbit.Pause, on.rabbit.Resume},
@@ -32,7 +33,8 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 // When up is killed, its children notice and end, and what was acknowledged is
 // there when it is started again on the same data.
 func TestUp_Killed_LeavesNoChildAndLosesNothing(t *testing.T) {
-	on := startServices(t)
+	t.Parallel()
+	on := shared(t)
 	sys := startSystem(t, on, 2)
 	l := startLoad(t, sys)
 	sys.kill(t)

@@ -11,12 +11,14 @@ import (
 // The role of a master that lives is moved, on request and by SIGTERM, under load: not one write or read
 // fails, or is answered late with an unknown outcome.
 func TestSystem_HandOver_NoRequestFails(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for name, move := range map[string]func(t *testing.T, s *system){
 		"OnRequest": handOver,
 		"ByTerm":    terminateMaster,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := startLoad(t, startSystem(t, on, 2))
 			for range 4 {
 				l.sys.awaitWhole(t, 2)

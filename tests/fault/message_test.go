@@ -3,10 +3,11 @@ package fault_test
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
@@ -107,12 +108,14 @@ func poisonMessages(t *testing.T, l *load) {
 	}
 	p.send(t, whole)
 	l.awaitRow(t, "whole")
-	want := fmt.Sprintf("%sdead.write.v1\t%d", l.sys.prefix, len(poison))
 	testenv.Eventually(t, healLimit, func() error {
-		if got := l.sys.rabbit.Ctl(t, "list_queues", "--silent", "name", "messages"); !strings.Contains(got, want) {
-			return fmt.Errorf("queues: got %q, want %q", got, want)
-		}
-		return nil
+		return l.sys.atBroker(func(ch *amqp091.Channel) error {
+			dead, err := ch.QueueDeclarePassive(l.sys.prefix+"dead.write.v1", true, false, false, false, nil)
+			if err == nil && dead.Messages != len(poison) {
+				err = fmt.Errorf("dead letters: got %d, want %d", dead.Messages, len(poison))
+			}
+			return err
+		})
 	})
 	if after := l.sys.awaitWhole(t, 2); after.Epoch != before.Epoch {
 		t.Errorf("epoch after poison: got %d, want %d as before: the master must live on", after.Epoch, before.Epoch)

@@ -225,6 +225,7 @@ func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
 // does one thing at a time; nothing acknowledged is lost, nothing is doubled, nothing
 // refused is done, and no master commits after another one was named.
 func TestSystem_RandomFaults_HistoryIsLinearizable(t *testing.T) {
+	t.Parallel()
 	seed := nemesisSeed(t)
 	t.Logf("seed %d (run again with %s)", seed, nemesisEnv)
 	sys := startSystem(t, startServices(t), 2)

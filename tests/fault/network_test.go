@@ -89,6 +89,7 @@ func (s *system) startPersdb(t *testing.T) string {
 // A master that loses a service alone, for longer than its session, is no danger: nothing acknowledged is lost
 // or doubled, and when its network is back the system is whole.
 func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
+	t.Parallel()
 	for name, from := range map[string]func(networks) *testenv.Network{
 		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
 		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
@@ -112,6 +113,7 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 // A slave that is cut off from the coordinator or the broker is replaced or goes on; reads are answered meanwhile, and never
 // with less than was acknowledged.
 func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
+	t.Parallel()
 	for name, from := range map[string]func(networks) *testenv.Network{
 		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
 		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
@@ -135,6 +137,7 @@ func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 // persdb's answers to the master are lost, all of them or in the middle: what was written and nobody was told of is
 // told on the next try, once.
 func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(n *testenv.Network, master int){
 		"Stalled": func(n *testenv.Network, master int) {
 			n.Only(master)
@@ -157,6 +160,7 @@ func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 // A network that is slow, unsteady and delivers crumbs makes the system slow; nothing is refused, and
 // nothing doubled. Loss of packets shows to a stream as unsteadiness.
 func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
+	t.Parallel()
 	sys, n := startNetworked(t, 2)
 	l := startLoad(t, sys)
 	sys.awaitWhole(t, 2)

@@ -156,6 +156,7 @@ func (o orchestrator) check(t *testing.T, l *load) {
 // The leading orchestrator is killed under a load that goes through the other one: not a request fails, no worker and
 // no epoch changes, the other one leads and elects. The first one comes back, adopts everything, and both say the same.
 func TestOrchestrators_LeaderKilled_OtherServesOnAndLeads(t *testing.T) {
+	t.Parallel()
 	s := startSplit(t, shared(t), 2)
 	first := s.startOrchestrator(t)
 	first.awaitLeader(t)
@@ -209,6 +210,7 @@ func (o orchestrator) workerList(t *testing.T) []int {
 // Master and only orchestrator are killed together: the one that is started next elects a master among the slaves
 // that it finds, and starts one worker, not a second set.
 func TestOrchestrators_KilledWithTheMaster_RestartFinishesTheElection(t *testing.T) {
+	t.Parallel()
 	s := startSplit(t, shared(t), 2)
 	first := s.startOrchestrator(t)
 	l := startLoad(t, first.system)

@@ -9,6 +9,7 @@ import (
 // Parts that the orchestrator works with die and stand still under load: what does not need them goes on, and
 // when they are back the system is whole by itself and nothing is lost or doubled.
 func TestParts_Faults_OthersGoOnAndRecovery(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for name, fault := range map[string]func(t *testing.T, s *split, l *load){
 		"LauncherKilled":      launcherKilled,
@@ -17,6 +18,7 @@ func TestParts_Faults_OthersGoOnAndRecovery(t *testing.T) {
 		"PersdbStandsStill":   persdbStandsStill,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startSplit(t, on, 2)
 			o := s.startOrchestrator(t)
 			l := startLoad(t, o.system)

@@ -170,6 +170,7 @@ func pause(ctx context.Context, d time.Duration) error {
 // persdb is killed at random moments, hundreds of times, while writers write: no
 // acknowledged operation is lost, none has its effect twice, and the log has no hole.
 func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
+	t.Parallel()
 	kills, seed := 200, rand.Uint64()
 	if testing.Short() {
 		kills = 20

@@ -16,7 +16,8 @@ import (
 // The id of one request is in the logs of the four processes' parts that it went
 // through: orchestrator, master or slave, and persdb.
 func TestSystem_RequestID_InTheLogsOfAllParts(t *testing.T) {
-	sys := startSystem(t, startServices(t), 1, "LOG_LEVEL=debug")
+	t.Parallel()
+	sys := startSystem(t, shared(t), 1, "LOG_LEVEL=debug")
 	write := sys.call(t, "/db/execute", "write-id", "CREATE TABLE t(n INTEGER PRIMARY KEY)")
 	read := sys.call(t, "/db/query", "read-id", "SELECT * FROM t")
 	testenv.Eventually(t, healLimit, func() error {

@@ -14,7 +14,8 @@ import (
 // go from one to three and back again under writes, twice, while processes die at
 // the very moments of the steps: the number ends as it should, and nothing is lost.
 func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
-	sys := startSystem(t, startServices(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
+	t.Parallel()
+	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
 	l := startLoad(t, sys)
 	for range 2 {
 		sys.awaitDesired(t, 3)
@@ -37,7 +38,8 @@ func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
 // Scaling in by itself fails no request: a slave that is drained finishes and leaves. One that is
 // only scaled, under writes and reads, sees neither 503 nor 504.
 func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
-	sys := startSystem(t, startServices(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
+	t.Parallel()
+	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
 	l := startLoad(t, sys)
 	for range 2 {
 		sys.awaitWhole(t, 3)
@@ -56,7 +58,8 @@ func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 
 // A coordinator that stands still at the tick delays the decision and does not lose it.
 func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.T) {
-	on := startServices(t)
+	t.Parallel()
+	on := ownCoordinator(t)
 	sys := startSystem(t, on, 1, "SCALE_PERIOD=15s", "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=100")
 	l := startLoad(t, sys)
 	l.quiet.Store(true)

@@ -15,12 +15,14 @@ import (
 // acknowledged is there once, also where the write was done and nobody had been told. Nothing but the replicas'
 // own care makes them equal where it died before it told them.
 func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for _, step := range []failpoint.Point{
 		failpoint.MasterTaken, failpoint.MasterBeforeCommit, failpoint.MasterAfterCommit,
 		failpoint.MasterAfterBroadcast, failpoint.MasterAfterReply,
 	} {
 		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
 			l := startLoad(t, startFailable(t, on, 2))
 			before := l.sys.awaitWhole(t, 2)
 			l.sys.failpoints.Arm(t, before.pids("master")[0], step, failpoint.Kill)
@@ -33,6 +35,7 @@ func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 // persdb dies under load before and after COMMIT, and its commits fail: it is started again, and
 // what was acknowledged is there once.
 func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for name, fault := range map[string]struct {
 		at   failpoint.Point
@@ -44,6 +47,7 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 		"AnswerLost":       {failpoint.PersdbAfterCommit, failpoint.Error},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			sys := startFailable(t, on, 2)
 			l := startLoad(t, sys)
 			persdb := sys.persdb(t)
@@ -62,6 +66,7 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 // A commit that the master waits for longer than its own patience, and that happens all the
 // same, has its effect once, and is answered.
 func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
+	t.Parallel()
 	sys := startFailable(t, shared(t), 2)
 	l := startLoad(t, sys)
 	persdb := sys.persdb(t)
@@ -75,11 +80,13 @@ func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 // A worker dies at each step of becoming master, after the old one has died: the next one becomes master, and
 // nobody is left without a role.
 func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for _, step := range []failpoint.Point{
 		failpoint.WorkerAssigned, failpoint.WorkerEpochTaken, failpoint.WorkerBeforeRegister, failpoint.WorkerBeforeConsume,
 	} {
 		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
 			sys := startFailable(t, on, 2)
 			l := startLoad(t, sys)
 			before := sys.awaitWhole(t, 2)
@@ -99,6 +106,7 @@ func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
 // The orchestrator dies at each step of a change of role: started again on the same data, it makes
 // the system whole, with one master in a newer epoch, and nothing acknowledged is lost.
 func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
+	t.Parallel()
 	on := shared(t)
 	for step, fault := range map[failpoint.Point]syscall.Signal{
 		failpoint.ControlAfterKill:    syscall.SIGSTOP, // a dead one is not killed
@@ -107,6 +115,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 		failpoint.ControlAfterAssign:  syscall.SIGKILL,
 	} {
 		t.Run(string(step), func(t *testing.T) {
+			t.Parallel()
 			sys := startFailable(t, on, 2)
 			l := startLoad(t, sys)
 			before := sys.awaitWhole(t, 2)
@@ -131,6 +140,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 // A master is stopped for longer than its session with a write in its hand, nobody kills it, and there is a newer
 // epoch when it wakes up: persdb refuses what it had in hand, and it ends by itself.
 func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
+	t.Parallel()
 	sys := startFailable(t, shared(t), 2)
 	l := startLoad(t, sys)
 	before := sys.awaitWhole(t, 2)

@@ -48,7 +48,7 @@ type services struct {
 	rabbit, zoo *testenv.Service
 }
 
-// startServices starts both for this test. The tests with -short are those without these long runs.
+// startServices starts both for this test.
 func startServices(t *testing.T) services {
 	t.Helper()
 	return services{rabbit: testenv.StartRabbitMQ(t), zoo: testenv.StartZooKeeper(t)}
@@ -58,6 +58,14 @@ func startServices(t *testing.T) services {
 func shared(t *testing.T) services {
 	t.Helper()
 	return services{rabbit: &testenv.Service{URL: testenv.RabbitMQ(t)}, zoo: &testenv.Service{URL: testenv.ZooKeeper(t)}}
+}
+
+// ownCoordinator is shared with a coordinator for this test alone.
+func ownCoordinator(t *testing.T) services {
+	t.Helper()
+	on := shared(t)
+	on.zoo = testenv.StartZooKeeper(t)
+	return on
 }
 
 // system is a running `rideshare up` with its workers and persdb as processes.
@@ -93,9 +101,10 @@ func startSystem(t *testing.T, on services, slaves int, env ...string) *system {
 }
 
 // startFailable is startSystem with a binary that has failpoints.
-func startFailable(t *testing.T, on services, slaves int) *system {
+func startFailable(t *testing.T, on services, slaves int, env ...string) *system {
 	t.Helper()
 	s := newSystem(t, on, slaves)
+	s.env = env
 	s.failpoints = failpointtest.NewDir(t)
 	s.start(t)
 	return s
@@ -235,23 +244,39 @@ func (s *system) removeQueues(t *testing.T) {
 	if s.rabbit.Own() {
 		return
 	}
+	s.deleteQueues(t, "readQ.v1", "writeQ.v1", "dead.write.v1")
+	if err := s.atBroker(func(ch *amqp091.Channel) error {
+		return ch.ExchangeDelete(s.prefix+"syncQ.v1", false, false)
+	}); err != nil {
+		t.Errorf("remove the exchange: %v", err)
+	}
+}
+
+// deleteQueues deletes queues of the system, whoever uses them.
+func (s *system) deleteQueues(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := s.atBroker(func(ch *amqp091.Channel) error {
+			_, err := ch.QueueDelete(s.prefix+name, false, false, false)
+			return err
+		}); err != nil {
+			t.Errorf("delete %s: %v", name, err)
+		}
+	}
+}
+
+// atBroker does something over a connection of the test's own.
+func (s *system) atBroker(do func(*amqp091.Channel) error) error {
 	conn, err := amqp091.Dial(s.rabbit.URL)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
-	for _, name := range []string{"readQ.v1", "writeQ.v1", "dead.write.v1"} {
-		if err == nil {
-			_, err = ch.QueueDelete(s.prefix+name, false, false, false)
-		}
-	}
-	if err == nil {
-		err = ch.ExchangeDelete(s.prefix+"syncQ.v1", false, false)
-	}
 	if err != nil {
-		t.Errorf("remove queues: %v", err)
+		return err
 	}
+	return do(ch)
 }
 
 // stop sends SIGTERM and checks that the process ends in time, well, and leaves

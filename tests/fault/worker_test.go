@@ -13,7 +13,8 @@ import (
 // A worker that dies or stands still under load is replaced, each by one, and
 // nothing that was acknowledged is lost or doubled.
 func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
-	on := startServices(t)
+	t.Parallel()
+	on := shared(t)
 	for name, fault := range map[string]func(t *testing.T, l *load){
 		"MasterKilled":      masterKilled,
 		"SlavesKilled":      slavesKilled,
@@ -25,6 +26,7 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 		"PoisonMessages":    poisonMessages,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := startLoad(t, startSystem(t, on, 2))
 			fault(t, l)
 			l.settle(t, 2)
