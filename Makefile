@@ -3,6 +3,7 @@ GO       ?= go
 RACE      = -race -shuffle=on
 FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
+FAULT_PARALLEL ?= 3
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -41,14 +42,14 @@ services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
 services-stop: ## end what services started
 	@tools/services.sh stop
 
-test: setup services ## every test but test-fault, with the race detector, the API's also on the real parts
+test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
 	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
-	$(GO) test $(RACE) -timeout 10m -run Persdb ./tests/fault
 	$(GO) test -count=1 -run Allocations ./cmd/rideshare/assembly
 	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory test-real
+	@$(MAKE) --no-print-directory test-fault
 
 test-sim: ## SIM_RUNS (1000) simulated runs of the whole system under random faults, without the race detector
 	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 $(GO) test -count=1 -timeout 10m -run RandomFaults ./tests/sim
@@ -58,8 +59,8 @@ test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and process
 	  RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
 	  $(GO) test $(RACE) -count=1 -timeout 20m ./tests/e2e
 
-test-fault: setup services ## the faults on real services and processes, in minutes
-	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m ./tests/fault/...
+test-fault: setup services ## the faults on real services and processes, FAULT_PARALLEL (3) at a time, in some 5 minutes
+	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	$(GO) test -race -count=1 -v -timeout 40m ./tests/containers
