@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"rideshare/internal/testenv"
 )
@@ -106,14 +109,32 @@ func (s *stack) testScale(t *testing.T) {
 	if now := len(s.workers(t)); now != before {
 		t.Errorf("workers after the orchestrator was made anew: got %d, want %d", now, before)
 	}
-	s.awaitSlaves(t, 3, func() {
-		for range 50 {
-			s.call(t, http.MethodPost, s.orchestrator+"/api/v1/db/read", `{"table":"users","columns":["count(*)"]}`)
-		}
-	})
-	s.awaitSlaves(t, 1, func() {})
+	quiet := s.readSteadily(t)
+	s.awaitSlaves(t, 3)
+	quiet()
+	s.awaitSlaves(t, 1)
 	s.set(t, "SCALE_PERIOD=1h")
 	s.awaitWhole(t)
+}
+
+// readSteadily reads 50 times in five seconds, of which 20 are one slave's work, until quiet is called.
+func (s *stack) readSteadily(t *testing.T) (quiet func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			// An error shows in the number of slaves.
+			_, _, _ = s.try(ctx, http.MethodPost, s.orchestrator+"/api/v1/db/read", `{"table":"users","columns":["count(*)"]}`)
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // set changes a setting of the running stack.
@@ -125,11 +146,10 @@ func (s *stack) set(t *testing.T, setting string) {
 	}
 }
 
-// awaitSlaves waits for that many slaves that serve. Meanwhile it does what makes for them.
-func (s *stack) awaitSlaves(t *testing.T, want int, meanwhile func()) {
+// awaitSlaves waits for that many slaves that serve.
+func (s *stack) awaitSlaves(t *testing.T, want int) {
 	t.Helper()
 	testenv.Eventually(t, wholeLimit, func() error {
-		meanwhile()
 		c, err := s.cluster(t.Context())
 		ready := 0
 		for _, m := range c.Members {
