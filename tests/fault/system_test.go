@@ -130,9 +130,13 @@ func (s *system) start(t *testing.T) {
 	if s.failpoints != "" {
 		build = failableBinary
 	}
+	began := time.Now()
 	path, err := build()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Logf("waited %v for the build of the binary", took.Round(time.Second))
 	}
 	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
 	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info", s.failpoints.Env())
