@@ -28,6 +28,7 @@ type registrar struct {
 	doubt   <-chan struct{} // of the session that have is in
 	changed chan struct{}   // closed and made anew at each change
 	leaves  bool            // want is of a worker that is leaving
+	busLost bool            // want is of a worker without the bus
 	silent  bool            // leave without a goodbye
 }
 
@@ -39,7 +40,7 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Leaving = r.leaves
+	m.Leaving, m.BusLost = r.leaves, r.busLost
 	r.want = m
 	r.notify()
 }
@@ -60,6 +61,16 @@ func (r *registrar) leaving() {
 	defer r.mu.Unlock()
 	r.leaves, r.want.Leaving = true, true
 	r.notify()
+}
+
+// bus notes in what is registered, now and later, whether the worker has lost the bus.
+func (r *registrar) bus(lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busLost != lost {
+		r.busLost, r.want.BusLost = lost, lost
+		r.notify()
+	}
 }
 
 // yield notes in what is registered, if that is a master, to whom it wants to hand its role over, or to nobody.

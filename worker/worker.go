@@ -187,6 +187,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			return w.config.Bus.Subscribe(ctx, w.replica.Subscriber())
 		})
 	})
+	parts.Go(func() { w.watchBus(hard) })
 	registration.Go(func() { w.registrar.run(leaving) })
 
 	err := w.serve(hard, soft)
@@ -244,6 +245,24 @@ func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut c
 	case <-w.killed:
 		cut(ErrKilled)
 	case <-hard.Done():
+	}
+}
+
+// busLook is how often a worker looks whether it has the bus.
+const busLook = 500 * time.Millisecond
+
+// watchBus tells the control loop, by the registration, when the worker has lost the bus: a session at the coordinator that
+// lives says nothing of the way to the broker.
+func (w *Worker) watchBus(ctx context.Context) {
+	ticker := time.NewTicker(busLook)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.registrar.bus(!w.config.Bus.State().Connected)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

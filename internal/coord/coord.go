@@ -43,6 +43,8 @@ type Member struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// YieldTo is the slave to which a master wants to hand its role over; empty for none.
 	YieldTo dbaas.WorkerID `json:"yield_to,omitempty"`
+	// BusLost says that the worker has no connection to the bus, and so can serve nobody.
+	BusLost bool `json:"bus_lost,omitempty"`
 }
 
 // Version is the version of a value, for compare and set. Its zero is that of a value that does not exist.

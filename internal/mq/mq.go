@@ -97,6 +97,16 @@ type Subscriber struct {
 	Gap func()
 }
 
+// State is how a Conn is.
+type State struct {
+	// Connected says that all that the Conn is made of is up. It is false before the first success.
+	Connected bool
+	// Blocked says that the broker takes no messages (alarm), as far as it has told.
+	Blocked bool
+	// Lost is how often a connection to the broker was lost since the start. Each was made anew, or is being made.
+	Lost uint64
+}
+
 // Conn is one party's connection to the bus. It is safe for concurrent use.
 type Conn interface {
 	// Publish sends m to a work queue. A nil error means that the broker has
@@ -137,6 +147,9 @@ type Conn interface {
 
 	// Ready returns nil when the bus would take a message now, else an error that says why not.
 	Ready() error
+
+	// State returns how the connection is. It never waits.
+	State() State
 
 	// Durable reports whether a confirmed Persistent message survives the death of every process.
 	Durable() bool

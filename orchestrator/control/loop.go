@@ -57,6 +57,9 @@ type Config struct {
 	// StartsPerMinute bounds how often workers are started, so that a worker
 	// that dies at once is not a fork bomb: 120.
 	StartsPerMinute int
+	// BusUp tells whether this orchestrator has the bus; it must not block. Default: it has. While it has not,
+	// nobody is replaced for having lost it.
+	BusUp func() bool
 	// Event, if set, is told of every change of role, membership and scale. It must not block.
 	Event func(kind string, data any)
 	// Now is the clock: time.Now.
@@ -72,6 +75,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.StartsPerMinute == 0 {
 		c.StartsPerMinute = 120
+	}
+	if c.BusUp == nil {
+		c.BusUp = func() bool { return true }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -95,6 +101,11 @@ const (
 // a worker that gets a new session registers in it within some milliseconds.
 const registerAgain = 500 * time.Millisecond
 
+// busPatience is how long a worker may be without the bus while others have it. It is
+// more than the longest pause between two tries to connect (5 s): after an outage of the broker
+// everybody comes back by himself.
+const busPatience = 8 * time.Second
+
 // Loop is the control loop. It is safe for concurrent use.
 type Loop struct {
 	cfg  Config
@@ -112,6 +123,7 @@ type Loop struct {
 	starts     startLimit
 	nextID     int
 	view       view
+	busSince   time.Time     // as Observed.BusSince
 	looked     chan struct{} // closed and made anew at each look
 }
 
@@ -203,7 +215,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	if !leading {
 		return false
 	}
-	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Ready: l.cfg.Ready}
+	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Bus: busPatience, Ready: l.cfg.Ready}
 	actions := Plan(seen, desired, limits)
 	for _, a := range actions {
 		if err := l.do(ctx, a); err != nil {

@@ -18,6 +18,7 @@ type memory struct {
 	present   bool        // was registered, in whatever role, in the last pass that could tell
 	seen      bool        // was registered with its role then
 	lostAt    time.Time
+	busLostAt time.Time // as Worker.BusLostAt
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	enlisting bool // is being told to be a slave
@@ -44,6 +45,7 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 		m.newest = max(m.newest, member.Epoch)
 		m.leaving, m.yieldTo = m.leaving || member.Leaving, member.YieldTo
 		m.lostAt = time.Time{}
+		m.busLostAt = since(m.busLostAt, member.BusLost, now)
 	} else if m.present {
 		m.lostAt = now
 	}
@@ -71,7 +73,7 @@ func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince,
-		Registered: m.seen, LostAt: m.lostAt, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
+		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
 		Stopping: m.stopping, DoomedAt: m.doomedAt,
 	}
 }

@@ -35,7 +35,8 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	leading := l.leading && l.leadsIn == session
-	o := Observed{Now: now, CoordinatorUp: up, Starting: unlisted(starting, instances), StartsAllowed: l.starts.allowed(now)}
+	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
+	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, instances), StartsAllowed: l.starts.allowed(now)}
 	known := map[dbaas.WorkerID]bool{}
 	for _, in := range instances {
 		known[in.ID] = true

@@ -24,6 +24,8 @@ type Worker struct {
 	Registered bool
 	// LostAt is when its registration was found gone; zero while it has any.
 	LostAt time.Time
+	// BusLostAt is when it was first seen to have lost the bus; zero while it has it.
+	BusLostAt time.Time
 	// Leaving workers have announced their end: they are given no role and replaced.
 	Leaving bool
 	// YieldTo is the slave to which a master wants to hand its role over.
@@ -43,6 +45,8 @@ type Observed struct {
 	// CoordinatorUp is false while the coordinator cannot be read; then
 	// Registered and LostAt have no meaning.
 	CoordinatorUp bool
+	// BusSince is since when we have the bus ourselves; zero while we have not.
+	BusSince time.Time
 	// Starting is how many starts are under way.
 	Starting int
 	// StartsAllowed is how many more starts the rate limit permits now.
@@ -62,6 +66,8 @@ type Limits struct {
 	Session time.Duration
 	// Again is how long a worker may take to register anew after it changed its session.
 	Again time.Duration
+	// Bus is how long a worker may be without the bus while others have it.
+	Bus time.Duration
 	// Ready is how long a worker may take to take a role, and from then to being registered with it.
 	Ready time.Duration
 }
@@ -103,6 +109,7 @@ func Plan(o Observed, d Desired, l Limits) []Action {
 		return p.actions
 	}
 	p.killSilent()
+	p.killCutOff()
 	if p.settleMaster() {
 		p.settleSlaves()
 	}
@@ -168,6 +175,28 @@ func (p *planner) killSilent() {
 	}
 }
 
+// killCutOff ends a worker that can serve nobody, since it has lost the bus for long: the master, else one slave
+// at a time. We and another worker must have it: else the broker is away, and who comes instead
+// would do no better.
+func (p *planner) killCutOff() {
+	o := p.observed
+	live := p.live()
+	served := slices.ContainsFunc(live, func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() && stays(w) })
+	if !served || o.BusSince.IsZero() || o.Now.Sub(o.BusSince) < p.limits.Bus {
+		return
+	}
+	cutOff := filter(live, func(w Worker) bool {
+		return w.Registered && !w.BusLostAt.IsZero() && o.Now.Sub(w.BusLostAt) >= p.limits.Bus
+	})
+	unsettled := func(w Worker) bool { return w.Running && (w.Stopping || p.killed[w.ID] || !w.Registered) }
+	for _, w := range cutOff {
+		if w.Role == dbaas.RoleMaster || o.Starting == 0 && !slices.ContainsFunc(o.Workers, unsettled) {
+			p.add(ActionKill, w, "bus lost")
+			p.killed[w.ID] = true
+		}
+	}
+}
+
 // massLoss reports whether most of the workers that were registered are no longer,
 // though they run: the coordinator was away, and they will come back by themselves.
 func (p *planner) massLoss() bool {
@@ -229,7 +258,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 	}
 	i := slices.IndexFunc(live, func(w Worker) bool {
 		meant := master.Leaving || w.ID == master.YieldTo
-		return meant && w.Registered && stays(w) && w.Role == dbaas.RoleSlave
+		return meant && w.Registered && w.BusLostAt.IsZero() && stays(w) && w.Role == dbaas.RoleSlave
 	})
 	if i < 0 {
 		return
@@ -250,11 +279,16 @@ func (p *planner) masterDying() bool {
 	})
 }
 
-// successor picks the next master: the registered slave with the lowest pid.
+// successor picks the next master: the registered slave with the lowest pid, of those that have the bus if any has.
 // When nobody is registered, as at the very first start, it is the lowest pid
 // of all. Since persdb has the truth, any choice is safe.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, stays)
+	for _, w := range live {
+		if w.Registered && w.BusLostAt.IsZero() {
+			return w, true
+		}
+	}
 	for _, w := range live {
 		if w.Registered {
 			return w, true

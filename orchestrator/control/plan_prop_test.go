@@ -21,7 +21,8 @@ type cluster struct {
 	nextPID  int
 	epoch    dbaas.Epoch
 	away     bool
-	noKills  bool // the engine does not manage to
+	busSince time.Time // zero while the orchestrator has no bus
+	noKills  bool      // the engine does not manage to
 	starts   int
 }
 
@@ -29,7 +30,7 @@ const startsPerPass = 3
 
 func (c *cluster) observe() control.Observed {
 	return control.Observed{
-		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, Starting: c.starting, StartsAllowed: startsPerPass,
+		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, BusSince: c.busSince, Starting: c.starting, StartsAllowed: startsPerPass,
 	}
 }
 
@@ -47,6 +48,9 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 		}
 		if a.Kind == control.ActionPromote {
 			c.mustHaveNoMaster(t)
+		}
+		if a.Reason == "bus lost" {
+			c.mustBeAlone(t, a.Worker)
 		}
 		if a.Kind == control.ActionDemote {
 			// Whether its answer comes or not, the epoch that is claimed next ends this mastership.
@@ -71,6 +75,16 @@ func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 		if w.Running && w.Role == dbaas.RoleMaster && w.Epoch == c.epoch && !left && !hopeless {
 			t.Fatalf("promotion while %s is master and runs: %+v", w.ID, c.workers)
 		}
+	}
+}
+
+// mustBeAlone is the rule for who is killed since it has lost the bus: the broker is there, for us and for another worker.
+func (c *cluster) mustBeAlone(t *rapid.T, id dbaas.WorkerID) {
+	other := slices.ContainsFunc(c.workers, func(w control.Worker) bool {
+		return w.ID != id && w.Registered && w.BusLostAt.IsZero()
+	})
+	if lost := c.find(id).BusLostAt; !other || lost.IsZero() || c.busSince.IsZero() || c.now.Sub(lost) < planLimits.Bus || c.now.Sub(c.busSince) < planLimits.Bus {
+		t.Fatalf("%s is killed for having lost the bus, with our own since %v: %+v", id, c.busSince, c.workers)
 	}
 }
 
@@ -126,7 +140,7 @@ func (c *cluster) settle() {
 // disturb does one random thing to the cluster.
 func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
-	switch rapid.IntRange(0, 7).Draw(t, "event") {
+	switch rapid.IntRange(0, 9).Draw(t, "event") {
 	case 0:
 		c.away = !c.away
 	case 1:
@@ -148,11 +162,24 @@ func (c *cluster) disturb(t *rapid.T) {
 		if len(c.workers) > 0 {
 			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "leaves")].Leaving = true
 		}
+	case 8:
+		if len(c.workers) > 0 {
+			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "loses the bus")].BusLostAt = c.now
+		}
+	case 9:
+		c.ownBus(!c.busSince.IsZero())
 	case 7:
 		if len(c.workers) > 1 {
 			from, to := rapid.IntRange(0, len(c.workers)-1).Draw(t, "yields"), rapid.IntRange(0, len(c.workers)-1).Draw(t, "to")
 			c.workers[from].YieldTo = c.workers[to].ID
 		}
+	}
+}
+
+func (c *cluster) ownBus(lost bool) {
+	c.busSince = c.now
+	if lost {
+		c.busSince = time.Time{}
 	}
 }
 
@@ -177,7 +204,7 @@ func (c *cluster) count(role dbaas.Role) int {
 // beside a running master.
 func TestPlan_RandomFaults_Converges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &cluster{now: planNow}
+		c := &cluster{now: planNow, busSince: planNow}
 		desired := control.Desired{Slaves: rapid.IntRange(1, 5).Draw(t, "slaves")}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			c.disturb(t)
@@ -187,8 +214,9 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 			}
 		}
 		c.away, c.noKills = false, false
+		c.ownBus(false)
 		for i := range c.workers { // wishes are forgotten, and those who leave have gone
-			c.workers[i].YieldTo = ""
+			c.workers[i].YieldTo, c.workers[i].BusLostAt = "", time.Time{}
 			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving
 		}
 		for range 80 {

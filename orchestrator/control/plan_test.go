@@ -13,7 +13,7 @@ import (
 
 var (
 	planNow    = time.Unix(1_800_000_000, 0)
-	planLimits = control.Limits{Session: 6 * time.Second, Again: time.Second / 2, Ready: time.Minute}
+	planLimits = control.Limits{Session: 6 * time.Second, Again: time.Second / 2, Bus: 8 * time.Second, Ready: time.Minute}
 )
 
 // ago is a moment before the pass.
@@ -43,6 +43,11 @@ func dead(w control.Worker) control.Worker {
 
 func lost(w control.Worker, since time.Time) control.Worker {
 	w.Registered, w.LostAt = false, since
+	return w
+}
+
+func busLost(w control.Worker, since time.Time) control.Worker {
+	w.BusLostAt = since
 	return w
 }
 
@@ -145,6 +150,47 @@ func TestPlan_Situations(t *testing.T) {
 			}
 			got := control.Plan(control.Observed{
 				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting, StartsAllowed: allowed,
+			}, control.Desired{Slaves: tt.slaves}, planLimits)
+			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A worker that alone has lost the bus for long is replaced, the master first and slaves one at a time. Nobody is for an
+// outage of the broker.
+func TestPlan_BusLost(t *testing.T) {
+	long, short := ago(8*time.Second), ago(8*time.Second-1)
+	yielding := master(1)
+	yielding.YieldTo = "w2"
+	leaving := slave(2)
+	leaving.Leaving = true
+	for name, tt := range map[string]struct {
+		workers  []control.Worker
+		starting int
+		own      time.Time // since when the orchestrator has the bus
+		slaves   int
+		want     []string
+	}{
+		"Master_KilledBeforeAnyElection":     {workers: []control.Worker{busLost(master(1), long), slave(2)}, own: long, slaves: 1, want: []string{"kill w1"}},
+		"MasterNotForLong_LeftAlone":         {workers: []control.Worker{busLost(master(1), short), slave(2)}, own: long, slaves: 1},
+		"OursIsAwayToo_NobodyKilled":         {workers: []control.Worker{busLost(master(1), long), slave(2)}, slaves: 1},
+		"OursIsBackOnlyNow_NobodyKilled":     {workers: []control.Worker{busLost(master(1), long), slave(2)}, own: short, slaves: 1},
+		"AllWorkers_NobodyKilled":            {workers: []control.Worker{busLost(master(1), long), busLost(slave(2), long)}, own: long, slaves: 1},
+		"OnlyTheLeavingHasIt_NobodyKilled":   {workers: []control.Worker{busLost(master(1), long), leaving}, own: long, slaves: 0},
+		"Slave_KilledAndReplaced":            {workers: []control.Worker{master(1), busLost(slave(2), long)}, own: long, slaves: 1, want: []string{"kill w2", "start "}},
+		"Slaves_OneAtATime":                  {workers: []control.Worker{master(1), busLost(slave(2), long), busLost(slave(3), long)}, own: long, slaves: 2, want: []string{"kill w2", "start "}},
+		"SlaveWhileOneStarts_Waits":          {workers: []control.Worker{master(1), busLost(slave(2), long)}, own: long, slaves: 2, starting: 1},
+		"SlaveWhileOneIsNotReady_Waits":      {workers: []control.Worker{master(1), busLost(slave(2), long), lost(slave(3), ago(0))}, own: long, slaves: 2},
+		"MasterAndSlave_MasterFirst":         {workers: []control.Worker{busLost(slave(1), short), busLost(master(2), long), busLost(slave(3), long), slave(4)}, own: long, slaves: 3, want: []string{"kill w2"}},
+		"Election_WhoHasTheBusBeatsPID":      {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
+		"Election_NobodyHasTheBus_LowestPID": {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), busLost(slave(3), short)}, own: long, slaves: 2, want: []string{"remove w1", "promote w2", "start "}},
+		"HandOver_NotToWhoHasLostTheBus":     {workers: []control.Worker{yielding, busLost(slave(2), short)}, own: long, slaves: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := control.Plan(control.Observed{
+				Now: planNow, Workers: tt.workers, CoordinatorUp: true, BusSince: tt.own, Starting: tt.starting, StartsAllowed: 100,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -92,7 +93,6 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 	t.Parallel()
 	for name, from := range map[string]func(networks) *testenv.Network{
 		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
-		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
 		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,13 +110,12 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 	}
 }
 
-// A slave that is cut off from the coordinator or the broker is replaced or goes on; reads are answered meanwhile, and never
+// A slave that is cut off from the coordinator or persdb is replaced or goes on; reads are answered meanwhile, and never
 // with less than was acknowledged.
 func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 	t.Parallel()
 	for name, from := range map[string]func(networks) *testenv.Network{
 		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
-		"FromBroker":      func(n networks) *testenv.Network { return n.broker },
 		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +128,31 @@ func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 			outlast(t, session)
 			l.awaitProgress(t)
 			network.Heal()
+			l.settle(t, 2)
+		})
+	}
+}
+
+// A worker that loses the broker alone is replaced while it is cut off: a master, so that writes come back, and a slave.
+func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
+	for _, role := range []string{"master", "slave"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			sys, n := startNetworked(t, 2)
+			l := startLoad(t, sys)
+			victim := sys.awaitWhole(t, 2).pids(role)[0]
+			n.broker.Only(victim)
+			n.broker.Cut()
+			testenv.Eventually(t, healLimit, func() error {
+				c, err := get[cluster](sys, "/api/v1/cluster")
+				if err == nil && slices.Contains(slices.Concat(c.pids("master"), c.pids("slave")), victim) {
+					err = fmt.Errorf("got %+v, want %d replaced", c, victim)
+				}
+				return err
+			})
+			sys.awaitWhole(t, 2)
+			l.awaitProgress(t)
+			n.broker.Heal()
 			l.settle(t, 2)
 		})
 	}

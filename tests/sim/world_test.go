@@ -155,6 +155,7 @@ func (w *world) startOrchestrator() *orchestrator {
 		Log: w.log.With("orchestrator", name), Launcher: w.engine, Coordinator: o.coord, Name: name, Slaves: firstSlaves,
 		Store:   &link{store: w.store, gate: o.gate, own: o.line, shared: w.persdb, late: &w.late, fenced: w.fenced},
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: w.engine.Transport()}},
+		BusUp:   func() bool { return o.conn.State().Connected },
 	})
 	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: o.conn, Availability: o.loop})
 	o.running.Go(func() { _ = caller.Run(ctx) })

@@ -60,7 +60,7 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 	o.launcher, c.starts = counted, &counted.starts
 	c.loop = control.New(control.Config{
 		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves,
-		Event: c.event, Workers: c.workers,
+		Event: c.event, Workers: c.workers, BusUp: func() bool { return c.conn.State().Connected },
 	})
 	c.run(ctx, cfg, m)
 	c.scaler, err = scale.New(scale.Config{

@@ -158,6 +158,23 @@ func (c *Conn) Ready() error {
 	return nil
 }
 
+// State implements mq.Conn.
+func (c *Conn) State() mq.State {
+	_, up, lost := c.consuming.state()
+	s := mq.State{Connected: up, Lost: lost}
+	publishing := []*link[*publisher]{c.publishing}
+	if c.writing != c.publishing {
+		publishing = append(publishing, c.writing)
+	}
+	for _, by := range publishing {
+		p, up, lost := by.state()
+		s.Connected = s.Connected && up
+		s.Blocked = s.Blocked || up && p.blocked.Load()
+		s.Lost += lost
+	}
+	return s
+}
+
 // Durable implements mq.Conn: writeQ is a quorum queue, on disk before a confirm.
 func (c *Conn) Durable() bool { return true }
 

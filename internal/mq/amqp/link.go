@@ -40,6 +40,7 @@ type link[L lives] struct {
 	up      bool
 	closed  bool
 	err     error         // why it is not up
+	lost    uint64        // lives that have ended by themselves
 	changed chan struct{} // closed and made anew with each change
 }
 
@@ -61,7 +62,12 @@ func (l *link[L]) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.set(func() { l.up, l.err = false, err })
+		l.set(func() {
+			if l.up {
+				l.lost++
+			}
+			l.up, l.err = false, err
+		})
 		if bad.failed() {
 			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Part, l.part, logkey.Error, err)
 		}
@@ -98,6 +104,13 @@ func (l *link[L]) get() (L, <-chan struct{}, error) {
 	default:
 		return none, l.changed, fmt.Errorf("not connected yet: %w", mq.ErrUnavailable)
 	}
+}
+
+// state returns what is alive, if anything is, and how often it was lost.
+func (l *link[L]) state() (current L, up bool, lost uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current, l.up, l.lost
 }
 
 // next returns what is alive and is not last, as soon as there is something, or ctx's

@@ -21,6 +21,7 @@ type Conn struct {
 	// guarded by Broker.mu
 	closed      bool
 	partitioned bool
+	lost        uint64        // how often drop was called
 	changed     chan struct{} // closed and made anew when the connection comes up or ends
 	consumers   []*consumer
 	replies     []*replyQueue
@@ -119,6 +120,13 @@ func (c *Conn) mayPublish(ctx context.Context) error {
 	return c.state()
 }
 
+// State implements mq.Conn.
+func (c *Conn) State() mq.State {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	return mq.State{Connected: c.up(), Blocked: c.up() && c.broker.blocked, Lost: c.lost}
+}
+
 // Durable implements mq.Conn: nothing here outlives the process.
 func (c *Conn) Durable() bool { return false }
 
@@ -179,6 +187,7 @@ func (c *Conn) wake() {
 
 // drop ends everything that lives as long as the connection does.
 func (c *Conn) drop() {
+	c.lost++
 	consumers, replies, subscribers := c.consumers, c.replies, c.subscribers
 	c.consumers, c.replies, c.subscribers = nil, nil, nil
 	for _, s := range consumers {

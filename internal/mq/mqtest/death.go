@@ -21,6 +21,7 @@ func deathTests() []test {
 		{name: "CloseEndsEverything", run: testClose},
 		{name: "DeletedQueueIsMadeAnew", run: testDeletedUnderConsumer},
 		{name: "ReconnectLosesNothingConfirmed", run: testReconnect},
+		{name: "LossIsCountedAndComesBack", run: testState},
 	}
 }
 
@@ -190,4 +191,29 @@ func testReconnect(s *suite) {
 		}
 		return nil
 	})
+}
+
+// The state tells of a connection that was lost and made anew, and of the end.
+func testState(s *suite) {
+	c := s.dial("one")
+	connected := func(lost uint64) func() error {
+		return func() error {
+			if got := c.State(); !got.Connected || got.Blocked || got.Lost < lost {
+				return fmt.Errorf("got %+v, want connected after at least %d losses", got, lost)
+			}
+			return nil
+		}
+	}
+	s.eventually(connected(0))
+	if got := c.State().Lost; got != 0 {
+		s.Errorf("got %d losses before the first, want 0", got)
+	}
+	s.bus.Disconnect(s.T)
+	s.eventually(connected(1))
+	if err := c.Close(); err != nil {
+		s.Fatalf("close: got %v, want nil", err)
+	}
+	if got := c.State(); got.Connected {
+		s.Errorf("after Close: got %+v, want not connected", got)
+	}
 }

@@ -90,10 +90,16 @@ func testBlocked(s *suite) {
 		return nil
 	})
 	s.wantError("Ready while blocked", c.Ready(), mq.ErrUnavailable)
+	if got := c.State(); !got.Connected || !got.Blocked {
+		s.Errorf("state while blocked: got %+v, want connected and blocked", got)
+	}
 	s.ack(m0)
 	k.acked("m1")
 	s.bus.Unblock(s.T)
 	s.eventually(c.Ready)
+	if got := c.State(); got.Blocked {
+		s.Errorf("state after the alarm: got %+v, want not blocked", got)
+	}
 	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m2")}) })
 	k.acked("m2")
 }
