@@ -268,3 +268,24 @@ func TestWorker_Hashes_EqualPersdb(t *testing.T) {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}
 }
+
+// A worker that loses the bus says so in its registration, and takes it back when the bus is there again.
+func TestWorker_BusLost_IsRegistered(t *testing.T) {
+	c := newCluster(t, 0)
+	bus := c.broker.Dial("w1")
+	c.slave(1, func(w *worker.Config) { w.Bus = bus })
+	registered := func(lost bool) {
+		t.Helper()
+		testenv.Eventually(t, limit, func() error {
+			if m, err := c.member(1); err != nil || m.BusLost != lost {
+				return fmt.Errorf("got member %+v, %w, want bus lost: %t", m, err, lost)
+			}
+			return nil
+		})
+	}
+	registered(false)
+	bus.Partition()
+	registered(true)
+	bus.Heal()
+	registered(false)
+}

@@ -160,6 +160,17 @@ func (w *stubWorker) leave(t *testing.T) {
 	}
 }
 
+// loseBus announces that the worker has lost the bus.
+func (w *stubWorker) loseBus(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.member.BusLost = true
+	if err := w.session.Register(t.Context(), w.member); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // epochs is a persdb that only counts.
 type epochs struct {
 	mu   sync.Mutex
@@ -181,6 +192,7 @@ type stand struct {
 	store    *epochs
 	diesAt   atomic.Bool
 	assigned atomic.Int64 // how often a role was assigned
+	busLost  atomic.Bool  // the orchestrator has no bus
 
 	mu      sync.Mutex // guards the fields below
 	workers map[dbaas.WorkerID]*stubWorker
@@ -243,7 +255,7 @@ func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 	l := control.New(control.Config{
 		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
-		StartsPerMinute: 10,
+		StartsPerMinute: 10, BusUp: func() bool { return !s.busLost.Load() },
 	})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
@@ -354,6 +366,20 @@ func TestLoop_MasterKilled_LowestPIDFollows(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		s.settle()
+		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
+	})
+}
+
+// A master that says that it has lost the bus is followed by a slave, but only once the orchestrator itself has it.
+func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
+	bubble(t, func(s *stand, _ *control.Loop) {
+		p := s.first()
+		s.busLost.Store(true)
+		s.worker(s.running()[0].ID).loseBus(s.t)
+		pass(time.Minute)
+		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d slave 0", p+2))
+		s.busLost.Store(false)
+		pass(20 * time.Second)
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
 	})
 }
