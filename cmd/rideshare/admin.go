@@ -19,11 +19,11 @@ const (
 
 // admin is the settings of every process that are for its operators.
 type admin struct {
-	Admin string `default:"" placeholder:"ADDR" env:"RIDESHARE_ADMIN" help:"Listen address for Go profiles (/debug/pprof), without authentication; port 0 picks a free one. Workers and persdb that this process starts get one each on a free loopback port, and log it. Default: none."`
+	Admin string `default:"" placeholder:"ADDR" env:"RIDESHARE_ADMIN" help:"Listen address for the metrics of this process (/metrics) and Go profiles (/debug/pprof), without authentication; port 0 picks a free one. Workers and persdb that this process starts get one each on a free loopback port, and log it. Default: none."`
 }
 
-// open starts the admin listener, if one is wanted, and returns what ends it.
-func (a admin) open(ctx context.Context, out io.Writer) (end func(), err error) {
+// open starts the admin listener, if one is wanted, with what is registered in metrics, and returns what ends it.
+func (a admin) open(ctx context.Context, out io.Writer, metrics *telemetry.Registry) (end func(), err error) {
 	if a.Admin == "" {
 		return func() {}, nil
 	}
@@ -34,7 +34,7 @@ func (a admin) open(ctx context.Context, out io.Writer) (end func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: a.Admin, Handler: telemetry.Profiles(), Log: log})
+	server := httpapi.NewServer(httpapi.ServerConfig{Addr: a.Admin, Handler: telemetry.WithMetrics(metrics, telemetry.Profiles()), Log: log})
 	if err = server.Open(ctx); err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if l.Engine == launcherDocker {
 		newLauncher = assembly.NewDockerLauncher
 	}
-	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers}, token)
+	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics}, token)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"rideshare/cmd/rideshare/load"
 	"rideshare/internal/failpoint"
+	"rideshare/internal/telemetry"
 )
 
 // The exit codes, which people script against.
@@ -44,7 +45,7 @@ func main() {
 // run is the program without the process around it. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var settings cli
-	out := &output{stdout: stdout, stderr: stderr}
+	out := &output{stdout: stdout, stderr: stderr, metrics: telemetry.NewRegistry()}
 	exit := -1
 	parser, err := kong.New(&settings,
 		kong.Name("rideshare"),
@@ -66,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return usage(stderr, err)
 	}
 	tuneMemory()
-	end, err := settings.open(ctx, stderr)
+	end, err := settings.open(ctx, stderr, out.metrics)
 	if err == nil {
 		err = kctx.Run()
 		end()
@@ -92,9 +93,10 @@ func usage(w io.Writer, err error) int {
 	return exitUsage
 }
 
-// output is where commands print results and progress.
+// output is where commands print results and progress, and have their metrics.
 type output struct {
 	stdout, stderr io.Writer
+	metrics        *telemetry.Registry
 }
 
 // usageError is a setting that cannot be: the command ends with exitUsage.

@@ -62,7 +62,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		// Two orchestrators of a stack listen at the same address in containers of their own.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, CallTimeout: o.CallTimeout,
 		Scale: o.scale(), Credentials: auth.accepted,
-		Processes: &processes,
+		Processes: &processes, Metrics: out.metrics,
 	})
 	if err != nil {
 		return err

@@ -32,8 +32,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if p.RetainFor < time.Minute || p.RetainOps < 1 {
 		return usagef("PERSDB_RETAIN_FOR must be at least 1m and PERSDB_RETAIN_OPS at least 1")
 	}
-	registry := telemetry.NewRegistry()
-	commits, err := telemetry.NewCommits(registry)
+	commits, err := telemetry.NewCommits(out.metrics)
 	if err != nil {
 		return err
 	}
@@ -47,12 +46,12 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	if err = telemetry.Register(registry, assembly.StoreMetrics(store)...); err != nil {
+	if err = telemetry.Register(out.metrics, assembly.StoreMetrics(store)...); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return serve(ctx, part{
 		addr: p.Listen, inherited: true, writeTimeout: pollTimeout, log: log,
-		handler: telemetry.WithMetrics(registry, server.New(store, log)),
+		handler: telemetry.WithMetrics(out.metrics, server.New(store, log)),
 		close:   func(context.Context) error { return store.Close() },
 	})
 }

@@ -30,13 +30,12 @@ func (c common) begin(out *output, name string) (process, error) {
 	if err != nil {
 		return process{}, usagef("%v", err)
 	}
-	registry := telemetry.NewRegistry()
-	requests, err := telemetry.NewRequests(registry, name)
+	requests, err := telemetry.NewRequests(out.metrics, name)
 	if err != nil {
 		return process{}, err
 	}
 	auth, err := c.auth()
-	return process{log: log, requests: requests, metrics: telemetry.Handler(registry), auth: auth}, err
+	return process{log: log, requests: requests, metrics: telemetry.Handler(out.metrics), auth: auth}, err
 }
 
 // part is one service of its own, about to be served.

@@ -123,6 +123,7 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, CallTimeout: u.CallTimeout,
 		Scale:       u.scale(),
+		Metrics:     out.metrics,
 		RideRules:   assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Credentials: auth.accepted, Authorization: auth.own,
 	}, nil

@@ -95,12 +95,11 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	life := worker.New(cfg)
-	registry := telemetry.NewRegistry()
 	own := func(context.Context) []workerapi.Status { return []workerapi.Status{life.Status()} }
-	if err = telemetry.Register(registry, assembly.WorkerMetrics(own)...); err != nil {
+	if err = telemetry.Register(out.metrics, append(assembly.WorkerMetrics(own), assembly.BusMetrics(cfg.Bus)...)...); err != nil {
 		return err
 	}
-	routes.Set(telemetry.WithMetrics(registry, life.Handler()))
+	routes.Set(telemetry.WithMetrics(out.metrics, life.Handler()))
 	err = life.Run(ctx)
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()

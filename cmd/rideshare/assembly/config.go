@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/api"
 	"rideshare/orchestrator/scale"
 	"rideshare/rides/usercheck"
@@ -32,6 +33,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// Unbatched sends one message a request, for comparison in benchmarks.
 	Unbatched bool
+	// Metrics is where the system registers its own; nil means a registry of its own.
+	Metrics   *telemetry.Registry
 	Scale     Scale
 	RideRules RideRules
 	// Credentials guard the database and crash routes, and Authorization is the

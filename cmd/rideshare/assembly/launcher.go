@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -49,7 +50,7 @@ func NewDockerLauncher(cfg Config, token string) (*Launcher, error) {
 }
 
 func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, error) {
-	m := metrics{registry: telemetry.NewRegistry()}
+	m := metrics{registry: cmp.Or(cfg.Metrics, telemetry.NewRegistry())}
 	observe, err := m.of("launcher")
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -13,8 +14,9 @@ type metrics struct {
 	rpc      *telemetry.RPC
 }
 
-func newMetrics() (metrics, error) {
-	m := metrics{registry: telemetry.NewRegistry()}
+// newMetrics returns the metrics of a system, in registry or, without one, in one of their own.
+func newMetrics(registry *telemetry.Registry) (metrics, error) {
+	m := metrics{registry: cmp.Or(registry, telemetry.NewRegistry())}
 	var err error
 	m.rpc, err = telemetry.NewRPC(m.registry)
 	return m, err

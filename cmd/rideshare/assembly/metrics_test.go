@@ -115,9 +115,9 @@ func parse(text []byte) map[string]*metric {
 const intro = `# Metrics
 
 Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides and persdb at their own port, a worker at its control
-address. The gateway's path of that name belongs to the rides service behind it; ` + "`up`" + ` has the numbers of all parts of its process at each of
-its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
-` + "`_serving`, `_reads_*` and `_events_total`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
+address. The gateway's path of that name belongs to the rides service behind it: its own are at the listener of ` + "`--admin`" + `, which every part can have. ` + "`up`" + ` has the
+numbers of all parts of its process at each of its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
+` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
 run in its process.
 
 This table is checked against the code by a test; ` + "`go test ./cmd/rideshare/assembly -run Metrics -update`" + ` writes it anew.

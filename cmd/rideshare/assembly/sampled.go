@@ -13,7 +13,7 @@ import (
 // sampledMetrics are the numbers that the parts keep anyway, those of the workers
 // only if they are in this process: otherwise each shows its own.
 func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
-	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store))
+	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
 	if embedded {
 		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
 			statuses, _ := c.statuses(ctx)

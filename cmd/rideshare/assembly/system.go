@@ -48,7 +48,7 @@ func StartOrchestrator(ctx context.Context, cfg Config) (*System, error) {
 }
 
 func start(ctx context.Context, cfg Config, steps ...func(*System, context.Context) error) (*System, error) {
-	m, err := newMetrics()
+	m, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}

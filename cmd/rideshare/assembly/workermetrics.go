@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
 	"rideshare/internal/telemetry"
 	"rideshare/internal/workerapi"
 )
@@ -31,11 +32,7 @@ func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetr
 		{
 			Name: "rideshare_worker_serving", Help: "Whether the worker serves the role that it was given.", Gauge: true, Labels: []string{"worker", "role"},
 			Read: each(func(s *workerapi.Status, emit func(float64, ...string)) {
-				serving := 0.0
-				if s.Ready {
-					serving = 1
-				}
-				emit(serving, string(s.ID), string(s.Role))
+				emit(oneIf(s.Ready), string(s.ID), string(s.Role))
 			}),
 		},
 		{
@@ -84,4 +81,25 @@ func StoreMetrics(store Header) []telemetry.Sampled {
 		{Name: "rideshare_persdb_head_seq", Help: "Newest position of the log.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Seq) })},
 		{Name: "rideshare_persdb_epoch", Help: "Newest epoch.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Epoch) })},
 	}
+}
+
+// BusMetrics are the numbers of one party's connection to the bus.
+func BusMetrics(bus mq.Conn) []telemetry.Sampled {
+	state := func(name, help string, gauge bool, value func(mq.State) float64) telemetry.Sampled {
+		return telemetry.Sampled{Name: "rideshare_bus_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {
+			emit(value(bus.State()))
+		}}
+	}
+	return []telemetry.Sampled{
+		state("connected", "Whether the part is connected to the broker.", true, func(s mq.State) float64 { return oneIf(s.Connected) }),
+		state("blocked", "Whether the broker takes no messages from the part (alarm).", true, func(s mq.State) float64 { return oneIf(s.Blocked) }),
+		state("connections_lost_total", "Connections to the broker that were lost. Each is made anew.", false, func(s mq.State) float64 { return float64(s.Lost) }),
+	}
+}
+
+func oneIf(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// lines keeps what is written. It is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// address waits for the log line that tells where something listens, and returns that.
+func (l *lines) address(t *testing.T, started string) string {
+	t.Helper()
+	line := regexp.MustCompile(`"` + started + `".*"addr":"([^"]+)"`)
+	var address string
+	testenv.Eventually(t, 10*time.Second, func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		m := line.FindSubmatch(l.text.Bytes())
+		if m == nil {
+			return errors.New("no line " + started)
+		}
+		address = string(m[1])
+		return nil
+	})
+	return address
+}
+
+func fetch(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: got %d %s, %v, want 200", url, resp.StatusCode, text, err)
+	}
+	return string(text)
+}
+
+// The gateway has its own metrics at its admin listener, since its path of that name belongs to the service behind it.
+func TestAdmin_GatewayHasItsOwnMetrics(t *testing.T) {
+	t.Setenv(envAdmin, "") // run sets it for its children
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "the service's "+r.URL.Path)
+	}))
+	defer behind.Close()
+	var stdout, stderr lines
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--users-url", behind.URL, "--rides-url", behind.URL}, &stdout, &stderr)
+	}()
+	admin, gateway := stderr.address(t, "admin listener started"), stdout.address(t, "part started")
+	if got, want := fetch(t, "http://"+gateway+"/metrics"), "the service's /metrics"; got != want {
+		t.Errorf("at the gateway: got %q, want %q", got, want)
+	}
+	metrics := fetch(t, "http://"+admin+"/metrics")
+	for _, want := range []string{`rideshare_http_requests_total{code="200",method="GET",part="gateway"`, "\ngo_goroutines "} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("at the admin listener: got %s, want %s", metrics, want)
+		}
+	}
+	fetch(t, "http://"+admin+"/debug/pprof/")
+	stop()
+	if got := <-ended; got != exitDone {
+		t.Errorf("got exit code %d, want %d", got, exitDone)
+	}
+}
