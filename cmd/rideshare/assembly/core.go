@@ -85,6 +85,7 @@ func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 		Observe:        func(call dispatch.Call) { m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took) },
 		ObserveMessage: m.rpc.ObserveMessage,
 	})
+	c.background.Go(func() { followHead(loops, c.store, c.dispatcher.SawSeq) })
 }
 
 func (c *core) ended(what string, err error) {
