@@ -22,7 +22,7 @@ const MaxHeaderBytes = 4 << 20
 const (
 	// readHeaderTimeout ends connections that dribble their headers.
 	readHeaderTimeout = 5 * time.Second
-	// DefaultReadTimeout bounds a whole request, 64 MiB over a slow link included.
+	// DefaultReadTimeout bounds a whole request, and of a body over 1 MiB each MiB.
 	DefaultReadTimeout = 15 * time.Second
 	// DefaultWriteTimeout is well over the longest call timeout (5 s by default).
 	DefaultWriteTimeout = 60 * time.Second
@@ -41,7 +41,8 @@ type ServerConfig struct {
 	Handler  http.Handler
 	Log      *slog.Logger
 	// ReadTimeout and WriteTimeout: zero means the default, negative none. A
-	// handler that streams sets its own with http.ResponseController.
+	// handler that streams sets its own with http.ResponseController. Both begin
+	// anew with each MiB of a long body that has come.
 	ReadTimeout  time.Duration
 	WriteTimeout time.Duration
 	// MaxConns is how many connections may be open; zero means 8192.
@@ -67,8 +68,12 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = DefaultWriteTimeout
 	}
+	handler := cfg.Handler
+	if cfg.ReadTimeout > 0 {
+		handler = withProgress(handler, cfg.ReadTimeout, cfg.WriteTimeout)
+	}
 	return &Server{cfg: cfg, done: make(chan error, 1), http: &http.Server{
-		Handler:           cfg.Handler,
+		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       cfg.ReadTimeout,
 		WriteTimeout:      cfg.WriteTimeout,

@@ -1,0 +1,101 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"rideshare/internal/httpapi"
+)
+
+const (
+	mebibyte = 1 << 20
+	// shortTime is the time-out of the tests' server: longer than a MiB takes on loopback on the busiest machine.
+	shortTime = time.Second
+)
+
+// readingServer answers each request with how much of its body came, then what ended it.
+func readingServer(t *testing.T, read, write time.Duration) *httpapi.Server {
+	t.Helper()
+	s := httpapi.NewServer(httpapi.ServerConfig{
+		Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler), ReadTimeout: read, WriteTimeout: write,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, err := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprintf(w, "%d %v %v", n, err != nil, r.Context().Err())
+		}),
+	})
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(t.Context()) })
+	return s
+}
+
+// send sends a body in pieces, as long as the server takes them, and returns the answer's body.
+// pause comes between the pieces: it is what a slow line does, and no wait for anything.
+func send(t *testing.T, s *httpapi.Server, pieces []int, length int, pause time.Duration) string {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", length); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for _, n := range pieces {
+		if _, err = conn.Write(make([]byte, n)); err != nil {
+			break
+		}
+		<-tick.C
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func repeat(n, times int) []int {
+	pieces := make([]int, times)
+	for i := range pieces {
+		pieces[i] = n
+	}
+	return pieces
+}
+
+// A long body that comes steadily may take longer than the time-outs, and is answered.
+func TestServer_LongBody_GoesOnWhileItComes(t *testing.T) {
+	s := readingServer(t, shortTime, shortTime)
+	got := send(t, s, repeat(mebibyte, 12), 12*mebibyte, shortTime/6)
+	if want := fmt.Sprintf("%d false <nil>", 12*mebibyte); got != want {
+		t.Errorf("12 MiB in twice the time-out: got %q, want %q", got, want)
+	}
+}
+
+// A long body that dribbles ends, although each piece is in time; so does a short one.
+func TestServer_DribblingBody_Ends(t *testing.T) {
+	for name, length := range map[string]int{"Long": 12 * mebibyte, "Short": mebibyte} {
+		t.Run(name, func(t *testing.T) {
+			s := readingServer(t, shortTime/4, 0)
+			var got int
+			var ended bool
+			text := send(t, s, repeat(1000, 100), length, shortTime/100)
+			if _, err := fmt.Sscanf(text, "%d %t", &got, &ended); err != nil || !ended || got >= 100*1000 {
+				t.Errorf("got %q (%v), want the body to end early", text, err)
+			}
+		})
+	}
+}
