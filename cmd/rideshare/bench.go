@@ -166,8 +166,9 @@ func (b *benchJoinCommand) Run(ctx context.Context, out *output) (err error) {
 	if err = writeJSON(b.JSON, joined); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out.stdout, "new slave on %d MiB ready after %v (goal 2s)\n%d writes, p99 %v, slowest %v (goal 50ms)\n",
-		b.MiB, joined.Ready.Round(time.Millisecond), joined.Writes, joined.P99, joined.Slowest)
+	_, err = fmt.Fprintf(out.stdout, "new slave on %d MiB ready after %v (goal 2s)\n%d writes, p99 %v, slowest %v (goal 50ms)\nbefore that %d writes, p99 %v, slowest %v\n",
+		b.MiB, joined.Ready.Round(time.Millisecond), joined.After.Writes, joined.After.P99, joined.After.Slowest,
+		joined.Before.Writes, joined.Before.P99, joined.Before.Slowest)
 	return err
 }
 

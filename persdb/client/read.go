@@ -74,8 +74,8 @@ func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 }
 
 // Snapshot starts to fetch a copy of the database. Reading Body ends with an error
-// instead of io.EOF when the bytes are not those that persdb sent, or when
-// nothing comes for the client's timeout. The caller closes Body.
+// instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
+// Whether the bytes are those of SHA256 is for the caller to see, who also closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	// Making the copy takes about a second per 200 MiB, and several may queue.
 	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout})
@@ -96,6 +96,6 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		stop()
 		return nil, err
 	}
-	s.Body = newChecked(resp.Body, stop, c.timeout, s)
+	s.Body = newBounded(resp.Body, stop, c.timeout)
 	return s, nil
 }

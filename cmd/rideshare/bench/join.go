@@ -22,16 +22,27 @@ type JoinConfig struct {
 type Joined struct {
 	// Ready is the time from the death of the slave before it to its first read.
 	Ready time.Duration `json:"ready_ns"`
-	// Writes were answered in all, the slowest after Slowest.
+	// Before is what the writers noticed before that death, which is how much this machine
+	// delays a write anyway; After is from then on.
+	Before Noticed `json:"before"`
+	After  Noticed `json:"after"`
+}
+
+// Noticed is how many writes were answered and how long they took.
+type Noticed struct {
 	Writes  int64         `json:"writes"`
 	P99     time.Duration `json:"p99_ns"`
 	Slowest time.Duration `json:"slowest_ns"`
 }
 
+func (f figure) noticed() Noticed {
+	return Noticed{Writes: f.answers, P99: millis(f.p99), Slowest: millis(f.slowest)}
+}
+
 const (
-	// joinLead is how long writes go on before the slave dies, joinLength in all.
-	joinLead   = 3 * time.Second
-	joinLength = 15 * time.Second
+	// joinLead is how long writes go on before the slave dies, joinLength from then on.
+	joinLead   = 6 * time.Second
+	joinLength = 12 * time.Second
 	joinPoll   = 5 * time.Millisecond
 	// joinClients bounds the writes that wait for an answer at once.
 	joinClients = 128
@@ -79,13 +90,19 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 	if err != nil {
 		return Joined{}, err
 	}
+	writes := run{target: t, work: workWrite, rows: rows, clients: joinClients, length: joinLead, offered: cfg.Writes}
+	lead, err := writes.measure(ctx)
+	if err = errors.Join(err, lead.wrong); err != nil {
+		return Joined{}, err
+	}
 	type outcome struct {
 		figure
 		err error
 	}
 	wrote := make(chan outcome, 1)
+	writes.length = joinLength
 	go func() { // ends after joinLength
-		f, runErr := run{target: t, work: workWrite, rows: rows, clients: joinClients, length: joinLength, offered: cfg.Writes}.measure(ctx)
+		f, runErr := writes.measure(ctx)
 		wrote <- outcome{f, runErr}
 	}()
 	took, err := t.replaceSlave(ctx, before)
@@ -93,16 +110,11 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 	if err = errors.Join(err, w.err, w.wrong); err != nil {
 		return Joined{}, err
 	}
-	return Joined{Ready: took, Writes: w.answers, P99: millis(w.p99), Slowest: millis(w.slowest)}, nil
+	return Joined{Ready: took, Before: lead.noticed(), After: w.noticed()}, nil
 }
 
 // replaceSlave kills the slave and waits until another one serves.
 func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration, error) {
-	select {
-	case <-time.After(joinLead):
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
 	start := time.Now()
 	if _, err := post(ctx, t.addresses.Database+"/api/v1/crash/slave", nil); err != nil {
 		return 0, err
