@@ -128,7 +128,7 @@ func New(c Config) *Worker {
 		drain:   make(chan struct{}),
 		serving: map[dbaas.Role]bool{},
 	}
-	c.Reads.Source, c.Reads.Bus, c.Reads.Log = source{w.replica}, c.Bus, c.Log
+	c.Reads.Worker, c.Reads.Source, c.Reads.Bus, c.Reads.Log = c.ID, source{w.replica}, c.Bus, c.Log
 	w.exec = slave.NewExecutor(c.Reads)
 	w.registrar = newRegistrar(&c, func() dbaas.Seq {
 		head, _ := w.replica.Applied()

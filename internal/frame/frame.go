@@ -33,6 +33,7 @@ const (
 	KindEntry        Kind = 5
 	KindRecords      Kind = 6
 	KindEntries      Kind = 7
+	KindReadHeld     Kind = 8
 )
 
 // Errors of the decoder.

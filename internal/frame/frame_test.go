@@ -140,6 +140,10 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 		b, err = answers.Encode()
 		sameAfter(t, answers, b, err, frame.DecodeReadReply)
 
+		held := frame.ReadHeld{Worker: dbaas.WorkerID(drawText(t))}
+		b, err = held.Encode()
+		sameAfter(t, held, b, err, frame.DecodeReadHeld)
+
 		writes := frame.WriteRequest{Operations: drawList(t, drawOperation)}
 		b, err = writes.Encode()
 		sameAfter(t, writes, b, err, frame.DecodeWriteRequest)

@@ -20,6 +20,7 @@ func FuzzDecode(f *testing.F) {
 	seeds := [][]byte{
 		seed(frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatArrays, Statements: op.Statements}}}.Encode()),
 		seed(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Index: 1, Result: dbaas.ReadResult{Body: []byte("[]")}}}}.Encode()),
+		seed(frame.ReadHeld{Worker: "w"}.Encode()),
 		seed(frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode()),
 		seed(frame.WriteReply{Answers: []frame.WriteAnswer{{Result: result}}}.Encode()),
 		seed(frame.EncodeEntry(entry)),
@@ -32,6 +33,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		again(t, b, frame.DecodeReadRequest, frame.ReadRequest.Encode)
 		again(t, b, frame.DecodeReadReply, frame.ReadReply.Encode)
+		again(t, b, frame.DecodeReadHeld, frame.ReadHeld.Encode)
 		again(t, b, frame.DecodeWriteRequest, frame.WriteRequest.Encode)
 		again(t, b, frame.DecodeWriteReply, frame.WriteReply.Encode)
 		again(t, b, frame.DecodeEntry, frame.EncodeEntry)

@@ -116,6 +116,29 @@ func DecodeReadReply(b []byte) (ReadReply, error) {
 	return r, d.end()
 }
 
+// ReadHeld is a reply without answers: the worker has acknowledged the request before its
+// end, so that the broker gives it to nobody else, and still works at it. It is
+// followed by replies of the usual kind, unless the worker dies.
+type ReadHeld struct {
+	Shard  dbaas.ShardID
+	Worker dbaas.WorkerID
+}
+
+// Encode returns the frame, or ErrTooLarge.
+func (r ReadHeld) Encode() ([]byte, error) {
+	return sized(appendText(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker)))
+}
+
+// DecodeReadHeld decodes a frame of KindReadHeld.
+func DecodeReadHeld(b []byte) (ReadHeld, error) {
+	d, shard, err := open(b, KindReadHeld)
+	if err != nil {
+		return ReadHeld{}, err
+	}
+	r := ReadHeld{Shard: shard, Worker: dbaas.WorkerID(d.text())}
+	return r, d.end()
+}
+
 func (d *decoder) readAnswer() ReadAnswer {
 	return ReadAnswer{Index: d.index(), Result: dbaas.ReadResult{
 		Code:    dbaas.Code(d.text()),

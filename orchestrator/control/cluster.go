@@ -121,3 +121,13 @@ func (l *Loop) Master() (bool, time.Time) {
 	defer l.mu.Unlock()
 	return l.view.masterless.IsZero(), l.view.masterless
 }
+
+// Gone reports whether a worker that lived at since has ended: the engine has been asked after that, and
+// the worker did not run. One that hangs is not gone before it was killed.
+func (l *Loop) Gone(worker dbaas.WorkerID, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.listed.After(since) && !slices.ContainsFunc(l.view.instances, func(in launch.Instance) bool {
+		return in.ID == worker && in.Running
+	})
+}

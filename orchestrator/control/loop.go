@@ -114,8 +114,9 @@ type Loop struct {
 
 	mu         sync.Mutex // guards the fields below
 	session    coord.Session
-	openFailed int // tries to open a session since the last success
-	listFailed int // tries to list the workers since the last success
+	openFailed int       // tries to open a session since the last success
+	listFailed int       // tries to list the workers since the last success
+	listed     time.Time // when the engine was asked for the last list that it gave
 	leading    bool
 	leadsIn    coord.Session // in which it was last found to lead
 	memory     map[dbaas.WorkerID]*memory
@@ -230,6 +231,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	began := l.cfg.Now()
 	instances, err := l.cfg.Launcher.List(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +244,7 @@ func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
 	if l.listFailed > 0 {
 		l.cfg.Log.InfoContext(ctx, "workers listed again", logkey.Count, l.listFailed)
 	}
-	l.listFailed = 0
+	l.listFailed, l.listed = 0, began
 	return instances, nil
 }
 

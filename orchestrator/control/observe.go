@@ -16,6 +16,7 @@ type Launcher = launch.Launcher
 // view is what the last pass saw, for those who ask.
 type view struct {
 	instances    []launch.Instance
+	listed       time.Time // when the engine was asked for instances
 	members      map[dbaas.WorkerID]coord.Member
 	desired      int
 	desiredKnown bool
@@ -89,7 +90,7 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 
 // look keeps what others ask for: who serves, and since when nobody does.
 func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up bool, now time.Time) {
-	l.view.instances = instances
+	l.view.instances, l.view.listed = instances, l.listed
 	if up {
 		l.view.members = members
 	}

@@ -39,6 +39,8 @@ type Availability interface {
 	Slaves() (n int, since time.Time)
 	// Master reports whether a master serves writes and since when that is so.
 	Master() (present bool, since time.Time)
+	// Gone reports whether a worker that lived at since has surely ended.
+	Gone(worker dbaas.WorkerID, since time.Time) bool
 }
 
 // Config is what New needs. The zero value of a setting is its default.
@@ -63,6 +65,8 @@ type Config struct {
 	// ReadGrace and WriteGrace are how long no slave (1 s), no master (2 s) may
 	// be there before requests fail at once. A fail-over is usually over before.
 	ReadGrace, WriteGrace time.Duration
+	// HeldCheck is how often is looked whether the worker that holds a message still lives: 100 ms.
+	HeldCheck time.Duration
 	// ResendPause is the pause before a message whose fate is not known is sent a
 	// second time: 50 ms. Negative means that none is.
 	ResendPause time.Duration
@@ -85,6 +89,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.StaleAfter, 5*time.Millisecond)
 	setDefault(&c.ReadGrace, time.Second)
 	setDefault(&c.WriteGrace, 2*time.Second)
+	setDefault(&c.HeldCheck, 100*time.Millisecond)
 	setDefault(&c.ResendPause, 50*time.Millisecond)
 	if c.Now == nil {
 		c.Now = time.Now

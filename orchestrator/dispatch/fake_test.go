@@ -27,6 +27,7 @@ type cluster struct {
 	master      bool
 	slavesSince time.Time
 	masterSince time.Time
+	gone        map[dbaas.WorkerID]bool
 }
 
 func healthy() *cluster { return &cluster{slaves: 1, master: true} }
@@ -41,6 +42,22 @@ func (c *cluster) Master() (bool, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.master, c.masterSince
+}
+
+func (c *cluster) Gone(worker dbaas.WorkerID, _ time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone[worker]
+}
+
+// lose makes a worker gone.
+func (c *cluster) lose(worker dbaas.WorkerID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone == nil {
+		c.gone = map[dbaas.WorkerID]bool{}
+	}
+	c.gone[worker] = true
 }
 
 func (c *cluster) set(slaves int, master bool) {
@@ -117,6 +134,9 @@ func (m *message) commit(seq dbaas.Seq) {
 	}
 	m.send(r.Encode())
 }
+
+// heldBy says that a worker has the message for itself.
+func (m *message) heldBy(worker dbaas.WorkerID) { m.send(frame.ReadHeld{Worker: worker}.Encode()) }
 
 func (m *message) send(body []byte, err error) {
 	if err != nil {

@@ -15,6 +15,8 @@ type codec[Q, R any] struct {
 	encode func(reqs []Q) ([]byte, error)
 	// decode calls each for every answer in a reply and reports whether it was the last.
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
+	// holder returns who holds the request, if body is a reply that says so, else the empty id.
+	holder func(body []byte) dbaas.WorkerID
 	// windows is how many messages may be in flight before others gather.
 	windows func(slaves int) int
 	slaves  func() (int, time.Time)

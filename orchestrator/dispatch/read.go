@@ -63,6 +63,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		gate:    gate,
 		encode:  func(reads []dbaas.Read) ([]byte, error) { return frame.ReadRequest{Reads: reads}.Encode() },
 		decode:  decodeReads,
+		holder:  readHolder,
 		unsent:  readError,
 		lost:    readError,
 		code:    func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
@@ -78,6 +79,17 @@ func decodeReads(body []byte, each func(int, dbaas.ReadResult)) (bool, error) {
 		each(reply.Answers[i].Index, reply.Answers[i].Result)
 	}
 	return reply.Last, nil
+}
+
+func readHolder(body []byte) dbaas.WorkerID {
+	if kind, err := frame.KindOf(body); err != nil || kind != frame.KindReadHeld {
+		return ""
+	}
+	held, err := frame.DecodeReadHeld(body)
+	if err != nil {
+		return "" // decode says what is wrong with it
+	}
+	return held.Worker
 }
 
 // readError is how a read ends without an answer. Whether it was handed over

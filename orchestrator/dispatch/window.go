@@ -38,7 +38,7 @@ func (win *window[Q, R]) run() {
 }
 
 // send sends the members as one message and gives each an end. A message that may
-// have been lost on its way, or whose answer may have, is sent once more: reads
+// have been lost on its way, or with its worker, or whose answer may have, is sent once more: reads
 // may run twice, and a write that did run is found by its id and answered as
 // it was the first time, so that the caller gets an answer in place of a doubt.
 func (win *window[Q, R]) send() {
@@ -69,9 +69,18 @@ func (win *window[Q, R]) call() error {
 	if l.cfg.ObserveMessage != nil {
 		l.cfg.ObserveMessage(l.name, win.left)
 	}
-	err = l.cfg.Caller.Call(ctx, l.queue, body, win.onReply)
+	err = l.cfg.Caller.Call(ctx, l.queue, body, func(body []byte) bool {
+		if holder := l.holder(body); holder != "" {
+			go l.watch(ctx, cancel, holder) // ends with ctx
+			return false
+		}
+		return win.onReply(body)
+	})
 	if err != nil && notTaken(err) {
 		return err
+	}
+	if errors.Is(err, context.Canceled) && !l.stops() {
+		err = errHolderGone // nobody else ends a message before its time
 	}
 	for _, w := range win.members {
 		if w != nil {

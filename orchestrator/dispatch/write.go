@@ -88,6 +88,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		gate:    d.masterGate,
 		encode:  func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },
 		decode:  decodeWrites,
+		holder:  func([]byte) dbaas.WorkerID { return "" }, // a master acknowledges after its answer
 		unsent:  writeUnsent,
 		lost:    writeLost,
 		code:    func(r *dbaas.OperationResult) dbaas.Code { return r.Code },

@@ -141,8 +141,8 @@ func (m *message) ack(ctx context.Context) {
 // linger is called when a read of the message is slow or waits for a position. If
 // the message is not answered soon it is acknowledged before its end:
 // otherwise a few reads that nobody can answer yet would take up what this consumer
-// may hold, and stop all others. What is lost is that another slave answers
-// them if this one dies: their callers then see a time-out. How many may linger is bounded.
+// may hold, and stop all others. If this worker dies then, the broker gives them to nobody
+// else; so the caller is told first who holds them, and sends them again. How many may linger is bounded.
 func (m *message) linger(ctx context.Context) {
 	m.patient.Do(func() {
 		m.exec.runs.Go(func() {
@@ -162,11 +162,44 @@ func (m *message) linger(ctx context.Context) {
 			}
 			defer func() { <-m.exec.lingering }()
 			m.exec.Stats.Lingered.Add(1)
-			m.ack(ctx)
+			if m.tellHeld(ctx) {
+				m.ack(ctx)
+			}
 			select {
 			case <-m.done:
 			case <-ctx.Done():
 			}
 		})
 	})
+}
+
+// tellHeld tells the caller that this worker alone has the message from now on. It reports
+// false when that did not arrive: the message stays the broker's then.
+func (m *message) tellHeld(ctx context.Context) bool {
+	m.sending.Lock() // nothing follows the last reply
+	defer m.sending.Unlock()
+	request := m.delivery.Message()
+	if request.ReplyTo == "" || closed(m.done) {
+		return true
+	}
+	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker}.Encode()
+	if err == nil {
+		ttl := max(m.latest.Sub(m.exec.now()), minReplyTTL)
+		err = m.exec.bus.Reply(ctx, request.ReplyTo, mq.Message{Body: body, ID: request.ID, TTL: ttl})
+	}
+	if err == nil || errors.Is(err, mq.ErrUnroutable) { // nobody waits for it any more
+		return true
+	}
+	m.exec.Stats.ReplyErrors.Add(1)
+	m.exec.log.DebugContext(ctx, "reply not sent", logkey.Queue, mq.ReadQ, logkey.Error, err)
+	return false
+}
+
+func closed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }

@@ -23,6 +23,7 @@ import (
 type Executor struct {
 	Stats Stats
 
+	worker    dbaas.WorkerID
 	source    Source
 	bus       Replier
 	log       *slog.Logger
@@ -38,6 +39,7 @@ type Executor struct {
 // NewExecutor returns an Executor. Zero fields of c get their defaults.
 func NewExecutor(c Config) *Executor {
 	return &Executor{
+		worker:    c.Worker,
 		source:    c.Source,
 		bus:       c.Bus,
 		log:       c.Log,

@@ -2,6 +2,7 @@ package slave_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,15 +154,27 @@ func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
 }
 
 // Reads that nobody can answer yet do not take up what the consumer may hold: their message is
-// acknowledged while they wait, and still answered.
+// acknowledged while they wait, and still answered. Its caller is told before who holds it; while that cannot be
+// told it stays the broker's.
 func TestExecutor_Serve_LingeringMessageIsAcknowledged(t *testing.T) {
-	for name, lingers := range map[string]dbaas.Read{"Waits": readAt(9, "x", 0), "Slow": read("slow 900 ms", 0)} {
+	for name, c := range map[string]struct {
+		lingers dbaas.Read
+		err     error // of the broker
+		holders []dbaas.WorkerID
+		acked   int // after a while
+	}{
+		"Waits":   {readAt(9, "x", 0), nil, []dbaas.WorkerID{"w7"}, 1},
+		"Slow":    {read("slow 900 ms", 0), nil, []dbaas.WorkerID{"w7"}, 1},
+		"Nobody":  {read("slow 900 ms", 0), mq.ErrUnroutable, []dbaas.WorkerID{"w7"}, 1},
+		"Unheard": {read("slow 900 ms", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bus := newBus()
+				bus.err = c.err
 				e := newExecutor(newSource(1), bus)
-				lingers.Deadline = time.Now().Add(time.Second)
-				d, req := request(t, lingers)
+				c.lingers.Deadline = time.Now().Add(time.Second)
+				d, req := request(t, c.lingers)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -169,13 +182,14 @@ func TestExecutor_Serve_LingeringMessageIsAcknowledged(t *testing.T) {
 					e.Wait()
 				}()
 				for _, step := range []struct {
-					after time.Duration
-					acked int
-				}{{40 * time.Millisecond, 0}, {30 * time.Millisecond, 1}} {
+					after   time.Duration
+					acked   int
+					holders []dbaas.WorkerID
+				}{{40 * time.Millisecond, 0, nil}, {30 * time.Millisecond, c.acked, c.holders}} {
 					<-time.After(step.after)
 					synctest.Wait()
-					if got := d.ackCount(); got != step.acked {
-						t.Errorf("%v later: got acked %d, want %d", step.after, got, step.acked)
+					if got := d.ackCount(); got != step.acked || !slices.Equal(bus.holders(), step.holders) {
+						t.Errorf("%v later: got acked %d and holders %v, want %d and %v", step.after, got, bus.holders(), step.acked, step.holders)
 					}
 				}
 				<-done

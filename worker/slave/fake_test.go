@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -123,7 +124,8 @@ type fakeBus struct {
 	mu         sync.Mutex
 	begin      time.Time
 	replies    []sentReply
-	err        error // of Reply
+	err        error            // of Reply
+	held       []dbaas.WorkerID // who said that they hold a message
 	consumers  int
 	deliveries chan mq.Delivery
 }
@@ -140,6 +142,10 @@ func newBus() *fakeBus { return &fakeBus{begin: time.Now(), deliveries: make(cha
 func (b *fakeBus) Reply(_ context.Context, _ string, m mq.Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if held, err := frame.DecodeReadHeld(m.Body); err == nil {
+		b.held = append(b.held, held.Worker)
+		return b.err
+	}
 	r, err := frame.DecodeReadReply(m.Body)
 	if err != nil {
 		return err
@@ -165,6 +171,13 @@ func (b *fakeBus) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.consumers += n
+}
+
+// holders returns who has said that they hold a message.
+func (b *fakeBus) holders() []dbaas.WorkerID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.held)
 }
 
 func (b *fakeBus) consuming() int {
@@ -238,5 +251,5 @@ func readAt(seq dbaas.Seq, sql string, within time.Duration) dbaas.Read {
 }
 
 func newExecutor(source slave.Source, bus slave.Replier) *slave.Executor {
-	return slave.NewExecutor(slave.Config{Source: source, Bus: bus, Log: slog.New(slog.DiscardHandler), Fast: 2, Slow: 2})
+	return slave.NewExecutor(slave.Config{Worker: "w7", Source: source, Bus: bus, Log: slog.New(slog.DiscardHandler), Fast: 2, Slow: 2})
 }

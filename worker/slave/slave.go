@@ -135,6 +135,8 @@ func (s *Slave) reject(ctx context.Context, d mq.Delivery, err error) {
 
 // Config says how an Executor works. Zero values mean the defaults.
 type Config struct {
+	// Worker is who answers.
+	Worker dbaas.WorkerID
 	Source Source
 	Bus    Replier
 	Log    *slog.Logger

@@ -1,0 +1,96 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/dispatch"
+)
+
+// A read whose worker acknowledged it and then died is sent once more and answered; the reads of its message
+// that have their answers are not sent again, and what the first message still brings is dropped.
+func TestDispatcher_Read_HolderGoneIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		workers := healthy()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers, StaleAfter: time.Hour})
+		answers := make(chan answer, 3)
+		ask(t.Context(), d, read("opener"), answers)
+		synctest.Wait()
+		opener := <-messages
+		ask(t.Context(), d, read("fast"), answers)
+		synctest.Wait()
+		ask(t.Context(), d, read("slow"), answers)
+		synctest.Wait()
+		opener.all()
+		<-answers
+		first := <-messages
+		first.reply(false, 0)
+		<-answers
+		first.heldBy("w1")
+		workers.lose("w1")
+		second := <-messages
+		if len(second.reads) != 1 || second.reads[0].Statements[0].SQL != "slow" {
+			t.Errorf("sent again: got %v, want the read without an answer alone", second.reads)
+		}
+		first.reply(true, 1)
+		second.all()
+		if a := <-answers; a.name != "slow" || a.err != nil || string(a.read.Body) != "slow" {
+			t.Errorf("got %+v, want the answer to the second message", a)
+		}
+	})
+}
+
+// However slow a read is: while its worker lives it is sent once.
+func TestDispatcher_Read_HolderLivesIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		workers := healthy()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers})
+		answers := make(chan answer, 1)
+		ask(t.Context(), d, read("x"), answers)
+		(<-messages).heldBy("w1")
+		workers.lose("w2")
+		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeTimeout || len(messages) != 0 {
+			t.Errorf("got %+v and %d more messages, want a time-out and none", a, len(messages))
+		}
+	})
+}
+
+// A read that outlives its second worker too is refused, and not sent a third time: it may be what they die of.
+func TestDispatcher_Read_SecondHolderGoneIsUnavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		workers := healthy()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers})
+		answers := make(chan answer, 1)
+		ask(t.Context(), d, read("x"), answers)
+		for _, worker := range []dbaas.WorkerID{"w1", "w2"} {
+			(<-messages).heldBy(worker)
+			workers.lose(worker)
+		}
+		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeUnavailable || len(messages) != 0 {
+			t.Errorf("got %+v and %d more messages, want unavailable and none", a, len(messages))
+		}
+	})
+}
+
+// Close ends a read that is held, and does not take its own doing for a worker's death.
+func TestDispatcher_Close_HeldReadIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call})
+		answers := make(chan answer, 1)
+		ask(t.Context(), d, read("x"), answers)
+		(<-messages).heldBy("w1")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = d.Close(ctx) // it has to cut the read off
+		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeUnavailable || len(messages) != 0 {
+			t.Errorf("got %+v and %d more messages, want unavailable and none", a, len(messages))
+		}
+	})
+}
