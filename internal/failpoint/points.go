@@ -60,6 +60,10 @@ const (
 	NoDeduplication Switch = "no-deduplication"
 	// AckBeforeCommit: the master answers and acknowledges before persdb has the write.
 	AckBeforeCommit Switch = "ack-before-commit"
+	// NoPositionWait: a slave answers a read at once, however old its replica is.
+	NoPositionWait Switch = "no-position-wait"
+	// NoReadPosition: the master answers linearizable reads without asking persdb how far its replica must be.
+	NoReadPosition Switch = "no-read-position"
 )
 
 // Action is what an armed point does; see the package.

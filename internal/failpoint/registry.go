@@ -35,6 +35,8 @@ var kinds = map[string][]Action{
 	string(NoEpochCheck):         {TurnOn},
 	string(NoDeduplication):      {TurnOn},
 	string(AckBeforeCommit):      {TurnOn},
+	string(NoPositionWait):       {TurnOn},
+	string(NoReadPosition):       {TurnOn},
 }
 
 // registry is the armed points of one process. It is safe for concurrent use.

@@ -31,7 +31,7 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	}
 	members, err := l.Members(ctx)
 	if err != nil {
-		return HandedOver{}, err
+		return HandedOver{}, dbaas.WrapError(dbaas.CodeUnavailable, "the workers cannot be listed", err)
 	}
 	old, heir, err := parties(members, pid)
 	if err != nil {

@@ -23,6 +23,8 @@ func TestSystem_Broken_InvariantsNotice(t *testing.T) {
 		{failpoint.NoEpochCheck, "though epoch"},
 		{failpoint.NoDeduplication, "times"},
 		{failpoint.AckBeforeCommit, "was acknowledged"},
+		{failpoint.NoPositionWait, "want at least"},
+		{failpoint.NoReadPosition, "not linearizable"},
 	} {
 		t.Run(string(broken.promise), func(t *testing.T) {
 			self := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSystem_RandomFaults_InvariantsHold$")

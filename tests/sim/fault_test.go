@@ -3,10 +3,12 @@ package sim_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
 )
 
@@ -45,6 +47,7 @@ var faults = []fault{
 	{"orchestrator dies", orchestratorDies},
 	{"a second orchestrator", secondOrchestrator},
 	{"another number of slaves", rescale},
+	{"hand-over", handOver},
 	{"an epoch claimed in vain", strayClaim},
 }
 
@@ -253,6 +256,22 @@ func rescale(w *world, rnd *rand.Rand) func() {
 		defer cancel()
 		_ = o.loop.SetSlaves(ctx, slaves) // it may be refused
 	}
+	return nil
+}
+
+// handOver asks for another master, whatever else goes on, and does not wait for it.
+func handOver(w *world, rnd *rand.Rand) func() {
+	o := w.pick(rnd)
+	if o == nil {
+		return nil
+	}
+	w.late.Go(func() {
+		switch _, err := o.loop.HandOver(context.Background(), 0); dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are wrong.
+		case dbaas.CodeOK, dbaas.CodeConflict, dbaas.CodeUnavailable:
+		default:
+			w.fail(fmt.Errorf("hand-over: got %w, want ok, conflict or unavailable", err))
+		}
+	})
 	return nil
 }
 

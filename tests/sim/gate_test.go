@@ -73,13 +73,16 @@ func (g *gate) pass() error {
 	}
 }
 
-// gatedBus is a worker's connection to the bus behind its gate.
+// gatedBus is a worker's connection to the bus behind its gate. What crosses it takes a time that is drawn,
+// and keeps its order.
 type gatedBus struct {
 	*mqinproc.Conn
 	gate *gate
+	lag  *lag
 }
 
 func (b gatedBus) Reply(ctx context.Context, to string, m mq.Message) error {
+	b.lag.message()
 	if b.gate.pass() != nil {
 		return mq.ErrClosed
 	}
@@ -95,6 +98,7 @@ func (b gatedBus) Broadcast(ctx context.Context, body []byte) error {
 
 func (b gatedBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error {
 	return b.Conn.Consume(ctx, c, func(d mq.Delivery) {
+		b.lag.message()
 		if b.gate.pass() == nil {
 			handle(gatedDelivery{d, b.gate})
 		}
@@ -104,6 +108,7 @@ func (b gatedBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(m
 func (b gatedBus) Subscribe(ctx context.Context, s mq.Subscriber) error {
 	entry := s.Entry
 	s.Entry = func(body []byte) {
+		b.lag.entry()
 		if b.gate.pass() == nil {
 			entry(body)
 		}

@@ -120,7 +120,7 @@ func (w *world) newNode(spec launchinproc.Spec) (launchinproc.Worker, error) {
 	n := &node{gate: newGate(), bus: w.broker.Dial(string(spec.ID)), coord: w.coord.Dial(), line: newLine(w0(w.seed, string(spec.ID)))}
 	n.Worker = worker.New(worker.Config{
 		ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: w.log,
-		Bus: gatedBus{n.bus, n.gate}, Coordinator: gatedCoordinator{n.coord, n.gate},
+		Bus: gatedBus{n.bus, n.gate, &lag{rnd: w0(w.seed, "lag of "+string(spec.ID))}}, Coordinator: gatedCoordinator{n.coord, n.gate},
 		Store: &link{store: w.store, gate: n.gate, own: n.line, shared: w.persdb, late: &w.late, fenced: w.fenced},
 	})
 	w.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 )
@@ -101,7 +102,9 @@ func (e *Executor) Wait() { e.runs.Wait() }
 // schedule runs what the replica is far enough for, and sets the rest aside.
 func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 	applied, ready := e.source.Applied()
-	late := func(i int) bool { return !ready || m.reads[i].MinSeq > applied }
+	late := func(i int) bool {
+		return !ready || m.reads[i].MinSeq > applied && !failpoint.On(failpoint.NoPositionWait)
+	}
 	if !slices.ContainsFunc(places, late) {
 		e.run(ctx, m, places)
 		return

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rideshare/internal/failpoint"
 )
 
 // work is the reads of one run and, once one of them was slow, of the run that
@@ -110,7 +112,7 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 		return
 	}
 	seq := reader.Seq()
-	if seq < read.MinSeq {
+	if seq < read.MinSeq && !failpoint.On(failpoint.NoPositionWait) {
 		// Only a database that has lost its newest entries gets here.
 		r.work.m.add(i, notCaughtUp(), 0)
 		return
