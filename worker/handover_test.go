@@ -140,6 +140,16 @@ func (c *cluster) leaves(pid int) {
 	})
 }
 
+// A worker that is told to end between getting the mastership and being registered with it is registered as leaving: the
+// control loop would not know otherwise that it wants to be replaced.
+func TestWorker_TerminatedBeforeItsRegistration_RegistersAsLeaving(t *testing.T) {
+	c := newCluster(t, 0)
+	n := c.start(1, func(w *worker.Config) { w.HandOver = time.Hour })
+	n.assign(dbaas.RoleMaster, c.claim())
+	n.cancel()
+	c.leaves(1)
+}
+
 // A master that is to end and is not replaced leaves by itself after a while, and at once when drained.
 func TestWorker_MasterTerminatedAlone_Leaves(t *testing.T) {
 	c := newCluster(t, 0)
