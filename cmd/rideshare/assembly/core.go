@@ -39,9 +39,9 @@ type core struct {
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
 
-	starts             *counts
-	changes, decisions counts
-	lastDecision       atomic.Pointer[scale.Decision]
+	starts                    *counts
+	kinds, changes, decisions counts
+	lastDecision              atomic.Pointer[scale.Decision]
 }
 
 func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
@@ -55,7 +55,7 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{outside: o, log: cfg.Log, events: events.New(), workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}}}
+	c := &core{outside: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}}}
 	counted := newCountedLauncher(o.launcher)
 	o.launcher, c.starts = counted, &counted.starts
 	c.loop = control.New(control.Config{

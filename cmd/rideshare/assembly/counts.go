@@ -58,8 +58,14 @@ func (l *countedLauncher) Start(ctx context.Context, startID string) (launch.Ins
 	return in, err
 }
 
+// eventKinds is every kind at zero, so that an increase from nothing is seen.
+func eventKinds() map[[2]string]int {
+	return map[[2]string]int{{control.EventRole}: 0, {control.EventMembership}: 0, {control.EventScale}: 0}
+}
+
 // event tells of a change, and counts it.
 func (c *core) event(kind string, data any) {
+	c.kinds.add([2]string{kind})
 	if e, ok := data.(control.WorkerEvent); ok {
 		c.changes.add([2]string{string(e.Role), e.Change})
 	}
@@ -80,6 +86,7 @@ func (c *core) decided(d scale.Decision) {
 func (c *core) countedMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		c.starts.metric("rideshare_worker_starts_total", "Workers started, by result: ok or failed.", "result"),
+		c.kinds.metric("rideshare_events_total", "Events of /api/v1/events, by kind: role, membership, and scale for another number of wanted slaves.", "kind"),
 		c.changes.metric("rideshare_worker_changes_total", "Changes of roles and membership: assigned, serving, lost, died.", "role", "change"),
 		c.decisions.metric("rideshare_scaling_decisions_total", "Scaling decisions, by outcome: done, or overtaken by the next before they could be written.", "policy", "outcome"),
 		{
