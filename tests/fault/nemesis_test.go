@@ -55,6 +55,7 @@ var attacks = []attack{
 	{"kill -9 persdb", killPersdb},
 	{"close the broker's connections", closeConnections},
 	{"claim an epoch in vain", claimInVain},
+	{"hand the role over", handOverInTrouble},
 }
 
 func killMaster(t *testing.T, h *trial, _ *rand.Rand) {
@@ -139,6 +140,15 @@ func crashMaster(t *testing.T, h *trial, _ *rand.Rand) {
 	t.Helper()
 	if a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/crash/master", nil); err != nil || a.status >= 500 && a.status != http.StatusServiceUnavailable {
 		h.fail(fmt.Errorf("crash/master: got %d %.200s, %w", a.status, a.body, err))
+	}
+}
+
+// handOverInTrouble asks for another master. There may be none, nobody who could follow, or nobody who acts in time.
+func handOverInTrouble(t *testing.T, h *trial, _ *rand.Rand) {
+	t.Helper()
+	a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/master", struct{}{})
+	if err != nil || !slices.Contains([]int{http.StatusOK, http.StatusConflict, http.StatusServiceUnavailable}, a.status) {
+		h.fail(fmt.Errorf("POST master: got %d %.200s, %w, want 200, 409 or 503", a.status, a.body, err))
 	}
 }
 
