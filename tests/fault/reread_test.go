@@ -1,0 +1,121 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testenv"
+)
+
+// rereads is how many reads are in hand: some of them with each of two slaves.
+const rereads = 24
+
+// Reads that a slave has acknowledged before their end, since they are slow or wait for a position, outlive
+// its death: while another slave is up none of them fails.
+func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
+	t.Parallel()
+	on := shared(t)
+	for name, c := range map[string]struct {
+		query string
+		ahead uint64 // how far the position that the reads wait for is ahead
+	}{
+		"Waiting": {query: "SELECT count(*) FROM effects", ahead: 1},
+		"Slow":    {query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT 400000) SELECT count(*) FROM c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sys := startSystem(t, on, 2, "CALL_TIMEOUT=12s")
+			sys.exec(t, "CREATE TABLE effects(n INTEGER PRIMARY KEY)")
+			before := sys.awaitWhole(t, 2)
+			asked := sys.ask(t, c.query, sys.head(t)+c.ahead)
+			victim := sys.awaitHolding(t, before.pids("slave"))
+			signal(t, victim, syscall.SIGKILL)
+			sys.awaitGone(t, []int{victim})
+			sys.exec(t, "INSERT INTO effects(n) VALUES(1)") // the position that they wait for
+			for range rereads {
+				if err := <-asked; err != nil {
+					t.Error(err)
+				}
+			}
+			sys.awaitWhole(t, 2)
+		})
+	}
+}
+
+// ask sends reads of a position, all at once; what is wrong with each goes to the channel.
+func (s *system) ask(t *testing.T, query string, position uint64) <-chan error {
+	t.Helper()
+	asked := make(chan error, rereads)
+	for range rereads {
+		go func() { // ends with the answer, at the latest at the client's limit
+			a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{query}, "X-Min-Seq", strconv.FormatUint(position, 10))
+			if err == nil && a.status != http.StatusOK {
+				err = fmt.Errorf("a read: got %d %.200s, want 200", a.status, a.body)
+			}
+			asked <- err
+		}()
+	}
+	return asked
+}
+
+// head is the position of the newest write.
+func (s *system) head(t *testing.T) uint64 {
+	t.Helper()
+	a, err := s.try(t.Context(), http.MethodPost, "/db/query", []string{"SELECT 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq, err := strconv.ParseUint(a.header.Get("X-Seq"), 10, 64)
+	if err != nil {
+		t.Fatalf("X-Seq of %d %v: %v", a.status, a.header, err)
+	}
+	return seq
+}
+
+// awaitHolding waits until one of the workers has acknowledged reads that it has not answered, and returns it.
+func (s *system) awaitHolding(t *testing.T, pids []int) (holder int) {
+	t.Helper()
+	testenv.Eventually(t, callTimeout, func() error {
+		for _, pid := range pids {
+			lingered, err := s.event(pid, "read_messages_lingered")
+			if err != nil {
+				return err
+			}
+			if lingered > 0 {
+				holder = pid
+				return nil
+			}
+		}
+		return errors.New("no slave has acknowledged a read early")
+	})
+	return holder
+}
+
+// event is one of the counts that a worker keeps.
+func (s *system) event(pid int, name string) (float64, error) {
+	base, err := settingOf(pid, "--control-url")
+	if err != nil {
+		return 0, err
+	}
+	req, err := http.NewRequest(http.MethodGet, base+"/metrics", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	a, err := s.send(req)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(a.body)) {
+		if strings.HasPrefix(line, "rideshare_worker_events_total{") && strings.Contains(line, `event="`+name+`"`) {
+			_, value, _ := strings.Cut(line, "} ")
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("worker %d has no count of %s", pid, name)
+}
