@@ -135,6 +135,7 @@ func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 
 // A worker that loses the broker alone is replaced while it is cut off: a master, so that writes come back, and a slave.
 func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
+	t.Parallel()
 	for _, role := range []string{"master", "slave"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
