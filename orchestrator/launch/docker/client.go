@@ -203,7 +203,7 @@ var changes = []events.Action{
 }
 
 // Watch implements Engine.
-func (c *Client) Watch(ctx context.Context, label string, each func()) error {
+func (c *Client) Watch(ctx context.Context, label string, each func(Change)) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the client's goroutine too
 	defer cancel()
 	args := filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", label))
@@ -212,18 +212,28 @@ func (c *Client) Watch(ctx context.Context, label string, each func()) error {
 	case err := <-failed: // it returns when the engine has answered, or not
 		return translate(err)
 	default:
-		each()
+		each(Change{})
 	}
 	for {
 		select {
 		case m := <-messages:
 			if slices.Contains(changes, m.Action) {
-				each()
+				each(changeOf(m))
 			}
 		case err := <-failed:
 			return translate(err)
 		}
 	}
+}
+
+// changeOf is what a message of the engine says.
+func changeOf(m events.Message) Change {
+	change := Change{ID: m.Actor.ID, Started: m.Action == events.ActionStart}
+	if m.Action == events.ActionDie {
+		code, err := strconv.Atoi(m.Actor.Attributes["exitCode"])
+		change.Died, change.ExitCode = err == nil, code // without its code it is found out as any other change
+	}
+	return change
 }
 
 // translate turns the library's errors into those of this package.

@@ -88,6 +88,7 @@ type Launcher struct {
 	mu       sync.Mutex               // guards the fields below
 	starting map[string]chan struct{} // by start id; closed when the start is over
 	asked    map[dbaas.WorkerID]bool  // who was asked to end
+	dead     map[string]int           // exit codes of containers that were told to have died, by the engine's id
 }
 
 var _ launch.Launcher = (*Launcher)(nil)
@@ -103,7 +104,7 @@ func New(c Config) (*Launcher, error) {
 	}
 	l := &Launcher{
 		config: c, engine: c.Engine, log: c.Log, events: make(chan struct{}, 1),
-		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{},
+		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{}, dead: map[string]int{},
 	}
 	ctx, end := context.WithCancel(context.Background())
 	l.end = end
@@ -139,11 +140,12 @@ const (
 func (l *Launcher) watchEngine(ctx context.Context) {
 	lost, pause := 0, firstPause
 	for {
-		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func() {
+		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func(c Change) {
 			if lost > 0 {
 				l.log.InfoContext(ctx, "engine found again", logkey.Count, lost)
 			}
 			lost, pause = 0, firstPause
+			l.note(c)
 			l.notify()
 		})
 		if ctx.Err() != nil {
@@ -160,6 +162,21 @@ func (l *Launcher) watchEngine(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// note remembers who died, so that List need not wait for the engine to have cleared up
+// after them. What was told before the engine was lost may be true no more, so the zero Change forgets it all.
+func (l *Launcher) note(c Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case c == Change{}:
+		clear(l.dead)
+	case c.Died:
+		l.dead[c.ID] = c.ExitCode
+	case c.Started:
+		delete(l.dead, c.ID)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -276,9 +277,51 @@ func TestEvents_StreamBroken_ListensAgainAndWakes(t *testing.T) {
 		default:
 			t.Error("no token after the engine was found again")
 		}
-		f.set(func() { f.changed() })
+		f.set(func() { f.changed(docker.Change{ID: "x"}) })
 		if len(l.Events()) != 1 {
 			t.Error("no token for a change after that")
+		}
+	})
+}
+
+// A death that the engine tells of is believed at once, while the engine itself still lists the container as running,
+// until it tells of a start, or was lost: then the engine is asked again.
+func TestEvents_DeathTold_IsListedAtOnce(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		synctest.Wait()
+		i := mustStart(t, l, "s1")
+		mustStart(t, l, "s2")
+		id := ""
+		for _, c := range f.containers {
+			if strings.HasPrefix(c.ID, string(i.ID)) {
+				id = c.ID
+			}
+		}
+		for _, step := range []struct {
+			change  docker.Change
+			running bool
+		}{
+			{docker.Change{ID: id}, true},
+			{docker.Change{ID: id, Died: true, ExitCode: 137}, false},
+			{docker.Change{ID: "other"}, false},
+			{docker.Change{ID: id, Started: true}, true},
+			{docker.Change{ID: id, Died: true, ExitCode: 137}, false},
+			{docker.Change{}, true},
+		} {
+			f.changed(step.change)
+			list, err := l.List(t.Context())
+			if err != nil || len(list) != 2 {
+				t.Fatalf("got %+v and error %v, want two workers", list, err)
+			}
+			n := slices.IndexFunc(list, func(w launch.Instance) bool { return w.ID == i.ID })
+			want := i
+			if !step.running {
+				want.Running, want.PID, want.ExitCode, want.StartedAt = false, 0, 137, list[n].StartedAt
+			}
+			if n < 0 || list[n] != want || !list[1-n].Running {
+				t.Errorf("after %+v: got %+v, want %+v and the other one running", step.change, list, want)
+			}
 		}
 	})
 }

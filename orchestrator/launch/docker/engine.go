@@ -29,9 +29,9 @@ type Engine interface {
 	List(ctx context.Context, label string) ([]Container, error)
 	// Tail returns the last lines of its two outputs.
 	Tail(ctx context.Context, id string, lines int) (string, error)
-	// Watch calls each as soon as it is surely listening, and then for every change of a
-	// container with that label, until the connection or ctx ends, and returns why.
-	Watch(ctx context.Context, label string, each func()) error
+	// Watch calls each as soon as it is surely listening, with the zero Change, and then for every change of
+	// a container with that label, until the connection or ctx ends, and returns why.
+	Watch(ctx context.Context, label string, each func(Change)) error
 }
 
 // Errors of an Engine.
@@ -71,7 +71,18 @@ const (
 	statusCreated status = "created"
 	statusRunning status = "running"
 	statusPaused  status = "paused"
+	statusExited  status = "exited"
 )
+
+// Change is what the engine told of one container. Most changes only say that it is time to look.
+type Change struct {
+	ID string
+	// Died says that it has ended, with ExitCode. The engine tells so some 200 ms before Inspect does.
+	Died     bool
+	ExitCode int
+	// Started says that it runs, also after it died.
+	Started bool
+}
 
 // Container is what the engine knows of a container.
 type Container struct {

@@ -25,7 +25,7 @@ type fakeEngine struct {
 	fail map[string]error
 
 	watches chan chan error // of each Watch, what ends it
-	changed func()
+	changed func(docker.Change)
 }
 
 func newFake() *fakeEngine {
@@ -157,7 +157,7 @@ func (f *fakeEngine) Tail(_ context.Context, id string, lines int) (string, erro
 	return f.tails[id] + " of " + strconv.Itoa(lines), nil
 }
 
-func (f *fakeEngine) Watch(ctx context.Context, _ string, each func()) error {
+func (f *fakeEngine) Watch(ctx context.Context, _ string, each func(docker.Change)) error {
 	end := make(chan error)
 	f.mu.Lock()
 	err := f.fail["watch"]
@@ -167,7 +167,7 @@ func (f *fakeEngine) Watch(ctx context.Context, _ string, each func()) error {
 	if err != nil {
 		return err
 	}
-	each()
+	each(docker.Change{})
 	select {
 	case f.watches <- end:
 	case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +29,14 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	errs := make([]error, len(found))
 	var group sync.WaitGroup
 	for n := range found { // pids are only in the answer for a single one; each takes a millisecond
+		if dead, ok := l.toldDead(found[n]); ok {
+			all[n] = dead
+			continue
+		}
 		group.Go(func() { all[n], errs[n] = l.engine.Inspect(ctx, found[n].ID) })
 	}
 	group.Wait()
+	l.forgetDead(found)
 	list := make([]launch.Instance, 0, len(all))
 	for n, c := range all {
 		switch {
@@ -45,6 +51,25 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return list, nil
+}
+
+// toldDead returns a container of which the engine told that it died. The engine answers nobody who inspects
+// one until it has cleared up after it, which takes it some 200 ms, and its list says until then that it runs.
+func (l *Launcher) toldDead(c Container) (Container, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	code, ok := l.dead[c.ID]
+	c.Status, c.ExitCode = statusExited, code
+	return c, ok
+}
+
+// forgetDead forgets who is no longer in the engine's list: ids are never used again.
+func (l *Launcher) forgetDead(found []Container) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.dead, func(id string, _ int) bool {
+		return !slices.ContainsFunc(found, func(c Container) bool { return c.ID == id })
+	})
 }
 
 func (l *Launcher) aboutToStart(c Container) bool {
