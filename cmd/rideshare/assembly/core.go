@@ -35,6 +35,7 @@ type core struct {
 	dispatcher *dispatch.Dispatcher
 	scaler     *scale.Scaler
 	events     *events.Log
+	depths     *depths
 
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
@@ -86,6 +87,8 @@ func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 		ObserveMessage: m.rpc.ObserveMessage,
 	})
 	c.background.Go(func() { followHead(loops, c.store, c.dispatcher.SawSeq) })
+	c.depths = &depths{meter: c.meter, log: cfg.Log}
+	c.background.Go(func() { c.depths.follow(loops) })
 }
 
 func (c *core) ended(what string, err error) {

@@ -147,7 +147,7 @@ func TestMetrics_LintedAndDocumented(t *testing.T) {
 	var text []byte
 	testenv.Eventually(t, 20*time.Second, func() error {
 		text = call(t, "GET", db+"/metrics", "")
-		for _, late := range []string{"rideshare_scaling_decisions_total{", `rideshare_events_total{kind="scale"} 0`, `part="gateway"`, `change="serving"`, "rideshare_scaling_wanted_slaves{"} {
+		for _, late := range []string{"rideshare_scaling_decisions_total{", `rideshare_events_total{kind="scale"} 0`, `rideshare_queue_messages{queue="dead.write"} 0`, `part="gateway"`, `change="serving"`, "rideshare_scaling_wanted_slaves{"} {
 			if !bytes.Contains(text, []byte(late)) {
 				return fmt.Errorf("no %s yet", late)
 			}

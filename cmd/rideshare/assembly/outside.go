@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	coordinproc "rideshare/internal/coord/inproc"
@@ -35,6 +36,7 @@ type persdb interface {
 type outside struct {
 	store       persdb
 	conn        mq.Conn // the orchestrator's own
+	meter       mq.Meter
 	coordinator coord.Coordinator
 	launcher    launch.Launcher
 	// keepWorkers says that the workers are another process's, and outlive this one.
@@ -49,6 +51,16 @@ func (o *outside) onClose(f func(context.Context) error) { o.closers = append(o.
 
 // close undoes what was started.
 func (o *outside) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
+
+// closeBus ends both connections at once: with a broker that does not answer each takes a while.
+func (o *outside) closeBus(context.Context) error {
+	var meter sync.WaitGroup
+	var meterErr error
+	meter.Go(func() { meterErr = o.meter.Close() })
+	connErr := o.conn.Close()
+	meter.Wait()
+	return errors.Join(connErr, meterErr)
+}
 
 // newEmbedded is everything in this process.
 func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
@@ -90,8 +102,8 @@ func (o *outside) embed(cfg Config, store *commitlog.Store) error {
 	launcher := launchinproc.New(launchinproc.Config{
 		Dir: replicas, Log: cfg.Log, Make: newWorker, Run: strconv.FormatInt(time.Now().UnixMilli(), 36),
 	})
-	o.conn = broker.Dial("orchestrator")
-	o.onClose(func(context.Context) error { return o.conn.Close() })
+	o.conn, o.meter = broker.Dial("orchestrator"), broker.Dial("orchestrator meter")
+	o.onClose(o.closeBus)
 	o.coordinator, o.launcher, o.control = coordinator, launcher, launcher.Transport()
 	return nil
 }

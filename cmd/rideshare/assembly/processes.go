@@ -51,12 +51,10 @@ func newProcesses(cfg Config) (*outside, error) {
 
 func (o *outside) connect(cfg Config) error {
 	p := *cfg.Processes
-	conn, err := amqp.Dial(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true})
-	if err != nil {
+	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true}); err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
-	o.conn = conn
-	o.onClose(func(context.Context) error { return conn.Close() })
+	var err error
 	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, Log: cfg.Log}); err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
@@ -79,6 +77,20 @@ func (o *outside) connect(cfg Config) error {
 	default:
 		return o.startLauncher(cfg, p)
 	}
+}
+
+func (o *outside) dialBus(cfg amqp.Config) error {
+	conn, err := amqp.Dial(cfg)
+	if err != nil {
+		return err
+	}
+	meter, err := amqp.DialMeter(cfg)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	o.conn, o.meter = conn, meter
+	o.onClose(o.closeBus)
+	return nil
 }
 
 // useEngine makes workers containers, which end with the system.

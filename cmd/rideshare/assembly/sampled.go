@@ -14,6 +14,7 @@ import (
 // only if they are in this process: otherwise each shows its own.
 func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
+	all = append(all, c.depths.metric())
 	if embedded {
 		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
 			statuses, _ := c.statuses(ctx)

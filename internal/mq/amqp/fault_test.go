@@ -29,6 +29,8 @@ func TestFault(t *testing.T) {
 		"WriteQForgetsConsumer_ItFindsOut":           testWriteQForgetsConsumer,
 		"ReplyQueueDeleted_AnotherOneIsMade":         testReplyQueueDeleted,
 		"OtherArguments_UnavailableUntilTheyAreGone": testOtherArguments,
+		"BrokerFrozen_MeterAnswersInTime":            testMeterFrozen,
+		"QueueSuspended_MeterDisturbsNobody":         testMeterQueueSuspended,
 		"RightsOfTheStack_EachPartItsOwn":            testRights,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, newBus(t, service, service.URL, mqtest.Limits{})) })

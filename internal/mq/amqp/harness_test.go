@@ -31,8 +31,8 @@ type bus struct {
 	prefix  string
 	limits  mqtest.Limits
 
-	mu       sync.Mutex // guards networks
-	networks map[mq.Conn]*network
+	mu       sync.Mutex       // guards networks
+	networks map[any]*network // by their Conn or Meter
 }
 
 // newBus returns a bus of the test's own. service is nil for a broker that is shared.
@@ -46,7 +46,7 @@ func newBus(tb testing.TB, service *testenv.Service, url string, l mqtest.Limits
 	}
 	b := &bus{
 		service: service, url: url, limits: l,
-		prefix: "test." + rand.Text() + ".", networks: map[mq.Conn]*network{},
+		prefix: "test." + rand.Text() + ".", networks: map[any]*network{},
 	}
 	tb.Cleanup(func() { b.remove(tb) })
 	return b
@@ -131,6 +131,25 @@ func (b *bus) Dial(tb testing.TB, name string) mq.Conn {
 	tb.Helper()
 	config, n := b.config(name)
 	return b.open(tb, config, n)
+}
+
+func (b *bus) DialMeter(tb testing.TB) mq.Meter {
+	tb.Helper()
+	config, n := b.config("meter")
+	return b.openMeter(tb, config, n)
+}
+
+// openMeter dials with settings. The test closes the meter.
+func (b *bus) openMeter(tb testing.TB, config amqp.Config, n *network) *amqp.Meter {
+	tb.Helper()
+	m, err := amqp.DialMeter(config)
+	if err != nil {
+		tb.Fatalf("dial: got %v, want nil", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.networks[m] = n
+	return m
 }
 
 // connected returns a connection that is up, and closed after the test.

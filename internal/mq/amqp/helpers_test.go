@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func publish(t *testing.T, c mq.Conn, q mq.Queue, n int) {
 }
 
 // closeInTime closes c, which must not take longer than promised.
-func closeInTime(t *testing.T, c mq.Conn) {
+func closeInTime(t *testing.T, c io.Closer) {
 	t.Helper()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"rideshare/internal/mq"
@@ -54,7 +55,22 @@ func testRights(t *testing.T, b *bus) {
 		t.Errorf("worker broadcasts: got %v, want nil", err)
 	}
 	receive(t, entries)
+	b.counted(t)
 	b.forbidden(t)
+}
+
+// counted checks that the orchestrator may count what waits.
+func (b *bus) counted(t *testing.T) {
+	t.Helper()
+	config, n := b.config("orchestrator")
+	config.URL = b.urlOf(t, "orchestrator")
+	m := b.openMeter(t, config, n)
+	defer func() { _ = m.Close() }()
+	got, err := m.Depths(t.Context())
+	want := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("orchestrator counts: error %v, depths (-want +got):\n%s", err, diff)
+	}
 }
 
 // forbidden checks what neither part may do.

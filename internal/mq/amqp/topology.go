@@ -43,9 +43,9 @@ func (n names) of(q mq.Queue) string {
 		return n.read
 	case mq.WriteQ:
 		return n.write
-	default:
-		return ""
+	case mq.DeadQ: // no work queue: nobody publishes to it or consumes from it by this name
 	}
+	return ""
 }
 
 // queue is a queue that the system shares, with the arguments that it is made with.

@@ -1,5 +1,5 @@
 // Package mqtest is the conformance suite of the bus: what every implementation
-// of mq.Conn must do, with one test for each promise. It assumes nothing about speed:
+// of mq.Conn and mq.Meter must do, with one test for each promise. It assumes nothing about speed:
 // what is promised to happen is waited for, up to Features.Patience.
 package mqtest
 
@@ -35,6 +35,8 @@ type Limits struct {
 type Bus interface {
 	// Dial returns a new connection. The test closes it.
 	Dial(t testing.TB, name string) mq.Conn
+	// DialMeter returns a new meter. The test closes it.
+	DialMeter(t testing.TB) mq.Meter
 	// Sever cuts a connection as the death of its process does.
 	Sever(t testing.TB, c mq.Conn)
 	// Disconnect drops every connection at the broker's side; they come back by themselves.
@@ -67,7 +69,7 @@ func Run(t *testing.T, f Features, newBus NewBus) {
 	if f.Quiet == 0 {
 		f.Quiet = 200 * time.Millisecond
 	}
-	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests()} {
+	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests(), meterTests()} {
 		for _, one := range group {
 			t.Run(one.name, func(t *testing.T) {
 				body := func(t *testing.T) {

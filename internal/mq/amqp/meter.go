@@ -1,0 +1,85 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
+)
+
+// Meter asks the broker how many messages wait. It implements mq.Meter.
+//
+// A quorum queue counts through its leader, which RabbitMQ gives a second: while there is none, or it
+// is slow, the broker answers 0 (3.10.8; a test shows it).
+type Meter struct {
+	names      names
+	asking     *link[*session]
+	cancel     context.CancelFunc // ends the link
+	background sync.WaitGroup     // the link
+}
+
+var _ mq.Meter = (*Meter)(nil)
+
+// DialMeter returns a Meter whose connection is being made, and made again, in the background until
+// Close. The error says what is wrong with the settings.
+func DialMeter(config Config) (*Meter, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("bus settings: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &Meter{names: newNames(config.Prefix), cancel: cancel}
+	m.asking = newLink("bus meter", config.Log, func(ctx context.Context) (*session, error) {
+		return dialSession(ctx, config, config.Name+" meter")
+	})
+	m.background.Go(func() { m.asking.run(ctx) })
+	return m, nil
+}
+
+// Depths implements mq.Meter.
+func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
+	s, err := m.asking.next(ctx, nil)
+	switch {
+	case errors.Is(err, mq.ErrClosed):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("not connected: %w: %w", mq.ErrUnavailable, err)
+	}
+	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls know no context
+	defer stop()
+	depths := map[mq.Queue]int{}
+	for q, name := range map[mq.Queue]string{mq.ReadQ: m.names.read, mq.WriteQ: m.names.write, mq.DeadQ: m.names.dead} {
+		n, err := s.depth(name)
+		if refusal, ok := errors.AsType[*amqp091.Error](err); ok && refusal.Code == amqp091.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("depth of %s: %w: %w", q, mq.ErrUnavailable, opaque{err})
+		}
+		depths[q] = n
+	}
+	return depths, nil
+}
+
+// Close implements mq.Meter. It returns within some 2 s: a broker that does not answer is left without a goodbye.
+func (m *Meter) Close() error {
+	m.asking.close()
+	m.cancel()
+	m.background.Wait()
+	return nil
+}
+
+// depth returns how many messages of a queue wait. The channel is thrown away, since
+// the answer that there is no such queue ends it.
+func (s *session) depth(name string) (int, error) {
+	var q amqp091.Queue
+	err := s.aside("look at "+name, func(ch *amqp091.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
+		return err
+	})
+	return q.Messages, err
+}

@@ -1,0 +1,29 @@
+package inproc
+
+import (
+	"context"
+	"fmt"
+
+	"rideshare/internal/mq"
+)
+
+var _ mq.Meter = (*Conn)(nil)
+
+// Depths implements mq.Meter with the true counts. It never waits.
+func (c *Conn) Depths(context.Context) (map[mq.Queue]int, error) {
+	b := c.broker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, mq.ErrClosed
+	case !c.up():
+		return nil, fmt.Errorf("not connected: %w", mq.ErrUnavailable)
+	}
+	depths := map[mq.Queue]int{mq.DeadQ: len(b.dead)}
+	for name, q := range b.queues {
+		q.dropExpired(b.now())
+		depths[name] = q.ready.len()
+	}
+	return depths, nil
+}

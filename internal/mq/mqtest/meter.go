@@ -1,0 +1,91 @@
+package mqtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/mq"
+)
+
+// meterTests are about the counts of what waits.
+func meterTests() []test {
+	return []test{
+		{name: "MeterCountsWhatWaits", run: testDepths},
+		{name: "MeterLeavesOutAMissingQueue", run: testDepthMissing},
+		{name: "MeterComesBack", run: testMeterReconnects},
+		{name: "MeterEndsWithClose", run: testMeterCloses},
+	}
+}
+
+func (s *suite) meter() mq.Meter {
+	m := s.bus.DialMeter(s.T)
+	s.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// depths waits until the meter tells want.
+func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
+	s.Helper()
+	s.eventually(func() error {
+		ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+		defer cancel()
+		got, err := m.Depths(ctx)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("depths (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// What waits counts, what a consumer holds does not, and what was rejected is a dead letter.
+func testDepths(s *suite) {
+	c, m := s.dial("one"), s.meter()
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0})
+	s.publish(c, mq.ReadQ, numbered(3)...)
+	s.publish(c, mq.WriteQ, numbered(4)...)
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 3, mq.WriteQ: 4, mq.DeadQ: 0})
+	reads, writes := s.consume(c, mq.ReadQ, 1), s.consume(c, mq.WriteQ, 1)
+	reads.next("m0")
+	if err := writes.next("m0").Reject(); err != nil {
+		s.Fatalf("reject: got %v, want nil", err)
+	}
+	writes.next("m1")
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 2, mq.WriteQ: 2, mq.DeadQ: 1})
+}
+
+// A queue that was deleted hides no other one.
+func testDepthMissing(s *suite) {
+	c, m := s.dial("one"), s.meter()
+	s.publish(c, mq.WriteQ, "m0")
+	s.bus.DeleteQueue(s.T, mq.ReadQ)
+	s.depths(m, map[mq.Queue]int{mq.WriteQ: 1, mq.DeadQ: 0})
+}
+
+// A lost connection is made anew.
+func testMeterReconnects(s *suite) {
+	c, m := s.dial("one"), s.meter()
+	s.publish(c, mq.WriteQ, "m0")
+	want := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 1, mq.DeadQ: 0}
+	s.depths(m, want)
+	s.bus.Disconnect(s.T)
+	s.depths(m, want)
+}
+
+// After Close there are no counts.
+func testMeterCloses(s *suite) {
+	m := s.meter()
+	if err := errors.Join(m.Close(), m.Close()); err != nil {
+		s.Errorf("close twice: got %v, want nil", err)
+	}
+	got, err := m.Depths(s.Context())
+	s.wantError("Depths", err, mq.ErrClosed)
+	if got != nil {
+		s.Errorf("after Close: got %v, want none", got)
+	}
+}
