@@ -20,8 +20,11 @@ func testMeterFrozen(t *testing.T, b *bus) {
 	defer func() { _ = m.Close() }()
 	empty := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
 	depths := func(limit time.Duration) (map[mq.Queue]int, error) {
+		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
+		late := time.AfterFunc(limit+2*time.Second, func() { t.Errorf("an ask with %v did not return", limit) })
+		defer late.Stop()
 		return m.Depths(ctx)
 	}
 	if got, err := depths(patience); err != nil || !cmp.Equal(got, empty) {
