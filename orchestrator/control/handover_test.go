@@ -47,6 +47,10 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 		refused(0, dbaas.CodeUnavailable)
 		s.coord.Start()
 		s.settle()
+		s.launcher.noLists.Store(true)
+		refused(0, dbaas.CodeUnavailable)
+		s.launcher.noLists.Store(false)
+		s.settle()
 		s.want(before...)
 	})
 }

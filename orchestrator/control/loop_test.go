@@ -217,10 +217,17 @@ func (s *stand) worker(id dbaas.WorkerID) *stubWorker {
 	return s.workers[id]
 }
 
-// engine is a launcher whose kills can be made to fail.
+// engine is a launcher whose kills and lists can be made to fail.
 type engine struct {
 	*inproc.Launcher
-	noKills atomic.Bool
+	noKills, noLists atomic.Bool
+}
+
+func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
+	if e.noLists.Load() {
+		return nil, launch.ErrUnavailable
+	}
+	return e.Launcher.List(ctx)
 }
 
 func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
