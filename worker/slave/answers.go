@@ -41,7 +41,9 @@ type message struct {
 	ready []frame.ReadAnswer
 	left  int // reads without an answer in ready or sent
 
-	sending sync.Mutex // held while replies are sent, so that the last one is the last
+	// sending has room for whoever sends replies, so that the last one is the last. It is a
+	// channel, since it is held while the broker takes its time.
+	sending chan struct{}
 	acked   sync.Once
 	patient sync.Once
 }
@@ -78,8 +80,8 @@ func (m *message) take() (answers []frame.ReadAnswer, last bool) {
 // acknowledges the delivery: before that, a death of this process makes the
 // broker deliver it again (but see linger).
 func (m *message) flush(ctx context.Context) {
-	m.sending.Lock()
-	defer m.sending.Unlock()
+	m.sending <- struct{}{}
+	defer func() { <-m.sending }()
 	for {
 		answers, last := m.take()
 		if len(answers) == 0 {
@@ -176,8 +178,8 @@ func (m *message) linger(ctx context.Context) {
 // tellHeld tells the caller that this worker alone has the message from now on. It reports
 // false when that did not arrive: the message stays the broker's then.
 func (m *message) tellHeld(ctx context.Context) bool {
-	m.sending.Lock() // nothing follows the last reply
-	defer m.sending.Unlock()
+	m.sending <- struct{}{} // nothing follows the last reply
+	defer func() { <-m.sending }()
 	request := m.delivery.Message()
 	if request.ReplyTo == "" || closed(m.done) {
 		return true

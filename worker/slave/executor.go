@@ -62,7 +62,10 @@ func (e *Executor) now() time.Time { return time.Now() }
 // ends, which interrupts what runs and leaves d as it is.
 func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest) {
 	e.Stats.Messages.Add(1)
-	m := &message{exec: e, delivery: d, shard: req.Shard, reads: req.Reads, left: len(req.Reads), done: make(chan struct{})}
+	m := &message{
+		exec: e, delivery: d, shard: req.Shard, reads: req.Reads, left: len(req.Reads),
+		sending: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	m.ready = make([]frame.ReadAnswer, 0, len(req.Reads))
 	if len(req.Reads) == 0 {
 		m.ack(ctx)
