@@ -14,6 +14,7 @@ import (
 // benchFailoverCommand is `rideshare bench failover`.
 type benchFailoverCommand struct {
 	benchServices
+	sessionSetting
 	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
 	Mode         string `default:"kill" enum:"kill,pause,planned" env:"BENCH_MODE" help:"How: kill (crash/master), pause (SIGSTOP, workers as processes of this machine), planned (hand-over) (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (RabbitMQ, ZooKeeper, a process for each worker) (${default})."`
@@ -32,6 +33,9 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 	if b.Mode == string(bench.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
 		return usagef("--mode pause needs workers that are processes: --launcher process")
 	}
+	if err = b.checkLength(); err != nil {
+		return err
+	}
 	cfg := bench.FailoverConfig{
 		Orchestrator: b.Orchestrator, Mode: bench.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,
 		Writes: b.Writes, Reads: b.Reads, Progress: out.stderr,
@@ -43,7 +47,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		name := fmt.Sprintf("failover-%d", os.Getpid())
-		cfg.Processes = &assembly.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Prefix: name + ".", LogLevel: "error"}
+		cfg.Processes = &assembly.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
 	}
 	report, err := bench.Failover(ctx, cfg)
 	if report == nil {
@@ -54,6 +58,18 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 		err = errors.Join(err, fmt.Errorf("%d writes lost, %d doubled", report.Lost, report.Doubled))
 	}
 	return err
+}
+
+// checkLength refuses a length of sessions that the run would not have.
+func (b *benchFailoverCommand) checkLength() error {
+	switch {
+	case b.Orchestrator != "":
+		return b.refuseSession("the system at --orchestrator has its own")
+	case b.Launcher != launcherProcess:
+		return b.refuseSession("only --launcher process has such sessions")
+	default:
+		return b.checkSession()
+	}
 }
 
 func (b *benchFailoverCommand) write(report *bench.FailoverReport) error {

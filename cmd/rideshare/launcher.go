@@ -33,7 +33,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	}
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
 	workers, workersErr := l.workers()
-	if err = joinUsage(tokenErr, workersErr); err != nil {
+	if err = joinUsage(tokenErr, workersErr, l.checkSession()); err != nil {
 		return err
 	}
 	newLauncher := assembly.NewProcessLauncher
@@ -55,7 +55,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 
 // workers says what workers are.
 func (l *launcherCommand) workers() (assembly.Processes, error) {
-	p := assembly.Processes{Coordinator: l.Coordinator, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
+	p := assembly.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
 	var err error
 	switch {
 	case l.Engine != launcherDocker:

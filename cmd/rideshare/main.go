@@ -16,6 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"rideshare/cmd/rideshare/load"
+	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/telemetry"
 )
@@ -52,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Description("A database-as-a-service for a ride-pooling application: reads and writes over queues, one master, many slaves, one durable log."),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(code int) { exit = code }),
-		kong.Vars{"version": version, "loadMix": load.DefaultMix},
+		kong.Vars{"version": version, "loadMix": load.DefaultMix, "session": zookeeper.DefaultSessionTimeout.String()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)

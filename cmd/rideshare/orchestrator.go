@@ -47,10 +47,10 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	auth, authErr := o.auth()
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
 	busURL, busErr := o.bus()
-	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, tokenErr, busErr); err != nil {
+	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
-	processes := assembly.Processes{Bus: busURL, Coordinator: o.Coordinator, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
+	processes := assembly.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
 	if o.Launcher != launcherProcess {
 		processes.Launcher, processes.LauncherToken = o.Launcher, token
 	}

@@ -41,6 +41,7 @@ type upCommand struct {
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`
 	Demo         bool   `env:"RIDESHARE_DEMO" help:"Put a few users and rides in if the database is empty."`
 
+	sessionSetting
 	dockerSettings
 	serving
 	rideRules
@@ -157,6 +158,11 @@ func (u *upCommand) checkParts() error {
 	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
 		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process or docker"))
 	}
+	if u.Coordinator == inproc {
+		errs = append(errs, u.refuseSession("--coordinator inproc has no such sessions"))
+	} else {
+		errs = append(errs, u.checkSession())
+	}
 	return joinUsage(errs...)
 }
 
@@ -165,7 +171,7 @@ func (u *upCommand) processes() (*assembly.Processes, error) {
 	if u.Launcher == inproc {
 		return nil, nil //nolint:nilnil // as Config.Processes has it.
 	}
-	p := assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Prefix: u.Prefix, LogLevel: u.LogLevel}
+	p := assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel}
 	if u.Launcher != launcherDocker {
 		return &p, nil
 	}

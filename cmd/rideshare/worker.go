@@ -24,6 +24,7 @@ type stack struct {
 	Coordinator string `required:"" placeholder:"URL" env:"RIDESHARE_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot."`
 	Prefix      string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	PersdbURL   string `required:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb."`
+	sessionSetting
 }
 
 // bus returns the broker's URL, from where it is given.
@@ -72,8 +73,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 			return usagef("--id: none given, and the host has no name: %v", err)
 		}
 	}
-	busURL, err := w.bus()
-	if err != nil {
+	busURL, busErr := w.bus()
+	if err = joinUsage(busErr, w.checkSession()); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -114,7 +115,7 @@ func (s stack) connect(cfg *worker.Config, busURL string) error {
 		return usagef("--bus: %v", err)
 	}
 	cfg.Bus = bus
-	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, Log: cfg.Log}); err != nil {
+	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, SessionTimeout: s.Session, Log: cfg.Log}); err != nil {
 		return usagef("--coordinator: %v", err)
 	}
 	if cfg.Store, err = client.New(client.Config{URL: s.PersdbURL}); err != nil {

@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ import (
 type Processes struct {
 	Bus         string // amqp://user:password@host:port/vhost
 	Coordinator string // zk://host:port,host:port/chroot
+	// Session is the length of sessions at the coordinator, the workers' too. Zero means zookeeper.DefaultSessionTimeout.
+	Session time.Duration
 	// Prefix stands before the names of queues, so that systems can share a broker.
 	Prefix string
 	// Persdb is the base URL of a persdb that runs elsewhere; with none it is a
@@ -36,6 +39,9 @@ type Processes struct {
 	// LogLevel is that of the workers.
 	LogLevel string
 }
+
+// session returns the length of sessions.
+func (p Processes) session() time.Duration { return cmp.Or(p.Session, zookeeper.DefaultSessionTimeout) }
 
 // persdbGrace is how long persdb may take to close its files.
 const persdbGrace = 3 * time.Second
@@ -55,7 +61,7 @@ func (o *outside) connect(cfg Config) error {
 		return fmt.Errorf("bus: %w", err)
 	}
 	var err error
-	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, Log: cfg.Log}); err != nil {
+	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, SessionTimeout: p.session(), Log: cfg.Log}); err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
 	if p.Persdb == "" {
@@ -142,12 +148,7 @@ func (o *outside) startLauncher(cfg Config, p Processes) error {
 func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
 		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
-		Args: func(spec process.Spec) []string {
-			return []string{
-				"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control, "--persdb-url", p.Persdb,
-				"--coordinator", p.Coordinator, "--prefix", p.Prefix, "--log-level", p.LogLevel,
-			}
-		},
+		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
 		// Not an argument: everybody on the machine can read those, and it has a password.
 		// The file, if it came from one, need not be given again.
 		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="),
@@ -156,4 +157,12 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 		return nil, fmt.Errorf("launcher: %w", err)
 	}
 	return launcher, nil
+}
+
+// workerArgs is the command line of a worker that is a process.
+func workerArgs(p Processes, spec process.Spec) []string {
+	return []string{
+		"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control, "--persdb-url", p.Persdb,
+		"--coordinator", p.Coordinator, "--session", p.session().String(), "--prefix", p.Prefix, "--log-level", p.LogLevel,
+	}
 }

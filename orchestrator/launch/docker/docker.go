@@ -17,7 +17,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// Config is what a Launcher needs. Engine, Stack, Image, Network, BusFile, Coordinator and Persdb are required.
+// Config is what a Launcher needs. Engine, Stack, Image, Network, BusFile, Coordinator, Session and Persdb are required.
 type Config struct {
 	Engine Engine
 	// Stack names the system. Containers without its label are not ours and are never touched.
@@ -32,10 +32,11 @@ type Config struct {
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL. It is
 	// mounted read-only, because an environment shows in `docker inspect`.
 	BusFile     string
-	Coordinator string // zk://host:port/chroot
-	Persdb      string // base URL
-	Prefix      string // before the names of queues
-	LogLevel    string // of the workers
+	Coordinator string        // zk://host:port/chroot
+	Session     time.Duration // of a worker at the coordinator
+	Persdb      string        // base URL
+	Prefix      string        // before the names of queues
+	LogLevel    string        // of the workers
 	Limits      Limits
 	Log         *slog.Logger
 }
@@ -64,6 +65,9 @@ func (c Config) check() error {
 		if value == "" {
 			return fmt.Errorf("no %s is given", name)
 		}
+	}
+	if c.Session <= 0 {
+		return fmt.Errorf("session of %v is not positive", c.Session)
 	}
 	if c.Limits.Replica <= 0 || c.Limits.Memory < c.Limits.Replica+minMemory || c.Limits.CPUs <= 0 || c.Limits.PIDs <= 0 {
 		return fmt.Errorf("limits must be positive, and memory %d MiB more than the replica", minMemory>>20)

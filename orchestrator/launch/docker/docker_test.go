@@ -19,7 +19,7 @@ import (
 func fakeConfig(f *fakeEngine) docker.Config {
 	return docker.Config{
 		Engine: f, Stack: "test", Image: "rideshare:test", Network: "net", BusFile: "/secrets/bus",
-		Coordinator: "zk://zookeeper", Persdb: "http://persdb",
+		Coordinator: "zk://zookeeper", Session: 4 * time.Second, Persdb: "http://persdb",
 		Limits: docker.Limits{User: "65532:65532", Memory: 512 << 20, Replica: 128 << 20, CPUs: 1, PIDs: 64},
 	}
 }
@@ -73,6 +73,21 @@ func TestStart_AnswerLost_SameStartGivesTheWorker(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A worker is told where the rest is, and how long its session is to be; of the broker, which has a password, only the file.
+func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
+	bubble(t, func(s scene) {
+		t, f, l := s.T, s.engine, s.launcher
+		mustStart(t, l, "s1")
+		for _, want := range []string{
+			"RIDESHARE_BUS_FILE=/run/secrets/bus", "RIDESHARE_COORDINATOR=zk://zookeeper", "RIDESHARE_SESSION=4s", "PERSDB_URL=http://persdb",
+		} {
+			if !slices.Contains(f.planned.Env, want) {
+				t.Errorf("got %q, want %s among it", f.planned.Env, want)
+			}
+		}
+	})
 }
 
 // A name that is taken by a container that is not of this start is told, and left alone.
@@ -369,6 +384,7 @@ func TestNew_BadSettings(t *testing.T) {
 		"NoNetwork":  func(c *docker.Config) { c.Network = "" },
 		"NoBus":      func(c *docker.Config) { c.BusFile = "" },
 		"NoStack":    func(c *docker.Config) { c.Stack = "" },
+		"NoSession":  func(c *docker.Config) { c.Session = 0 },
 		"NoRoom":     func(c *docker.Config) { c.Limits.Memory = c.Limits.Replica },
 		"NoCPU":      func(c *docker.Config) { c.Limits.CPUs = 0 },
 	} {

@@ -18,6 +18,7 @@ type fakeEngine struct {
 	containers map[string]*docker.Container
 	tails      map[string]string
 	calls      []string
+	planned    docker.Plan // of the last container
 	nextID     int
 	pid        int
 	// lose makes the answer to a call, by its name, get lost after it happened; fail returns the error instead of doing it.
@@ -68,6 +69,7 @@ func (f *fakeEngine) Create(_ context.Context, p docker.Plan) (id string, err er
 			return docker.ErrConflict
 		}
 		f.nextID++
+		f.planned = p
 		id = fmt.Sprintf("%012d%s", f.nextID, strings.Repeat("f", 52))
 		f.containers[id] = &docker.Container{ID: id, Name: p.Name, Labels: p.Labels, Status: "created", CreatedAt: time.Now()}
 		return nil

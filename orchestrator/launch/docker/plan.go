@@ -111,7 +111,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 		Name: name, Image: c.Image, Command: []string{"worker"}, User: c.Limits.User, Network: c.Network,
 		Env: []string{
 			"WORKER_DIR=" + replicaPath, "RIDESHARE_BUS_FILE=" + busPath, "RIDESHARE_COORDINATOR=" + c.Coordinator,
-			"RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,
+			"RIDESHARE_SESSION=" + c.Session.String(), "RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,
 			// The collector works harder before the kernel would end the worker.
 			"GOMEMLIMIT=" + strconv.FormatInt((c.Limits.Memory-c.Limits.Replica)*9/10, 10),
 		},
