@@ -1,7 +1,6 @@
 package containers
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"rideshare/internal/testenv"
 )
@@ -25,17 +22,9 @@ func (s *stack) testAPI(t *testing.T) {
 	address := func(service, port string) string {
 		return "http://" + s.of(t, service).NetworkSettings.Networks[s.project+"_services"].IPAddress + ":" + port
 	}
-	ready, err := json.Marshal(map[string]string{
+	out, err := s.e2e(t, "RIDESHARE_E2E_READY", map[string]string{
 		"gateway": s.gateway, "orchestrator": s.orchestrator, "users": address("users", "9510"), "rides": address("rides", "9520"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "ready.json")
-	if err = os.WriteFile(file, ready, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := s.run(t.Context(), "env", "RIDESHARE_E2E_READY="+file, "go", "test", "-race", "-count=1", "-v", "-timeout", "15m", "./tests/e2e")
 	passed := strings.Count(out, "\n--- PASS: ")
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "e2e: ") {
@@ -47,6 +36,21 @@ func (s *stack) testAPI(t *testing.T) {
 	}
 	t.Logf("%d tests of the API passed through the gateway", passed)
 	s.awaitWhole(t)
+}
+
+// e2e runs tests of tests/e2e on this stack. They find it by a ready file with these base URLs, which setting names.
+func (s *stack) e2e(t *testing.T, setting string, urls map[string]string, flags ...string) (string, error) {
+	t.Helper()
+	ready, err := json.Marshal(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "ready.json")
+	if err = os.WriteFile(file, ready, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{setting + "=" + file, "go", "test", "-race", "-count=1", "-v", "-timeout", "15m"}, flags...)
+	return s.run(t.Context(), "env", append(args, "./tests/e2e")...)
 }
 
 // crash is crash/ROLE: it answers a pid, which is gone then.
@@ -100,65 +104,42 @@ func (s *stack) restart(t *testing.T, service string) {
 	s.docker(t, "restart", s.of(t, service).ID)
 }
 
-// Reads scale the slaves to three, silence back to one. The shorter period is a changed
-// setting of a running stack: only the orchestrator is made anew, and the workers go on.
+// Load comes and slaves come, load goes and slaves go, and no request fails: the load test of
+// tests/e2e, on this stack. The settings that it asks for are changed while the stack runs: only
+// the orchestrator is made anew, and the workers go on.
 func (s *stack) testScale(t *testing.T) {
 	t.Helper()
 	before := len(s.workers(t))
-	s.set(t, "SCALE_PERIOD=5s")
+	s.set(t, "SCALE_PERIOD=5s", "SCALE_READS_PER_SLAVE=20", "SCALE_MAX=3")
 	if now := len(s.workers(t)); now != before {
 		t.Errorf("workers after the orchestrator was made anew: got %d, want %d", now, before)
 	}
-	quiet := s.readSteadily(t)
-	s.awaitSlaves(t, 3)
-	quiet()
-	s.awaitSlaves(t, 1)
+	out, err := s.e2e(t, "RIDESHARE_LOAD_READY_FILE", map[string]string{"gateway": s.gateway, "orchestrator": s.orchestrator},
+		"-run", "^TestLoad_SlavesComeAndGo_NothingFails$")
+	if err != nil || !strings.Contains(out, "--- PASS: TestLoad_SlavesComeAndGo_NothingFails") {
+		t.Errorf("the load test: %v\n%s", err, out)
+	}
+	s.awaitOneSlave(t)
 	s.set(t, "SCALE_PERIOD=1h")
 	s.awaitWhole(t)
 }
 
-// readSteadily reads 50 times in five seconds, of which 20 are one slave's work, until quiet is called.
-func (s *stack) readSteadily(t *testing.T) (quiet func()) {
+// set changes settings of the running stack.
+func (s *stack) set(t *testing.T, settings ...string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			<-tick.C
-			// An error shows in the number of slaves.
-			_, _, _ = s.try(ctx, http.MethodPost, s.orchestrator+"/api/v1/db/read", `{"table":"users","columns":["count(*)"]}`)
-		}
-	})
-	return func() {
-		cancel()
-		running.Wait()
-	}
-}
-
-// set changes a setting of the running stack.
-func (s *stack) set(t *testing.T, setting string) {
-	t.Helper()
-	s.env = append(s.env, setting)
+	s.env = append(s.env, settings...)
 	if _, err := s.run(t.Context(), "make", "--no-print-directory", "up"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// awaitSlaves waits for that many slaves that serve.
-func (s *stack) awaitSlaves(t *testing.T, want int) {
+// awaitOneSlave waits until what the load test read at its end is followed by silence.
+func (s *stack) awaitOneSlave(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, wholeLimit, func() error {
 		c, err := s.cluster(t.Context())
-		ready := 0
-		for _, m := range c.Members {
-			if m.Ready && m.Role == "slave" {
-				ready++
-			}
-		}
-		if ready != want || c.DesiredSlaves != want || len(s.workers(t)) != want+1 {
-			return fmt.Errorf("got %+v (%w), want %d slaves", c, err, want)
+		if workers := len(s.workers(t)); err != nil || c.DesiredSlaves != 1 || workers != 2 {
+			return fmt.Errorf("got %d workers, %+v (%w), want one slave and the master", workers, c, err)
 		}
 		return nil
 	})
