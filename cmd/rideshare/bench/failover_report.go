@@ -60,9 +60,9 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
 	for i, k := range kills {
-		until := k.whole
+		until, told := k.whole, k.whole.Add(failoverRest) // an event may be heard after the cluster was seen whole
 		if i+1 < len(kills) {
-			until = kills[i+1].at
+			until, told = kills[i+1].at, kills[i+1].at
 		}
 		if first, ok := firstAck(acks, k.at); ok {
 			unavailable = append(unavailable, first.Sub(k.at))
@@ -76,7 +76,7 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 			{&named, func(c change) bool { return c.Role == "master" && c.Change == "assigned" }},
 			{&serving, func(c change) bool { return c.Role == "master" && c.Change == "serving" && c.PID != k.pid }},
 		} {
-			if at, ok := firstChange(changes, k.at, until, part.is); ok {
+			if at, ok := firstChange(changes, k.at, told, part.is); ok {
 				*part.into = append(*part.into, at.Sub(k.at))
 			}
 		}
