@@ -5,6 +5,7 @@ package failpointtest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,10 +42,17 @@ func NewDir(tb testing.TB) Dir {
 // Env is what stands in the environment of the processes. An empty Dir has none of it in effect.
 func (d Dir) Env() string { return failpoint.EnvDir + "=" + string(d) }
 
-// Arm arms a point in one process, once that listens.
+// Arm arms a point in one process, once that listens. A process that is to be killed
+// there may come to the point before it has answered: that it is gone is answer enough.
 func (d Dir) Arm(tb testing.TB, pid int, p failpoint.Point, a failpoint.Action) {
 	tb.Helper()
-	d.eventually(tb, pid, http.MethodPut, string(p), string(a))
+	testenv.Eventually(tb, patience, func() error {
+		_, err := d.send(tb.Context(), pid, http.MethodPut, string(p), string(a))
+		if a == failpoint.Kill && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return nil
+		}
+		return err
+	})
 }
 
 // Break turns a switch on in one process.
