@@ -239,6 +239,9 @@ func (c *cluster) read(ctx context.Context, q mq.Queue, each func(int, dbaas.Rea
 	defer cancel()
 	results := make([]dbaas.ReadResult, len(reads))
 	return results, c.caller.Call(ctx, q, body, func(b []byte) bool {
+		if kind, bad := frame.KindOf(b); bad == nil && kind == frame.KindReadHeld {
+			return false // the answers are still to come
+		}
 		r, bad := frame.DecodeReadReply(b)
 		for _, a := range r.Answers {
 			results[a.Index] = a.Result
