@@ -235,7 +235,7 @@ func (l *Loop) newStartID() string {
 }
 
 // leave lets a worker go beside the loop, and withdraws its registration once
-// it is surely dead.
+// it is surely dead. What fails is tried again after a period: until then the worker is taken as being let go.
 func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context) error) {
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
@@ -252,18 +252,27 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		if err == nil || errors.Is(err, launch.ErrNoWorker) {
 			err = l.expel(leaveCtx, a)
 		}
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
+			wait(ctx, l.cfg.Period)
+		}
 		l.mu.Lock()
 		if m := l.memory[a.Worker]; m != nil {
 			m.stopping = false
 		}
 		l.mu.Unlock()
-		switch {
-		case err == nil:
-			l.Wake()
-		case ctx.Err() == nil: // no wake: the next try may wait for the next period
-			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
-		}
+		l.Wake()
 	})
+}
+
+// wait returns after d, or when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // expel withdraws the registration of a dead worker, which would otherwise stay

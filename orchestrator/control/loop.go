@@ -112,20 +112,21 @@ type Loop struct {
 	wake chan struct{}
 	jobs sync.WaitGroup
 
-	mu         sync.Mutex // guards the fields below
-	session    coord.Session
-	openFailed int       // tries to open a session since the last success
-	listFailed int       // tries to list the workers since the last success
-	listed     time.Time // when the engine was asked for the last list that it gave
-	leading    bool
-	leadsIn    coord.Session // in which it was last found to lead
-	memory     map[dbaas.WorkerID]*memory
-	starting   map[string]bool // ids of starts under way
-	starts     startLimit
-	nextID     int
-	view       view
-	busSince   time.Time     // as Observed.BusSince
-	looked     chan struct{} // closed and made anew at each look
+	mu           sync.Mutex // guards the fields below
+	session      coord.Session
+	sessionSince time.Time // when it was opened
+	openFailed   int       // tries to open a session since the last success
+	listFailed   int       // tries to list the workers since the last success
+	listed       time.Time // when the engine was asked for the last list that it gave
+	leading      bool
+	leadsIn      coord.Session // in which it was last found to lead
+	memory       map[dbaas.WorkerID]*memory
+	starting     map[string]bool // ids of starts under way
+	starts       startLimit
+	nextID       int
+	view         view
+	busSince     time.Time     // as Observed.BusSince
+	looked       chan struct{} // closed and made anew at each look
 }
 
 // New returns a Loop. Run makes it work.

@@ -73,8 +73,13 @@ func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
 // registerAgain opens another session, as a real worker does when it doubts its own.
 func (w *stubWorker) registerAgain(ctx context.Context) {
 	s, err := w.client.Open(ctx)
-	if err != nil {
-		return
+	for err != nil {
+		select {
+		case <-time.After(registerRetry):
+		case <-ctx.Done():
+			return
+		}
+		s, err = w.client.Open(ctx)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,6 +90,9 @@ func (w *stubWorker) registerAgain(ctx context.Context) {
 		_ = s.Register(ctx, w.member)
 	}
 }
+
+// registerRetry is the wait between tries to open a session, as a real worker's.
+const registerRetry = 200 * time.Millisecond
 
 func (w *stubWorker) Kill() { w.client.Sever() }
 
@@ -221,6 +229,7 @@ func (s *stand) worker(id dbaas.WorkerID) *stubWorker {
 type engine struct {
 	*inproc.Launcher
 	noKills, noLists atomic.Bool
+	killsFailed      atomic.Int64
 }
 
 func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
@@ -232,6 +241,7 @@ func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
 
 func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	if e.noKills.Load() {
+		e.killsFailed.Add(1)
 		return launch.ErrUnavailable
 	}
 	return e.Launcher.Kill(ctx, id)

@@ -21,6 +21,7 @@ type memory struct {
 	busLostAt time.Time // as Worker.BusLostAt
 	leaving   bool
 	yieldTo   dbaas.WorkerID
+	found     bool // as Worker.Found
 	enlisting bool // is being told to be a slave
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
@@ -72,7 +73,7 @@ func (m *memory) refused(now time.Time) {
 func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Running: in.Running,
-		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince,
+		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, Found: m.found,
 		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
 		Stopping: m.stopping, DoomedAt: m.doomedAt,
 	}

@@ -38,13 +38,17 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 	leading := l.leading && l.leadsIn == session
 	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
 	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, instances), StartsAllowed: l.starts.allowed(now)}
+	if session != nil {
+		o.CoordinatorSince = l.sessionSince
+	}
+	first := l.view.listed.IsZero()
 	known := map[dbaas.WorkerID]bool{}
 	for _, in := range instances {
 		known[in.ID] = true
 		member, registered := members[in.ID]
 		m := l.memory[in.ID]
 		if m == nil {
-			m = &memory{}
+			m = &memory{found: first}
 			l.memory[in.ID] = m
 		}
 		if in.Running {

@@ -19,6 +19,8 @@ type Worker struct {
 	Epoch dbaas.Epoch
 	// RoleSince is when it got the role, or, without one, first failed to take one; zero if it never did.
 	RoleSince time.Time
+	// Found workers ran before this loop did: one without a role may have one, and be about to register with it.
+	Found bool
 	// Registered tells whether the coordinator knows it now, with this role. Only
 	// registered workers are caught up.
 	Registered bool
@@ -45,6 +47,9 @@ type Observed struct {
 	// CoordinatorUp is false while the coordinator cannot be read; then
 	// Registered and LostAt have no meaning.
 	CoordinatorUp bool
+	// CoordinatorSince is since when we have our present session there. Those who lost theirs when we did need
+	// a while to register again.
+	CoordinatorSince time.Time
 	// BusSince is since when we have the bus ourselves; zero while we have not.
 	BusSince time.Time
 	// Starting is how many starts are under way.
@@ -61,8 +66,8 @@ type Desired struct {
 // Limits are the times after which the plan loses patience.
 type Limits struct {
 	// Session is how long the coordinator keeps a silent session. After the
-	// registrations of most workers vanish together the plan waits this long, since
-	// then the coordinator was away and not the workers.
+	// registrations of most workers vanish together, or we have a new session ourselves, the plan waits
+	// this long, since then the coordinator was away and not the workers.
 	Session time.Duration
 	// Again is how long a worker may take to register anew after it changed its session.
 	Again time.Duration
@@ -155,7 +160,7 @@ func (p *planner) live() []Worker {
 // they should be: hung, cut off, or never ready.
 func (p *planner) killSilent() {
 	p.killed = map[dbaas.WorkerID]bool{}
-	massLoss := p.massLoss()
+	away := p.massLoss() || p.returning()
 	for _, w := range p.live() {
 		if w.Registered || w.RoleSince.IsZero() {
 			continue
@@ -163,7 +168,7 @@ func (p *planner) killSilent() {
 		since, patience, reason := w.RoleSince, p.limits.Ready, "not ready in time"
 		if !w.LostAt.IsZero() {
 			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
-			if massLoss || w.Role != dbaas.RoleMaster || w.Leaving {
+			if away || w.Role != dbaas.RoleMaster || w.Leaving {
 				patience = p.limits.Session
 			}
 		}
@@ -212,6 +217,12 @@ func (p *planner) massLoss() bool {
 	return known > 1 && 2*lost > known
 }
 
+// returning reports whether the coordinator has been back for so short a time that workers may still be about to
+// register again.
+func (p *planner) returning() bool {
+	return p.observed.Now.Sub(p.observed.CoordinatorSince) < p.limits.Session
+}
+
 // settleMaster sees to it that there is a master. It reports whether there is
 // one, or one in the making, so that slaves may be started: the master comes first and alone.
 func (p *planner) settleMaster() bool {
@@ -225,7 +236,7 @@ func (p *planner) settleMaster() bool {
 		}
 		return true
 	}
-	if p.masterDying() {
+	if p.masterDying() || p.masterReturning(live) {
 		return false
 	}
 	if candidate, ok := successor(live); ok {
@@ -277,6 +288,14 @@ func (p *planner) masterDying() bool {
 		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
 		return dying && (w.DoomedAt.IsZero() || p.observed.Now.Sub(w.DoomedAt) < p.limits.Session)
 	})
+}
+
+// masterReturning reports whether one of the workers may be a master that is about to register again: nobody
+// is known to have been the master, and one was found that has not said yet what it is.
+func (p *planner) masterReturning(live []Worker) bool {
+	known := slices.ContainsFunc(p.observed.Workers, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
+	unknown := slices.ContainsFunc(live, func(w Worker) bool { return w.Found && w.Role == dbaas.RoleNone })
+	return p.returning() && unknown && !known
 }
 
 // successor picks the next master: the registered slave with the lowest pid, of those that have the bus if any has.

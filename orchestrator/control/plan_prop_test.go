@@ -21,6 +21,7 @@ type cluster struct {
 	nextPID  int
 	epoch    dbaas.Epoch
 	away     bool
+	since    time.Time // of the orchestrator's session at the coordinator
 	busSince time.Time // zero while the orchestrator has no bus
 	noKills  bool      // the engine does not manage to
 	starts   int
@@ -30,7 +31,7 @@ const startsPerPass = 3
 
 func (c *cluster) observe() control.Observed {
 	return control.Observed{
-		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, BusSince: c.busSince, Starting: c.starting, StartsAllowed: startsPerPass,
+		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, CoordinatorSince: c.since, BusSince: c.busSince, Starting: c.starting, StartsAllowed: startsPerPass,
 	}
 }
 
@@ -142,7 +143,7 @@ func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
 	switch rapid.IntRange(0, 9).Draw(t, "event") {
 	case 0:
-		c.away = !c.away
+		c.away, c.since = !c.away, c.now
 	case 1:
 		for i := range c.workers {
 			c.lose(i)

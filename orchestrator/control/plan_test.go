@@ -158,6 +158,42 @@ func TestPlan_Situations(t *testing.T) {
 	}
 }
 
+func found(pid int) control.Worker {
+	w := newcomer(pid)
+	w.Found = true
+	return w
+}
+
+// After the coordinator was away, or is new to us, nobody is killed or elected for a registration that may still come: for a session's length.
+func TestPlan_CoordinatorBack(t *testing.T) {
+	short, long := ago(6*time.Second-1), ago(6*time.Second)
+	for name, tt := range map[string]struct {
+		since   time.Time
+		workers []control.Worker
+		want    []string
+	}{
+		"MasterNotBackYet_LeftAlone":        {since: short, workers: []control.Worker{lost(master(1), short), slave(2), slave(3)}},
+		"MasterNotBackForLong_Killed":       {since: long, workers: []control.Worker{lost(master(1), long), slave(2), slave(3)}, want: []string{"kill w1"}},
+		"MasterDead_ElectedAtOnce":          {since: short, workers: []control.Worker{dead(master(1)), slave(2), slave(3)}, want: []string{"remove w1", "promote w2", "start "}},
+		"FoundMayBeTheMaster_Waits":         {since: short, workers: []control.Worker{slave(1), found(2), slave(3)}},
+		"AllFoundNobodyRegistered_Waits":    {since: short, workers: []control.Worker{found(1), found(2), found(3)}},
+		"FoundSaysNothingForLong_Elects":    {since: long, workers: []control.Worker{slave(1), found(2), slave(3)}, want: []string{"promote w1", "enlist w2"}},
+		"FoundWithMaster_Enlisted":          {since: short, workers: []control.Worker{master(1), found(2), slave(3)}, want: []string{"enlist w2"}},
+		"FoundWithDeadMaster_ElectedAtOnce": {since: short, workers: []control.Worker{dead(master(1)), found(2), slave(3), slave(4)}, want: []string{"remove w1", "promote w3", "enlist w2"}},
+		"AllFoundAreSlaves_ElectedAtOnce":   {since: short, workers: []control.Worker{slave(1), slave(2), slave(3)}, want: []string{"promote w1"}},
+		"StartedByUs_IsNotWaitedFor":        {since: short, workers: []control.Worker{newcomer(1)}, want: []string{"promote w1", "start ", "start "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := control.Plan(control.Observed{
+				Now: planNow, Workers: tt.workers, CoordinatorUp: true, CoordinatorSince: tt.since, StartsAllowed: 100,
+			}, control.Desired{Slaves: 2}, planLimits)
+			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // A worker that alone has lost the bus for long is replaced, the master first and slaves one at a time. Nobody is for an
 // outage of the broker.
 func TestPlan_BusLost(t *testing.T) {

@@ -42,7 +42,7 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 	if l.openFailed > 0 {
 		l.cfg.Log.InfoContext(ctx, "coordinator reached again", logkey.Count, l.openFailed)
 	}
-	l.session, l.openFailed = s, 0
+	l.session, l.sessionSince, l.openFailed = s, l.cfg.Now(), 0
 	return s
 }
 

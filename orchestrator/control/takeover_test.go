@@ -87,8 +87,8 @@ func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
 	})
 }
 
-// An engine that cannot kill a silent master holds an election up for a session, not for ever; when the
-// old one is back it is ended.
+// An engine that cannot kill a silent master holds an election up for a session, not for ever, and is asked
+// once a second; when the old one is back it is ended.
 func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p, old := s.first(), s.running()[0].ID
@@ -97,6 +97,9 @@ func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 		pass(30 * time.Second)
 		if got, want := s.roles(), fmt.Sprintf("%d master 2", p+1); len(got) == 0 || got[0] != want {
 			s.t.Fatalf("got %v, want %s first", got, want)
+		}
+		if tried := s.launcher.killsFailed.Load(); tried < 10 || tried > 30 {
+			s.t.Errorf("kills tried in 30 s: got %d, want about one a second", tried)
 		}
 		s.launcher.noKills.Store(false)
 		s.settle()
@@ -181,6 +184,42 @@ func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 			t.Errorf("got %v, want the workers of before, %v", got, before)
 		}
 	})
+}
+
+// A coordinator that has lost all its data gets a master back that registers later than the others, also with an
+// orchestrator that is new and does not know who it is: nobody is killed or elected meanwhile.
+func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
+	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStand(t)
+				l, stop := s.orchestrate(2)
+				defer s.end()
+				defer func() { stop() }()
+				s.settle()
+				heir := s.running()[2]
+				if _, err := l.HandOver(t.Context(), heir.PID); err != nil { // so that the lowest pid is another one's
+					t.Fatal(err)
+				}
+				s.settle()
+				before := s.roles()
+				if restarted {
+					stop()
+				}
+				late := s.worker(heir.ID)
+				late.client.Partition()
+				s.coord.Wipe()
+				synctest.Wait() // the others register again
+				if restarted {
+					_, stop = s.orchestrate(2)
+				}
+				pass(1500 * time.Millisecond)
+				late.client.Heal()
+				pass(time.Minute)
+				s.want(before...)
+			})
+		})
+	}
 }
 
 // wantSlaves checks the wanted number of slaves.
