@@ -7,11 +7,13 @@
 #   tools/services.sh stop    [--dir DIR] [rabbitmq] [zookeeper]
 #   tools/services.sh status  [--dir DIR] [rabbitmq] [zookeeper]
 #   tools/services.sh kill|pause|resume [--dir DIR] rabbitmq|zookeeper
+#   tools/services.sh wipe    [--dir DIR] zookeeper
 #
 # start installs what is missing, finds what runs already, waits until it answers,
 # and prints last RABBITMQ_URL=... and ZOOKEEPER_URL=..., which are also in DIR/env.
-# After a kill, start starts it again with its data and its port. With --owner the
-# services end when that process is gone. DIR is .services of this checkout.
+# After a kill, start starts it again with its data and its port, after a wipe with its
+# port alone. With --owner the services end when that process is gone. DIR is .services
+# of this checkout.
 # SERVICES_MODE=container asks for containers where packages are there too;
 # SERVICES_INSTALL=no uses what is there and fetches nothing.
 set -euo pipefail
@@ -35,7 +37,7 @@ die() { note "$*"; exit 1; }
 . "$root/tools/services/rabbitmq.sh"
 . "$root/tools/services/zookeeper.sh"
 
-usage() { sed -n '6,9s/^# *//p' "$self" >&2; exit 2; }
+usage() { sed -n '6,10s/^# *//p' "$self" >&2; exit 2; }
 
 parse() {
   while [ $# -gt 0 ]; do
@@ -162,6 +164,13 @@ case $verb in
     for service in "${wanted[@]}"; do
       running "$service" || die "$service does not run in $dir"
       in_mode "$service" "$verb"
+    done
+    ;;
+  wipe)
+    for service in "${wanted[@]}"; do
+      [ "$service" = zookeeper ] || die "only zookeeper can lose its data"
+      running "$service" || die "$service does not run in $dir"
+      in_mode "$service" wipe
     done
     ;;
   guard) guard ;;

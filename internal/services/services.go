@@ -28,7 +28,7 @@ const scriptTimeout = 5 * time.Minute
 type Service struct {
 	// Name is RabbitMQ or ZooKeeper.
 	Name string
-	// URL stays the same over Kill and Start.
+	// URL stays the same over Kill, Wipe and Start.
 	URL string
 	// Dir is where its data, its log and its tools are.
 	Dir string
@@ -71,13 +71,16 @@ func (s *Service) Stop(ctx context.Context) error { return s.verb(ctx, "stop") }
 // Kill ends the service's process with SIGKILL. Its data stays.
 func (s *Service) Kill(ctx context.Context) error { return s.verb(ctx, "kill") }
 
+// Wipe is Kill, and the loss of all data: Start starts an empty one. Only ZooKeeper has it.
+func (s *Service) Wipe(ctx context.Context) error { return s.verb(ctx, "wipe") }
+
 // Pause freezes its process with SIGSTOP until Resume.
 func (s *Service) Pause(ctx context.Context) error { return s.verb(ctx, "pause") }
 
 // Resume ends what Pause began.
 func (s *Service) Resume(ctx context.Context) error { return s.verb(ctx, "resume") }
 
-// Start starts it again after Kill, and returns when it answers. One that runs is no error.
+// Start starts it again after Kill or Wipe, and returns when it answers. One that runs is no error.
 func (s *Service) Start(ctx context.Context) error {
 	if _, err := s.start(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)

@@ -11,7 +11,7 @@ import (
 // with the test, also when the test's process is killed. Its methods fail the
 // test that they are given, and are not safe for concurrent use.
 type Service struct {
-	// URL stays the same over Kill and Start.
+	// URL stays the same over Kill, Wipe and Start.
 	URL string
 
 	own *services.Service
@@ -55,7 +55,13 @@ func (s *Service) Kill(tb testing.TB) {
 	must(tb, s.own.Kill)
 }
 
-// Start starts it again after Kill, and returns when it answers. One that runs is no error.
+// Wipe is Kill, and the loss of all data: Start starts an empty one. Only ZooKeeper has it.
+func (s *Service) Wipe(tb testing.TB) {
+	tb.Helper()
+	must(tb, s.own.Wipe)
+}
+
+// Start starts it again after Kill or Wipe, and returns when it answers. One that runs is no error.
 func (s *Service) Start(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Start)

@@ -38,6 +38,13 @@ func TestStartZooKeeper_FaultsAndReturn(t *testing.T) {
 	s.Pause(t)
 	s.Resume(t)
 	mustReach("resumed", true)
+	s.Wipe(t)
+	mustReach("wiped", false)
+	s.Start(t)
+	mustReach("started empty", true)
+	if s.URL != first {
+		t.Errorf("URL after the loss of its data: got %s, want %s", s.URL, first)
+	}
 }
 
 // Services whose owner was killed end by themselves; a pid that is in use by

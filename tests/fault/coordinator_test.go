@@ -1,9 +1,17 @@
 package fault_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/coord/zookeeper"
+	"rideshare/internal/testenv"
 )
 
 // session is how long ZooKeeper keeps what a silent worker registered.
@@ -45,6 +53,108 @@ func TestSystem_CoordinatorFrozen_ServiceGoesOnAndNothingChanges(t *testing.T) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
 	l.settle(t, 2)
+}
+
+// ZooKeeper loses all its data: writes and reads are answered meanwhile, the same workers register again with their roles, and
+// the wanted number of slaves, which is not the setting, is there again. Nobody is replaced or promoted for it. When
+// the master dies after that, the next one follows in a later epoch.
+func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T) {
+	t.Parallel()
+	sys := startSystem(t, ownCoordinator(t), 1)
+	sys.wantSlaves(t, 2)
+	before := sys.awaitWhole(t, 2)
+	l := startLoad(t, sys)
+	sys.mark(t)
+	sys.zoo.Wipe(t)
+	sys.zoo.Start(t)
+	sys.awaitUnmarked(t)
+	sys.awaitRegistered(t, before)
+	outlast(t, session) // for what the loss would bring about
+	if after := sys.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
+		t.Errorf("after the loss: got %+v, want the workers and the epoch of before, %+v", after, before)
+	}
+	if writes, reads := l.writesRefused.Load(), l.readsFailed.Load(); writes+reads > 0 {
+		t.Errorf("%d writes and %d reads failed, want none", writes, reads)
+	}
+	sys.killLowest(t, "master")
+	after := sys.awaitSuccessor(t, before)
+	if kept := after.pids("master")[0]; kept != before.pids("slave")[0] || after.Epoch != before.Epoch+1 {
+		t.Errorf("after the master's death: got %+v, want the lowest slave of %+v in the next epoch", after, before)
+	}
+	l.settle(t, 2)
+}
+
+// inCoordinator does something in a session of the test's own.
+func (s *system) inCoordinator(t *testing.T, do func(coord.Session) error) error {
+	t.Helper()
+	k, err := zookeeper.New(zookeeper.Config{URL: s.zoo.URL + "/" + s.id, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), session)
+	defer cancel()
+	c, err := k.Open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(c), c.Close())
+}
+
+// wantSlaves writes the wanted number of slaves, as scaling does.
+func (s *system) wantSlaves(t *testing.T, n int) {
+	t.Helper()
+	if err := s.inCoordinator(t, func(c coord.Session) error {
+		_, version, err := c.SlaveCount(t.Context())
+		return errors.Join(err, c.SetSlaveCount(t.Context(), n, version))
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// markName is a value that nobody but the test writes.
+const markName = "mark-of-the-test"
+
+func (s *system) mark(t *testing.T) {
+	t.Helper()
+	if err := s.inCoordinator(t, func(c coord.Session) error { return c.SetValue(t.Context(), markName, []byte("there"), 0) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitUnmarked waits until the coordinator says that the mark is not there.
+func (s *system) awaitUnmarked(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		return s.inCoordinator(t, func(c coord.Session) error {
+			value, _, err := c.Value(t.Context(), markName)
+			if errors.Is(err, coord.ErrNone) {
+				return nil
+			}
+			return fmt.Errorf("got %q, want the data lost: %w", value, err)
+		})
+	})
+}
+
+// awaitRegistered waits until the coordinator has those workers with their roles, and their number of slaves.
+func (s *system) awaitRegistered(t *testing.T, want cluster) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		return s.inCoordinator(t, func(c coord.Session) error {
+			n, _, err := c.SlaveCount(t.Context())
+			if err != nil || n != len(want.pids("slave")) {
+				return fmt.Errorf("wanted slaves: got %d, want %d: %w", n, len(want.pids("slave")), err)
+			}
+			members, err := c.Members(t.Context())
+			var got cluster
+			for _, m := range members {
+				got.Members = append(got.Members, member{PID: m.PID, Role: string(m.Role)})
+			}
+			if err != nil || !slices.Equal(got.pids("master"), want.pids("master")) || !slices.Equal(got.pids("slave"), want.pids("slave")) {
+				return fmt.Errorf("registered: got %+v, want %+v: %w", got, want, err)
+			}
+			return nil
+		})
+	})
 }
 
 // outlast waits until something that is bounded by d must have happened.

@@ -21,6 +21,9 @@ const retryAfter = 20 * time.Millisecond
 // quietPause is what a quiet reader waits between reads: two of them make ten in 5 s.
 const quietPause = time.Second
 
+// readers is how many clients of the load read.
+const readers = 2
+
 // load is a steady stream of writes and reads. Each write adds a row with a name of
 // its own and counts it, in one transaction and with an idempotency key, and is
 // repeated until its answer is final. Each read checks that it sees what was
@@ -52,7 +55,7 @@ func startLoad(t *testing.T, sys *system) *load {
 	for w := range 4 {
 		l.all.Go(func() { l.write(ctx, w) })
 	}
-	for range 2 {
+	for range readers {
 		l.all.Go(func() { l.read(ctx) })
 	}
 	t.Cleanup(l.end)

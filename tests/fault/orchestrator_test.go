@@ -28,10 +28,17 @@ type split struct {
 // startSplit starts persdb and the launcher. The test starts orchestrators.
 func startSplit(t *testing.T, on services, slaves int) *split {
 	t.Helper()
-	s := &split{system: newSystem(t, on, slaves)}
-	s.persdbURL, s.launcherURL = "http://"+freeAddr(t), "http://"+freeAddr(t)
+	s := newSplit(t, on, slaves)
 	s.startPersdb(t)
 	s.startLauncher(t)
+	return s
+}
+
+// newSplit returns one whose persdb and launcher are to be started.
+func newSplit(t *testing.T, on services, slaves int) *split {
+	t.Helper()
+	s := &split{system: newSystem(t, on, slaves)}
+	s.persdbURL, s.launcherURL = "http://"+freeAddr(t), "http://"+freeAddr(t)
 	return s
 }
 

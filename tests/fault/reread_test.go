@@ -48,6 +48,23 @@ func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
 	}
 }
 
+// One of two slaves is killed under load, again and again: no read fails.
+func TestSystem_OneOfTwoSlavesKilled_NoReadFails(t *testing.T) {
+	t.Parallel()
+	sys := startSystem(t, shared(t), 2)
+	l := startLoad(t, sys)
+	for range 3 {
+		before := sys.awaitWhole(t, 2)
+		sys.killLowest(t, "slave")
+		sys.awaitGone(t, before.pids("slave")[:1])
+		l.awaitProgress(t)
+	}
+	l.settle(t, 2)
+	if reads := l.readsFailed.Load(); reads > 0 {
+		t.Errorf("%d reads failed, want none", reads)
+	}
+}
+
 // ask sends reads of a position, all at once; what is wrong with each goes to the channel.
 func (s *system) ask(t *testing.T, query string, position uint64) <-chan error {
 	t.Helper()
@@ -103,6 +120,11 @@ func (s *system) event(pid int, name string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	return s.metric(base, "rideshare_worker_events_total", `event="`+name+`"`)
+}
+
+// metric is a figure of a part at that address, the one with that label.
+func (s *system) metric(base, name, label string) (float64, error) {
 	req, err := http.NewRequest(http.MethodGet, base+"/metrics", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -112,10 +134,10 @@ func (s *system) event(pid int, name string) (float64, error) {
 		return 0, err
 	}
 	for line := range strings.Lines(string(a.body)) {
-		if strings.HasPrefix(line, "rideshare_worker_events_total{") && strings.Contains(line, `event="`+name+`"`) {
+		if strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
 			_, value, _ := strings.Cut(line, "} ")
 			return strconv.ParseFloat(strings.TrimSpace(value), 64)
 		}
 	}
-	return 0, fmt.Errorf("worker %d has no count of %s", pid, name)
+	return 0, fmt.Errorf("%s has no %s with %s", base, name, label)
 }

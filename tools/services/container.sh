@@ -22,6 +22,7 @@ container_possible() {
 container_is() { [ "$(docker inspect -f "{{.State.$2}}" "$(container_name "$1")" 2>/dev/null)" = true ]; }
 container_alive() { container_is "$1" Running; }
 container_kill() { docker kill "$(container_name "$1")" >/dev/null; }
+container_wipe() { container_stop "$1"; } # its data goes with it
 container_pause() { docker pause "$(container_name "$1")" >/dev/null; }
 container_resume() { docker unpause "$(container_name "$1")" >/dev/null; }
 container_stop() { docker rm -fv "$(container_name "$1")" >/dev/null 2>&1 || true; }

@@ -56,6 +56,7 @@ end() {
 process_alive() { is_alive "$dir/$1/$1.pid"; }
 process_stop() { end "$dir/$1/$1.pid" TERM; }
 process_kill() { end "$dir/$1/$1.pid" KILL; }
+process_wipe() { process_kill "$1" && rm -rf "$dir/$1/data"; }
 process_pause() { signal "$dir/$1/$1.pid" STOP; }
 process_resume() { signal "$dir/$1/$1.pid" CONT; }
 
