@@ -97,26 +97,31 @@ func (m *message) flush(ctx context.Context) {
 }
 
 func (m *message) send(ctx context.Context, answers []frame.ReadAnswer, last bool) {
-	request := m.delivery.Message()
-	if request.ReplyTo == "" {
+	if m.delivery.Message().ReplyTo == "" {
 		return
 	}
 	body, err := frame.ReadReply{Shard: m.shard, Last: last, Answers: answers}.Encode()
 	if err != nil {
 		body, err = tooLarge(m.shard, answers, last).Encode()
 	}
+	if errors.Is(m.reply(ctx, body, err), mq.ErrUnroutable) {
+		m.exec.Stats.Unroutable.Add(1)
+	}
+}
+
+// reply sends body to the caller, or nothing if encoding it ended with err, and returns what went
+// wrong. It counts that, but for a caller who is gone.
+func (m *message) reply(ctx context.Context, body []byte, err error) error {
 	if err == nil {
+		request := m.delivery.Message()
 		ttl := max(m.latest.Sub(m.exec.now()), minReplyTTL)
 		err = m.exec.bus.Reply(ctx, request.ReplyTo, mq.Message{Body: body, ID: request.ID, TTL: ttl})
 	}
-	switch {
-	case err == nil:
-	case errors.Is(err, mq.ErrUnroutable):
-		m.exec.Stats.Unroutable.Add(1)
-	default:
+	if err != nil && !errors.Is(err, mq.ErrUnroutable) {
 		m.exec.Stats.ReplyErrors.Add(1)
 		m.exec.log.DebugContext(ctx, "reply not sent", logkey.Queue, mq.ReadQ, logkey.Error, err)
 	}
+	return err
 }
 
 // tooLarge is the reply instead of one that no frame can hold.
@@ -180,21 +185,12 @@ func (m *message) linger(ctx context.Context) {
 func (m *message) tellHeld(ctx context.Context) bool {
 	m.sending <- struct{}{} // nothing follows the last reply
 	defer func() { <-m.sending }()
-	request := m.delivery.Message()
-	if request.ReplyTo == "" || closed(m.done) {
+	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
 		return true
 	}
 	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker}.Encode()
-	if err == nil {
-		ttl := max(m.latest.Sub(m.exec.now()), minReplyTTL)
-		err = m.exec.bus.Reply(ctx, request.ReplyTo, mq.Message{Body: body, ID: request.ID, TTL: ttl})
-	}
-	if err == nil || errors.Is(err, mq.ErrUnroutable) { // nobody waits for it any more
-		return true
-	}
-	m.exec.Stats.ReplyErrors.Add(1)
-	m.exec.log.DebugContext(ctx, "reply not sent", logkey.Queue, mq.ReadQ, logkey.Error, err)
-	return false
+	err = m.reply(ctx, body, err)
+	return err == nil || errors.Is(err, mq.ErrUnroutable) // nobody waits for it any more
 }
 
 func closed(done <-chan struct{}) bool {
