@@ -19,10 +19,11 @@ type Page struct {
 // Snapshot is a whole copy of the application's tables at one position. The
 // position is inside the file too. The reader closes Body.
 type Snapshot struct {
-	Head   Head
-	Size   int64 // bytes
-	SHA256 [32]byte
-	Body   io.ReadCloser
+	Head Head
+	Body io.ReadCloser
+	// Sum returns the SHA-256 that Body has by its maker's account, once Body has been read to io.EOF.
+	// Without it the copy is not whole, and of no use.
+	Sum func() (sum [32]byte, whole bool)
 }
 
 // TableHashes are the content hashes of all application tables at one position.

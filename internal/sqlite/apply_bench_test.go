@@ -29,9 +29,7 @@ func BenchmarkConn_Apply(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			if _, err := sqlite.Snapshot(filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db")); err != nil {
-				b.Fatal(err)
-			}
+			snapshot(b, filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db"))
 			dst := benchConn(b, filepath.Join(dir, "dst.db"))
 			var seq dbaas.Seq
 			for b.Loop() {

@@ -28,9 +28,7 @@ func newPair(t *testing.T, schema ...string) *pair {
 	exec(t, src, "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY, x)", "INSERT INTO rs_log VALUES(1,'secret-of-the-log')")
 	exec(t, src, schema...)
 	to := filepath.Join(t.TempDir(), "replica.db")
-	if _, err := sqlite.Snapshot(path, to); err != nil {
-		t.Fatal(err)
-	}
+	snapshot(t, path, to)
 	return &pair{t: t, src: src, dst: openAt(t, to, sqlite.Options{})}
 }
 

@@ -266,9 +266,8 @@ func TestSnapshot_KeepsSequenceAndIsPlainFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.db")
-	head, err := sqlite.Snapshot(path, to)
-	if want := (dbaas.Head{Seq: 5, Epoch: 2}); err != nil || head != want {
-		t.Fatalf("got %v, %v, want %v", head, err, want)
+	if head, want := snapshot(t, path, to), (dbaas.Head{Seq: 5, Epoch: 2}); head != want {
+		t.Fatalf("got %v, want %v", head, want)
 	}
 	if files, bad := filepath.Glob(to + "*"); bad != nil || len(files) != 1 {
 		t.Errorf("got files %v, %v, want one", files, bad)

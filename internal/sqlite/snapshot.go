@@ -1,135 +1,292 @@
 package sqlite
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"strings"
+	"io"
+	"os"
 
 	"rideshare/internal/dbaas"
 )
 
-// Snapshot copies the application's tables of the live file at from, and the
-// position, into a new file at to, as they are at one moment. Writers of from are
-// not held up. The internal tables of the log are never in the copy, not even as
-// free pages, and the copy is compact. to must not exist; after an error the caller removes it.
+// Snapshot is a database file that is made while it is read: the application's
+// tables of a live file and the position, as they are at one moment. Nothing of the
+// log's internal tables is in it, not even in the unused parts of its pages.
 //
-// VACUUM INTO would copy the log as well, which is larger than the tables by far.
-func Snapshot(from, to string) (dbaas.Head, error) {
-	c, err := Open(to, Options{})
-	if err != nil {
-		return dbaas.Head{}, err
-	}
-	head, err := c.copyFrom(from)
-	if closed := c.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return dbaas.Head{}, fmt.Errorf("snapshot: %w", err)
-	}
-	return head, nil
+// A template with the same schema and no rows is made by the engine. What follows
+// it are the pages of the tables' and indexes' trees, with new numbers in the order in which they are met,
+// so that the file is read from its start to its end and has no free pages.
+// docs/adr/0002 says why.
+//
+// Writers of the live file are not held up, but its WAL grows until Close.
+// A Snapshot is used by one goroutine at a time.
+type Snapshot struct {
+	head     dbaas.Head
+	source   *Conn
+	pages    *Stmt
+	template []byte
+	roots    map[uint32]uint32 // page of the template -> the root in the live file that stands for it
+	tree     renumbering
+	size     int    // bytes of a page
+	usable   int    // without what the file reserves at a page's end
+	emitted  uint32 // pages made so far
+	page     []byte // the page being made
+	rest     []byte // what of it has not been read yet
 }
 
-func (c *Conn) copyFrom(from string) (dbaas.Head, error) {
-	uri, err := fileURI(from, true)
+// snapshotCache is the page cache of a connection that reads each page once.
+const snapshotCache = 2 << 20
+
+// errDamaged is returned for a page that is not what the file format says.
+var errDamaged = &dbaas.Error{Code: dbaas.CodeInternal, Message: "database file is damaged: a page is not what the file format says"}
+
+// OpenSnapshot begins a snapshot of the live file at path. The template is made at
+// scratch, which must not exist, and removed again.
+func OpenSnapshot(path, scratch string) (*Snapshot, error) {
+	c, err := Open(path, Options{ReadOnly: true, CacheBytes: snapshotCache})
 	if err != nil {
-		return dbaas.Head{}, err
+		return nil, fmt.Errorf("snapshot: %w", err)
 	}
+	s := &Snapshot{source: c}
+	if err = s.open(scratch); err != nil {
+		return nil, fmt.Errorf("snapshot: %w", errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+// Head returns the position of the snapshot.
+func (s *Snapshot) Head() dbaas.Head { return s.head }
+
+// Close ends the snapshot, at whatever place. The second call does nothing.
+func (s *Snapshot) Close() error {
+	if s.source == nil {
+		return nil
+	}
+	err := errors.Join(s.source.End(), s.source.Close())
+	s.source = nil
+	return err
+}
+
+func (s *Snapshot) open(scratch string) error {
+	err := s.source.Begin()
+	if err != nil {
+		return err
+	}
+	if s.head, err = s.source.Position(); err != nil {
+		return err
+	}
+	if s.pages, err = s.source.prepare("SELECT data FROM sqlite_dbpage('main') WHERE pgno=?", GuardOff); err != nil {
+		return err
+	}
+	if err = s.makeTemplate(scratch); err != nil {
+		return fmt.Errorf("make template: %w", err)
+	}
+	return s.fit()
+}
+
+// fit compares the two files' formats, which pages of one need to be pages of the other.
+func (s *Snapshot) fit() error {
+	live := make([]byte, fileHeader)
+	if err := s.load(1, live); err != nil {
+		return err
+	}
+	own := s.template[:fileHeader]
+	for _, at := range [][2]int{{atPageSize, 2}, {atReserved, 1}, {atFormat, 4}, {atEncoding, 4}} {
+		if from, to := at[0], at[0]+at[1]; !bytes.Equal(own[from:to], live[from:to]) {
+			return dbaas.Errorf(dbaas.CodeInternal, "the database file's format differs from the snapshot's at byte %d", from)
+		}
+	}
+	s.size = int(binary.BigEndian.Uint16(own[atPageSize:]))
+	if s.size == 1 { // 65536, by the file format.
+		s.size = 1 << 16
+	}
+	s.usable = s.size - int(own[atReserved])
+	s.page = make([]byte, s.size)
+	// How many pages the file will have is not known yet. Zero says that it is as long as it is.
+	clear(s.template[atPages : atPages+4])
+	s.tree.last = uint32(len(s.template) / s.size) //nolint:gosec // a few pages.
+	s.tree.lock = uint32(lockByte/s.size) + 1      //nolint:gosec // a page number.
+	return s.source.Query("PRAGMA page_count", func(r Row) error {
+		s.tree.limit = uint32(r.Int(0)) //nolint:gosec // SQLite's page numbers.
+		return nil
+	})
+}
+
+// makeTemplate lets the engine make a file with the schema, and finds out where the trees begin in both files.
+func (s *Snapshot) makeTemplate(path string) error {
+	objects, err := s.source.objects()
+	if err != nil {
+		return err
+	}
+	own, err := s.writeTemplate(path, objects)
+	if err = errors.Join(err, s.readTemplate(path)); err != nil {
+		return err
+	}
+	live, err := s.source.roots()
+	if err != nil {
+		return err
+	}
+	s.roots = make(map[uint32]uint32, len(own))
+	for name, page := range own {
+		if s.roots[page] = live[name]; live[name] == 0 {
+			return dbaas.Errorf(dbaas.CodeInternal, "%s has no pages in the database file", name)
+		}
+	}
+	return nil
+}
+
+// readTemplate takes the file into memory and removes it.
+func (s *Snapshot) readTemplate(path string) (err error) {
+	s.template, err = os.ReadFile(path) //nolint:gosec // a file of ours.
+	return errors.Join(err, os.Remove(path))
+}
+
+// writeTemplate makes the file and returns where its trees begin.
+func (s *Snapshot) writeTemplate(path string, objects []object) (roots map[string]uint32, err error) {
+	c, err := Open(path, Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
 	// One plain file, which can be read as it is: no WAL beside it.
 	if err = c.once("PRAGMA journal_mode=DELETE"); err != nil {
-		return dbaas.Head{}, err
+		return nil, err
 	}
-	if err = c.Exec("ATTACH ? AS src", dbaas.Text(uri)); err != nil {
-		return dbaas.Head{}, err
+	if err = c.BeginWrite(); err != nil {
+		return nil, err
 	}
-	if err = c.Begin(); err != nil {
-		return dbaas.Head{}, err
+	for _, o := range objects {
+		if err = c.once(o.sql); err != nil {
+			return nil, fmt.Errorf("create %s %s: %w", o.kind, o.name, err)
+		}
 	}
-	if err = c.copyAll(); err != nil {
-		return dbaas.Head{}, err
+	if err = s.copySequence(c); err != nil {
+		return nil, err
 	}
-	head, err := c.Position()
-	if err != nil {
-		return head, err
+	if roots, err = c.roots(); err != nil {
+		return nil, err
 	}
-	return head, c.Commit()
+	return roots, c.Commit()
 }
 
 // object is one row of the schema table.
 type object struct{ kind, name, sql string }
 
-func (c *Conn) copyAll() error {
+// objects returns what a snapshot has, in an order in which it can be made.
+func (c *Conn) objects() ([]object, error) {
 	var objects []object
-	err := c.Query(`SELECT type, name, sql FROM src.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+	err := c.Query(`SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
 		AND (substr(lower(tbl_name),1,3)<>'rs_' OR tbl_name='rs_applied') ORDER BY type='trigger', type='view', type='index', rowid`,
 		func(r Row) error {
 			objects = append(objects, object{r.Text(0), r.Text(1), r.Text(2)})
 			return nil
 		})
 	if err != nil {
-		return fmt.Errorf("read schema: %w", err)
+		return nil, fmt.Errorf("read schema: %w", err)
 	}
-	copied := false
-	for _, o := range objects {
-		// Tables and indexes first, so that the engine can copy whole trees; then the
-		// rows; then views and triggers, which must not fire.
-		if !copied && (o.kind == "view" || o.kind == "trigger") {
-			if err := c.copyRows(objects); err != nil {
-				return err
-			}
-			copied = true
-		}
-		if err := c.once(o.sql); err != nil {
-			return fmt.Errorf("create %s %s: %w", o.kind, o.name, err)
-		}
-	}
-	if copied {
-		return nil
-	}
-	return c.copyRows(objects)
+	return objects, nil
 }
 
-func (c *Conn) copyRows(objects []object) error {
-	for _, o := range objects {
-		if o.kind != "table" {
-			continue
-		}
-		if err := c.copyTable(o.name); err != nil {
-			return fmt.Errorf("copy table %s: %w", o.name, err)
-		}
-	}
-	sequence := false
-	err := c.Query("SELECT 1 FROM main.sqlite_master WHERE name='sqlite_sequence'", func(Row) error {
-		sequence = true
+// roots returns the first page of each table and index whose pages a snapshot takes from the live file, the
+// engine's own indexes included. sqlite_sequence is not one: it also has rows of internal tables.
+func (c *Conn) roots() (map[string]uint32, error) {
+	roots := map[string]uint32{}
+	err := c.Query("SELECT name, rootpage FROM sqlite_master WHERE rootpage>0 AND name<>'sqlite_sequence'", func(r Row) error {
+		roots[r.Text(0)] = uint32(r.Int(1)) //nolint:gosec // SQLite's page numbers.
 		return nil
 	})
-	if err != nil || !sequence {
-		return err
+	if err != nil {
+		return nil, fmt.Errorf("read first pages: %w", err)
 	}
-	if err := c.once("DELETE FROM sqlite_sequence"); err != nil {
-		return err
-	}
-	return c.once("INSERT INTO sqlite_sequence SELECT * FROM src.sqlite_sequence WHERE substr(lower(name),1,3)<>'rs_'")
+	return roots, nil
 }
 
-// copyTable copies the rows. "SELECT *" into an empty equal table is what the
-// engine copies page by page; generated columns cannot be inserted, so tables with them name theirs.
-func (c *Conn) copyTable(table string) error {
-	var columns []string
-	generated := false
-	err := c.Query("SELECT name, hidden FROM pragma_table_xinfo(?)", func(r Row) error {
-		if r.Int(1) == 0 {
-			columns = append(columns, QuoteName(r.Text(0)))
-		} else {
-			generated = true
-		}
+// copySequence copies the next AUTOINCREMENT values, which are in a table that only the engine can make.
+func (s *Snapshot) copySequence(to *Conn) error {
+	found := false
+	err := to.Query("SELECT 1 FROM sqlite_master WHERE name='sqlite_sequence'", func(Row) error {
+		found = true
 		return nil
-	}, dbaas.Text(table))
-	if err != nil {
+	})
+	if err != nil || !found {
 		return err
 	}
-	t := QuoteName(table)
-	if !generated {
-		return c.once("INSERT INTO main." + t + " SELECT * FROM src." + t)
+	return s.source.Query("SELECT name, seq FROM sqlite_sequence WHERE substr(lower(name),1,3)<>'rs_'", func(r Row) error {
+		return to.Exec("INSERT INTO sqlite_sequence(name, seq) VALUES(?, ?)", dbaas.Text(r.Text(0)), dbaas.Integer(r.Int(1)))
+	})
+}
+
+// Read implements io.Reader. After an error other than io.EOF the snapshot is of no use.
+func (s *Snapshot) Read(p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		if len(s.rest) == 0 {
+			if err := s.next(); err != nil {
+				return n, err
+			}
+			s.rest = s.page
+		}
+		taken := copy(p[n:], s.rest)
+		s.rest = s.rest[taken:]
+		n += taken
 	}
-	list := strings.Join(columns, ",")
-	return c.once("INSERT INTO main." + t + "(" + list + ") SELECT " + list + " FROM src." + t)
+	return n, nil
+}
+
+// next makes the next page of the file.
+func (s *Snapshot) next() error {
+	number := s.emitted + 1
+	switch {
+	case int(s.emitted)*s.size < len(s.template):
+		if err := s.fromTemplate(number); err != nil {
+			return err
+		}
+	case len(s.tree.waiting) == 0:
+		return io.EOF
+	case number == s.tree.lock:
+		clear(s.page)
+	default:
+		if err := s.fromTree(s.tree.pop()); err != nil {
+			return err
+		}
+	}
+	s.emitted = number
+	return nil
+}
+
+func (s *Snapshot) fromTemplate(number uint32) error {
+	if root, ok := s.roots[number]; ok {
+		return s.fromTree(visit{page: root})
+	}
+	copy(s.page, s.template[int(number-1)*s.size:])
+	return nil
+}
+
+func (s *Snapshot) fromTree(v visit) error {
+	if err := s.load(v.page, s.page); err != nil {
+		return err
+	}
+	b := btreePage{page: s.page[:s.usable], renumbering: &s.tree}
+	if v.payload > 0 {
+		return b.overflow(v.payload)
+	}
+	return b.renumber()
+}
+
+// load reads the beginning of a page of the live file, in the state of the transaction.
+func (s *Snapshot) load(number uint32, to []byte) error {
+	defer s.pages.reset()
+	if err := s.pages.bind([]dbaas.Value{dbaas.Integer(int64(number))}, nil); err != nil {
+		return err
+	}
+	found, err := s.pages.step()
+	if err != nil {
+		return fmt.Errorf("read page %d: %w", number, err)
+	}
+	if !found || copy(to, s.pages.blob(0)) != len(to) {
+		return errDamaged
+	}
+	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-
-	"rideshare/internal/sqlite"
 )
 
 // BenchmarkSnapshot compares the copy of the tables with VACUUM INTO of the same
@@ -23,8 +21,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("Log%d/Tables", entries), func(b *testing.B) {
 			for b.Loop() {
-				_, err := sqlite.Snapshot(path, to())
-				must(b, err)
+				snapshot(b, path, to())
 			}
 		})
 		b.Run(fmt.Sprintf("Log%d/VacuumInto", entries), func(b *testing.B) {

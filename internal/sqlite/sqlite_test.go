@@ -1,6 +1,9 @@
 package sqlite_test
 
 import (
+	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -26,6 +29,24 @@ func openAt(t *testing.T, path string, o sqlite.Options) *sqlite.Conn {
 		}
 	})
 	return c
+}
+
+// snapshot writes a snapshot of the file at from to a new file at to.
+func snapshot(tb testing.TB, from, to string) dbaas.Head {
+	tb.Helper()
+	s, err := sqlite.OpenSnapshot(from, to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f, err := os.Create(to) //nolint:gosec // a test's own file.
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, s, make([]byte, 256<<10))
+	if err = errors.Join(err, f.Close(), s.Close()); err != nil {
+		tb.Fatal(err)
+	}
+	return s.Head()
 }
 
 func exec(t *testing.T, c *sqlite.Conn, list ...string) {

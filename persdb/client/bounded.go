@@ -21,7 +21,7 @@ func newBounded(body io.ReadCloser, stop context.CancelFunc, quiet time.Duration
 	return &bounded{body: body, stop: stop, quiet: quiet, timer: time.AfterFunc(quiet, stop)}
 }
 
-// Read implements io.Reader. It returns io.EOF only when as much came as Content-Length said, which net/http
+// Read implements io.Reader. It returns io.EOF only when the answer's last chunk came, which net/http
 // sees to; other errors are *dbaas.Error with CodeUnavailable.
 func (b *bounded) Read(p []byte) (int, error) {
 	b.timer.Reset(b.quiet)

@@ -158,39 +158,44 @@ func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 func TestClient_Snapshot_CutIsSeen(t *testing.T) {
 	content := strings.Repeat("database ", 10_000)
 	sum := sha256.Sum256([]byte(content))
-	send := func(body string, length int) http.HandlerFunc {
+	send := func(end func(http.ResponseWriter)) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Seq", "7")
 			w.Header().Set("X-Epoch", "3")
-			w.Header().Set("X-Sha256", hex.EncodeToString(sum[:]))
-			w.Header().Set("Content-Length", fmt.Sprint(length))
-			_, _ = io.WriteString(w, body)
+			w.Header().Set("Trailer", "X-Sha256")
+			_, _ = io.WriteString(w, content)
+			end(w)
 		}
 	}
 	for name, tc := range map[string]struct {
-		handler http.HandlerFunc
-		whole   bool
+		end        func(http.ResponseWriter)
+		all, whole bool
 	}{
-		"Whole": {send(content, len(content)), true},
-		"Cut":   {send(content[:5000], len(content)), false},
+		"Whole":       {func(w http.ResponseWriter) { w.Header().Set("X-Sha256", hex.EncodeToString(sum[:])) }, true, true},
+		"Cut":         {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, false, false},
+		"NoChecksum":  {func(http.ResponseWriter) {}, true, false},
+		"BadChecksum": {func(w http.ResponseWriter) { w.Header().Set("X-Sha256", "beef") }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := to(t, tc.handler).Snapshot(t.Context())
+			s, err := to(t, send(tc.end)).Snapshot(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := (dbaas.Head{Seq: 7, Epoch: 3}); s.Head != want || s.SHA256 != sum {
-				t.Errorf("got %v and checksum %x", s.Head, s.SHA256)
+			if want := (dbaas.Head{Seq: 7, Epoch: 3}); s.Head != want {
+				t.Errorf("got %v, want %v", s.Head, want)
 			}
 			_, err = io.Copy(io.Discard, s.Body)
 			if closed := s.Body.Close(); closed != nil {
 				t.Error(closed)
 			}
-			if whole := err == nil; whole != tc.whole {
-				t.Errorf("got %v, want it whole: %v", err, tc.whole)
+			if all := err == nil; all != tc.all {
+				t.Errorf("got %v, want it read to its end: %v", err, tc.all)
 			}
 			if err != nil && dbaas.CodeOf(err) != dbaas.CodeUnavailable {
 				t.Errorf("got code %q", dbaas.CodeOf(err))
+			}
+			if got, whole := s.Sum(); whole != tc.whole || whole && got != sum {
+				t.Errorf("got checksum %x, whole: %v; want %x, %v", got, whole, sum, tc.whole)
 			}
 		})
 	}

@@ -73,29 +73,28 @@ func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return out, err
 }
 
-// Snapshot starts to fetch a copy of the database. Reading Body ends with an error
-// instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
-// Whether the bytes are those of SHA256 is for the caller to see, who also closes Body.
+// Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with
+// an error instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
+// Whether the bytes are those of Sum is for the caller to see, who also closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
-	// Making the copy takes about a second per 200 MiB, and several may queue.
-	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout})
+	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout}) // others may be read first.
 	if err != nil {
 		return nil, err
 	}
-	s := &dbaas.Snapshot{Size: resp.ContentLength}
-	s.Head, err = headOf(resp.Header)
-	if err == nil {
-		var n int
-		n, err = hex.Decode(s.SHA256[:], []byte(resp.Header.Get(headerSHA)[:min(64, len(resp.Header.Get(headerSHA)))]))
-		if err == nil && (n != len(s.SHA256) || s.Size < 0) {
-			err = errShort
-		}
-	}
+	head, err := headOf(resp.Header)
 	if err != nil {
-		err = dbaas.WrapError(dbaas.CodeInternal, "persdb's answer has no checksum or size", errors.Join(err, resp.Body.Close()))
+		err = errors.Join(err, resp.Body.Close())
 		stop()
 		return nil, err
 	}
-	s.Body = newBounded(resp.Body, stop, c.timeout)
-	return s, nil
+	return &dbaas.Snapshot{Head: head, Body: newBounded(resp.Body, stop, c.timeout), Sum: func() ([32]byte, bool) { return sumOf(resp.Trailer) }}, nil
+}
+
+// sumOf reads the checksum that follows a snapshot, if it came.
+func sumOf(trailer http.Header) (sum [32]byte, whole bool) {
+	b, err := hex.DecodeString(trailer.Get(headerSHA))
+	if err != nil || len(b) != len(sum) {
+		return sum, false
+	}
+	return [32]byte(b), true
 }

@@ -4,17 +4,22 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
 )
 
-// snapshotDir holds snapshots while they are read.
-const snapshotDir = "snapshots"
+const (
+	// snapshotDir holds the beginnings of snapshots while they are made.
+	snapshotDir = "snapshots"
+	// maxSnapshots is how many are read at once: each holds a connection and keeps the WAL from starting again.
+	maxSnapshots = 4
+)
 
 // cleanSnapshots removes what a process that died has left.
 func (s *Store) cleanSnapshots() error {
@@ -25,57 +30,59 @@ func (s *Store) cleanSnapshots() error {
 	return os.Mkdir(dir, 0o750)
 }
 
-// Snapshot returns a copy of all application tables as they are after one entry.
-// Commits go on meanwhile. The caller closes Body, which removes the copy. Only
-// one copy is made at a time; ctx bounds the wait for that.
+// Snapshot returns a copy of all application tables as they are after one entry,
+// which is made while it is read. Commits go on meanwhile. The caller closes Body, soon, since the WAL
+// grows until then. ctx bounds the wait while others are read.
 func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	select {
 	case s.copying <- struct{}{}:
 	case <-ctx.Done():
-		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "another snapshot is being made", ctx.Err())
+		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "other snapshots are being made", ctx.Err())
 	}
-	defer func() { <-s.copying }()
-	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, snapshotDir), "")
+	begun, err := s.beginSnapshot()
 	if err != nil {
-		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
-	}
-	snapshot, err := s.copyTo(dir)
-	if err != nil {
-		err = errors.Join(err, os.RemoveAll(dir))
+		<-s.copying
 		if dbaas.CodeOf(err) == dbaas.CodeFull {
 			return nil, err
 		}
 		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
 	}
-	return snapshot, nil
+	body := &snapshotBody{source: begun, sum: sha256.New(), release: sync.OnceFunc(func() { <-s.copying })}
+	return &dbaas.Snapshot{Head: begun.Head(), Body: body, Sum: body.announce}, nil
 }
 
-func (s *Store) copyTo(dir string) (*dbaas.Snapshot, error) {
-	path := filepath.Join(dir, FileName)
-	head, err := sqlite.Snapshot(s.path(), path)
+func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {
+	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, snapshotDir), "")
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path) //nolint:gosec // our own temporary file.
-	if err != nil {
-		return nil, err
+	begun, err := sqlite.OpenSnapshot(s.path(), filepath.Join(dir, FileName))
+	if removed := os.RemoveAll(dir); err == nil && removed != nil {
+		return nil, errors.Join(removed, begun.Close())
 	}
-	snapshot := &dbaas.Snapshot{Head: head, Body: &temporary{File: f, dir: dir}}
-	sum := sha256.New()
-	if snapshot.Size, err = io.Copy(sum, f); err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("checksum: %w", err), f.Close())
-	}
-	snapshot.SHA256 = [32]byte(sum.Sum(nil))
-	return snapshot, nil
+	return begun, err
 }
 
-// temporary is a file that goes when it is closed.
-type temporary struct {
-	*os.File
-	dir string
+// snapshotBody sums up what is read.
+type snapshotBody struct {
+	source  *sqlite.Snapshot
+	sum     hash.Hash
+	whole   bool
+	release func()
 }
 
-func (t *temporary) Close() error { return errors.Join(t.File.Close(), os.RemoveAll(t.dir)) }
+func (b *snapshotBody) Read(p []byte) (int, error) {
+	n, err := b.source.Read(p)
+	_, _ = b.sum.Write(p[:n]) // a Hash never returns an error, by its documentation.
+	b.whole = b.whole || errors.Is(err, io.EOF)
+	return n, err
+}
+
+func (b *snapshotBody) announce() (sum [32]byte, whole bool) {
+	return [32]byte(b.sum.Sum(nil)), b.whole
+}
+
+func (b *snapshotBody) Close() error {
+	defer b.release()
+	return b.source.Close()
+}

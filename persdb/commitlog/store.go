@@ -61,7 +61,7 @@ type Store struct {
 	readers  *Readers
 	lock     *os.File
 	writing  chan struct{} // holds one token: who takes it owns conn and calls log's writing methods
-	copying  chan struct{} // one snapshot at a time
+	copying  chan struct{} // a token for each snapshot that is read
 	conn     *sqlite.Conn
 	doubtful bool // guarded by writing: the outcome of the last commit is not known
 	lastAt   time.Time
@@ -99,7 +99,7 @@ func (h hook) call() error {
 // CodeInternal when the file is damaged.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, 1),
+		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, maxSnapshots),
 		changed: make(chan struct{}), done: make(chan struct{}), sizes: defaultSizes(),
 		index: index{places: map[dbaas.OpID]place{}},
 	}

@@ -42,10 +42,10 @@ const (
 	// maxWait bounds a long poll of the log, whatever the caller asks for.
 	maxWait = time.Minute
 	// chunkTime is how long a reader of a snapshot may take for one buffer.
-	chunkTime = 30 * time.Second
-	// chunkBytes is that buffer. A snapshot is copied through it, never with
-	// sendfile: files sent that way arrived corrupt (performance.md, trap 2).
+	chunkTime  = 30 * time.Second
 	chunkBytes = 256 << 10
+	// snapshotTime is how long it may take for all: the WAL grows meanwhile.
+	snapshotTime = 10 * time.Minute
 )
 
 // Server is an http.Handler for persdb's internal API:
@@ -54,7 +54,7 @@ const (
 //	POST /v1/commit           header X-Epoch, body a write request; answers as CommitBody says
 //	GET  /v1/head             {"seq":n,"epoch":n}
 //	GET  /v1/log?after=&wait= a frame of entries, the head in the headers; wait in milliseconds
-//	GET  /v1/snapshot         the database file; position and checksum in the headers
+//	GET  /v1/snapshot         the database file; position in the headers, checksum in the trailer
 //	GET  /v1/operations/{id}  a write reply with one answer
 //	GET  /v1/hashes           dbaas.TableHashes
 //	GET  /livez, /readyz
@@ -82,8 +82,11 @@ func New(store Store, log *slog.Logger) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// errAborted ends an answer that has begun and cannot be finished.
-var errAborted = errors.New("answer aborted")
+var (
+	// errAborted ends an answer that has begun and cannot be finished.
+	errAborted = errors.New("answer aborted")
+	errSlow    = errors.New("the snapshot was read too slowly")
+)
 
 func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +98,7 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 			s.log.WarnContext(r.Context(), "request failed", logkey.Route, pattern, logkey.Code, code, logkey.Error, err)
 		}
 		if errors.Is(err, errAborted) {
-			return // fewer bytes than Content-Length says: net/http cuts the connection, and the reader sees it.
+			panic(http.ErrAbortHandler) // net/http cuts the connection, and the reader sees that the end is missing.
 		}
 		sendError(w, err)
 	})
@@ -225,22 +228,39 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	}
 	defer func() { err = errors.Join(err, snapshot.Body.Close()) }()
 	setHead(w, snapshot.Head)
-	w.Header().Set(HeaderSHA, hex.EncodeToString(snapshot.SHA256[:]))
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
-	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.Size, 10))
+	w.Header().Set("Trailer", HeaderSHA)
+	if err = stream(w, snapshot.Body); err != nil {
+		return errors.Join(errAborted, err)
+	}
+	sum, whole := snapshot.Sum()
+	if !whole {
+		return errAborted
+	}
+	w.Header().Set(HeaderSHA, hex.EncodeToString(sum[:]))
+	return nil
+}
+
+// stream sends a body of unknown length to a reader that must not dawdle.
+func stream(w http.ResponseWriter, body io.Reader) error {
+	end := time.Now().Add(snapshotTime)
 	control := http.NewResponseController(w)
 	buf := make([]byte, chunkBytes)
 	for {
-		n, err := snapshot.Body.Read(buf)
-		_ = control.SetWriteDeadline(time.Now().Add(chunkTime)) // not supported by test recorders only.
+		n, err := body.Read(buf)
+		now := time.Now()
+		if now.After(end) {
+			return errSlow
+		}
+		_ = control.SetWriteDeadline(now.Add(chunkTime)) // not supported by test recorders only.
 		if _, sent := w.Write(buf[:n]); sent != nil {
-			return errors.Join(errAborted, sent)
+			return sent
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return errors.Join(errAborted, err)
+			return err
 		}
 	}
 }

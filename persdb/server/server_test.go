@@ -145,7 +145,7 @@ func (b *breaking) Close() error { return nil }
 
 // A snapshot that cannot be read to its end is cut off, so that its reader sees it.
 func TestServer_Snapshot_FailureCutsBody(t *testing.T) {
-	url := serve(t, &stub{snapshot: &dbaas.Snapshot{Size: 1 << 20, Body: &breaking{left: 300 << 10}}})
+	url := serve(t, &stub{snapshot: &dbaas.Snapshot{Body: &breaking{left: 300 << 10}}})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/snapshot", nil)
 	if err != nil {
 		t.Fatal(err)

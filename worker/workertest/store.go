@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -138,15 +138,16 @@ func (s *Store) Snapshot(context.Context) (*dbaas.Snapshot, error) {
 		return nil, err
 	}
 	path := filepath.Join(s.tb.TempDir(), "snapshot.db")
-	head, err := sqlite.Snapshot(s.path, path)
+	begun, err := sqlite.OpenSnapshot(s.path, path)
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(path) //nolint:gosec // a file of this test.
-	if err != nil {
+	b, err := io.ReadAll(begun)
+	if err = errors.Join(err, begun.Close()); err != nil {
 		return nil, err
 	}
-	return &dbaas.Snapshot{Head: head, Size: int64(len(b)), SHA256: sha256.Sum256(b), Body: io.NopCloser(bytes.NewReader(b))}, nil
+	sum := func() ([32]byte, bool) { return sha256.Sum256(b), true }
+	return &dbaas.Snapshot{Head: begun.Head(), Body: io.NopCloser(bytes.NewReader(b)), Sum: sum}, nil
 }
 
 // Hashes implements worker.Store.
