@@ -77,7 +77,7 @@ func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 // an error instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
 // Whether the bytes are those of Sum is for the caller to see, who also closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
-	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout}) // others may be read first.
+	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout}) //nolint:bodyclose // newBounded closes it. Others may be read first.
 	if err != nil {
 		return nil, err
 	}
