@@ -128,12 +128,12 @@ func (b btreePage) cell(kind byte, cell []byte) error {
 	switch {
 	case payload > 1<<31 || local > len(cell):
 		return errDamaged
-	case local == int(payload): //nolint:gosec // below 2^31.
+	case local == int(payload):
 		return nil
 	case local+4 > len(cell):
 		return errDamaged
 	}
-	return b.move(cell[local:local+4], int(payload)-local) //nolint:gosec // below 2^31.
+	return b.move(cell[local:local+4], int(payload)-local)
 }
 
 // wipe clears what no cell uses: what lies between the pointers and the cells, and the chain of free blocks. Up to

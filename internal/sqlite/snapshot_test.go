@@ -36,10 +36,7 @@ var kinds = []string{
 // nothing of the log.
 func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			rt.Fatal(err)
-		}
+		dir := t.TempDir()
 		path, to := filepath.Join(dir, "live.db"), filepath.Join(dir, "copy.db")
 		c, err := sqlite.Open(path, sqlite.Options{})
 		if err != nil {
@@ -54,7 +51,7 @@ func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 			exec(t, c, step(rt, "rs_log"))
 		}
 		snapshot(t, path, to)
-		content, err := os.ReadFile(to) //nolint:gosec // a test's own file.
+		content, err := os.ReadFile(to)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -167,7 +164,7 @@ func TestSnapshot_DamagedPageIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "INSERT INTO t SELECT value, zeroblob(3000) FROM json_each('[1,2,3,4,5]')", "PRAGMA wal_checkpoint(TRUNCATE)")
-	f, err := os.OpenFile(path, os.O_RDWR, 0) //nolint:gosec // a test's own file.
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

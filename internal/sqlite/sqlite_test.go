@@ -38,7 +38,7 @@ func snapshot(tb testing.TB, from, to string) dbaas.Head {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f, err := os.Create(to) //nolint:gosec // a test's own file.
+	f, err := os.Create(to)
 	if err != nil {
 		tb.Fatal(err)
 	}
