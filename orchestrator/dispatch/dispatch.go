@@ -59,9 +59,11 @@ type Config struct {
 	MaxBytes int
 	// MaxMessages is how many messages of a class may be unanswered at once: 128.
 	MaxMessages int
-	// StaleAfter is when an unanswered message no longer keeps others from being
-	// sent: 5 ms, a few times what a full message of point reads takes.
-	StaleAfter time.Duration
+	// StaleAfter is when an unanswered message of reads no longer keeps others from being
+	// sent: 5 ms, a few times what a full message of point reads takes. WriteStaleAfter is that of
+	// writes: 50 ms, since the one master takes one commit at a time, and more and smaller messages
+	// would only cost more while they wait for it.
+	StaleAfter, WriteStaleAfter time.Duration
 	// ReadGrace and WriteGrace are how long no slave (1 s), no master (2 s) may
 	// be there before requests fail at once. A fail-over is usually over before.
 	ReadGrace, WriteGrace time.Duration
@@ -87,6 +89,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxBytes, 1<<20)
 	setDefault(&c.MaxMessages, 128)
 	setDefault(&c.StaleAfter, 5*time.Millisecond)
+	setDefault(&c.WriteStaleAfter, 50*time.Millisecond)
 	setDefault(&c.ReadGrace, time.Second)
 	setDefault(&c.WriteGrace, 2*time.Second)
 	setDefault(&c.HeldCheck, 100*time.Millisecond)

@@ -17,6 +17,8 @@ type codec[Q, R any] struct {
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
 	// holder returns who holds the request, if body is a reply that says so, else the empty id.
 	holder func(body []byte) dbaas.WorkerID
+	// staleAfter is when an unanswered message no longer keeps others from being sent.
+	staleAfter time.Duration
 	// windows is how many messages may be in flight before others gather.
 	windows func(slaves int) int
 	slaves  func() (int, time.Time)

@@ -57,16 +57,17 @@ func (d *Dispatcher) deadline(ctx context.Context, deadline time.Time) time.Time
 
 func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time.Time) error) codec[dbaas.Read, dbaas.ReadResult] {
 	return codec[dbaas.Read, dbaas.ReadResult]{
-		queue:   q,
-		windows: windows,
-		slaves:  d.cfg.Availability.Slaves,
-		gate:    gate,
-		encode:  func(reads []dbaas.Read) ([]byte, error) { return frame.ReadRequest{Reads: reads}.Encode() },
-		decode:  decodeReads,
-		holder:  readHolder,
-		unsent:  readError,
-		lost:    readError,
-		code:    func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
+		queue:      q,
+		staleAfter: d.cfg.StaleAfter,
+		windows:    windows,
+		slaves:     d.cfg.Availability.Slaves,
+		gate:       gate,
+		encode:     func(reads []dbaas.Read) ([]byte, error) { return frame.ReadRequest{Reads: reads}.Encode() },
+		decode:     decodeReads,
+		holder:     readHolder,
+		unsent:     readError,
+		lost:       readError,
+		code:       func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
 	}
 }
 

@@ -114,10 +114,10 @@ func (l *lane[Q, R]) arm() {
 	}
 	l.armed = true
 	if l.timer == nil {
-		l.timer = time.AfterFunc(l.cfg.StaleAfter, l.tick)
+		l.timer = time.AfterFunc(l.staleAfter, l.tick)
 		return
 	}
-	l.timer.Reset(l.cfg.StaleAfter)
+	l.timer.Reset(l.staleAfter)
 }
 
 // tick stops counting windows that are too old, so that one slow message does
@@ -133,7 +133,7 @@ func (l *lane[Q, R]) tick() {
 		return
 	}
 	for _, win := range l.open {
-		if now.Sub(win.since) >= l.cfg.StaleAfter {
+		if now.Sub(win.since) >= l.staleAfter {
 			l.uncount(win)
 		}
 	}

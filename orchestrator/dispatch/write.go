@@ -82,16 +82,17 @@ func (d *Dispatcher) complete(op *dbaas.Operation) {
 
 func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] {
 	return codec[dbaas.Operation, dbaas.OperationResult]{
-		queue:   mq.WriteQ,
-		windows: masterWindows,
-		slaves:  d.cfg.Availability.Slaves,
-		gate:    d.masterGate,
-		encode:  func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },
-		decode:  decodeWrites,
-		holder:  func([]byte) dbaas.WorkerID { return "" }, // a master acknowledges after its answer
-		unsent:  writeUnsent,
-		lost:    writeLost,
-		code:    func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
+		queue:      mq.WriteQ,
+		staleAfter: d.cfg.WriteStaleAfter,
+		windows:    masterWindows,
+		slaves:     d.cfg.Availability.Slaves,
+		gate:       d.masterGate,
+		encode:     func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },
+		decode:     decodeWrites,
+		holder:     func([]byte) dbaas.WorkerID { return "" }, // a master acknowledges after its answer
+		unsent:     writeUnsent,
+		lost:       writeLost,
+		code:       func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
 	}
 }
 

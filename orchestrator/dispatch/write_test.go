@@ -107,12 +107,33 @@ func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
 	}
 }
 
+// A message of writes keeps others back for WriteStaleAfter, ten times as long as one of reads.
+func TestDispatcher_Write_StaleMessageDoesNotBlockOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call})
+		slow := write(t.Context(), d, operation(1))
+		first := <-messages
+		start := time.Now()
+		other := write(t.Context(), d, operation(2))
+		(<-messages).commit(1)
+		if w := <-other; w.err != nil {
+			t.Error(w.err)
+		}
+		if waited := time.Since(start); waited < 50*time.Millisecond || waited > 100*time.Millisecond {
+			t.Errorf("the other write left after %v, want about 50ms", waited)
+		}
+		first.commit(2)
+		<-slow
+	})
+}
+
 // A write whose answer was lost is sent again with the same id, without those
 // that have their answers, and gets the stored answer.
 func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
-		d := newDispatcher(t, dispatch.Config{Caller: call, StaleAfter: time.Hour})
+		d := newDispatcher(t, dispatch.Config{Caller: call, WriteStaleAfter: time.Hour})
 		opener := write(t.Context(), d, operation(9))
 		first := <-messages
 		one := write(t.Context(), d, operation(1))
