@@ -123,8 +123,9 @@ type Conn interface {
 	Reply(ctx context.Context, to string, m Message) error
 
 	// Broadcast sends body to every present subscriber of syncQ, in order. A nil error
-	// says that the broker has it, not that anybody gets it.
-	Broadcast(ctx context.Context, body []byte) error
+	// says that the broker has it, not that anybody gets it. It calls onItsWay, unless that is nil, once: as soon
+	// as what this Conn sends later reaches the broker later, and in any case before it returns.
+	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
 
 	// Consume calls handle for each delivery of a work queue, one after the
 	// other, until ctx ends; then no delivery is handed over any more, Consume returns

@@ -89,11 +89,11 @@ func (b gatedBus) Reply(ctx context.Context, to string, m mq.Message) error {
 	return b.Conn.Reply(ctx, to, m)
 }
 
-func (b gatedBus) Broadcast(ctx context.Context, body []byte) error {
+func (b gatedBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
 	if b.gate.pass() != nil {
 		return mq.ErrClosed
 	}
-	return b.Conn.Broadcast(ctx, body)
+	return b.Conn.Broadcast(ctx, body, onItsWay)
 }
 
 func (b gatedBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error {

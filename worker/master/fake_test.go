@@ -86,7 +86,8 @@ func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
 // fakeBus hands over deliveries and records what is sent, in order.
 type fakeBus struct {
 	deliveries chan mq.Delivery
-	hang       bool // Broadcast does not return before its context ends
+	hang       bool // Broadcast does not begin before its context ends
+	slow       bool // Broadcast is on its way at once, but not confirmed before its context ends
 
 	mu      sync.Mutex
 	begin   time.Time
@@ -121,7 +122,9 @@ func (b *fakeBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(m
 	}
 }
 
-func (b *fakeBus) Broadcast(ctx context.Context, body []byte) error {
+func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
+	onItsWay = sync.OnceFunc(onItsWay)
+	defer onItsWay()
 	if b.hang {
 		<-ctx.Done()
 		return ctx.Err()
@@ -129,6 +132,11 @@ func (b *fakeBus) Broadcast(ctx context.Context, body []byte) error {
 	e, err := frame.DecodeEntry(body)
 	if err == nil {
 		b.note("entry " + string(rune('0'+e.Seq)))
+	}
+	if b.slow {
+		onItsWay()
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -40,24 +41,39 @@ type reply struct {
 func (m *Master) finish(ctx context.Context) {
 	failing := int64(0)
 	for f := range m.done {
+		var known sync.WaitGroup
 		if f.entry != nil && ctx.Err() == nil {
-			switch err := m.broadcast(ctx, *f.entry); {
-			case err != nil:
-				m.Stats.BroadcastErrors.Add(1)
-				if failing++; failing == 1 {
-					m.Log.WarnContext(ctx, "entry not broadcast", logkey.Seq, f.entry.Seq, logkey.Error, err)
-				}
-			case failing > 0:
-				m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, f.entry.Seq, logkey.Count, failing)
-				failing = 0
-			}
+			m.spread(ctx, f.entry, &known, &failing)
 			failpoint.Hit(failpoint.MasterAfterBroadcast)
 		}
 		for i := range f.replies {
-			m.trace(ctx, &f.replies[i])
-			m.reply(ctx, &f.replies[i])
+			known.Go(func() {
+				m.trace(ctx, &f.replies[i])
+				m.reply(ctx, &f.replies[i])
+			})
 		}
+		known.Wait()
 	}
+}
+
+// spread broadcasts an entry, counted by known, and returns as soon as it is on its way: answers that
+// follow do not overtake it, so that a caller's next read seldom has to wait for it, and do
+// not wait for its confirm either. failing is how many went wrong in a row.
+func (m *Master) spread(ctx context.Context, e *dbaas.Entry, known *sync.WaitGroup, failing *int64) {
+	onItsWay := make(chan struct{})
+	known.Go(func() {
+		switch err := m.broadcast(ctx, e, func() { close(onItsWay) }); {
+		case err != nil:
+			m.Stats.BroadcastErrors.Add(1)
+			if *failing++; *failing == 1 {
+				m.Log.WarnContext(ctx, "entry not broadcast", logkey.Seq, e.Seq, logkey.Error, err)
+			}
+		case *failing > 0:
+			m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, e.Seq, logkey.Count, *failing)
+			*failing = 0
+		}
+	})
+	<-onItsWay
 }
 
 // trace writes a line for each answered operation, under its request's id.
@@ -76,14 +92,16 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 
 // broadcast sends an entry to the slaves. One that they do not get is no
 // loss: they fetch it from persdb when the next one shows the gap, or by themselves.
-func (m *Master) broadcast(ctx context.Context, e dbaas.Entry) error {
-	body, err := frame.EncodeEntry(e)
+// It calls onItsWay as Bus.Broadcast does.
+func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func()) error {
+	body, err := frame.EncodeEntry(*e)
 	if err != nil {
+		onItsWay()
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.SendTimeout)
 	defer cancel()
-	return m.Bus.Broadcast(ctx, body)
+	return m.Bus.Broadcast(ctx, body, onItsWay)
 }
 
 // reply sends answers and, after the last ones of a message, acknowledges it. It

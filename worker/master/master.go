@@ -47,7 +47,7 @@ type Store interface {
 // Bus is what this package needs of the bus. mq.Conn implements it.
 type Bus interface {
 	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
-	Broadcast(ctx context.Context, body []byte) error
+	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
 	Reply(ctx context.Context, to string, m mq.Message) error
 }
 

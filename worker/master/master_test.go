@@ -216,6 +216,23 @@ func TestMaster_Run_CutOffLeavesTheDeliveries(t *testing.T) {
 	})
 }
 
+// An answer does not wait until the broker has confirmed the broadcast.
+func TestMaster_Run_AnswersBeforeTheBroadcastIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := start(t, newStore(1))
+		m.bus.slow = true
+		m.bus.send(t, "x", op(1, time.Minute))
+		m.bus.send(t, "y", op(2, time.Minute))
+		synctest.Wait()
+		if got, ok := m.bus.at[dbaas.OpID{1}]; !ok || got != 0 {
+			t.Errorf("answered: %v, after %v, want at once", ok, got)
+		}
+		if err := m.finish(); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+	})
+}
+
 // When ctx ends while commits wait to be made known, their deliveries are left to the broker.
 func TestMaster_Run_CutOffWhileBroadcasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

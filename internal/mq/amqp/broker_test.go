@@ -32,7 +32,7 @@ func TestPublish_ManyInFlight_EachItsOwnOutcome(t *testing.T) {
 			case 1:
 				err, want = c.Reply(t.Context(), "amq.gen-of-nobody", mq.Message{}), mq.ErrUnroutable
 			case 2:
-				err = c.Broadcast(t.Context(), []byte("x"))
+				err = c.Broadcast(t.Context(), []byte("x"), nil)
 			}
 			if !errors.Is(err, want) {
 				t.Errorf("publish %d: got error %v, want %v", i, err, want)
@@ -194,7 +194,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.SetParallelism(64)
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := c.Broadcast(b.Context(), body); err != nil {
+			if err := c.Broadcast(b.Context(), body, nil); err != nil {
 				b.Error(err)
 			}
 		}

@@ -108,9 +108,14 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 
 // Broadcast implements mq.Conn. The broker keeps no broadcast over its own restart:
 // the log does.
-func (c *Conn) Broadcast(ctx context.Context, body []byte) error {
+func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
 	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
-	if err := publish(ctx, c.publishing, &publication{exchange: c.names.sync, message: message}); err != nil {
+	m := &publication{exchange: c.names.sync, message: message}
+	if onItsWay != nil {
+		m.written = sync.OnceFunc(onItsWay)
+		defer m.written()
+	}
+	if err := publish(ctx, c.publishing, m); err != nil {
 		return fmt.Errorf("broadcast: %w", err)
 	}
 	return nil

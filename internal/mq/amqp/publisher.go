@@ -21,6 +21,9 @@ type publication struct {
 	// mandatory messages come back when no queue takes them.
 	mandatory bool
 
+	// written, unless it is nil, is called when the message is in the connection, in its order.
+	written func()
+
 	sent     chan struct{} // closed when confirm or err is set
 	confirm  *amqp091.DeferredConfirmation
 	err      error // why it was not sent, or may not have been
@@ -183,6 +186,9 @@ func (p *publisher) publish(ctx context.Context, m *publication) error {
 	}
 	if m.err != nil {
 		return m.err
+	}
+	if m.written != nil {
+		m.written()
 	}
 	if err := p.confirmed(ctx, m); err != nil {
 		return err

@@ -51,7 +51,7 @@ func testRights(t *testing.T, b *bus) {
 		return worker.Subscribe(ctx, mq.Subscriber{Entry: func(body []byte) { entries <- body }, Gap: func() { bound <- struct{}{} }})
 	})
 	receive(t, bound)
-	if err := worker.Broadcast(t.Context(), []byte("entry")); err != nil {
+	if err := worker.Broadcast(t.Context(), []byte("entry"), nil); err != nil {
 		t.Errorf("worker broadcasts: got %v, want nil", err)
 	}
 	receive(t, entries)

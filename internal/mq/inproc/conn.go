@@ -70,7 +70,10 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 }
 
 // Broadcast implements mq.Conn.
-func (c *Conn) Broadcast(ctx context.Context, body []byte) error {
+func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
+	if onItsWay != nil {
+		defer onItsWay()
+	}
 	b := c.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -234,7 +234,7 @@ func TestBroker_SetSyncFault(t *testing.T) {
 		c := b.Dial("master")
 		sent := []string{"lost", "twice", "late", "on time"}
 		for _, body := range sent {
-			if err := c.Broadcast(t.Context(), []byte(body)); err != nil {
+			if err := c.Broadcast(t.Context(), []byte(body), nil); err != nil {
 				t.Fatalf("broadcast: %v", err)
 			}
 		}
@@ -264,7 +264,7 @@ func TestConn_Subscribe_EndLeavesNothing(t *testing.T) {
 			t.Errorf("a broadcast is kept for %s", subscriber)
 			return nil
 		})
-		if err := c.Broadcast(t.Context(), []byte("entry")); err != nil {
+		if err := c.Broadcast(t.Context(), []byte("entry"), nil); err != nil {
 			t.Errorf("broadcast: got %v, want nil", err)
 		}
 	})

@@ -128,7 +128,7 @@ func testClose(s *suite) {
 	s.wantError("Ready", c.Ready(), mq.ErrClosed)
 	s.wantError("Publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{}), mq.ErrClosed)
 	s.wantError("Reply", c.Reply(s.Context(), "x", mq.Message{}), mq.ErrClosed)
-	s.wantError("Broadcast", c.Broadcast(s.Context(), nil), mq.ErrClosed)
+	s.wantError("Broadcast", c.Broadcast(s.Context(), nil, nil), mq.ErrClosed)
 }
 
 // A queue deleted under its consumer is made again, and the consumer goes on.

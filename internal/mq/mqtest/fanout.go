@@ -15,6 +15,7 @@ func fanOutTests() []test {
 	return []test{
 		{name: "BroadcastReachesAllInOrder", run: testFanOut},
 		{name: "BroadcastToNobodyIsNoError", run: testNobody},
+		{name: "BroadcastTellsThatItIsOnItsWay", run: testOnItsWay},
 		{name: "BroadcastBodyBelongsToSubscriber", run: testOwnCopy},
 		{name: "SlowSubscriberLosesTheOldest", limits: Limits{SyncBuffer: smallBuffer}, run: testSlow},
 		{name: "GapAfterReconnect", run: testGap},
@@ -51,7 +52,7 @@ func (s *suite) subscribe(c mq.Conn, capacity int) *subscriber {
 func (s *suite) broadcast(c mq.Conn, from, to int) {
 	s.Helper()
 	for i := from; i < to; i++ {
-		if err := c.Broadcast(s.Context(), []byte(strconv.Itoa(i))); err != nil {
+		if err := c.Broadcast(s.Context(), []byte(strconv.Itoa(i)), nil); err != nil {
 			s.Fatalf("broadcast %d: got %v, want nil", i, err)
 		}
 	}
@@ -83,12 +84,27 @@ func testNobody(s *suite) {
 	}
 }
 
+// Whoever broadcasts is told once that the message is on its way, also when it goes nowhere.
+func testOnItsWay(s *suite) {
+	c := s.dial("master")
+	told := 0
+	if err := c.Broadcast(s.Context(), []byte("entry"), func() { told++ }); err != nil || told != 1 {
+		s.Errorf("broadcast: got %v and was told %d times, want nil and once", err, told)
+	}
+	if err := c.Close(); err != nil {
+		s.Fatal(err)
+	}
+	if err := c.Broadcast(s.Context(), []byte("entry"), func() { told++ }); err == nil || told != 2 {
+		s.Errorf("broadcast after close: got %v and was told %d times, want an error and once", err, told-1)
+	}
+}
+
 // A subscriber may write into the body that it gets; nobody else sees that.
 func testOwnCopy(s *suite) {
 	c := s.dial("master")
 	a, b := s.subscribe(s.dial("a"), 1), s.subscribe(s.dial("b"), 1)
 	body := []byte("entry")
-	if err := c.Broadcast(s.Context(), body); err != nil {
+	if err := c.Broadcast(s.Context(), body, nil); err != nil {
 		s.Fatalf("broadcast: got %v, want nil", err)
 	}
 	copy(receive(s, "broadcast", a.entries), "XXXXX")
@@ -130,7 +146,7 @@ func testGap(s *suite) {
 	receive(s, "broadcast", sub.entries)
 	s.bus.Disconnect(s.T)
 	receive(s, "gap", sub.gaps)
-	s.eventually(func() error { return c.Broadcast(s.Context(), []byte("after")) })
+	s.eventually(func() error { return c.Broadcast(s.Context(), []byte("after"), nil) })
 	if got := string(receive(s, "broadcast", sub.entries)); got != "after" {
 		s.Errorf("got broadcast %s, want after", got)
 	}
