@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 )
 
 // registrar keeps the worker's registration in the coordinator: it opens a
@@ -135,7 +136,7 @@ func (r *registrar) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := r.coord.Open(ctx)
 		if err != nil {
-			r.pause(ctx)
+			pause.For(ctx, r.retry)
 			continue
 		}
 		r.keep(ctx, s)
@@ -238,13 +239,4 @@ func (r *registrar) leave(ctx context.Context, s coord.Session) bool {
 		r.log.DebugContext(ctx, "not unregistered", logkey.PID, pid, logkey.Error, err)
 	}
 	return true
-}
-
-func (r *registrar) pause(ctx context.Context) {
-	t := time.NewTimer(r.retry)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

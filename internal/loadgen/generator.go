@@ -12,6 +12,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 // Loop says what the level of a plan means.
@@ -151,16 +153,5 @@ func (g *generator) client(ctx context.Context, number float64) {
 
 // sleepUntil waits until at, not at all when it has passed. It reports whether ctx still lasts.
 func sleepUntil(ctx context.Context, at time.Time) bool {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return pause.For(ctx, time.Until(at))
 }

@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/launch"
 )
@@ -254,7 +255,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
-			wait(ctx, l.cfg.Period)
+			pause.For(ctx, l.cfg.Period)
 		}
 		l.mu.Lock()
 		if m := l.memory[a.Worker]; m != nil {
@@ -263,16 +264,6 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		l.mu.Unlock()
 		l.Wake()
 	})
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // expel withdraws the registration of a dead worker, which would otherwise stay

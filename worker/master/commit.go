@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 )
 
 // commitAll commits what comes in hand, one commit at a time, so that a batch
@@ -242,12 +243,8 @@ func (b *backoff) wait(ctx context.Context, deadline time.Time) error {
 		d = max(min(d, time.Until(deadline)), time.Millisecond)
 	}
 	b.next = min(2*b.next, maxBackoff)
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, d) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

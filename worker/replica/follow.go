@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 )
 
 // Reasons to throw a file away, besides what applying returns.
@@ -244,11 +245,4 @@ func (b *backoff) next() time.Duration {
 	return b.last/2 + rand.N(b.last/2+1) //nolint:gosec // jitter is no secret.
 }
 
-func (b *backoff) wait(ctx context.Context) {
-	t := time.NewTimer(b.next())
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
+func (b *backoff) wait(ctx context.Context) { pause.For(ctx, b.next()) }

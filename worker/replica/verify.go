@@ -9,6 +9,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 	"rideshare/internal/workerapi"
 )
 
@@ -27,20 +28,16 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 	if every < 0 {
 		return
 	}
-	for pause := every; ; {
+	for next := every; ; {
 		// Workers that started together must not all ask persdb at the same moment.
-		timer := time.NewTimer(pause/2 + rand.N(pause)) //nolint:gosec // jitter is no secret.
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, next/2+rand.N(next)) { //nolint:gosec // jitter is no secret.
 			return
 		}
 		started := time.Now()
 		if _, err := r.Verify(ctx); err != nil && ctx.Err() == nil {
 			r.config.Log.DebugContext(ctx, "replica not verified", logkey.Error, err)
 		}
-		pause = max(every, verifyShare*time.Since(started))
+		next = max(every, verifyShare*time.Since(started))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"syscall"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 const (
@@ -39,11 +41,7 @@ func patient(dial dialFunc) dialFunc {
 			if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(deadline) {
 				return conn, err
 			}
-			timer := time.NewTimer(connectPause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			if !pause.For(ctx, connectPause) {
 				return nil, ctx.Err()
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/pause"
 	"rideshare/orchestrator/scale"
 )
 
@@ -125,8 +126,8 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	changes := f.watch(watching)
 	var kills []kill
 	for i := range f.Kills {
-		if err := rest(ctx, failoverRest/5+rand.N(failoverRest)); err != nil { //nolint:gosec // no secret.
-			return nil, err
+		if !pause.For(ctx, failoverRest/5+rand.N(failoverRest)) { //nolint:gosec // no secret.
+			return nil, context.Cause(ctx)
 		}
 		k, err := f.kill(ctx)
 		if err != nil {
@@ -135,25 +136,13 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 		kills = append(kills, k)
 		_, _ = fmt.Fprintf(f.Progress, "%d/%d: master %d, whole again after %v\n", i+1, f.Kills, k.pid, k.whole.Sub(k.at).Round(time.Millisecond)) // progress only.
 	}
-	if err := rest(ctx, failoverRest); err != nil {
-		return nil, err
+	if !pause.For(ctx, failoverRest) {
+		return nil, context.Cause(ctx)
 	}
 	load.end()
 	unwatch()
 	report := f.report(kills, <-changes)
 	return report, load.compare(ctx, report)
-}
-
-// rest waits for d, or returns ctx's error.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // kill is one master that went.
@@ -191,8 +180,8 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 		if time.Now().After(deadline) {
 			return k, fmt.Errorf("no new master within %v: %+v: %w", failoverWhole, after, err)
 		}
-		if err := rest(ctx, pollEvery); err != nil {
-			return k, err
+		if !pause.For(ctx, pollEvery) {
+			return k, context.Cause(ctx)
 		}
 	}
 }
@@ -241,8 +230,8 @@ func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
 		if time.Now().After(deadline) {
 			return c, fmt.Errorf("not whole within %v: %+v: %w", failoverWhole, c, err)
 		}
-		if err := rest(ctx, pollEvery); err != nil {
-			return c, err
+		if !pause.For(ctx, pollEvery) {
+			return c, context.Cause(ctx)
 		}
 	}
 }

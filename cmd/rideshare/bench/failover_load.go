@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 // failoverLoad is writes and reads at a constant rate. Each write adds a row under a name of its own.
@@ -60,7 +62,7 @@ func (l *failoverLoad) every(ctx context.Context, rate int, call func(context.Co
 	began := time.Now()
 	for i := 0; ; i++ {
 		due := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if rest(ctx, time.Until(due)) != nil {
+		if !pause.For(ctx, time.Until(due)) {
 			return
 		}
 		l.all.Go(func() { call(context.WithoutCancel(ctx), i, due) })
@@ -139,7 +141,7 @@ func (f *failover) watch(ctx context.Context) <-chan []change {
 		var changes []change
 		for ctx.Err() == nil {
 			changes = append(changes, f.stream(ctx)...)
-			_ = rest(ctx, pollEvery) // an error is ctx's end
+			pause.For(ctx, pollEvery)
 		}
 		out <- changes
 	}()

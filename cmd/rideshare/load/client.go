@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 // maxAnswerBytes bounds what is read of an answer.
@@ -166,14 +168,7 @@ func insist(ctx context.Context, request func(context.Context) reply, statuses .
 				return r, nil
 			}
 		}
-		timer := time.NewTimer(max(r.pause(), refusedPause))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return r, fmt.Errorf("got %v", r)
-		}
-		if r.wrong() {
+		if !pause.For(ctx, max(r.pause(), refusedPause)) || r.wrong() {
 			return r, fmt.Errorf("got %v", r)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 // dialPause is the longest wait before a connection that is not the first one: chance
@@ -67,7 +69,7 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 	ctx, cancel := context.WithTimeout(ctx, limit+dialPause)
 	defer cancel()
 	if !first {
-		wait(ctx, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
+		pause.For(ctx, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
 	}
 	var dialer net.Dialer
 	raw, err := dialer.DialContext(ctx, network, server)
@@ -82,15 +84,6 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 	}
 	l.conn = &boundedConn{Conn: raw, silence: l.silence}
 	return l.conn, nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // stop refuses further connections. The present one stays.

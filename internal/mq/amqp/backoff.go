@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"rideshare/internal/pause"
 )
 
 const (
@@ -24,13 +26,8 @@ func backoff(failures int, luck float64) time.Duration {
 	return time.Duration(luck * float64(bound))
 }
 
-// pause waits after a number of failures in a row, or until ctx ends.
-func pause(ctx context.Context, failures int) {
+// backOff waits after a number of failures in a row, or until ctx ends.
+func backOff(ctx context.Context, failures int) {
 	luck := rand.Float64() //nolint:gosec // jitter needs no secrecy
-	timer := time.NewTimer(backoff(failures, luck))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	pause.For(ctx, backoff(failures, luck))
 }

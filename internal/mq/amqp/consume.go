@@ -57,7 +57,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 		if bad.failed() {
 			c.config.Log.WarnContext(ctx, "bus queue not consumed, trying again", logkey.Queue, what, logkey.Error, err)
 		}
-		pause(ctx, bad.failures)
+		backOff(ctx, bad.failures)
 	}
 }
 

@@ -71,7 +71,7 @@ func (l *link[L]) run(ctx context.Context) {
 		if bad.failed() {
 			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Part, l.part, logkey.Error, err)
 		}
-		pause(ctx, bad.failures)
+		backOff(ctx, bad.failures)
 	}
 }
 

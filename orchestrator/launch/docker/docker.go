@@ -14,6 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 	"rideshare/orchestrator/launch"
 )
 
@@ -142,13 +143,13 @@ const (
 // watchEngine turns changes into tokens until ctx ends. Changes while the engine was
 // lost are told by nobody, so that being connected again is a change too.
 func (l *Launcher) watchEngine(ctx context.Context) {
-	lost, pause := 0, firstPause
+	lost, next := 0, firstPause
 	for {
 		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func(c Change) {
 			if lost > 0 {
 				l.log.InfoContext(ctx, "engine found again", logkey.Count, lost)
 			}
-			lost, pause = 0, firstPause
+			lost, next = 0, firstPause
 			l.note(c)
 			l.notify()
 		})
@@ -158,14 +159,10 @@ func (l *Launcher) watchEngine(ctx context.Context) {
 		if lost++; lost == 1 {
 			l.log.WarnContext(ctx, "engine lost", logkey.Error, err)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, next) {
 			return
 		}
-		pause = min(2*pause, lastPause)
+		next = min(2*next, lastPause)
 	}
 }
 

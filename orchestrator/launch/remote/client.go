@@ -14,6 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/pause"
 	"rideshare/orchestrator/launch"
 )
 
@@ -196,7 +197,7 @@ const (
 // poll asks for events until ctx ends. The launcher counts them, so one that
 // comes between two questions answers the second at once, and none is lost.
 func (l *Launcher) poll(ctx context.Context) {
-	seen, failed, pause := "", 0, firstPause
+	seen, failed, rest := "", 0, firstPause
 	for ctx.Err() == nil {
 		at, err := l.next(ctx, seen)
 		if err != nil {
@@ -204,8 +205,8 @@ func (l *Launcher) poll(ctx context.Context) {
 			if failed == 1 && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "launcher lost", "error", err)
 			}
-			wait(ctx, pause)
-			pause = min(2*pause, lastPause)
+			pause.For(ctx, rest)
+			rest = min(2*rest, lastPause)
 			continue
 		}
 		if failed > 0 {
@@ -214,7 +215,7 @@ func (l *Launcher) poll(ctx context.Context) {
 		if at != seen || failed > 0 { // what happened while it was lost is not known
 			l.notify()
 		}
-		seen, failed, pause = at, 0, firstPause
+		seen, failed, rest = at, 0, firstPause
 	}
 }
 
@@ -231,15 +232,5 @@ func (l *Launcher) notify() {
 	select {
 	case l.events <- struct{}{}:
 	default: // a token is there already
-	}
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
