@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -46,9 +47,10 @@ const (
 	joinPoll   = 5 * time.Millisecond
 	// joinClients bounds the writes that wait for an answer at once.
 	joinClients = 128
-	// chunkRows of rowBytes each are written by one statement.
+	// chunkRows of rowBytes each are written by one statement. Four rows fill a page of 4 KiB, so that the file is as
+	// large as its rows.
 	chunkRows = 4096
-	rowBytes  = 1 << 10
+	rowBytes  = 1000
 )
 
 // Join lets a slave die on a large database under writes and measures until its successor,
@@ -81,6 +83,7 @@ func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
 			return err
 		}
 	}
+	syscall.Sync() // a database of this size was not written a moment ago: its write-back is not what writers wait for.
 	progress(cfg.Progress, "%d MiB written", cfg.MiB)
 	return nil
 }
