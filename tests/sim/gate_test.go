@@ -91,6 +91,7 @@ func (b gatedBus) Reply(ctx context.Context, to string, m mq.Message) error {
 
 func (b gatedBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
 	if b.gate.pass() != nil {
+		onItsWay()
 		return mq.ErrClosed
 	}
 	return b.Conn.Broadcast(ctx, body, onItsWay)
