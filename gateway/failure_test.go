@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/gateway"
+	"rideshare/internal/httpapi/apitest"
 )
 
 // Requests go around the instances in turn, past those that take no connection.
@@ -24,10 +25,10 @@ func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 	hits := func(n int) map[string]int {
 		seen := map[string]int{}
 		for range n {
-			resp := do(t, "PUT", s.URL+"/api/v1/users", `{"x":1}`)
+			resp := apitest.Do(t, "PUT", s.URL+"/api/v1/users", `{"x":1}`)
 			var g got
-			if err := json.Unmarshal(resp.Body, &g); err != nil || g.Body != `{"x":1}` {
-				t.Fatalf("got %d %q (%v)", resp.StatusCode, g.Body, err)
+			if err := json.Unmarshal([]byte(resp.Body), &g); err != nil || g.Body != `{"x":1}` {
+				t.Fatalf("got %d %q (%v)", resp.Status, g.Body, err)
 			}
 			seen[g.Instance]++
 		}
@@ -39,9 +40,9 @@ func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 	two.CloseClientConnections()
 	two.Close()
 	// The pool may hold a connection to the dead one that is just closing.
-	do(t, "GET", s.URL+"/api/v1/users", "")
-	do(t, "GET", s.URL+"/api/v1/users", "")
-	do(t, "GET", s.URL+"/api/v1/users", "")
+	apitest.Do(t, "GET", s.URL+"/api/v1/users", "")
+	apitest.Do(t, "GET", s.URL+"/api/v1/users", "")
+	apitest.Do(t, "GET", s.URL+"/api/v1/users", "")
 	if seen := hits(6); seen["two"] != 0 || seen["one"]+seen["three"] != 6 {
 		t.Errorf("one dead: got %v, want the other two", seen)
 	}
@@ -62,7 +63,7 @@ func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	hits := func() (n int) {
 		for range 4 {
 			var g got
-			if err := json.Unmarshal(do(t, "PUT", s.URL+"/api/v1/users", "body").Body, &g); err != nil || g.Body != "body" {
+			if err := json.Unmarshal([]byte(apitest.Do(t, "PUT", s.URL+"/api/v1/users", "body").Body), &g); err != nil || g.Body != "body" {
 				t.Fatalf("got body %q (%v), want it to survive the dead instance", g.Body, err)
 			}
 			if g.Instance == "gone" {
@@ -98,12 +99,12 @@ func TestGateway_NobodyThere(t *testing.T) {
 	dead.Close()
 	s := newGateway(t, gateway.Config{Users: []string{dead.URL}, Rides: []string{dead.URL}})
 	for _, method := range []string{"GET", "PUT", "DELETE"} {
-		resp := do(t, method, s.URL+"/api/v1/users", "x")
-		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Request-Id") == "" || string(resp.Body) != "{}" {
-			t.Errorf("%s: got %d %s", method, resp.StatusCode, resp.Body)
+		resp := apitest.Do(t, method, s.URL+"/api/v1/users", "x")
+		if resp.Status != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("X-Request-Id") == "" || resp.Body != "{}" {
+			t.Errorf("%s: got %d %s", method, resp.Status, resp.Body)
 		}
 	}
-	if resp := do(t, "GET", s.URL+"/", ""); resp.Header.Get("Content-Type") != "application/problem+json" {
+	if resp := apitest.Do(t, "GET", s.URL+"/", ""); resp.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("other path: got %s", resp.Header.Get("Content-Type"))
 	}
 }
@@ -114,8 +115,8 @@ func TestGateway_LostInTheMiddle(t *testing.T) {
 	t.Cleanup(up.Close)
 	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}})
 	for method, want := range map[string]int{"GET": 503, "PUT": 504, "POST": 504, "DELETE": 504} {
-		if resp := do(t, method, s.URL+"/api/v1/users", ""); resp.StatusCode != want {
-			t.Errorf("%s: got %d, want %d", method, resp.StatusCode, want)
+		if resp := apitest.Do(t, method, s.URL+"/api/v1/users", ""); resp.Status != want {
+			t.Errorf("%s: got %d, want %d", method, resp.Status, want)
 		}
 	}
 }
@@ -128,8 +129,8 @@ func TestGateway_Timeout(t *testing.T) {
 	t.Cleanup(func() { close(leave) })
 	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}, Timeout: 50 * time.Millisecond})
 	for _, method := range []string{"GET", "POST"} {
-		if resp := do(t, method, s.URL+"/x", ""); resp.StatusCode != 504 {
-			t.Errorf("%s: got %d, want 504", method, resp.StatusCode)
+		if resp := apitest.Do(t, method, s.URL+"/x", ""); resp.Status != 504 {
+			t.Errorf("%s: got %d, want 504", method, resp.Status)
 		}
 	}
 }
@@ -140,8 +141,8 @@ func TestGateway_BodyLimit(t *testing.T) {
 	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}, MaxBody: 100})
 	for size, want := range map[int]int{100: 200, 101: 413, 100_000: 413} {
 		body := strings.Repeat("x", size)
-		if resp := do(t, "PUT", s.URL+"/api/v1/users", body); resp.StatusCode != want {
-			t.Errorf("%d bytes: got %d, want %d", size, resp.StatusCode, want)
+		if resp := apitest.Do(t, "PUT", s.URL+"/api/v1/users", body); resp.Status != want {
+			t.Errorf("%d bytes: got %d, want %d", size, resp.Status, want)
 		}
 		req, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/api/v1/users", io.MultiReader(strings.NewReader(body)))
 		if err != nil {

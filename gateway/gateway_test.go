@@ -15,6 +15,7 @@ import (
 
 	"rideshare/gateway"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/httpapi/apitest"
 )
 
 // got is a request as an instance saw it.
@@ -61,35 +62,6 @@ func newGateway(t *testing.T, cfg gateway.Config) *httptest.Server {
 		}
 	})
 	return s
-}
-
-// answer is what a call brought back.
-type answer struct {
-	StatusCode int
-	Header     http.Header
-	Body       []byte
-}
-
-// do sends one request with a body of known length.
-func do(t *testing.T, method, url, body string, headers ...string) answer {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, got}
 }
 
 // raw sends a request line as it is written and returns what the instance saw.
@@ -215,9 +187,9 @@ func TestGateway_AnswersPassUnchanged(t *testing.T) {
 	t.Cleanup(up.Close)
 	s := newGateway(t, gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}})
 	for _, status := range []int{200, 201, 204, 301, 400, 405, 409, 500, 503} {
-		resp := do(t, "POST", s.URL+"/api/v1/rides", "", "X-Status", strconv.Itoa(status))
-		if resp.StatusCode != status || resp.Header.Get("Allow") != "GET" || resp.Header.Get("Location") != "/elsewhere" || resp.Header.Get("X-Seq") != "7" {
-			t.Errorf("%d: got %d %v", status, resp.StatusCode, resp.Header)
+		resp := apitest.Do(t, "POST", s.URL+"/api/v1/rides", "", "X-Status", strconv.Itoa(status))
+		if resp.Status != status || resp.Header.Get("Allow") != "GET" || resp.Header.Get("Location") != "/elsewhere" || resp.Header.Get("X-Seq") != "7" {
+			t.Errorf("%d: got %d %v", status, resp.Status, resp.Header)
 		}
 	}
 }

@@ -18,8 +18,8 @@ func TestRides_Table(t *testing.T) {
 	f.want(t, "GET "+all+"/count", "", 200, "[0]")
 	f.want(t, "GET "+all+"?source=22&destination=23", "", 204, "")
 	created := f.do(t, "POST", all, ride("ann", future, "22", "23", ""))
-	if created.status != 201 || created.body != "{}" || created.header.Get("Location") != all+"/1" {
-		t.Errorf("create: got %d %s at %q", created.status, created.body, created.header.Get("Location"))
+	if created.Status != 201 || created.Body != "{}" || created.Header.Get("Location") != all+"/1" {
+		t.Errorf("create: got %d %s at %q", created.Status, created.Body, created.Header.Get("Location"))
 	}
 	f.want(t, "GET "+all+"?source=22&destination=23", "", 200, `[{"rideId":1,"username":"ann","timestamp":"`+future+`"}]`)
 	f.want(t, "GET "+all+"?source=23&destination=22", "", 204, "")
@@ -34,12 +34,12 @@ func TestRides_Table(t *testing.T) {
 	f.want(t, "DELETE "+all+"/1", "", 200, "{}")
 	f.want(t, "DELETE "+all+"/1", "", 400, "{}")
 	f.want(t, "GET "+all+"/1", "", 204, "")
-	if got := f.do(t, "POST", all, ride("ann", future, "22", "23", "")).header.Get("Location"); got != all+"/2" {
+	if got := f.do(t, "POST", all, ride("ann", future, "22", "23", "")).Header.Get("Location"); got != all+"/2" {
 		t.Errorf("id after a delete: got %s, want 2, since ids are never used again", got)
 	}
 	f.want(t, "POST /api/v1/db/clear", "", 200, "{}")
 	f.user(t, "ann")
-	if got := f.do(t, "POST", all, ride("ann", future, "22", "23", "")).header.Get("Location"); got != all+"/1" {
+	if got := f.do(t, "POST", all, ride("ann", future, "22", "23", "")).Header.Get("Location"); got != all+"/1" {
 		t.Errorf("id after clearing: got %s, want 1", got)
 	}
 	f.want(t, "GET /", "", 200, "{}")
@@ -56,8 +56,8 @@ func TestRides_MethodsAndPaths(t *testing.T) {
 		all + "/_count": "DELETE, GET, HEAD, OPTIONS", "/api/v1/_count": "DELETE, GET, HEAD, OPTIONS", "/api/v1/db/clear": "OPTIONS, POST",
 	} {
 		got := f.do(t, "PATCH", path, "")
-		if got.status != 405 || got.header.Get("Allow") != allow || got.body != "{}" {
-			t.Errorf("PATCH %s: got %d %s with Allow %q, want 405 with %q", path, got.status, got.body, got.header.Get("Allow"), allow)
+		if got.Status != 405 || got.Header.Get("Allow") != allow || got.Body != "{}" {
+			t.Errorf("PATCH %s: got %d %s with Allow %q, want 405 with %q", path, got.Status, got.Body, got.Header.Get("Allow"), allow)
 		}
 	}
 	f.want(t, "POST "+all+"/count", joiner("ann"), 405, "{}")
@@ -70,8 +70,8 @@ func TestRides_MethodsAndPaths(t *testing.T) {
 	}
 	f.want(t, "GET "+all+"/9223372036854775807", "", 204, "")
 	for _, path := range []string{all + "/", all + "/1/", all + "/1/users", "/api/v1/ridesX", "/api/v1/users", "/x"} {
-		if got := f.do(t, "GET", path, ""); got.status != 404 {
-			t.Errorf("GET %s: got %d, want 404", path, got.status)
+		if got := f.do(t, "GET", path, ""); got.Status != 404 {
+			t.Errorf("GET %s: got %d, want 404", path, got.Status)
 		}
 	}
 }
@@ -122,8 +122,8 @@ func TestRides_Create_Accepts(t *testing.T) {
 		ride("ann", future, "1", "2", `,"seats":1`), ride("ann", future, "1", "2", `,"seats":9223372036854775807`),
 	} {
 		got := f.do(t, "POST", all, body, "Content-Type", "text/plain")
-		if got.status != 201 || got.header.Get("Location") != all+"/"+strconv.Itoa(i+1) {
-			t.Errorf("%s: got %d at %s", body, got.status, got.header.Get("Location"))
+		if got.Status != 201 || got.Header.Get("Location") != all+"/"+strconv.Itoa(i+1) {
+			t.Errorf("%s: got %d at %s", body, got.Status, got.Header.Get("Location"))
 		}
 	}
 	f.want(t, "GET "+all+"/5", "", 200, `{"rideId":5,"created_by":"ann","users":[],"timestamp":"`+future+
@@ -188,8 +188,8 @@ func TestRides_UsersAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f.users.set(answer)
 			for path, body := range map[string]string{all: ride("ann", future, "1", "2", ""), all + "/1": joiner("bob")} {
-				if got := f.do(t, "POST", path, body); got.status != 503 || got.header.Get("Retry-After") == "" || got.body != "{}" {
-					t.Errorf("%s: got %d %s, want 503 with Retry-After", path, got.status, got.body)
+				if got := f.do(t, "POST", path, body); got.Status != 503 || got.Header.Get("Retry-After") == "" || got.Body != "{}" {
+					t.Errorf("%s: got %d %s, want 503 with Retry-After", path, got.Status, got.Body)
 				}
 			}
 		})
@@ -230,7 +230,7 @@ func TestRides_Join_SeatsHoldUnderConcurrency(t *testing.T) {
 		name := "u" + strconv.Itoa(i)
 		f.user(t, name)
 		for range 2 {
-			wg.Go(func() { statuses <- f.do(t, "POST", all+"/1", joiner(name)).status })
+			wg.Go(func() { statuses <- f.do(t, "POST", all+"/1", joiner(name)).Status })
 		}
 	}
 	wg.Wait()

@@ -15,6 +15,7 @@ import (
 	"rideshare/internal/dbclient"
 	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/httpapi/apitest"
 	"rideshare/rides"
 	"rideshare/rides/api"
 	"rideshare/rides/usercheck"
@@ -129,40 +130,15 @@ func newFixture(t *testing.T, set settings) *fixture {
 	return f
 }
 
-type answer struct {
-	status int
-	body   string
-	header http.Header
-}
-
-func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) answer {
+// do sends one request with a path taken as it is.
+func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) apitest.Answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, string(got), resp.Header}
+	return apitest.Do(t, method, f.url+path, body, headers...)
 }
 
 func (f *fixture) want(t *testing.T, call, body string, status int, wantBody string) {
 	t.Helper()
-	method, path, _ := strings.Cut(call, " ")
-	got := f.do(t, method, path, body)
-	if got.status != status || got.body != wantBody {
-		t.Errorf("%.60s %.100s: got %d %.200s, want %d %.200s", call, body, got.status, got.body, status, wantBody)
-	}
+	apitest.Want(t, f.url, call, body, apitest.Answer{Status: status, Body: wantBody})
 }
 
 // user puts users into the database.

@@ -21,8 +21,8 @@ func TestRides_List_OnlyToCome(t *testing.T) {
 		`{"rideId":4,"username":"ann","timestamp":"14-06-2031:00-00-00"},{"rideId":6,"username":"ann","timestamp":"01-01-2031:00-00-00"},`+
 		`{"rideId":7,"username":"ann","timestamp":"15-06-2030:00-01-12"}]`)
 	f.now = f.now.Add(time.Second)
-	if got := f.do(t, "GET", all+"?source=1&destination=2", ""); strings.Contains(got.body, `"rideId":1,`) {
-		t.Errorf("a second later: got %s", got.body)
+	if got := f.do(t, "GET", all+"?source=1&destination=2", ""); strings.Contains(got.Body, `"rideId":1,`) {
+		t.Errorf("a second later: got %s", got.Body)
 	}
 	utc := newFixture(t, settings{zone: "UTC"})
 	utc.user(t, "ann")
@@ -86,31 +86,31 @@ func TestRides_IdempotencyKey(t *testing.T) {
 	f.user(t, "ann", "bob", "carl")
 	key := []string{"Idempotency-Key", "k"}
 	for range 2 {
-		if got := f.do(t, "POST", all, ride("ann", future, "1", "2", `,"seats":1`), key...); got.status != 201 || got.header.Get("Location") != all+"/1" {
-			t.Errorf("create: got %d at %s", got.status, got.header.Get("Location"))
+		if got := f.do(t, "POST", all, ride("ann", future, "1", "2", `,"seats":1`), key...); got.Status != 201 || got.Header.Get("Location") != all+"/1" {
+			t.Errorf("create: got %d at %s", got.Status, got.Header.Get("Location"))
 		}
-		if got := f.do(t, "POST", all+"/1", joiner("bob"), key...); got.status != 200 {
-			t.Errorf("join: got %d, want 200", got.status)
+		if got := f.do(t, "POST", all+"/1", joiner("bob"), key...); got.Status != 200 {
+			t.Errorf("join: got %d, want 200", got.Status)
 		}
-		if got := f.do(t, "POST", all+"/1", joiner("carl"), "Idempotency-Key", "k2"); got.status != 409 {
-			t.Errorf("full: got %d, want 409", got.status)
+		if got := f.do(t, "POST", all+"/1", joiner("carl"), "Idempotency-Key", "k2"); got.Status != 409 {
+			t.Errorf("full: got %d, want 409", got.Status)
 		}
 	}
-	if got := f.do(t, "POST", all, ride("bob", future, "1", "2", ""), key...); got.status != 422 {
-		t.Errorf("other body: got %d, want 422", got.status)
+	if got := f.do(t, "POST", all, ride("bob", future, "1", "2", ""), key...); got.Status != 422 {
+		t.Errorf("other body: got %d, want 422", got.Status)
 	}
-	if got := f.do(t, "POST", all+"/9", joiner("nobody"), key...); got.status != 400 {
-		t.Errorf("nobody joins nothing: got %d, want 400", got.status)
+	if got := f.do(t, "POST", all+"/9", joiner("nobody"), key...); got.Status != 400 {
+		t.Errorf("nobody joins nothing: got %d, want 400", got.Status)
 	}
-	if got := f.do(t, "POST", all, ride("nobody", future, "1", "2", ""), "Idempotency-Key", "k3"); got.status != 400 {
-		t.Errorf("nobody creates: got %d, want 400", got.status)
+	if got := f.do(t, "POST", all, ride("nobody", future, "1", "2", ""), "Idempotency-Key", "k3"); got.Status != 400 {
+		t.Errorf("nobody creates: got %d, want 400", got.Status)
 	}
 	f.db.Exec(t, "DELETE FROM users")
-	if got := f.do(t, "POST", all, ride("ann", future, "1", "2", `,"seats":1`), key...); got.status != 201 {
-		t.Errorf("repeated without the user: got %d, want the first answer", got.status)
+	if got := f.do(t, "POST", all, ride("ann", future, "1", "2", `,"seats":1`), key...); got.Status != 201 {
+		t.Errorf("repeated without the user: got %d, want the first answer", got.Status)
 	}
-	if got := f.do(t, "POST", all+"/1", joiner("bob"), key...); got.status != 200 {
-		t.Errorf("join repeated without the user: got %d, want the first answer", got.status)
+	if got := f.do(t, "POST", all+"/1", joiner("bob"), key...); got.Status != 200 {
+		t.Errorf("join repeated without the user: got %d, want the first answer", got.Status)
 	}
 }
 
@@ -119,18 +119,18 @@ func TestRides_PositionsAndOutage(t *testing.T) {
 	f := newFixture(t, settings{})
 	f.user(t, "ann", "bob")
 	got := f.do(t, "POST", all, ride("ann", future, "1", "2", ""), "X-Min-Seq", "5")
-	if asked := f.users.take(); got.header.Get("X-Seq") == "" || asked[0].Header.Get("X-Min-Seq") != "5" {
-		t.Errorf("create: X-Seq %q, users asked at %q", got.header.Get("X-Seq"), asked[0].Header.Get("X-Min-Seq"))
+	if asked := f.users.take(); got.Header.Get("X-Seq") == "" || asked[0].Header.Get("X-Min-Seq") != "5" {
+		t.Errorf("create: X-Seq %q, users asked at %q", got.Header.Get("X-Seq"), asked[0].Header.Get("X-Min-Seq"))
 	}
 	for _, path := range []string{all + "?source=1&destination=2", all + "/1", all + "/2", all + "/count"} {
-		if got := f.do(t, "GET", path, ""); got.header.Get("X-Seq") == "" {
-			t.Errorf("%s: no X-Seq with %d", path, got.status)
+		if got := f.do(t, "GET", path, ""); got.Header.Get("X-Seq") == "" {
+			t.Errorf("%s: no X-Seq with %d", path, got.Status)
 		}
-		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1000"); got.status != 503 {
-			t.Errorf("%s at a future position: got %d, want 503", path, got.status)
+		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1000"); got.Status != 503 {
+			t.Errorf("%s at a future position: got %d, want 503", path, got.Status)
 		}
-		if got := f.do(t, "GET", path, "", "X-Min-Seq", "x"); got.status != 400 {
-			t.Errorf("%s at no position: got %d, want 400", path, got.status)
+		if got := f.do(t, "GET", path, "", "X-Min-Seq", "x"); got.Status != 400 {
+			t.Errorf("%s at no position: got %d, want 400", path, got.Status)
 		}
 	}
 	writes := []struct{ method, path, body string }{
@@ -139,8 +139,8 @@ func TestRides_PositionsAndOutage(t *testing.T) {
 	for fault, want := range map[dbtest.Fault]int{dbtest.Refuse: 503, dbtest.Lose: 504} {
 		f.db.SetFault(func(string) dbtest.Fault { return fault })
 		for _, c := range writes {
-			if got := f.do(t, c.method, c.path, c.body); got.status != want || (want == 504 && got.header.Get("X-Operation-Id") == "") {
-				t.Errorf("fault %d, %s %s: got %d, want %d", fault, c.method, c.path, got.status, want)
+			if got := f.do(t, c.method, c.path, c.body); got.Status != want || (want == 504 && got.Header.Get("X-Operation-Id") == "") {
+				t.Errorf("fault %d, %s %s: got %d, want %d", fault, c.method, c.path, got.Status, want)
 			}
 		}
 	}

@@ -2,9 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"rideshare/internal/dbclient"
 	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/httpapi/apitest"
 	"rideshare/users"
 	"rideshare/users/api"
 )
@@ -56,43 +55,15 @@ func newInstance(t *testing.T, db *dbtest.DB) (*api.Service, string) {
 	return service, server.URL
 }
 
-// answer is what a call brought back.
-type answer struct {
-	status int
-	body   string
-	header http.Header
-}
-
 // do sends one request with a path taken as it is.
-func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) answer {
+func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) apitest.Answer {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer{resp.StatusCode, string(got), resp.Header}
+	return apitest.Do(t, method, f.url+path, body, headers...)
 }
 
-// want fails the test unless a call, such as "GET /", answers status and body.
 func (f *fixture) want(t *testing.T, call, body string, status int, wantBody string) {
 	t.Helper()
-	method, path, _ := strings.Cut(call, " ")
-	got := f.do(t, method, path, body)
-	if got.status != status || got.body != wantBody {
-		t.Errorf("%.60s %.60s: got %d %.100s, want %d %.100s", call, body, got.status, got.body, status, wantBody)
-	}
+	apitest.Want(t, f.url, call, body, apitest.Answer{Status: status, Body: wantBody})
 }
 
 func putBody(t *testing.T, name string) string {
@@ -144,14 +115,14 @@ func TestUsers_MethodsAndPaths(t *testing.T) {
 		"/livez":           "GET, HEAD, OPTIONS",
 	} {
 		got := f.do(t, "PATCH", path, `{"a":1}`)
-		if got.status != 405 || got.header.Get("Allow") != allow {
-			t.Errorf("PATCH %s: got %d with Allow %q, want 405 with %q", path, got.status, got.header.Get("Allow"), allow)
+		if got.Status != 405 || got.Header.Get("Allow") != allow {
+			t.Errorf("PATCH %s: got %d with Allow %q, want 405 with %q", path, got.Status, got.Header.Get("Allow"), allow)
 		}
 	}
 	f.want(t, "POST "+all, putBody(t, "x"), 405, "{}")
 	for _, path := range []string{all + "/", all + "/ann/", all + "/a/b", "/api/v1/usersX", "/api/v1/rides", "/api/v1/_count/", "//"} {
-		if got := f.do(t, "GET", path, ""); got.status != 404 {
-			t.Errorf("GET %s: got %d, want 404", path, got.status)
+		if got := f.do(t, "GET", path, ""); got.Status != 404 {
+			t.Errorf("GET %s: got %d, want 404", path, got.Status)
 		}
 	}
 }
@@ -196,11 +167,11 @@ func TestUsers_HostileNames(t *testing.T) {
 		f.put(t, name, 201)
 		one := all + "/" + url.PathEscape(name)
 		var got struct{ Username string }
-		if err := json.Unmarshal([]byte(f.do(t, "GET", one, "").body), &got); err != nil || got.Username != name {
+		if err := json.Unmarshal([]byte(f.do(t, "GET", one, "").Body), &got); err != nil || got.Username != name {
 			t.Errorf("%.20q: looked up as %.20q (%v)", name, got.Username, err)
 		}
 		var list []string
-		if err := json.Unmarshal([]byte(f.do(t, "GET", all, "").body), &list); err != nil || len(list) != 1 || list[0] != name {
+		if err := json.Unmarshal([]byte(f.do(t, "GET", all, "").Body), &list); err != nil || len(list) != 1 || list[0] != name {
 			t.Errorf("%.20q: listed as %.60q (%v)", name, list, err)
 		}
 		f.want(t, "DELETE "+one, "", 200, "{}")
@@ -250,7 +221,7 @@ func TestUsers_Create_OneWins(t *testing.T) {
 	statuses := make(chan int, 20)
 	body := putBody(t, "ann")
 	for range 20 {
-		wg.Go(func() { statuses <- f.do(t, "PUT", all, body).status })
+		wg.Go(func() { statuses <- f.do(t, "PUT", all, body).Status })
 	}
 	wg.Wait()
 	close(statuses)

@@ -15,26 +15,26 @@ func TestUsers_IdempotencyKey(t *testing.T) {
 	key := []string{"Idempotency-Key", "k-1"}
 	first := f.do(t, "PUT", all, putBody(t, "ann"), key...)
 	again := f.do(t, "PUT", all, putBody(t, "ann"), key...)
-	if first.status != 201 || again.status != 201 || again.header.Get("X-Seq") != first.header.Get("X-Seq") {
-		t.Errorf("got %d and %d at %s, want 201 twice at %s", first.status, again.status, again.header.Get("X-Seq"), first.header.Get("X-Seq"))
+	if first.Status != 201 || again.Status != 201 || again.Header.Get("X-Seq") != first.Header.Get("X-Seq") {
+		t.Errorf("got %d and %d at %s, want 201 twice at %s", first.Status, again.Status, again.Header.Get("X-Seq"), first.Header.Get("X-Seq"))
 	}
-	if got := f.do(t, "PUT", all, putBody(t, "bob"), key...); got.status != 422 {
-		t.Errorf("other name: got %d, want 422", got.status)
+	if got := f.do(t, "PUT", all, putBody(t, "bob"), key...); got.Status != 422 {
+		t.Errorf("other name: got %d, want 422", got.Status)
 	}
 	other := strings.Replace(putBody(t, "ann"), password, strings.Repeat("0", 40), 1)
-	if got := f.do(t, "PUT", all, other, key...); got.status != 422 {
-		t.Errorf("other password: got %d, want 422", got.status)
+	if got := f.do(t, "PUT", all, other, key...); got.Status != 422 {
+		t.Errorf("other password: got %d, want 422", got.Status)
 	}
 	for range 2 {
-		if got := f.do(t, "DELETE", all+"/ann", "", key...); got.status != 200 {
-			t.Errorf("delete: got %d, want 200", got.status)
+		if got := f.do(t, "DELETE", all+"/ann", "", key...); got.Status != 200 {
+			t.Errorf("delete: got %d, want 200", got.Status)
 		}
 	}
-	if got := f.do(t, "PUT", all, putBody(t, "ann"), key...); got.status != 201 || f.db.Text(t, "SELECT count(*) FROM users") != "0" {
-		t.Errorf("repeated after the delete: got %d, want the first answer and no user", got.status)
+	if got := f.do(t, "PUT", all, putBody(t, "ann"), key...); got.Status != 201 || f.db.Text(t, "SELECT count(*) FROM users") != "0" {
+		t.Errorf("repeated after the delete: got %d, want the first answer and no user", got.Status)
 	}
-	if got := f.do(t, "PUT", all, putBody(t, "ann"), "Idempotency-Key", "\xff"); got.status != 400 {
-		t.Errorf("bad key: got %d, want 400", got.status)
+	if got := f.do(t, "PUT", all, putBody(t, "ann"), "Idempotency-Key", "\xff"); got.Status != 400 {
+		t.Errorf("bad key: got %d, want 400", got.Status)
 	}
 }
 
@@ -48,30 +48,30 @@ func TestUsers_IdempotencyKey_AfterLostAnswer(t *testing.T) {
 		return dbtest.None
 	})
 	lost := f.do(t, "PUT", all, putBody(t, "ann"), "Idempotency-Key", "k")
-	if lost.status != 504 || lost.body != "{}" || lost.header.Get("X-Operation-Id") == "" {
-		t.Errorf("lost: got %d %s %v, want 504 with the operation's id", lost.status, lost.body, lost.header)
+	if lost.Status != 504 || lost.Body != "{}" || lost.Header.Get("X-Operation-Id") == "" {
+		t.Errorf("lost: got %d %s %v, want 504 with the operation's id", lost.Status, lost.Body, lost.Header)
 	}
 	f.db.SetFault(nil)
-	if got := f.do(t, "PUT", all, putBody(t, "ann"), "Idempotency-Key", "k"); got.status != 201 {
-		t.Errorf("again: got %d, want 201", got.status)
+	if got := f.do(t, "PUT", all, putBody(t, "ann"), "Idempotency-Key", "k"); got.Status != 201 {
+		t.Errorf("again: got %d, want 201", got.Status)
 	}
 }
 
 // Answers carry the position, and a wanted one is passed on.
 func TestUsers_Positions(t *testing.T) {
 	f := newFixture(t)
-	if got := f.do(t, "PUT", all, putBody(t, "ann")); got.header.Get("X-Seq") == "" {
+	if got := f.do(t, "PUT", all, putBody(t, "ann")); got.Header.Get("X-Seq") == "" {
 		t.Error("a write has no X-Seq")
 	}
 	for _, path := range []string{all, all + "/ann", all + "/bob", "/api/v1/_count"} {
-		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1"); got.header.Get("X-Seq") == "" {
-			t.Errorf("%s: no X-Seq with %d", path, got.status)
+		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1"); got.Header.Get("X-Seq") == "" {
+			t.Errorf("%s: no X-Seq with %d", path, got.Status)
 		}
-		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1000000"); got.status != 503 || got.header.Get("Retry-After") == "" {
-			t.Errorf("%s at a future position: got %d, want 503", path, got.status)
+		if got := f.do(t, "GET", path, "", "X-Min-Seq", "1000000"); got.Status != 503 || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s at a future position: got %d, want 503", path, got.Status)
 		}
-		if got := f.do(t, "GET", path, "", "X-Min-Seq", "x"); got.status != 400 {
-			t.Errorf("%s at no position: got %d, want 400", path, got.status)
+		if got := f.do(t, "GET", path, "", "X-Min-Seq", "x"); got.Status != 400 {
+			t.Errorf("%s at no position: got %d, want 400", path, got.Status)
 		}
 	}
 }
@@ -92,8 +92,8 @@ func TestUsers_Outage(t *testing.T) {
 	}
 	f.db.SetFault(func(string) dbtest.Fault { return dbtest.Refuse })
 	for _, c := range calls {
-		if got := f.do(t, c.method, c.path, c.body); got.status != 503 || got.header.Get("Retry-After") == "" {
-			t.Errorf("%s %s: got %d, want 503 with Retry-After", c.method, c.path, got.status)
+		if got := f.do(t, c.method, c.path, c.body); got.Status != 503 || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%s %s: got %d, want 503 with Retry-After", c.method, c.path, got.Status)
 		}
 	}
 	f.want(t, "GET /livez", "", 200, "{}")
@@ -104,13 +104,13 @@ func TestUsers_Outage(t *testing.T) {
 		return dbtest.Vague
 	})
 	for _, c := range calls[2:5] {
-		if got := f.do(t, c.method, c.path, c.body); got.status != 504 || got.header.Get("X-Operation-Id") == "" {
-			t.Errorf("%s %s: got %d, want 504 with the operation's id", c.method, c.path, got.status)
+		if got := f.do(t, c.method, c.path, c.body); got.Status != 504 || got.Header.Get("X-Operation-Id") == "" {
+			t.Errorf("%s %s: got %d, want 504 with the operation's id", c.method, c.path, got.Status)
 		}
 	}
 	got := f.do(t, "PUT", all, putBody(t, "carl"), "Accept", "application/problem+json")
-	if got.status != 504 || !strings.Contains(got.body, `"op_id"`) || strings.Contains(got.body, "INSERT") {
-		t.Errorf("problem: got %d %s", got.status, got.body)
+	if got.Status != 504 || !strings.Contains(got.Body, `"op_id"`) || strings.Contains(got.Body, "INSERT") {
+		t.Errorf("problem: got %d %s", got.Status, got.Body)
 	}
 }
 

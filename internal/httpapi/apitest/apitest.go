@@ -1,0 +1,48 @@
+// Package apitest calls HTTP services in tests.
+package apitest
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// Answer is what a call brought back.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Do sends one request with a body of known length and headers that are given as names and values in turn. No redirect is
+// followed. The test ends if there is no answer.
+func Do(tb testing.TB, method, url, body string, headers ...string) Answer {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(got)}
+}
+
+// Want fails the test unless a call of the service at url, such as "GET /", answers want's status and body.
+func Want(tb testing.TB, url, call, body string, want Answer) {
+	tb.Helper()
+	method, path, _ := strings.Cut(call, " ")
+	if got := Do(tb, method, url+path, body); got.Status != want.Status || got.Body != want.Body {
+		tb.Errorf("%.60s %.100s: got %d %.200s, want %d %.200s", call, body, got.Status, got.Body, want.Status, want.Body)
+	}
+}
