@@ -67,7 +67,7 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"DoubtComesBeforeLoss", testDoubt},
 		{"ShortCutChangesNothing", testShortCut},
 		{"SessionsSurviveRestart", testRestart},
-		{"SessionsEndAfterLongPause", testPause},
+		{"SessionsInDoubtAfterLongPause", testPause},
 		{"OpenWaits", testOpenWaits},
 	}
 	for _, one := range tests {

@@ -18,9 +18,9 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// sessionTimeout is that of tests: four ticks. Half of it is left for a new
-// connection, and the library sleeps a second before some.
-const sessionTimeout = 4 * time.Second
+// sessionTimeout is that of tests: six ticks. An attempt to connect that gets no answer takes half of it, and the
+// library sleeps a second before the next one, which must come in time.
+const sessionTimeout = 6 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -139,12 +139,24 @@ type boundedConn struct {
 }
 
 // SetReadDeadline implements net.Conn. The library waits for the answer to a connect request
-// for many session time-outs, and for the body of a packet without a bound.
+// for many session time-outs, and for the body of a packet without a bound. A connect request that a server does not
+// answer, since it has just begun to listen, gets half of the time: the next one must come before the session's end.
 func (c *boundedConn) SetReadDeadline(t time.Time) error {
-	if limit := time.Now().Add(c.silence); t.IsZero() || t.After(limit) {
+	silence := c.silence
+	if c.connecting() {
+		silence /= 2
+	}
+	if limit := time.Now().Add(silence); t.IsZero() || t.After(limit) {
 		t = limit
 	}
 	return c.Conn.SetReadDeadline(t) //nolint:wrapcheck // a net.Conn as any other
+}
+
+// connecting reports whether the server has not answered the connect request yet.
+func (c *boundedConn) connecting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.answer) < answerBytes
 }
 
 // SetWriteDeadline implements net.Conn.

@@ -127,3 +127,38 @@ func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
 		t.Errorf("write: got error %v, want a time-out", err)
 	}
 }
+
+// deadlines notes the read deadline, and reads zeros.
+type deadlines struct {
+	net.Conn
+	read time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.read = t
+	return nil
+}
+
+func (d *deadlines) Read(b []byte) (int, error) { return len(b), nil }
+
+// The answer to a connect request is waited for half as long as all that comes later.
+func TestBoundedConn_ConnectRequestGetsHalfTheTime(t *testing.T) {
+	t.Parallel()
+	noted := &deadlines{}
+	c := &boundedConn{Conn: noted, silence: time.Hour}
+	left := func() time.Duration {
+		if err := c.SetReadDeadline(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		return time.Until(noted.read).Round(time.Minute)
+	}
+	if got := left(); got != 30*time.Minute {
+		t.Errorf("before the answer: got %v, want 30m", got)
+	}
+	if _, err := c.Read(make([]byte, answerBytes)); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); got != time.Hour {
+		t.Errorf("after it: got %v, want 1h", got)
+	}
+}
