@@ -64,6 +64,7 @@ type workerCommand struct {
 
 // Run lives until ctx ends, the worker is drained, or its parent is gone.
 func (w *workerCommand) Run(ctx context.Context, out *output) error {
+	letHeapGrow(workerGCPercent)
 	log, err := telemetry.NewLogger(out.stdout, w.LogLevel, "worker")
 	if err != nil {
 		return usagef("%v", err)
