@@ -195,6 +195,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 		cancel(err)
 	}
 	<-finisher
+	<-consumed // no read comes any more, also after an error: those in hand can be waited for
 	m.confirming.Wait()
 	if ctx.Err() == nil {
 		close(m.quiet)
