@@ -22,6 +22,9 @@ type Features struct {
 	// Patience bounds the wait for what must happen. It must be several session
 	// time-outs; zero means 60 s.
 	Patience time.Duration
+	// LateRequests says that a request which waited at a frozen coordinator may be the first thing that it sees when it
+	// goes on, before it ends the sessions that are over by then.
+	LateRequests bool
 }
 
 // World is a coordinator of a test's own, empty, with the faults that tests need.

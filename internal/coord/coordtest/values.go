@@ -241,8 +241,8 @@ func testRestart(s *suite) {
 	s.register(s.open(), m)
 }
 
-// When a coordinator that was frozen for long goes on it ends the sessions that are over by then, unless a request to
-// go on with one is the first thing that it sees. Owners are in doubt in either case, and can begin anew.
+// A coordinator that was frozen for long ends every session when it goes on, but see Features.LateRequests. Owners
+// are in doubt in either case, and can begin anew.
 func testPause(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -255,8 +255,12 @@ func testPause(s *suite) {
 	_, err := a.Members(s.short())
 	s.wantError("members while the coordinator is frozen", err, coord.ErrUnavailable)
 	s.world.Resume(s.T)
-	s.abandon(a)
-	s.abandon(b)
+	ended := s.lost
+	if s.features.LateRequests {
+		ended = s.abandon
+	}
+	ended(a)
+	ended(b)
 	c := s.open()
 	s.wantMembers(c)
 	s.register(c, m)

@@ -147,7 +147,7 @@ func removeAll(conn *zk.Conn, path string) error {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	service := testenv.StartZooKeeper(t)
-	coordtest.Run(t, coordtest.Features{}, func(tb testing.TB) coordtest.World {
+	coordtest.Run(t, coordtest.Features{LateRequests: true}, func(tb testing.TB) coordtest.World {
 		tb.Helper()
 		return newWorld(tb, service.URL, service)
 	})
