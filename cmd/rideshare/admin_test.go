@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/httpapi/apitest"
 	"rideshare/internal/testenv"
 )
 
@@ -46,24 +47,6 @@ func (l *lines) address(t *testing.T, started string) string {
 	return address
 }
 
-func fetch(t *testing.T, url string) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: got %d %s, %v, want 200", url, resp.StatusCode, text, err)
-	}
-	return string(text)
-}
-
 // The gateway has its own metrics at its admin listener, since its path of that name belongs to the service behind it.
 func TestAdmin_GatewayHasItsOwnMetrics(t *testing.T) {
 	t.Setenv(envAdmin, "") // run sets it for its children
@@ -78,16 +61,16 @@ func TestAdmin_GatewayHasItsOwnMetrics(t *testing.T) {
 		ended <- run(ctx, []string{"gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--users-url", behind.URL, "--rides-url", behind.URL}, &stdout, &stderr)
 	}()
 	admin, gateway := stderr.address(t, "admin listener started"), stdout.address(t, "part started")
-	if got, want := fetch(t, "http://"+gateway+"/metrics"), "the service's /metrics"; got != want {
+	if got, want := apitest.OK(t, "GET", "http://"+gateway+"/metrics", ""), "the service's /metrics"; got != want {
 		t.Errorf("at the gateway: got %q, want %q", got, want)
 	}
-	metrics := fetch(t, "http://"+admin+"/metrics")
+	metrics := apitest.OK(t, "GET", "http://"+admin+"/metrics", "")
 	for _, want := range []string{`rideshare_http_requests_total{code="200",method="GET",part="gateway"`, "\ngo_goroutines "} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("at the admin listener: got %s, want %s", metrics, want)
 		}
 	}
-	fetch(t, "http://"+admin+"/debug/pprof/")
+	apitest.OK(t, "GET", "http://"+admin+"/debug/pprof/", "")
 	stop()
 	if got := <-ended; got != exitDone {
 		t.Errorf("got exit code %d, want %d", got, exitDone)

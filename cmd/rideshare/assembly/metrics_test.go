@@ -5,10 +5,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/httpapi/apitest"
 	"rideshare/internal/testenv"
 	"rideshare/orchestrator/scale"
 )
@@ -53,24 +52,6 @@ func startSystem(t *testing.T) *assembly.System {
 		t.Fatal(err)
 	}
 	return sys
-}
-
-func call(t *testing.T, method, url, body string) []byte {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s: got %d %s, %v, want 200", method, url, resp.StatusCode, text, err)
-	}
-	return text
 }
 
 // metric is what the documentation says of one.
@@ -141,12 +122,12 @@ func document(all map[string]*metric) string {
 func TestMetrics_LintedAndDocumented(t *testing.T) {
 	sys := startSystem(t)
 	db := sys.URLs().Orchestrator
-	call(t, "POST", db+"/api/v1/db/read", `{"table":"users","columns":["username"]}`)
-	call(t, "POST", db+"/db/execute", `["CREATE TABLE t(n INTEGER PRIMARY KEY)"]`)
-	call(t, "GET", sys.URLs().Gateway+"/api/v1/_count", "")
+	apitest.OK(t, "POST", db+"/api/v1/db/read", `{"table":"users","columns":["username"]}`)
+	apitest.OK(t, "POST", db+"/db/execute", `["CREATE TABLE t(n INTEGER PRIMARY KEY)"]`)
+	apitest.OK(t, "GET", sys.URLs().Gateway+"/api/v1/_count", "")
 	var text []byte
 	testenv.Eventually(t, 20*time.Second, func() error {
-		text = call(t, "GET", db+"/metrics", "")
+		text = []byte(apitest.OK(t, "GET", db+"/metrics", ""))
 		for _, late := range []string{"rideshare_scaling_decisions_total{", `rideshare_events_total{kind="scale"} 0`, `rideshare_queue_messages{queue="dead.write"} 0`, `part="gateway"`, `change="serving"`, "rideshare_scaling_wanted_slaves{"} {
 			if !bytes.Contains(text, []byte(late)) {
 				return fmt.Errorf("no %s yet", late)

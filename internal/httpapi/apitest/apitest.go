@@ -38,6 +38,16 @@ func Do(tb testing.TB, method, url, body string, headers ...string) Answer {
 	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(got)}
 }
 
+// OK returns the body of an answer, which must be 200.
+func OK(tb testing.TB, method, url, body string) string {
+	tb.Helper()
+	got := Do(tb, method, url, body)
+	if got.Status != http.StatusOK {
+		tb.Fatalf("%s %s: got %d %s, want 200", method, url, got.Status, got.Body)
+	}
+	return got.Body
+}
+
 // Want fails the test unless a call of the service at url, such as "GET /", answers want's status and body.
 func Want(tb testing.TB, url, call, body string, want Answer) {
 	tb.Helper()
