@@ -37,5 +37,14 @@ func pointWindows(slaves int) int {
 // the slave, not in the message.
 func rangeWindows(slaves int) int { return 2 * max(slaves, 1) }
 
+// threshold is how many requests must wait to open a further window, for each
+// that is open already, and at most. Source: measured, see DESIGN.md.
+type threshold struct{ each, most int }
+
+func readThreshold() threshold { return threshold{each: 16, most: 48} }
+
+// writeThreshold is higher, since a message of writes costs five times as much as one of reads.
+func writeThreshold() threshold { return threshold{each: 64, most: 64} }
+
 // masterWindows lets one message gather at the master while it commits another.
 func masterWindows(int) int { return 2 }

@@ -19,8 +19,10 @@ type codec[Q, R any] struct {
 	holder func(body []byte) dbaas.WorkerID
 	// staleAfter is when an unanswered message no longer keeps others from being sent.
 	staleAfter time.Duration
-	// windows is how many messages may be in flight before others gather.
+	// windows is how many messages may be in flight before others gather. A further one leaves when
+	// as many wait as opens says, for each that is in flight already, and at most.
 	windows func(slaves int) int
+	opens   threshold
 	slaves  func() (int, time.Time)
 	// gate fails while nobody can serve.
 	gate func(now time.Time) error
@@ -31,13 +33,6 @@ type codec[Q, R any] struct {
 	// code is how an answer says that the request went.
 	code func(r *R) dbaas.Code
 }
-
-// openAt and openAtMost are how many must wait to open a further window, for
-// each that is open already, and at most. Source: measured, see DESIGN.md.
-const (
-	openAt     = 16
-	openAtMost = 48
-)
 
 // lane gathers requests of one class into messages. A window is one message in
 // flight, and one goroutine while it is.

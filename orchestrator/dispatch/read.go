@@ -60,6 +60,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		queue:      q,
 		staleAfter: d.cfg.StaleAfter,
 		windows:    windows,
+		opens:      readThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       gate,
 		encode:     func(reads []dbaas.Read) ([]byte, error) { return frame.ReadRequest{Reads: reads}.Encode() },

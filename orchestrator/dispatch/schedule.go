@@ -14,7 +14,7 @@ func (l *lane[Q, R]) mayOpen() bool {
 		return true
 	}
 	slaves, _ := l.slaves()
-	return l.counted < l.windows(slaves) && l.waiting.n >= min(openAt*l.counted, openAtMost)
+	return l.counted < l.windows(slaves) && l.waiting.n >= min(l.opens.each*l.counted, l.opens.most)
 }
 
 // openWindows starts as many windows as may leave. The batch of a window is taken here,

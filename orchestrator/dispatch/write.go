@@ -85,6 +85,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		queue:      mq.WriteQ,
 		staleAfter: d.cfg.WriteStaleAfter,
 		windows:    masterWindows,
+		opens:      writeThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       d.masterGate,
 		encode:     func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },

@@ -72,6 +72,38 @@ func TestDispatcher_Write_AnswerRaisesSeenSeq(t *testing.T) {
 	})
 }
 
+// A second message of writes leaves while one is in flight, but only when 64 wait to fill it, and a
+// third one never.
+func TestDispatcher_Write_SecondMessageNeedsManyWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, WriteStaleAfter: time.Hour})
+		var all []chan wrote
+		for i, c := range []struct{ writes, messages int }{{1, 1}, {63, 1}, {1, 2}, {128, 2}} {
+			for range c.writes {
+				all = append(all, write(t.Context(), d, operation(byte(len(all)))))
+				synctest.Wait()
+			}
+			if len(messages) != c.messages {
+				t.Errorf("step %d: got %d messages in flight, want %d", i, len(messages), c.messages)
+			}
+		}
+		for _, want := range []int{1, 64, 128} {
+			m := <-messages
+			if len(m.ops) != want {
+				t.Errorf("got a message of %d writes, want %d", len(m.ops), want)
+			}
+			m.commit(1)
+			synctest.Wait()
+		}
+		for _, done := range all {
+			if w := <-done; w.err != nil {
+				t.Error(w.err)
+			}
+		}
+	})
+}
+
 // What the caller of a write hears is never more than what is known: 503 only
 // when surely nothing was handed over, unknown with the id otherwise.
 func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
