@@ -18,3 +18,6 @@ func NumbersAfter(last, lock uint32, n int) ([]uint32, error) {
 	}
 	return numbers, nil
 }
+
+// Pragmas are the statements that Open runs.
+func (o Options) Pragmas() []string { return o.pragmas() }

@@ -136,7 +136,12 @@ func (c *Conn) configure(o Options) error {
 			return err
 		}
 	}
-	return c.pragmas(o)
+	for _, p := range o.pragmas() {
+		if err := c.once(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Conn) setFlag(op int32, on bool) error {
@@ -155,7 +160,8 @@ func (c *Conn) setFlag(op int32, on bool) error {
 	return nil
 }
 
-func (c *Conn) pragmas(o Options) error {
+// pragmas returns the statements that make a new connection what o says.
+func (o Options) pragmas() []string {
 	list := []string{
 		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, defaultCacheBytes)/1024),
 		fmt.Sprintf("PRAGMA mmap_size=%d", max(0, orDefault(o.MmapBytes, defaultMmapBytes))),
@@ -164,9 +170,11 @@ func (c *Conn) pragmas(o Options) error {
 	case o.ReadOnly:
 		list = append(list, "PRAGMA query_only=1")
 	case o.Durable:
-		list = append(list, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL")
+		list = append(list, "PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL")
 	default:
-		list = append(list, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=OFF")
+		// In this order: what makes the file one with a WAL would flush all of it to the disk, and with a new
+		// snapshot of some 100 MiB others would wait for that with their commits.
+		list = append(list, "PRAGMA synchronous=OFF", "PRAGMA journal_mode=WAL")
 	}
 	if !o.ReadOnly {
 		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew under a long reader shrinks again.
@@ -174,12 +182,7 @@ func (c *Conn) pragmas(o Options) error {
 	if o.MaxPages > 0 {
 		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))
 	}
-	for _, p := range list {
-		if err := c.once(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return list
 }
 
 // SetMaxPages changes the bound of the file, for tests of a full disk.
