@@ -18,6 +18,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 )
 
 // Store is what the server offers. *commitlog.Store implements it.
@@ -43,7 +44,9 @@ const (
 	maxWait = time.Minute
 	// chunkTime is how long a reader of a snapshot may take for one buffer.
 	chunkTime  = 30 * time.Second
-	chunkBytes = 256 << 10
+	chunkBytes = 1 << 20
+	// restMost bounds a rest, so that a slow reader, whom persdb itself waits for, is not made slower.
+	restMost = 8 * time.Millisecond
 	// snapshotTime is how long it may take for all: the WAL grows meanwhile.
 	snapshotTime = 10 * time.Minute
 )
@@ -230,7 +233,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	setHead(w, snapshot.Head)
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Trailer", HeaderSHA)
-	if err = stream(w, snapshot.Body); err != nil {
+	if err = stream(r.Context(), w, snapshot.Body); err != nil {
 		return errors.Join(errAborted, err)
 	}
 	sum, whole := snapshot.Sum()
@@ -241,12 +244,14 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// stream sends a body of unknown length to a reader that must not dawdle.
-func stream(w http.ResponseWriter, body io.Reader) error {
+// stream sends a body of unknown length to a reader that must not dawdle. After each buffer it rests for half as long as that
+// took: at full speed it and its reader would keep every core busy, and commits would wait for theirs.
+func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 	end := time.Now().Add(snapshotTime)
 	control := http.NewResponseController(w)
 	buf := make([]byte, chunkBytes)
 	for {
+		began := time.Now()
 		n, err := body.Read(buf)
 		now := time.Now()
 		if now.After(end) {
@@ -261,6 +266,9 @@ func stream(w http.ResponseWriter, body io.Reader) error {
 		}
 		if err != nil {
 			return err
+		}
+		if !pause.For(ctx, min(time.Since(began)/2, restMost)) {
+			return context.Cause(ctx)
 		}
 	}
 }

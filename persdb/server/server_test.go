@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -157,5 +158,42 @@ func TestServer_Snapshot_FailureCutsBody(t *testing.T) {
 	defer func() { _ = resp.Body.Close() }()
 	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Errorf("got %d bytes without an error", n)
+	}
+}
+
+// paced is a snapshot of which each part takes a while to be made.
+type paced struct {
+	each time.Duration
+	left int
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if p.left == 0 {
+		return 0, io.EOF
+	}
+	p.left--
+	time.Sleep(p.each)
+	return len(b), nil
+}
+
+func (p *paced) Close() error { return nil }
+
+// A snapshot rests for half as long as it works, so that commits get their turn, but does not make a slow one much slower.
+func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ each, want time.Duration }{
+		{each: 2 * time.Millisecond, want: 10 * 3 * time.Millisecond},
+		{each: 100 * time.Millisecond, want: 10 * 108 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			body := &paced{each: c.each, left: 10}
+			snapshot := &dbaas.Snapshot{Body: body, Sum: func() ([32]byte, bool) { return [32]byte{}, true }}
+			answer := httptest.NewRecorder()
+			began := time.Now()
+			server.New(&stub{snapshot: snapshot}, slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot", http.NoBody))
+			if took := time.Since(began); took != c.want || answer.Code != http.StatusOK {
+				t.Errorf("parts of %v: got %d after %v, want 200 after %v", c.each, answer.Code, took, c.want)
+			}
+		})
 	}
 }
