@@ -1,0 +1,210 @@
+package control_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinproc "rideshare/internal/coord/inproc"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/control"
+	"rideshare/orchestrator/launch"
+	"rideshare/orchestrator/launch/inproc"
+)
+
+// epochs is a persdb that only counts.
+type epochs struct {
+	mu   sync.Mutex
+	last dbaas.Epoch
+}
+
+func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last++
+	return e.last, nil
+}
+
+// stand is engine, coordinator and persdb without any orchestrator.
+type stand struct {
+	t        *testing.T
+	launcher *engine
+	coord    *coordinproc.Coordinator
+	store    *epochs
+	diesAt   atomic.Bool
+	assigned atomic.Int64 // how often a role was assigned
+	busLost  atomic.Bool  // the orchestrator has no bus
+
+	mu      sync.Mutex // guards the fields below
+	workers map[dbaas.WorkerID]*stubWorker
+	hangs   map[dbaas.WorkerID]bool // workers that do not answer
+}
+
+func (s *stand) hung(id dbaas.WorkerID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hangs[id]
+}
+
+func (s *stand) hang(id dbaas.WorkerID, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs[id] = on
+}
+
+func (s *stand) worker(id dbaas.WorkerID) *stubWorker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.workers[id]
+}
+
+// engine is a launcher whose kills and lists can be made to fail.
+type engine struct {
+	*inproc.Launcher
+	noKills, noLists atomic.Bool
+	killsFailed      atomic.Int64
+}
+
+func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
+	if e.noLists.Load() {
+		return nil, launch.ErrUnavailable
+	}
+	return e.Launcher.List(ctx)
+}
+
+func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
+	if e.noKills.Load() {
+		e.killsFailed.Add(1)
+		return launch.ErrUnavailable
+	}
+	return e.Launcher.Kill(ctx, id)
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	c, err := coordinproc.New(coordinproc.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
+	s.launcher = &engine{Launcher: inproc.New(inproc.Config{
+		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Make: func(spec inproc.Spec) (inproc.Worker, error) {
+			w := &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), stand: s, opened: make(chan coord.Session, 1)}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.workers[spec.ID] = w
+			return w, nil
+		},
+	})}
+	return s
+}
+
+// orchestrate runs a loop until the returned function is called.
+func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
+	l := control.New(control.Config{
+		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
+		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
+		StartsPerMinute: 10, BusUp: func() bool { return !s.busLost.Load() },
+	})
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.Run(ctx) // ends with ctx's error
+	}()
+	return l, func() { cancel(); <-done }
+}
+
+// settle lets the loop work until nothing moves any more.
+func (s *stand) settle() { pass(10 * time.Second) }
+
+// pass lets the fake time of the bubble go on.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// roles lists the running workers by pid, as "pid role epoch".
+func (s *stand) roles() []string {
+	s.t.Helper()
+	session, err := s.coord.Open(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }() // only reads.
+	members, err := session.Members(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []string
+	for _, m := range members {
+		out = append(out, fmt.Sprintf("%d %s %d", m.PID, m.Role, m.Epoch))
+	}
+	return out
+}
+
+func (s *stand) running() []launch.Instance {
+	s.t.Helper()
+	all, err := s.launcher.List(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all = slices.DeleteFunc(all, func(in launch.Instance) bool { return !in.Running })
+	slices.SortFunc(all, func(a, b launch.Instance) int { return a.PID - b.PID })
+	return all
+}
+
+func (s *stand) pids() []int {
+	s.t.Helper()
+	var pids []int
+	for _, in := range s.running() {
+		pids = append(pids, in.PID)
+	}
+	return pids
+}
+
+func (s *stand) end() {
+	s.launcher.noKills.Store(false)
+	for _, in := range s.running() {
+		if err := s.launcher.Kill(s.t.Context(), in.ID); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+func (s *stand) want(want ...string) {
+	s.t.Helper()
+	if got := s.roles(); !slices.Equal(got, want) {
+		s.t.Fatalf("got %v, want %v", got, want)
+	}
+	if got := len(s.running()); got != len(want) {
+		s.t.Fatalf("got %d running workers, want %d", got, len(want))
+	}
+}
+
+// bubble runs a story in fake time with a loop for two slaves.
+func bubble(t *testing.T, story func(s *stand, l *control.Loop)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		l, stop := s.orchestrate(2)
+		defer s.end()
+		defer stop()
+		s.settle()
+		story(s, l)
+	})
+}
+
+// first returns the pid that the first worker has, so that stories can count from it.
+func (s *stand) first() int { return s.running()[0].PID }

@@ -1,0 +1,175 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinproc "rideshare/internal/coord/inproc"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/launch/inproc"
+)
+
+// stubWorker takes roles by the rules of real workers, registers with them, and does nothing else.
+type stubWorker struct {
+	spec   inproc.Spec
+	client *coordinproc.Client
+	stand  *stand
+	diesAt bool        // ends as soon as it runs
+	silent atomic.Bool // takes roles, but does not come to serve in them
+	opened chan coord.Session
+
+	mu      sync.Mutex // guards the fields below
+	session coord.Session
+	member  coord.Member
+	newest  dbaas.Epoch
+}
+
+func (w *stubWorker) Run(ctx context.Context) error {
+	if w.diesAt {
+		return fmt.Errorf("worker %s has nothing to live for", w.spec.ID)
+	}
+	for s := range w.sessions(ctx) {
+		select {
+		case <-s.Doubt():
+			w.registerAgain(ctx)
+		case <-ctx.Done():
+			_ = s.Close() // of a dead one it stays until its time is over
+		}
+	}
+	return ctx.Err()
+}
+
+// sessions are those that the worker has, one after the other, until ctx ends.
+func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
+	return func(yield func(coord.Session) bool) {
+		for ctx.Err() == nil {
+			select {
+			case s := <-w.opened:
+				if !yield(s) {
+					return
+				}
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// registerAgain opens another session, as a real worker does when it doubts its own.
+func (w *stubWorker) registerAgain(ctx context.Context) {
+	s, err := w.client.Open(ctx)
+	for err != nil {
+		select {
+		case <-time.After(registerRetry):
+		case <-ctx.Done():
+			return
+		}
+		s, err = w.client.Open(ctx)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session = s
+	w.opened <- s
+	if errors.Is(s.Register(ctx, w.member), coord.ErrExists) {
+		_ = s.Expel(ctx, w.member.PID, w.spec.ID)
+		_ = s.Register(ctx, w.member)
+	}
+}
+
+// registerRetry is the wait between tries to open a session, as a real worker's.
+const registerRetry = 200 * time.Millisecond
+
+func (w *stubWorker) Kill() { w.client.Sever() }
+
+func (w *stubWorker) Control() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT "+workerapi.PathRole, func(rw http.ResponseWriter, r *http.Request) {
+		w.stand.assigned.Add(1)
+		var a workerapi.Assignment
+		w.answer(rw, r, &a, func() error { return w.assign(r.Context(), a) })
+	})
+	mux.HandleFunc("POST "+workerapi.PathYield, func(rw http.ResponseWriter, r *http.Request) {
+		var y workerapi.Yield
+		w.answer(rw, r, &y, func() error {
+			w.member.YieldTo = y.To
+			return w.session.Register(r.Context(), w.member)
+		})
+	})
+	return mux
+}
+
+func (w *stubWorker) answer(rw http.ResponseWriter, r *http.Request, body any, do func() error) {
+	if w.stand.hung(w.spec.ID) {
+		<-r.Context().Done()
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := json.NewDecoder(r.Body).Decode(body)
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
+		rw.WriteHeader(http.StatusConflict)
+		_ = json.NewEncoder(rw).Encode(workerapi.Problem{Code: dbaas.CodeConflict, Message: err.Error()})
+	}
+}
+
+func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err error) {
+	have := w.member
+	switch {
+	case a.Worker != w.spec.ID:
+		return fmt.Errorf("meant is %s", a.Worker)
+	case a.Role == dbaas.RoleSlave && a.Epoch != have.Epoch:
+		return fmt.Errorf("ends %d, not %d", a.Epoch, have.Epoch)
+	case a.Role == dbaas.RoleMaster && (a.Epoch < w.newest || a.Epoch == w.newest && have.Role != dbaas.RoleMaster):
+		return fmt.Errorf("has had %d", w.newest)
+	}
+	w.newest = max(w.newest, a.Epoch)
+	if a.Role == dbaas.RoleSlave {
+		a.Epoch = 0
+	}
+	if w.session == nil {
+		if w.session, err = w.client.Open(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		w.opened <- w.session
+	}
+	if w.silent.Load() {
+		return nil
+	}
+	w.member = coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Leaving: have.Leaving}
+	return w.session.Register(ctx, w.member)
+}
+
+// leave announces the end of the worker.
+func (w *stubWorker) leave(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.member.Leaving = true
+	if err := w.session.Register(t.Context(), w.member); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseBus announces that the worker has lost the bus.
+func (w *stubWorker) loseBus(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.member.BusLost = true
+	if err := w.session.Register(t.Context(), w.member); err != nil {
+		t.Fatal(err)
+	}
+}
