@@ -155,20 +155,21 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 // leave announces the end of the worker.
 func (w *stubWorker) leave(t *testing.T) {
 	t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.member.Leaving = true
-	if err := w.session.Register(t.Context(), w.member); err != nil {
-		t.Fatal(err)
-	}
+	w.announce(t, func(m *coord.Member) { m.Leaving = true })
 }
 
 // loseBus announces that the worker has lost the bus.
 func (w *stubWorker) loseBus(t *testing.T) {
 	t.Helper()
+	w.announce(t, func(m *coord.Member) { m.BusLost = true })
+}
+
+// announce registers the worker anew, with a change.
+func (w *stubWorker) announce(t *testing.T, change func(*coord.Member)) {
+	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.member.BusLost = true
+	change(&w.member)
 	if err := w.session.Register(t.Context(), w.member); err != nil {
 		t.Fatal(err)
 	}

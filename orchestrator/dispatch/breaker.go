@@ -43,7 +43,7 @@ type threshold struct{ each, most int }
 
 func readThreshold() threshold { return threshold{each: 16, most: 48} }
 
-// writeThreshold is higher, since a message of writes costs five times as much as one of reads.
+// writeThreshold is higher, since a message of writes costs three times as much as one of reads.
 func writeThreshold() threshold { return threshold{each: 64, most: 64} }
 
 // masterWindows lets one message gather at the master while it commits another.
