@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"rideshare/internal/bigfile"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/sqlite"
@@ -91,11 +92,11 @@ func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 	return s.Head, err
 }
 
-// save writes the snapshot without an fsync: the file is never used by a later life, and the
-// disk has the commits of others to flush.
+// save writes the snapshot without an fsync: the file is never used by a later life. The disk has the
+// commits of others to flush, and gets it bit by bit.
 func save(out *os.File, s *dbaas.Snapshot) error {
 	sum := sha256.New()
-	_, err := io.CopyBuffer(io.MultiWriter(onlyWriter{out}, sum), s.Body, make([]byte, copyBufBytes))
+	_, err := io.CopyBuffer(io.MultiWriter(bigfile.NewWriter(out), sum), s.Body, make([]byte, copyBufBytes))
 	if err != nil {
 		return fmt.Errorf("copy snapshot: %w", err)
 	}
@@ -108,9 +109,6 @@ func save(out *os.File, s *dbaas.Snapshot) error {
 	}
 	return nil
 }
-
-// onlyWriter hides what else a file can do, so that the copy goes through the buffer.
-type onlyWriter struct{ io.Writer }
 
 // openFile opens an installed snapshot and checks that it is at head's position. Its bytes are those that
 // persdb made, as the checksum says; to look at each page again would only read all of them again.

@@ -42,8 +42,9 @@ func (f figure) noticed() Noticed {
 
 const (
 	// joinLead is how long writes go on before the slave dies, joinLength from then on.
-	joinLead   = 6 * time.Second
-	joinLength = 12 * time.Second
+	joinLead = 6 * time.Second
+	// The kernel begins to write back what it gathered after 30 s; that belongs to what writers notice.
+	joinLength = 40 * time.Second
 	joinPoll   = 5 * time.Millisecond
 	// joinClients bounds the writes that wait for an answer at once.
 	joinClients = 128

@@ -55,9 +55,11 @@ type Launcher struct {
 	lock           *os.File
 	stdout, stderr *sink
 	events         chan struct{}
-	closed         chan struct{} // closed when no worker runs and none is started any more
-	awaitLast      func()        // closes closed after the last worker; once, in the background
-	running        sync.WaitGroup
+	closed         chan struct{}   // closed when no worker runs and none is started or removed any more
+	awaitLast      func()          // closes closed after the last worker; once, in the background
+	running        sync.WaitGroup  // workers, and removals of their directories
+	inNoHurry      context.Context // of removals; hurry ends it
+	hurry          context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
@@ -91,6 +93,7 @@ func New(c Config) (*Launcher, error) {
 		stdout: &sink{w: c.Stdout}, stderr: &sink{w: c.Stderr},
 		events: make(chan struct{}, 1), closed: make(chan struct{}), workers: map[dbaas.WorkerID]*worker{},
 	}
+	l.inNoHurry, l.hurry = context.WithCancel(context.Background())
 	l.awaitLast = sync.OnceFunc(func() {
 		go func() { // ends with the last worker
 			l.running.Wait()
@@ -113,6 +116,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 		}
 	}
 	l.mu.Unlock()
+	l.hurry()
 	l.awaitLast()
 	select {
 	case <-l.closed:

@@ -77,14 +77,15 @@ func TestLauncher_Start_IDsAreNeverUsedAgain(t *testing.T) {
 	}
 }
 
-// A worker's directory is kept when it dies, and deleted when it is removed.
+// A worker's directory is kept when it dies, and deleted after it was removed. One that is large is deleted bit by bit, but not
+// any more when the launcher ends, which nothing is left for then.
 func TestLauncher_Remove_DeletesDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	w := newWorld(t, roleWorker, process.Config{Dir: dir})
 	i := start(t, w, "s1")
 	file := filepath.Join(dir, string(i.ID), "replica.db")
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<40)); err != nil { // takes an hour bit by bit
 		t.Fatal(err)
 	}
 	if err := w.Kill(t.Context(), i.ID); err != nil {
@@ -93,7 +94,7 @@ func TestLauncher_Remove_DeletesDirectory(t *testing.T) {
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("after death: got %v, want the file there", err)
 	}
-	if err := w.Remove(t.Context(), i.ID); err != nil {
+	if err := errors.Join(w.Remove(t.Context(), i.ID), w.Close(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Dir(file)); !errors.Is(err, fs.ErrNotExist) {

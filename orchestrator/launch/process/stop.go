@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
+	"rideshare/internal/bigfile"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
 	"rideshare/orchestrator/launch"
 )
 
@@ -48,7 +49,9 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	return nil
 }
 
-// Remove implements launch.Launcher. It deletes the worker's directory.
+// Remove implements launch.Launcher. It deletes the worker's directory, bit by bit after it returned: the
+// fsyncs of persdb and the broker would wait for a large replica's blocks to be freed. What an end of this process
+// leaves of it is deleted by the next launcher.
 func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	w, err := l.find(id)
 	if errors.Is(err, launch.ErrNoWorker) {
@@ -57,12 +60,17 @@ func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	if !w.life.over() {
 		return fmt.Errorf("remove worker %s: it runs", id)
 	}
-	if err := os.RemoveAll(w.spec.Dir); err != nil {
-		return fmt.Errorf("remove directory of worker %s: %w", id, err)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.workers, id)
+	if l.closing { // nobody waits for more to end; the next launcher deletes it.
+		return nil
+	}
+	l.running.Go(func() {
+		if err := bigfile.RemoveAll(l.inNoHurry, w.spec.Dir); err != nil {
+			l.config.Log.Warn("directory of a dead worker not deleted", logkey.Worker, string(id), logkey.Error, err)
+		}
+	})
 	return nil
 }
 
