@@ -30,21 +30,19 @@ type Options struct {
 	BusyTimeout time.Duration
 	// CacheBytes is the page cache of the connection; 32 MiB for a reader and 8 MiB for a writer if zero.
 	CacheBytes int64
-	// MmapBytes is how much of the file is read through mmap; 256 MB if zero, none if negative.
-	MmapBytes int64
 	// MaxPages bounds the file, for tests of a full disk; no bound if zero.
 	MaxPages int64
 	// ReadLimit is the largest answer of one read; 64 MiB if zero.
 	ReadLimit int
 }
 
-// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it, and pages
-// that it does not hold come from the mapped file.
+// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it. Readers map
+// the file to memory; a writer is no slower without, and would keep as much of the file resident as it writes.
 const (
 	defaultBusyTimeout = 5 * time.Second
 	readerCacheBytes   = 32 << 20
 	writerCacheBytes   = 8 << 20
-	defaultMmapBytes   = 256 << 20
+	readerMmapBytes    = 256 << 20
 	// maxValueBytes bounds one text or blob, as the body limit of /db/* does.
 	maxValueBytes = 64 << 20
 )
@@ -164,13 +162,13 @@ func (c *Conn) setFlag(op int32, on bool) error {
 
 // pragmas returns the statements that make a new connection what o says.
 func (o Options) pragmas() []string {
-	cache := int64(writerCacheBytes)
+	cache, mapped := int64(writerCacheBytes), 0
 	if o.ReadOnly {
-		cache = readerCacheBytes
+		cache, mapped = readerCacheBytes, readerMmapBytes
 	}
 	list := []string{
 		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, cache)/1024),
-		fmt.Sprintf("PRAGMA mmap_size=%d", max(0, orDefault(o.MmapBytes, defaultMmapBytes))),
+		fmt.Sprintf("PRAGMA mmap_size=%d", mapped),
 	}
 	switch {
 	case o.ReadOnly:

@@ -17,3 +17,21 @@ func TestOptions_NotDurable_SynchronousIsOffBeforeTheJournalChanges(t *testing.T
 		t.Errorf("got %q", list)
 	}
 }
+
+// What a writer writes must not stay resident because it is mapped: a worker's memory is bounded, its file is not.
+func TestOptions_OnlyReadersMapTheFile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		o    sqlite.Options
+		want string
+	}{
+		{"replica's writer", sqlite.Options{}, "PRAGMA mmap_size=0"},
+		{"durable writer", sqlite.Options{Durable: true}, "PRAGMA mmap_size=0"},
+		{"reader", sqlite.Options{ReadOnly: true}, "PRAGMA mmap_size=268435456"},
+	} {
+		if list := c.o.Pragmas(); !slices.Contains(list, c.want) {
+			t.Errorf("%s: got %q, want %s among them", c.name, list, c.want)
+		}
+	}
+}

@@ -21,6 +21,7 @@ type Reader struct {
 	conn *sqlite.Conn
 	head dbaas.Head
 	buf  []byte
+	seen bool // all of the file
 }
 
 // Reader returns a Reader that sees the present position, without waiting. It
@@ -86,10 +87,11 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 	return result
 }
 
-// Close ends the transaction and gives the connection back.
+// Close ends the transaction and gives the connection back. One that has seen all of the file is not kept: its page
+// cache is full, and as much of the file is mapped as there is.
 func (rd *Reader) Close() {
-	if err := rd.conn.End(); err != nil {
-		_ = rd.conn.Close() // a connection that cannot end a read is of no use.
+	if err := rd.conn.End(); err != nil || rd.seen {
+		_ = rd.conn.Close() // it has only read; one that cannot end a read is of no use.
 		return
 	}
 	rd.file.release(rd.conn)
@@ -108,6 +110,7 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 
 func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
+	rd.seen = true
 	err := rd.conn.Within(ctx, func() (err error) {
 		h.Tables, err = rd.conn.Hashes()
 		return err
