@@ -37,8 +37,8 @@ type benchLadderCommand struct {
 	Works    []string      `default:"all" enum:"all,point-read,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
 	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,embedded,unbatched,tutorial" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
 	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
-	Duration time.Duration `default:"2s" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
-	Rounds   int           `default:"3" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
+	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
+	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
 	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table (${default})."`
 	JSON     string        `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
 	HTML     string        `name:"html" default:"" placeholder:"FILE" env:"BENCH_HTML" help:"Write the figures there as a page of its own with plots."`

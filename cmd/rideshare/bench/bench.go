@@ -41,16 +41,16 @@ var ErrNothing = errors.New("none of these works is measured on any of these pat
 
 // Run measures the ladder. With ErrInvalid the report is complete, and says which rows are invalid.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	closed, open := cfg.cells()
-	if len(closed) == 0 {
+	cells := cfg.cells()
+	if len(cells) == 0 {
 		return nil, ErrNothing
 	}
-	s, err := newStand(ctx, cfg, needed(closed))
+	s, err := newStand(ctx, cfg, needed(cells))
 	if err != nil {
 		return nil, err
 	}
 	report := newReport(cfg)
-	err = s.ladder(ctx, cfg, report, closed, open)
+	err = s.ladder(ctx, cfg, report, cells)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
@@ -106,15 +106,12 @@ func (s *stand) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// ladder measures the closed loop in all rounds, and then the open one at half of what the
-// closed one reached.
-func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, closed, open []cell) error {
-	for _, cells := range [][]cell{closed, open} {
-		for round := range cfg.Rounds {
-			for _, c := range cells {
-				if err := s.measure(ctx, cfg, report, c, round); err != nil {
-					return err
-				}
+// ladder measures each cell once in every round.
+func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, cells []cell) error {
+	for round := range cfg.Rounds {
+		for _, c := range cells {
+			if err := s.measure(ctx, cfg, report, c, round); err != nil {
+				return err
 			}
 		}
 	}
@@ -130,7 +127,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 		r.work = workNothing
 	}
 	if c.Open {
-		r.offered = report.row(c.closed()).median() / 2
+		r.offered = report.row(c.closed()).Samples[round] / 2
 	}
 	got, err := r.beside(ctx)
 	if err == nil {
@@ -140,7 +137,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 		return fmt.Errorf("%s on %s: %w", c.Work, c.Path, err)
 	}
 	row := report.row(c)
-	row.Offered = r.offered
+	row.offers = append(row.offers, r.offered)
 	row.add(got, r.target.parts.resident())
 	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s",
 		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, wrongNote(got))

@@ -93,9 +93,9 @@ func (r *Report) table() report.Section {
 			fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.cpuText(), row.memoryText(), row.invalidText(),
 		})
 	}
-	ratios := report.Table{Caption: "Ratios of the rates", Head: []string{"work/path/other path", "ratio"}}
+	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name])})
+		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name].Median), r.Ratios[name].rangeText()})
 	}
 	return report.Section{Title: "All figures", Tables: []report.Table{t, ratios}}
 }

@@ -13,7 +13,7 @@ type cell struct {
 	Work    string
 	Path    string
 	Clients int
-	// Open says that requests are due at half of the rate that the closed loop reached.
+	// Open says that requests are due at half of the rate that the closed loop has just reached.
 	Open bool
 }
 
@@ -51,9 +51,9 @@ func essential() map[string][]string {
 
 func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
 
-// closedCells returns the closed loop's measurements. The paths of one work and number of
-// clients follow each other, so that what is compared is measured at the same time.
-func closedCells(clients []int) []cell {
+// allCells returns the measurements, those of the open loop after those of the closed one whose rate they need. The paths of one
+// work and number of clients follow each other, so that what is compared is measured at the same time.
+func allCells(clients []int) []cell {
 	var out []cell
 	for i, n := range clients {
 		which := essential()
@@ -62,39 +62,37 @@ func closedCells(clients []int) []cell {
 		}
 		for _, w := range workOrder() {
 			for _, p := range which[w] {
-				out = append(out, cell{Work: w, Path: p, Clients: n})
+				c := cell{Work: w, Path: p, Clients: n}
+				out = append(out, c)
+				if i == 0 {
+					out = append(out, c.opened()...)
+				}
 			}
 		}
 	}
 	return out
 }
 
-// openCells returns the open loop's measurements.
-func openCells(clients int) []cell {
-	var out []cell
-	for _, w := range workOrder() {
-		for _, p := range essential()[w] {
-			if p != pathTutorial {
-				out = append(out, cell{Work: w, Path: p, Clients: clients, Open: true})
-			}
-			if w == workPoint && p == pathBatched {
-				out = append(out, cell{Work: workBesideSlow, Path: p, Clients: clients, Open: true})
-			}
-		}
+// opened returns the open loop's measurements at half of what c reaches.
+func (c cell) opened() []cell {
+	if c.Path == pathTutorial || !slices.Contains(essential()[c.Work], c.Path) {
+		return nil
+	}
+	c.Open = true
+	out := []cell{c}
+	if c.Work == workPoint && c.Path == pathBatched {
+		c.Work = workBesideSlow
+		out = append(out, c)
 	}
 	return out
 }
 
 // cells returns the measurements that are wanted.
-func (cfg Config) cells() (closed, open []cell) {
-	unwanted := func(c cell) bool {
-		return cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
-	}
-	closed = slices.DeleteFunc(closedCells(cfg.Clients), unwanted)
-	if slices.Contains(cfg.Loops, loopOpen) {
-		open = slices.DeleteFunc(openCells(cfg.Clients[0]), unwanted)
-	}
-	return closed, open
+func (cfg Config) cells() []cell {
+	return slices.DeleteFunc(allCells(cfg.Clients), func(c cell) bool {
+		return c.Open && !slices.Contains(cfg.Loops, loopOpen) ||
+			cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
+	})
 }
 
 // needed returns the paths that cells use, in the order of the ladder.

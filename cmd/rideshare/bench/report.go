@@ -18,10 +18,10 @@ type Row struct {
 	Work    string  `json:"work"`
 	Path    string  `json:"path"`
 	Clients int     `json:"clients"`
-	Loop    string  `json:"loop"` // closed, or open: latency counts from the due time
-	Offered float64 `json:"offered,omitempty"`
-	Rate    float64 `json:"rate"`   // answers a second, median of the rounds
-	P50     float64 `json:"p50_ms"` // median of the rounds, as P99
+	Loop    string  `json:"loop"`              // closed, or open: latency counts from the due time
+	Offered float64 `json:"offered,omitempty"` // median of the rounds: half of what the closed loop of the same round reached
+	Rate    float64 `json:"rate"`              // answers a second, median of the rounds
+	P50     float64 `json:"p50_ms"`            // median of the rounds, as P99
 	P99     float64 `json:"p99_ms"`
 	Errors  int64   `json:"errors"`
 	// Invalid is the first wrong answer: then the other figures mean nothing.
@@ -34,22 +34,23 @@ type Row struct {
 	Resident map[string]float64 `json:"rss_mib"`
 
 	p50s    []float64
+	offers  []float64
 	answers int64
 	cpu     usage
 }
 
 // Report is the result of a run.
 type Report struct {
-	Machine map[string]string  `json:"machine"`
-	Rows    []*Row             `json:"rows"`
-	Ratios  map[string]float64 `json:"ratios"` // work/path/other path, at the first number of clients
-	Goals   []Goal             `json:"goals"`
+	Machine map[string]string `json:"machine"`
+	Rows    []*Row            `json:"rows"`
+	Ratios  map[string]Ratio  `json:"ratios"` // work/path/other path, at the first number of clients
+	Goals   []Goal            `json:"goals"`
 
 	cfg Config
 }
 
 func newReport(cfg Config) *Report {
-	return &Report{Machine: machine(), Ratios: map[string]float64{}, cfg: cfg}
+	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, cfg: cfg}
 }
 
 func (c cell) mode() string {
@@ -84,12 +85,10 @@ func (row *Row) add(f figure, resident map[string]float64) {
 	}
 }
 
-func (row *Row) median() float64 { return median(row.Samples) }
-
 // finish makes the figures of all rounds.
 func (r *Report) finish() {
 	for _, row := range r.Rows {
-		row.Rate, row.P50, row.P99 = median(row.Samples), median(row.p50s), median(row.P99s)
+		row.Rate, row.P50, row.P99, row.Offered = median(row.Samples), median(row.p50s), median(row.P99s), median(row.offers)
 		for part, t := range row.cpu {
 			if row.answers > 0 {
 				row.CPU[part] = float64(t.Microseconds()) / float64(row.answers)
@@ -117,10 +116,12 @@ func (r *Report) finish() {
 
 func (r *Report) ratio(name string, a, b cell) {
 	top, bottom := r.find(a), r.find(b)
-	if top == nil || bottom == nil || bottom.Rate == 0 || top.Invalid+bottom.Invalid != "" {
+	if top == nil || bottom == nil || top.Invalid+bottom.Invalid != "" {
 		return
 	}
-	r.Ratios[name] = top.Rate / bottom.Rate
+	if ratio, ok := ratioOf(top.Samples, bottom.Samples); ok {
+		r.Ratios[name] = ratio
+	}
 }
 
 func (r *Report) find(c cell) *Row {
@@ -156,9 +157,9 @@ func (r *Report) Print(w io.Writer) error {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
 			row.Rate, row.rangeText(), row.P50, row.P99, row.cpuText(), row.invalidText())
 	}
-	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\t") // Flush tells.
+	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush tells.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		_, _ = fmt.Fprintf(t, "%s\t%.2f\t\n", name, r.Ratios[name]) // Flush tells.
+		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush tells.
 	}
 	_, _ = fmt.Fprintln(t, "\ngoals") // Flush tells.
 	for _, g := range r.Goals {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The rate is the median of the rounds, CPU is per answer, and a ratio is of medians.
+// The rate is the median of the rounds, CPU is per answer, and a ratio is of the rates of one round.
 func TestReport_Finish(t *testing.T) {
 	r := newReport(Config{Clients: []int{128}})
 	for i, path := range []string{pathInProcess, pathBatched} {
@@ -22,7 +22,7 @@ func TestReport_Finish(t *testing.T) {
 	if row.Rate != 200 || row.P99 != 200 || row.CPU["server"] != 10 || row.Resident["server"] != 300 {
 		t.Errorf("got rate %v, p99 %v, cpu %v, rss %v; want 200, 200, 10, 300", row.Rate, row.P99, row.CPU, row.Resident)
 	}
-	if got := r.Ratios["point-read/batched/inprocess"]; got != 0.5 {
+	if got := r.Ratios["point-read/batched/inprocess"].Median; got != 0.5 {
 		t.Errorf("got ratio %v, want 0.5", got)
 	}
 }
@@ -44,7 +44,7 @@ func TestReport_WrongAnswerMakesRowInvalid(t *testing.T) {
 
 // Every row of the ladder is on a path that exists, and each work meets its alternatives.
 func TestCells_AreOnKnownPaths(t *testing.T) {
-	cells := append(closedCells([]int{128, 1, 256}), openCells(128)...)
+	cells := allCells([]int{128, 1, 256})
 	for _, c := range cells {
 		if _, ok := pathOf(c.Path); !ok {
 			t.Errorf("%+v: no such path", c)
@@ -52,5 +52,23 @@ func TestCells_AreOnKnownPaths(t *testing.T) {
 	}
 	if got, want := len(needed(cells)), len(paths()); got != want {
 		t.Errorf("got %d paths in use, want all %d", got, want)
+	}
+}
+
+// The open loop follows the closed one that says how much is half, so that both meet the same machine.
+func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
+	var last cell
+	opened := 0
+	for _, c := range allCells([]int{128, 1}) {
+		if !c.Open {
+			last = c
+			continue
+		}
+		if opened++; c.closed() != last {
+			t.Errorf("%+v comes after %+v", c, last)
+		}
+	}
+	if want := 10; opened != want {
+		t.Errorf("got %d measurements of the open loop, want %d", opened, want)
 	}
 }
