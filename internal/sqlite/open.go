@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// ReadOnly opens an existing file for reading and refuses every write.
 	ReadOnly bool
+	// Scan is for a reader that goes through all of the file once: it maps nothing, and has a writer's page cache.
+	Scan bool
 	// Durable makes each commit wait for the disk (synchronous=FULL). Without it
 	// the file survives the death of the process but not of the machine.
 	Durable bool
@@ -163,7 +165,7 @@ func (c *Conn) setFlag(op int32, on bool) error {
 // pragmas returns the statements that make a new connection what o says.
 func (o Options) pragmas() []string {
 	cache, mapped := int64(writerCacheBytes), 0
-	if o.ReadOnly {
+	if o.ReadOnly && !o.Scan {
 		cache, mapped = readerCacheBytes, readerMmapBytes
 	}
 	list := []string{

@@ -28,6 +28,7 @@ func TestOptions_OnlyReadersMapTheFile(t *testing.T) {
 	}{
 		{"replica's writer", sqlite.Options{}, "PRAGMA mmap_size=0"},
 		{"durable writer", sqlite.Options{Durable: true}, "PRAGMA mmap_size=0"},
+		{"scan", sqlite.Options{ReadOnly: true, Scan: true}, "PRAGMA mmap_size=0"},
 		{"reader", sqlite.Options{ReadOnly: true}, "PRAGMA mmap_size=268435456"},
 	} {
 		if list := c.o.Pragmas(); !slices.Contains(list, c.want) {

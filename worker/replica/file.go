@@ -54,7 +54,17 @@ func (f *file) acquire() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	f.mu.Unlock()
-	c, err := sqlite.Open(f.path, sqlite.Options{ReadOnly: true})
+	return f.open(sqlite.Options{ReadOnly: true})
+}
+
+// scan returns a connection that reads all of the file and is closed then, so that a worker's memory is not as large as its
+// file.
+func (f *file) scan() (*sqlite.Conn, error) {
+	return f.open(sqlite.Options{ReadOnly: true, Scan: true})
+}
+
+func (f *file) open(o sqlite.Options) (*sqlite.Conn, error) {
+	c, err := sqlite.Open(f.path, o)
 	if err != nil {
 		return nil, fmt.Errorf("open for reading: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/dbaas"
 	"rideshare/worker/workertest"
 )
 
@@ -19,20 +18,22 @@ func (l *live) mapped() int {
 	return strings.Count(string(maps), l.path()+"\n")
 }
 
-// Readers map the file. What compared all of it is gone afterwards, so that a worker does not keep as much memory as
-// its database is large; what reads for callers stays.
-func TestReplica_Verify_KeepsNothingMapped(t *testing.T) {
-	store := workertest.NewStore(t, schema)
-	fill(store, 1, 3)
+// Readers map the file. What compares all of it has a connection of its own, which does not, so that a worker
+// does not keep as much memory as its database is large; what reads for callers stays.
+func TestReplica_Verify_MapsNothing(t *testing.T) {
+	store := &faultStore{Store: workertest.NewStore(t, schema)}
+	fill(store.Store, 1, 3)
 	l := bound(t, store, nil)
 	l.reaches(3)
+	during := -1
+	store.asked = func() { during = l.mapped() } // its connection has begun to read by then
 	if _, err := l.Verify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := l.mapped(); n != 0 {
-		t.Errorf("after a comparison: got %d, want nothing mapped", n)
+	if after := l.mapped(); during != 0 || after != 0 {
+		t.Errorf("got %d during a comparison and %d after it, want nothing mapped", during, after)
 	}
-	if got, seq := l.count(); seq != dbaas.Seq(3) {
+	if got, seq := l.count(); seq != 3 {
 		t.Fatalf("got %s at %d, want 3", got, seq)
 	}
 	if n := l.mapped(); n != 1 {

@@ -21,20 +21,31 @@ type Reader struct {
 	conn *sqlite.Conn
 	head dbaas.Head
 	buf  []byte
-	seen bool // all of the file
+	scan bool // the connection is this Reader's alone
 }
 
 // Reader returns a Reader that sees the present position, without waiting. It
 // returns an error with CodeNotCaughtUp while the replica may not be read. The
 // caller closes the Reader.
-func (r *Replica) Reader() (*Reader, error) {
+func (r *Replica) Reader() (*Reader, error) { return r.reader((*file).acquire) }
+
+// scanner returns a Reader for all of the file.
+func (r *Replica) scanner() (*Reader, error) {
+	rd, err := r.reader((*file).scan)
+	if err == nil {
+		rd.scan = true
+	}
+	return rd, err
+}
+
+func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error)) (*Reader, error) {
 	r.mu.Lock()
 	file, ready := r.file, r.ready
 	r.mu.Unlock()
 	if !ready {
 		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the worker has not caught up")
 	}
-	conn, err := file.acquire()
+	conn, err := connect(file)
 	if err != nil {
 		return nil, err
 	}
@@ -87,10 +98,9 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 	return result
 }
 
-// Close ends the transaction and gives the connection back. One that has seen all of the file is not kept: its page
-// cache is full, and as much of the file is mapped as there is.
+// Close ends the transaction and gives the connection back.
 func (rd *Reader) Close() {
-	if err := rd.conn.End(); err != nil || rd.seen {
+	if err := rd.conn.End(); err != nil || rd.scan {
 		_ = rd.conn.Close() // it has only read; one that cannot end a read is of no use.
 		return
 	}
@@ -100,7 +110,7 @@ func (rd *Reader) Close() {
 // Hashes returns the hashes of all tables at one position, or an error with
 // CodeNotCaughtUp while the replica may not be read.
 func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
-	rd, err := r.Reader()
+	rd, err := r.scanner()
 	if err != nil {
 		return dbaas.TableHashes{}, err
 	}
@@ -110,7 +120,6 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 
 func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
-	rd.seen = true
 	err := rd.conn.Within(ctx, func() (err error) {
 		h.Tables, err = rd.conn.Hashes()
 		return err

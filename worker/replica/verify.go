@@ -120,7 +120,7 @@ func (r *Replica) readerAt(ctx context.Context, seq dbaas.Seq) (*Reader, error) 
 			return nil, dbaas.WrapError(dbaas.CodeUnavailable, "the position was not reached in time", err)
 		}
 	}
-	return r.Reader()
+	return r.scanner()
 }
 
 // judge compares what rd sees with persdb's hashes of the same position.
