@@ -79,9 +79,12 @@ func (f *file) release(c *sqlite.Conn) {
 	}
 	f.mu.Unlock()
 	if !keep {
-		_ = c.Close() // it has only read.
+		f.drop(c)
 	}
 }
+
+// drop closes a connection for reading.
+func (f *file) drop(c *sqlite.Conn) { _ = c.Close() } // it has only read.
 
 // retire closes and removes the file. Reads under way go on to their end.
 func (f *file) retire() {
@@ -91,7 +94,7 @@ func (f *file) retire() {
 	f.mu.Unlock()
 	close(f.lost)
 	for _, c := range idle {
-		_ = c.Close() // it has only read.
+		f.drop(c)
 	}
 	_ = f.writer.Close() // nothing in the file is worth keeping.
 	removeFiles(f.path)

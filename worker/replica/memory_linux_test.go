@@ -40,3 +40,22 @@ func TestReplica_Verify_MapsNothing(t *testing.T) {
 		t.Errorf("after a read: got %d, want the reader's", n)
 	}
 }
+
+// A comparison that cannot begin leaves its connection to nobody.
+func TestReplica_Verify_FailedLeavesNoConnection(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	fill(store, 1, 3)
+	l := bound(t, store, nil)
+	l.reaches(3)
+	l.alter("ALTER TABLE rs_applied RENAME TO elsewhere")
+	if _, err := l.Verify(t.Context()); err == nil {
+		t.Fatal("got no error without a position in the file")
+	}
+	l.alter("ALTER TABLE elsewhere RENAME TO rs_applied")
+	if got, seq := l.count(); seq != 3 {
+		t.Fatalf("got %s at %d, want 3", got, seq)
+	}
+	if n := l.mapped(); n != 1 {
+		t.Errorf("after a read: got %d, want a caller's connection, which maps the file", n)
+	}
+}

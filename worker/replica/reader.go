@@ -16,29 +16,24 @@ const chunkBytes = 16 << 10
 
 // Reader is one read transaction on one connection. It is used by one goroutine at a time.
 type Reader struct {
-	r    *Replica
-	file *file
-	conn *sqlite.Conn
-	head dbaas.Head
-	buf  []byte
-	scan bool // the connection is this Reader's alone
+	r       *Replica
+	file    *file
+	conn    *sqlite.Conn
+	head    dbaas.Head
+	buf     []byte
+	release func(*file, *sqlite.Conn)
 }
 
 // Reader returns a Reader that sees the present position, without waiting. It
 // returns an error with CodeNotCaughtUp while the replica may not be read. The
 // caller closes the Reader.
-func (r *Replica) Reader() (*Reader, error) { return r.reader((*file).acquire) }
+func (r *Replica) Reader() (*Reader, error) { return r.reader((*file).acquire, (*file).release) }
 
 // scanner returns a Reader for all of the file.
-func (r *Replica) scanner() (*Reader, error) {
-	rd, err := r.reader((*file).scan)
-	if err == nil {
-		rd.scan = true
-	}
-	return rd, err
-}
+func (r *Replica) scanner() (*Reader, error) { return r.reader((*file).scan, (*file).drop) }
 
-func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error)) (*Reader, error) {
+// reader returns a Reader on a connection that connect gives and release takes back.
+func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error), release func(*file, *sqlite.Conn)) (*Reader, error) {
 	r.mu.Lock()
 	file, ready := r.file, r.ready
 	r.mu.Unlock()
@@ -49,7 +44,7 @@ func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error)) (*Reader, er
 	if err != nil {
 		return nil, err
 	}
-	rd := &Reader{r: r, file: file, conn: conn}
+	rd := &Reader{r: r, file: file, conn: conn, release: release}
 	if err = conn.Begin(); err != nil {
 		rd.Close()
 		return nil, err
@@ -100,11 +95,11 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 
 // Close ends the transaction and gives the connection back.
 func (rd *Reader) Close() {
-	if err := rd.conn.End(); err != nil || rd.scan {
-		_ = rd.conn.Close() // it has only read; one that cannot end a read is of no use.
+	if err := rd.conn.End(); err != nil {
+		rd.file.drop(rd.conn) // a connection that cannot end a read is of no use.
 		return
 	}
-	rd.file.release(rd.conn)
+	rd.release(rd.file, rd.conn)
 }
 
 // Hashes returns the hashes of all tables at one position, or an error with
