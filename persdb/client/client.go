@@ -177,5 +177,8 @@ func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
 const (
 	headerSeq   = "X-Seq"
 	headerEpoch = "X-Epoch"
-	headerSHA   = "X-Sha256"
+	headerSum   = "X-Crc32c"
 )
+
+// sumDigits is how many hexadecimal digits a checksum has.
+const sumDigits = 8

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -87,14 +86,12 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		stop()
 		return nil, err
 	}
-	return &dbaas.Snapshot{Head: head, Body: newBounded(resp.Body, stop, c.timeout), Sum: func() ([32]byte, bool) { return sumOf(resp.Trailer) }}, nil
+	return &dbaas.Snapshot{Head: head, Body: newBounded(resp.Body, stop, c.timeout), Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
 }
 
 // sumOf reads the checksum that follows a snapshot, if it came.
-func sumOf(trailer http.Header) (sum [32]byte, whole bool) {
-	b, err := hex.DecodeString(trailer.Get(headerSHA))
-	if err != nil || len(b) != len(sum) {
-		return sum, false
-	}
-	return [32]byte(b), true
+func sumOf(trailer http.Header) (sum uint32, whole bool) {
+	digits := trailer.Get(headerSum)
+	n, err := strconv.ParseUint(digits, 16, 32)
+	return uint32(n), err == nil && len(digits) == sumDigits
 }

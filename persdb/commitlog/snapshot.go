@@ -2,7 +2,6 @@ package commitlog
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
@@ -47,7 +46,7 @@ func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		}
 		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
 	}
-	body := &snapshotBody{source: begun, sum: sha256.New(), release: sync.OnceFunc(func() { <-s.copying })}
+	body := &snapshotBody{source: begun, sum: dbaas.NewSnapshotSum(), release: sync.OnceFunc(func() { <-s.copying })}
 	return &dbaas.Snapshot{Head: begun.Head(), Body: body, Sum: body.announce}, nil
 }
 
@@ -66,7 +65,7 @@ func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {
 // snapshotBody sums up what is read.
 type snapshotBody struct {
 	source  *sqlite.Snapshot
-	sum     hash.Hash
+	sum     hash.Hash32
 	whole   bool
 	release func()
 }
@@ -78,8 +77,8 @@ func (b *snapshotBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *snapshotBody) announce() (sum [32]byte, whole bool) {
-	return [32]byte(b.sum.Sum(nil)), b.whole
+func (b *snapshotBody) announce() (sum uint32, whole bool) {
+	return b.sum.Sum32(), b.whole
 }
 
 func (b *snapshotBody) Close() error {

@@ -6,9 +6,9 @@ package server
 import (
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -32,11 +32,11 @@ type Store interface {
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
 }
 
-// Headers of answers. Numbers are decimal, the checksum is SHA-256 in hex.
+// Headers of answers. Numbers are decimal, the checksum is CRC-32C in hex.
 const (
 	HeaderSeq   = "X-Seq"
 	HeaderEpoch = "X-Epoch"
-	HeaderSHA   = "X-Sha256"
+	HeaderSum   = "X-Crc32c"
 )
 
 const (
@@ -232,7 +232,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() { err = errors.Join(err, snapshot.Body.Close()) }()
 	setHead(w, snapshot.Head)
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
-	w.Header().Set("Trailer", HeaderSHA)
+	w.Header().Set("Trailer", HeaderSum)
 	if err = stream(r.Context(), w, snapshot.Body); err != nil {
 		return errors.Join(errAborted, err)
 	}
@@ -240,7 +240,7 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	if !whole {
 		return errAborted
 	}
-	w.Header().Set(HeaderSHA, hex.EncodeToString(sum[:]))
+	w.Header().Set(HeaderSum, fmt.Sprintf("%08x", sum))
 	return nil
 }
 

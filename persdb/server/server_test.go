@@ -187,7 +187,7 @@ func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			body := &paced{each: c.each, left: 10}
-			snapshot := &dbaas.Snapshot{Body: body, Sum: func() ([32]byte, bool) { return [32]byte{}, true }}
+			snapshot := &dbaas.Snapshot{Body: body, Sum: func() (uint32, bool) { return 0, true }}
 			answer := httptest.NewRecorder()
 			began := time.Now()
 			server.New(&stub{snapshot: snapshot}, slog.New(slog.DiscardHandler)).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot", http.NoBody))

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -95,7 +94,7 @@ func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 // save writes the snapshot without an fsync: the file is never used by a later life. The disk has the
 // commits of others to flush, and gets it bit by bit.
 func save(out *os.File, s *dbaas.Snapshot) error {
-	sum := sha256.New()
+	sum := dbaas.NewSnapshotSum()
 	_, err := io.CopyBuffer(io.MultiWriter(bigfile.NewWriter(out), sum), s.Body, make([]byte, copyBufBytes))
 	if err != nil {
 		return fmt.Errorf("copy snapshot: %w", err)
@@ -104,7 +103,7 @@ func save(out *os.File, s *dbaas.Snapshot) error {
 	switch {
 	case !whole:
 		return fmt.Errorf("%w: its end is missing", errSnapshot)
-	case [sha256.Size]byte(sum.Sum(nil)) != announced:
+	case sum.Sum32() != announced:
 		return fmt.Errorf("%w: checksum differs", errSnapshot)
 	}
 	return nil

@@ -5,7 +5,6 @@ package storetest
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
 	"errors"
@@ -100,12 +99,12 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	sum := sha256.New()
+	sum := dbaas.NewSnapshotSum()
 	_, err = io.Copy(io.MultiWriter(f, sum), snapshot.Body)
 	if err = errors.Join(err, f.Close(), snapshot.Body.Close()); err != nil {
 		tb.Fatal(err)
 	}
-	if announced, whole := snapshot.Sum(); !whole || [32]byte(sum.Sum(nil)) != announced {
+	if announced, whole := snapshot.Sum(); !whole || sum.Sum32() != announced {
 		tb.Fatalf("snapshot does not fit its checksum, whole: %v", whole)
 	}
 	Witness(tb, path)
