@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// ReadOnly opens an existing file for reading and refuses every write.
 	ReadOnly bool
-	// Scan is for a reader that goes through all of the file once: it maps nothing, and has a writer's page cache.
+	// Scan is for a reader that goes through all of the file once: it maps nothing.
 	Scan bool
 	// Durable makes each commit wait for the disk (synchronous=FULL). Without it
 	// the file survives the death of the process but not of the machine.
@@ -30,7 +30,7 @@ type Options struct {
 	Triggers bool
 	// BusyTimeout is how long a statement waits for another connection's lock; 5 s if zero.
 	BusyTimeout time.Duration
-	// CacheBytes is the page cache of the connection; 32 MiB for a reader and 8 MiB for a writer if zero.
+	// CacheBytes is the page cache of the connection; 8 MiB if zero.
 	CacheBytes int64
 	// MaxPages bounds the file, for tests of a full disk; no bound if zero.
 	MaxPages int64
@@ -38,12 +38,12 @@ type Options struct {
 	ReadLimit int
 }
 
-// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it. Readers map
-// the file to memory; a writer is no slower without, and would keep as much of the file resident as it writes.
+// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it, and a reader's holds
+// only what is in the WAL: the rest it has from the file, which it maps. A writer is no slower without a mapping, and would keep as much
+// of the file resident as it writes.
 const (
 	defaultBusyTimeout = 5 * time.Second
-	readerCacheBytes   = 32 << 20
-	writerCacheBytes   = 8 << 20
+	defaultCacheBytes  = 8 << 20
 	readerMmapBytes    = 256 << 20
 	// maxValueBytes bounds one text or blob, as the body limit of /db/* does.
 	maxValueBytes = 64 << 20
@@ -164,12 +164,12 @@ func (c *Conn) setFlag(op int32, on bool) error {
 
 // pragmas returns the statements that make a new connection what o says.
 func (o Options) pragmas() []string {
-	cache, mapped := int64(writerCacheBytes), 0
+	mapped := 0
 	if o.ReadOnly && !o.Scan {
-		cache, mapped = readerCacheBytes, readerMmapBytes
+		mapped = readerMmapBytes
 	}
 	list := []string{
-		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, cache)/1024),
+		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, defaultCacheBytes)/1024),
 		fmt.Sprintf("PRAGMA mmap_size=%d", mapped),
 	}
 	switch {

@@ -64,7 +64,7 @@ func benchWitness(b *testing.B, path string, readOnly bool) *zombiezen.Conn {
 	z, err := zombiezen.OpenConn(path, flags)
 	must(b, err)
 	b.Cleanup(func() { _ = z.Close() })
-	for _, sql := range []string{"PRAGMA cache_size=-32768", "PRAGMA mmap_size=268435456", last} {
+	for _, sql := range []string{"PRAGMA cache_size=-8192", "PRAGMA mmap_size=268435456", last} {
 		benchStep(b, z.Prep(sql))
 	}
 	return z
