@@ -69,7 +69,7 @@ func (p *pair) apply(e dbaas.Entry) error {
 
 func hashes(t *testing.T, c *sqlite.Conn) map[string]string {
 	t.Helper()
-	h, err := c.Hashes()
+	h, err := c.Hashes(func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

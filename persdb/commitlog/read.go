@@ -7,6 +7,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
+	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
 )
 
@@ -148,7 +149,8 @@ func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 			return err
 		}
 		h.Seq = position.Seq
-		h.Tables, err = c.Hashes()
+		turns := pause.NewTurns()
+		h.Tables, err = c.Hashes(func() { turns.Rest(ctx) })
 		return err
 	})
 	if err != nil {

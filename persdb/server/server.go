@@ -45,8 +45,6 @@ const (
 	// chunkTime is how long a reader of a snapshot may take for one buffer.
 	chunkTime  = 30 * time.Second
 	chunkBytes = 1 << 20
-	// restMost bounds a rest, so that a slow reader, whom persdb itself waits for, is not made slower.
-	restMost = 8 * time.Millisecond
 	// snapshotTime is how long it may take for all: the WAL grows meanwhile.
 	snapshotTime = 10 * time.Minute
 )
@@ -244,14 +242,13 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// stream sends a body of unknown length to a reader that must not dawdle. After each buffer it rests for half as long as that
-// took: at full speed it and its reader would keep every core busy, and commits would wait for theirs.
+// stream sends a body of unknown length to a reader that must not dawdle. It takes turns with others: at full speed
+// it and its reader would keep every core busy, and commits would wait for theirs.
 func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 	end := time.Now().Add(snapshotTime)
 	control := http.NewResponseController(w)
 	buf := make([]byte, chunkBytes)
-	for {
-		began := time.Now()
+	for turns := pause.NewTurns(); ; {
 		n, err := body.Read(buf)
 		now := time.Now()
 		if now.After(end) {
@@ -267,7 +264,7 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if !pause.For(ctx, min(time.Since(began)/2, restMost)) {
+		if !turns.Rest(ctx) {
 			return context.Cause(ctx)
 		}
 	}

@@ -178,11 +178,11 @@ func (p *paced) Read(b []byte) (int, error) {
 
 func (p *paced) Close() error { return nil }
 
-// A snapshot rests for half as long as it works, so that commits get their turn, but does not make a slow one much slower.
+// A snapshot rests for as long as it works, so that commits get their turn, but does not make a slow one much slower.
 func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ each, want time.Duration }{
-		{each: 2 * time.Millisecond, want: 10 * 3 * time.Millisecond},
+		{each: 2 * time.Millisecond, want: 10 * 4 * time.Millisecond},
 		{each: 100 * time.Millisecond, want: 10 * 108 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
 )
 
@@ -116,7 +117,8 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
 	err := rd.conn.Within(ctx, func() (err error) {
-		h.Tables, err = rd.conn.Hashes()
+		turns := pause.NewTurns()
+		h.Tables, err = rd.conn.Hashes(func() { turns.Rest(ctx) })
 		return err
 	})
 	return h, err

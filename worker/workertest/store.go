@@ -157,7 +157,7 @@ func (s *Store) Hashes(context.Context) (dbaas.TableHashes, error) {
 	if err := s.enter("hashes"); err != nil {
 		return dbaas.TableHashes{}, err
 	}
-	h, err := s.conn.Hashes()
+	h, err := s.conn.Hashes(func() {})
 	return dbaas.TableHashes{Seq: s.head.Seq, Tables: h}, err
 }
 

@@ -167,7 +167,7 @@ func (r *Replica) Follow(tb testing.TB, s Store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	got, err := r.Conn.Hashes()
+	got, err := r.Conn.Hashes(func() {})
 	if err != nil {
 		tb.Fatal(err)
 	}
