@@ -1,0 +1,92 @@
+package scale_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/orchestrator/scale"
+)
+
+// Decisions outlive the orchestrator and are the same from another one, and one that was
+// made and not carried out before the death is carried out after it.
+func TestScaler_Restart_DecisionsStayAndAreFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		s := start(t, configOf(c, "a"))
+		read(s, 21)
+		pass(period)
+		read(s, 41)
+		c.failAs(func(call string) (bool, error) {
+			if call == "slaves" {
+				return false, errAway
+			}
+			return false, nil
+		})
+		pass(period)
+		closeScaler(t, s)
+		c.failAs(nil)
+
+		again, other := start(t, configOf(c, "a")), start(t, configOf(c, "b"))
+		defer closeScaler(t, again)
+		defer closeScaler(t, other)
+		pass(time.Second)
+		for _, s := range []*scale.Scaler{again, other} {
+			if diff := cmp.Diff([]outcome{{21, 2, true}, {41, 3, true}}, outcomes(t, s)); diff != "" {
+				t.Errorf("decisions (-want +got):\n%s", diff)
+			}
+		}
+		if set := c.set(); set[0] != 2 || set[len(set)-1] != 3 {
+			t.Errorf("slave counts written: got %v, want 2, then 3", set)
+		}
+	})
+}
+
+// An old decision that was never carried out is not carried out by a later orchestrator.
+func TestScaler_RestartAfterLong_OldDecisionIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		s := start(t, configOf(c, "a"))
+		read(s, 41)
+		c.failAs(func(call string) (bool, error) {
+			if call == "slaves" {
+				return false, errAway
+			}
+			return false, nil
+		})
+		pass(period)
+		closeScaler(t, s)
+		c.failAs(nil)
+		pass(period)
+		later := start(t, configOf(c, "a"))
+		defer closeScaler(t, later)
+		pass(time.Minute)
+		want(t, later, c, []outcome{{41, 3, false}}, nil)
+	})
+}
+
+// Of two orchestrators one decides, for the reads of both, and when it dies the other does.
+func TestScaler_TwoOrchestrators_OneDecisionForTheReadsOfBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		a, b := start(t, configOf(c, "a")), start(t, configOf(c, "b"))
+		defer closeScaler(t, b)
+		a.Requested()
+		pass(30 * time.Second)
+		b.Requested()
+		read(b, 30)
+		read(a, 30)
+		pass(90 * time.Second) // a ticks
+		pass(30 * time.Second) // b ticks, in a's window
+		read(a, 11)
+		pass(90 * time.Second)
+		want(t, a, c, []outcome{{30, 2, true}, {41, 3, true}}, []int{2, 3})
+		closeScaler(t, a)
+		pass(30 * time.Second)
+		read(b, 21)
+		pass(period)
+		want(t, b, c, []outcome{{30, 2, true}, {41, 3, true}, {21, 2, true}}, []int{2, 3, 2})
+	})
+}
