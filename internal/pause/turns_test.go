@@ -51,8 +51,10 @@ func TestTurns_Rest_EndsWithItsContext(t *testing.T) {
 			t.Error("got false before anything")
 		}
 		time.Sleep(3 * time.Millisecond)
-		if turns.Rest(ctx) || turns.Rest(ctx) {
-			t.Error("got true after the end of the context")
+		for _, when := range []string{"in", "after"} {
+			if turns.Rest(ctx) {
+				t.Errorf("got true %s the rest that the context's end cut off", when)
+			}
 		}
 		if took := time.Since(start); took != 5*time.Millisecond {
 			t.Errorf("got %v, want the end of the context", took)
