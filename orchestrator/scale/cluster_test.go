@@ -80,6 +80,16 @@ func (c *cluster) failAs(fault func(call string) (lost bool, err error)) {
 	c.fault = fault
 }
 
+// failCall makes one call fail; lost says that it is done all the same.
+func (c *cluster) failCall(name string, lost bool) {
+	c.failAs(func(call string) (bool, error) {
+		if call == name {
+			return lost, errAway
+		}
+		return false, nil
+	})
+}
+
 func (c *cluster) set() []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,12 +19,7 @@ func TestScaler_Restart_DecisionsStayAndAreFinished(t *testing.T) {
 		read(s, 21)
 		pass(period)
 		read(s, 41)
-		c.failAs(func(call string) (bool, error) {
-			if call == "slaves" {
-				return false, errAway
-			}
-			return false, nil
-		})
+		c.failCall("slaves", false)
 		pass(period)
 		closeScaler(t, s)
 		c.failAs(nil)
@@ -50,12 +45,7 @@ func TestScaler_RestartAfterLong_OldDecisionIsLeft(t *testing.T) {
 		c := &cluster{}
 		s := start(t, configOf(c, "a"))
 		read(s, 41)
-		c.failAs(func(call string) (bool, error) {
-			if call == "slaves" {
-				return false, errAway
-			}
-			return false, nil
-		})
+		c.failCall("slaves", false)
 		pass(period)
 		closeScaler(t, s)
 		c.failAs(nil)

@@ -91,12 +91,7 @@ func TestScaler_CoordinatorFails_DecisionIsCarriedOutLater(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/done=%t", call, lost), func(t *testing.T) {
 				play(t, func(x *scene) {
 					read(x.scaler, 21)
-					x.cluster.failAs(func(got string) (bool, error) {
-						if got == call {
-							return lost, errAway
-						}
-						return false, nil
-					})
+					x.cluster.failCall(call, lost)
 					pass(period)
 					pass(time.Minute)
 					x.cluster.failAs(nil)
