@@ -12,7 +12,7 @@ const (
 	mostRest = 8 * time.Millisecond
 )
 
-// Turns is for long work that nobody waits for, on cores that others need: it takes every second turn. It
+// Turns is for long work that may take longer, on cores that others need: it takes every second turn. It
 // belongs to one goroutine.
 type Turns struct{ began time.Time }
 

@@ -57,14 +57,14 @@ func benchOwn(b *testing.B, path string, readOnly bool) *sqlite.Conn {
 // benchWitness opens the file with the settings that Open uses.
 func benchWitness(b *testing.B, path string, readOnly bool) *zombiezen.Conn {
 	b.Helper()
-	flags, last := zombiezen.OpenReadWrite|zombiezen.OpenWAL, "PRAGMA synchronous=OFF"
+	flags := zombiezen.OpenReadWrite | zombiezen.OpenWAL
 	if readOnly {
-		flags, last = zombiezen.OpenReadOnly, "PRAGMA query_only=1"
+		flags = zombiezen.OpenReadOnly
 	}
 	z, err := zombiezen.OpenConn(path, flags)
 	must(b, err)
 	b.Cleanup(func() { _ = z.Close() })
-	for _, sql := range []string{"PRAGMA cache_size=-8192", "PRAGMA mmap_size=268435456", last} {
+	for _, sql := range (sqlite.Options{ReadOnly: readOnly}).Pragmas() {
 		benchStep(b, z.Prep(sql))
 	}
 	return z
