@@ -22,6 +22,9 @@ func TestScaler_Restart_DecisionsStayAndAreFinished(t *testing.T) {
 		c.failCall("slaves", false)
 		pass(period)
 		closeScaler(t, s)
+		if set := c.set(); len(set) != 1 || set[0] != 2 {
+			t.Errorf("slave counts written before the death: got %v, want 2", set)
+		}
 		c.failAs(nil)
 
 		again, other := start(t, configOf(c, "a")), start(t, configOf(c, "b"))
