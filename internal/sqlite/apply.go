@@ -2,11 +2,10 @@ package sqlite
 
 import (
 	"fmt"
+	"strings"
 
 	"rideshare/internal/dbaas"
 
-	"modernc.org/libc"
-	"modernc.org/libc/sys/types"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -22,10 +21,13 @@ func (c *Conn) Apply(e dbaas.Entry) error {
 	}
 	for i, change := range e.Changes {
 		var err error
-		if change.Kind == dbaas.ChangeSchema {
+		switch change.Kind {
+		case dbaas.ChangeSchema:
 			err = c.applySchema(string(change.Data))
-		} else {
+		case dbaas.ChangeRows:
 			err = c.applyRows(change.Data)
+		case dbaas.ChangeSet:
+			err = fmt.Errorf("%w: an older version made the change", ErrDiverged)
 		}
 		if err != nil {
 			return fmt.Errorf("apply entry %d, part %d: %w", e.Seq, i, err)
@@ -47,99 +49,183 @@ func (c *Conn) advance(e dbaas.Entry) error {
 }
 
 func (c *Conn) applySchema(sql string) error {
-	c.tables = nil
-	if err := c.once(sql); err != nil {
-		if dbaas.CodeOf(err) == dbaas.CodeInvalid {
-			return fmt.Errorf("%w: %w", ErrDiverged, err)
-		}
+	c.schemaChanged()
+	for text, s := range c.stmts { // the statements of tables that may be gone
+		s.finalize()
+		delete(c.stmts, text)
+	}
+	return diverged(c.once(sql))
+}
+
+// diverged marks an error that shows that the replica's rows or tables are not those that the change was made from.
+func diverged(err error) error {
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are the file's own.
+	case dbaas.CodeInvalid, dbaas.CodeConstraint:
+		return fmt.Errorf("%w: %w", ErrDiverged, err)
+	}
+	return err
+}
+
+// applier applies the records of one part of an entry.
+type applier struct {
+	c     *Conn
+	table *table
+	args  []dbaas.Value
+}
+
+func (c *Conn) applyRows(changes []byte) error {
+	if _, err := c.loadTables(); err != nil {
 		return err
 	}
-	return nil
-}
-
-// conflict remembers the first row that did not fit.
-type conflict struct {
-	kind  int32
-	table string
-}
-
-func (c *Conn) applyRows(changeset []byte) error {
-	if len(changeset) == 0 {
-		return nil
-	}
-	if err := c.checkShapes(changeset); err != nil {
-		return err
-	}
-	data := libc.Xmalloc(c.tls, types.Size_t(len(changeset)))
-	if data == 0 {
-		return errNoMemory
-	}
-	defer libc.Xfree(c.tls, data)
-	copy(view(data, len(changeset)), changeset)
-	c.conflict = conflict{}
-	// Without a savepoint of its own: the caller gives the whole transaction up after an error, and
-	// for a savepoint SQLite copies every page that changes into a file.
-	rc := lib.Xsqlite3changeset_apply_v2(c.tls, c.db, int32(len(changeset)), data, 0, callback(onConflict), address(c), //nolint:gosec // a frame is below 2 GiB.
-		0, 0, lib.SQLITE_CHANGESETAPPLY_NOSAVEPOINT)
-	switch {
-	case rc == lib.SQLITE_OK:
-		return nil
-	case c.conflict.kind != 0:
-		return fmt.Errorf("%w: row of %s does not fit, conflict %d", ErrDiverged, c.conflict.table, c.conflict.kind)
-	default:
-		return c.failure(rc)
-	}
-}
-
-// onConflict is called for a row that is not as the changeset expects it.
-func onConflict(tls *libc.TLS, arg uintptr, kind int32, iterator uintptr) int32 {
-	c := ref[Conn](arg)
-	c.conflict.kind = kind
-	if kind != lib.SQLITE_CHANGESET_FOREIGN_KEY {
-		lib.Xsqlite3changeset_op(tls, iterator, c.out+outFirst, c.out+outSecond, c.out+outSecond+4, 0)
-		c.conflict.table = libc.GoString(*ref[uintptr](c.out + outFirst))
-	}
-	return lib.SQLITE_CHANGESET_ABORT
-}
-
-// checkShapes makes sure that every table of the changeset is here and has the
-// same columns, because the engine skips others silently.
-func (c *Conn) checkShapes(changeset []byte) error {
-	want, err := shapesOf(changeset)
-	if err != nil {
-		return err
-	}
-	if c.tables == nil {
-		if c.tables, err = c.shapes(); err != nil {
+	a := applier{c: c}
+	r := records{b: changes}
+	for len(r.b) > 0 {
+		if err := a.record(&r); err != nil {
 			return err
 		}
-	}
-	for name, w := range want {
-		if have, ok := c.tables[name]; !ok || have != w {
-			return fmt.Errorf("%w: table %s is missing or has other columns", ErrDiverged, name)
+		if r.bad {
+			return errRecord
 		}
 	}
 	return nil
 }
 
-// shapes reads the shape of every application table.
-func (c *Conn) shapes() (map[string]shape, error) {
-	tables, err := c.Tables()
-	if err != nil {
-		return nil, err
+func (a *applier) record(r *records) error {
+	op := r.byte()
+	switch op {
+	case recordTable:
+		return a.use(r)
+	case recordEmpty:
+		return diverged(a.c.once("DELETE FROM " + QuoteName(r.text())))
+	case recordSequence:
+		return a.applySequences(r)
 	}
-	shapes := make(map[string]shape, len(tables))
-	for _, t := range tables {
-		s := shape{}
-		err := c.Query("SELECT pk>0 FROM pragma_table_xinfo(?) WHERE hidden=0 ORDER BY cid", func(r Row) error {
-			s.columns++
-			s.key += string([]byte{byte(r.Int(0))}) //nolint:gosec // 0 or 1.
-			return nil
-		}, dbaas.Text(t))
-		if err != nil {
-			return nil, err
+	if a.table == nil {
+		return errRecord
+	}
+	a.args = a.args[:0]
+	switch op {
+	case recordInsert:
+		return a.insert(r)
+	case recordUpdate:
+		return a.update(r)
+	case recordDelete:
+		return a.delete(r)
+	default:
+		return errRecord
+	}
+}
+
+func (a *applier) use(r *records) error {
+	name, columns, withoutRowid := r.text(), r.uint(), r.byte()
+	if r.bad {
+		return errRecord
+	}
+	t := a.c.tables[name]
+	if t == nil || uint64(len(t.columns)) != columns || t.withoutRowid != (withoutRowid == 1) {
+		return fmt.Errorf("%w: table %s is missing or has other columns", ErrDiverged, name)
+	}
+	a.table = t
+	return nil
+}
+
+func (a *applier) bind(r *records) {
+	v, _ := r.value()
+	a.args = append(a.args, v)
+}
+
+// identity binds what names a row.
+func (a *applier) identity(r *records) {
+	if !a.table.withoutRowid {
+		a.args = append(a.args, dbaas.Integer(r.int()))
+		return
+	}
+	for range a.table.key {
+		a.bind(r)
+	}
+}
+
+// run runs one statement, which must change exactly one row.
+func (a *applier) run(r *records, sql string) error {
+	if r.bad {
+		return errRecord
+	}
+	if err := a.c.Exec(sql, a.args...); err != nil {
+		return diverged(err)
+	}
+	if lib.Xsqlite3_changes64(a.c.tls, a.c.db) != 1 {
+		return fmt.Errorf("%w: a row of %s is not there or is another one", ErrDiverged, a.table.name)
+	}
+	return nil
+}
+
+func (a *applier) insert(r *records) error {
+	t := a.table
+	if !t.withoutRowid {
+		a.args = append(a.args, dbaas.Integer(r.int()))
+	}
+	for range t.columns {
+		a.bind(r)
+	}
+	return a.run(r, t.insertSQL())
+}
+
+// insertSQL is kept: it is the statement that replicas run most.
+func (t *table) insertSQL() string {
+	if t.insert != "" {
+		return t.insert
+	}
+	var names []string
+	if !t.withoutRowid {
+		names = append(names, QuoteName(t.rowid))
+	}
+	for _, name := range t.columns {
+		names = append(names, QuoteName(name))
+	}
+	// OR ABORT: a conflict clause of the table would hide that a row does not fit.
+	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", QuoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
+	return t.insert
+}
+
+func (a *applier) delete(r *records) error {
+	a.identity(r)
+	if a.table.remove == "" {
+		a.table.remove = "DELETE FROM " + QuoteName(a.table.name) + " WHERE " + a.table.where()
+	}
+	return a.run(r, a.table.remove)
+}
+
+// update changes the columns that changed, in the row that has the old values that the record holds.
+func (a *applier) update(r *records) error {
+	t := a.table
+	a.identity(r)
+	var set []string
+	checks := []string{t.where()}
+	if !t.withoutRowid {
+		if id := r.int(); id != a.args[0].Int {
+			a.args = append(a.args, dbaas.Integer(id))
+			set = append(set, fmt.Sprintf("%s=?%d", QuoteName(t.rowid), len(a.args)))
 		}
-		shapes[t] = s
 	}
-	return shapes, nil
+	for place := r.uint(); place != 0; place = r.uint() {
+		if place > uint64(len(t.columns)) {
+			return errRecord
+		}
+		name := QuoteName(t.columns[place-1])
+		if old, known := r.value(); known {
+			a.args = append(a.args, old)
+			checks = append(checks, fmt.Sprintf("%s IS ?%d", name, len(a.args)))
+		}
+		a.bind(r)
+		set = append(set, fmt.Sprintf("%s=?%d", name, len(a.args)))
+	}
+	if r.bad || len(set) == 0 {
+		return errRecord
+	}
+	sql := "UPDATE OR ABORT " + QuoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
+	err := a.run(r, sql)
+	if len(a.c.stmts) > maxStatements { // clients choose which columns change together
+		a.c.forget(sql)
+	}
+	return err
 }

@@ -64,12 +64,12 @@ func benchConn(b *testing.B, path string) *sqlite.Conn {
 
 func recordInserts(b *testing.B, src *sqlite.Conn, seq dbaas.Seq, n int) dbaas.Entry {
 	b.Helper()
-	s, err := src.NewSession()
-	if err != nil {
-		b.Fatal(err)
+	k := src.NewCapture(1 << 30)
+	err := src.BeginWrite()
+	if err == nil {
+		err = k.Begin()
 	}
-	defer s.Close()
-	if err = src.BeginWrite(); err != nil {
+	if err != nil {
 		b.Fatal(err)
 	}
 	for range n {
@@ -78,12 +78,12 @@ func recordInserts(b *testing.B, src *sqlite.Conn, seq dbaas.Seq, n int) dbaas.E
 			b.Fatal(err)
 		}
 	}
-	changes, err := s.Changeset()
+	changes, err := k.Take()
 	if err == nil {
 		err = src.Commit()
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	return dbaas.Entry{Seq: seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: changes}}}
+	return dbaas.Entry{Seq: seq, Epoch: 1, Changes: changes}
 }

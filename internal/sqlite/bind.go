@@ -15,6 +15,7 @@ func (s *Stmt) bind(args []dbaas.Value, named []dbaas.NamedValue) error {
 	if len(args) != len(s.names) {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the statement has %d parameters, %d values were given", len(s.names), len(args))
 	}
+	s.c.boundValues(s.guard)
 	size := 0
 	for i := range args {
 		size += len(args[i].Text) + len(args[i].Blob)
@@ -133,6 +134,14 @@ func (s *Stmt) blob(i int) []byte {
 	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
 	p := lib.Xsqlite3_column_blob(tls, s.p, col)
 	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
+}
+
+// size returns how many bytes a text or blob has, without fetching it, and 0 for other kinds.
+func (s *Stmt) size(i int, kind dbaas.ValueKind) int {
+	if kind != dbaas.KindText && kind != dbaas.KindBlob {
+		return 0
+	}
+	return int(lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(i))) //nolint:gosec // a column's number.
 }
 
 func (s *Stmt) kind(i int) dbaas.ValueKind {

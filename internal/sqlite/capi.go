@@ -51,6 +51,15 @@ const (
 	outSize   = 16
 )
 
+// maxKeptScratch is how much scratch memory a connection keeps: a value of 60 MiB must not stay when it is written.
+const maxKeptScratch = 1 << 20
+
+// release gives the connection's scratch memory back.
+func (c *Conn) release() {
+	libc.Xfree(c.tls, c.scratch)
+	c.scratch, c.scratchSize = 0, 0
+}
+
 // reserve makes the connection's scratch memory at least n bytes large. What was
 // in it is lost.
 func (c *Conn) reserve(n int) error {

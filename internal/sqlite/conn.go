@@ -18,7 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -29,14 +29,6 @@ import (
 
 // InternalPrefix begins the names of the system's own tables.
 const InternalPrefix = "rs_"
-
-// initialize runs the engine's own set-up once a process; SQLite demands that
-// the first call is not concurrent with others.
-var initialize = sync.OnceFunc(func() {
-	tls := libc.NewTLS()
-	defer tls.Close()
-	lib.Xsqlite3_initialize(tls)
-})
 
 // Conn is one connection to one database file. It is used by one goroutine at a
 // time and not safe for concurrent use.
@@ -49,33 +41,64 @@ type Conn struct {
 	scratchSize int
 	pin         runtime.Pinner // keeps the address that callbacks get
 
-	stmts                 map[string]*Stmt // of this package's users
-	guarded               map[string]*Stmt // of clients
-	guard                 Guard            // whose statement is being prepared or run
-	seen                  actions          // what the authorizer was asked since the last prepare
-	denied                string           // why the authorizer said no
-	done                  <-chan struct{}  // closed: interrupt
-	deadline              time.Time        // passed: interrupt; zero: none
-	tables                map[string]shape // application tables by name, for Apply; nil: read anew
-	reserved              map[string]bool  // internal names before the first schema change of a client
-	conflict              conflict         // of the apply that is running
+	stmts                 map[string]*Stmt  // of this package's users
+	guarded               map[string]*Stmt  // of clients
+	guard                 Guard             // whose statement is being prepared or run
+	seen                  actions           // what the authorizer was asked since the last prepare
+	denied                string            // why the authorizer said no
+	done                  <-chan struct{}   // closed: interrupt
+	pace                  func()            // called in long statements
+	deadline              time.Time         // passed: interrupt; zero: none
+	stopped               atomic.Bool       // interrupt
+	tables                map[string]*table // application tables by name; nil: to be read
+	altered               bool              // the open transaction has changed the schema
+	capture               *Capture          // nil for connections that record nothing
+	protected             []string          // tables and indexes that clients may not alter
+	reserved              map[string]bool   // internal names before the first schema change of a client
+	looks                 uint              // calls of onProgress
 	foreignKeys, triggers bool
-	readLimit             int // bytes of one read's answer
+	limits                Limits
+	longest               int // bytes of a value in what runs now
+	meter                 meter
+	functions             uintptr // what the engine keeps for ours
+	anchor                *Stmt   // keeps the state that a reader's transaction sees
 }
 
-// progressOps is how many virtual machine steps pass between two looks at the
-// deadline, about 20 to 50 microseconds; a point read takes fewer and never looks.
-const progressOps = 1000
+const (
+	// progressOps is how many steps of the engine pass between two calls of onProgress; a point read takes fewer.
+	progressOps = 100
+	// clockEvery is how many of these calls pass between two looks at the clock, about 20 to 50 microseconds.
+	clockEvery = 10
+	// yieldEvery is how many of these calls pass between two at which a statement lets goroutines run that are ready. Go itself takes
+	// the core from it after 10 ms only, and a request of others is ready some ten times on its way.
+	yieldEvery = 64
+	// largeBytes is from where on a statement has values that make one step take milliseconds, so every call looks.
+	largeBytes = 1 << 20
+)
 
 // onProgress is called by the engine inside long statements; not zero interrupts.
 func onProgress(_ *libc.TLS, arg uintptr) int32 {
 	c := ref[Conn](arg)
-	select {
-	case <-c.done:
-		return 1
-	default:
+	if c.pace != nil {
+		c.pace()
 	}
-	if !c.deadline.IsZero() && time.Now().After(c.deadline) {
+	if c.capture != nil && c.capture.over {
+		return 1
+	}
+	if c.meter.running && c.meter.isDoomed() {
+		c.meter.stop = crowdedOut
+		return 1
+	}
+	if c.stopped.Load() {
+		return 1
+	}
+	if c.looks++; c.looks%yieldEvery == 0 {
+		runtime.Gosched()
+	}
+	if c.looks%clockEvery != 0 && c.meter.used+int64(c.scratchSize) < largeBytes {
+		return 0
+	}
+	if c.over() {
 		return 1
 	}
 	return 0
@@ -118,6 +141,9 @@ func (c *Conn) Close() error {
 	libc.Xfree(c.tls, c.out)
 	libc.Xfree(c.tls, c.mainName)
 	libc.Xfree(c.tls, c.scratch)
+	libc.Xfree(c.tls, c.functions)
+	c.meter.end()
+	c.meter.unregister()
 	c.tls.Close()
 	c.tls = nil
 	c.pin.Unpin()
@@ -127,9 +153,47 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Begin starts a transaction that reads; the state it sees is fixed by its first
-// statement. Reads between Begin and End see one state.
-func (c *Conn) Begin() error { return c.Exec("BEGIN") }
+// Begin starts a transaction that reads. Reads between Begin and End see one state, also
+// those after a statement that was stopped.
+func (c *Conn) Begin() error {
+	if err := c.Exec("BEGIN"); err != nil {
+		return err
+	}
+	if err := c.hold(); err != nil {
+		return errors.Join(err, c.End())
+	}
+	return nil
+}
+
+// hold fixes the state that the transaction sees, by a statement that stays in its first row.
+func (c *Conn) hold() error {
+	s, err := c.prepare("SELECT 0 UNION ALL SELECT 1 FROM sqlite_schema", GuardOff)
+	if err != nil {
+		return err
+	}
+	if _, err = s.step(); err != nil {
+		return err
+	}
+	c.anchor = s
+	return nil
+}
+
+// letGo ends what hold began.
+func (c *Conn) letGo() {
+	if c.anchor != nil {
+		c.anchor.reset()
+		c.anchor = nil
+	}
+}
+
+// resume opens a reader's transaction again that the engine has ended, as it does when a statement gets no memory. The anchor has
+// kept its state.
+func (c *Conn) resume() error {
+	if c.anchor == nil || c.InTransaction() {
+		return nil
+	}
+	return c.Exec("BEGIN")
+}
 
 // BeginWrite starts a transaction that writes and takes the write lock at once,
 // so that no statement in it can fail for want of the lock.
@@ -137,18 +201,39 @@ func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 
 // Commit ends the transaction. A nil error means that it is durable if the
 // connection is. After an error InTransaction says whether it is still open.
-func (c *Conn) Commit() error { return c.Exec("COMMIT") }
+func (c *Conn) Commit() error {
+	c.letGo()
+	err := c.Exec("COMMIT")
+	if err == nil {
+		c.altered = false
+	}
+	return err
+}
+
+// schemaChanged notes that the open transaction has changed the schema.
+func (c *Conn) schemaChanged() { c.tables, c.altered = nil, true }
+
+// undone forgets the schema of a transaction that is undone.
+func (c *Conn) undone() {
+	if c.altered {
+		c.tables = nil
+	}
+}
 
 // End leaves the transaction without keeping its changes. It does nothing when
 // none is open, so it can be deferred.
 func (c *Conn) End() error {
+	c.letGo()
 	if !c.InTransaction() {
+		c.undone() // the engine may have rolled back
+		c.altered = false
 		return nil
 	}
 	done, deadline := c.done, c.deadline // a rollback must not be interrupted.
 	c.done, c.deadline = nil, time.Time{}
 	defer func() { c.done, c.deadline = done, deadline }()
-	c.tables = nil
+	c.undone()
+	c.altered = false
 	return c.Exec("ROLLBACK")
 }
 
@@ -167,7 +252,7 @@ func (c *Conn) Release() error { return c.Exec("RELEASE op") }
 
 // RollbackTo undoes what happened since Savepoint and ends it.
 func (c *Conn) RollbackTo() error {
-	c.tables = nil
+	c.undone()
 	if err := c.Exec("ROLLBACK TO op"); err != nil {
 		return err
 	}
@@ -183,6 +268,10 @@ func (c *Conn) OpenForeignKeys() bool {
 
 // Changes returns how many rows the last statement that changes rows changed.
 func (c *Conn) Changes() int64 { return lib.Xsqlite3_changes64(c.tls, c.db) }
+
+// TotalChanges returns how many rows were changed since the connection was opened, by triggers and cascades
+// too, but not rows of sqlite_sequence that the engine changes itself nor rows that a REPLACE deletes.
+func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
 
 // ForgetLastInsertID makes LastInsertID of the following statements 0 until one inserts.
 func (c *Conn) ForgetLastInsertID() { lib.Xsqlite3_set_last_insert_rowid(c.tls, c.db, 0) }

@@ -20,7 +20,17 @@ var (
 	ErrNotNext = errors.New("entry is not the next one")
 
 	errNoMemory = &dbaas.Error{Code: dbaas.CodeInternal, Message: "out of memory"}
+	errLongText = &dbaas.Error{Code: dbaas.CodeTooLarge, Message: "statement too long"}
+	errTooLong  = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
 )
+
+func errLargeAnswer(limit int) *dbaas.Error {
+	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", limit)
+}
+
+func errTooManyRows(limit int) *dbaas.Error {
+	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d rows", limit)
+}
 
 const primaryMask = 0xff
 
@@ -30,11 +40,27 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != "" {
 		return &dbaas.Error{Code: dbaas.CodeInvalid, Message: c.denied}
 	}
-	if rc&primaryMask == lib.SQLITE_INTERRUPT {
-		return &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
+	if c.meter.stop != goOn && stopped(rc) {
+		return c.meter.err()
+	}
+	switch {
+	case rc&primaryMask == lib.SQLITE_INTERRUPT:
+		return errTooLong
+	case rc&primaryMask == lib.SQLITE_NOMEM || rc == lib.SQLITE_IOERR_NOMEM:
+		return errNoMemory
 	}
 	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
 	return &dbaas.Error{Code: codeOf(rc), Message: message}
+}
+
+// stopped reports whether rc is how the engine ends a statement that gets no more memory, no more room in temporary files, or no more time.
+func stopped(rc int32) bool {
+	switch rc & primaryMask {
+	case lib.SQLITE_NOMEM, lib.SQLITE_FULL, lib.SQLITE_INTERRUPT, lib.SQLITE_IOERR:
+		return true
+	default:
+		return false
+	}
 }
 
 // codeOf turns a result code of SQLite into ours.

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
@@ -28,6 +30,9 @@ type actions struct {
 	alter       bool
 	selects     bool
 	createTable bool
+	rows        bool     // rows are read or changed
+	query       bool     // something is asked for
+	sequence    bool     // sqlite_sequence is changed
 	rewritten   []string // tables that are dropped or altered
 }
 
@@ -40,7 +45,7 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	}
 	switch op {
 	case lib.SQLITE_SELECT:
-		c.seen.selects = true
+		c.seen.selects, c.seen.rows, c.seen.query = true, true, true
 		return lib.SQLITE_OK
 	case lib.SQLITE_RECURSIVE:
 		return lib.SQLITE_OK
@@ -49,6 +54,7 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	case lib.SQLITE_READ:
 		return c.authorizeTable(libc.GoString(arg1))
 	case lib.SQLITE_PRAGMA:
+		c.seen.query = true
 		return c.authorizePragma(libc.GoString(arg1), libc.GoString(arg2))
 	}
 	if c.guard == GuardRead {
@@ -56,7 +62,10 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	}
 	switch op {
 	case lib.SQLITE_INSERT, lib.SQLITE_UPDATE, lib.SQLITE_DELETE:
-		return c.authorizeTable(libc.GoString(arg1))
+		name := libc.GoString(arg1)
+		c.seen.rows = true
+		c.seen.sequence = c.seen.sequence || strings.EqualFold(name, sequenceTable)
+		return c.authorizeTable(name)
 	default:
 		return c.authorizeSchema(op, libc.GoString(arg1), libc.GoString(arg2))
 	}
@@ -127,10 +136,27 @@ func (c *Conn) authorizeSchema(op int32, arg1, arg2 string) int32 {
 		return c.deny(refusal(op))
 	}
 	c.seen.schema = true
+	if name, ok := c.protects(op, arg1, arg2); ok {
+		return c.deny(name + " belongs to the application and cannot be altered or dropped")
+	}
 	if Internal(arg1) || Internal(arg2) {
 		return c.deny("names that begin with " + InternalPrefix + " are reserved")
 	}
 	return lib.SQLITE_OK
+}
+
+// protects returns the protected object that a schema change would alter, if any.
+func (c *Conn) protects(op int32, arg1, arg2 string) (string, bool) {
+	is := func(name string) bool {
+		return slices.ContainsFunc(c.protected, func(p string) bool { return strings.EqualFold(p, name) })
+	}
+	switch op {
+	case lib.SQLITE_DROP_TABLE, lib.SQLITE_DROP_INDEX:
+		return arg1, is(arg1)
+	case lib.SQLITE_ALTER_TABLE, lib.SQLITE_CREATE_TRIGGER:
+		return arg2, is(arg2)
+	}
+	return "", false
 }
 
 // refusal words what clients cannot do.
@@ -152,9 +178,18 @@ func refusal(op int32) string {
 	}
 }
 
+// vacuum reports whether the statement is VACUUM, of which the authorizer is not asked.
+func (s *Stmt) vacuum() bool {
+	return !s.seen.rows && !s.seen.schema && isVacuum.MatchString(libc.GoString(lib.Xsqlite3_sql(s.c.tls, s.p)))
+}
+
+var isVacuum = regexp.MustCompile(`(?i)^(?:\s|--[^\n]*\n|(?s:/\*.*?\*/)|;)*VACUUM\b`)
+
 // allowed checks what is known only once the whole statement is prepared.
 func (s *Stmt) allowed() error {
 	switch {
+	case s.guard != GuardOff && s.vacuum():
+		return dbaas.Errorf(dbaas.CodeInvalid, "VACUUM is not supported")
 	case s.guard == GuardRead && !s.readOnly:
 		return dbaas.Errorf(dbaas.CodeInvalid, readOnlyMessage)
 	case s.guard == GuardWrite && s.seen.createTable && s.seen.selects && !s.seen.alter:

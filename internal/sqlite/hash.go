@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"math"
-	"strings"
+	"slices"
 
 	"rideshare/internal/dbaas"
 )
@@ -18,52 +18,83 @@ const SchemaHash = "(schema)"
 // hashPart is how many bytes are hashed at a time: a fraction of a millisecond.
 const hashPart = 64 << 10
 
-// Hashes returns one hash for each application table, over its rows in the order
-// of the primary key, and one over the schema's text under SchemaHash. Two files
-// have equal hashes if and only if clients cannot tell them apart, but for the next
-// AUTOINCREMENT value. The caller has a transaction open, so that all are of one state.
+// Hashes returns one hash for each application table, over its rows with their row ids in the order
+// in which they are stored, one over the counters of AUTOINCREMENT, if there are any, and one over the
+// schema's text under SchemaHash. Two files have equal hashes if and only if clients cannot tell them apart. The caller has a transaction open, so that all are of one state.
 //
 // It calls between after every 64 KiB or so: that is where long work can rest.
-func (c *Conn) Hashes(between func()) (map[string]string, error) {
-	tables, err := c.Tables()
+func (c *Conn) Hashes(between func()) (map[string]string, error) { return c.hashAll(between, nil) }
+
+// HashesAndDamage is Hashes of a file with sums (Capture.KeepSums). It also returns, in order, the tables whose rows are not
+// the rows that were committed: their bytes changed on the disk, or outside of this package.
+func (c *Conn) HashesAndDamage(between func()) (hashes map[string]string, damaged []string, err error) {
+	seen := map[string]tableSum{}
+	if hashes, err = c.hashAll(between, seen); err != nil {
+		return nil, nil, err
+	}
+	total, err := c.readSums()
+	for name, sum := range seen {
+		if kept, known := total[name]; known && kept != sum {
+			damaged = append(damaged, name)
+		}
+	}
+	slices.Sort(damaged)
+	return hashes, damaged, err
+}
+
+// hashAll also sums up the rows of each table into seen, unless that is nil.
+func (c *Conn) hashAll(between func(), seen map[string]tableSum) (map[string]string, error) {
+	c.tables = nil // another connection may have changed the schema.
+	tables, err := c.loadTables()
 	if err != nil {
 		return nil, err
 	}
-	hashes := make(map[string]string, len(tables)+1)
-	for _, t := range tables {
-		if hashes[t], err = c.hashTable(t, between); err != nil {
-			return nil, fmt.Errorf("hash table %s: %w", t, err)
+	hashes := make(map[string]string, len(tables)+2)
+	for name, t := range tables {
+		var buf []byte
+		var sum tableSum
+		hashes[name], err = c.hashRows(t.all(), between, func(s *Stmt, _ int) error {
+			if seen != nil {
+				buf = t.appendRow(buf[:0], s)
+				sum = tableSum{rows: sum.rows + 1, sum: sum.sum + rowSum(buf)}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("hash table %s: %w", name, err)
+		}
+		if seen != nil {
+			seen[name] = sum
 		}
 	}
+	return hashes, c.hashRest(hashes, between)
+}
+
+// hashRest adds what is beside the tables: the counters of AUTOINCREMENT, if there are any, and the schema.
+func (c *Conn) hashRest(hashes map[string]string, between func()) error {
+	counters, err := c.readSequences()
+	if err == nil && len(counters) > 0 {
+		hashes[sequenceTable], err = c.hashRows("SELECT rowid, name, seq FROM "+sequenceTable+" ORDER BY 1", between, everyRow)
+	}
+	if err != nil {
+		return fmt.Errorf("hash counters: %w", err)
+	}
 	hashes[SchemaHash], err = c.hashRows(`SELECT type, name, tbl_name, sql FROM sqlite_master
-		WHERE substr(lower(tbl_name),1,3)<>'rs_' AND sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY type, name`, between)
+		WHERE substr(lower(tbl_name),1,3)<>'rs_' AND sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY type, name`, between, everyRow)
 	if err != nil {
-		return nil, fmt.Errorf("hash schema: %w", err)
+		return fmt.Errorf("hash schema: %w", err)
 	}
-	return hashes, nil
+	return nil
 }
 
-func (c *Conn) hashTable(table string, between func()) (string, error) {
-	key, err := c.primaryKey(table)
-	if err != nil {
-		return "", err
-	}
-	order := make([]string, len(key))
-	for i, k := range key {
-		order[i] = QuoteName(k.name)
-	}
-	sql := "SELECT * FROM " + QuoteName(table)
-	if len(order) > 0 {
-		sql += " ORDER BY " + strings.Join(order, ",")
-	}
-	return c.hashRows(sql, between)
-}
+func everyRow(*Stmt, int) error { return nil }
 
-func (c *Conn) hashRows(sql string, between func()) (string, error) {
+// hashRows hashes rows until there are no more, or row returns an error. It calls row with each one and its size.
+func (c *Conn) hashRows(sql string, between func(), row func(*Stmt, int) error) (string, error) {
 	h := sha256.New()
 	var buf []byte
 	hashed := 0
-	err := c.Query(sql, func(r Row) error {
+	err := c.queryOnce(sql, func(r Row) error {
 		buf = buf[:0]
 		for i := range r.s.columns {
 			buf = appendTyped(buf, r.s, i)
@@ -74,12 +105,8 @@ func (c *Conn) hashRows(sql string, between func()) (string, error) {
 			hashed = 0
 			between()
 		}
-		return nil
+		return row(r.s, len(buf))
 	})
-	if s := c.stmts[sql]; s != nil {
-		s.finalize()
-		delete(c.stmts, sql)
-	}
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 

@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// ReadOnly opens an existing file for reading and refuses every write.
 	ReadOnly bool
+	// Undo lets a reader undo the transaction that a process has left in a rollback journal when it died.
+	Undo bool
 	// Scan is for a reader that goes through all of the file once: it maps nothing.
 	Scan bool
 	// Durable makes each commit wait for the disk (synchronous=FULL). Without it
@@ -34,8 +36,14 @@ type Options struct {
 	CacheBytes int64
 	// MaxPages bounds the file, for tests of a full disk; no bound if zero.
 	MaxPages int64
-	// ReadLimit is the largest answer of one read; 64 MiB if zero.
-	ReadLimit int
+	// Protected are the names of tables and indexes that clients may read and write but not
+	// drop or alter; on these tables they cannot create triggers or UNIQUE indexes either.
+	Protected []string
+	// Limits bound what clients' statements may take.
+	Limits Limits
+	// OnStuck, if set, is called once for a client's statement that still runs at twice its time and a second: one that nothing
+	// stops. It gets the statement's text, on a goroutine of its own, and must not use the connection.
+	OnStuck func(sql string)
 }
 
 // Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it, and a reader's holds
@@ -47,24 +55,30 @@ const (
 	readerCacheBytes   = 2 << 20
 	writerCacheBytes   = 8 << 20
 	readerMmapBytes    = 256 << 20
-	// maxValueBytes bounds one text or blob, as the body limit of /db/* does.
-	maxValueBytes = 64 << 20
 )
 
 // Open opens the database file at path, and makes it unless ReadOnly is set. It
 // returns a *dbaas.Error: CodeUnavailable when another process holds the file,
 // CodeInternal when it is no database or cannot be read.
 func Open(path string, o Options) (*Conn, error) {
-	initialize()
-	c := &Conn{
-		tls: libc.NewTLS(), stmts: map[string]*Stmt{}, guarded: map[string]*Stmt{},
-		foreignKeys: o.ForeignKeys, triggers: o.Triggers, readLimit: o.ReadLimit,
+	if started != nil {
+		return nil, started
 	}
-	if c.readLimit == 0 {
-		c.readLimit = maxValueBytes
+	c := &Conn{
+		stmts: map[string]*Stmt{}, guarded: map[string]*Stmt{},
+		foreignKeys: o.ForeignKeys, triggers: o.Triggers, protected: o.Protected, limits: o.Limits.WithDefaults(),
+	}
+	c.meter.c, c.meter.most = c, min(c.limits.Memory+o.cacheBytes(), c.limits.MemoryAll)
+	c.meter.watched.onStuck = o.OnStuck
+	if o.OnStuck != nil {
+		watchStart.Do(func() { go watch() })
+	}
+	var err error
+	if c.tls, err = c.meter.register(); err != nil {
+		return nil, err
 	}
 	c.pin.Pin(c)
-	err := c.open(path, o)
+	err = c.open(path, o)
 	if err == nil {
 		err = c.configure(o)
 	}
@@ -79,7 +93,8 @@ func (c *Conn) open(path string, o Options) error {
 	if c.out = libc.Xcalloc(c.tls, 1, types.Size_t(outSize)); c.out == 0 {
 		return errNoMemory
 	}
-	uri, err := fileURI(path, o.ReadOnly)
+	readOnly := o.ReadOnly && !o.Undo
+	uri, err := fileURI(path, readOnly)
 	if err != nil {
 		return err
 	}
@@ -92,11 +107,14 @@ func (c *Conn) open(path string, o Options) error {
 	}
 	defer libc.Xfree(c.tls, name)
 	flags := lib.SQLITE_OPEN_READWRITE | lib.SQLITE_OPEN_CREATE
-	if o.ReadOnly {
+	switch {
+	case readOnly:
 		flags = lib.SQLITE_OPEN_READONLY
+	case o.ReadOnly:
+		flags = lib.SQLITE_OPEN_READWRITE
 	}
 	flags |= lib.SQLITE_OPEN_URI | lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
-	rc := lib.Xsqlite3_open_v2(c.tls, name, c.out, int32(flags), 0) //nolint:gosec // constants.
+	rc := lib.Xsqlite3_open_v2(c.tls, name, c.out, int32(flags), fileSystem.name) //nolint:gosec // constants.
 	c.db = *ref[uintptr](c.out)
 	if rc != lib.SQLITE_OK {
 		return c.failure(rc)
@@ -119,7 +137,7 @@ func fileURI(path string, readOnly bool) (string, error) {
 
 func (c *Conn) configure(o Options) error {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(orDefault(o.BusyTimeout, defaultBusyTimeout)/time.Millisecond)) //nolint:gosec // a few seconds.
-	lib.Xsqlite3_limit(c.tls, c.db, lib.SQLITE_LIMIT_LENGTH, maxValueBytes)
+	c.bounds()
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(onProgress), address(c))
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
 		return c.failure(rc)
@@ -139,6 +157,9 @@ func (c *Conn) configure(o Options) error {
 		if err := c.setFlag(f.op, f.on); err != nil {
 			return err
 		}
+	}
+	if err := c.redefine(); err != nil {
+		return err
 	}
 	for _, p := range o.pragmas() {
 		if err := c.once(p); err != nil {
@@ -164,17 +185,22 @@ func (c *Conn) setFlag(op int32, on bool) error {
 	return nil
 }
 
+// cacheBytes is the size of the page cache.
+func (o Options) cacheBytes() int64 {
+	if o.ReadOnly {
+		return orDefault(o.CacheBytes, readerCacheBytes)
+	}
+	return orDefault(o.CacheBytes, writerCacheBytes)
+}
+
 // pragmas returns the statements that make a new connection what o says.
 func (o Options) pragmas() []string {
-	cache, mapped := int64(writerCacheBytes), 0
-	if o.ReadOnly {
-		cache = readerCacheBytes
-	}
+	mapped := 0
 	if o.ReadOnly && !o.Scan {
 		mapped = readerMmapBytes
 	}
 	list := []string{
-		fmt.Sprintf("PRAGMA cache_size=%d", -orDefault(o.CacheBytes, cache)/1024),
+		fmt.Sprintf("PRAGMA cache_size=%d", -o.cacheBytes()/1024),
 		fmt.Sprintf("PRAGMA mmap_size=%d", mapped),
 	}
 	switch {
@@ -204,11 +230,23 @@ func (c *Conn) SetMaxPages(n int64) error {
 // once runs a statement that is not worth keeping.
 func (c *Conn) once(sql string) error {
 	err := c.Exec(sql)
+	c.forget(sql)
+	return err
+}
+
+// queryOnce is Query for a statement that is not worth keeping.
+func (c *Conn) queryOnce(sql string, row func(Row) error) error {
+	err := c.Query(sql, row)
+	c.forget(sql)
+	return err
+}
+
+// forget finalizes a statement of the system's own.
+func (c *Conn) forget(sql string) {
 	if s := c.stmts[sql]; s != nil {
 		s.finalize()
 		delete(c.stmts, sql)
 	}
-	return err
 }
 
 func orDefault[T comparable](v, otherwise T) T {

@@ -49,6 +49,40 @@ func (c *Conn) SetPosition(h dbaas.Head) error {
 	return nil
 }
 
+// PageSize is the size of a page of the files that Open makes.
+const PageSize = 4096
+
+// UsedPages returns how many pages of the file hold something, with the changes of the open transaction.
+func (c *Conn) UsedPages() (int64, error) {
+	var all, free int64
+	err := c.Query("PRAGMA page_count", func(r Row) error { all = r.Int(0); return nil })
+	if err == nil {
+		err = c.Query("PRAGMA freelist_count", func(r Row) error { free = r.Int(0); return nil })
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count pages: %w", err)
+	}
+	return all - free, nil
+}
+
+// CopyUsed copies what the file holds into a new file at path, without free pages and with the same row ids.
+func (c *Conn) CopyUsed(path string) error {
+	defer c.forget("VACUUM INTO ?")
+	return c.Exec("VACUUM INTO ?", dbaas.Text(path)) // VACUUM itself numbers the rows of tables without an index anew.
+}
+
+// RoomToGrow reports whether the file is below its own bound of pages (Options.MaxPages).
+func (c *Conn) RoomToGrow() (room bool, err error) {
+	err = c.Query("SELECT page_count < max_page_count FROM pragma_page_count, pragma_max_page_count", func(r Row) error {
+		room = r.Int(0) != 0
+		return nil
+	})
+	return room, err
+}
+
+// CheckpointPassive moves what the WAL has into the file, as far as readers let it, and as far as there is room.
+func (c *Conn) CheckpointPassive() { _ = c.once("PRAGMA wal_checkpoint(PASSIVE)") } // the next commit does what is left.
+
 // QuickCheck reads the whole file and returns a CodeInternal error if its
 // structure is damaged.
 func (c *Conn) QuickCheck() error {

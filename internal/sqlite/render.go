@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"encoding/base64"
 	"strconv"
 	"time"
 
@@ -79,10 +80,10 @@ func (w *renderer) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 		b, err = w.body(b, s, more)
 	}
 	if err != nil {
-		if code := dbaas.CodeOf(err); !own(code) || code == dbaas.CodeTooLarge {
+		if !own(dbaas.CodeOf(err)) {
 			return b, err
 		}
-		b = append(b[:at], `{"error":`...)
+		b = append(shorten(b, at), `{"error":`...)
 		b = AppendText(b, messageOf(err))
 	}
 	if w.r.Timings {
@@ -95,12 +96,23 @@ func (w *renderer) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
+// shorten returns the first n bytes of b, in an array that does not keep much more.
+func shorten(b []byte, n int) []byte {
+	if cap(b) <= 2*n+keptBytes {
+		return b[:n]
+	}
+	return append(make([]byte, 0, n+keptBytes), b[:n]...)
+}
+
+const keptBytes = 64 << 10
+
 // first prepares and binds a statement and runs it up to its first row.
 func (w *renderer) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
 	if s, err = w.c.prepare(in.SQL, GuardRead); err != nil {
 		return nil, false, err
 	}
 	if err = s.bind(in.Args, in.Named); err != nil {
+		s.reset()
 		return nil, false, err
 	}
 	if more, err = s.step(); err != nil {
@@ -144,12 +156,18 @@ func (w *renderer) body(b []byte, s *Stmt, more bool) ([]byte, error) {
 // rows appends all rows and the bracket that ends them, and resets the statement.
 func (w *renderer) rows(b []byte, s *Stmt, more bool) ([]byte, error) {
 	defer s.reset()
-	for more {
-		b = w.row(b, s)
-		if len(b)-w.start > w.c.readLimit {
-			return b, dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", w.c.readLimit)
+	for n := 1; more; n++ {
+		if limit := w.c.limits.Rows; limit > 0 && n > limit {
+			return b, errTooManyRows(limit)
 		}
+		before := len(b)
 		var err error
+		if b, err = w.row(b, s); err != nil {
+			return b, err
+		}
+		if err = w.c.meter.hold(len(b) - before); err != nil {
+			return b, err
+		}
 		if more, err = s.step(); err != nil {
 			return b, err
 		}
@@ -160,7 +178,7 @@ func (w *renderer) rows(b []byte, s *Stmt, more bool) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-func (w *renderer) row(b []byte, s *Stmt) []byte {
+func (w *renderer) row(b []byte, s *Stmt) ([]byte, error) {
 	open, end := byte('['), byte(']')
 	if w.objects {
 		open, end = '{', '}'
@@ -173,24 +191,42 @@ func (w *renderer) row(b []byte, s *Stmt) []byte {
 			}
 			b = append(b, s.columns[i].key...)
 		}
-		b = append(w.value(b, s, i), ',')
+		var err error
+		if b, err = w.value(b, s, i); err != nil {
+			return b, err
+		}
+		b = append(b, ',')
 	}
-	return append(trimComma(b), end)
+	return append(trimComma(b), end), nil
 }
 
-func (w *renderer) value(b []byte, s *Stmt, i int) []byte {
-	switch s.kind(i) {
-	case dbaas.KindInteger:
-		return strconv.AppendInt(b, s.int(i), 10)
-	case dbaas.KindFloat:
-		return AppendFloat(b, s.float(i))
-	case dbaas.KindText:
-		return AppendText(b, s.text(i))
-	case dbaas.KindBlob:
-		return AppendBlob(b, s.blob(i), w.r.BlobArray)
-	case dbaas.KindNull:
+// value appends one value. One that is too long for the answer is not even fetched.
+func (w *renderer) value(b []byte, s *Stmt, i int) ([]byte, error) {
+	kind := s.kind(i)
+	room := w.c.limits.Answer - (len(b) - w.start)
+	size := s.size(i, kind)
+	if kind == dbaas.KindBlob {
+		size = base64.StdEncoding.EncodedLen(size) // an array of numbers is longer.
 	}
-	return append(b, "null"...)
+	if room < size {
+		return b, errLargeAnswer(w.c.limits.Answer)
+	}
+	switch kind {
+	case dbaas.KindInteger:
+		return strconv.AppendInt(b, s.int(i), 10), nil
+	case dbaas.KindFloat:
+		return AppendFloat(b, s.float(i)), nil
+	case dbaas.KindText:
+		b = AppendText(b, s.text(i))
+	case dbaas.KindBlob:
+		b = AppendBlob(b, s.blob(i), w.r.BlobArray)
+	case dbaas.KindNull:
+		return append(b, "null"...), nil
+	}
+	if len(b)-w.start > w.c.limits.Answer { // as JSON it is longer.
+		return b, errLargeAnswer(w.c.limits.Answer)
+	}
+	return b, nil
 }
 
 func trimComma(b []byte) []byte {

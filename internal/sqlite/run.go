@@ -33,22 +33,41 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 		if !more {
 			break
 		}
-		row := make(dbaas.Row, len(s.columns))
-		for i := range row {
-			row[i] = s.value(i)
-			size += 16 + len(row[i].Text) + len(row[i].Blob)
+		if max := s.c.limits.Rows; max > 0 && len(out.Rows) == max {
+			return dbaas.StatementResult{}, errTooManyRows(max)
 		}
-		if size > limit {
-			return dbaas.StatementResult{}, dbaas.Errorf(dbaas.CodeTooLarge, "the result is over the limit of %d bytes", limit)
+		row, n, err := s.row(size, limit)
+		if err != nil {
+			return dbaas.StatementResult{}, err
 		}
+		size = n
 		out.Rows = append(out.Rows, row)
 	}
-	if !s.readOnly && !s.seen.schema {
+	if s.seen.rows && !s.readOnly && !s.seen.schema {
 		out.RowsAffected = lib.Xsqlite3_changes64(s.c.tls, s.c.db)
 		out.LastInsertID = lib.Xsqlite3_last_insert_rowid(s.c.tls, s.c.db)
 	}
 	return out, nil
 }
+
+// row fetches the present row of a result that has size bytes already and may have limit. It returns the new size.
+func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
+	row := make(dbaas.Row, len(s.columns))
+	for i := range row {
+		n := valueBytes + s.size(i, s.kind(i))
+		if size += n; size > limit {
+			return nil, size, errLargeAnswer(limit)
+		}
+		if err := s.c.meter.hold(n); err != nil {
+			return nil, size, err
+		}
+		row[i] = s.value(i)
+	}
+	return row, size, nil
+}
+
+// valueBytes is what a value counts beside its text or blob.
+const valueBytes = 16
 
 func (s *Stmt) columnNames() []string {
 	names := make([]string, len(s.columns))

@@ -119,7 +119,7 @@ func TestStmt_Run_ErrorCodes(t *testing.T) {
 		"SELECT nope FROM k":                    dbaas.Errorf(dbaas.CodeInvalid, "no such column: nope"),
 		"SELECT abs(-9223372036854775808)":      dbaas.Errorf(dbaas.CodeInvalid, "integer overflow"),
 		"SELECT zeroblob(100000000)":            dbaas.Errorf(dbaas.CodeTooLarge, "string or blob too big"),
-		"SELECT hex(zeroblob(1000000))":         dbaas.Errorf(dbaas.CodeTooLarge, "the result is over the limit of 1048576 bytes"),
+		"SELECT hex(zeroblob(1000000))":         dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of 1048576 bytes"),
 	} {
 		if _, err := run(t, c, dbaas.Statement{SQL: sql}); !cmp.Equal(error(want), err) {
 			t.Errorf("%s: got %v (%s), want %v", sql, err, dbaas.CodeOf(err), want)
@@ -182,15 +182,20 @@ func TestConn_AppendRead_ObjectsErrors(t *testing.T) {
 	}
 }
 
-// An answer over the limit is refused in every format and costs no more than the limit.
+// An answer over the limit is refused in every format; in those of the SQL form the statement alone fails.
 func TestConn_AppendRead_LimitIsKept(t *testing.T) {
 	_, path := open(t, sqlite.Options{})
-	c := openAt(t, path, sqlite.Options{ReadOnly: true, ReadLimit: 1000})
+	c := openAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: 1000}})
 	many := strings.Replace(endless, "count(*)", "i", 1)
 	for _, f := range []dbaas.Format{dbaas.FormatObjects, dbaas.FormatArrays, dbaas.FormatAssociative} {
 		b, err := c.AppendRead(nil, &dbaas.Read{Format: f, Statements: statements(many)})
-		if dbaas.CodeOf(err) != dbaas.CodeTooLarge || len(b) != 0 {
-			t.Errorf("format %d: got %d bytes, %v", f, len(b), err)
+		const text = "the answer is over the limit of 1000 bytes"
+		if f == dbaas.FormatObjects {
+			if dbaas.CodeOf(err) != dbaas.CodeTooLarge || err.Error() != text || len(b) != 0 {
+				t.Errorf("format %d: got %q, %v", f, b, err)
+			}
+		} else if want := `{"error":"` + text + `"}`; err != nil || string(b) != want {
+			t.Errorf("format %d: got %q, %v, want %s", f, b, err, want)
 		}
 	}
 }

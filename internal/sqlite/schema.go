@@ -7,91 +7,37 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Tables returns the names of the application's tables in order.
-func (c *Conn) Tables() ([]string, error) {
-	var names []string
-	err := c.Query(`SELECT name FROM sqlite_master WHERE type='table' ORDER BY name`, func(r Row) error {
-		name := r.Text(0)
-		if !Internal(name) && !strings.HasPrefix(name, "sqlite_") {
-			names = append(names, name)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list tables: %w", err)
-	}
-	return names, nil
-}
-
-// keyColumn is one column of a primary key.
-type keyColumn struct {
-	name    string
-	decl    string
-	notNull bool
-}
-
-// primaryKey returns the columns of a table's primary key in their order.
-func (c *Conn) primaryKey(table string) ([]keyColumn, error) {
-	var key []keyColumn
-	err := c.Query(`SELECT name, type, "notnull" FROM pragma_table_xinfo(?) WHERE pk>0 ORDER BY pk`, func(r Row) error {
-		key = append(key, keyColumn{name: r.Text(0), decl: r.Text(1), notNull: r.Int(2) != 0})
-		return nil
-	}, dbaas.Text(table))
-	if err != nil {
-		return nil, fmt.Errorf("primary key of %s: %w", table, err)
-	}
-	return key, nil
-}
-
 // CheckReplicable refuses, with CodeInvalid and a message for the client, a schema
-// whose rows a changeset cannot carry: SQLite's sessions skip tables without a
-// primary key and rows with NULL in it, without an error. It is called after
-// each schema change, and the caller undoes the change.
+// that replicas could not follow, that uses reserved names, or that changes a protected table
+// (Options.Protected). It is called after each schema change, and the caller undoes the change.
 func (c *Conn) CheckReplicable() error {
-	tables, err := c.Tables()
+	c.tables = nil
+	tables, err := c.loadTables()
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		if err := c.checkKey(t); err != nil {
-			return err
+		if t.rowid == "" && !t.withoutRowid {
+			return dbaas.Errorf(dbaas.CodeInvalid, "table %s needs a PRIMARY KEY, its column _rowid_ hides the row id", t.name)
 		}
+	}
+	if err := c.checkProtected(); err != nil {
+		return err
 	}
 	return c.checkReserved()
 }
 
-func (c *Conn) checkKey(table string) error {
-	key, err := c.primaryKey(table)
-	if err != nil {
-		return err
-	}
-	if len(key) == 0 {
-		return dbaas.Errorf(dbaas.CodeInvalid, "table %s has no PRIMARY KEY, its rows could not be replicated", table)
-	}
-	rowid, err := c.keyIsRowid(table, key)
-	if err != nil || rowid {
-		return err
-	}
-	for _, k := range key {
-		if !k.notNull {
-			return dbaas.Errorf(dbaas.CodeInvalid, "column %s of table %s is part of the PRIMARY KEY and must be NOT NULL", k.name, table)
+// checkProtected refuses UNIQUE indexes of clients on protected tables: they would refuse rows that the application writes.
+func (c *Conn) checkProtected() error {
+	for _, name := range c.protected {
+		err := c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE "unique" AND origin='c'`, func(Row) error {
+			return dbaas.Errorf(dbaas.CodeInvalid, "%s belongs to the application and cannot have another UNIQUE index", name)
+		}, dbaas.Text(name))
+		if err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// keyIsRowid reports whether the primary key is the rowid itself, which is never
-// NULL: one INTEGER column without an index of its own.
-func (c *Conn) keyIsRowid(table string, key []keyColumn) (bool, error) {
-	if len(key) != 1 || !strings.EqualFold(key[0].decl, "INTEGER") {
-		return false, nil
-	}
-	indexes := 0
-	err := c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE origin='pk'`, func(Row) error {
-		indexes++
-		return nil
-	}, dbaas.Text(table))
-	return indexes == 0, err
 }
 
 // checkReserved refuses objects that got a reserved name by a rename, and foreign
@@ -125,4 +71,47 @@ func (c *Conn) internalNames() (map[string]bool, error) {
 		return nil, fmt.Errorf("list internal tables: %w", err)
 	}
 	return names, nil
+}
+
+// SchemaVersion returns the number that SQLite changes with each change of the schema.
+func (c *Conn) SchemaVersion() (version int64, err error) {
+	err = c.Query("PRAGMA schema_version", func(r Row) error {
+		version = r.Int(0)
+		return nil
+	})
+	return version, err
+}
+
+// unreferenced reports whether no row refers to a row of the table by a foreign key: every table
+// with a key on it is empty. A table that refers to itself counts as referring.
+func (c *Conn) unreferenced(name string) (bool, error) {
+	var children []string
+	err := c.Query(`SELECT DISTINCT m.name FROM sqlite_master m, pragma_foreign_key_list(m.name) f
+		WHERE m.type='table' AND lower(f."table")=lower(?)`, func(r Row) error {
+		children = append(children, r.Text(0))
+		return nil
+	}, dbaas.Text(name))
+	for _, child := range children {
+		if err != nil || strings.EqualFold(child, name) {
+			return false, err
+		}
+		empty := true
+		err = c.queryOnce("SELECT 1 FROM "+QuoteName(child)+" LIMIT 1", func(Row) error {
+			empty = false
+			return nil
+		})
+		if !empty {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// hasTrigger reports whether any trigger is on the table.
+func (c *Conn) hasTrigger(name string) (found bool, err error) {
+	err = c.Query("SELECT 1 FROM sqlite_master WHERE type='trigger' AND lower(tbl_name)=lower(?)", func(Row) error {
+		found = true
+		return nil
+	}, dbaas.Text(name))
+	return found, err
 }

@@ -210,12 +210,19 @@ func (s *Snapshot) copySequence(to *Conn) error {
 		found = true
 		return nil
 	})
-	if err != nil || !found {
+	rows, read := s.source.readSequences()
+	if err = errors.Join(err, read); err != nil || len(rows) == 0 {
 		return err
 	}
-	return s.source.Query("SELECT name, seq FROM sqlite_sequence WHERE substr(lower(name),1,3)<>'rs_'", func(r Row) error {
-		return to.Exec("INSERT INTO sqlite_sequence(name, seq) VALUES(?, ?)", dbaas.Text(r.Text(0)), dbaas.Integer(r.Int(1)))
-	})
+	if !found { // the engine makes the table with the first one that needs it, and keeps it.
+		err = errors.Join(to.once("CREATE TABLE rs_counted(id INTEGER PRIMARY KEY AUTOINCREMENT)"), to.once("DROP TABLE rs_counted"))
+	}
+	for id, row := range rows {
+		if err == nil {
+			err = to.Exec("INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(?, ?, ?)", dbaas.Integer(id), row.name, row.seq)
+		}
+	}
+	return err
 }
 
 // Read implements io.Reader. After an error other than io.EOF the snapshot is of no use.

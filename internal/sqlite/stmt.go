@@ -23,6 +23,7 @@ const (
 type Stmt struct {
 	c        *Conn
 	p        uintptr
+	sql      string
 	guard    Guard
 	seen     actions
 	readOnly bool
@@ -49,8 +50,13 @@ func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
 	kept := c.guarded
 	if guard == GuardOff {
 		kept = c.stmts
+	} else {
+		c.meter.begin()
 	}
-	if s := kept[sql]; s != nil && s.guard == guard {
+	if s := kept[sql]; s != nil && s.guard == guard && s.kept {
+		if guard != GuardOff {
+			c.meter.watched.begin(&s.sql, c.deadline)
+		}
 		return s, nil
 	}
 	if guard != GuardOff {
@@ -58,13 +64,16 @@ func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
 	}
 	s, err := c.compile(sql, guard)
 	if err != nil {
+		c.meter.end()
 		return nil, err
 	}
 	if old := kept[sql]; old != nil {
 		old.finalize()
 	}
 	kept[sql] = s
-	s.kept = guard == GuardOff || len(sql) <= maxKeptSQL
+	// What a statement that changes the schema does depends on what exists: IF EXISTS compiles to nothing while the
+	// object is missing, and asks the authorizer nothing. Only statements on rows mean the same each time.
+	s.kept = guard == GuardOff || s.seen.rows && !s.seen.schema && len(sql) <= maxKeptSQL
 	return s, nil
 }
 
@@ -90,6 +99,16 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	if strings.IndexByte(sql, 0) >= 0 {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "the statement contains a zero byte")
 	}
+	if guard != GuardOff {
+		if len(sql) > c.limits.Length {
+			return nil, errLongText
+		}
+		watching := sql
+		c.meter.watched.begin(&watching, c.deadline)
+		c.meter.enter(true)
+		defer c.meter.leave()
+	}
+	c.boundValues(guard)
 	text, err := cstring(c.tls, sql)
 	if err != nil {
 		return nil, err
@@ -104,10 +123,10 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	if p == 0 {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "there is no statement in the text")
 	}
-	s := &Stmt{c: c, p: p, guard: guard, seen: c.seen}
+	s := &Stmt{c: c, p: p, sql: sql, guard: guard, seen: c.seen}
 	s.readOnly = lib.Xsqlite3_stmt_readonly(c.tls, p) != 0
 	if lib.Xsqlite3_stmt_isexplain(c.tls, p) != 0 {
-		s.readOnly, s.seen = true, actions{}
+		s.readOnly, s.seen = true, actions{query: true}
 	}
 	err = c.nothingAfter(tail)
 	if err == nil {
@@ -182,6 +201,10 @@ func (s *Stmt) describeColumns() {
 // Schema reports whether the statement changes the schema.
 func (s *Stmt) Schema() bool { return s.seen.schema }
 
+// OnlyReads reports whether the statement is a query, which changes nothing whenever it runs. A schema statement that
+// has nothing to do now, as DROP IF EXISTS without the object, is ReadOnly and no query.
+func (s *Stmt) OnlyReads() bool { return s.readOnly && s.seen.query }
+
 // ReadOnly reports whether the statement leaves the database as it is.
 func (s *Stmt) ReadOnly() bool { return s.readOnly }
 
@@ -189,13 +212,31 @@ func (s *Stmt) ReadOnly() bool { return s.readOnly }
 // change by the statement's text, so a session must not capture them meanwhile.
 func (s *Stmt) Rewritten() []string { return s.seen.rewritten }
 
+// Dropped returns the tables that the statement drops.
+func (s *Stmt) Dropped() []string {
+	if s.seen.alter {
+		return nil
+	}
+	return s.seen.rewritten
+}
+
+// WritesSequence reports whether the statement names sqlite_sequence to change it.
+func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
+
 // step runs the statement up to its next row. After an error it has been reset.
 func (s *Stmt) step() (bool, error) {
 	c := s.c
 	c.guard = s.guard // the engine may have to prepare it anew, and asks again.
 	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
+	c.boundValues(s.guard)
+	if s.guard != GuardOff {
+		c.meter.enter(false)
+	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
 	c.guard = GuardOff
+	if rc != lib.SQLITE_ROW { // else values are fetched, which takes memory too.
+		c.meter.leave()
+	}
 	switch rc {
 	case lib.SQLITE_ROW:
 		return true, nil
@@ -204,6 +245,9 @@ func (s *Stmt) step() (bool, error) {
 	default:
 		err := c.failure(rc)
 		s.reset()
+		if e := c.resume(); e != nil {
+			return false, e
+		}
 		return false, err
 	}
 }
@@ -217,7 +261,17 @@ func (s *Stmt) refresh() {
 	}
 }
 
-func (s *Stmt) reset() { lib.Xsqlite3_reset(s.c.tls, s.p) }
+func (s *Stmt) reset() {
+	lib.Xsqlite3_reset(s.c.tls, s.p)
+	if s.guard != GuardOff {
+		s.c.meter.leave()
+		s.c.meter.end()
+	}
+	if s.c.scratchSize > maxKeptScratch { // no statement's values are in use now: those of others are apart.
+		lib.Xsqlite3_clear_bindings(s.c.tls, s.p)
+		s.c.release()
+	}
+}
 
 func (s *Stmt) finalize() {
 	lib.Xsqlite3_finalize(s.c.tls, s.p)

@@ -177,13 +177,11 @@ func BenchmarkZombiezen_Read(b *testing.B) {
 	}
 }
 
-// ownRecord inserts a batch with a session and returns its changeset.
-func ownRecord(c *sqlite.Conn, list []dbaas.Statement) ([]byte, error) {
-	session, err := c.NewSession()
-	if err != nil {
+// ownRecord inserts a batch and returns what was captured.
+func ownRecord(c *sqlite.Conn, k *sqlite.Capture, list []dbaas.Statement) ([]dbaas.Change, error) {
+	if err := k.Begin(); err != nil {
 		return nil, err
 	}
-	defer session.Close()
 	for i := range list {
 		s, err := c.Prepare(list[i].SQL, sqlite.GuardWrite)
 		if err != nil {
@@ -193,10 +191,10 @@ func ownRecord(c *sqlite.Conn, list []dbaas.Statement) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return session.Changeset()
+	return k.Take()
 }
 
-// witnessRecordBatch is ownRecord through zombiezen.
+// witnessRecordBatch is ownRecord through zombiezen and the engine's sessions.
 func witnessRecordBatch(z *zombiezen.Conn, list []dbaas.Statement) ([]byte, error) {
 	session, err := z.CreateSession("")
 	if err != nil {
@@ -243,7 +241,9 @@ func BenchmarkZombiezen_Write(b *testing.B) {
 	c, z, list := benchOwn(b, path, false), benchWitness(b, path, false), benchStatements()
 	begin, rollback := z.Prep("BEGIN IMMEDIATE"), z.Prep("ROLLBACK")
 	position := z.Prep("UPDATE rs_applied SET seq=1, epoch=1 WHERE seq=0 AND epoch<=1")
+	var changes []dbaas.Change
 	var changeset []byte
+	k := c.NewCapture(1 << 30)
 	inOwn := func(fn func() error) func(*testing.B) {
 		return func(b *testing.B) {
 			b.Helper()
@@ -266,11 +266,17 @@ func BenchmarkZombiezen_Write(b *testing.B) {
 			}
 		}
 	}
-	b.Run("Record64/Own", inOwn(func() (err error) { changeset, err = ownRecord(c, list); return err }))
+	b.Run("Record64/Own", inOwn(func() (err error) { changes, err = ownRecord(c, k, list); return err }))
 	b.Run("Record64/Zombiezen", inWitness(func() (err error) { changeset, err = witnessRecordBatch(z, list); return err }))
-	b.Run("Apply64/Own", inOwn(func() error { return c.Apply(entryOf(1, changeset)) }))
+	b.Run("Apply64/Own", inOwn(func() error { return c.Apply(dbaas.Entry{Seq: 1, Epoch: 1, Changes: changes}) }))
 	b.Run("Apply64/Zombiezen", inWitness(func() error {
 		benchStep(b, position)
 		return witnessApply(z, changeset)
 	}))
+}
+
+func witnessApply(z *zombiezen.Conn, changeset []byte) error {
+	return z.ApplyChangeset(bytes.NewReader(changeset), nil, func(zombiezen.ConflictType, *zombiezen.ChangesetIterator) zombiezen.ConflictAction {
+		return zombiezen.ChangesetAbort
+	})
 }

@@ -1,7 +1,7 @@
 package sqlite_test
 
 import (
-	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -158,69 +158,25 @@ func equalRows(t *testing.T, byWitness, byUs string, dump ...string) {
 	}
 }
 
-// A changeset that a Session records makes the same rows through zombiezen.
-func TestSession_ChangesetAppliesThroughZombiezen(t *testing.T) {
-	c, from := open(t, sqlite.Options{ForeignKeys: true})
-	to := t.TempDir() + "/copy.db"
-	z := openWitness(t, to, false)
-	exec(t, c, witnessStart()...)
-	for _, sql := range witnessStart() {
-		witnessed(t, z, sql)
-	}
-	p := &pair{t: t, src: c}
-	if err := witnessApply(z, p.record(witnessChanges()...).Changes[0].Data); err != nil {
-		t.Fatal(err)
-	}
-	equalRows(t, to, from, witnessDump()...)
-}
-
-// A changeset that zombiezen records makes the same rows through Apply.
-func TestConn_Apply_ChangesetOfZombiezen(t *testing.T) {
-	c, to := open(t, sqlite.Options{})
-	from := t.TempDir() + "/source.db"
+// What is captured and applied makes the rows that zombiezen has after the same statements.
+func TestConn_Apply_SameRowsAsZombiezen(t *testing.T) {
+	c, _ := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	copied, to := open(t, sqlite.Options{})
+	from := t.TempDir() + "/witness.db"
 	z := openWitness(t, from, true)
-	for _, sql := range witnessStart() {
+	exec(t, c, witnessStart()...)
+	exec(t, copied, witnessStart()...)
+	for _, sql := range slices.Concat(witnessStart(), witnessChanges()) {
 		witnessed(t, z, sql)
 	}
-	exec(t, c, witnessStart()...)
-	if err := c.CreatePosition(); err != nil {
+	if err := copied.CreatePosition(); err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{t: t, dst: c}
-	if err := p.apply(entryOf(1, witnessRecord(t, z, witnessChanges()...))); err != nil {
+	p := &pair{t: t, src: c, dst: copied}
+	if err := p.apply(p.record(witnessChanges()...)); err != nil {
 		t.Fatal(err)
 	}
 	equalRows(t, from, to, witnessDump()...)
-}
-
-func entryOf(seq dbaas.Seq, changeset []byte) dbaas.Entry {
-	return dbaas.Entry{Seq: seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: changeset}}}
-}
-
-func witnessRecord(t *testing.T, z *zombiezen.Conn, list ...string) []byte {
-	t.Helper()
-	s, err := z.CreateSession("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Delete()
-	if err := s.Attach(""); err != nil {
-		t.Fatal(err)
-	}
-	for _, sql := range list {
-		witnessed(t, z, sql)
-	}
-	var b bytes.Buffer
-	if err := s.WriteChangeset(&b); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func witnessApply(z *zombiezen.Conn, changeset []byte) error {
-	return z.ApplyChangeset(bytes.NewReader(changeset), nil, func(zombiezen.ConflictType, *zombiezen.ChangesetIterator) zombiezen.ConflictAction {
-		return zombiezen.ChangesetAbort
-	})
 }
 
 // Values that one binding binds and writes the other reads back as they were.

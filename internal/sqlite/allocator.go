@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"modernc.org/libc"
+	"modernc.org/libc/sys/types"
+	lib "modernc.org/sqlite/lib"
+)
+
+// started is the engine's own set-up, once a process and before anything can use the engine: afterwards it takes no allocator.
+var started = start()
+
+// allocator is kept by the engine as it is here.
+var allocator = lib.Tsqlite3_mem_methods{
+	FxMalloc: callback(onMalloc), FxFree: callback(onFree), FxRealloc: callback(onRealloc), FxSize: callback(onSize),
+	FxRoundup: callback(onRoundup), FxInit: callback(onAllocatorInit), FxShutdown: callback(onAllocatorEnd),
+}
+
+func start() error {
+	tls := libc.NewTLS()
+	defer tls.Close()
+	va := libc.NewVaList(address(&allocator))
+	if va == 0 {
+		return errNoMemory
+	}
+	defer libc.Xfree(tls, va)
+	if rc := lib.Xsqlite3_config(tls, lib.SQLITE_CONFIG_MALLOC, va); rc != lib.SQLITE_OK {
+		return fmt.Errorf("set the engine's allocator: result code %d", rc)
+	}
+	if rc := lib.Xsqlite3_initialize(tls); rc != lib.SQLITE_OK {
+		return fmt.Errorf("start the engine: result code %d", rc)
+	}
+	return addFileSystem(tls)
+}
+
+// meters finds the meter of a connection by the number of its thread, as the engine calls what a connection runs on.
+var meters [4096]atomic.Pointer[meter]
+
+func meterOf(tls *libc.TLS) *meter {
+	if m := meters[uint32(tls.ID)%uint32(len(meters))].Load(); m != nil && m.id == tls.ID { //nolint:gosec // a number like others.
+		return m
+	}
+	return nil
+}
+
+// register gives m a thread whose place among the meters is free.
+func (m *meter) register() (*libc.TLS, error) {
+	for range 2 * len(meters) {
+		tls := libc.NewTLS()
+		m.id = tls.ID
+		if meters[uint32(tls.ID)%uint32(len(meters))].CompareAndSwap(nil, m) { //nolint:gosec // a number like others.
+			return tls, nil
+		}
+		tls.Close()
+	}
+	return nil, fmt.Errorf("more than %d connections are open", len(meters))
+}
+
+func (m *meter) unregister() {
+	meters[uint32(m.id)%uint32(len(meters))].CompareAndSwap(m, nil) //nolint:gosec // a number like others.
+}
+
+// sizeHeader is the room before each piece of memory, which holds its size.
+const sizeHeader = 8
+
+func onMalloc(tls *libc.TLS, n int32) uintptr {
+	m := meterOf(tls)
+	if m != nil && !m.take(int64(n)) {
+		return 0
+	}
+	p := libc.Xmalloc(tls, types.Size_t(n)+sizeHeader) //nolint:gosec // the engine asks for no less than nothing.
+	if p == 0 {
+		if m != nil {
+			m.give(int64(n))
+		}
+		return 0
+	}
+	*ref[int64](p) = int64(n)
+	return p + sizeHeader
+}
+
+func onFree(tls *libc.TLS, p uintptr) {
+	if m := meterOf(tls); m != nil {
+		m.give(*ref[int64](p - sizeHeader))
+	}
+	libc.Xfree(tls, p-sizeHeader)
+}
+
+func onRealloc(tls *libc.TLS, p uintptr, n int32) uintptr {
+	m, more := meterOf(tls), int64(n)-*ref[int64](p - sizeHeader)
+	if m != nil && !m.take(more) {
+		return 0
+	}
+	p = libc.Xrealloc(tls, p-sizeHeader, types.Size_t(n)+sizeHeader) //nolint:gosec // the engine asks for no less than nothing.
+	if p == 0 {
+		if m != nil {
+			m.give(more)
+		}
+		return 0
+	}
+	*ref[int64](p) = int64(n)
+	return p + sizeHeader
+}
+
+func onSize(_ *libc.TLS, p uintptr) int32 {
+	if p == 0 {
+		return 0
+	}
+	return int32(*ref[int64](p - sizeHeader)) //nolint:gosec // it was an int32.
+}
+
+func onRoundup(_ *libc.TLS, n int32) int32 { return (n + 7) &^ 7 }
+
+func onAllocatorInit(*libc.TLS, uintptr) int32 { return lib.SQLITE_OK }
+
+func onAllocatorEnd(*libc.TLS, uintptr) {}

@@ -1,0 +1,76 @@
+package sqlite
+
+import lib "modernc.org/sqlite/lib"
+
+// Limits bound what one statement of a client may take. A statement that passes one fails alone, with CodeTooLarge if
+// not said otherwise, and its connection goes on. The system's own statements have no limits. A field that is zero has its default.
+type Limits struct {
+	// Memory is what one statement may hold, in bytes: the engine's memory, temporary files and results; 128 MiB if zero. The
+	// page cache of the connection has its own room, Options.CacheBytes, beside it.
+	Memory int64
+	// MemoryAll is what all statements of the process may hold together, in bytes; 192 MiB if zero. Over it the largest one ends,
+	// with CodeUnavailable, because it may pass when the others have ended. No statement may hold more, alone or not.
+	MemoryAll int64
+	// Value is the longest text, blob or row, in bytes; 64 MiB if zero.
+	Value int
+	// Length is the longest text of a statement, in bytes; 8 MiB if zero.
+	Length int
+	// Parameters is how many parameters a statement may have; 32,766 if zero, which is also the most.
+	Parameters int
+	// Depth is how deep an expression may be nested; 1,000 if zero, which is also the most.
+	Depth int
+	// Answer is the size of one read's answer, in bytes; 64 MiB if zero.
+	Answer int
+	// Rows is how many rows a statement may return; any number if zero.
+	Rows int
+}
+
+const (
+	defaultMemory     = 128 << 20
+	defaultMemoryAll  = 192 << 20
+	defaultValue      = 64 << 20
+	defaultLength     = 8 << 20
+	defaultParameters = 32_766
+	defaultDepth      = 1_000
+	defaultAnswer     = 64 << 20
+	// engineValue is the engine's own bound of a value. The system's statements carry what clients' statements made, on
+	// replicas too, so they have no lower one.
+	engineValue = 1_000_000_000
+)
+
+// WithDefaults returns l with the default in place of every zero.
+func (l Limits) WithDefaults() Limits {
+	l.MemoryAll = orDefault(l.MemoryAll, defaultMemoryAll)
+	l.Memory = min(orDefault(l.Memory, defaultMemory), l.MemoryAll)
+	l.Value = orDefault(l.Value, defaultValue)
+	l.Length = orDefault(l.Length, defaultLength)
+	l.Parameters = orDefault(l.Parameters, defaultParameters)
+	l.Depth = orDefault(l.Depth, defaultDepth)
+	l.Answer = orDefault(l.Answer, defaultAnswer)
+	return l
+}
+
+// bound sets one of the engine's limits.
+func (c *Conn) bound(id int32, n int) {
+	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue))) //nolint:gosec // bounded above.
+}
+
+// boundValues lets values be as long as the statements that guard is for may have them.
+func (c *Conn) boundValues(guard Guard) {
+	n := engineValue
+	if guard != GuardOff {
+		n = c.limits.Value
+	}
+	if n != c.longest {
+		c.longest = n
+		c.bound(lib.SQLITE_LIMIT_LENGTH, n)
+	}
+}
+
+// bounds sets the engine's limits of a new connection that hold for every statement.
+func (c *Conn) bounds() {
+	c.boundValues(GuardOff)
+	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, c.limits.Parameters)
+	c.bound(lib.SQLITE_LIMIT_EXPR_DEPTH, c.limits.Depth)
+	c.bound(lib.SQLITE_LIMIT_WORKER_THREADS, 0) // a thread of the engine's own would not be metered.
+}

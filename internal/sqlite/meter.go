@@ -1,0 +1,212 @@
+package sqlite
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// meter counts what the client statement of one connection holds, and stops it when that is too much or its time is over. The
+// engine asks it at every allocation, so it stops a statement also inside one step of the engine, and while it is prepared.
+// The fields without a comment of their own belong to the goroutine that uses the connection.
+type meter struct {
+	c         *Conn
+	id        int32 // number of the thread
+	running   bool  // the engine is at work for the client's statement
+	preparing bool
+	most      int64 // bytes that a statement may hold
+	used      int64 // bytes since the statement began
+	high      int64 // the largest used since the connection was opened
+	next      int64 // above this many bytes the meter looks closer
+	calls     uint64
+	stop      reason
+
+	statement atomic.Uint64 // number of the statement on this connection
+	doomed    atomic.Uint64 // the statement of this number has to end, since all together hold too much
+	published atomic.Int64  // what the others count of used
+	watched   watched
+}
+
+// reason is why a statement was stopped.
+type reason uint8
+
+const (
+	goOn reason = iota
+	tooLarge
+	tooLong
+	crowdedOut // all statements together hold too much, and this one most
+)
+
+const (
+	// publishBytes is how far a meter may be from what the others know of it.
+	publishBytes = 256 << 10
+	// lookEvery is how many allocations pass between two looks at the clock, some 50 microseconds.
+	lookEvery = 256
+	// A statement that was stopped still gets pieces up to smallBytes, up to reserveBytes in all: what undoes its changes needs some.
+	smallBytes   = 64 << 10
+	reserveBytes = 1 << 20
+)
+
+// held is what the statements of all connections hold, as they have published it.
+var held atomic.Int64
+
+// begin starts to count for a new statement.
+func (m *meter) begin() {
+	m.end()
+	m.used, m.stop = 0, goOn
+	m.statement.Add(1)
+}
+
+// enter says that the engine works for the client's statement from now on, leave that it does not.
+func (m *meter) enter(preparing bool) {
+	m.running, m.preparing = true, preparing
+	m.next = min(m.most, m.published.Load()+publishBytes)
+}
+
+func (m *meter) leave() { m.running, m.preparing = false, false }
+
+// end takes the statement's share out of the sum.
+func (m *meter) end() {
+	if n := m.published.Load(); n != 0 {
+		m.published.Store(0)
+		held.Add(-n)
+	}
+	m.watched.end()
+}
+
+// take counts n bytes more, or returns false if the statement must not have them.
+func (m *meter) take(n int64) bool {
+	m.used += n
+	m.calls++
+	if m.used <= m.next && n < publishBytes && m.calls%lookEvery != 0 {
+		return true
+	}
+	return m.look(n)
+}
+
+func (m *meter) give(n int64) {
+	m.used -= n
+	if n >= publishBytes && m.running {
+		m.publish()
+	}
+}
+
+// look decides about n bytes that are in m.used already.
+func (m *meter) look(n int64) bool {
+	if !m.running {
+		m.next = math.MaxInt64
+		return true
+	}
+	m.judge()
+	if m.stop == goOn {
+		m.publish()
+		m.judge()
+	}
+	if m.stop == goOn || n <= 0 {
+		return true
+	}
+	if !m.preparing && n <= smallBytes && m.used <= m.most+reserveBytes {
+		return true
+	}
+	m.used -= n
+	m.high = max(m.high, m.used)
+	return false
+}
+
+// judge sets m.stop if the statement has to end.
+func (m *meter) judge() {
+	switch {
+	case m.stop != goOn:
+	case m.used > m.most:
+		m.endWith(tooLarge)
+	case m.isDoomed():
+		m.endWith(crowdedOut)
+	case m.c.over():
+		m.endWith(tooLong)
+	default:
+		m.high = max(m.high, m.used)
+		m.next = min(m.most, m.used+publishBytes)
+	}
+}
+
+func (m *meter) endWith(why reason) { m.stop, m.next = why, math.MinInt64 }
+
+func (m *meter) isDoomed() bool { return m.doomed.Load() == m.statement.Load() }
+
+// hold counts n bytes of results, which are no memory of the engine.
+func (m *meter) hold(n int) error {
+	m.used += int64(n)
+	if m.used > m.next {
+		m.publish()
+		m.judge()
+		if m.stop == tooLarge || m.stop == crowdedOut {
+			return m.err()
+		}
+	}
+	return nil
+}
+
+// publish tells the other meters what this one counts, and lets statements end until the sum is within the limit.
+func (m *meter) publish() {
+	n := max(m.used, 0)
+	sum := held.Add(n - m.published.Swap(n))
+	if limit := m.c.limits.MemoryAll; sum > limit {
+		endLargest(limit)
+	}
+}
+
+var endingLargest sync.Mutex
+
+// endLargest dooms the largest statements of the process until the others hold at most limit bytes.
+func endLargest(limit int64) {
+	endingLargest.Lock()
+	defer endingLargest.Unlock()
+	for {
+		var sum, most int64
+		var number uint64
+		var largest *meter
+		for i := range meters {
+			m := meters[i].Load()
+			if m == nil || m.isDoomed() {
+				continue
+			}
+			statement, n := m.statement.Load(), m.published.Load()
+			sum += n
+			if n > most {
+				largest, most, number = m, n, statement
+			}
+		}
+		if largest == nil || sum <= limit {
+			return
+		}
+		largest.doomed.Store(number)
+	}
+}
+
+// err is the error of a statement that this meter has stopped.
+func (m *meter) err() *dbaas.Error {
+	limits := &m.c.limits
+	switch m.stop { //nolint:exhaustive // it is called for a statement that was stopped, and otherwise that is too large.
+	case tooLong:
+		return errTooLong
+	case crowdedOut:
+		return dbaas.Errorf(dbaas.CodeUnavailable, "all statements together need more than %d MiB at the moment; try again", mebibytes(limits.MemoryAll))
+	default:
+		return dbaas.Errorf(dbaas.CodeTooLarge, "the statement needs more than %d MiB", mebibytes(limits.Memory))
+	}
+}
+
+func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
+
+// over reports whether the time of what c runs is over.
+func (c *Conn) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+	}
+	return !c.deadline.IsZero() && time.Now().After(c.deadline)
+}

@@ -1,0 +1,43 @@
+package sqlite_test
+
+import (
+	"testing"
+
+	"rideshare/internal/sqlite"
+)
+
+// What a connection is after it was opened: only a durable one waits for the disk. A replica's needs not, since its file is thrown
+// away at the next start.
+func TestOpen_Settings(t *testing.T) {
+	t.Parallel()
+	_, path := open(t, sqlite.Options{})
+	for _, c := range []struct {
+		name                            string
+		o                               sqlite.Options
+		synchronous, queryOnly, foreign int64
+	}{
+		{"persdb's writer", sqlite.Options{Durable: true, ForeignKeys: true, Triggers: true}, 2, 0, 1},
+		{"replica's writer", sqlite.Options{}, 0, 0, 0},
+		{"reader", sqlite.Options{ReadOnly: true}, 2, 1, 0},
+	} {
+		db := openAt(t, path, c.o)
+		for pragma, want := range map[string]int64{"synchronous": c.synchronous, "query_only": c.queryOnly, "foreign_keys": c.foreign} {
+			if err := db.Query("PRAGMA "+pragma, func(r sqlite.Row) error {
+				if got := r.Int(0); got != want {
+					t.Errorf("%s: %s is %d, want %d", c.name, pragma, got, want)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := db.Query("PRAGMA journal_mode", func(r sqlite.Row) error {
+			if got := r.Text(0); got != "wal" {
+				t.Errorf("%s: journal_mode is %s, want wal", c.name, got)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"rideshare/internal/dbaas"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// tableSum sums up the rows of a table in whatever order: how many there are, and the sum of their hashes. persdb keeps one
+// for each table beside the rows, in the same transactions, and so finds bytes that changed by themselves.
+type tableSum struct {
+	rows int64
+	sum  uint64 // modulo 2^64
+}
+
+// rowSum hashes a row's identity and values as they are recorded.
+func rowSum(recorded []byte) uint64 { return xxhash.Sum64(recorded) }
+
+// sums is what a batch does to the sums.
+type sums struct {
+	kept    bool                // the connection keeps sums
+	total   map[string]tableSum // as committed
+	delta   map[string]tableSum // of the batch
+	emptied map[string]bool     // tables whose delta begins at zero
+	again   []string            // tables whose rows a schema change rewrote
+	schema  bool                // the batch changes the schema
+	pending map[string]tableSum // what changes in total
+	gone    []string            // what goes from total
+}
+
+func (s *sums) begin() {
+	s.delta, s.emptied, s.again, s.schema = map[string]tableSum{}, map[string]bool{}, nil, false
+	s.pending, s.gone = nil, nil
+}
+
+func (s *sums) add(table string, rows int64, sum uint64) {
+	d := s.delta[table]
+	s.delta[table] = tableSum{rows: d.rows + rows, sum: d.sum + sum}
+}
+
+func (s *sums) empty(table string) {
+	s.delta[table], s.emptied[table] = tableSum{}, true
+}
+
+// KeepSums makes the table of the sums, if it is missing, in the transaction that is open, and keeps them from now on.
+func (k *Capture) KeepSums() error {
+	c := k.c
+	err := c.once(`CREATE TABLE IF NOT EXISTS rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
+	if err != nil {
+		return fmt.Errorf("create sums: %w", err)
+	}
+	k.sums.kept = true
+	if k.sums.total, err = c.readSums(); err != nil {
+		return err
+	}
+	tables, err := c.loadTables()
+	for name, t := range tables {
+		if _, known := k.sums.total[name]; err == nil && !known { // an older version wrote the file
+			k.sums.total[name], err = c.sumTable(t)
+			err = firstOf(err, c.writeSum(name, k.sums.total[name]))
+		}
+	}
+	return err
+}
+
+// Reload forgets what the Capture knows of committed state, because others than the batch have changed it or the outcome of its COMMIT is not known.
+func (k *Capture) Reload() (err error) {
+	k.sequences = nil
+	if k.sums.kept {
+		k.sums.total, err = k.c.readSums()
+	}
+	return err
+}
+
+// Replay applies an entry, in the transaction that is open, to the file that sums are kept of.
+func (k *Capture) Replay(e dbaas.Entry) error {
+	if err := k.Begin(); err != nil {
+		return err
+	}
+	defer k.End()
+	if err := k.c.Apply(e); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(e.Changes, func(c dbaas.Change) bool { return c.Kind == dbaas.ChangeSchema }) {
+		if _, err := k.c.loadTables(); err != nil {
+			return err
+		}
+		k.sums.schema, k.sums.again = true, slices.Collect(maps.Keys(k.c.tables))
+	}
+	return k.takeSums()
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) readSums() (map[string]tableSum, error) {
+	total := map[string]tableSum{}
+	err := c.Query("SELECT name, rows, sum FROM rs_sums", func(r Row) error {
+		total[r.Text(0)] = tableSum{rows: r.Int(1), sum: uint64(r.Int(2))} //nolint:gosec // the bits matter, not the sign.
+		return nil
+	})
+	return total, err
+}
+
+func (c *Conn) writeSum(name string, s tableSum) error {
+	return c.Exec("INSERT OR REPLACE INTO rs_sums(name, rows, sum) VALUES(?,?,?)",
+		dbaas.Text(name), dbaas.Integer(s.rows), dbaas.Integer(int64(s.sum))) //nolint:gosec // the bits matter, not the sign.
+}
+
+// takeSums writes the sums of the tables that the batch has changed.
+func (k *Capture) takeSums() error {
+	s, c := &k.sums, k.c
+	if !s.kept {
+		return nil
+	}
+	s.pending = make(map[string]tableSum, len(s.delta))
+	for name, d := range s.delta {
+		if was := s.total[name]; !s.emptied[name] {
+			d = tableSum{rows: was.rows + d.rows, sum: was.sum + d.sum}
+		}
+		s.pending[name] = d
+	}
+	if s.schema {
+		if err := k.takeSchema(); err != nil {
+			return err
+		}
+	}
+	for name, sum := range s.pending {
+		if err := c.writeSum(name, sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeSchema counts the tables that the batch has made or rewritten, and drops the sums of those that it has dropped.
+func (k *Capture) takeSchema() error {
+	s, c := &k.sums, k.c
+	tables, err := c.loadTables()
+	for name, t := range tables {
+		_, known := s.total[name]
+		if err == nil && (!known || slices.ContainsFunc(s.again, func(a string) bool { return strings.EqualFold(a, name) })) {
+			s.pending[name], err = c.sumTable(t)
+		}
+	}
+	for _, have := range []map[string]tableSum{s.total, s.pending} {
+		for name := range have {
+			if _, exists := tables[name]; err == nil && !exists {
+				s.gone = append(s.gone, name)
+				delete(s.pending, name)
+				err = c.Exec("DELETE FROM rs_sums WHERE name=?", dbaas.Text(name))
+			}
+		}
+	}
+	return err
+}
+
+// committed makes what the batch did to the sums the state that the next batch begins with.
+func (s *sums) committed() {
+	for _, name := range s.gone {
+		delete(s.total, name)
+	}
+	maps.Copy(s.total, s.pending)
+}
+
+// sumTable reads all rows of a table.
+func (c *Conn) sumTable(t *table) (tableSum, error) {
+	var sum tableSum
+	var buf []byte
+	err := c.queryOnce(t.all(), func(r Row) error {
+		buf = t.appendRow(buf[:0], r.s)
+		sum.rows++
+		sum.sum += rowSum(buf)
+		return nil
+	})
+	return sum, err
+}
+
+// appendRow appends a row of t.all as the capture records it.
+func (t *table) appendRow(b []byte, s *Stmt) []byte {
+	first := 0
+	if !t.withoutRowid {
+		b, first = appendInt(b, s.int(0)), 1
+	}
+	for _, i := range t.index {
+		b = appendColumn(b, s, first+int(i))
+	}
+	return b
+}
+
+func appendColumn(b []byte, s *Stmt, i int) []byte {
+	switch s.kind(i) {
+	case dbaas.KindInteger:
+		return appendInt(append(b, valueInteger), s.int(i))
+	case dbaas.KindFloat:
+		return appendFloatBits(append(b, valueFloat), s.float(i))
+	case dbaas.KindText:
+		return appendBytes(append(b, valueText), s.text(i))
+	case dbaas.KindBlob:
+		return appendBytes(append(b, valueBlob), s.blob(i))
+	case dbaas.KindNull:
+	}
+	return append(b, valueNull)
+}

@@ -1,0 +1,36 @@
+package sqlite_test
+
+import (
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+// The watchdog speaks up once about a statement that nothing stops, and not about others.
+func TestOptions_OnStuck(t *testing.T) {
+	release := make(chan struct{})
+	said := make(chan string, 10)
+	c, _ := open(t, sqlite.Options{OnStuck: func(sql string) {
+		said <- sql
+		close(release) // a second time would panic
+	}})
+	if err := sqlite.DefineBlock(c, release); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	list := statements("SELECT 1", "SELECT 2, block()")
+	for i := range list {
+		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: list[i : i+1], Deadline: time.Now().Add(200 * time.Millisecond)}
+		if _, err := c.AppendRead(nil, &r); err != nil && i == 0 {
+			t.Fatal(err)
+		}
+	}
+	if got := <-said; got != "SELECT 2, block()" {
+		t.Errorf("got %q", got)
+	}
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("after %s, before twice the limit and a second", took)
+	}
+}
