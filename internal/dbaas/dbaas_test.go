@@ -3,6 +3,7 @@ package dbaas_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +64,24 @@ func TestError_Is_MatchesTheCode(t *testing.T) {
 	}
 	if got := dbaas.CodeOf(nil); got != dbaas.CodeOK {
 		t.Errorf("code of nil: got %q, want none", got)
+	}
+}
+
+// A cluster id is written and read as 32 digits, none as nothing, and nothing else is one.
+func TestClusterID_Text_RoundTrip(t *testing.T) {
+	for _, id := range []dbaas.ClusterID{{}, {1, 15: 255}, dbaas.NewClusterID()} {
+		text, err := id.MarshalText()
+		var got dbaas.ClusterID
+		if err = errors.Join(err, got.UnmarshalText(text)); err != nil || got != id || len(text) != 32 && !id.IsZero() {
+			t.Errorf("%s: got %q, then %s, %v", id, text, got, err)
+		}
+	}
+	for _, text := range []string{"1", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("x", 32), strings.Repeat("0", 64)} {
+		if err := new(dbaas.ClusterID).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was taken for a cluster id", text)
+		}
+	}
+	if first, second := dbaas.NewClusterID(), dbaas.NewClusterID(); first == second {
+		t.Error("two new ids are the same")
 	}
 }

@@ -23,9 +23,13 @@ const (
 	CodeUnknown      Code = "unknown"       // handed over, outcome not known; retry with the same key
 	CodeTimeout      Code = "timeout"       // a read was not answered in time
 	CodeUnauthorized Code = "unauthorized"  // credentials missing or wrong
+	CodeForbidden    Code = "forbidden"     // the way the request came is refused, whatever it asks
 	CodeStaleEpoch   Code = "stale_epoch"   // a newer master exists
 	CodeGone         Code = "gone"          // the log no longer has it; take a snapshot
+	CodeDamaged      Code = "damaged"       // bytes of it changed on persdb's disk; what needs it takes a snapshot
 	CodeFull         Code = "full"          // persdb's disk is full
+	CodeAgain        Code = "again"         // surely not run, the batch had no room for it; the master commits it again
+	CodeSlow         Code = "slow"          // surely not run, it took longer than others may wait; the master commits it alone
 	CodeInternal     Code = "internal"      // a bug or a disk; details only in the log
 )
 
@@ -72,6 +76,9 @@ var (
 	ErrGone = &Error{Code: CodeGone, Message: "the log no longer has this position, take a snapshot"}
 	// ErrUnavailable is returned when surely nothing was done and a retry is safe.
 	ErrUnavailable = &Error{Code: CodeUnavailable, Message: "unavailable"}
+	// ErrUnreachable is among the causes of an error when who was called surely got nothing of the
+	// call: it says nothing about what the call asked for.
+	ErrUnreachable = errors.New("not reached")
 	// ErrUnknown is returned when a write was handed over and its outcome is not known.
 	ErrUnknown = &Error{Code: CodeUnknown, Message: "outcome not known"}
 )

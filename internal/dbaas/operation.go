@@ -24,13 +24,18 @@ type Fingerprint [16]byte
 type Operation struct {
 	ID          OpID
 	Fingerprint Fingerprint
-	// IssuedAt is when the operation was accepted, by the clock of who accepted
-	// it. persdb refuses an operation that is older than the answers it still
-	// has, since it could no longer tell whether it has run.
-	IssuedAt time.Time
+	// SeenSeq is a position that the log had when the operation was accepted: it can only have run in
+	// an entry after that. persdb refuses an operation whose SeenSeq is below what the log still has,
+	// since it could no longer tell whether it has run.
+	SeenSeq Seq
 	// Deadline is when the caller stops waiting; the zero time means never. A
-	// master does not start an operation after it.
+	// master does not start an operation after it. Frames carry the time that is left.
 	Deadline time.Time
+	// Resent says that the operation may have been sent before, in another message.
+	Resent bool
+	// GiveUp, if not empty, makes persdb store a failure with this text instead of running the
+	// statements. An operation that has run keeps its result, which is the answer then too.
+	GiveUp string
 	// Atomic makes several statements hold together: the first failure undoes
 	// them all. Otherwise each statement stands by itself.
 	Atomic     bool
@@ -43,7 +48,7 @@ type Operation struct {
 type Row []Value
 
 // StatementResult is what one statement did. Code is CodeOK or says why it
-// failed; then Message is safe to show to a client.
+// failed; then Message is safe to show to a client. A Message with CodeOK says why a statement that is done has no rows.
 type StatementResult struct {
 	Code         Code
 	Message      string
@@ -63,7 +68,8 @@ type OperationResult struct {
 	Seq Seq
 	// Code is CodeOK when the operation ran, even if a statement of it failed.
 	// CodeMismatch means that the id belongs to another operation, CodeExpired
-	// that persdb can no longer tell whether it has run, or that it came past its deadline and did not run.
+	// that persdb can no longer tell whether it has run, CodeUnavailable that it surely did not
+	// run, CodeAgain and CodeSlow that it did not run yet.
 	Code       Code
 	Message    string
 	Statements []StatementResult

@@ -40,6 +40,9 @@ func (id OpID) stamp(version byte) OpID {
 	return id
 }
 
+// Generated reports whether id has the form of one that NewOpID made, and not of a client's.
+func (id OpID) Generated() bool { return id[6]>>4 == 7 }
+
 // IsZero reports whether id is no id.
 func (id OpID) IsZero() bool { return id == OpID{} }
 

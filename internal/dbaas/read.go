@@ -24,6 +24,9 @@ type Read struct {
 	Deadline time.Time
 	// MinSeq is the position that the answering worker must have applied.
 	MinSeq Seq
+	// Recent reads see every write that was acknowledged before they came: the orchestrator
+	// finds the position for them. It does not cross the bus.
+	Recent bool
 	// Linearizable reads go to the master, which confirms its epoch first.
 	Linearizable bool
 	Format       Format

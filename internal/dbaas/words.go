@@ -29,18 +29,22 @@ const (
 
 // Head is persdb's newest position and newest epoch, read together.
 type Head struct {
-	Seq   Seq
-	Epoch Epoch
+	Cluster ClusterID // that Seq and Epoch belong to
+	Seq     Seq
+	Epoch   Epoch
 }
 
 // ChangeKind says how a Change is applied.
 type ChangeKind uint8
 
 const (
-	// ChangeRows is an SQLite changeset.
-	ChangeRows ChangeKind = 1
+	// ChangeSet is an SQLite changeset, in the log of an older version. No replica applies it: one that
+	// meets it takes a snapshot.
+	ChangeSet ChangeKind = 1
 	// ChangeSchema is the text of one schema statement.
 	ChangeSchema ChangeKind = 2
+	// ChangeRows is rows in the order in which they changed, as internal/sqlite records them.
+	ChangeRows ChangeKind = 3
 )
 
 // Change is one part of what an entry changed.
@@ -53,8 +57,20 @@ type Change struct {
 // transaction; an entry without changes only moves the position.
 type Entry struct {
 	Shard   ShardID
+	Cluster ClusterID // that Seq and Epoch belong to
 	Seq     Seq
 	Epoch   Epoch
 	At      time.Time // when persdb committed it, millisecond resolution
 	Changes []Change
+	// Away says that the changes are not here, since they are large: the log has them.
+	Away bool
+}
+
+// Size returns how many bytes the changes have.
+func (e *Entry) Size() int {
+	n := 0
+	for i := range e.Changes {
+		n += len(e.Changes[i].Data)
+	}
+	return n
 }

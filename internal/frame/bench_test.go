@@ -19,11 +19,11 @@ func BenchmarkReadBatch(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		encoded, err := frame.ReadRequest{Reads: reads}.Encode()
+		encoded, err := frame.ReadRequest{Reads: reads}.Encode(sent)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := frame.DecodeReadRequest(encoded); err != nil {
+		if _, err := frame.DecodeReadRequest(encoded, sent); err != nil {
 			b.Fatal(err)
 		}
 	}

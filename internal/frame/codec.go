@@ -28,6 +28,19 @@ func appendTime(b []byte, t time.Time) []byte {
 	return appendInt(b, t.UnixMilli())
 }
 
+// appendLeft writes the milliseconds from now to t; the zero time is 0, and so t at now is
+// a millisecond ago.
+func appendLeft(b []byte, t, now time.Time) []byte {
+	if t.IsZero() {
+		return appendInt(b, 0)
+	}
+	left := max(-maxLeft, min(t.Sub(now).Milliseconds(), maxLeft))
+	if left == 0 {
+		left = -1
+	}
+	return appendInt(b, left)
+}
+
 func appendTexts(b []byte, texts []string) []byte {
 	b = appendUint(b, uint64(len(texts)))
 	for _, s := range texts {
@@ -145,6 +158,22 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(ms)
 }
 
+// maxLeft bounds a time left, so that no sum with a time overflows.
+const maxLeft = 1 << 40 // ms, some 35 years
+
+// left reads what appendLeft wrote, as a time by the reader's clock. Two hosts' clocks need not agree.
+func (d *decoder) left(now time.Time) time.Time {
+	ms := d.int()
+	switch {
+	case ms == 0:
+		return time.Time{}
+	case ms < -maxLeft || ms > maxLeft:
+		d.fail(ErrMalformed)
+		return time.Time{}
+	}
+	return now.Add(time.Duration(ms) * time.Millisecond)
+}
+
 // count reads the length of a list whose items take at least one byte each, so
 // that a forged length cannot make us allocate more than the frame's own size.
 func (d *decoder) count() int {
@@ -167,7 +196,7 @@ func list[T any](d *decoder, item func(*decoder) T) []T {
 	for range n {
 		v := item(d)
 		if d.err != nil {
-			return nil
+			return out
 		}
 		out = append(out, v)
 	}

@@ -1,32 +1,79 @@
 package frame
 
-import "rideshare/internal/dbaas"
+import (
+	"encoding/binary"
+	"slices"
 
-// EncodeEntry returns e as a frame for syncQ and for log pages, or ErrTooLarge.
+	"rideshare/internal/dbaas"
+)
+
+// MaxEntryBytes is how many bytes of changes go with an entry to whoever did not ask for them. Larger ones are fetched
+// from the log, by each reader when it can: several copies of 80 MiB in a broker are an outage.
+const MaxEntryBytes = 1 << 20
+
+// EncodeEntry returns e as a frame for syncQ and for the answer to a commit. The changes of a large one stay
+// away: it is decoded with Away set.
 func EncodeEntry(e dbaas.Entry) ([]byte, error) {
+	if e.Away || e.Size() > MaxEntryBytes {
+		return sized(appendPlace(appendHeader(nil, KindEntryAway, e.Shard), &e))
+	}
 	b := appendHeader(nil, KindEntry, e.Shard)
 	return sized(appendEntry(b, &e))
 }
 
-// DecodeEntry decodes a frame of KindEntry. Changes are parts of b.
+// DecodeEntry decodes what EncodeEntry returned. Changes are parts of b.
 func DecodeEntry(b []byte) (dbaas.Entry, error) {
-	d, shard, err := open(b, KindEntry)
+	kind, err := KindOf(b)
 	if err != nil {
 		return dbaas.Entry{}, err
 	}
-	e := d.entry()
-	e.Shard = shard
+	read := (*decoder).entry
+	if kind == KindEntryAway {
+		read = (*decoder).place
+	} else {
+		kind = KindEntry
+	}
+	d, shard, err := open(b, kind)
+	if err != nil {
+		return dbaas.Entry{}, err
+	}
+	e := read(d)
+	e.Shard, e.Away = shard, kind == KindEntryAway
 	return e, d.end()
 }
 
-// EncodeEntries returns a page of entries of one shard, or ErrTooLarge.
-func EncodeEntries(shard dbaas.ShardID, entries []dbaas.Entry) ([]byte, error) {
+// EncodeEntries returns a page of entries of one shard, or ErrTooLarge. The frame is the parts one after the other; large
+// changes are parts as they are, not copied.
+func EncodeEntries(shard dbaas.ShardID, entries []dbaas.Entry) (parts [][]byte, err error) {
+	const large = 64 << 10
+	size := 0
+	cut := func(part []byte) {
+		if len(part) > 0 {
+			parts = append(parts, part)
+			size += len(part)
+		}
+	}
 	b := appendHeader(nil, KindEntries, shard)
 	b = appendUint(b, uint64(len(entries)))
 	for i := range entries {
-		b = appendEntry(b, &entries[i])
+		e := &entries[i]
+		b = appendUint(appendPlace(b, e), uint64(len(e.Changes)))
+		for _, c := range e.Changes {
+			b = appendUint(append(b, byte(c.Kind)), uint64(len(c.Data)))
+			if len(c.Data) < large {
+				b = append(b, c.Data...)
+				continue
+			}
+			cut(b)
+			cut(c.Data)
+			b = nil
+		}
 	}
-	return sized(b)
+	cut(b)
+	if size > MaxBytes {
+		return nil, ErrTooLarge
+	}
+	return parts, nil
 }
 
 // DecodeEntries decodes a frame of KindEntries. Changes are parts of b.
@@ -42,24 +89,33 @@ func DecodeEntries(b []byte) ([]dbaas.Entry, error) {
 	return entries, d.end()
 }
 
-func appendEntry(b []byte, e *dbaas.Entry) []byte {
+func appendEntry(b []byte, e *dbaas.Entry) []byte { return AppendChanges(appendPlace(b, e), e.Changes) }
+
+// appendPlace appends an entry without its changes.
+func appendPlace(b []byte, e *dbaas.Entry) []byte {
+	b = append(b, e.Cluster[:]...)
 	b = appendUint(b, uint64(e.Seq))
 	b = appendUint(b, uint64(e.Epoch))
-	b = appendTime(b, e.At)
-	return AppendChanges(b, e.Changes)
+	return appendTime(b, e.At)
 }
 
 func (d *decoder) entry() dbaas.Entry {
-	return dbaas.Entry{
-		Seq:     dbaas.Seq(d.uint()),
-		Epoch:   dbaas.Epoch(d.uint()),
-		At:      d.time(),
-		Changes: d.changes(),
-	}
+	e := d.place()
+	e.Changes = d.changes()
+	return e
+}
+
+func (d *decoder) place() dbaas.Entry {
+	return dbaas.Entry{Cluster: d.sixteen(), Seq: dbaas.Seq(d.uint()), Epoch: dbaas.Epoch(d.uint()), At: d.time()}
 }
 
 // AppendChanges appends the changes of an entry as the log stores them.
 func AppendChanges(b []byte, changes []dbaas.Change) []byte {
+	size := binary.MaxVarintLen64
+	for i := range changes {
+		size += 1 + binary.MaxVarintLen64 + len(changes[i].Data)
+	}
+	b = slices.Grow(b, size)
 	b = appendUint(b, uint64(len(changes)))
 	for _, c := range changes {
 		b = append(b, byte(c.Kind))
@@ -82,7 +138,7 @@ func (d *decoder) changes() []dbaas.Change { return list(d, (*decoder).change) }
 
 func (d *decoder) change() dbaas.Change {
 	c := dbaas.Change{Kind: dbaas.ChangeKind(d.byte()), Data: d.blob()}
-	if c.Kind != dbaas.ChangeRows && c.Kind != dbaas.ChangeSchema {
+	if c.Kind < dbaas.ChangeSet || c.Kind > dbaas.ChangeRows {
 		d.fail(ErrMalformed)
 	}
 	return c
@@ -106,7 +162,7 @@ func EncodeRecords(shard dbaas.ShardID, records []Record) ([]byte, error) {
 	return sized(b)
 }
 
-// DecodeRecords decodes a frame of KindRecords.
+// DecodeRecords decodes a frame of KindRecords. With an error it returns the records before what cannot be decoded.
 func DecodeRecords(b []byte) ([]Record, error) {
 	d, _, err := open(b, KindRecords)
 	if err != nil {

@@ -26,14 +26,16 @@ type Kind uint8
 
 // The kinds of frames. Numbers are part of the format and are never used again.
 const (
-	KindReadRequest  Kind = 1
+	// 1 and 3 were requests with deadlines by the sender's clock.
 	KindReadReply    Kind = 2
-	KindWriteRequest Kind = 3
 	KindWriteReply   Kind = 4
 	KindEntry        Kind = 5
 	KindRecords      Kind = 6
 	KindEntries      Kind = 7
 	KindReadHeld     Kind = 8
+	KindEntryAway    Kind = 9
+	KindReadRequest  Kind = 10
+	KindWriteRequest Kind = 11
 )
 
 // Errors of the decoder.

@@ -1,6 +1,7 @@
 package frame_test
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"strings"
@@ -21,6 +22,23 @@ func drawTime(t *rapid.T) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms)
+}
+
+// sent is when the requests of these tests are encoded, and by default decoded.
+var sent = time.UnixMilli(1_000_000)
+
+// drawDeadline draws a deadline before or after sent, or none.
+func drawDeadline(t *rapid.T) time.Time {
+	left := rapid.Int64Range(-1<<40, 1<<40).Draw(t, "left")
+	if left == 0 {
+		return time.Time{}
+	}
+	return sent.Add(time.Duration(left) * time.Millisecond)
+}
+
+// received is decode of a frame that comes at once.
+func received[T any](decode func([]byte, time.Time) (T, error)) func([]byte) (T, error) {
+	return func(b []byte) (T, error) { return decode(b, sent) }
 }
 
 func drawValue(t *rapid.T) dbaas.Value {
@@ -66,7 +84,7 @@ func drawSixteen(t *rapid.T) [16]byte {
 func drawRead(t *rapid.T) dbaas.Read {
 	return dbaas.Read{
 		RequestID:    drawText(t),
-		Deadline:     drawTime(t),
+		Deadline:     drawDeadline(t),
 		MinSeq:       dbaas.Seq(rapid.Uint64().Draw(t, "min")),
 		Linearizable: rapid.Bool().Draw(t, "linearizable"),
 		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")),
@@ -78,8 +96,8 @@ func drawRead(t *rapid.T) dbaas.Read {
 
 func drawOperation(t *rapid.T) dbaas.Operation {
 	return dbaas.Operation{
-		ID: drawSixteen(t), Fingerprint: drawSixteen(t), IssuedAt: drawTime(t), Deadline: drawTime(t),
-		Atomic: rapid.Bool().Draw(t, "atomic"), RequestID: drawText(t), Statements: drawList(t, drawStatement),
+		ID: drawSixteen(t), Fingerprint: drawSixteen(t), SeenSeq: dbaas.Seq(rapid.Uint64().Draw(t, "seen")), Deadline: drawDeadline(t),
+		Atomic: rapid.Bool().Draw(t, "atomic"), Resent: rapid.Bool().Draw(t, "resent"), GiveUp: drawText(t), RequestID: drawText(t), Statements: drawList(t, drawStatement),
 	}
 }
 
@@ -100,7 +118,7 @@ func drawResult(t *rapid.T) dbaas.OperationResult {
 
 func drawEntry(t *rapid.T) dbaas.Entry {
 	return dbaas.Entry{
-		Shard: 3, Seq: dbaas.Seq(rapid.Uint64().Draw(t, "seq")), Epoch: dbaas.Epoch(rapid.Uint64().Draw(t, "epoch")),
+		Shard: 3, Cluster: drawSixteen(t), Seq: dbaas.Seq(rapid.Uint64().Draw(t, "seq")), Epoch: dbaas.Epoch(rapid.Uint64().Draw(t, "epoch")),
 		At: drawTime(t), Changes: drawList(t, func(t *rapid.T) dbaas.Change {
 			return dbaas.Change{
 				Kind: dbaas.ChangeKind(rapid.IntRange(1, 2).Draw(t, "kind")),
@@ -127,9 +145,9 @@ func sameAfter[T any](t *rapid.T, want T, b []byte, err error, decode func([]byt
 // Whatever is encoded comes back unchanged, for every kind of frame.
 func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		reads := frame.ReadRequest{Shard: 7, Reads: drawList(t, drawRead)}
-		b, err := reads.Encode()
-		sameAfter(t, reads, b, err, frame.DecodeReadRequest)
+		reads := frame.ReadRequest{Again: rapid.Bool().Draw(t, "again"), Cluster: drawSixteen(t), Shard: 7, Reads: drawList(t, drawRead)}
+		b, err := reads.Encode(sent)
+		sameAfter(t, reads, b, err, received(frame.DecodeReadRequest))
 
 		answers := frame.ReadReply{Last: true, Answers: drawList(t, func(t *rapid.T) frame.ReadAnswer {
 			return frame.ReadAnswer{Index: rapid.IntRange(0, 300).Draw(t, "index"), Result: dbaas.ReadResult{
@@ -141,12 +159,15 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 		sameAfter(t, answers, b, err, frame.DecodeReadReply)
 
 		held := frame.ReadHeld{Worker: dbaas.WorkerID(drawText(t))}
+		if i := rapid.IntRange(-1, 300).Draw(t, "running"); i >= 0 {
+			held.Running = &i
+		}
 		b, err = held.Encode()
 		sameAfter(t, held, b, err, frame.DecodeReadHeld)
 
 		writes := frame.WriteRequest{Operations: drawList(t, drawOperation)}
-		b, err = writes.Encode()
-		sameAfter(t, writes, b, err, frame.DecodeWriteRequest)
+		b, err = writes.Encode(sent)
+		sameAfter(t, writes, b, err, received(frame.DecodeWriteRequest))
 
 		results := frame.WriteReply{Answers: drawList(t, func(t *rapid.T) frame.WriteAnswer {
 			return frame.WriteAnswer{Index: rapid.IntRange(0, 300).Draw(t, "index"), Result: drawResult(t)}
@@ -159,7 +180,7 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 		sameAfter(t, entry, b, err, frame.DecodeEntry)
 
 		entries := drawList(t, drawEntry)
-		b, err = frame.EncodeEntries(3, entries)
+		b, err = encodePage(3, entries)
 		sameAfter(t, entries, b, err, frame.DecodeEntries)
 
 		records := drawList(t, func(t *rapid.T) frame.Record {
@@ -170,16 +191,45 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 	})
 }
 
+// A deadline crosses between two hosts whose clocks are years apart as the time that is left.
+func TestRequests_Deadline_IsTheTimeLeft(t *testing.T) {
+	there := sent.AddDate(-7, 0, 0)
+	for _, c := range []struct{ deadline, want time.Time }{
+		{time.Time{}, time.Time{}},
+		{sent.Add(5 * time.Second), there.Add(5 * time.Second)},
+		{sent, there.Add(-time.Millisecond)},
+		{sent.Add(-time.Second), there.Add(-time.Second)},
+		{sent.AddDate(1000, 0, 0), there.Add(1 << 40 * time.Millisecond)},
+	} {
+		body, err := frame.WriteRequest{Operations: []dbaas.Operation{{Deadline: c.deadline}}}.Encode(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes, err := frame.DecodeWriteRequest(body, there)
+		if err != nil || !writes.Operations[0].Deadline.Equal(c.want) {
+			t.Errorf("write with deadline %v: got %+v and %v, want deadline %v", c.deadline, writes, err, c.want)
+		}
+		body, err = frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatObjects, Deadline: c.deadline}}}.Encode(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reads, err := frame.DecodeReadRequest(body, there)
+		if err != nil || !reads.Reads[0].Deadline.Equal(c.want) {
+			t.Errorf("read with deadline %v: got %+v and %v, want deadline %v", c.deadline, reads, err, c.want)
+		}
+	}
+}
+
 // Not-a-number keeps its bits, which a comparison of values cannot show.
 func TestValue_NaN_KeepsItsBits(t *testing.T) {
 	in := frame.WriteRequest{Operations: []dbaas.Operation{{Statements: []dbaas.Statement{{
 		Args: []dbaas.Value{dbaas.Float(math.NaN()), dbaas.Float(math.Inf(-1))},
 	}}}}}
-	b, err := in.Encode()
+	b, err := in.Encode(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := frame.DecodeWriteRequest(b)
+	out, err := frame.DecodeWriteRequest(b, sent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,16 +243,16 @@ func TestValue_NaN_KeepsItsBits(t *testing.T) {
 func TestDecode_CutOrLongerFrame_Malformed(t *testing.T) {
 	full, err := frame.WriteRequest{Operations: []dbaas.Operation{{
 		ID: dbaas.OpIDFromKey("k"), Statements: []dbaas.Statement{{SQL: "select ?", Args: []dbaas.Value{dbaas.Text("x")}}},
-	}}}.Encode()
+	}}}.Encode(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range full {
-		if _, err := frame.DecodeWriteRequest(full[:n]); !errors.Is(err, frame.ErrMalformed) {
+		if _, err := frame.DecodeWriteRequest(full[:n], sent); !errors.Is(err, frame.ErrMalformed) {
 			t.Fatalf("prefix of %d bytes: got %v, want %v", n, err, frame.ErrMalformed)
 		}
 	}
-	if _, err := frame.DecodeWriteRequest(append(full, 0)); !errors.Is(err, frame.ErrMalformed) {
+	if _, err := frame.DecodeWriteRequest(append(full, 0), sent); !errors.Is(err, frame.ErrMalformed) {
 		t.Fatalf("one byte too many: got %v, want %v", err, frame.ErrMalformed)
 	}
 }
@@ -218,7 +268,7 @@ func TestDecode_WrongHeader_NamesWhy(t *testing.T) {
 	if _, err := frame.DecodeEntry(other); !errors.Is(err, frame.ErrVersion) {
 		t.Errorf("other version: got %v, want %v", err, frame.ErrVersion)
 	}
-	if _, err := frame.DecodeReadRequest(good); !errors.Is(err, frame.ErrMalformed) {
+	if _, err := frame.DecodeReadRequest(good, sent); !errors.Is(err, frame.ErrMalformed) {
 		t.Errorf("other kind: got %v, want %v", err, frame.ErrMalformed)
 	}
 	if kind, err := frame.KindOf(good); err != nil || kind != frame.KindEntry {
@@ -235,7 +285,7 @@ func TestDecode_WrongHeader_NamesWhy(t *testing.T) {
 
 // A forged count does not make the decoder allocate what the frame cannot hold.
 func TestDecode_ForgedCount_AllocatesLittle(t *testing.T) {
-	good, err := frame.ReadRequest{}.Encode()
+	good, err := frame.ReadRequest{}.Encode(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +295,7 @@ func TestDecode_ForgedCount_AllocatesLittle(t *testing.T) {
 		b.Helper()
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := frame.DecodeReadRequest(forged); err == nil {
+			if _, err := frame.DecodeReadRequest(forged, sent); err == nil {
 				b.Fatal("forged frame was accepted")
 			}
 		}
@@ -272,5 +322,75 @@ func TestFingerprintOf_AnyChange_Differs(t *testing.T) {
 		if got == frame.FingerprintOf(false, base) {
 			t.Errorf("%s: fingerprint did not change", name)
 		}
+	}
+}
+
+// A large entry travels without its changes, and is not taken for one that has none.
+func TestEncodeEntry_LargeIsAway(t *testing.T) {
+	change := func(n int) []dbaas.Change {
+		return []dbaas.Change{{Kind: dbaas.ChangeRows, Data: make([]byte, n)}}
+	}
+	for _, tc := range []struct {
+		entry dbaas.Entry
+		away  bool
+	}{
+		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5)}, false},
+		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Changes: change(frame.MaxEntryBytes)}, false},
+		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Changes: change(frame.MaxEntryBytes + 1)}, true},
+		{dbaas.Entry{Shard: 2, Seq: 7, Epoch: 3, At: time.UnixMilli(5), Away: true}, true},
+	} {
+		b, err := frame.EncodeEntry(tc.entry)
+		if err != nil || tc.away && len(b) > 100 {
+			t.Fatalf("%d bytes of changes: frame of %d bytes, %v", tc.entry.Size(), len(b), err)
+		}
+		want := tc.entry
+		if tc.away {
+			want.Away, want.Changes = true, nil
+		}
+		got, err := frame.DecodeEntry(b)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%d bytes of changes, %v (-want +got):\n%s", tc.entry.Size(), err, diff)
+		}
+		if _, err = frame.DecodeEntries(b); !errors.Is(err, frame.ErrMalformed) {
+			t.Errorf("as a page: got %v, want %v", err, frame.ErrMalformed)
+		}
+	}
+}
+
+// encodePage is EncodeEntries with its parts joined.
+func encodePage(shard dbaas.ShardID, entries []dbaas.Entry) ([]byte, error) {
+	parts, err := frame.EncodeEntries(shard, entries)
+	return bytes.Join(parts, nil), err
+}
+
+// The large changes of a page are parts as they are, and a page that no frame can hold is refused.
+func TestEncodeEntries_LargeChangesAreNotCopied(t *testing.T) {
+	data := bytes.Repeat([]byte("large"), 20_000)
+	rows := dbaas.Change{Kind: dbaas.ChangeRows, Data: data}
+	entries := []dbaas.Entry{
+		{Seq: 1, Epoch: 1, Changes: []dbaas.Change{rows, {Kind: dbaas.ChangeSchema, Data: []byte("DROP")}, rows}},
+		{Seq: 2, Epoch: 1},
+		{Seq: 3, Epoch: 1, Changes: []dbaas.Change{rows}},
+	}
+	parts, err := frame.EncodeEntries(0, entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := 0
+	for _, p := range parts {
+		if &p[0] == &data[0] {
+			same++
+		}
+	}
+	if same != 3 {
+		t.Errorf("%d of 3 changes are not copied", same)
+	}
+	got, err := frame.DecodeEntries(bytes.Join(parts, nil))
+	if diff := cmp.Diff(entries, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	rows.Data = make([]byte, frame.MaxBytes)
+	if _, err = frame.EncodeEntries(0, []dbaas.Entry{{Changes: []dbaas.Change{rows}}}); !errors.Is(err, frame.ErrTooLarge) {
+		t.Errorf("got %v, want %v", err, frame.ErrTooLarge)
 	}
 }

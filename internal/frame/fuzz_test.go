@@ -18,27 +18,27 @@ func FuzzDecode(f *testing.F) {
 	result := dbaas.OperationResult{Seq: 4, Statements: []dbaas.StatementResult{{Columns: []string{"a"}, Rows: []dbaas.Row{{dbaas.Integer(1)}}}}}
 	entry := dbaas.Entry{Seq: 1, Epoch: 2, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("x")}}}
 	seeds := [][]byte{
-		seed(frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatArrays, Statements: op.Statements}}}.Encode()),
+		seed(frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatArrays, Statements: op.Statements}}}.Encode(sent)),
 		seed(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Index: 1, Result: dbaas.ReadResult{Body: []byte("[]")}}}}.Encode()),
 		seed(frame.ReadHeld{Worker: "w"}.Encode()),
-		seed(frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode()),
+		seed(frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(sent)),
 		seed(frame.WriteReply{Answers: []frame.WriteAnswer{{Result: result}}}.Encode()),
 		seed(frame.EncodeEntry(entry)),
-		seed(frame.EncodeEntries(0, []dbaas.Entry{entry, entry})),
+		seed(encodePage(0, []dbaas.Entry{entry, entry})),
 		seed(frame.EncodeRecords(0, []frame.Record{{Result: result}})),
 	}
 	for _, s := range seeds {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		again(t, b, frame.DecodeReadRequest, frame.ReadRequest.Encode)
+		again(t, b, received(frame.DecodeReadRequest), func(r frame.ReadRequest) ([]byte, error) { return r.Encode(sent) })
 		again(t, b, frame.DecodeReadReply, frame.ReadReply.Encode)
 		again(t, b, frame.DecodeReadHeld, frame.ReadHeld.Encode)
-		again(t, b, frame.DecodeWriteRequest, frame.WriteRequest.Encode)
+		again(t, b, received(frame.DecodeWriteRequest), func(r frame.WriteRequest) ([]byte, error) { return r.Encode(sent) })
 		again(t, b, frame.DecodeWriteReply, frame.WriteReply.Encode)
 		again(t, b, frame.DecodeEntry, frame.EncodeEntry)
 		again(t, b, frame.DecodeRecords, func(r []frame.Record) ([]byte, error) { return frame.EncodeRecords(0, r) })
-		again(t, b, frame.DecodeEntries, func(e []dbaas.Entry) ([]byte, error) { return frame.EncodeEntries(0, e) })
+		again(t, b, frame.DecodeEntries, func(e []dbaas.Entry) ([]byte, error) { return encodePage(0, e) })
 	})
 }
 

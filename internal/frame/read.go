@@ -1,12 +1,20 @@
 package frame
 
-import "rideshare/internal/dbaas"
+import (
+	"time"
+
+	"rideshare/internal/dbaas"
+)
 
 // ReadRequest is a batch of reads on its way to a worker. Answers name a read by
 // its place in Reads.
 type ReadRequest struct {
 	Shard dbaas.ShardID
-	Reads []dbaas.Read
+	// Again says that a worker had these reads, and has ended: one of them may be why.
+	Again bool
+	// Cluster is the one that the positions of Reads belong to; zero if that is not known.
+	Cluster dbaas.ClusterID
+	Reads   []dbaas.Read
 }
 
 const (
@@ -16,17 +24,19 @@ const (
 	readFlags // the first bit that has no meaning
 )
 
-// Encode returns the frame, or ErrTooLarge.
-func (r ReadRequest) Encode() ([]byte, error) {
+// Encode returns the frame, or ErrTooLarge. Deadlines become the time that is left at now.
+func (r ReadRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+160*len(r.Reads)), KindReadRequest, r.Shard)
+	b = appendBool(b, r.Again)
+	b = append(b, r.Cluster[:]...)
 	b = appendUint(b, uint64(len(r.Reads)))
 	for i := range r.Reads {
-		b = appendRead(b, &r.Reads[i])
+		b = appendRead(b, &r.Reads[i], now)
 	}
 	return sized(b)
 }
 
-func appendRead(b []byte, r *dbaas.Read) []byte {
+func appendRead(b []byte, r *dbaas.Read, now time.Time) []byte {
 	var flags byte
 	if r.Linearizable {
 		flags |= readLinearizable
@@ -39,23 +49,23 @@ func appendRead(b []byte, r *dbaas.Read) []byte {
 	}
 	b = append(b, flags, byte(r.Format))
 	b = appendText(b, r.RequestID)
-	b = appendTime(b, r.Deadline)
+	b = appendLeft(b, r.Deadline, now)
 	b = appendUint(b, uint64(r.MinSeq))
 	return appendStatements(b, r.Statements)
 }
 
 // DecodeReadRequest decodes a frame of KindReadRequest. Texts are copies; blobs
-// are parts of b.
-func DecodeReadRequest(b []byte) (ReadRequest, error) {
+// are parts of b. Deadlines count from now, when the frame came.
+func DecodeReadRequest(b []byte, now time.Time) (ReadRequest, error) {
 	d, shard, err := open(b, KindReadRequest)
 	if err != nil {
 		return ReadRequest{}, err
 	}
-	r := ReadRequest{Shard: shard, Reads: list(d, (*decoder).read)}
+	r := ReadRequest{Shard: shard, Again: d.bool(), Cluster: d.sixteen(), Reads: list(d, func(d *decoder) dbaas.Read { return d.read(now) })}
 	return r, d.end()
 }
 
-func (d *decoder) read() dbaas.Read {
+func (d *decoder) read(now time.Time) dbaas.Read {
 	flags, format := d.byte(), dbaas.Format(d.byte())
 	if flags >= readFlags || format < dbaas.FormatObjects || format > dbaas.FormatAssociative {
 		d.fail(ErrMalformed)
@@ -66,7 +76,7 @@ func (d *decoder) read() dbaas.Read {
 		BlobArray:    flags&readBlobArray != 0,
 		Format:       format,
 		RequestID:    d.text(),
-		Deadline:     d.time(),
+		Deadline:     d.left(now),
 		MinSeq:       dbaas.Seq(d.uint()),
 		Statements:   d.statements(),
 	}
@@ -122,11 +132,18 @@ func DecodeReadReply(b []byte) (ReadReply, error) {
 type ReadHeld struct {
 	Shard  dbaas.ShardID
 	Worker dbaas.WorkerID
+	// Running is the place of the read that the worker begins now, if it runs one after the other.
+	Running *int
 }
 
 // Encode returns the frame, or ErrTooLarge.
 func (r ReadHeld) Encode() ([]byte, error) {
-	return sized(appendText(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker)))
+	b := appendText(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker))
+	b = appendBool(b, r.Running != nil)
+	if r.Running != nil {
+		b = appendUint(b, uint64(*r.Running)) //nolint:gosec // a place in a slice.
+	}
+	return sized(b)
 }
 
 // DecodeReadHeld decodes a frame of KindReadHeld.
@@ -136,6 +153,10 @@ func DecodeReadHeld(b []byte) (ReadHeld, error) {
 		return ReadHeld{}, err
 	}
 	r := ReadHeld{Shard: shard, Worker: dbaas.WorkerID(d.text())}
+	if d.bool() {
+		i := d.index()
+		r.Running = &i
+	}
 	return r, d.end()
 }
 

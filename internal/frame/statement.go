@@ -1,10 +1,6 @@
 package frame
 
-import (
-	"crypto/sha256"
-
-	"rideshare/internal/dbaas"
-)
+import "rideshare/internal/dbaas"
 
 func appendStatement(b []byte, s dbaas.Statement) []byte {
 	b = appendText(b, s.SQL)
@@ -34,17 +30,6 @@ func (d *decoder) named() dbaas.NamedValue {
 }
 
 func (d *decoder) statements() []dbaas.Statement { return list(d, (*decoder).statement) }
-
-// FingerprintOf returns the fingerprint of an operation with these statements:
-// equal for equal statements and parameters, different otherwise but for a
-// chance of 2^-128. Source: SHA-256, first half.
-func FingerprintOf(atomic bool, statements []dbaas.Statement) dbaas.Fingerprint {
-	b := make([]byte, 0, 256)
-	b = appendBool(b, atomic)
-	b = appendStatements(b, statements)
-	sum := sha256.Sum256(b)
-	return dbaas.Fingerprint(sum[:16])
-}
 
 func appendBool(b []byte, v bool) []byte {
 	if v {

@@ -1,6 +1,10 @@
 package frame
 
-import "rideshare/internal/dbaas"
+import (
+	"time"
+
+	"rideshare/internal/dbaas"
+)
 
 // WriteRequest is a batch of operations on its way to the master, or from the
 // master to persdb.
@@ -9,45 +13,66 @@ type WriteRequest struct {
 	Operations []dbaas.Operation
 }
 
-// Encode returns the frame, or ErrTooLarge.
-func (r WriteRequest) Encode() ([]byte, error) {
+// The flags of an operation.
+const (
+	opAtomic = 1 << iota
+	opResent
+	opFlags // the first bit that has no meaning
+)
+
+// Encode returns the frame, or ErrTooLarge. Deadlines become the time that is left at now.
+func (r WriteRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+256*len(r.Operations)), KindWriteRequest, r.Shard)
 	b = appendUint(b, uint64(len(r.Operations)))
 	for i := range r.Operations {
-		b = appendOperation(b, &r.Operations[i])
+		b = appendOperation(b, &r.Operations[i], now)
 	}
 	return sized(b)
 }
 
-func appendOperation(b []byte, op *dbaas.Operation) []byte {
+func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
+	var flags byte
+	if op.Atomic {
+		flags |= opAtomic
+	}
+	if op.Resent {
+		flags |= opResent
+	}
+	b = append(b, flags)
 	b = append(b, op.ID[:]...)
 	b = append(b, op.Fingerprint[:]...)
-	b = appendTime(b, op.IssuedAt)
-	b = appendTime(b, op.Deadline)
-	b = appendBool(b, op.Atomic)
+	b = appendUint(b, uint64(op.SeenSeq))
+	b = appendLeft(b, op.Deadline, now)
 	b = appendText(b, op.RequestID)
+	b = appendText(b, op.GiveUp)
 	return appendStatements(b, op.Statements)
 }
 
 // DecodeWriteRequest decodes a frame of KindWriteRequest. Texts are copies;
-// blobs are parts of b.
-func DecodeWriteRequest(b []byte) (WriteRequest, error) {
+// blobs are parts of b. Deadlines count from now, when the frame came.
+func DecodeWriteRequest(b []byte, now time.Time) (WriteRequest, error) {
 	d, shard, err := open(b, KindWriteRequest)
 	if err != nil {
 		return WriteRequest{}, err
 	}
-	r := WriteRequest{Shard: shard, Operations: list(d, (*decoder).operation)}
+	r := WriteRequest{Shard: shard, Operations: list(d, func(d *decoder) dbaas.Operation { return d.operation(now) })}
 	return r, d.end()
 }
 
-func (d *decoder) operation() dbaas.Operation {
+func (d *decoder) operation(now time.Time) dbaas.Operation {
+	flags := d.byte()
+	if flags >= opFlags {
+		d.fail(ErrMalformed)
+	}
 	return dbaas.Operation{
 		ID:          dbaas.OpID(d.sixteen()),
 		Fingerprint: dbaas.Fingerprint(d.sixteen()),
-		IssuedAt:    d.time(),
-		Deadline:    d.time(),
-		Atomic:      d.bool(),
+		SeenSeq:     dbaas.Seq(d.uint()),
+		Deadline:    d.left(now),
+		Atomic:      flags&opAtomic != 0,
+		Resent:      flags&opResent != 0,
 		RequestID:   d.text(),
+		GiveUp:      d.text(),
 		Statements:  d.statements(),
 	}
 }

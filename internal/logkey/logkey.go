@@ -5,10 +5,13 @@ package logkey
 // The keys. Values are snake_case and never change once released.
 const (
 	Addr      = "addr"
+	Cluster   = "cluster"
 	Code      = "code"
+	Bytes     = "bytes"
 	Count     = "count"
 	Epoch     = "epoch"
 	Error     = "error"
+	Limit     = "limit"
 	Method    = "method"
 	Op        = "op"
 	Part      = "part"

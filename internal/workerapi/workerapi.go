@@ -83,10 +83,12 @@ type Status struct {
 	// A slave goes on serving while its registration is lost.
 	Ready bool `json:"ready"`
 	// CatchingUp says that the replica has not reached the head it saw at its start, or
-	// that it was thrown away and is being made anew.
+	// that it is being made anew. Reads that need no more than Applied may go on meanwhile.
 	CatchingUp bool `json:"catching_up"`
-	Registered bool `json:"registered"`
-	Draining   bool `json:"draining"`
+	// Progress grows while the replica comes nearer to being read. One that stays the same is stuck, or waits for persdb.
+	Progress   uint64 `json:"progress"`
+	Registered bool   `json:"registered"`
+	Draining   bool   `json:"draining"`
 	// Leaving says that the worker ends as soon as it is replaced as master, or after a while.
 	Leaving bool `json:"leaving"`
 	// Counters count since the worker's start.
