@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/pause"
 )
 
-// bounded is the body of a snapshot that waits only so long for the next bytes.
+// bounded is the body of an answer. It waits only so long for the next bytes, and for all of them as long as they come.
 type bounded struct {
+	ctx   context.Context //nolint:containedctx // of the call that the body belongs to.
 	body  io.ReadCloser
 	stop  context.CancelFunc
 	quiet time.Duration
 	timer *time.Timer // ends the call when nothing comes
 }
 
-func newBounded(body io.ReadCloser, stop context.CancelFunc, quiet time.Duration) *bounded {
-	return &bounded{body: body, stop: stop, quiet: quiet, timer: time.AfterFunc(quiet, stop)}
+func newBounded(ctx context.Context, body io.ReadCloser, stop context.CancelFunc, quiet time.Duration) *bounded {
+	return &bounded{ctx: ctx, body: body, stop: stop, quiet: quiet, timer: time.AfterFunc(quiet, stop)}
 }
 
 // Read implements io.Reader. It returns io.EOF only when the answer's last chunk came, which net/http
@@ -27,10 +29,13 @@ func (b *bounded) Read(p []byte) (int, error) {
 	b.timer.Reset(b.quiet)
 	n, err := b.body.Read(p)
 	b.timer.Stop()
+	if n > 0 {
+		pause.Heard(b.ctx)
+	}
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	return n, dbaas.WrapError(dbaas.CodeUnavailable, "the snapshot broke off", err)
+	return n, dbaas.WrapError(dbaas.CodeUnavailable, "persdb's answer broke off", err)
 }
 
 // Close implements io.Closer. It may be called before the end.

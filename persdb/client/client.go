@@ -27,8 +27,8 @@ type Config struct {
 	URL string
 	// HTTP makes the calls; a client of its own with keep-alive if nil.
 	HTTP *http.Client
-	// Timeout bounds a call besides its context, and the silence within a
-	// snapshot; 15 s if zero. A paused server must not hold a worker for ever.
+	// Timeout bounds, besides a call's context, the wait for its answer to begin, and the silence within
+	// the answer; 15 s if zero. A paused server must not hold a worker for ever.
 	Timeout time.Duration
 }
 
@@ -98,7 +98,10 @@ func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop con
 	resp, err = c.http.Do(req)
 	if err != nil {
 		stop()
-		return nil, nil, lost(in.effect && connected.Load(), err)
+		if !connected.Load() { // surely nothing was sent
+			return nil, nil, lost(false, fmt.Errorf("%w: %w", dbaas.ErrUnreachable, err))
+		}
+		return nil, nil, lost(in.effect, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer stop()
@@ -107,8 +110,7 @@ func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop con
 	return resp, stop, nil
 }
 
-// lost is the error of a call without an answer. Before a connection was there,
-// surely nothing was sent.
+// lost is the error of a call that was sent and has no answer.
 func lost(effect bool, err error) error {
 	if effect {
 		return dbaas.WrapError(dbaas.CodeUnknown, "persdb did not answer, the outcome is not known", err)
@@ -134,15 +136,13 @@ func problem(resp *http.Response, effect bool) error {
 // fetch is do with the whole body, of at most frame.MaxBytes twice: a commit's
 // answer has two frames.
 func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, in.timeout)
-	defer cancel()
-	resp, stop, err := c.do(ctx, in)
+	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it.
 	if err != nil {
 		return nil, nil, err
 	}
-	defer stop()
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 2*frame.MaxBytes+1))
+	answer := newBounded(ctx, resp.Body, stop, c.timeout)
+	defer func() { _ = answer.Close() }() // all of it was read, or nobody wants the rest.
+	body, err := io.ReadAll(io.LimitReader(answer, 2*frame.MaxBytes+1))
 	if err == nil && len(body) > 2*frame.MaxBytes {
 		err = frame.ErrTooLarge
 	}
@@ -178,6 +178,8 @@ const (
 	headerSeq   = "X-Seq"
 	headerEpoch = "X-Epoch"
 	headerSum   = "X-Crc32c"
+
+	headerCluster = "X-Cluster-Id"
 )
 
 // sumDigits is how many hexadecimal digits a checksum has.

@@ -43,16 +43,24 @@ func newClient(t *testing.T, url string) *client.Client {
 type failing struct{ err error }
 
 func (f failing) Claim(context.Context) (dbaas.Epoch, error) { return 0, f.err }
-func (f failing) Commit(context.Context, dbaas.Epoch, []dbaas.Operation) (dbaas.Commit, error) {
+func (f failing) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
 	return dbaas.Commit{}, f.err
 }
-func (f failing) Head(context.Context) (dbaas.Head, error) { return dbaas.Head{}, f.err }
+
+func (f failing) Head(context.Context) (dbaas.Head, error)                       { return dbaas.Head{}, f.err }
+func (f failing) Await(context.Context, dbaas.Seq, time.Duration) (int64, error) { return 0, f.err }
+
 func (f failing) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
 	return dbaas.Page{}, f.err
 }
 func (f failing) Snapshot(context.Context) (*dbaas.Snapshot, error) { return nil, f.err }
 func (f failing) Lookup(context.Context, dbaas.OpID) (dbaas.OperationResult, error) {
 	return dbaas.OperationResult{}, f.err
+}
+
+func (f failing) Sizes(context.Context) (dbaas.Sizes, error) { return dbaas.Sizes{}, f.err }
+func (f failing) HashPart(context.Context, dbaas.HashFrom) (dbaas.HashPart, error) {
+	return dbaas.HashPart{}, f.err
 }
 
 func (f failing) Hashes(context.Context) (dbaas.TableHashes, error) {
@@ -62,12 +70,17 @@ func (f failing) Hashes(context.Context) (dbaas.TableHashes, error) {
 // calls are all methods, by name, as calls that only tell their error.
 func calls(ctx context.Context, s storetest.Store) map[string]func() error {
 	return map[string]func() error{
-		"Claim":    func() error { _, err := s.Claim(ctx); return err },
-		"Commit":   func() error { _, err := s.Commit(ctx, 1, []dbaas.Operation{storetest.Op(1, "SELECT 1")}); return err },
+		"Claim": func() error { _, err := s.Claim(ctx); return err },
+		"Commit": func() error {
+			_, err := s.Commit(ctx, dbaas.Mastership{Epoch: 1}, []dbaas.Operation{storetest.Op(1, "SELECT 1")})
+			return err
+		},
 		"Head":     func() error { _, err := s.Head(ctx); return err },
 		"Log":      func() error { _, err := s.Log(ctx, 1, 0); return err },
 		"Snapshot": func() error { _, err := s.Snapshot(ctx); return err },
 		"Lookup":   func() error { _, err := s.Lookup(ctx, storetest.ID(1)); return err },
+		"Sizes":    func() error { _, err := s.Sizes(ctx); return err },
+		"HashPart": func() error { _, err := s.HashPart(ctx, dbaas.HashFrom{}); return err },
 		"Hashes":   func() error { _, err := s.Hashes(ctx); return err },
 	}
 }
@@ -103,8 +116,8 @@ func TestClient_NobodyListens_Unavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, call := range calls(t.Context(), newClient(t, "http://"+addr)) {
-		if got := dbaas.CodeOf(call()); got != dbaas.CodeUnavailable {
-			t.Errorf("%s: got %q, want %q", name, got, dbaas.CodeUnavailable)
+		if err := call(); dbaas.CodeOf(err) != dbaas.CodeUnavailable || !errors.Is(err, dbaas.ErrUnreachable) {
+			t.Errorf("%s: got %v, want code %q, caused by %v", name, err, dbaas.CodeUnavailable, dbaas.ErrUnreachable)
 		}
 	}
 }
@@ -144,7 +157,7 @@ func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Commit(ctx, 1, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := c.Commit(ctx, dbaas.Mastership{Epoch: 1}, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Errorf("commit: got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	if _, err := c.Head(ctx); dbaas.CodeOf(err) != dbaas.CodeUnavailable {

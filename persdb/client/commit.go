@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
@@ -14,14 +15,18 @@ import (
 // Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable: surely not
 // sent or surely not done. CodeUnknown: sent, and then the connection or the context
 // ended; the same batch sent again finds out.
-func (c *Client) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
-	body, err := frame.WriteRequest{Operations: ops}.Encode()
+func (c *Client) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
 	}
+	header := http.Header{headerEpoch: {strconv.FormatUint(uint64(by.Epoch), 10)}}
+	if !by.Cluster.IsZero() {
+		header.Set(headerCluster, by.Cluster.String())
+	}
 	answer, _, err := c.fetch(ctx, call{
 		method: http.MethodPost, path: "/v1/commit", body: body, timeout: c.timeout, effect: true,
-		header: http.Header{headerEpoch: {strconv.FormatUint(uint64(epoch), 10)}},
+		header: header,
 	})
 	if err != nil {
 		return dbaas.Commit{}, err

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,14 +16,23 @@ import (
 // Head returns the newest position and epoch.
 func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
 	var out struct {
-		Seq   dbaas.Seq   `json:"seq"`
-		Epoch dbaas.Epoch `json:"epoch"`
+		Cluster dbaas.ClusterID `json:"cluster"`
+		Seq     dbaas.Seq       `json:"seq"`
+		Epoch   dbaas.Epoch     `json:"epoch"`
 	}
 	err := c.fetchJSON(ctx, call{method: http.MethodGet, path: "/v1/head", timeout: c.timeout}, &out)
 	return dbaas.Head(out), err
 }
 
-// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute.
+// Sizes returns what the database takes.
+func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
+	var out dbaas.Sizes
+	err := c.fetchJSON(ctx, call{method: http.MethodGet, path: "/v1/sizes", timeout: c.timeout}, &out)
+	return out, err
+}
+
+// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute. A page may take as long as it
+// needs while its bytes come: each of them is heard (pause.Heard), and the client's timeout bounds the silence between.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))
 	body, header, err := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})
@@ -43,10 +53,11 @@ func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (
 func headOf(h http.Header) (dbaas.Head, error) {
 	seq, err := strconv.ParseUint(h.Get(headerSeq), 10, 64)
 	epoch, err2 := strconv.ParseUint(h.Get(headerEpoch), 10, 64)
-	if err = errors.Join(err, err2); err != nil {
+	var cluster dbaas.ClusterID
+	if err = errors.Join(err, err2, cluster.UnmarshalText([]byte(h.Get(headerCluster)))); err != nil {
 		return dbaas.Head{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer has no position", err)
 	}
-	return dbaas.Head{Seq: dbaas.Seq(seq), Epoch: dbaas.Epoch(epoch)}, nil
+	return dbaas.Head{Cluster: cluster, Seq: dbaas.Seq(seq), Epoch: dbaas.Epoch(epoch)}, nil
 }
 
 // Lookup returns the stored result of an operation, or CodeNotFound.
@@ -72,6 +83,17 @@ func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return out, err
 }
 
+// HashPart returns the content hashes of the rows from a place on.
+func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	body, err := json.Marshal(from)
+	if err != nil {
+		return dbaas.HashPart{}, dbaas.WrapError(dbaas.CodeInvalid, "the place in the tables", err)
+	}
+	var out dbaas.HashPart
+	err = c.fetchJSON(ctx, call{method: http.MethodPost, path: "/v1/hashes/part", body: body, timeout: c.timeout}, &out)
+	return out, err
+}
+
 // Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with
 // an error instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
 // Whether the bytes are those of Sum is for the caller to see, who also closes Body.
@@ -86,7 +108,7 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		stop()
 		return nil, err
 	}
-	return &dbaas.Snapshot{Head: head, Body: newBounded(resp.Body, stop, c.timeout), Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
+	return &dbaas.Snapshot{Head: head, Body: newBounded(ctx, resp.Body, stop, c.timeout), Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
 }
 
 // sumOf reads the checksum that follows a snapshot, if it came.

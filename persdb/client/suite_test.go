@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
@@ -22,7 +23,7 @@ var (
 func TestClient_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()
-		s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), TrimEvery: -1})
+		s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), TrimEvery: -1, SharedLimit: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

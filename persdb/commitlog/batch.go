@@ -1,12 +1,10 @@
 package commitlog
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite"
 )
 
 // sizes bounds one entry.
@@ -19,106 +17,127 @@ type sizes struct {
 // defaultSizes leave room for encoding below the 96 MiB of a frame.
 func defaultSizes() sizes { return sizes{entry: 80 << 20, rows: 48 << 20, result: 32 << 20} }
 
-// errAgain says that the plan has changed and the batch must be run from its start.
-var errAgain = errors.New("run the batch again")
+// slowPerBatch is how many operations that take the whole SharedLimit a batch takes: what has not run by then is put off.
+const slowPerBatch = 10
 
-// point is one statement of a batch.
-type point struct{ op, statement int }
+// errRetry means that the plan has changed and the batch must run from its start.
+var errRetry = errors.New("run the batch again")
 
-// plan is what earlier rounds of a batch have learnt, and what this one has made.
+// stmtRef names one statement of a batch.
+type stmtRef struct{ op, statement int }
+
+// plan is what earlier rounds of a batch have learnt, and how far this round is.
 type plan struct {
-	failed map[point]*dbaas.Error // statements that fail without being run
-	schema map[int]bool           // atomic operations that change the schema
-	full   int                    // operations from this place on are not run, if not 0
+	failed map[stmtRef]*dbaas.Error // statements that fail without being run
+	tried  int                      // statements of an operation alone before this place ran well in an earlier round, unless they failed
+	full   int                      // operations from this place on are not run, if not 0
+	writes map[int]bool             // operations that did, or may do, more than read
+	strict bool                     // look at each operation for whether it lets the tables grow too large
+	watch  bool                     // look for the statement that changes the schema unseen
+	used   int64                    // pages of the file at the last look
 
-	session *sqlite.Session
-	changes []dbaas.Change
-	size    int64 // of changes
-	rows    int   // bytes of rows returned
-	ran     int
+	rows  int // bytes of rows returned
+	ran   int
+	opEnd time.Time     // when the running operation must have ended
+	good  time.Duration // how long its statements took that succeeded
 }
 
-// attempt runs the operations once, inside the open transaction, and leaves the
-// results and changes. It returns errAgain after it has taken something out.
-func (b *batch) attempt() error {
+// runOnce runs the operations once, inside the open transaction, and leaves the
+// results and changes. It returns errRetry after it has changed the plan.
+func (b *batch) runOnce() error {
 	p := &b.plan
-	p.changes, p.size, p.rows, p.ran = nil, 0, 0, 0
-	if err := b.record(); err != nil {
+	p.rows, p.ran = 0, 0
+	p.writes = map[int]bool{}
+	if err := b.begin(); err != nil {
 		return unavailable(err)
 	}
-	defer func() { p.session.Close() }()
-	for _, i := range b.run {
-		if p.full != 0 && i >= p.full {
-			b.refuse(i, dbaas.CodeUnavailable, "the batch is full, send the operation again")
-			continue
-		}
-		if b.results[i].Code == dbaas.CodeTooLarge {
-			continue
-		}
-		if err := b.operation(i); err != nil {
-			return err
-		}
-		if p.size+p.session.Size() > b.s.sizes.entry || p.rows > b.s.sizes.rows {
-			return b.overflow(i)
-		}
-		p.ran++
-	}
-	return b.flush()
-}
-
-// overflow takes operation i out: for good if it alone is too large, else into a
-// later batch, together with all after it.
-func (b *batch) overflow(i int) error {
-	if b.plan.ran > 0 {
-		b.plan.full = i
-	} else {
-		b.refuse(i, dbaas.CodeTooLarge, "the operation changes or returns too much at once")
-	}
-	return errAgain
-}
-
-// record starts a new part of the entry, without the tables in skip.
-func (b *batch) record(skip ...string) error {
-	session, err := b.s.conn.NewSession(skip...)
-	if err == nil {
-		b.plan.session = session
-	}
-	return err
-}
-
-// flush ends the present part of the entry.
-func (b *batch) flush() error {
-	p := &b.plan
-	changeset, err := p.session.Changeset()
+	defer b.s.capture.End()
+	version, err := b.s.conn.SchemaVersion()
 	if err != nil {
 		return unavailable(err)
 	}
-	p.session.Close()
-	if len(changeset) > 0 {
-		p.changes = append(p.changes, dbaas.Change{Kind: dbaas.ChangeRows, Data: changeset})
-		p.size += int64(len(changeset))
+	for _, i := range b.run {
+		if b.results[i].Code != dbaas.CodeOK { // refused in an earlier round
+			continue
+		}
+		if p.ran > 0 && (p.full != 0 && i >= p.full || time.Since(b.began) > slowPerBatch*b.s.cfg.SharedLimit) {
+			b.refuse(i, dbaas.CodeAgain, "the batch is full")
+			continue
+		}
+		if err = b.operation(i); err != nil {
+			return err
+		}
+		if b.s.capture.Size() > b.s.sizes.entry || p.rows > b.s.sizes.rows {
+			return b.overflow(i, errTooMuch)
+		}
+		if err = b.checkGrowth(i); err != nil {
+			return err
+		}
+		p.ran++
 	}
-	return nil
-}
-
-// cut is flush and record.
-func (b *batch) cut(skip ...string) error {
-	if err := b.flush(); err != nil {
+	if err = b.checkSize(); err != nil {
 		return err
 	}
-	return b.record(skip...)
+	if b.changes, err = b.s.capture.Take(); err != nil {
+		return unavailable(err)
+	}
+	return b.schemaRecorded(version)
 }
+
+// schemaRecorded makes sure that no statement has changed the schema without a part of the entry that
+// says so. If one has, the next round finds out which.
+func (b *batch) schemaRecorded(version int64) error {
+	now, err := b.s.conn.SchemaVersion()
+	if err != nil {
+		return unavailable(err)
+	}
+	for i := range b.changes {
+		if b.changes[i].Kind == dbaas.ChangeSchema {
+			return nil
+		}
+	}
+	if now == version {
+		return nil
+	}
+	if b.plan.watch {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "the schema changed and no statement of the batch did it")
+	}
+	b.plan.watch = true
+	return errRetry
+}
+
+var errTooMuch = &dbaas.Error{Code: dbaas.CodeTooLarge, Message: "the operation changes or returns too much at once"}
+
+// overflow takes operation i out: for good, with err, if it alone is too much, else into a
+// later batch, together with all after it.
+func (b *batch) overflow(i int, err *dbaas.Error) error {
+	if b.plan.ran > 0 {
+		b.plan.full = i
+	} else {
+		b.refuse(i, err.Code, err.Message)
+		b.plan.failed = nil
+	}
+	return errRetry
+}
+
+// alone reports whether no other operation waits in the batch.
+func (b *batch) alone() bool { return len(b.run) == 1 }
 
 // operation runs one operation and writes its result.
 func (b *batch) operation(i int) error {
 	op := &b.ops[i]
+	if op.GiveUp != "" {
+		b.results[i], b.plan.writes[i] = b.givenUp(op), true
+		return nil
+	}
 	b.results[i] = dbaas.OperationResult{ID: op.ID, Statements: make([]dbaas.StatementResult, 0, len(op.Statements))}
 	b.s.conn.ForgetLastInsertID()
-	if op.Atomic && len(op.Statements) > 1 {
-		return b.atomic(i)
+	b.limit()
+	if b.atomic(i) {
+		return b.together(i)
 	}
 	for k := range op.Statements {
-		result, err := b.statement(point{i, k})
+		result, err := b.statement(stmtRef{i, k})
 		if err != nil {
 			return err
 		}
@@ -127,19 +146,46 @@ func (b *batch) operation(i int) error {
 	return nil
 }
 
-// atomic runs an operation whose statements hold together.
-func (b *batch) atomic(i int) error {
-	c, p := b.s.conn, &b.plan
-	if p.schema[i] { // its parts can only be dropped as a whole if they begin with it.
-		if err := b.cut(); err != nil {
-			return err
-		}
+// limit sets the time of the operation that begins: OperationLimit from the start of the batch for an
+// operation alone, SharedLimit for one with neighbours.
+func (b *batch) limit() {
+	b.plan.good = 0
+	if b.alone() {
+		b.plan.opEnd = b.began.Add(b.s.cfg.OperationLimit)
+	} else {
+		b.plan.opEnd = time.Now().Add(b.s.cfg.SharedLimit)
 	}
-	mark, size := len(p.changes), p.size
+}
+
+// again reports whether the statement of an operation alone ran well in an earlier round: it has its time again.
+func (b *batch) again(at stmtRef) bool { return b.alone() && at.statement < b.plan.tried }
+
+// late returns what becomes of a statement when its operation's time is over: nil while it is not. An operation with
+// neighbours is put off, to be committed alone.
+func (b *batch) late(at stmtRef) error {
+	if b.again(at) || time.Now().Before(b.plan.opEnd) {
+		return nil
+	}
+	if b.alone() {
+		return errLate
+	}
+	b.refuse(at.op, dbaas.CodeSlow, "the operation takes longer than others may wait")
+	b.plan.failed = nil // others may have failed because of what it did
+	return errRetry
+}
+
+var errLate = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "execute timeout"}
+
+// atomic reports whether the statements of an operation hold together.
+func (b *batch) atomic(i int) bool { return b.ops[i].Atomic && len(b.ops[i].Statements) > 1 }
+
+// together runs an operation whose statements hold together: the first failure undoes them all.
+func (b *batch) together(i int) error {
+	c, mark := b.s.conn, b.s.capture.Mark()
 	if err := c.Savepoint(); err != nil {
 		return unavailable(err)
 	}
-	failed, err := b.together(i)
+	failed, err := b.upToFailure(i)
 	if err != nil {
 		return err
 	}
@@ -149,19 +195,14 @@ func (b *batch) atomic(i int) error {
 	if err := c.RollbackTo(); err != nil {
 		return unavailable(err)
 	}
-	if !p.schema[i] {
-		return nil
-	}
-	p.changes, p.size = p.changes[:mark], size
-	p.session.Close()
-	return b.record()
+	b.s.capture.Rewind(mark)
+	return nil
 }
 
-// together runs the statements of an atomic operation up to the first failure.
-func (b *batch) together(i int) (failed bool, err error) {
+func (b *batch) upToFailure(i int) (failed bool, err error) {
 	results := &b.results[i].Statements
 	for k := range b.ops[i].Statements {
-		result, err := b.statement(point{i, k})
+		result, err := b.statement(stmtRef{i, k})
 		if err != nil {
 			return false, err
 		}
@@ -185,84 +226,4 @@ func failure(err error) dbaas.StatementResult {
 		message = e.Message
 	}
 	return dbaas.StatementResult{Code: dbaas.CodeOf(err), Message: message}
-}
-
-// statement runs one statement. An error ends the round; a failure of the
-// statement alone is a result, and then it has left no trace.
-func (b *batch) statement(at point) (dbaas.StatementResult, error) {
-	if err := b.plan.failed[at]; err != nil {
-		return failure(err), nil
-	}
-	c := b.s.conn
-	in := &b.ops[at.op].Statements[at.statement]
-	stmt, err := c.Prepare(in.SQL, sqlite.GuardWrite)
-	if err != nil {
-		return b.judge(at, err, true)
-	}
-	atomic := b.ops[at.op].Atomic && len(b.ops[at.op].Statements) > 1
-	if stmt.Schema() {
-		return b.schema(at, stmt, atomic)
-	}
-	result, err := b.timed(stmt, in)
-	if err != nil {
-		return b.judge(at, err, stmt.ReadOnly())
-	}
-	for _, row := range result.Rows {
-		for i := range row {
-			b.plan.rows += 16 + len(row[i].Text) + len(row[i].Blob)
-		}
-	}
-	if !atomic && c.OpenForeignKeys() { // of the deferred kind; alone, the statement would fail at its commit.
-		return b.takeOut(at, errForeignKey)
-	}
-	return result, nil
-}
-
-func (b *batch) timed(stmt *sqlite.Stmt, in *dbaas.Statement) (result dbaas.StatementResult, err error) {
-	err = b.s.conn.Until(time.Now().Add(b.s.cfg.StatementLimit), func() error {
-		result, err = stmt.Run(in, b.s.sizes.result)
-		return err
-	})
-	return result, err
-}
-
-// takeOut lets the statement fail with err in the next round without being run.
-func (b *batch) takeOut(at point, err *dbaas.Error) (dbaas.StatementResult, error) {
-	if b.plan.failed == nil {
-		b.plan.failed = map[point]*dbaas.Error{}
-	}
-	b.plan.failed[at] = err
-	return dbaas.StatementResult{}, errAgain
-}
-
-// judge decides what an error of one statement means for the batch. readOnly
-// says that the statement can have left no trace.
-func (b *batch) judge(at point, err error, readOnly bool) (dbaas.StatementResult, error) {
-	open := b.s.conn.InTransaction()
-	e, ok := errors.AsType[*dbaas.Error](err)
-	if !ok {
-		return dbaas.StatementResult{}, unavailable(err)
-	}
-	switch e.Code { //nolint:exhaustive // all other codes are the fault of the whole batch.
-	case dbaas.CodeInvalid, dbaas.CodeConstraint:
-		if open {
-			return failure(e), nil
-		}
-		return b.takeOut(at, e) // OR ROLLBACK, RAISE(ROLLBACK): it would undo its neighbours.
-	case dbaas.CodeTooLarge:
-		if open && readOnly {
-			return failure(e), nil
-		}
-		return b.takeOut(at, e)
-	case dbaas.CodeTimeout:
-		if b.s.conn.Interrupted() { // by the caller's context: it is the batch that took too long.
-			return dbaas.StatementResult{}, unavailable(context.DeadlineExceeded)
-		}
-		if open && readOnly {
-			return failure(e), nil
-		}
-		return b.takeOut(at, e)
-	default:
-		return dbaas.StatementResult{}, unavailable(err)
-	}
 }

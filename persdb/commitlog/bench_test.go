@@ -24,7 +24,7 @@ func benchStore(b *testing.B, dir string) *commitlog.Store {
 func inserts(n int) []dbaas.Operation {
 	batch := make([]dbaas.Operation, n)
 	for i := range batch {
-		o := dbaas.Operation{ID: dbaas.NewOpID(time.Now()), IssuedAt: time.Now()}
+		o := dbaas.Operation{ID: dbaas.NewOpID(time.Now())}
 		o.Statements = []dbaas.Statement{{
 			SQL:  "INSERT INTO users(username, password) VALUES(?, ?)",
 			Args: []dbaas.Value{dbaas.Text(o.ID.String()), dbaas.Text("0123456789012345678901234567890123456789")},

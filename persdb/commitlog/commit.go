@@ -9,26 +9,24 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
 )
-
-// clockSkew is how far the clocks of who accepts an operation and of persdb may
-// be apart: 5 s, far more than hosts with NTP have.
-const clockSkew = 5 * time.Second
 
 // Commit runs the operations of one batch in order, as one transaction, one entry
 // and one fsync, and returns one result for each.
 //
 // A nil error means that everything in it is on disk. An operation whose id is
 // known gets the result of its first run; one that could have run before, but so
-// long ago that this is forgotten, is refused with CodeExpired, as is one past its deadline; an operation that
-// failed is remembered as failed. Entry is nil when no operation ran.
+// long ago that this is forgotten, is refused with CodeExpired. One past its deadline did not run and is
+// refused with CodeUnavailable. An operation that failed is remembered as failed, and so is one that is
+// given up. Entry is nil when no operation ran.
 //
 // Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done,
-// a newer master exists), CodeFull and CodeUnavailable (surely not done), CodeTooLarge
+// a newer master exists, or by is of another cluster), CodeFull and CodeUnavailable (surely not done), CodeTooLarge
 // (not done), CodeUnknown (may be done; the same batch sent again finds out).
-func (s *Store) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	began := time.Now()
-	out, err := s.commit(ctx, epoch, ops)
+	out, err := s.commit(ctx, by, ops)
 	took := time.Since(began)
 	s.trace(ctx, ops, out, err, took)
 	if s.cfg.OnCommit != nil {
@@ -37,14 +35,17 @@ func (s *Store) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Opera
 	return out, err
 }
 
-func (s *Store) commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Store) commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
 	err := s.write(ctx, func() error {
-		newest := s.bounds.Head.Epoch // written under writing only.
+		if !by.Cluster.IsZero() && by.Cluster != s.cluster {
+			return dbaas.Errorf(dbaas.CodeStaleEpoch, "the commit is for cluster %s, the database is cluster %s", by.Cluster, s.cluster)
+		}
+		epoch, newest := by.Epoch, s.bounds.Head.Epoch // written under writing only.
 		if epoch == 0 || epoch != newest && !failpoint.On(failpoint.NoEpochCheck) {
 			return fmt.Errorf("commit with epoch %d, newest is %d: %w", epoch, newest, dbaas.ErrStaleEpoch)
 		}
-		b := &batch{s: s, epoch: epoch, ops: ops, results: make([]dbaas.OperationResult, len(ops))}
+		b := &batch{s: s, began: time.Now(), epoch: epoch, ops: ops, results: make([]dbaas.OperationResult, len(ops))}
 		if err := b.resolve(ctx); err != nil {
 			return unavailable(err)
 		}
@@ -66,19 +67,21 @@ func (s *Store) commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Opera
 // batch is one call of Commit.
 type batch struct {
 	s       *Store
+	began   time.Time
 	epoch   dbaas.Epoch
 	ops     []dbaas.Operation
 	results []dbaas.OperationResult
 	run     []int       // places of the operations to run
 	twins   map[int]int // place of an operation met before in the batch -> place of the first
+	changes []dbaas.Change
 	entry   *dbaas.Entry
 	plan    plan
+	used    int64 // pages of the file before the batch
 }
 
 // resolve decides what needs no run: known, expired and repeated operations.
 func (b *batch) resolve(ctx context.Context) error {
-	now := b.s.cfg.Now()
-	horizon := b.s.bounds.Horizon
+	now := time.Now() // deadlines were set by this clock when the batch came
 	first := make(map[dbaas.OpID]int, len(b.ops))
 	known := lookup{s: b.s}
 	for i := range b.ops {
@@ -93,6 +96,9 @@ func (b *batch) resolve(ctx context.Context) error {
 		}
 		record, ok, err := known.find(ctx, op.ID)
 		switch {
+		case dbaas.CodeOf(err) == dbaas.CodeDamaged:
+			b.s.cfg.Log.ErrorContext(ctx, "write refused, it was done before and its answer is damaged", logkey.Op, op.ID.String(), logkey.Error, err)
+			b.refuse(i, dbaas.CodeExpired, damagedMessage)
 		case err != nil:
 			return err
 		case op.ID.IsZero():
@@ -103,10 +109,10 @@ func (b *batch) resolve(ctx context.Context) error {
 			b.refuse(i, dbaas.CodeMismatch, mismatchMessage)
 		case ok:
 			b.results[i] = record.Result
-		case !op.Deadline.IsZero() && now.After(op.Deadline):
-			b.refuse(i, dbaas.CodeExpired, "the operation came after its deadline and was not run")
-		case !horizon.IsZero() && !op.IssuedAt.After(horizon.Add(clockSkew)):
-			b.refuse(i, dbaas.CodeExpired, "the operation is too old to tell whether it was run before, it was not run now")
+		case op.GiveUp == "" && b.tooOld(op):
+			b.refuse(i, dbaas.CodeExpired, tooOldMessage)
+		case op.GiveUp == "" && !op.Deadline.IsZero() && now.After(op.Deadline):
+			b.refuse(i, dbaas.CodeUnavailable, "the write came after its deadline and was not done")
 		default:
 			first[op.ID] = i
 			b.run = append(b.run, i)
@@ -114,6 +120,24 @@ func (b *batch) resolve(ctx context.Context) error {
 	}
 	return nil
 }
+
+// tooOld reports whether an operation that is not known can have run in an entry that was trimmed, or is damaged.
+func (b *batch) tooOld(op *dbaas.Operation) bool {
+	return op.SeenSeq < max(b.s.bounds.Trimmed, b.s.index.lost)
+}
+
+// givenUp is the result of an operation that is given up: it failed, for all time.
+func (b *batch) givenUp(op *dbaas.Operation) dbaas.OperationResult {
+	failed := dbaas.StatementResult{Code: dbaas.CodeUnavailable, Message: op.GiveUp}
+	if b.tooOld(op) {
+		failed = dbaas.StatementResult{Code: dbaas.CodeExpired, Message: tooOldMessage}
+	}
+	return dbaas.OperationResult{ID: op.ID, Statements: []dbaas.StatementResult{failed}}
+}
+
+const tooOldMessage = "the write is too old to know whether it was done before; it was not done now"
+
+const damagedMessage = "the stored answer to the write is damaged; it was not done again"
 
 const mismatchMessage = "the operation's id was used for another operation"
 
@@ -141,14 +165,15 @@ func (b *batch) commit(ctx context.Context) error {
 		if err := c.BeginWrite(); err != nil {
 			return unavailable(err)
 		}
-		err := b.attempt()
-		if errors.Is(err, errAgain) {
+		err := b.runOnce()
+		if errors.Is(err, errRetry) {
 			if err = c.End(); err != nil {
 				return unavailable(err)
 			}
 			continue
 		}
 		if err == nil && len(b.ran()) == 0 {
+			b.place(b.s.bounds.Head.Seq)
 			return unavailableOrNil(c.End())
 		}
 		if err == nil {
@@ -172,11 +197,20 @@ func unavailableOrNil(err error) error {
 	return unavailable(err)
 }
 
+// place gives all that ran its position: the entry of the batch, or the head that it read at.
+func (b *batch) place(seq dbaas.Seq) {
+	for _, i := range b.run {
+		if b.results[i].Code == dbaas.CodeOK {
+			b.results[i].Seq = seq
+		}
+	}
+}
+
 // ran returns the places of the operations that belong into the entry.
 func (b *batch) ran() []int {
 	ran := b.run[:0:0]
 	for _, i := range b.run {
-		if b.results[i].Code == dbaas.CodeOK {
+		if b.results[i].Code == dbaas.CodeOK && b.needsRecord(i) {
 			ran = append(ran, i)
 		}
 	}
@@ -198,7 +232,8 @@ func (b *batch) store(ctx context.Context) error {
 	if err = s.conn.SetPosition(dbaas.Head{Seq: entry.Seq, Epoch: entry.Epoch}); err != nil {
 		return unavailable(err)
 	}
-	if err = s.log.Append(ctx, Record{Entry: *entry, Operations: records}); err != nil {
+	record := Record{Entry: *entry, Operations: records}
+	if err = s.log.Append(ctx, record); err != nil {
 		s.doubtful = dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return unavailable(err)
 	}
@@ -209,12 +244,17 @@ func (b *batch) store(ctx context.Context) error {
 		return s.commitFailed(err)
 	}
 	s.mu.Lock()
-	s.index.add(entry, ids)
+	s.index.add(&record, ids, s.cfg.Elapsed())
 	bounds := s.bounds
 	bounds.Head.Seq = entry.Seq
 	s.moveTo(bounds)
 	s.mu.Unlock()
 	s.lastAt = entry.At
+	s.capture.Committed()
+	s.noteRoom(ctx)
+	if err = s.measure(); err != nil {
+		s.cfg.Log.WarnContext(ctx, "tables not measured", logkey.Error, err)
+	}
 	b.entry = entry
 	if err = errors.Join(s.hooks.afterCommit.call(), failpoint.Fail(failpoint.PersdbAfterCommit)); err != nil {
 		return dbaas.WrapError(dbaas.CodeUnknown, "the outcome of the commit is not known", err)
@@ -234,9 +274,11 @@ func (s *Store) commitNow() error {
 }
 
 // commitFailed decides what an error of COMMIT means. The log may have the entry
-// already if it is not in this file, so then only it knows.
+// already if it is not in this file, so then only it knows. Without room for all of the transaction, its last
+// page, which makes it count, is not in the WAL: the engine has undone it.
 func (s *Store) commitFailed(err error) error {
-	if _, local := s.log.(*TableLog); local && s.conn.InTransaction() {
+	_, local := s.log.(*TableLog)
+	if local && (s.conn.InTransaction() || dbaas.CodeOf(err) == dbaas.CodeFull) {
 		if end := s.conn.End(); end == nil {
 			return unavailable(err)
 		}
@@ -249,16 +291,16 @@ func (s *Store) commitFailed(err error) error {
 func (b *batch) build() (*dbaas.Entry, []dbaas.OpID, []byte, error) {
 	s := b.s
 	at := s.cfg.Now().Truncate(time.Millisecond)
-	if at.Before(s.lastAt) { // the times of entries never go back, so that the horizon has a meaning.
+	if at.Before(s.lastAt) { // the times of entries never go back.
 		at = s.lastAt
 	}
-	entry := &dbaas.Entry{Seq: s.bounds.Head.Seq + 1, Epoch: b.epoch, At: at, Changes: b.plan.changes}
+	entry := &dbaas.Entry{Cluster: s.cluster, Seq: s.bounds.Head.Seq + 1, Epoch: b.epoch, At: at, Changes: b.changes}
+	b.place(entry.Seq)
 	ran := b.ran()
 	ids, records := make([]dbaas.OpID, len(ran)), make([]frame.Record, len(ran))
 	for n, i := range ran {
-		b.results[i].Seq = entry.Seq
 		ids[n] = b.ops[i].ID
-		records[n] = frame.Record{Fingerprint: b.ops[i].Fingerprint, Result: b.results[i]}
+		records[n] = frame.Record{Fingerprint: b.ops[i].Fingerprint, Result: kept(b.results[i])}
 	}
 	encoded, err := frame.EncodeRecords(entry.Shard, records)
 	if err != nil {

@@ -1,15 +1,21 @@
 package commitlog
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
 )
 
 // Hook points of a commit, for tests.
 func (s *Store) FailBeforeAppend(f func() error) { s.hooks.beforeAppend = f }
 func (s *Store) FailBeforeCommit(f func() error) { s.hooks.beforeCommit = f }
 func (s *Store) FailAfterCommit(f func() error)  { s.hooks.afterCommit = f }
+
+// UndoWithError ends the open transaction as the engine does when COMMIT fails with err. It is for hooks.
+func (s *Store) UndoWithError(err error) error { return errors.Join(err, s.conn.End()) }
 
 // SetMaxPages bounds the file, as a full disk does.
 func (s *Store) SetMaxPages(n int64) error {
@@ -23,12 +29,65 @@ func (s *Store) SetSizes(entry int64, rows, result int) {
 	s.sizes = sizes{entry: entry, rows: rows, result: result}
 }
 
-// Trimmable asks the policy about entries of these ages, each with ops operations.
-func Trimmable(p Retention, ages []time.Duration, ops int) int {
-	now := time.Unix(1_000_000, 0)
+// Trimmable asks the policy about entries of these ages, each with ops operations and bytes.
+func Trimmable(p Retention, ages []time.Duration, ops int, bytes int64) int {
+	const now = 1000 * time.Hour
 	var entries []entryInfo
 	for i, age := range ages {
-		entries = append(entries, entryInfo{seq: dbaas.Seq(i + 1), at: now.Add(-age), ops: ops})
+		entries = append(entries, entryInfo{seq: dbaas.Seq(i + 1), met: now - age, ops: ops, bytes: bytes})
 	}
-	return p.trimmable(entries, ops*len(ages), now)
+	return p.trimmable(entries, ops*len(ages), bytes*int64(len(ages)), now)
+}
+
+// Watch is the look at the sizes that the trimming goroutine takes.
+func (s *Store) Watch(ctx context.Context) { s.watch(ctx) }
+
+// SetFree says how many bytes the disk has.
+func (s *Store) SetFree(n int64) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	s.reserve.free = func() int64 { return n }
+}
+
+// ShrinkFrom makes Open shrink files of so many bytes.
+func ShrinkFrom(cfg Config, size int64) Config {
+	cfg.shrinkFrom = size
+	return cfg
+}
+
+// OnDisk makes Open use a disk's own sync and rename for what the engine does not write.
+func OnDisk(cfg Config, sync func(path string) error, rename func(from, to string) error) Config {
+	cfg.files = files{sync: sync, rename: rename}
+	return cfg
+}
+
+// Checkpoint brings the WAL into the file, as far as readers let it.
+func (s *Store) Checkpoint() {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	s.conn.CheckpointPassive()
+}
+
+// Pragma sets or reads a setting of the connection that writes.
+func (s *Store) Pragma(name string) (string, error) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	return pragma(s.conn, name)
+}
+
+// ReaderPragma reads a setting of a connection that reads.
+func (s *Store) ReaderPragma(ctx context.Context, name string) (value string, err error) {
+	err = s.readers.Use(ctx, func(c *sqlite.Conn) error {
+		value, err = pragma(c, name)
+		return err
+	})
+	return value, err
+}
+
+func pragma(c *sqlite.Conn, name string) (value string, err error) {
+	err = c.Query("PRAGMA "+name, func(r sqlite.Row) error {
+		value = r.Text(0)
+		return nil
+	})
+	return value, err
 }

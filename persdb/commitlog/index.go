@@ -13,7 +13,11 @@ type index struct {
 	places map[dbaas.OpID]place
 	// entries are those of the retained log, oldest first and dense.
 	entries []entryInfo
-	ops     int // in all entries
+	ops     int   // in all entries
+	bytes   int64 // of all entries' records
+	pages   int64 // of the log's table, about
+	filling logPages
+	lost    dbaas.Seq // the newest entry that may have had operations of which nothing is known, since it is damaged
 }
 
 // place is where the log has an operation.
@@ -25,38 +29,48 @@ type place struct {
 // entryInfo is what the trimming policy looks at.
 type entryInfo struct {
 	seq dbaas.Seq
-	at  time.Time
-	ops int
+	// met is when this process met the entry, by Config.Elapsed: at its commit, or at the open.
+	met   time.Duration
+	ops   int
+	bytes int64
+	pages int64 // new ones that it took
 }
 
-// add makes the operations of a committed entry known.
-func (x *index) add(e *dbaas.Entry, ids []dbaas.OpID) {
+// add makes the operations of a committed entry known, whose record is met now.
+func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 	for i, id := range ids {
-		x.places[id] = place{seq: e.Seq, order: int32(i)}
+		x.places[id] = place{seq: r.Entry.Seq, order: int32(i)}
 	}
-	x.entries = append(x.entries, entryInfo{seq: e.Seq, at: e.At, ops: len(ids)})
-	x.ops += len(ids)
+	info := entryInfo{seq: r.Entry.Seq, met: now, ops: len(ids), bytes: r.size()}
+	info.pages = x.filling.add(info.bytes)
+	x.entries = append(x.entries, info)
+	x.ops += info.ops
+	x.bytes += info.bytes
+	x.pages += info.pages
 }
 
-// addRecord is add for a record that was read from the log.
-func (x *index) addRecord(r *Record) error {
+// addRecord is add for a record that was read from the log. Of one that is damaged it knows what can be read.
+func (x *index) addRecord(r *Record, now time.Duration) {
 	known, err := frame.DecodeRecords(r.Operations)
 	if err != nil {
-		return err
+		r.Damage = DamagedOperations
+	}
+	if r.Damage == DamagedOperations {
+		x.lost = r.Entry.Seq
 	}
 	ids := make([]dbaas.OpID, len(known))
 	for i := range known {
 		ids[i] = known[i].Result.ID
 	}
-	x.add(&r.Entry, ids)
-	return nil
+	x.add(r, ids, now)
 }
 
 // forget removes the operations of the oldest entry, which was trimmed.
-func (x *index) forget(r *Record) error {
+func (x *index) forget(r *Record) {
 	known, err := frame.DecodeRecords(r.Operations)
-	if err != nil {
-		return err
+	if err != nil || r.Damage != 0 {
+		x.forgetUpTo(r.Entry.Seq)
+		return
 	}
 	for i := range known {
 		id := known[i].Result.ID
@@ -64,37 +78,28 @@ func (x *index) forget(r *Record) error {
 			delete(x.places, id)
 		}
 	}
-	if len(x.entries) > 0 && x.entries[0].seq == r.Entry.Seq {
+	x.dropEntries(r.Entry.Seq)
+}
+
+// forgetUpTo removes the operations of all entries up to seq. It looks at every operation: it is for records that cannot be
+// read, since they are damaged, or gone after a trim whose outcome was not known.
+func (x *index) forgetUpTo(seq dbaas.Seq) {
+	if len(x.entries) == 0 || x.entries[0].seq > seq {
+		return
+	}
+	for id, at := range x.places {
+		if at.seq <= seq {
+			delete(x.places, id)
+		}
+	}
+	x.dropEntries(seq)
+}
+
+func (x *index) dropEntries(upTo dbaas.Seq) {
+	for len(x.entries) > 0 && x.entries[0].seq <= upTo {
 		x.ops -= x.entries[0].ops
+		x.bytes -= x.entries[0].bytes
+		x.pages -= x.entries[0].pages
 		x.entries = x.entries[1:]
 	}
-	return nil
-}
-
-// minAge is how long an entry is kept whatever the other bounds say: a broker
-// that delivers a message again does so within seconds, replicas fetch the log
-// every few seconds, and the two clocks of IssuedAt and At may differ by clockSkew.
-const minAge = time.Minute
-
-// Retention bounds the log: an entry is trimmed when it is older than For, or when
-// more than Ops operations came with and after it; never when it is younger than a minute.
-type Retention struct {
-	For time.Duration
-	Ops int
-}
-
-// trimmable returns how many of the oldest entries the policy gives up at now.
-// It is a pure function; the newest entry is always kept.
-func (p Retention) trimmable(entries []entryInfo, ops int, now time.Time) int {
-	n := 0
-	for n < len(entries)-1 {
-		e := entries[n]
-		age := now.Sub(e.at)
-		if age < minAge || (age <= p.For && ops <= p.Ops) {
-			break
-		}
-		ops -= e.ops
-		n++
-	}
-	return n
 }

@@ -113,15 +113,12 @@ func (l *farLog) Head(context.Context) (commitlog.Bounds, error) {
 	return l.bounds, nil
 }
 
-func (l *farLog) Trim(_ context.Context, seq dbaas.Seq, at time.Time) error {
+func (l *farLog) Trim(_ context.Context, seq dbaas.Seq) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.records) > 1 && l.records[0].Entry.Seq <= seq {
 		l.bounds.Trimmed = l.records[0].Entry.Seq
 		l.records = l.records[1:]
-	}
-	if at.After(l.bounds.Horizon) {
-		l.bounds.Horizon = at
 	}
 	return nil
 }
@@ -149,7 +146,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	// The append is stored, its answer lost.
 	far.loseNext = true
 	second := op(2, bob, "INSERT INTO rides(created_by,timestamp,source,destination) VALUES('bob','t',1,2)")
-	if _, err := s.Commit(t.Context(), epoch, []dbaas.Operation{second}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{second}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	c := storetest.Commit(t, s, epoch, second, op(3, "DELETE FROM users WHERE username='ann'"))
@@ -164,7 +161,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 
 	// The process dies between append and COMMIT.
 	s.FailBeforeCommit(func() error { return errors.New("power cut") })
-	if _, err := s.Commit(t.Context(), epoch, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	closeStore(t, s)
@@ -177,5 +174,69 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	replica.Follow(t, s)
 	if n, m := count(t, replica, "users"), count(t, replica, "rides"); n != 0 || m != 0 {
 		t.Errorf("got %d users and %d rides, want none", n, m)
+	}
+}
+
+// lossyLog loses the answer of the next Claim or Trim, which is done.
+type lossyLog struct {
+	*commitlog.TableLog
+
+	loseNext bool
+}
+
+func (l *lossyLog) lost(err error) error {
+	if err != nil || !l.loseNext {
+		return err
+	}
+	l.loseNext = false
+	return dbaas.ErrUnknown
+}
+
+func (l *lossyLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
+	epoch, err := l.TableLog.Claim(ctx)
+	return epoch, l.lost(err)
+}
+
+func (l *lossyLog) Trim(ctx context.Context, seq dbaas.Seq) error {
+	return l.lost(l.TableLog.Trim(ctx, seq))
+}
+
+// A trim and a claim that were durable though they failed are found out before the next step.
+func TestStore_TrimAndClaim_LostAnswerIsFoundOut(t *testing.T) {
+	clk := newClock()
+	cfg := clk.config("")
+	log := &lossyLog{}
+	cfg.OpenLog = func(writer *sqlite.Conn, readers *commitlog.Readers) (l commitlog.Log, err error) {
+		log.TableLog, err = commitlog.NewTableLog(writer, readers)
+		return log, err
+	}
+	s := open(t, cfg)
+	epoch := storetest.Claim(t, s)
+	for n := range 5 {
+		storetest.Commit(t, s, epoch, op(n, "UPDATE users SET password=''"))
+		clk.advance(30 * time.Minute)
+	}
+	log.loseNext = true
+	if _, err := s.Trim(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	c := storetest.Commit(t, s, epoch, seen(2, 2, ann), seen(3, 3, ann), seen(9, 5, ann))
+	want := []string{"refused expired", "refused mismatch", "ok"}
+	for i := range want {
+		if got := outcome(c.Results[i]); got != want[i] {
+			t.Errorf("operation %d: got %s, want %s", i, got, want[i])
+		}
+	}
+	clk.advance(2 * time.Hour)
+	if n := trim(t, s); n != 2 {
+		t.Errorf("trimmed %d, want the 2 entries that are left beside the newest", n)
+	}
+
+	log.loseNext = true
+	if _, err := s.Claim(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(20, ann)}); dbaas.CodeOf(err) != dbaas.CodeStaleEpoch {
+		t.Errorf("a commit with the epoch before the lost one: got %v, want code %q", err, dbaas.CodeStaleEpoch)
 	}
 }

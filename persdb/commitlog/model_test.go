@@ -96,7 +96,7 @@ type request struct {
 }
 
 func (r request) operation() dbaas.Operation {
-	o := dbaas.Operation{ID: storetest.ID(r.id), IssuedAt: time.Now(), Atomic: r.atomic}
+	o := dbaas.Operation{ID: storetest.ID(r.id), Atomic: r.atomic}
 	for _, s := range r.steps {
 		o.Statements = append(o.Statements, dbaas.Statement{SQL: s.sql()})
 	}
@@ -130,7 +130,7 @@ func (m *model) commit(batch []request) []string {
 			continue
 		}
 		if r.late {
-			out = append(out, "refused expired")
+			out = append(out, "refused unavailable")
 			continue
 		}
 		if !ran {

@@ -22,14 +22,19 @@ const (
 func (s *Store) Head(context.Context) (dbaas.Head, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.bounds.Head, nil
+	return s.head(), nil
+}
+
+// head is the newest position and epoch, of this cluster. The caller holds mu.
+func (s *Store) head() dbaas.Head {
+	return dbaas.Head{Cluster: s.cluster, Seq: s.bounds.Head.Seq, Epoch: s.bounds.Head.Epoch}
 }
 
 // Log returns the entries after a position, in order, as many as fit a page, and
 // the head. When there is none it waits for one, up to wait, and then returns none.
 //
 // dbaas.ErrGone: entries after the position were trimmed, or it is after the head;
-// either way the caller must take a snapshot.
+// either way the caller must take a snapshot. So it must with CodeDamaged: the entry after the position is damaged.
 func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	head, err := s.await(ctx, after, wait)
 	if err != nil {
@@ -48,16 +53,32 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	page := dbaas.Page{Head: head, Entries: make([]dbaas.Entry, 0, len(records))}
 	for i := range records {
 		if e := records[i].Entry; e.Seq <= head.Seq {
+			e.Cluster = s.cluster
 			page.Entries = append(page.Entries, e)
 		}
 	}
 	return page, nil
 }
 
+// Await waits until the log has an entry after a position, up to wait, and returns how many bytes a page after the position
+// may have: 0 if there is none. Errors are those of Log.
+func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error) {
+	head, err := s.await(ctx, after, wait)
+	if err != nil || after >= head.Seq {
+		return 0, err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if entries := s.index.entries; len(entries) > 0 && after+1 >= entries[0].seq {
+		return max(pageBytes, entries[after+1-entries[0].seq].bytes), nil
+	}
+	return pageBytes, nil
+}
+
 // unread turns errors of reading into those that callers know.
 func unread(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
-	case dbaas.CodeGone, dbaas.CodeNotFound, dbaas.CodeUnavailable:
+	case dbaas.CodeGone, dbaas.CodeDamaged, dbaas.CodeNotFound, dbaas.CodeUnavailable:
 		return err
 	}
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the log could not be read now", err)
@@ -68,7 +89,7 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	var over <-chan time.Time
 	for {
 		s.mu.RLock()
-		head, changed := s.bounds.Head, s.changed
+		head, changed := s.head(), s.changed
 		s.mu.RUnlock()
 		if head.Seq != after || wait <= 0 {
 			return head, nil
@@ -118,7 +139,7 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (frame.Record, bool, e
 		return frame.Record{}, false, nil
 	}
 	if at.seq != l.seq {
-		page, err := l.s.log.Read(ctx, at.seq-1, Limit{Records: 1})
+		page, err := l.s.log.Read(ctx, at.seq-1, Limit{Records: 1, NoChanges: true})
 		if dbaas.CodeOf(err) == dbaas.CodeGone {
 			return frame.Record{}, false, nil // trimmed since.
 		}
@@ -128,33 +149,56 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (frame.Record, bool, e
 		if len(page) == 0 {
 			return frame.Record{}, false, dbaas.Errorf(dbaas.CodeInternal, "the log has no entry %d", at.seq)
 		}
-		if l.records, err = frame.DecodeRecords(page[0].Operations); err != nil {
-			return frame.Record{}, false, fmt.Errorf("operations of entry %d: %w", at.seq, err)
-		}
+		l.records, _ = frame.DecodeRecords(page[0].Operations) // what is missing is found below.
 		l.seq = at.seq
 	}
 	if int(at.order) >= len(l.records) || l.records[at.order].Result.ID != id {
-		return frame.Record{}, false, dbaas.Errorf(dbaas.CodeInternal, "entry %d has no operation %s", at.seq, id)
+		return frame.Record{}, false, errDamaged(at.seq)
 	}
 	return l.records[at.order], true, nil
+}
+
+// HashPart returns the content hashes of the rows from a place on, some 64 MiB of them, all of one position. So a database of
+// any size is compared part by part.
+func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	h := dbaas.HashPart{Limit: dbaas.HashPartBytes}
+	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
+		h.Tables, h.Next, err = c.HashPart(from, h.Limit, rest)
+		return err
+	})
+	if err != nil {
+		return dbaas.HashPart{}, err
+	}
+	return h, nil
 }
 
 // Hashes returns the content hashes of all application tables, all of one
 // position. It reads the whole database.
 func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	var h dbaas.TableHashes
+	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
+		h.Tables, h.Damaged, err = c.HashesAndDamage(rest)
+		return err
+	})
+	if err != nil {
+		return dbaas.TableHashes{}, err
+	}
+	return h, nil
+}
+
+// hash runs fn at one position, which it sets seq to. fn calls rest between its pieces of work, so that it takes a part of a core.
+func (s *Store) hash(ctx context.Context, seq *dbaas.Seq, fn func(c *sqlite.Conn, rest func()) error) error {
 	err := s.readers.Use(ctx, func(c *sqlite.Conn) error {
 		position, err := c.Position()
 		if err != nil {
 			return err
 		}
-		h.Seq = position.Seq
+		*seq = position.Seq
 		turns := pause.NewTurns()
-		h.Tables, err = c.Hashes(func() { turns.Rest(ctx) })
-		return err
+		return fn(c, func() { turns.Rest(ctx) })
 	})
 	if err != nil {
-		return dbaas.TableHashes{}, unread(err)
+		return unread(err)
 	}
-	return h, nil
+	return nil
 }

@@ -3,9 +3,9 @@ package commitlog
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
 )
 
 // load brings the database up to the log and derives the index from it.
@@ -22,14 +22,17 @@ func (s *Store) load(ctx context.Context) error {
 	if position.Seq < b.Trimmed || position.Seq > b.Head.Seq {
 		return dbaas.Errorf(dbaas.CodeInternal, "the database is at %d, its log goes from %d to %d", position.Seq, b.Trimmed, b.Head.Seq)
 	}
-	return s.catchUp(ctx, b.Trimmed, position.Seq, b.Head.Seq)
+	if err = s.catchUp(ctx, b.Trimmed, position.Seq, b.Head.Seq); err != nil {
+		return err
+	}
+	return s.measure()
 }
 
 // catchUp reads the log after from, up to head, into the index, and applies what
 // is after applied to the database: a log outside the file can be ahead of it.
 func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) error {
 	for from < head {
-		records, err := s.log.Read(ctx, from, Limit{Records: 4096, Bytes: 8 << 20})
+		records, err := s.log.Read(ctx, from, Limit{Records: 4096, Bytes: 8 << 20, Damaged: true})
 		if err != nil {
 			return err
 		}
@@ -41,16 +44,17 @@ func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) erro
 			if r.Entry.Seq != from+1 {
 				return dbaas.Errorf(dbaas.CodeInternal, "the log has %d after %d", r.Entry.Seq, from)
 			}
-			if err := s.index.addRecord(r); err != nil {
-				return fmt.Errorf("operations of entry %d: %w", r.Entry.Seq, err)
+			s.index.addRecord(r, s.cfg.Elapsed())
+			if r.Damage != 0 {
+				s.tellDamage(ctx, r)
 			}
 			if r.Entry.Seq > applied {
-				if err := s.replay(r.Entry); err != nil {
+				if err := s.replay(r); err != nil {
 					return err
 				}
 			}
 			from = r.Entry.Seq
-			if r.Entry.At.After(s.lastAt) {
+			if r.Damage != DamagedOperations && r.Entry.At.After(s.lastAt) {
 				s.lastAt = r.Entry.At
 			}
 		}
@@ -58,20 +62,35 @@ func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) erro
 	return nil
 }
 
+// tellDamage says what a damaged entry that the database holds costs.
+func (s *Store) tellDamage(ctx context.Context, r *Record) {
+	lost := "its changes: replicas that need it take a snapshot"
+	if r.Damage == DamagedOperations {
+		lost = "its changes and its operations: replicas that need it take a snapshot, writes that may have been in it are refused when they come again"
+	}
+	s.cfg.Log.ErrorContext(ctx, "entry of the log is damaged on the disk", logkey.Seq, r.Entry.Seq, "lost", lost)
+}
+
 // replay applies an entry that the log has and the database has not, as a replica does.
-func (s *Store) replay(e dbaas.Entry) error {
+func (s *Store) replay(r *Record) error {
+	if r.Damage != 0 {
+		return errDamaged(r.Entry.Seq)
+	}
 	return s.conn.AsReplica(func() error {
 		if err := s.conn.BeginWrite(); err != nil {
 			return err
 		}
-		if err := s.conn.Apply(e); err != nil {
+		if err := s.capture.Replay(r.Entry); err != nil {
 			return errors.Join(err, s.conn.End())
 		}
-		return s.conn.Commit()
+		if err := s.conn.Commit(); err != nil {
+			return err
+		}
+		return s.capture.Reload()
 	})
 }
 
-// settle finds out what became of a commit whose outcome was not known.
+// settle finds out what became of a commit, a claim or a trim whose outcome was not known.
 func (s *Store) settle(ctx context.Context) error {
 	if err := s.conn.End(); err != nil {
 		return err
@@ -81,15 +100,19 @@ func (s *Store) settle(ctx context.Context) error {
 		return err
 	}
 	position, err := s.conn.Position()
+	if err == nil {
+		err = s.capture.Reload()
+	}
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.index.forgetUpTo(b.Trimmed)
 	if err := s.catchUp(ctx, s.bounds.Head.Seq, position.Seq, b.Head.Seq); err != nil {
 		return err
 	}
 	s.moveTo(b)
 	s.doubtful = false
-	return nil
+	return s.measure()
 }

@@ -3,6 +3,8 @@ package commitlog
 // application is the schema of the rideshare application, made with the file.
 // Source: api.md of the project, "statements, the structured form".
 //
+// Clients may read and write these tables and add indexes that are not UNIQUE, but not drop or alter them.
+//
 // users keeps its rowid: names may be 100,000 characters long, and a table
 // without rowid would repeat them in its inner pages.
 var application = [...]string{
@@ -26,4 +28,9 @@ var application = [...]string{
 	`CREATE TABLE apicount(
 		service_name TEXT NOT NULL PRIMARY KEY,
 		count INTEGER NOT NULL)`,
+}
+
+// protected returns the names of the application's tables and indexes.
+func protected() []string {
+	return []string{"users", "rides", "riders", "apicount", "rides_route", "rides_creator", "riders_user"}
 }

@@ -47,7 +47,9 @@ func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
 	}
 	body := &snapshotBody{source: begun, sum: dbaas.NewSnapshotSum(), release: sync.OnceFunc(func() { <-s.copying })}
-	return &dbaas.Snapshot{Head: begun.Head(), Body: body, Sum: body.announce}, nil
+	head := begun.Head()
+	head.Cluster = s.cluster
+	return &dbaas.Snapshot{Head: head, Body: body, Sum: body.announce}, nil
 }
 
 func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {

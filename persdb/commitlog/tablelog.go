@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,14 +20,14 @@ type TableLog struct {
 }
 
 // logTables are the log's tables. A row of rs_log is one entry: ops and changes
-// are frames, at is milliseconds since 1970. rs_bounds remembers what was trimmed.
+// are frames, at is milliseconds since 1970, sum is sumOf all others. rs_bounds remembers what was trimmed.
 var logTables = [...]string{
 	`CREATE TABLE IF NOT EXISTS rs_epoch(one INTEGER PRIMARY KEY CHECK(one=1), cur INTEGER NOT NULL) STRICT`,
 	`INSERT OR IGNORE INTO rs_epoch(one, cur) VALUES(1, 0)`,
-	`CREATE TABLE IF NOT EXISTS rs_bounds(one INTEGER PRIMARY KEY CHECK(one=1), trimmed INTEGER NOT NULL, horizon INTEGER NOT NULL) STRICT`,
-	`INSERT OR IGNORE INTO rs_bounds(one, trimmed, horizon) VALUES(1, 0, 0)`,
+	`CREATE TABLE IF NOT EXISTS rs_bounds(one INTEGER PRIMARY KEY CHECK(one=1), trimmed INTEGER NOT NULL) STRICT`,
+	`INSERT OR IGNORE INTO rs_bounds(one, trimmed) SELECT 1, 0 WHERE NOT EXISTS(SELECT 1 FROM rs_bounds)`,
 	`CREATE TABLE IF NOT EXISTS rs_log(seq INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, at INTEGER NOT NULL,
-		ops BLOB NOT NULL, changes BLOB NOT NULL) STRICT`,
+		sum INTEGER, ops BLOB NOT NULL, changes BLOB NOT NULL) STRICT`,
 }
 
 // NewTableLog returns the log in writer's file and makes its tables if they are
@@ -37,33 +38,67 @@ func NewTableLog(writer *sqlite.Conn, readers *Readers) (*TableLog, error) {
 			return nil, fmt.Errorf("create log: %w", err)
 		}
 	}
+	if err := addSum(writer); err != nil {
+		return nil, fmt.Errorf("upgrade log: %w", err)
+	}
 	return &TableLog{writer: writer, readers: readers}, nil
+}
+
+// addSum adds the checksum to the log of an older version, whose entries have none.
+func addSum(writer *sqlite.Conn) error {
+	missing := true
+	err := writer.Query("SELECT name='sum' FROM pragma_table_info('rs_log')", func(r sqlite.Row) error {
+		missing = missing && r.Int(0) == 0
+		return nil
+	})
+	if err != nil || !missing {
+		return err
+	}
+	return writer.Exec("ALTER TABLE rs_log ADD COLUMN sum INTEGER")
 }
 
 // Claim implements Log.
 func (l *TableLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
-	err := l.writer.Within(ctx, func() error {
-		if err := l.writer.BeginWrite(); err != nil {
-			return err
-		}
+	err := l.alone(ctx, func() error {
 		return l.writer.Query("UPDATE rs_epoch SET cur=cur+1 WHERE one=1 RETURNING cur", func(r sqlite.Row) error {
 			epoch = dbaas.Epoch(r.Int(0)) //nolint:gosec // counts up from 0.
 			return nil
 		})
 	})
-	if err == nil {
-		err = l.writer.Commit()
-	}
 	if err != nil {
-		_ = l.writer.End() // the first error is the one to tell.
 		return 0, fmt.Errorf("claim epoch: %w", err)
 	}
 	return epoch, nil
 }
 
+// alone runs fn in a transaction of its own. An error of COMMIT that has ended the transaction is CodeUnknown.
+func (l *TableLog) alone(ctx context.Context, fn func() error) error {
+	err := l.writer.Within(ctx, func() error {
+		if err := l.writer.BeginWrite(); err != nil {
+			return err
+		}
+		return fn()
+	})
+	if err == nil {
+		err = l.commit()
+	}
+	if end := l.writer.End(); end != nil {
+		return dbaas.WrapError(dbaas.CodeUnknown, "the database could not undo a step", errors.Join(err, end))
+	}
+	return err
+}
+
+func (l *TableLog) commit() error {
+	err := l.writer.Commit()
+	if err == nil || l.writer.InTransaction() || dbaas.CodeOf(err) == dbaas.CodeFull {
+		return err
+	}
+	return dbaas.WrapError(dbaas.CodeUnknown, "the outcome of the step is not known", err)
+}
+
 const (
-	appendNext = `INSERT INTO rs_log(seq, epoch, at, ops, changes) SELECT ?1, ?2, ?3, ?4, ?5
+	appendNext = `INSERT INTO rs_log(seq, epoch, at, sum, ops, changes) SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE ?1=1+coalesce((SELECT max(seq) FROM rs_log), 0)`
 	appendFenced = appendNext + " AND ?2=(SELECT cur FROM rs_epoch)"
 )
@@ -75,9 +110,10 @@ func (l *TableLog) Append(_ context.Context, r Record) error {
 	if failpoint.On(failpoint.NoEpochCheck) {
 		insert = appendNext
 	}
-	err := l.writer.Exec(insert,
-		integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()),
-		dbaas.Blob(r.Operations), dbaas.Blob(frame.AppendChanges(nil, e.Changes)))
+	changes := frame.AppendChanges(nil, e.Changes)
+	sum := sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes) //nolint:gosec // SQLite's integers end at 2^63.
+	err := l.writer.Exec(insert, integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()), dbaas.Integer(sum),
+		dbaas.Blob(r.Operations), dbaas.Blob(changes))
 	if err != nil {
 		return fmt.Errorf("append entry %d: %w", e.Seq, err)
 	}
@@ -134,22 +170,42 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 	if err != nil || count == 0 {
 		return nil, err
 	}
-	records := make([]Record, 0, count)
-	err = c.Query("SELECT seq, epoch, at, ops, changes FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?", func(r sqlite.Row) error {
-		changes, bad := frame.DecodeChanges(r.Blob(4))
-		if bad != nil {
-			return fmt.Errorf("changes of entry %d: %w", r.Int(0), bad)
+	records, over := make([]Record, 0, count), false
+	query := "SELECT seq, epoch, at, sum IS NULL, sum, ops, changes FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
+	if limit.NoChanges { // they are the last column, so that the engine does not go through their pages.
+		query = "SELECT seq, epoch, at, sum IS NULL, sum, ops, x'00' FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
+	}
+	err = c.Query(query, func(r sqlite.Row) error {
+		record := readRecord(r, limit.NoChanges)
+		if over = over || record.Damage != 0 && !limit.Damaged; !over {
+			records = append(records, record)
 		}
-		records = append(records, Record{
-			Entry: dbaas.Entry{
-				Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1)), //nolint:gosec // never negative.
-				At: time.UnixMilli(r.Int(2)), Changes: changes,
-			},
-			Operations: r.Blob(3),
-		})
 		return nil
 	}, integer(after), dbaas.Integer(int64(count)))
+	if err == nil && len(records) == 0 {
+		err = errDamaged(after + 1)
+	}
 	return records, err
+}
+
+// readRecord reads one row of rs_log. One of an older version has no sum: then only what cannot be decoded is known to be
+// damaged.
+func readRecord(r sqlite.Row, noChanges bool) Record {
+	ops, changes := r.Blob(5), r.Blob(6)
+	record := Record{Operations: ops, Entry: dbaas.Entry{
+		Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1)), At: time.UnixMilli(r.Int(2)), //nolint:gosec // never negative.
+	}}
+	if r.Int(3) == 0 {
+		record.Damage = damageOf(r.Int(4), sumOf(r.Int(0), r.Int(1), r.Int(2), ops, changes), noChanges)
+	}
+	decoded, err := frame.DecodeChanges(changes)
+	switch {
+	case record.Damage == 0 && err != nil:
+		record.Damage = DamagedChanges
+	case record.Damage == 0:
+		record.Entry.Changes = decoded
+	}
+	return record
 }
 
 // Head implements Log.
@@ -164,13 +220,10 @@ func (l *TableLog) Head(ctx context.Context) (Bounds, error) {
 
 func bounds(c *sqlite.Conn) (Bounds, error) {
 	var b Bounds
-	err := c.Query(`SELECT coalesce((SELECT max(seq) FROM rs_log), 0), cur, trimmed, horizon
+	err := c.Query(`SELECT coalesce((SELECT max(seq) FROM rs_log), 0), cur, trimmed
 		FROM rs_epoch, rs_bounds`, func(r sqlite.Row) error {
 		b.Head = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))} //nolint:gosec // never negative.
 		b.Trimmed = dbaas.Seq(r.Int(2))                                             //nolint:gosec // never negative.
-		if ms := r.Int(3); ms != 0 {
-			b.Horizon = time.UnixMilli(ms)
-		}
 		return nil
 	})
 	if err != nil {
@@ -180,23 +233,15 @@ func bounds(c *sqlite.Conn) (Bounds, error) {
 }
 
 // Trim implements Log.
-func (l *TableLog) Trim(ctx context.Context, seq dbaas.Seq, at time.Time) error {
-	err := l.writer.Within(ctx, func() error {
-		if err := l.writer.BeginWrite(); err != nil {
-			return err
-		}
+func (l *TableLog) Trim(ctx context.Context, seq dbaas.Seq) error {
+	err := l.alone(ctx, func() error {
 		err := l.writer.Exec("DELETE FROM rs_log WHERE seq<=? AND seq<(SELECT max(seq) FROM rs_log)", integer(seq))
 		if err != nil || l.writer.Changes() == 0 {
 			return err
 		}
-		return l.writer.Exec(`UPDATE rs_bounds SET trimmed=(SELECT min(seq) FROM rs_log)-1, horizon=max(horizon, ?)`,
-			dbaas.Integer(at.UnixMilli()))
+		return l.writer.Exec(`UPDATE rs_bounds SET trimmed=(SELECT min(seq) FROM rs_log)-1`)
 	})
-	if err == nil {
-		err = l.writer.Commit()
-	}
 	if err != nil {
-		_ = l.writer.End() // the first error is the one to tell.
 		return fmt.Errorf("trim log up to %d: %w", seq, err)
 	}
 	return nil

@@ -2,9 +2,9 @@ package commitlog
 
 import (
 	"context"
-	"fmt"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 )
 
@@ -26,8 +26,10 @@ func (s *Store) trimAlways(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-s.tooLong:
 		}
-		n, err := s.Trim(ctx, s.cfg.Now())
+		s.watch(ctx)
+		n, err := s.Trim(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			if failures++; failures == 1 { // the first of a streak only.
@@ -40,15 +42,15 @@ func (s *Store) trimAlways(ctx context.Context) {
 	}
 }
 
-// Trim forgets the entries that the retention bounds give up at now, and returns
+// Trim forgets the entries that the retention bounds give up, and returns
 // how many. Operations in them are no longer known: they are refused if they come
 // again. It stops early, without an error, when commits want to go first.
-func (s *Store) Trim(ctx context.Context, now time.Time) (int, error) {
+func (s *Store) Trim(ctx context.Context) (int, error) {
 	total := 0
 	for {
 		n := 0
 		err := s.write(ctx, func() (err error) {
-			n, err = s.trimSome(ctx, now)
+			n, err = s.trimSome(ctx)
 			return err
 		})
 		total += n
@@ -59,13 +61,13 @@ func (s *Store) Trim(ctx context.Context, now time.Time) (int, error) {
 }
 
 // trimSome trims at most one chunk. The caller owns the connection.
-func (s *Store) trimSome(ctx context.Context, now time.Time) (int, error) {
+func (s *Store) trimSome(ctx context.Context) (int, error) {
 	x := &s.index // written under writing only.
-	n := min(s.cfg.Retain.trimmable(x.entries, x.ops, now), trimChunk)
+	n := min(s.cfg.Retain.trimmable(x.entries, x.ops, x.bytes, s.cfg.Elapsed()), trimChunk)
 	if n == 0 {
 		return 0, nil
 	}
-	records, err := s.log.Read(ctx, x.entries[0].seq-1, Limit{Records: n, Bytes: pageBytes})
+	records, err := s.log.Read(ctx, x.entries[0].seq-1, Limit{Records: n, Bytes: pageBytes, NoChanges: true, Damaged: true})
 	if err != nil {
 		return 0, err
 	}
@@ -73,16 +75,15 @@ func (s *Store) trimSome(ctx context.Context, now time.Time) (int, error) {
 		return 0, nil
 	}
 	last := records[len(records)-1].Entry
-	if err := s.log.Trim(ctx, last.Seq, last.At); err != nil {
+	if err := s.log.Trim(ctx, last.Seq); err != nil {
+		s.doubtful = s.doubtful || dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range records {
-		if err := x.forget(&records[i]); err != nil {
-			return 0, fmt.Errorf("operations of entry %d: %w", records[i].Entry.Seq, err)
-		}
+		x.forget(&records[i])
 	}
-	s.bounds.Trimmed, s.bounds.Horizon = last.Seq, last.At
+	s.bounds.Trimmed = last.Seq
 	return len(records), nil
 }

@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -12,10 +13,17 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// clock is a clock that tests set.
+// clock is a wall clock that tests set, and the time since the start, which only goes on.
 type clock struct {
-	mu  sync.Mutex // guards now
-	now time.Time
+	mu      sync.Mutex // guards what follows
+	now     time.Time
+	elapsed time.Duration
+}
+
+func newClock() *clock { return &clock{now: time.Now().Truncate(time.Millisecond)} }
+
+func (c *clock) config(dir string) commitlog.Config {
+	return commitlog.Config{Dir: dir, Now: c.Now, Elapsed: c.Elapsed}
 }
 
 func (c *clock) Now() time.Time {
@@ -24,62 +32,89 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
+func (c *clock) Elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elapsed
+}
+
 func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+	c.elapsed += d
+}
+
+// step sets the wall clock, as an operator or a time server does.
+func (c *clock) step(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
 }
 
-// issued returns operation n as accepted at a time.
-func issued(n int, at time.Time, statement string) dbaas.Operation {
+// seen returns operation n as accepted by who had seen a position.
+func seen(n int, at dbaas.Seq, statement string) dbaas.Operation {
 	o := op(n, statement)
-	o.IssuedAt = at
+	o.SeenSeq = at
 	return o
 }
 
-// The policy gives up what is too old or too much, but nothing young and never the newest.
+func trim(t *testing.T, s *commitlog.Store) int {
+	t.Helper()
+	n, err := s.Trim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The policy gives up what is too old or too much, but never the newest, and nothing young unless the disk is at stake.
 func TestRetention_Trimmable(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
-	policy := commitlog.Retention{For: h, Ops: 100}
+	policy := commitlog.Retention{For: h, Ops: 100, Bytes: 1000}
 	for _, tc := range []struct {
-		ages []time.Duration
-		ops  int
-		want int
+		ages  []time.Duration
+		ops   int
+		bytes int64
+		want  int
 	}{
-		{nil, 0, 0},
-		{[]time.Duration{5 * h}, 1, 0},
-		{[]time.Duration{5 * h, 4 * h}, 1, 1},
-		{[]time.Duration{h + s, h, m, 0}, 1, 1},
-		{[]time.Duration{9 * m, 8 * m, 7 * m}, 60, 2},
-		{[]time.Duration{9 * m, 8 * m, 7 * m}, 50, 1},
-		{[]time.Duration{9 * m, 8 * m}, 50, 0},
-		{[]time.Duration{m, 59 * s, 58 * s, 57 * s}, 60, 1},
-		{[]time.Duration{30 * s, 20 * s, 10 * s}, 1000, 0},
-		{[]time.Duration{-h, -h, -h}, 1000, 0},
+		{nil, 0, 0, 0},
+		{[]time.Duration{5 * h}, 1, 1, 0},
+		{[]time.Duration{5 * h, 4 * h}, 1, 1, 1},
+		{[]time.Duration{h + s, h, m, 0}, 1, 1, 1},
+		{[]time.Duration{9 * m, 8 * m, 7 * m}, 60, 1, 2},
+		{[]time.Duration{9 * m, 8 * m, 7 * m}, 50, 1, 1},
+		{[]time.Duration{9 * m, 8 * m}, 50, 1, 0},
+		{[]time.Duration{m, 59 * s, 58 * s, 57 * s}, 60, 1, 1},
+		{[]time.Duration{30 * s, 20 * s, 10 * s}, 1000, 1, 0},
+		{[]time.Duration{9 * m, 8 * m, 7 * m}, 1, 500, 1},
+		{[]time.Duration{9 * m, 8 * m, 7 * m}, 1, 333, 0},
+		{[]time.Duration{9 * m, 5 * s, 4 * s}, 1, 600, 1},
+		{[]time.Duration{9 * s, 8 * s, 7 * s, 6 * s}, 1, 500, 0},
+		{[]time.Duration{9 * s, 8 * s, 7 * s, 6 * s}, 1, 600, 1},
+		{[]time.Duration{s, 0}, 1, 5000, 1},
 	} {
-		if got := commitlog.Trimmable(policy, tc.ages, tc.ops); got != tc.want {
-			t.Errorf("ages %v with %d operations each: got %d, want %d", tc.ages, tc.ops, got, tc.want)
+		if got := commitlog.Trimmable(policy, tc.ages, tc.ops, tc.bytes); got != tc.want {
+			t.Errorf("ages %v with %d operations and %d bytes each: got %d, want %d", tc.ages, tc.ops, tc.bytes, got, tc.want)
 		}
 	}
 }
 
 // What was trimmed is gone for readers, and an operation that may have been in it
-// is refused and not run again, also after opening anew.
+// is refused and not run again, also after opening again.
 func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
-	clk := &clock{now: time.Now().Truncate(time.Millisecond)}
-	cfg := commitlog.Config{Dir: t.TempDir(), Now: clk.Now}
-	s := reopen(t, cfg)
+	clk := newClock()
+	dir := t.TempDir()
+	s := reopen(t, clk.config(dir))
 	epoch := storetest.Claim(t, s)
-	begin := clk.Now()
 	for n := range 5 {
-		storetest.Commit(t, s, epoch, issued(n, clk.Now(), fmt.Sprintf("INSERT INTO users VALUES('u%d','x')", n)))
+		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d','x')", n)))
 		clk.advance(30 * time.Minute)
 	}
-	trimmed, err := s.Trim(t.Context(), clk.Now()) // entries are 150, 120, 90, 60 and 30 minutes old.
-	if err != nil || trimmed != 3 {
-		t.Fatalf("trimmed %d, %v, want 3", trimmed, err)
+	if n := trim(t, s); n != 3 { // entries are 150, 120, 90, 60 and 30 minutes old.
+		t.Fatalf("trimmed %d, want 3", n)
 	}
-	storetest.Commit(t, s, epoch, issued(9, clk.Now(), "DELETE FROM users"))
+	storetest.Commit(t, s, epoch, seen(9, 5, "DELETE FROM users"))
 	check := func() {
 		t.Helper()
 		for after, gone := range map[dbaas.Seq]bool{0: true, 2: true, 3: false, 4: false} {
@@ -90,20 +125,19 @@ func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 		if _, err := s.Lookup(t.Context(), storetest.ID(2)); dbaas.CodeOf(err) != dbaas.CodeNotFound {
 			t.Errorf("lookup of a trimmed operation: got %v", err)
 		}
-		horizon := begin.Add(time.Hour).Truncate(time.Millisecond) // when the third entry was made.
 		for _, tc := range []struct {
 			op   dbaas.Operation
 			want string
 		}{
-			{issued(2, begin.Add(time.Hour), "INSERT INTO users VALUES('u2','x')"), "refused expired"},
-			{issued(3, begin.Add(90*time.Minute), "INSERT INTO users VALUES('u3','x')"), "ok"}, // known still: its old answer.
-			{issued(50, time.Time{}, ann), "refused expired"},
-			{issued(51, horizon.Add(5*time.Second), ann), "refused expired"},
-			{issued(52, horizon.Add(5*time.Second+time.Millisecond), "SELECT 1"), "ok"},
+			{seen(2, 2, "INSERT INTO users VALUES('u2','x')"), "refused expired"},
+			{seen(3, 0, "INSERT INTO users VALUES('u3','x')"), "ok"}, // known still: its old answer.
+			{seen(50, 0, ann), "refused expired"},
+			{seen(51, 2, ann), "refused expired"},
+			{seen(52, 3, "SELECT 1"), "ok"},
 		} {
 			c := storetest.Commit(t, s, epoch, tc.op)
 			if got := outcome(c.Results[0]); got != tc.want {
-				t.Errorf("operation issued at %v: got %s, want %s", tc.op.IssuedAt, got, tc.want)
+				t.Errorf("operation accepted at %d: got %s, want %s", tc.op.SeenSeq, got, tc.want)
 			}
 		}
 		r := storetest.NewReplica(t, s)
@@ -114,25 +148,25 @@ func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 	}
 	check()
 	closeStore(t, s)
-	s = reopen(t, cfg)
+	s = reopen(t, clk.config(dir))
 	check()
 	closeStore(t, s)
 }
 
 // A log of more entries than one chunk is trimmed to its newest entry, and goes on.
 func TestStore_Trim_Everything(t *testing.T) {
-	clk := &clock{now: time.Now().Truncate(time.Millisecond)}
-	s := open(t, commitlog.Config{Now: clk.Now})
+	clk := newClock()
+	s := open(t, clk.config(""))
 	epoch := storetest.Claim(t, s)
 	const entries = 300
 	for n := range entries {
-		storetest.Commit(t, s, epoch, issued(n, clk.Now(), "UPDATE users SET password=''"))
+		storetest.Commit(t, s, epoch, op(n, "UPDATE users SET password=''"))
 	}
 	clk.advance(2 * time.Hour)
-	if n, err := s.Trim(t.Context(), clk.Now()); err != nil || n != entries-1 {
-		t.Fatalf("trimmed %d, %v, want %d", n, err, entries-1)
+	if n := trim(t, s); n != entries-1 {
+		t.Fatalf("trimmed %d, want %d", n, entries-1)
 	}
-	c := storetest.Commit(t, s, epoch, issued(entries, clk.Now(), ann))
+	c := storetest.Commit(t, s, epoch, seen(entries, entries, ann))
 	if c.Entry.Seq != entries+1 {
 		t.Errorf("got entry %d, want %d", c.Entry.Seq, entries+1)
 	}
@@ -142,13 +176,115 @@ func TestStore_Trim_Everything(t *testing.T) {
 	}
 }
 
+// A wall clock that steps, for a moment or for good, neither refuses operations nor changes what is trimmed.
+func TestStore_Trim_ClockSteps(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for name, steps := range map[string][2]time.Duration{
+		"Back":            {-year, 0},
+		"Forward":         {year, 0},
+		"ForwardAndBack":  {year, -year},
+		"BackAndForward":  {-3 * time.Hour, 3 * time.Hour},
+		"BackALittle":     {-2 * time.Minute, 0},
+		"BackTwice":       {-year, -year},
+		"ForwardAndAgain": {year, year},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clk := newClock()
+			cfg := clk.config(t.TempDir())
+			cfg.Retain.Ops = 3
+			s := reopen(t, cfg)
+			epoch := storetest.Claim(t, s)
+			head, n := dbaas.Seq(0), 0
+			commit := func() {
+				t.Helper()
+				n++
+				c := storetest.Commit(t, s, epoch, seen(n, head, "UPDATE users SET password=''"))
+				if c.Entry == nil {
+					t.Fatalf("operation %d: %s", n, outcome(c.Results[0]))
+				}
+				head = c.Entry.Seq
+				clk.advance(10 * time.Minute)
+			}
+			for range 5 {
+				commit()
+			}
+			for _, step := range steps {
+				clk.step(step)
+				commit()
+				if got := trim(t, s); n == 6 && got != 3 || n == 7 && got != 1 {
+					t.Errorf("%d entries trimmed after operation %d", got, n)
+				}
+			}
+			closeStore(t, s)
+			s = reopen(t, cfg)
+			if got := trim(t, s); got != 0 {
+				t.Errorf("%d entries trimmed right after the open", got)
+			}
+			commit()
+			if got := trim(t, s); got != 1 {
+				t.Errorf("%d entries trimmed after the open and one more, want 1", got)
+			}
+			closeStore(t, s)
+		})
+	}
+}
+
+// The log keeps to its bytes, and gives up young entries only at twice that.
+func TestStore_Trim_Bytes(t *testing.T) {
+	clk := newClock()
+	cfg := clk.config("")
+	cfg.Retain.Bytes = 100_000
+	s := open(t, cfg)
+	epoch := storetest.Claim(t, s)
+	insert := func(n int) {
+		t.Helper()
+		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('%d', printf('%%.*c', 30000, 'x'))", n)))
+	}
+	for n := range 5 {
+		insert(n)
+	}
+	if n := trim(t, s); n != 0 {
+		t.Errorf("%d young entries trimmed at 1.5 times the bound", n)
+	}
+	for n := range 5 {
+		insert(5 + n)
+	}
+	if n := trim(t, s); n != 4 {
+		t.Errorf("%d young entries trimmed at 3 times the bound, want 4", n)
+	}
+	clk.advance(2 * time.Minute)
+	if n := trim(t, s); n != 3 {
+		t.Errorf("%d entries trimmed after two minutes, want 3", n)
+	}
+}
+
+// A log that grows past twice its bytes is trimmed without waiting for the next look at it.
+func TestStore_Trim_TooLongIsTrimmedAtOnce(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir(), TrimEvery: time.Hour, Retain: commitlog.Retention{Bytes: 10_000}}
+	s, err := commitlog.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := storetest.Claim(t, s)
+	for n := range 3 {
+		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('%d', printf('%%.*c', 9000, 'x'))", n)))
+	}
+	for _, err = s.Log(t.Context(), 0, 0); !errors.Is(err, dbaas.ErrGone); _, err = s.Log(t.Context(), 0, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	closeStore(t, s)
+}
+
 // The times of entries never go back, though the clock may.
 func TestStore_Commit_ClockGoesBack(t *testing.T) {
-	clk := &clock{now: time.Now().Truncate(time.Millisecond)}
-	s := open(t, commitlog.Config{Now: clk.Now})
+	clk := newClock()
+	s := open(t, clk.config(""))
 	epoch := storetest.Claim(t, s)
 	first := storetest.Commit(t, s, epoch, op(1, ann))
-	clk.advance(-time.Hour)
+	clk.step(-time.Hour)
 	second := storetest.Commit(t, s, epoch, op(2, bob))
 	if second.Entry.At.Before(first.Entry.At) {
 		t.Errorf("entry 2 is of %v, entry 1 of %v", second.Entry.At, first.Entry.At)

@@ -25,7 +25,7 @@ func statusOf(code dbaas.Code) int {
 		return http.StatusOK
 	case dbaas.CodeInvalid:
 		return http.StatusBadRequest
-	case dbaas.CodeUnauthorized:
+	case dbaas.CodeUnauthorized, dbaas.CodeForbidden:
 		return http.StatusUnauthorized
 	case dbaas.CodeNotFound:
 		return http.StatusNotFound
@@ -37,13 +37,13 @@ func statusOf(code dbaas.Code) int {
 		return http.StatusRequestEntityTooLarge
 	case dbaas.CodeMismatch:
 		return http.StatusUnprocessableEntity
-	case dbaas.CodeUnavailable, dbaas.CodeNotCaughtUp:
+	case dbaas.CodeUnavailable, dbaas.CodeNotCaughtUp, dbaas.CodeAgain, dbaas.CodeSlow:
 		return http.StatusServiceUnavailable
 	case dbaas.CodeUnknown, dbaas.CodeTimeout:
 		return http.StatusGatewayTimeout
 	case dbaas.CodeFull:
 		return http.StatusInsufficientStorage
-	case dbaas.CodeInternal:
+	case dbaas.CodeInternal, dbaas.CodeDamaged:
 	}
 	return http.StatusInternalServerError
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -18,18 +17,20 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
 )
 
 // Store is what the server offers. *commitlog.Store implements it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
-	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
+	Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	Sizes(ctx context.Context) (dbaas.Sizes, error)
+	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
 // Headers of answers. Numbers are decimal, the checksum is CRC-32C in hex.
@@ -37,12 +38,14 @@ const (
 	HeaderSeq   = "X-Seq"
 	HeaderEpoch = "X-Epoch"
 	HeaderSum   = "X-Crc32c"
+	// HeaderCluster is in answers with a position, and in a commit by a master that knows its cluster.
+	HeaderCluster = "X-Cluster-Id"
 )
 
 const (
 	// maxWait bounds a long poll of the log, whatever the caller asks for.
 	maxWait = time.Minute
-	// chunkTime is how long a reader of a snapshot may take for one buffer.
+	// chunkTime is how long a reader of a snapshot, or of a long page of the log, may take for one buffer.
 	chunkTime  = 30 * time.Second
 	chunkBytes = 1 << 20
 	// snapshotTime is how long it may take for all: the WAL grows meanwhile.
@@ -52,22 +55,26 @@ const (
 // Server is an http.Handler for persdb's internal API:
 //
 //	POST /v1/claim            {"epoch":n}
-//	POST /v1/commit           header X-Epoch, body a write request; answers as CommitBody says
-//	GET  /v1/head             {"seq":n,"epoch":n}
-//	GET  /v1/log?after=&wait= a frame of entries, the head in the headers; wait in milliseconds
-//	GET  /v1/snapshot         the database file; position in the headers, checksum in the trailer
+//	POST /v1/commit           headers X-Epoch and X-Cluster-Id, body a write request; answers as EncodeCommit says
+//	GET  /v1/head             {"cluster":"id","seq":n,"epoch":n}
+//	GET  /v1/log?after=&wait= a frame of entries, the head and its cluster in the headers; wait in milliseconds
+//	GET  /v1/snapshot         the database file; position and cluster in the headers, checksum in the trailer
 //	GET  /v1/operations/{id}  a write reply with one answer
 //	GET  /v1/hashes           dbaas.TableHashes
+//	GET  /v1/sizes            dbaas.Sizes
+//	POST /v1/hashes/part      body dbaas.HashFrom, answers dbaas.HashPart
 //	GET  /livez, /readyz
 type Server struct {
 	store Store
 	log   *slog.Logger
 	mux   *http.ServeMux
+	// Large bodies of commits and large pages of the log wait for each other: memory has to hold so many at once.
+	commits, pages gate
 }
 
 // New returns the handler. log gets failures of answers, once each.
 func New(store Store, log *slog.Logger) *Server {
-	s := &Server{store: store, log: log, mux: http.NewServeMux()}
+	s := &Server{store: store, log: log, mux: http.NewServeMux(), commits: newGate(1), pages: newGate(largePages)}
 	s.handle("POST /v1/claim", s.claim)
 	s.handle("POST /v1/commit", s.commit)
 	s.handle("GET /v1/head", s.head)
@@ -75,6 +82,8 @@ func New(store Store, log *slog.Logger) *Server {
 	s.handle("GET /v1/snapshot", s.snapshot)
 	s.handle("GET /v1/operations/{id}", s.operation)
 	s.handle("GET /v1/hashes", s.hashes)
+	s.handle("GET /v1/sizes", s.sizes)
+	s.handle("POST /v1/hashes/part", s.hashPart)
 	s.handle("GET /readyz", s.head)
 	s.handle("GET /livez", func(w http.ResponseWriter, _ *http.Request) error { return sendJSON(w, struct{}{}) })
 	return s
@@ -86,7 +95,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 var (
 	// errAborted ends an answer that has begun and cannot be finished.
 	errAborted = errors.New("answer aborted")
-	errSlow    = errors.New("the snapshot was read too slowly")
+	errSlow    = errors.New("the answer was read too slowly")
 )
 
 func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Request) error) {
@@ -95,7 +104,8 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 		if err == nil {
 			return
 		}
-		if code := dbaas.CodeOf(err); code == dbaas.CodeInternal || code == dbaas.CodeUnavailable || code == dbaas.CodeUnknown {
+		switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // the others say what the caller did.
+		case dbaas.CodeInternal, dbaas.CodeDamaged, dbaas.CodeUnavailable, dbaas.CodeUnknown:
 			s.log.WarnContext(r.Context(), "request failed", logkey.Route, pattern, logkey.Code, code, logkey.Error, err)
 		}
 		if errors.Is(err, errAborted) {
@@ -115,8 +125,9 @@ func (s *Server) claim(w http.ResponseWriter, r *http.Request) error {
 
 // headBody is the JSON of a head.
 type headBody struct {
-	Seq   dbaas.Seq   `json:"seq"`
-	Epoch dbaas.Epoch `json:"epoch"`
+	Cluster dbaas.ClusterID `json:"cluster,omitzero"`
+	Seq     dbaas.Seq       `json:"seq"`
+	Epoch   dbaas.Epoch     `json:"epoch"`
 }
 
 func (s *Server) head(w http.ResponseWriter, r *http.Request) error {
@@ -132,18 +143,24 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no epoch", HeaderEpoch)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, frame.MaxBytes))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
+	by := dbaas.Mastership{Epoch: dbaas.Epoch(epoch)}
+	if by.Cluster.UnmarshalText([]byte(r.Header.Get(HeaderCluster))) != nil {
+		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no cluster id", HeaderCluster)
 	}
+	done, err := s.commits.take(r.Context(), r.ContentLength)
 	if err != nil {
-		return dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
+		return err
 	}
-	in, err := frame.DecodeWriteRequest(body)
+	defer done()
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	in, err := frame.DecodeWriteRequest(body, time.Now())
 	if err != nil {
 		return dbaas.WrapError(dbaas.CodeInvalid, "the body is no write request", err)
 	}
-	out, err := s.store.Commit(r.Context(), dbaas.Epoch(epoch), in.Operations)
+	out, err := s.store.Commit(r.Context(), by, in.Operations)
 	if err != nil {
 		return err
 	}
@@ -186,7 +203,16 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) error {
 			return dbaas.Errorf(dbaas.CodeInvalid, "parameter wait is no number of milliseconds")
 		}
 	}
-	page, err := s.store.Log(r.Context(), dbaas.Seq(after), min(time.Duration(wait)*time.Millisecond, maxWait))
+	size, err := s.store.Await(r.Context(), dbaas.Seq(after), min(time.Duration(wait)*time.Millisecond, maxWait))
+	if err != nil {
+		return err
+	}
+	done, err := s.pages.take(r.Context(), size)
+	if err != nil {
+		return err
+	}
+	defer done()
+	page, err := s.store.Log(r.Context(), dbaas.Seq(after), 0)
 	if err != nil {
 		return err
 	}
@@ -195,7 +221,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	setHead(w, page.Head)
-	return sendFrame(w, body)
+	return sendParts(w, body)
 }
 
 func (s *Server) operation(w http.ResponseWriter, r *http.Request) error {
@@ -222,6 +248,29 @@ func (s *Server) hashes(w http.ResponseWriter, r *http.Request) error {
 	return sendJSON(w, h)
 }
 
+func (s *Server) sizes(w http.ResponseWriter, r *http.Request) error {
+	sizes, err := s.store.Sizes(r.Context())
+	if err != nil {
+		return err
+	}
+	return sendJSON(w, sizes)
+}
+
+// maxFrom bounds the body that names a place: a table's name.
+const maxFrom = 1 << 20
+
+func (s *Server) hashPart(w http.ResponseWriter, r *http.Request) error {
+	var from dbaas.HashFrom
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFrom)).Decode(&from); err != nil {
+		return dbaas.WrapError(dbaas.CodeInvalid, "the body is no place in the tables", err)
+	}
+	h, err := s.store.HashPart(r.Context(), from)
+	if err != nil {
+		return err
+	}
+	return sendJSON(w, h)
+}
+
 func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	snapshot, err := s.store.Snapshot(r.Context())
 	if err != nil {
@@ -242,45 +291,10 @@ func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// stream sends a body of unknown length to a reader that must not dawdle. It takes turns with others: at full speed
-// it and its reader would keep every core busy, and commits would wait for theirs.
-func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
-	end := time.Now().Add(snapshotTime)
-	control := http.NewResponseController(w)
-	buf := make([]byte, chunkBytes)
-	for turns := pause.NewTurns(); ; {
-		n, err := body.Read(buf)
-		now := time.Now()
-		if now.After(end) {
-			return errSlow
-		}
-		_ = control.SetWriteDeadline(now.Add(chunkTime)) // not supported by test recorders only.
-		if _, sent := w.Write(buf[:n]); sent != nil {
-			return sent
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if !turns.Rest(ctx) {
-			return context.Cause(ctx)
-		}
-	}
-}
-
 func setHead(w http.ResponseWriter, h dbaas.Head) {
+	w.Header().Set(HeaderCluster, h.Cluster.String())
 	w.Header().Set(HeaderSeq, strconv.FormatUint(uint64(h.Seq), 10))
 	w.Header().Set(HeaderEpoch, strconv.FormatUint(uint64(h.Epoch), 10))
-}
-
-// Bodies are sent without looking at errors of the connection: then nobody reads.
-func sendFrame(w http.ResponseWriter, body []byte) error {
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body)
-	return nil
 }
 
 func sendJSON(w http.ResponseWriter, v any) error {

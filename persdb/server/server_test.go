@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,14 +30,18 @@ type stub struct {
 
 func (s *stub) Head(context.Context) (dbaas.Head, error) { return s.head, nil }
 
-func (s *stub) Log(_ context.Context, _ dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+func (s *stub) Await(_ context.Context, _ dbaas.Seq, wait time.Duration) (int64, error) {
 	s.waited = wait
+	return 0, nil
+}
+
+func (s *stub) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
 	return dbaas.Page{Head: s.head}, nil
 }
 
 func (s *stub) Snapshot(context.Context) (*dbaas.Snapshot, error) { return s.snapshot, nil }
 
-func (s *stub) Commit(context.Context, dbaas.Epoch, []dbaas.Operation) (dbaas.Commit, error) {
+func (s *stub) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
 	s.commits++
 	return dbaas.Commit{}, nil
 }
@@ -73,7 +78,7 @@ func do(t *testing.T, method, url string, body io.Reader, header ...string) (int
 func TestServer_BadRequests(t *testing.T) {
 	s := &stub{}
 	url := serve(t, s)
-	good, err := frame.WriteRequest{}.Encode()
+	good, err := frame.WriteRequest{}.Encode(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,8 +116,9 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 // Health and head answer as tools expect them.
 func TestServer_HealthAndHead(t *testing.T) {
-	url := serve(t, &stub{head: dbaas.Head{Seq: 7, Epoch: 3}})
-	for path, want := range map[string]string{"/livez": "{}", "/readyz": `{"seq":7,"epoch":3}`, "/v1/head": `{"seq":7,"epoch":3}`} {
+	url := serve(t, &stub{head: dbaas.Head{Cluster: dbaas.ClusterID{1}, Seq: 7, Epoch: 3}})
+	head := `{"cluster":"01000000000000000000000000000000","seq":7,"epoch":3}`
+	for path, want := range map[string]string{"/livez": "{}", "/readyz": head, "/v1/head": head} {
 		if status, body := do(t, "GET", url+path, nil); status != http.StatusOK || body != want {
 			t.Errorf("%s: got %d %s, want %s", path, status, body, want)
 		}
@@ -194,6 +200,80 @@ func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
 			if took := time.Since(began); took != c.want || answer.Code != http.StatusOK {
 				t.Errorf("parts of %v: got %d after %v, want 200 after %v", c.each, answer.Code, took, c.want)
 			}
+		})
+	}
+}
+
+// crowd is a store whose commits and pages of the log last until leave is closed.
+type crowd struct {
+	stub
+
+	size  int64 // of a page
+	leave chan struct{}
+	now   atomic.Int32
+}
+
+func (c *crowd) stay() {
+	c.now.Add(1)
+	<-c.leave
+}
+
+func (c *crowd) Await(context.Context, dbaas.Seq, time.Duration) (int64, error) { return c.size, nil }
+
+func (c *crowd) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
+	c.stay()
+	return dbaas.Page{}, nil
+}
+
+func (c *crowd) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
+	c.stay()
+	return dbaas.Commit{}, nil
+}
+
+// Large bodies and large pages wait for each other, small ones for nobody.
+func TestServer_LargeRequestsWait(t *testing.T) {
+	const callers = 5
+	for name, tc := range map[string]struct {
+		page int64 // 0: a commit
+		body int
+		want int32
+	}{
+		"LargeCommits": {0, 9 << 20, 1},
+		"SmallCommits": {0, 1 << 10, callers},
+		"LargePages":   {60 << 20, 0, 2},
+		"SmallPages":   {4 << 20, 0, callers},
+	} {
+		t.Run(name, func(t *testing.T) {
+			op := dbaas.Operation{Statements: []dbaas.Statement{{SQL: strings.Repeat(" ", tc.body)}}}
+			body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				store := &crowd{size: tc.page, leave: make(chan struct{})}
+				handler := server.New(store, slog.New(slog.DiscardHandler))
+				answers := make([]*httptest.ResponseRecorder, callers)
+				for i := range answers {
+					answers[i] = httptest.NewRecorder()
+					r := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/log?after=0", nil)
+					if tc.page == 0 {
+						r = httptest.NewRequestWithContext(t.Context(), "POST", "/v1/commit", bytes.NewReader(body))
+						r.Header.Set("X-Epoch", "1")
+					}
+					go handler.ServeHTTP(answers[i], r)
+				}
+				synctest.Wait()
+				if got := store.now.Load(); got != tc.want {
+					t.Errorf("%d at once, want %d", got, tc.want)
+				}
+				close(store.leave)
+				synctest.Wait()
+				for _, a := range answers {
+					if a.Code != http.StatusOK {
+						t.Errorf("got %d: %s", a.Code, a.Body)
+					}
+				}
+			})
 		})
 	}
 }

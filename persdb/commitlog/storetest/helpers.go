@@ -24,12 +24,14 @@ import (
 // Store is what the suite tests. *commitlog.Store and *client.Client implement it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
-	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	Sizes(ctx context.Context) (dbaas.Sizes, error)
+	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
 // ID returns the operation id that a test calls n.
@@ -39,9 +41,9 @@ func ID(n int) dbaas.OpID {
 	return id
 }
 
-// Op returns operation n, issued now, of statements that stand by themselves.
+// Op returns operation n of statements that stand by themselves.
 func Op(n int, statements ...string) dbaas.Operation {
-	op := dbaas.Operation{ID: ID(n), IssuedAt: time.Now()}
+	op := dbaas.Operation{ID: ID(n)}
 	for _, text := range statements {
 		op.Statements = append(op.Statements, dbaas.Statement{SQL: text})
 	}
@@ -70,7 +72,7 @@ func Claim(tb testing.TB, s Store) dbaas.Epoch {
 // Commit commits or fails the test.
 func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) dbaas.Commit {
 	tb.Helper()
-	c, err := s.Commit(tb.Context(), epoch, ops)
+	c, err := s.Commit(tb.Context(), dbaas.Mastership{Epoch: epoch}, ops)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -117,14 +119,15 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 			tb.Error(err)
 		}
 	})
-	if got, err := c.Position(); err != nil || got != snapshot.Head {
+	if got, err := c.Position(); err != nil || got != (dbaas.Head{Seq: snapshot.Head.Seq, Epoch: snapshot.Head.Epoch}) {
 		tb.Fatalf("position in the snapshot is %v, %v, want %v", got, err, snapshot.Head)
 	}
 	return &Replica{Path: path, Conn: c}
 }
 
 // Witness reads a file through database/sql, another way to it than the store's,
-// and checks its structure and foreign keys. The test imports modernc.org/sqlite.
+// and checks its structure and the application's foreign keys: clients may declare some of their own that fit no key.
+// The test imports modernc.org/sqlite.
 func Witness(tb testing.TB, path string) {
 	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
@@ -137,7 +140,7 @@ func Witness(tb testing.TB, path string) {
 		tb.Fatalf("integrity_check of %s: %q, %v", filepath.Base(path), text, err)
 	}
 	var table string
-	err = db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check`).Scan(&table)
+	err = db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check('rides') UNION ALL SELECT "table" FROM pragma_foreign_key_check('riders')`).Scan(&table)
 	if !errors.Is(err, sql.ErrNoRows) {
 		tb.Fatalf("foreign_key_check of %s: %q, %v", filepath.Base(path), table, err)
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +21,42 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"RepeatedGetsSameResult":     repeatedGetsSameResult,
 		"OtherStatementIsMismatch":   otherStatementIsMismatch,
 		"OldEpochIsStale":            oldEpochIsStale,
+		"OtherClusterIsStale":        otherClusterIsStale,
 		"LateIsExpired":              lateIsExpired,
 		"LookupFindsResult":          lookupFindsResult,
+		"SizesGrow":                  sizesGrow,
 		"LogWaitsForNextEntry":       logWaitsForNextEntry,
 		"LogAfterHeadIsGone":         logAfterHeadIsGone,
 		"SnapshotAndLogGiveSameRows": snapshotAndLogGiveSameRows,
 		"CancelledCommitIsNotDone":   cancelledCommitIsNotDone,
+		"SmallDatabaseIsOnePart":     smallDatabaseIsOnePart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// smallDatabaseIsOnePart: the first part has what all hashes have, and the last place has nothing but the schema.
+func smallDatabaseIsOnePart(t *testing.T, s Store) {
+	t.Helper()
+	epoch, err := s.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	Commit(t, s, epoch, insert(1, "ann"))
+	want, err := s.Hashes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := s.HashPart(t.Context(), dbaas.HashFrom{})
+	if err != nil || part.Seq != want.Seq || part.Limit != dbaas.HashPartBytes || part.Next != (dbaas.HashFrom{}) {
+		t.Fatalf("got %+v, %v; want one part at %d", part, err, want.Seq)
+	}
+	if diff := cmp.Diff(want.Tables, part.Tables); diff != "" {
+		t.Errorf("hashes (-all +part):\n%s", diff)
+	}
+	last := dbaas.HashFrom{Table: "users", Within: true, After: 1<<63 - 1}
+	if part, err = s.HashPart(t.Context(), last); err != nil || part.Tables["rides"] != "" || part.Tables["users"] == want.Tables["users"] {
+		t.Errorf("after the last row: got %+v, %v; want nothing before users, and none of its rows", part, err)
 	}
 }
 
@@ -52,7 +81,7 @@ func commitIsInLogAndHead(t *testing.T, s Store) {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	head, err := s.Head(t.Context())
-	if wantHead := (dbaas.Head{Seq: 1, Epoch: epoch}); err != nil || head != wantHead {
+	if wantHead := (dbaas.Head{Cluster: head.Cluster, Seq: 1, Epoch: epoch}); err != nil || head != wantHead {
 		t.Errorf("got head %v, %v, want %v", head, err, wantHead)
 	}
 	page, err := s.Log(t.Context(), 0, 0)
@@ -97,7 +126,7 @@ func oldEpochIsStale(t *testing.T, s Store) {
 	Claim(t, s)
 	for _, epoch := range []dbaas.Epoch{old, 0, 99} {
 		for _, batch := range [][]dbaas.Operation{{insert(1, "ann")}, {insert(2, "bob")}, nil} { // new, known, none.
-			_, err := s.Commit(t.Context(), epoch, batch)
+			_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, batch)
 			if !errors.Is(err, dbaas.ErrStaleEpoch) {
 				t.Errorf("epoch %d, %d operations: got %v, want %v", epoch, len(batch), err, dbaas.ErrStaleEpoch)
 			}
@@ -108,14 +137,45 @@ func oldEpochIsStale(t *testing.T, s Store) {
 	}
 }
 
+// otherClusterIsStale: what has a position has the cluster's id, and only a commit for that one, or for none, is taken.
+func otherClusterIsStale(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	entry := Commit(t, s, epoch, insert(1, "ann")).Entry
+	head, err := s.Head(t.Context())
+	page, err2 := s.Log(t.Context(), 0, 0)
+	snapshot, err3 := s.Snapshot(t.Context())
+	if err = errors.Join(err, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	if err = snapshot.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	for what, got := range map[string]dbaas.ClusterID{
+		"commit": entry.Cluster, "page": page.Head.Cluster, "entry": page.Entries[0].Cluster, "snapshot": snapshot.Head.Cluster,
+	} {
+		if got != head.Cluster || got.IsZero() {
+			t.Errorf("%s: got cluster %s, the head's is %s", what, got, head.Cluster)
+		}
+	}
+	if _, err = s.Commit(t.Context(), dbaas.Mastership{Cluster: head.Cluster, Epoch: epoch}, []dbaas.Operation{insert(2, "bob")}); err != nil {
+		t.Errorf("own cluster: %v", err)
+	}
+	other := dbaas.NewClusterID()
+	_, err = s.Commit(t.Context(), dbaas.Mastership{Cluster: other, Epoch: epoch}, []dbaas.Operation{insert(3, "cid")})
+	if !errors.Is(err, dbaas.ErrStaleEpoch) || !strings.Contains(err.Error(), other.String()) || !strings.Contains(err.Error(), head.Cluster.String()) {
+		t.Errorf("other cluster: got %v, want stale, with both ids", err)
+	}
+}
+
 func lateIsExpired(t *testing.T, s Store) {
 	t.Helper()
 	op := insert(1, "ann")
 	op.Deadline = time.Now().Add(-time.Second)
 	epoch := Claim(t, s)
 	c := Commit(t, s, epoch, op)
-	if c.Results[0].Code != dbaas.CodeExpired || c.Entry != nil {
-		t.Errorf("got %+v, want it refused with %q", c.Results[0], dbaas.CodeExpired)
+	if c.Results[0].Code != dbaas.CodeUnavailable || c.Entry != nil {
+		t.Errorf("got %+v, want it refused with %q", c.Results[0], dbaas.CodeUnavailable)
 	}
 	op.Deadline = time.Now().Add(time.Hour) // it did not run, so it may now.
 	if c := Commit(t, s, epoch, op); c.Results[0].Code != dbaas.CodeOK {
@@ -135,6 +195,19 @@ func lookupFindsResult(t *testing.T, s Store) {
 	}
 	if _, err := s.Lookup(t.Context(), ID(3)); dbaas.CodeOf(err) != dbaas.CodeNotFound {
 		t.Errorf("unknown id: got %v, want code %q", err, dbaas.CodeNotFound)
+	}
+}
+
+func sizesGrow(t *testing.T, s Store) {
+	t.Helper()
+	before, err := s.Sizes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	Commit(t, s, Claim(t, s), Op(1, "INSERT INTO users VALUES('ann', printf('%.*c', 300000, 'x'))"))
+	after, err := s.Sizes(t.Context())
+	if err != nil || after.Tables < before.Tables+280_000 || after.Log < before.Log+300_000 || after.File < after.Tables || after.Full || after.DiskFull {
+		t.Errorf("got %+v, %v after %+v and 300 kB more", after, err, before)
 	}
 }
 
@@ -187,8 +260,8 @@ func cancelledCommitIsNotDone(t *testing.T, s Store) {
 	epoch := Claim(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	slow := Op(1, "INSERT INTO apicount SELECT 'n'||i, i FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n)")
-	_, err := s.Commit(ctx, epoch, []dbaas.Operation{insert(2, "ann"), slow})
+	slow := Op(1, "INSERT INTO users VALUES('ann', 'x')", "INSERT INTO apicount SELECT 'n'||i, i FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n)")
+	_, err := s.Commit(ctx, dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{slow})
 	if code := dbaas.CodeOf(err); code != dbaas.CodeUnavailable && code != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want it given up", err)
 	}

@@ -1,0 +1,311 @@
+package commitlog_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite/disktest"
+	"rideshare/persdb/commitlog"
+	"rideshare/persdb/commitlog/storetest"
+)
+
+const wal = "persdb/persdb.db-wal"
+
+// onDisk opens a store on a disk of its own. The caller closes it.
+func onDisk(t *testing.T) *powerRun {
+	t.Helper()
+	r := &powerRun{disk: disktest.New(t)}
+	r.store = reopen(t, r.config())
+	return r
+}
+
+// The connection that writes waits for the disk at every commit, those that read cannot write.
+func TestStore_Open_Settings(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "query_only": "0"} {
+		if got, err := s.Pragma(pragma); err != nil || got != want {
+			t.Errorf("%s of the writer: got %q, %v, want %q", pragma, got, err, want)
+		}
+	}
+	if got, err := s.ReaderPragma(t.Context(), "query_only"); err != nil || got != "1" {
+		t.Errorf("query_only of a reader: got %q, %v, want 1", got, err)
+	}
+}
+
+// ops are the operations on a disk since the last call of begin.
+type ops struct {
+	mu   sync.Mutex
+	list []disktest.Op
+}
+
+func (o *ops) note(op disktest.Op) disktest.Fault {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = append(o.list, op)
+	return disktest.None
+}
+
+func (o *ops) begin() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.list = nil
+	return nil
+}
+
+// syncs returns how often the WAL was synced, and whether the last sync came after the last write.
+func (o *ops) syncs() (n int, last bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, op := range o.list {
+		if op.Name == wal {
+			if last = op.Kind == disktest.Sync; last {
+				n++
+			}
+		}
+	}
+	return n, last
+}
+
+// A commit syncs the WAL between the beginning of COMMIT and its answer, once for all operations of a batch; so do a claim
+// and a trim.
+func TestStore_Sync_OncePerStep(t *testing.T) {
+	r := onDisk(t)
+	s := r.store
+	defer closeStore(t, s)
+	var o ops
+	r.disk.SetFault(o.note)
+	epoch := storetest.Claim(t, s) // what follows is not the first in its WAL, which has a header that is synced too
+	insert := func(from, n int) (list []dbaas.Operation) {
+		for i := from; i < from+n; i++ {
+			list = append(list, op(i, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", i)))
+		}
+		return list
+	}
+	for _, step := range []struct {
+		name  string
+		run   func()
+		syncs int
+	}{
+		{"commit of one", func() { storetest.Commit(t, s, epoch, insert(0, 1)...) }, 1},
+		{"commit of 64", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 1},
+		{"claim", func() { epoch = storetest.Claim(t, s) }, 1},
+		{"trim", func() { trim(t, s) }, 1},
+		{"the same again", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 0},
+	} {
+		r.elapsed += time.Hour
+		s.FailBeforeCommit(o.begin)
+		_ = o.begin() // a claim and a trim have no such point
+		step.run()
+		if n, last := o.syncs(); n != step.syncs || last != (step.syncs > 0) {
+			t.Errorf("%s: %d syncs of the WAL, the last after all writes: %v; want %d", step.name, n, last, step.syncs)
+		}
+	}
+}
+
+// A copy does not take the place of the file before the directory is known to have lost the file's WAL.
+func TestStore_Open_DirectoryNotSynced_OldFileStays(t *testing.T) {
+	d := disktest.New(t)
+	want := mostlyFree(t, d)
+	failed := false
+	d.SetFault(func(op disktest.Op) disktest.Fault {
+		if op.Kind == disktest.Rename {
+			t.Errorf("%s was renamed", op.Name)
+		}
+		if op.Kind == disktest.SyncDir && !failed {
+			failed = true
+			return disktest.Full
+		}
+		return disktest.None
+	})
+	if err := sameAfter(t.Context(), &powerRun{disk: d}, want); err != nil || !failed {
+		t.Errorf("%v; the sync failed: %v", err, failed)
+	}
+}
+
+// A commit that its process had written and not synced when it died is found by the next process, which tells others of it. It is
+// there for good then.
+func TestStore_Open_CommitFoundInTheWAL_SurvivesPowerLoss(t *testing.T) {
+	for seed := range uint64(8) {
+		r := onDisk(t)
+		epoch := storetest.Claim(t, r.store)
+		r.disk.SetFault(func(op disktest.Op) disktest.Fault {
+			if op == (disktest.Op{Kind: disktest.Sync, Name: wal}) {
+				r.disk.CutAfter(1)
+			}
+			return disktest.None
+		})
+		if _, err := r.store.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(1, ann)}); err == nil {
+			t.Fatal("a commit without a sync was answered")
+		}
+		r.disk.SetFault(nil)
+		for _, again := range []func() error{
+			func() error { r.disk.Restart(); return nil },
+			func() error { return r.disk.LosePower(rand.New(rand.NewPCG(seed, 0))) },
+		} {
+			r.disk.CutAfter(1)
+			_ = r.leave() // as the end of a process does
+			if err := again(); err != nil {
+				t.Fatal(err)
+			}
+			r.store = reopen(t, r.config())
+			if _, err := r.store.Lookup(t.Context(), storetest.ID(1)); err != nil {
+				t.Errorf("run %d: %v", seed, err)
+			}
+		}
+		closeStore(t, r.store)
+	}
+}
+
+// Once the first start has returned, a loss of power does not take the mark away by which a missing file is refused.
+func TestStore_Open_MarkSurvivesPowerLoss(t *testing.T) {
+	for seed := range uint64(8) {
+		r := onDisk(t)
+		r.disk.CutAfter(1)
+		_ = r.leave() // as the end of a process does
+		if err := r.disk.LosePower(rand.New(rand.NewPCG(seed, 0))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(filepath.Join(r.config().Dir, commitlog.FileName)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commitlog.Open(t.Context(), r.config()); dbaas.CodeOf(err) != dbaas.CodeInternal {
+			t.Errorf("run %d: a start without the file: got %v, want code %q", seed, err, dbaas.CodeInternal)
+		}
+	}
+}
+
+// With a disk that takes two seconds for a sync, writes are slow and none is lost; reads go on meanwhile.
+func TestStore_SlowSync_ReadsGoOn(t *testing.T) {
+	d := disktest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := reopen(t, (&powerRun{disk: d}).config())
+		epoch := storetest.Claim(t, s)
+		storetest.Commit(t, s, epoch, op(0, ann))
+		d.SetFault(func(op disktest.Op) disktest.Fault {
+			if op.Kind == disktest.Sync {
+				time.Sleep(2 * time.Second)
+			}
+			return disktest.None
+		})
+		began := time.Now()
+		var writers sync.WaitGroup
+		for n := 1; n <= 3; n++ {
+			writers.Go(func() {
+				c, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
+				if err != nil || outcome(c.Results[0]) != "ok" {
+					t.Errorf("operation %d: %v, %v", n, c, err)
+				}
+			})
+		}
+		synctest.Wait() // the first of them waits for the disk
+		if h, err := s.Hashes(t.Context()); err != nil || h.Seq != 1 {
+			t.Errorf("hashes: at %d, %v", h.Seq, err)
+		}
+		if head, err := s.Head(t.Context()); err != nil || head.Seq != 1 {
+			t.Errorf("head: at %d, %v", head.Seq, err)
+		}
+		if page, err := s.Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
+			t.Errorf("log: %d entries, %v", len(page.Entries), err)
+		}
+		if _, err := s.Lookup(t.Context(), storetest.ID(0)); err != nil {
+			t.Error(err)
+		}
+		storetest.NewReplica(t, s)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("reads waited %v for the disk", took)
+		}
+		writers.Wait()
+		if took := time.Since(began); took != 6*time.Second {
+			t.Errorf("three commits took %v, want two seconds each", took)
+		}
+		storetest.NewReplica(t, s).Follow(t, s)
+		closeStore(t, s)
+	})
+}
+
+// walRoom is room for so many writes to the WAL; for any number if that is negative.
+type walRoom struct {
+	left    int
+	refused bool
+}
+
+func (w *walRoom) fault(op disktest.Op) disktest.Fault {
+	if op.Name != wal || op.Kind != disktest.Write || w.left < 0 {
+		return disktest.None
+	}
+	if w.left == 0 {
+		w.refused = true
+		return disktest.Full
+	}
+	w.left--
+	return disktest.None
+}
+
+// passed reports whether a step found room, checks its error, and makes room.
+func (w *walRoom) passed(t *testing.T, err error) bool {
+	t.Helper()
+	if w.refused && (dbaas.CodeOf(err) != dbaas.CodeFull || !strings.HasPrefix(err.Error(), "persdb's disk is full")) || !w.refused && err != nil {
+		t.Fatalf("got %v, no room: %v", err, w.refused)
+	}
+	done := !w.refused
+	w.left, w.refused = -1, false
+	return done
+}
+
+// A disk without room for the WAL, at any write of a step: the step is refused with CodeFull, surely nothing is done, reads go on, and
+// the same step passes when there is room. Nothing of that needs a start, and all of it outlives a loss of power.
+func TestStore_NoRoomForTheWAL_AtAnyWrite(t *testing.T) {
+	r := onDisk(t)
+	s, d := r.store, r.disk
+	epoch := storetest.Claim(t, s)
+	room := &walRoom{left: -1}
+	d.SetFault(room.fault)
+	seq := dbaas.Seq(0)
+	for n := 0; ; n++ {
+		batch := []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d', hex(zeroblob(10000)))", n))}
+		room.left = n
+		_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, batch)
+		done := room.passed(t, err)
+		if h, err := s.Hashes(t.Context()); err != nil || !done && h.Seq != seq {
+			t.Fatalf("reads after it: at %d, want %d, %v", h.Seq, seq, err)
+		}
+		seq++
+		if c := storetest.Commit(t, s, epoch, batch...); (c.Entry == nil) != done || c.Results[0].Seq != seq {
+			t.Fatalf("the same batch with room: %v", c)
+		}
+		if done {
+			break
+		}
+	}
+	for n, done := 0, false; !done; n++ {
+		room.left = n
+		got, err := s.Claim(t.Context())
+		if done = room.passed(t, err); !done {
+			got = storetest.Claim(t, s)
+		}
+		if got != epoch+1 {
+			t.Errorf("got epoch %d after %d", got, epoch)
+		}
+		epoch = got
+	}
+	d.SetFault(nil)
+	d.CutAfter(1)
+	_ = s.Close() // it cannot
+	if err := d.LosePower(rand.New(rand.NewPCG(1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, r.config())
+	if head, err := s.Head(t.Context()); err != nil || head.Seq != seq || head.Epoch != epoch {
+		t.Errorf("after a loss of power: %v, %v, want %d in epoch %d", head, err, seq, epoch)
+	}
+	closeStore(t, s)
+	storetest.Witness(t, filepath.Join(r.config().Dir, commitlog.FileName))
+}

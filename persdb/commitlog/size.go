@@ -1,0 +1,160 @@
+package commitlog
+
+import (
+	"context"
+	"os"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/sqlite"
+)
+
+// Shares of the limit, in percent.
+const (
+	warnAt  = 80 // above it the log has a warning
+	roomyAt = 95 // below it a database that was full is so no more
+)
+
+// logPages counts the pages of the log's table as entries come. The table grows at its end only, where the engine fills
+// one leaf after the other, so that the count needs no look at the file.
+// Source: https://www.sqlite.org/fileformat2.html, "B-tree Pages" and "B-tree Cell Format"
+type logPages struct {
+	room int64 // of the newest leaf
+}
+
+// add returns how many new pages a record takes.
+func (l *logPages) add(record int64) int64 {
+	const (
+		usable   = sqlite.PageSize
+		leaf     = usable - 8  // without its header
+		overflow = usable - 4  // of an overflow page
+		maxLocal = usable - 35 // of a cell's payload
+		minLocal = (usable-12)*32/255 - 23
+		beside   = 24 // the other columns, the header and the pointers of a row
+	)
+	payload, pages := record+beside, int64(0)
+	cell := payload
+	if payload > maxLocal {
+		cell = minLocal + (payload-minLocal)%overflow
+		if cell > maxLocal {
+			cell = minLocal
+		}
+		pages = (payload - cell + overflow - 1) / overflow
+	}
+	if l.room < cell {
+		l.room = leaf
+		pages++
+	}
+	l.room -= cell
+	return pages
+}
+
+// measure takes down how many pages the tables have: all that are used but the log's. The caller owns the
+// connection, and no uncommitted entry is in the file.
+func (s *Store) measure() error {
+	used, err := s.conn.UsedPages()
+	if err != nil {
+		return err
+	}
+	if _, local := s.log.(*TableLog); local {
+		used -= s.index.pages
+	}
+	s.tables.Store(used * sqlite.PageSize)
+	if s.tables.Load() < s.cfg.MaxTables/100*roomyAt {
+		s.outgrew.Store(false)
+	}
+	return nil
+}
+
+// watch warns once when the tables come near their limit.
+func (s *Store) watch(ctx context.Context) {
+	size, limit := s.tables.Load(), s.cfg.MaxTables
+	near := limit > 0 && size > limit/100*warnAt
+	if near && !s.near {
+		s.cfg.Log.WarnContext(ctx, "the database comes near its limit, at which only what does not let it grow is taken",
+			logkey.Bytes, size, logkey.Limit, limit)
+	}
+	s.near = near
+}
+
+// begin starts a round: it records changes, and notes how many pages there are.
+func (b *batch) begin() error {
+	if err := b.s.capture.Begin(); err != nil || b.s.limit() == 0 {
+		return err
+	}
+	used, err := b.s.conn.UsedPages()
+	b.used, b.plan.used = used, used
+	return err
+}
+
+// checkGrowth takes operation i, which has run, out if the tables have grown too large by it. Batches that end below the
+// limit are not looked at operation by operation: checkSize decides that.
+func (b *batch) checkGrowth(i int) error {
+	p := &b.plan
+	if !p.strict {
+		return nil
+	}
+	before := p.used
+	over, err := b.tooLarge()
+	if err == nil && over && p.used > before {
+		return b.overflow(i, b.s.outgrown())
+	}
+	return err
+}
+
+// checkSize runs the batch again, operation by operation, if the tables are too large after it and have grown.
+func (b *batch) checkSize() error {
+	if b.plan.strict || b.s.limit() == 0 {
+		return nil
+	}
+	over, err := b.tooLarge()
+	if err == nil && over && b.plan.used > b.used {
+		b.plan.strict, err = true, errRetry
+	}
+	return err
+}
+
+// tooLarge reports whether the tables are over their limit now.
+func (b *batch) tooLarge() (bool, error) {
+	now, err := b.s.conn.UsedPages()
+	if err != nil {
+		return false, unavailable(err)
+	}
+	b.plan.used = now
+	return b.s.tables.Load()+(now-b.used)*sqlite.PageSize > b.s.limit(), nil
+}
+
+// limit returns how many bytes the tables may take now; 0 without a limit. The caller owns the connection.
+func (s *Store) limit() int64 {
+	if s.short() && (s.cfg.MaxTables == 0 || s.fullAt < s.cfg.MaxTables) {
+		return s.fullAt
+	}
+	return s.cfg.MaxTables
+}
+
+// outgrown is the refusal of an operation that would make the tables too large.
+func (s *Store) outgrown() *dbaas.Error {
+	if s.short() {
+		return errDiskFull
+	}
+	const mib = 1 << 20
+	s.outgrew.Store(true)
+	return dbaas.Errorf(dbaas.CodeFull, "the database is full: %d of %d MiB; delete rows or raise MAX_DATABASE_MIB",
+		(s.tables.Load()+mib-1)/mib, s.cfg.MaxTables/mib)
+}
+
+// Sizes returns what the database takes now. It does not wait for commits.
+func (s *Store) Sizes(context.Context) (dbaas.Sizes, error) {
+	s.mu.RLock()
+	out := dbaas.Sizes{
+		Tables: s.tables.Load(), Limit: s.cfg.MaxTables, Log: s.index.bytes, DiskFull: s.full.Load(), Full: s.outgrew.Load(),
+	}
+	s.mu.RUnlock()
+	for _, suffix := range []string{"", "-wal"} {
+		if info, err := os.Stat(s.path() + suffix); err == nil { // a file that is away has no bytes.
+			out.File += info.Size()
+		}
+	}
+	out.DiskFree = freeBytes(s.cfg.Dir)
+	return out, nil
+}

@@ -1,0 +1,46 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"rideshare/internal/dbaas"
+)
+
+// Damage says which bytes of a stored entry are not those that were written.
+type Damage uint8
+
+const (
+	// DamagedChanges says the changes. Operations and place are as they were written.
+	DamagedChanges Damage = iota + 1
+	// DamagedOperations says seq, epoch, time, operations or the sum, and so perhaps all of them.
+	DamagedOperations
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf returns an entry's checksum as the log stores it: CRC-32C of seq, epoch, at and ops in the high half, and continued
+// over changes in the low half, so that operations are checked without their changes.
+func sumOf(seq, epoch, at int64, ops, changes []byte) int64 {
+	var place [24]byte
+	for i, v := range []int64{seq, epoch, at} {
+		binary.BigEndian.PutUint64(place[8*i:], uint64(v)) //nolint:gosec // bits.
+	}
+	head := crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, ops)
+	return int64(uint64(head)<<32 | uint64(crc32.Update(head, castagnoli, changes))) //nolint:gosec // bits.
+}
+
+// damageOf compares an entry's stored sum with that of what was read. Without the changes only the high halves count.
+func damageOf(stored, read int64, noChanges bool) Damage {
+	switch diff := uint64(stored) ^ uint64(read); { //nolint:gosec // bits.
+	case diff>>32 != 0:
+		return DamagedOperations
+	case diff != 0 && !noChanges:
+		return DamagedChanges
+	}
+	return 0
+}
+
+func errDamaged(seq dbaas.Seq) error {
+	return dbaas.Errorf(dbaas.CodeDamaged, "entry %d of the log is damaged: its bytes on the disk are not those that were written", seq)
+}
