@@ -45,6 +45,8 @@ type Member struct {
 	YieldTo dbaas.WorkerID `json:"yield_to,omitempty"`
 	// BusLost says that the worker has no connection to the bus, and so can serve nobody.
 	BusLost bool `json:"bus_lost,omitempty"`
+	// NoReplica says that the worker's replica is away, to be fetched again: it can serve no read until it is back.
+	NoReplica bool `json:"no_replica,omitempty"`
 }
 
 // Version is the version of a value, for compare and set. Its zero is that of a value that does not exist.

@@ -69,20 +69,20 @@ func TestCaller_Call_Request(t *testing.T) {
 		conn.ready("mine")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+		for _, q := range mq.WorkQueues() {
 			if err := caller.Call(ctx, q, []byte("body"), last); err != nil {
 				t.Fatalf("call: got %v, want nil", err)
 			}
 		}
-		read, write := sent[0], sent[1]
+		read, linear, write := sent[0], sent[1], sent[2]
 		if read.ReplyTo != "mine" || string(read.Body) != "body" || read.TTL != time.Minute {
 			t.Errorf("got request %+v, want reply queue mine and a TTL of a minute", read)
 		}
 		if read.ID == write.ID {
 			t.Errorf("two calls have the id %s", read.ID)
 		}
-		if read.Persistent || !write.Persistent {
-			t.Errorf("persistent: read %v, write %v; want only the write", read.Persistent, write.Persistent)
+		if read.Persistent || linear.Persistent || !write.Persistent {
+			t.Errorf("persistent: read %v, linearizable %v, write %v; want only the write", read.Persistent, linear.Persistent, write.Persistent)
 		}
 	})
 }

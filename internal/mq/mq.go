@@ -1,5 +1,5 @@
-// Package mq is the bus between the orchestrator and the workers: two work
-// queues (readQ, writeQ), one fan-out (syncQ) and private reply queues. It has
+// Package mq is the bus between the orchestrator and the workers: three work
+// queues (readQ, linearQ, writeQ), one fan-out (syncQ) and private reply queues. It has
 // one conformance suite (mqtest) and, behind it, the broker (amqp) and an
 // in-process bus (inproc).
 //
@@ -18,16 +18,25 @@ import (
 // Queue is the name of a work queue.
 type Queue string
 
-// The queues, named as the course names them. An implementation may put a
-// prefix before them and a version behind.
+// The queues, named as the course names them, and LinearQ for the linearizable reads, which only the
+// master takes: in writeQ they would stand before the writes. An implementation may put a
+// prefix before the names and a version behind.
 const (
-	ReadQ  Queue = "readQ"
-	WriteQ Queue = "writeQ"
+	ReadQ   Queue = "readQ"
+	LinearQ Queue = "linearQ"
+	WriteQ  Queue = "writeQ"
 )
+
+// WorkQueues are all of them.
+func WorkQueues() []Queue { return []Queue{ReadQ, LinearQ, WriteQ} }
 
 // SyncQ is the fan-out of committed entries. It is an exchange, not a queue:
 // each subscriber has a private queue bound to it.
 const SyncQ = "syncQ"
+
+// DefaultMaxBytes is how many bytes wait in a queue at most: two of the largest messages. A broker that runs out of memory
+// or disk stops all publishers, those of other queues too.
+const DefaultMaxBytes = 192 << 20
 
 // What Publish, Reply and Broadcast return. All but ErrUnconfirmed mean that the
 // broker surely does not have the message.
@@ -73,8 +82,8 @@ type Delivery interface {
 	// Ack tells the broker that the message is dealt with. It returns ErrStale
 	// when the connection that brought it is gone.
 	Ack() error
-	// Reject gives a message that can never be dealt with to the dead-letter
-	// queue, from which nobody consumes. It returns ErrStale as Ack does.
+	// Reject gives a message that is not dealt with to the dead letters (DeadQ); one from there is
+	// gone. It returns ErrStale as Ack does.
 	Reject() error
 }
 
@@ -127,11 +136,11 @@ type Conn interface {
 	// as what this Conn sends later reaches the broker later, and in any case before it returns.
 	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
 
-	// Consume calls handle for each delivery of a work queue, one after the
+	// Consume calls handle for each delivery of a work queue, or of DeadQ, one after the
 	// other, until ctx ends; then no delivery is handed over any more, Consume returns
 	// ctx's error, and those not yet acknowledged can still be. Deliveries
 	// that are not acknowledged when the Conn closes or its process dies go
-	// to another consumer, before all others in the queue. writeQ hands messages to
+	// to another consumer, before all others in the queue. writeQ and DeadQ hand messages to
 	// one consumer at a time, the first that came (single active consumer); the next
 	// takes over when that one's Consume has ended and its deliveries are settled, or its connection is gone,
 	// and may when that one has nothing for some seconds.

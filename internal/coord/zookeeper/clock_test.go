@@ -51,15 +51,15 @@ func (w *watched) wantOver(t *testing.T, after time.Duration, want int) {
 func TestClock_DoubtCountsFromSending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const length = 6 * time.Second
+		const length, beat, doubt = 6 * time.Second, time.Second, 4 * time.Second
 		w := watch(length)
 		for range 20 {
 			sent := time.Now()
-			w.wantOver(t, beatEvery(length), 0) // the answer is slow
+			w.wantOver(t, beat, 0) // the answer is slow
 			w.prove(sent)
 		}
 		w.prove(time.Now().Add(-2 * length)) // an old answer
-		w.wantOver(t, doubtAfter(length)-beatEvery(length)-time.Millisecond, 0)
+		w.wantOver(t, doubt-beat-time.Millisecond, 0)
 		w.wantOver(t, time.Millisecond, 1)
 	})
 }

@@ -86,7 +86,7 @@ func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
 	c := b.connected(t, "one")
-	for i, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+	for i, q := range mq.WorkQueues() {
 		b.admin(t, func(ch *amqp091.Channel) error {
 			return ch.PublishWithContext(t.Context(), "", b.queue(q), true, false, amqp091.Publishing{
 				Expiration: "60000", Type: "?", Headers: amqp091.Table{"x-death": "forged"}, Body: []byte("{"),
@@ -130,34 +130,12 @@ func TestAck_Twice_IsAnErrorAndHarmless(t *testing.T) {
 	ack(t, h.next(t, 1)[0])
 }
 
-// A write that its consumers die with again and again ends as a dead letter, and does not
-// keep the queue from going on.
-func TestWriteQ_DeadlyMessage_EndsAsDeadLetter(t *testing.T) {
-	t.Parallel()
-	b := sharedBus(t, mqtest.Limits{})
-	c := b.connected(t, "publisher")
-	publish(t, c, mq.WriteQ, 1)
-	for range 6 { // the first time, and the limit of 5
-		doomed := b.connected(t, "doomed")
-		consume(t, doomed, mq.WriteQ, 1).next(t, 1)
-		b.Sever(t, doomed)
-	}
-	testenv.Eventually(t, patience, func() error {
-		if got := b.DeadLetters(t); got != 1 {
-			return fmt.Errorf("got %d dead letters, want 1", got)
-		}
-		return nil
-	})
-	publish(t, c, mq.WriteQ, 1)
-	ack(t, consume(t, c, mq.WriteQ, 1).next(t, 1)[0])
-}
-
 // A consumer that ends and begins again many times leaves no channel and no consumer behind.
 func TestConsume_EndedManyTimes_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
 	c := b.connected(t, "one")
-	for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+	for _, q := range mq.WorkQueues() {
 		for range 20 {
 			publish(t, c, q, 2)
 			h := consume(t, c, q, 2)

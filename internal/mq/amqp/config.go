@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/mq"
 )
 
 // Defaults of Config.
@@ -68,6 +70,9 @@ type Config struct {
 	// refused. What consumers hold does not count. The broker may overshoot by a few.
 	// Queues keep the limit that they were made with: another one needs another prefix.
 	MaxReady int
+	// MaxBytes is how many bytes wait in a work queue, in the dead letters or for this connection as replies, in the
+	// same way; mq.DefaultMaxBytes if zero.
+	MaxBytes int64
 	// SyncBuffer is the most broadcasts that wait at the broker for one
 	// subscriber; the oldest are lost first.
 	SyncBuffer int
@@ -82,7 +87,7 @@ func (c Config) withDefaults() (Config, error) {
 		// Not wrapped and without the URL: it holds a password.
 		errs = append(errs, errors.New("the URL is not like amqp://user:password@host:port/vhost"))
 	}
-	if c.MaxReady < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 {
+	if c.MaxReady < 0 || c.MaxBytes < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 {
 		errs = append(errs, errors.New("a limit is negative"))
 	}
 	if len(c.Prefix)+len(c.Name) > maxNames {
@@ -101,6 +106,7 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.Heartbeat, DefaultHeartbeat)
 	orDefault(&c.ConfirmTimeout, DefaultConfirmTimeout)
 	orDefault(&c.MaxReady, DefaultMaxReady)
+	orDefault(&c.MaxBytes, mq.DefaultMaxBytes)
 	orDefault(&c.SyncBuffer, DefaultSyncBuffer)
 	return c, errors.Join(errs...)
 }

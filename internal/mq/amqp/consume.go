@@ -66,6 +66,7 @@ type consumer struct {
 	conn       *Conn
 	session    *session
 	ch         *amqp091.Channel
+	queue      mq.Queue
 	single     bool // of a queue with a single active consumer
 	tag        string
 	deliveries <-chan amqp091.Delivery
@@ -105,7 +106,7 @@ func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) 
 	}
 	name := c.names.of(config.Queue)
 	k := &consumer{
-		conn: c, session: s, single: config.Queue == mq.WriteQ,
+		conn: c, session: s, queue: config.Queue, single: config.Queue == mq.WriteQ || config.Queue == mq.DeadQ,
 		tag: c.config.Name + "." + name, settled: make(chan struct{}),
 	}
 	var err error

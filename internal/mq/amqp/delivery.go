@@ -48,7 +48,7 @@ func (d *delivery) Reject() error {
 	return d.settle(func() error {
 		if !d.from.single && !d.from.ch.IsClosed() {
 			if err := d.from.conn.bury(d.Message()); err != nil {
-				d.from.conn.config.Log.Warn("rejected message lost", logkey.Queue, string(mq.ReadQ), logkey.Error, err)
+				d.from.conn.config.Log.Warn("rejected message lost", logkey.Queue, string(d.from.queue), logkey.Error, err)
 			}
 		}
 		return d.raw.Reject(false)

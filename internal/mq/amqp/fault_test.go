@@ -32,6 +32,7 @@ func TestFault(t *testing.T) {
 		"BrokerFrozen_MeterAnswersInTime":            testMeterFrozen,
 		"QueueSuspended_MeterDisturbsNobody":         testMeterQueueSuspended,
 		"RightsOfTheStack_EachPartItsOwn":            testRights,
+		"LargestMessage_RefusedIsAnError":            testLargestRefused,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, newBus(t, service, service.URL, mqtest.Limits{})) })
 	}
@@ -43,7 +44,7 @@ func TestFault(t *testing.T) {
 func testDropped(t *testing.T, b *bus) {
 	t.Helper()
 	const published, prefetch, dealtWith = 20, 5, 3
-	for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+	for _, q := range mq.WorkQueues() {
 		publish(t, b.connected(t, "publisher"), q, published)
 		worker := b.connected(t, "worker")
 		h := consume(t, worker, q, prefetch)

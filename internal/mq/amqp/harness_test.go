@@ -59,15 +59,20 @@ func sharedBus(t *testing.T, l mqtest.Limits) *bus {
 }
 
 // names of the bus as the broker lists them. They are spelled out, since they are what an operator sees.
-func (b *bus) queue(q mq.Queue) string { return b.prefix + string(q) + ".v1" }
-func (b *bus) dead() string            { return b.prefix + "dead.write.v1" }
-func (b *bus) exchange() string        { return b.prefix + "syncQ.v1" }
+func (b *bus) queue(q mq.Queue) string {
+	if q == mq.DeadQ {
+		return b.prefix + "dead.write.v2"
+	}
+	return b.prefix + string(q) + ".v2"
+}
+func (b *bus) dead() string     { return b.queue(mq.DeadQ) }
+func (b *bus) exchange() string { return b.prefix + "syncQ.v1" }
 
 // remove deletes all that the bus has at the broker.
 func (b *bus) remove(tb testing.TB) {
 	tb.Helper()
 	b.admin(tb, func(ch *amqp091.Channel) error {
-		for _, name := range []string{b.queue(mq.ReadQ), b.queue(mq.WriteQ), b.dead()} {
+		for _, name := range []string{b.queue(mq.ReadQ), b.queue(mq.LinearQ), b.queue(mq.WriteQ), b.dead()} {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
 				return err
 			}
@@ -110,7 +115,7 @@ func (b *bus) config(name string) (amqp.Config, *network) {
 	n := &network{}
 	return amqp.Config{
 		URL: b.url, Prefix: b.prefix, Name: name,
-		SeparateWrites: true, MaxReady: b.limits.MaxReady, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
+		SeparateWrites: true, MaxReady: b.limits.MaxReady, MaxBytes: b.limits.MaxBytes, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
 	}, n
 }
 

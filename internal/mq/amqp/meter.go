@@ -52,7 +52,7 @@ func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
 	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls know no context
 	defer stop()
 	depths := map[mq.Queue]int{}
-	for q, name := range map[mq.Queue]string{mq.ReadQ: m.names.read, mq.WriteQ: m.names.write, mq.DeadQ: m.names.dead} {
+	for q, name := range map[mq.Queue]string{mq.ReadQ: m.names.read, mq.LinearQ: m.names.linear, mq.WriteQ: m.names.write, mq.DeadQ: m.names.dead} {
 		n, err := s.depth(name)
 		if refusal, ok := errors.AsType[*amqp091.Error](err); ok && refusal.Code == amqp091.NotFound {
 			continue

@@ -18,7 +18,7 @@ func testMeterFrozen(t *testing.T, b *bus) {
 	config, n := b.config("meter")
 	m := b.openMeter(t, config, n)
 	defer func() { _ = m.Close() }()
-	empty := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
+	empty := map[mq.Queue]int{mq.ReadQ: 0, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
 	depths := func(limit time.Duration) (map[mq.Queue]int, error) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -58,7 +58,7 @@ func testMeterQueueSuspended(t *testing.T, b *bus) {
 	b.suspendQueue(t, mq.WriteQ)
 	defer b.resumeQueue(t, mq.WriteQ)
 	got, err := m.Depths(t.Context())
-	want := map[mq.Queue]int{mq.ReadQ: 1, mq.WriteQ: 0, mq.DeadQ: 0}
+	want := map[mq.Queue]int{mq.ReadQ: 1, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("suspended: error %v, depths (-want +got):\n%s", err, diff)
 	}

@@ -73,7 +73,9 @@ func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
 			return err
 		}
 		// The broker's default when it is full: the oldest go first.
-		q, err := s.openPrivate(c.names.sync, c.config.Name, amqp091.Table{"x-max-length": int64(c.config.SyncBuffer)})
+		q, err := s.openPrivate(c.names.sync, c.config.Name, amqp091.Table{
+			"x-max-length": int64(c.config.SyncBuffer), "x-max-length-bytes": int64(maxSyncBytes),
+		})
 		if err != nil {
 			return err
 		}
@@ -88,8 +90,8 @@ func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
 func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func(mq.Message)) error {
 	return c.lives(ctx, "replies", func(s *session, alive func()) error {
 		q, err := s.openPrivate("", c.config.Name, amqp091.Table{
-			"x-max-length": int64(c.config.MaxReady),
-			"x-overflow":   "reject-publish", // a worker is told that nobody takes its answers
+			"x-max-length": int64(c.config.MaxReady), "x-max-length-bytes": c.config.MaxBytes,
+			"x-overflow": "reject-publish", // a worker is told that nobody takes its answers
 		})
 		if err != nil {
 			return err

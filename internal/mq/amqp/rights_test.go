@@ -34,7 +34,7 @@ func testRights(t *testing.T, b *bus) {
 		return orchestrator.Replies(ctx, func(n string) { name <- n }, func(m mq.Message) { replies <- m })
 	})
 	replyTo := receive(t, name)
-	for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+	for _, q := range mq.WorkQueues() {
 		if err := orchestrator.Publish(t.Context(), q, mq.Message{Body: []byte("request"), ReplyTo: replyTo, Persistent: true}); err != nil {
 			t.Fatalf("orchestrator publishes to %s: got %v, want nil", q, err)
 		}
@@ -67,7 +67,7 @@ func (b *bus) counted(t *testing.T) {
 	m := b.openMeter(t, config, n)
 	defer func() { _ = m.Close() }()
 	got, err := m.Depths(t.Context())
-	want := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
+	want := map[mq.Queue]int{mq.ReadQ: 0, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("orchestrator counts: error %v, depths (-want +got):\n%s", err, diff)
 	}

@@ -13,10 +13,12 @@ const (
 	// readTTL is the longest that a read waits at the broker, whatever its own TTL: nobody
 	// waits for an answer that long.
 	readTTL = time.Minute
-	// deliveryLimit is how often a write may come back before it is taken for poison.
-	deliveryLimit = 5
-	// maxDead bounds the dead letters; the oldest go first.
+	// maxSyncBytes bounds the broadcasts that wait for one subscriber, which are small: large entries stay in the log.
+	maxSyncBytes = 64 << 20
+	// maxDead bounds the dead letters that wait; the oldest go first.
 	maxDead = 10_000
+	// deadLimit is how often a dead letter may come back before it is dropped. RabbitMQ 4's own limit is 20.
+	deadLimit = 100 * mq.DeliveryLimit
 	// replyPrefix is how the broker begins the names that it gives to queues.
 	replyPrefix = "amq.gen-"
 )
@@ -24,26 +26,30 @@ const (
 // names are the broker's names of the queues and the exchange. Arguments of a queue
 // cannot be changed, so each name has a version: other arguments, another version.
 type names struct {
-	read, write, dead, sync string
+	read, linear, write, dead, sync string
 }
 
 func newNames(prefix string) names {
 	return names{
-		read:  prefix + string(mq.ReadQ) + ".v1",
-		write: prefix + string(mq.WriteQ) + ".v1",
-		dead:  prefix + "dead.write.v1",
-		sync:  prefix + mq.SyncQ + ".v1",
+		read:   prefix + string(mq.ReadQ) + ".v2",
+		linear: prefix + string(mq.LinearQ) + ".v2",
+		write:  prefix + string(mq.WriteQ) + ".v2",
+		dead:   prefix + "dead.write.v2",
+		sync:   prefix + mq.SyncQ + ".v1",
 	}
 }
 
-// of returns the broker's name of a work queue, empty for one that does not exist.
+// of returns the broker's name of a queue, empty for one that does not exist.
 func (n names) of(q mq.Queue) string {
 	switch q {
 	case mq.ReadQ:
 		return n.read
+	case mq.LinearQ:
+		return n.linear
 	case mq.WriteQ:
 		return n.write
-	case mq.DeadQ: // no work queue: nobody publishes to it or consumes from it by this name
+	case mq.DeadQ:
+		return n.dead
 	}
 	return ""
 }
@@ -59,28 +65,38 @@ func (n names) queues(c Config) []queue {
 	return []queue{
 		// The dead letters first: a write that dies must have a place to go.
 		{n.dead, amqp091.Table{
-			amqp091.QueueTypeArg: amqp091.QueueTypeQuorum,
-			"x-max-length":       int64(maxDead),
+			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,
+			"x-single-active-consumer": true,
+			"x-delivery-limit":         int64(deadLimit),
+			"x-max-length":             int64(maxDead),
+			"x-max-length-bytes":       c.MaxBytes,
 		}},
 		{n.write, amqp091.Table{
 			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,
 			"x-single-active-consumer": true,
-			"x-delivery-limit":         int64(deliveryLimit),
+			"x-delivery-limit":         int64(mq.DeliveryLimit),
 			"x-max-length":             int64(c.MaxReady),
+			"x-max-length-bytes":       c.MaxBytes,
 			"x-overflow":               "reject-publish",
 			// Through the default exchange, and not by the broker's default of at most once.
 			"x-dead-letter-exchange":    "",
 			"x-dead-letter-routing-key": n.dead,
 			"x-dead-letter-strategy":    "at-least-once",
 		}},
-		// Durable although its messages are not: RabbitMQ 4.3 refuses transient
-		// queues that are not exclusive, with the end of the whole connection.
-		{n.read, amqp091.Table{
-			amqp091.QueueTypeArg: amqp091.QueueTypeClassic,
-			"x-message-ttl":      readTTL.Milliseconds(),
-			"x-max-length":       int64(c.MaxReady),
-			"x-overflow":         "reject-publish",
-		}},
+		{n.read, readArgs(c)},
+		{n.linear, readArgs(c)},
+	}
+}
+
+// readArgs are the arguments of a queue of reads. It is durable although its messages are not: RabbitMQ 4.3
+// refuses transient queues that are not exclusive, with the end of the whole connection.
+func readArgs(c Config) amqp091.Table {
+	return amqp091.Table{
+		amqp091.QueueTypeArg: amqp091.QueueTypeClassic,
+		"x-message-ttl":      readTTL.Milliseconds(),
+		"x-max-length":       int64(c.MaxReady),
+		"x-max-length-bytes": c.MaxBytes,
+		"x-overflow":         "reject-publish",
 	}
 }
 

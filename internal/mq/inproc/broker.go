@@ -6,7 +6,6 @@ package inproc
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +29,8 @@ type Config struct {
 	// MaxReady is the most messages that wait in a work queue; further ones are refused.
 	// What consumers hold does not count.
 	MaxReady int
+	// MaxBytes is how many bytes wait in a work queue, in the same way; mq.DefaultMaxBytes if zero.
+	MaxBytes int64
 	// SyncBuffer is the most broadcasts that wait for one subscriber; the oldest are lost first.
 	SyncBuffer int
 }
@@ -40,7 +41,7 @@ type Config struct {
 // subscriber, and must not call the bus. subscriber is the name given to Dial.
 type SyncFault func(subscriber string, body []byte) (deliver [][]byte)
 
-// DeadLetter is a message that a consumer rejected.
+// DeadLetter is a message that ended in a queue without being dealt with.
 type DeadLetter struct {
 	Queue   mq.Queue
 	Message mq.Message
@@ -65,7 +66,6 @@ type Broker struct {
 	replies     map[string]*replyQueue
 	subscribers []*subscriber
 	conns       map[*Conn]struct{}
-	dead        []DeadLetter
 	made        uint64 // reply queues so far, for their names
 	stopped     bool
 	blocked     bool
@@ -77,6 +77,9 @@ type Broker struct {
 func NewBroker(c Config) *Broker {
 	if c.MaxReady == 0 {
 		c.MaxReady = DefaultMaxReady
+	}
+	if c.MaxBytes == 0 {
+		c.MaxBytes = mq.DefaultMaxBytes
 	}
 	if c.SyncBuffer == 0 {
 		c.SyncBuffer = DefaultSyncBuffer
@@ -104,10 +107,13 @@ func (b *Broker) Dial(name string) *Conn {
 
 // declare makes the work queues that are missing, as each party does when it connects.
 func (b *Broker) declare() {
-	for _, name := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+	for _, name := range mq.WorkQueues() {
 		if b.queues[name] == nil {
-			b.queues[name] = &queue{name: name, single: name == mq.WriteQ, maxReady: b.config.MaxReady}
+			b.queues[name] = &queue{broker: b, name: name, single: name == mq.WriteQ, maxReady: b.config.MaxReady, maxBytes: b.config.MaxBytes}
 		}
+	}
+	if b.queues[mq.DeadQ] == nil {
+		b.queues[mq.DeadQ] = &queue{broker: b, name: mq.DeadQ, single: true, maxReady: maxDeadLetters}
 	}
 }
 
@@ -127,18 +133,32 @@ func (b *Broker) Stats(name mq.Queue) Stats {
 	return s
 }
 
-// DeadLetters returns the rejected messages, oldest first.
+// DeadLetters returns the dead letters that wait for a consumer, oldest first.
 func (b *Broker) DeadLetters() []DeadLetter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.dead)
+	dead := b.queues[mq.DeadQ]
+	if dead == nil {
+		return nil
+	}
+	var letters []DeadLetter
+	for i := range dead.ready.len() {
+		letters = append(letters, dead.ready.at(i).letter)
+	}
+	return letters
 }
 
-func (b *Broker) bury(d DeadLetter) {
-	if len(b.dead) == maxDeadLetters {
-		b.dead = slices.Delete(b.dead, 0, 1)
+// bury puts a message of q into the dead letters. The oldest one makes room.
+func (b *Broker) bury(q *queue, m mq.Message) {
+	dead := b.queues[mq.DeadQ]
+	if dead == nil || q == dead {
+		return
 	}
-	b.dead = append(b.dead, d)
+	if dead.ready.len() >= dead.maxReady {
+		dead.ready.popFront()
+	}
+	m.TTL = 0
+	dead.add(&item{message: m, letter: DeadLetter{Queue: q.name, Message: m}}, b.now())
 }
 
 // newReplyName returns a name that no other reply queue ever had, so that late

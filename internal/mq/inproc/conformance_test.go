@@ -18,7 +18,7 @@ func newBus(_ testing.TB, l mqtest.Limits) mqtest.Bus {
 	if l.SyncBuffer == 0 {
 		l.SyncBuffer = 20_000
 	}
-	return bus{inproc.NewBroker(inproc.Config{MaxReady: l.MaxReady, SyncBuffer: l.SyncBuffer})}
+	return bus{inproc.NewBroker(inproc.Config{MaxReady: l.MaxReady, MaxBytes: l.MaxBytes, SyncBuffer: l.SyncBuffer})}
 }
 
 func (b bus) Dial(_ testing.TB, name string) mq.Conn { return b.Broker.Dial(name) }

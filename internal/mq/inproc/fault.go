@@ -28,7 +28,7 @@ func (b *Broker) Stop() {
 		c.drop()
 	}
 	for _, q := range b.queues {
-		kept := deque[*item]{}
+		var kept waiting
 		for q.ready.len() > 0 {
 			if i := q.ready.popFront(); i.message.Persistent {
 				kept.pushBack(i)

@@ -145,7 +145,7 @@ func TestConn_Disconnect_OnlyThatOne(t *testing.T) {
 		b := inproc.NewBroker(inproc.Config{})
 		dropped, other := b.Dial("dropped"), b.Dial("other")
 		gotDropped, gotOther := consume(t, dropped, mq.ReadQ, 1), consume(t, other, mq.WriteQ, 1)
-		for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+		for _, q := range mq.WorkQueues() {
 			if err := other.Publish(t.Context(), q, mq.Message{Body: []byte(q)}); err != nil {
 				t.Fatalf("publish: %v", err)
 			}

@@ -20,7 +20,7 @@ func (c *Conn) Depths(context.Context) (map[mq.Queue]int, error) {
 	case !c.up():
 		return nil, fmt.Errorf("not connected: %w", mq.ErrUnavailable)
 	}
-	depths := map[mq.Queue]int{mq.DeadQ: len(b.dead)}
+	depths := map[mq.Queue]int{}
 	for name, q := range b.queues {
 		q.dropExpired(b.now())
 		depths[name] = q.ready.len()

@@ -20,6 +20,8 @@ type item struct {
 	place       uint64
 	expires     time.Time // zero means never
 	redelivered bool
+	returns     int        // how often a consumer gave it back
+	letter      DeadLetter // of a dead letter
 }
 
 func (i *item) expired(now time.Time) bool {
@@ -28,13 +30,38 @@ func (i *item) expired(now time.Time) bool {
 
 // queue is a work queue. Everything in it is guarded by Broker.mu.
 type queue struct {
+	broker    *Broker
 	name      mq.Queue
 	single    bool // single active consumer
 	maxReady  int
-	published uint64       // the place of the newest message
-	ready     deque[*item] // by ascending place
-	consumers []*consumer  // in the order in which they came
-	turn      int          // index of the consumer whose turn it is
+	maxBytes  int64
+	published uint64      // the place of the newest message
+	ready     waiting     // by ascending place
+	consumers []*consumer // in the order in which they came
+	turn      int         // index of the consumer whose turn it is
+}
+
+// waiting is the messages of a queue that wait, with the bytes that they have.
+type waiting struct {
+	deque[*item]
+
+	bytes int64
+}
+
+func (w *waiting) pushBack(i *item) {
+	w.bytes += int64(len(i.message.Body))
+	w.deque.pushBack(i)
+}
+
+func (w *waiting) pushFront(i *item) {
+	w.bytes += int64(len(i.message.Body))
+	w.deque.pushFront(i)
+}
+
+func (w *waiting) popFront() *item {
+	i := w.deque.popFront()
+	w.bytes -= int64(len(i.message.Body))
+	return i
 }
 
 // consumer is one Consume during one life of its connection. Everything in it
@@ -54,24 +81,32 @@ func (c *consumer) canTake() bool { return !c.ending && len(c.held) < c.prefetch
 // consumers hold do not count.
 func (q *queue) push(m mq.Message, now time.Time) bool {
 	q.dropExpired(now)
-	if q.ready.len() >= q.maxReady {
+	if q.ready.len() >= q.maxReady || q.ready.bytes+int64(len(m.Body)) > q.maxBytes {
 		return false
 	}
-	q.published++
-	i := &item{message: m, place: q.published}
+	i := &item{message: m}
 	if m.TTL > 0 {
 		i.expires = now.Add(m.TTL)
 	}
-	q.ready.pushBack(i)
-	q.dispatch(now)
+	q.add(i, now)
 	return true
 }
 
+// add puts a message behind all others.
+func (q *queue) add(i *item, now time.Time) {
+	q.published++
+	i.place = q.published
+	q.ready.pushBack(i)
+	q.dispatch(now)
+}
+
 // dropExpired drops the expired messages at the head, as a broker does: behind
-// one that lives longer they stay until it is gone.
+// one that lives longer they stay until it is gone. Writes become dead letters.
 func (q *queue) dropExpired(now time.Time) {
 	for q.ready.len() > 0 && q.ready.at(0).expired(now) {
-		q.ready.popFront()
+		if i := q.ready.popFront(); q.name == mq.WriteQ {
+			q.broker.bury(q, i.message)
+		}
 	}
 }
 
@@ -164,6 +199,10 @@ func (q *queue) giveBack(c *consumer, ds []*delivery) {
 	items := make([]*item, 0, len(ds))
 	for _, d := range ds {
 		d.item.redelivered = true
+		if d.item.returns++; q.name == mq.WriteQ && d.item.returns > mq.DeliveryLimit {
+			q.broker.bury(q, d.item.message)
+			continue
+		}
 		items = append(items, d.item)
 	}
 	c.items.clear()
@@ -215,7 +254,7 @@ func (d *delivery) settle(reject bool) error {
 		c.held = slices.Delete(c.held, i, i+1)
 	}
 	if reject {
-		b.bury(DeadLetter{Queue: c.queue.name, Message: d.item.message})
+		b.bury(c.queue, d.item.message)
 	}
 	if c.ending && len(c.held) == 0 {
 		c.queue.forget(c)

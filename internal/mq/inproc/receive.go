@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"rideshare/internal/mq"
 )
@@ -96,7 +97,7 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 	if config.Prefetch < 1 {
 		return fmt.Errorf("consume %s: prefetch %d is less than 1", config.Queue, config.Prefetch)
 	}
-	if config.Queue != mq.ReadQ && config.Queue != mq.WriteQ {
+	if config.Queue != mq.DeadQ && !slices.Contains(mq.WorkQueues(), config.Queue) {
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
 	b := c.broker

@@ -20,6 +20,7 @@ func deathTests() []test {
 		{name: "StaleAckSettlesNothing", run: testStaleAck},
 		{name: "CloseEndsEverything", run: testClose},
 		{name: "DeletedQueueIsMadeAnew", run: testDeletedUnderConsumer},
+		{name: "DeadlyWriteIsDeadLetter", run: testDeadly},
 		{name: "ReconnectLosesNothingConfirmed", run: testReconnect},
 		{name: "LossIsCountedAndComesBack", run: testState},
 	}
@@ -129,6 +130,20 @@ func testClose(s *suite) {
 	s.wantError("Publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{}), mq.ErrClosed)
 	s.wantError("Reply", c.Reply(s.Context(), "x", mq.Message{}), mq.ErrClosed)
 	s.wantError("Broadcast", c.Broadcast(s.Context(), nil, nil), mq.ErrClosed)
+}
+
+// A write that its consumers die with again and again ends as a dead letter, and does not keep the queue
+// from going on.
+func testDeadly(s *suite) {
+	c := s.dial("publisher")
+	s.publish(c, mq.WriteQ, "deadly", "m1")
+	for range mq.DeliveryLimit + 1 {
+		doomed := s.dial("doomed")
+		s.consume(doomed, mq.WriteQ, 1).next("deadly")
+		s.bus.Sever(s.T, doomed)
+	}
+	s.consume(c, mq.WriteQ, 1).acked("m1")
+	s.consume(c, mq.DeadQ, 1).acked("deadly")
 }
 
 // A queue deleted under its consumer is made again, and the consumer goes on.

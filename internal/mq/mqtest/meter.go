@@ -46,17 +46,17 @@ func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
 // What waits counts, what a consumer holds does not, and what was rejected is a dead letter.
 func testDepths(s *suite) {
 	c, m := s.dial("one"), s.meter()
-	s.depths(m, map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 0, mq.DeadQ: 0})
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 0, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0})
 	s.publish(c, mq.ReadQ, numbered(3)...)
 	s.publish(c, mq.WriteQ, numbered(4)...)
-	s.depths(m, map[mq.Queue]int{mq.ReadQ: 3, mq.WriteQ: 4, mq.DeadQ: 0})
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 3, mq.LinearQ: 0, mq.WriteQ: 4, mq.DeadQ: 0})
 	reads, writes := s.consume(c, mq.ReadQ, 1), s.consume(c, mq.WriteQ, 1)
 	reads.next("m0")
 	if err := writes.next("m0").Reject(); err != nil {
 		s.Fatalf("reject: got %v, want nil", err)
 	}
 	writes.next("m1")
-	s.depths(m, map[mq.Queue]int{mq.ReadQ: 2, mq.WriteQ: 2, mq.DeadQ: 1})
+	s.depths(m, map[mq.Queue]int{mq.ReadQ: 2, mq.LinearQ: 0, mq.WriteQ: 2, mq.DeadQ: 1})
 }
 
 // A queue that was deleted hides no other one.
@@ -64,14 +64,14 @@ func testDepthMissing(s *suite) {
 	c, m := s.dial("one"), s.meter()
 	s.publish(c, mq.WriteQ, "m0")
 	s.bus.DeleteQueue(s.T, mq.ReadQ)
-	s.depths(m, map[mq.Queue]int{mq.WriteQ: 1, mq.DeadQ: 0})
+	s.depths(m, map[mq.Queue]int{mq.LinearQ: 0, mq.WriteQ: 1, mq.DeadQ: 0})
 }
 
 // A lost connection is made anew.
 func testMeterReconnects(s *suite) {
 	c, m := s.dial("one"), s.meter()
 	s.publish(c, mq.WriteQ, "m0")
-	want := map[mq.Queue]int{mq.ReadQ: 0, mq.WriteQ: 1, mq.DeadQ: 0}
+	want := map[mq.Queue]int{mq.ReadQ: 0, mq.LinearQ: 0, mq.WriteQ: 1, mq.DeadQ: 0}
 	s.depths(m, want)
 	s.bus.Disconnect(s.T)
 	s.depths(m, want)

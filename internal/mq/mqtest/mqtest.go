@@ -27,6 +27,7 @@ type Features struct {
 // Limits are the bounds of a bus's queues. Zero means at least 20,000.
 type Limits struct {
 	MaxReady   int // of each work queue
+	MaxBytes   int64
 	SyncBuffer int // of each subscriber's private queue
 }
 

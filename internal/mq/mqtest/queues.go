@@ -25,6 +25,8 @@ func queueTests() []test {
 		{name: "SingleActiveHandsOverWhenSettled", run: testSingleHandOver},
 		{name: "ExpiredIsDropped", run: testTTL},
 		{name: "RejectedIsDeadLetter", run: testReject},
+		{name: "ExpiredWriteIsDeadLetter", run: testExpiredWrite},
+		{name: "DeadLettersHaveOneConsumer", run: testDeadConsumer},
 	}
 }
 
@@ -116,9 +118,14 @@ func testShare(s *suite) {
 func testSeparate(s *suite) {
 	c := s.dial("one")
 	s.publish(c, mq.ReadQ, "read")
+	s.publish(c, mq.LinearQ, "linearizable", "another")
 	s.publish(c, mq.WriteQ, "write")
-	s.consume(c, mq.WriteQ, 5).acked("write")
+	linear := s.consume(c, mq.LinearQ, 1)
+	held := linear.next("linearizable")
+	s.consume(c, mq.WriteQ, 5).acked("write") // whatever is held of another queue
 	s.consume(c, mq.ReadQ, 5).acked("read")
+	s.ack(held)
+	linear.acked("another")
 }
 
 // Consume returns its context's error; what it handed over can be acknowledged
@@ -234,4 +241,47 @@ func testReject(s *suite) {
 		}
 		return nil
 	})
+}
+
+// A write that expires in its queue is a dead letter, and comes from there without a TTL.
+func testExpiredWrite(s *suite) {
+	c := s.dial("one")
+	const ttl = 50 * time.Millisecond
+	if err := c.Publish(s.Context(), mq.WriteQ, mq.Message{Body: []byte("late"), ID: "7", TTL: ttl, Persistent: true}); err != nil {
+		s.Fatalf("publish: got %v, want nil", err)
+	}
+	s.pass(2 * ttl)
+	writes := s.consume(c, mq.WriteQ, 1)
+	writes.nothing()
+	d := s.consume(c, mq.DeadQ, 1).next("late")
+	if got := d.Message().ID; got != "7" {
+		s.Errorf("dead letter: got id %q, want 7", got)
+	}
+	s.ack(d)
+}
+
+// The dead letters go to one consumer at a time, the first that came. A letter that it does not acknowledge comes again, and one
+// that it rejects is gone.
+func testDeadConsumer(s *suite) {
+	c, doomed := s.dial("one"), s.dial("doomed")
+	s.publish(c, mq.WriteQ, numbered(3)...)
+	writes := s.consume(c, mq.WriteQ, 3)
+	for _, body := range numbered(3) {
+		if err := writes.next(body).Reject(); err != nil {
+			s.Fatalf("reject %s: got %v, want nil", body, err)
+		}
+	}
+	first := s.consume(doomed, mq.DeadQ, 3)
+	first.acked("m0")
+	heir := s.consume(c, mq.DeadQ, 3)
+	heir.nothing()
+	s.bus.Sever(s.T, doomed)
+	if err := heir.next("m1").Reject(); err != nil {
+		s.Fatalf("reject a dead letter: got %v, want nil", err)
+	}
+	heir.acked("m2")
+	heir.nothing()
+	if got := s.bus.DeadLetters(s.T); got != 0 {
+		s.Errorf("got %d dead letters, want none", got)
+	}
 }

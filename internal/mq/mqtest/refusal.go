@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"rideshare/internal/mq"
@@ -14,6 +15,7 @@ import (
 const (
 	smallQueue = 5
 	overshoot  = 50
+	smallBytes = 100_000
 )
 
 // refusalTests are about publishes that do not succeed.
@@ -21,6 +23,7 @@ func refusalTests() []test {
 	return []test{
 		{name: "NoQueueIsUnroutable", run: testUnroutable},
 		{name: "FullQueueRefuses", limits: Limits{MaxReady: smallQueue}, run: testFull},
+		{name: "QueueFullOfBytesRefuses", limits: Limits{MaxBytes: smallBytes}, run: testFullOfBytes},
 		{name: "HeldMessagesDoNotFillTheQueue", limits: Limits{MaxReady: smallQueue}, run: testHeldDoNotCount},
 		{name: "BlockedIsUnavailable", run: testBlocked},
 		{name: "EndedContextSendsNothing", run: testEndedContext},
@@ -59,6 +62,28 @@ func testFull(s *suite) {
 	k.nothing()
 	s.publish(c, mq.ReadQ, "again")
 	k.acked("again")
+}
+
+// A queue that has many bytes refuses, however few messages they are, and takes what fits once consumers have worked.
+func testFullOfBytes(s *suite) {
+	c := s.dial("one")
+	body := func(n int) string { return fmt.Sprintf("m%d", n) + strings.Repeat(" ", 30_000) }
+	var accepted []string
+	var refused error
+	for refused == nil && len(accepted) < overshoot {
+		next := body(len(accepted))
+		if refused = c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte(next)}); refused == nil {
+			accepted = append(accepted, next)
+		}
+	}
+	s.wantError("publish to a queue full of bytes", refused, mq.ErrRefused)
+	if len(accepted) < 3 {
+		s.Errorf("a queue of %d bytes took %d messages of 30,000", smallBytes, len(accepted))
+	}
+	k := s.consume(c, mq.ReadQ, overshoot)
+	k.acked(accepted...)
+	s.publish(c, mq.ReadQ, body(99))
+	k.acked(body(99))
 }
 
 // Only messages that wait count against the limit.

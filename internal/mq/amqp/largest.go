@@ -1,0 +1,70 @@
+package amqp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"rideshare/internal/logkey"
+)
+
+// largestTimeout bounds one try of CheckLargest: a message of 96 MiB at 25 Mbit/s.
+const largestTimeout = 30 * time.Second
+
+// CheckLargest returns nil once the broker has taken a message of size bytes, and an error that names the broker's setting
+// if it refuses one. RabbitMQ refuses a message above max_message_size by closing the channel, with every other message on it, so
+// that is to be known before the first request. It waits for the broker until ctx ends, and returns ctx's error then.
+//
+// The message goes to no queue: the broker looks at the size first. It has a connection of its own.
+func CheckLargest(ctx context.Context, config Config, size int) error {
+	config, err := config.withDefaults()
+	if err != nil {
+		return fmt.Errorf("bus settings: %w", err)
+	}
+	for failures := 1; ; failures++ {
+		refusal, err := tryLargest(ctx, config, size)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case refusal != nil:
+			return fmt.Errorf("the broker refuses a message of %d bytes: set RabbitMQ's max_message_size to that or more (%s)", size, refusal.Reason)
+		case err == nil:
+			return nil
+		}
+		config.Log.DebugContext(ctx, "largest message not checked, trying again", logkey.Error, err)
+		backOff(ctx, failures)
+	}
+}
+
+// tryLargest publishes a message of size bytes to nobody. It returns the broker's refusal of the size, or an error when it learned nothing.
+func tryLargest(ctx context.Context, config Config, size int) (*amqp091.Error, error) {
+	s, err := dialSession(ctx, config, config.Name+" size check")
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	defer context.AfterFunc(ctx, func() { s.kill(ctx.Err()) })()
+	defer s.within(largestTimeout, "largest message")()
+	ch, err := s.conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open a channel: %w", err)
+	}
+	if err = ch.Confirm(false); err != nil {
+		return nil, fmt.Errorf("switch confirms on: %w", err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
+	confirm, err := ch.PublishWithDeferredConfirm("", config.Prefix+"nobody", false, false, amqp091.Publishing{Body: make([]byte, size)})
+	if err == nil {
+		<-confirm.Done()
+		if confirm.Acked() {
+			return nil, nil //nolint:nilnil // no refusal and no error: it was taken.
+		}
+		err = errOver
+	}
+	if why := <-closed; why != nil && (why.Code == amqp091.PreconditionFailed || why.Code == amqp091.ContentTooLarge) {
+		return why, nil
+	}
+	return nil, err
+}
