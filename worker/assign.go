@@ -36,6 +36,12 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 		w.renewed = time.Now() // see guardMastership
 		return w.turn, nil
 	}
+	if head, ok := w.replica.Applied(); ok && head.Cluster != w.cluster {
+		if !w.cluster.IsZero() {
+			w.newest = 0 // epochs of another cluster say nothing
+		}
+		w.cluster = head.Cluster
+	}
 	if err := w.refuse(have, a); err != nil {
 		return 0, err
 	}
@@ -188,7 +194,7 @@ func (w *Worker) Drain() {
 
 // Status implements control.Worker.
 func (w *Worker) Status() workerapi.Status {
-	head, caughtUp := w.replica.Applied()
+	head, _ := w.replica.Applied()
 	counters := map[string]int64{}
 	add := func(name string, value int64) { counters[name] = value }
 	w.replica.Stats.Each(add)
@@ -199,7 +205,7 @@ func (w *Worker) Status() workerapi.Status {
 	defer w.mu.Unlock()
 	return workerapi.Status{
 		ID: w.config.ID, PID: w.assigned.PID, Role: w.assigned.Role, Epoch: w.assigned.Epoch,
-		Applied: head.Seq, Ready: w.serving[w.assigned.Role] && !w.draining, CatchingUp: !caughtUp,
+		Applied: head.Seq, Ready: w.serving[w.assigned.Role] && !w.draining, CatchingUp: !w.replica.Following(), Progress: w.replica.Progress(),
 		Registered: registered, Draining: w.draining, Leaving: w.leaving, Counters: counters,
 	}
 }

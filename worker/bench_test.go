@@ -3,6 +3,7 @@ package worker_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
@@ -23,7 +24,7 @@ func BenchmarkSlave_PointReads(b *testing.B) {
 		r.Statements[0].Args = []dbaas.Value{dbaas.Integer(int64(1 + i*7%1000))}
 		req.Reads = append(req.Reads, r)
 	}
-	body, err := req.Encode()
+	body, err := req.Encode(time.Now())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func BenchmarkSlave_PointReads(b *testing.B) {
 }
 
 // BenchmarkMaster_Writes is one message of 64 inserts through the bus, a master and
-// a persdb without fsync; ns/op is for the message.
+// persdb, in one commit with its fsync; ns/op is for the message.
 func BenchmarkMaster_Writes(b *testing.B) {
 	c := newCluster(b, 0)
 	c.master(1, nil)

@@ -190,12 +190,12 @@ func insert(i int) dbaas.Statement {
 
 func operation(statements ...dbaas.Statement) dbaas.Operation {
 	now := time.Now()
-	return dbaas.Operation{ID: dbaas.NewOpID(now), IssuedAt: now, Deadline: now.Add(callTimeout), Statements: statements}
+	return dbaas.Operation{ID: dbaas.NewOpID(now), Deadline: now.Add(callTimeout), Statements: statements}
 }
 
 // write sends operations in one message and returns their results.
 func (c *cluster) write(ctx context.Context, ops ...dbaas.Operation) ([]dbaas.OperationResult, error) {
-	body, err := frame.WriteRequest{Operations: ops}.Encode()
+	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func query(sql string, minSeq dbaas.Seq) dbaas.Read {
 
 // read sends reads in one message. each, if set, is called with each answer as it comes.
 func (c *cluster) read(ctx context.Context, q mq.Queue, each func(int, dbaas.ReadResult), reads ...dbaas.Read) ([]dbaas.ReadResult, error) {
-	body, err := frame.ReadRequest{Reads: reads}.Encode()
+	body, err := frame.ReadRequest{Reads: reads}.Encode(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -293,12 +293,12 @@ type storeFunc struct {
 	before func(epoch dbaas.Epoch, ops []dbaas.Operation)
 }
 
-func (s *storeFunc) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *storeFunc) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	s.mu.Lock()
 	before := s.before
 	s.mu.Unlock()
 	if before != nil {
-		before(epoch, ops)
+		before(by.Epoch, ops)
 	}
-	return s.Store.Commit(ctx, epoch, ops)
+	return s.Store.Commit(ctx, by, ops)
 }

@@ -43,7 +43,8 @@ func TestWorker_Promotion_CatchesUpBeforeTheFirstWrite(t *testing.T) {
 		c.store.Write(insert(i)) // never broadcast: the slave lags
 	}
 	w := c.writeBeside(operation(insert(26)))
-	n.assign(dbaas.RoleMaster, c.claim())
+	epoch := c.claim()
+	n.assign(dbaas.RoleMaster, epoch)
 	n.ready(dbaas.RoleMaster)
 	if got := <-w; got.err != nil || got.r[0].Seq != 26 {
 		t.Errorf("got %+v, want written at 26", got)
@@ -54,8 +55,8 @@ func TestWorker_Promotion_CatchesUpBeforeTheFirstWrite(t *testing.T) {
 	if got := c.broker.Stats(mq.ReadQ).Consumers; got != 0 {
 		t.Errorf("got %d consumers of readQ, want 0", got)
 	}
-	if m := c.registered(2, dbaas.RoleMaster); m.Epoch != 1 {
-		t.Errorf("got member %+v, want epoch 1", m)
+	if m := c.registered(2, dbaas.RoleMaster); m.Epoch != epoch {
+		t.Errorf("got member %+v, want epoch %d", m, epoch)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"rideshare/internal/testenv"
 	"rideshare/internal/workerapi"
 	"rideshare/worker"
+	"rideshare/worker/workertest"
 )
 
 // demote ends a mastership.
@@ -219,4 +220,26 @@ func TestWorker_Yield_IsAnnouncedByMasters(t *testing.T) {
 	if got := c.registered(1, dbaas.RoleSlave); got.YieldTo != "" || got.Epoch != 0 {
 		t.Errorf("got %+v, want a slave without a wish or an epoch", got)
 	}
+}
+
+// A slave that was master in one cluster takes a mastership of another one, whose epochs are lower, as soon as its replica is of that.
+func TestWorker_Assign_EpochOfAnotherClusterIsTaken(t *testing.T) {
+	c := newCluster(t, 0)
+	for range 5 {
+		c.claim()
+	}
+	store := &workertest.Swapped{}
+	store.Now.Store(c.store)
+	n := c.master(1, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 5*time.Millisecond })
+	if err := n.demote(6); err != nil {
+		t.Fatal(err)
+	}
+	n.ready(dbaas.RoleSlave)
+	c.store = workertest.NewStore(t, schema)
+	store.Now.Store(c.store)
+	epoch := c.claim()
+	testenv.Eventually(t, limit, func() error {
+		return c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleMaster, PID: n.pid, Epoch: epoch})
+	})
+	n.ready(dbaas.RoleMaster)
 }

@@ -53,9 +53,10 @@ func (c *chaos) fault(subscriber string, body []byte) [][]byte {
 
 // history is what persdb has committed: how many rows table n has at each seq.
 type history struct {
-	mu   sync.Mutex
-	rows map[dbaas.Seq]int
-	last dbaas.Seq
+	mu    sync.Mutex // guards the fields below
+	rows  map[dbaas.Seq]int
+	last  dbaas.Seq
+	moved chan struct{} // closed and replaced when last moves
 }
 
 func (h *history) committed(c dbaas.Commit) error {
@@ -72,13 +73,26 @@ func (h *history) committed(c dbaas.Commit) error {
 	}
 	h.last = c.Entry.Seq
 	h.rows[h.last] = n
+	close(h.moved)
+	h.moved = make(chan struct{})
 	return nil
 }
 
+// at waits for a position that a reader has seen before committed was told of it.
 func (h *history) at(seq dbaas.Seq) int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.rows[seq]
+	for over := time.After(limit); ; {
+		h.mu.Lock()
+		rows, ok, moved := h.rows[seq], seq <= h.last, h.moved
+		h.mu.Unlock()
+		if ok {
+			return rows
+		}
+		select {
+		case <-moved:
+		case <-over:
+			return -1
+		}
+	}
 }
 
 func (h *history) newest() dbaas.Seq {
@@ -122,7 +136,9 @@ func (w *world) randomOperation() dbaas.Operation {
 			{SQL: "INSERT INTO m(k, x) VALUES(1, 1), (1, 2)"}, // always fails
 		}[w.rnd.IntN(4)])
 	}
-	return operation(statements...)
+	op := operation(statements...)
+	op.SeenSeq = w.acked
+	return op
 }
 
 // write writes a few operations and asks again with the same ids until they are answered.
@@ -229,7 +245,7 @@ func TestCluster_RandomFaults_ReplicasArePrefixesAndConverge(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(s, s))
 	c := newCluster(t, 0)
 	c.store.Write(dbaas.Statement{SQL: "CREATE TABLE m (k INTEGER PRIMARY KEY, x INTEGER) STRICT"})
-	h := &history{rows: map[dbaas.Seq]int{1: 0}, last: 1}
+	h := &history{rows: map[dbaas.Seq]int{1: 0}, last: 1, moved: make(chan struct{})}
 	c.store.LoseAnswers(h.committed)
 	faults := &chaos{rnd: rand.New(rand.NewPCG(s, 1)), held: map[string][]byte{}}
 	c.broker.SetSyncFault(faults.fault)
@@ -253,7 +269,7 @@ func TestCluster_RandomFaults_ReplicasArePrefixesAndConverge(t *testing.T) {
 		case p < 94:
 			w.replaceMaster()
 		default:
-			c.store.Trim(w.acked - min(w.acked, 3))
+			c.store.Trim()
 		}
 	}
 	close(stop)

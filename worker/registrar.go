@@ -27,9 +27,11 @@ type registrar struct {
 	want    coord.Member
 	have    coord.Member    // what the session has; zero for nothing
 	doubt   <-chan struct{} // of the session that have is in
+	session coord.Session   // the present one; nil for none
 	changed chan struct{}   // closed and made anew at each change
 	leaves  bool            // want is of a worker that is leaving
 	busLost bool            // want is of a worker without the bus
+	bare    bool            // want is of a worker without a replica
 	silent  bool            // leave without a goodbye
 }
 
@@ -41,7 +43,7 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Leaving, m.BusLost = r.leaves, r.busLost
+	m.Leaving, m.BusLost, m.NoReplica = r.leaves, r.busLost, r.bare
 	r.want = m
 	r.notify()
 }
@@ -70,6 +72,16 @@ func (r *registrar) bus(lost bool) {
 	defer r.mu.Unlock()
 	if r.busLost != lost {
 		r.busLost, r.want.BusLost = lost, lost
+		r.notify()
+	}
+}
+
+// replica notes in what is registered, now and later, whether the worker's replica is away.
+func (r *registrar) replica(away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bare != away {
+		r.bare, r.want.NoReplica = away, away
 		r.notify()
 	}
 }
@@ -139,7 +151,9 @@ func (r *registrar) run(ctx context.Context) {
 			pause.For(ctx, r.retry)
 			continue
 		}
+		r.use(s)
 		r.keep(ctx, s)
+		r.use(nil)
 		r.forget()
 		if ctx.Err() != nil && !r.leave(ctx, s) {
 			return
@@ -148,6 +162,12 @@ func (r *registrar) run(ctx context.Context) {
 			r.log.DebugContext(ctx, "session not closed", logkey.Error, err)
 		}
 	}
+}
+
+func (r *registrar) use(s coord.Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session = s
 }
 
 // keep has the wanted member in s until s is in doubt or lost, or ctx ends.

@@ -88,7 +88,7 @@ func (p phase) unlessOver(err error) error {
 // writes must not wait for a slow read.
 func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	// A worker is known to others only once it can be of use to them.
-	if err := w.replica.WaitApplied(p.taking, 0); err != nil {
+	if err := w.replica.WaitApplied(p.taking, dbaas.Head{}); err != nil {
 		return p.unlessOver(err)
 	}
 	failpoint.Hit(failpoint.WorkerBeforeRegister)
@@ -251,11 +251,6 @@ func (w *Worker) member(a workerapi.Assignment) coord.Member {
 
 // source is the replica as package slave needs it.
 type source struct{ *replica.Replica }
-
-func (s source) Applied() (dbaas.Seq, bool) {
-	head, ready := s.Replica.Applied()
-	return head.Seq, ready
-}
 
 func (s source) Reader() (slave.Reader, error) {
 	r, err := s.Replica.Reader()

@@ -83,3 +83,29 @@ func TestWorker_Run_FindsAnAlteredRowByItself(t *testing.T) {
 	s.healed()
 	s.ready(dbaas.RoleSlave)
 }
+
+// A worker whose replica was thrown away notes that in its registration, until it has another one.
+func TestWorker_ReplicaAway_IsRegistered(t *testing.T) {
+	c := newCluster(t, 0)
+	c.store.Write(insert(1))
+	store := &withoutSnapshots{Store: c.store}
+	n := c.slave(2, func(w *worker.Config) { w.Store = store })
+	registered := func(away bool) {
+		t.Helper()
+		testenv.Eventually(t, limit, func() error {
+			if m, err := c.member(2); err != nil || m.NoReplica != away {
+				return fmt.Errorf("got member %+v, %w, want no replica: %t", m, err, away)
+			}
+			return nil
+		})
+	}
+	registered(false)
+	store.closed.Store(true)
+	n.alter()
+	if _, err := c.api.Verify(t.Context(), n.url); err != nil {
+		t.Fatal(err)
+	}
+	registered(true)
+	store.closed.Store(false)
+	registered(false)
+}

@@ -40,11 +40,11 @@ var (
 // Store is what a worker needs of persdb.
 type Store interface {
 	// Commit makes one commit; see persdb/commitlog.
-	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
-	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
 // Severer is what Kill looks for in Bus, Coordinator and Store: cut this party off
@@ -100,12 +100,13 @@ type Worker struct {
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
-	newest   dbaas.Epoch   // of the masterships that it ever had
-	renewed  time.Time     // when the same assignment came again
-	turn     int           // how often the role has changed
-	taken    int           // the turn that serve is at: it has nothing to do with earlier ones any more
-	turned   chan struct{} // closed and made anew at each change of turn and taken
-	drain    chan struct{} // closed by Drain
+	cluster  dbaas.ClusterID // that newest belongs to
+	newest   dbaas.Epoch     // of the masterships that it ever had
+	renewed  time.Time       // when the same assignment came again
+	turn     int             // how often the role has changed
+	taken    int             // the turn that serve is at: it has nothing to do with earlier ones any more
+	turned   chan struct{}   // closed and made anew at each change of turn and taken
+	drain    chan struct{}   // closed by Drain
 	draining bool
 	leaving  bool // draining, or about to once another worker is master
 	serving  map[dbaas.Role]bool
@@ -122,18 +123,19 @@ func New(c Config) *Worker {
 	c.Replica.Dir, c.Replica.Store, c.Replica.Log = c.Dir, c.Store, c.Log
 	w := &Worker{
 		config:  c,
-		replica: replica.New(c.Replica),
 		killed:  make(chan struct{}),
 		turned:  make(chan struct{}),
 		drain:   make(chan struct{}),
 		serving: map[dbaas.Role]bool{},
 	}
-	c.Reads.Worker, c.Reads.Source, c.Reads.Bus, c.Reads.Log = c.ID, source{w.replica}, c.Bus, c.Log
-	w.exec = slave.NewExecutor(c.Reads)
 	w.registrar = newRegistrar(&c, func() dbaas.Seq {
 		head, _ := w.replica.Applied()
 		return head.Seq
 	})
+	c.Replica.Ahead = w.registrar.ahead
+	w.replica = replica.New(c.Replica)
+	c.Reads.Worker, c.Reads.Source, c.Reads.Bus, c.Reads.Log = c.ID, source{w.replica}, c.Bus, c.Log
+	w.exec = slave.NewExecutor(c.Reads)
 	return w
 }
 
@@ -162,9 +164,8 @@ func (w *Worker) Kill() {
 }
 
 // Run lives. It returns nil when ctx ended or Drain was called and everything
-// in hand was answered, ErrMastershipLost or ErrKilled as they say, and any other
-// error when the bus was closed, the directory cannot be used, or draining took
-// too long. A worker never lives twice: whoever wants another starts a new one.
+// in hand was answered or, after Config.DrainTimeout, left to the broker, ErrMastershipLost or ErrKilled as they say, and any other
+// error when the bus was closed or the directory cannot be used. A worker never lives twice: whoever wants another starts a new one.
 // When ctx ends a master first waits to be replaced, for Config.HandOver; Drain does not.
 //
 // A master that loses its mastership ends here, rather than waiting for another role:
@@ -188,6 +189,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		})
 	})
 	parts.Go(func() { w.watchBus(hard) })
+	parts.Go(func() { w.watchReplica(hard) })
 	registration.Go(func() { w.registrar.run(leaving) })
 
 	err := w.serve(hard, soft)
@@ -206,6 +208,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	parts.Wait()
 	w.exec.Wait()
 	registration.Wait()
+	if errors.Is(err, errDrainTimeout) { // it was told to end, and nothing is lost
+		w.config.Log.WarnContext(ctx, "left with messages in hand, which the broker delivers again", logkey.Error, err)
+		err = nil
+	}
 	w.ended(ctx, err)
 	return err
 }
@@ -260,6 +266,24 @@ func (w *Worker) watchBus(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			w.registrar.bus(!w.config.Bus.State().Connected)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// watchReplica notes in the registration while the replica is away: a worker
+// stays registered then, and serves no read.
+func (w *Worker) watchReplica(ctx context.Context) {
+	for {
+		lost, err := w.replica.Serving(ctx)
+		if err != nil {
+			return
+		}
+		w.registrar.replica(false)
+		select {
+		case <-lost:
+			w.registrar.replica(true)
 		case <-ctx.Done():
 			return
 		}

@@ -1,8 +1,10 @@
 package worker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,10 +128,35 @@ func TestWorker_Run_LinearizableReadSeesAcknowledged(t *testing.T) {
 		seq := c.mustWrite(i)
 		r := query(countSQL, 0)
 		r.Linearizable = true
-		got := c.mustRead(mq.WriteQ, r)[0]
+		got := c.mustRead(mq.LinearQ, r)[0]
 		if want := fmt.Sprintf(`[{"c":%d,"m":%d}]`, i, i); string(got.Body) != want || got.Seq < seq {
 			t.Fatalf("got %s at %d, want %s at %d", got.Body, got.Seq, want, seq)
 		}
+	}
+}
+
+// Linearizable reads that end late hold up no write, however many they are.
+func TestWorker_Run_SlowLinearizableReadsHoldUpNoWrite(t *testing.T) {
+	c := newCluster(t, 0)
+	n := c.master(1, nil)
+	defer n.Kill() // the reads would go on
+	slow := query("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x) SELECT count(*) AS c FROM x", 0)
+	slow.Deadline = time.Now().Add(10 * callTimeout)
+	ctx, cancel := context.WithCancel(t.Context())
+	var reads sync.WaitGroup
+	defer reads.Wait()
+	defer cancel()
+	for range 40 {
+		reads.Go(func() { _, _ = c.read(ctx, mq.LinearQ, nil, slow) }) // cut off at the end
+	}
+	testenv.Eventually(t, limit, func() error {
+		if c.broker.Stats(mq.LinearQ).Unacked == 0 {
+			return errors.New("no read in hand")
+		}
+		return nil
+	})
+	for i := range 3 {
+		c.mustWrite(i + 1)
 	}
 }
 
@@ -172,6 +199,31 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 	err = c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleMaster, PID: 2, Epoch: 9})
 	if dbaas.CodeOf(err) != dbaas.CodeConflict {
 		t.Errorf("a role while leaving: got %v, want conflict", err)
+	}
+}
+
+// A drain that takes too long ends the worker all the same, and well: what it held is the broker's again.
+func TestWorker_DrainTimeout_LeavesTheRestAndEndsWell(t *testing.T) {
+	c := newCluster(t, 0)
+	n := c.master(1, func(w *worker.Config) { w.DrainTimeout = time.Millisecond })
+	c.store.SetDown(true) // the write stays in hand
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer cancel()
+	writing.Go(func() { _, _ = c.write(ctx, operation(insert(1))) }) // cut off at the end
+	testenv.Eventually(t, limit, func() error {
+		if c.broker.Stats(mq.WriteQ).Unacked == 0 {
+			return errors.New("write not in hand")
+		}
+		return nil
+	})
+	n.Drain()
+	if err := n.wait(); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+	if s := c.broker.Stats(mq.WriteQ); s.Ready+s.Unacked != 1 {
+		t.Errorf("got %d messages at the broker, want the write", s.Ready+s.Unacked)
 	}
 }
 

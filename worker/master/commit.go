@@ -25,35 +25,47 @@ func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error 
 			return err
 		}
 		now := time.Now()
-		pending(hand, func(r ref) bool {
-			if r.expire(now) {
-				m.Stats.Expired.Add(1)
-			}
-			return true
-		})
-		if batch := gather(hand); len(batch) > 0 {
+		m.expire(hand, now)
+		batch := m.next(hand, now)
+		if len(batch) > 0 {
 			err = m.commit(ctx, batch)
 		}
 		if ferr := m.settle(ctx, nil); ferr != nil {
 			return ferr
 		}
 		switch {
-		case err == nil:
+		case err == nil && len(batch) > 0:
 			if failing > 0 {
 				m.Log.InfoContext(ctx, "commits taken again", logkey.Count, failing)
 			}
 			failing = 0
 			backoff.reset()
+		case err == nil:
+			m.rest(ctx, nextEvent(hand, now))
 		case isTryAgain(err):
 			if failing++; failing == 1 {
 				m.Log.WarnContext(ctx, "commit not taken", logkey.Error, err)
 			}
-			if err = backoff.wait(ctx, earliest(hand)); err != nil {
+			if err = backoff.wait(ctx, nextEvent(hand, now)); err != nil {
 				return err
 			}
 		default:
 			return err
 		}
+	}
+}
+
+// rest waits until a time or until more is in hand. Zero is no time: all that was in hand has its answer.
+func (m *Master) rest(ctx context.Context, until time.Time) {
+	if until.IsZero() {
+		return
+	}
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.wake:
+	case <-ctx.Done():
 	}
 }
 
@@ -85,96 +97,66 @@ func (m *Master) waitHand(ctx context.Context, consumed <-chan struct{}) ([]*mes
 	}
 }
 
-// commit makes one commit of batch and settles it. A failure of the whole commit
-// that is the fault of some operation, such as one that is too large, must not
-// hit the others: the halves are tried by themselves.
+// commit makes one commit of batch and settles it.
 func (m *Master) commit(ctx context.Context, batch []ref) error {
-	epoch := m.Mastership()
+	by := m.by()
 	ops := make([]dbaas.Operation, len(batch))
 	for i, r := range batch {
 		ops[i] = r.op().Operation
 		r.op().tried = true
 	}
 	if failpoint.On(failpoint.AckBeforeCommit) {
-		return m.commitLate(ctx, epoch, ops, batch)
+		return m.commitLate(ctx, by, ops, batch)
 	}
-	c, err := m.store(ctx, epoch, ops)
+	c, err := m.store(ctx, by, ops)
 	if err == nil && len(c.Results) != len(batch) {
 		err = dbaas.Errorf(dbaas.CodeUnknown, "persdb answered %d of %d operations", len(c.Results), len(batch))
 	}
-	if err == nil {
-		m.Stats.Commits.Add(1)
-		m.Stats.Operations.Add(int64(len(batch)))
-		for i, r := range batch {
-			r.m.answer(r.index, c.Results[i])
-		}
-		return m.settle(ctx, c.Entry)
+	if err != nil {
+		return m.failed(ctx, batch, by.Epoch, err)
 	}
-	m.Stats.CommitErrors.Add(1)
-	return m.failed(ctx, batch, epoch, err)
+	m.Stats.Commits.Add(1)
+	moved := false
+	for i, r := range batch {
+		moved = m.take(r, c.Results[i], len(batch)) || moved
+	}
+	if !moved {
+		return m.failed(ctx, batch, by.Epoch, dbaas.Errorf(dbaas.CodeUnavailable, "persdb put every operation of the commit off"))
+	}
+	return m.settle(ctx, c.Entry)
+}
+
+// take takes persdb's result of an operation in a commit of n, and reports whether that brings it further.
+func (m *Master) take(r ref, result dbaas.OperationResult, n int) bool {
+	op := r.op()
+	op.maybe = false     // persdb has looked its id up
+	switch result.Code { //nolint:exhaustive // all other codes are refusals.
+	case dbaas.CodeAgain:
+		return false
+	case dbaas.CodeSlow:
+		op.share = 1
+		return n > 1
+	case dbaas.CodeOK, dbaas.CodeMismatch:
+		m.Stats.Operations.Add(1)
+		r.m.answer(r.index, result)
+	default:
+		m.refuse(r, result.Code, result.Message)
+	}
+	return true
 }
 
 // store asks persdb for one commit.
-func (m *Master) store(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (m *Master) store(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if err := failpoint.Fail(failpoint.MasterBeforeCommit); err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeUnavailable, "persdb was not asked", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.CommitTimeout)
 	defer cancel()
-	c, err := m.Store.Commit(ctx, epoch, ops)
+	c, err := m.Store.Commit(ctx, by, ops)
 	if err == nil {
 		failpoint.Hit(failpoint.MasterAfterCommit)
 	}
 	return c, err
-}
-
-func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	code := dbaas.CodeOf(err)
-	if errors.Is(err, context.DeadlineExceeded) {
-		code = dbaas.CodeUnknown
-	}
-	switch code { //nolint:exhaustive // all other codes are the fault of an operation.
-	case dbaas.CodeStaleEpoch:
-		if m.Mastership() > epoch { // raised meanwhile
-			return tryAgainError{err}
-		}
-		return err
-	case dbaas.CodeUnavailable:
-		return tryAgainError{err}
-	case dbaas.CodeUnknown, dbaas.CodeTimeout:
-		for _, r := range batch {
-			r.op().maybe = true
-		}
-		return tryAgainError{err}
-	}
-	if len(batch) == 1 {
-		m.refuse(ctx, batch[0], code, err)
-		return m.settle(ctx, nil)
-	}
-	m.Stats.Splits.Add(1)
-	half := len(batch) / 2
-	if err := m.commit(ctx, batch[:half]); err != nil {
-		return err
-	}
-	return m.commit(ctx, batch[half:])
-}
-
-// refuse answers an operation that persdb does not take by itself either.
-func (m *Master) refuse(ctx context.Context, r ref, code dbaas.Code, err error) {
-	message := "internal error"
-	if e, ok := errors.AsType[*dbaas.Error](err); ok {
-		message = e.Message
-	}
-	if code == dbaas.CodeInternal {
-		m.Log.ErrorContext(ctx, "operation refused", logkey.Op, r.op().ID.String(), logkey.RequestID, r.op().RequestID, logkey.Error, err)
-	}
-	if code == dbaas.CodeInternal && r.op().maybe {
-		code = dbaas.CodeUnknown
-	}
-	r.refuse(code, message)
 }
 
 // settle takes what is answered out of hand and passes it on, with the entry of
@@ -184,12 +166,17 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	m.mu.Lock()
 	m.hand = slices.DeleteFunc(m.hand, func(msg *message) bool {
 		if len(msg.answers) > 0 || msg.left == 0 {
-			f.replies = append(f.replies, reply{delivery: msg.delivery, arrived: msg.arrived, ops: msg.ops, shard: msg.shard, latest: msg.latest, answers: msg.answers, last: msg.left == 0})
+			f.replies = append(f.replies, reply{
+				end: msg.end, arrived: msg.arrived, ops: msg.ops, shard: msg.shard, latest: msg.latest, answers: msg.answers,
+				last: msg.left == 0, reject: msg.reject,
+			})
 			msg.answers = nil
 		}
 		return msg.left == 0
 	})
+	left := slices.Clone(m.hand)
 	m.mu.Unlock()
+	m.forget(left)
 	if entry != nil {
 		m.Stats.Entries.Add(1)
 		m.Replica.Offer(*entry)
@@ -203,18 +190,6 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// earliest returns the first deadline in hand, zero for none.
-func earliest(hand []*message) time.Time {
-	var t time.Time
-	pending(hand, func(r ref) bool {
-		if d := r.op().Deadline; !d.IsZero() && (t.IsZero() || d.Before(t)) {
-			t = d
-		}
-		return true
-	})
-	return t
 }
 
 // tryAgainError says that persdb did not take a commit, or that nobody knows: it is to be tried again.

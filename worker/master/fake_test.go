@@ -3,6 +3,7 @@ package master_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,16 +23,35 @@ type fakeStore struct {
 	batches [][]dbaas.OpID // what each call that came through asked for
 	// fail, if set, is called with each batch, before it is stored; an error is the answer.
 	fail func(ops []dbaas.Operation) error
+	// judge, if set, may decide the result of an operation that is not known; false runs it.
+	judge func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool)
 	// lose, if set, is called after a batch was stored; an error is the answer.
 	lose func() error
 	took time.Duration
+	gone bool // persdb cannot be reached
+}
+
+// away is the error of a persdb that cannot be reached.
+var away = dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
+
+// asked returns what each call that came through asked for, so far.
+func (s *fakeStore) asked() [][]dbaas.OpID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
+func (s *fakeStore) setAway(gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = gone
 }
 
 func newStore(epoch dbaas.Epoch) *fakeStore {
 	return &fakeStore{head: dbaas.Head{Epoch: epoch}, known: map[dbaas.OpID]dbaas.OperationResult{}}
 }
 
-func (s *fakeStore) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *fakeStore) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if s.took > 0 {
 		select {
 		case <-time.After(s.took):
@@ -41,8 +61,14 @@ func (s *fakeStore) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.O
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if epoch < s.head.Epoch {
+	if !by.Cluster.IsZero() && by.Cluster != s.head.Cluster {
+		return dbaas.Commit{}, dbaas.Errorf(dbaas.CodeStaleEpoch, "the database is cluster %s", s.head.Cluster)
+	}
+	if by.Epoch < s.head.Epoch {
 		return dbaas.Commit{}, dbaas.ErrStaleEpoch
+	}
+	if s.gone {
+		return dbaas.Commit{}, away
 	}
 	if s.fail != nil {
 		if err := s.fail(ops); err != nil {
@@ -57,14 +83,9 @@ func (s *fakeStore) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.O
 		switch {
 		case ok:
 		case !op.Deadline.IsZero() && !op.Deadline.After(time.Now()):
-			r = dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeExpired}
+			r = dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeUnavailable}
 		default:
-			if c.Entry == nil {
-				s.head.Seq++
-				c.Entry = &dbaas.Entry{Seq: s.head.Seq, Epoch: epoch}
-			}
-			r = dbaas.OperationResult{ID: op.ID, Seq: s.head.Seq}
-			s.known[op.ID] = r
+			r = s.run(op, len(ops), by.Epoch, &c)
 		}
 		c.Results = append(c.Results, r)
 	}
@@ -77,6 +98,33 @@ func (s *fakeStore) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.O
 	return c, nil
 }
 
+// run runs an operation that is not known.
+func (s *fakeStore) run(op dbaas.Operation, batch int, epoch dbaas.Epoch, c *dbaas.Commit) dbaas.OperationResult {
+	if s.judge != nil {
+		if r, judged := s.judge(op, batch); judged {
+			return r
+		}
+	}
+	if c.Entry == nil {
+		s.head.Seq++
+		c.Entry = &dbaas.Entry{Seq: s.head.Seq, Epoch: epoch}
+	}
+	r := dbaas.OperationResult{ID: op.ID, Seq: s.head.Seq}
+	if op.GiveUp != "" {
+		r.Statements = []dbaas.StatementResult{{Code: dbaas.CodeUnavailable, Message: op.GiveUp}}
+	}
+	s.known[op.ID] = r
+	return r
+}
+
+// stored returns the stored result of an operation.
+func (s *fakeStore) stored(id dbaas.OpID) (dbaas.OperationResult, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.known[id]
+	return r, ok
+}
+
 func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +133,11 @@ func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
 
 // fakeBus hands over deliveries and records what is sent, in order.
 type fakeBus struct {
-	deliveries chan mq.Delivery
-	hang       bool // Broadcast does not begin before its context ends
-	slow       bool // Broadcast is on its way at once, but not confirmed before its context ends
+	deliveries chan mq.Delivery // of writeQ
+	dead       chan mq.Delivery // of the dead letters
+	linear     chan mq.Delivery // of linearQ
+	hang       bool             // Broadcast does not begin before its context ends
+	slow       bool             // Broadcast is on its way at once, but not confirmed before its context ends
 
 	mu      sync.Mutex
 	begin   time.Time
@@ -99,7 +149,7 @@ type fakeBus struct {
 
 func newBus() *fakeBus {
 	return &fakeBus{
-		deliveries: make(chan mq.Delivery, 100), begin: time.Now(),
+		deliveries: make(chan mq.Delivery, 100), linear: make(chan mq.Delivery, 100), dead: make(chan mq.Delivery, 100), begin: time.Now(),
 		results: map[dbaas.OpID]dbaas.OperationResult{}, at: map[dbaas.OpID]time.Duration{},
 	}
 }
@@ -110,11 +160,25 @@ func (b *fakeBus) note(event string) {
 	b.events = append(b.events, event)
 }
 
+// without returns the events but one.
+func (b *fakeBus) without(event string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.events), func(e string) bool { return e == event })
+}
+
 func (b *fakeBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error {
-	_ = c
+	from := b.deliveries
+	switch c.Queue {
+	case mq.LinearQ:
+		from = b.linear
+	case mq.DeadQ:
+		from = b.dead
+	case mq.ReadQ, mq.WriteQ:
+	}
 	for {
 		select {
-		case d := <-b.deliveries:
+		case d := <-from:
 			handle(d)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -176,31 +240,41 @@ type fakeDelivery struct {
 	bus         *fakeBus
 	message     mq.Message
 	redelivered bool
+	stale       bool
 }
 
 func (d *fakeDelivery) Message() mq.Message { return d.message }
 func (d *fakeDelivery) Redelivered() bool   { return d.redelivered }
 
 func (d *fakeDelivery) Ack() error {
+	if d.stale {
+		return mq.ErrStale
+	}
 	d.bus.note("ack " + d.message.ID)
 	return nil
 }
 
 func (d *fakeDelivery) Reject() error {
 	d.bus.note("reject " + d.message.ID)
+	d.bus.dead <- &fakeDelivery{bus: d.bus, message: mq.Message{Body: d.message.Body, ID: "dead " + d.message.ID}}
 	return nil
 }
 
 // send puts a message with these operations into writeQ.
 func (b *fakeBus) send(tb testing.TB, id string, ops ...dbaas.Operation) *fakeDelivery {
 	tb.Helper()
-	body, err := frame.WriteRequest{Operations: ops}.Encode()
+	d := b.message(tb, id, ops...)
+	b.deliveries <- d
+	return d
+}
+
+func (b *fakeBus) message(tb testing.TB, id string, ops ...dbaas.Operation) *fakeDelivery {
+	tb.Helper()
+	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	d := &fakeDelivery{bus: b, message: mq.Message{Body: body, ID: id, ReplyTo: "caller"}}
-	b.deliveries <- d
-	return d
+	return &fakeDelivery{bus: b, message: mq.Message{Body: body, ID: id, ReplyTo: "caller"}}
 }
 
 func op(n byte, within time.Duration) dbaas.Operation {
@@ -224,7 +298,7 @@ func (r *fakeReplica) Offer(e dbaas.Entry) {
 	r.offered = append(r.offered, e.Seq)
 }
 
-func (r *fakeReplica) WaitApplied(ctx context.Context, _ dbaas.Seq) error {
+func (r *fakeReplica) WaitApplied(ctx context.Context, _ dbaas.Head) error {
 	select {
 	case <-r.caughtUp:
 		return nil

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,13 +27,20 @@ type finished struct {
 
 // reply is answers to operations of one message.
 type reply struct {
+	end     *settlement
+	arrived time.Time
+	shard   dbaas.ShardID
+	ops     []operation // of the whole message; only what does not change is read
+	latest  time.Time
+	answers []frame.WriteAnswer
+	last    bool
+	reject  bool // at its end the message goes to the dead letters
+}
+
+// settlement is the end of a delivery. It belongs to the replies of the message, which come one after the other.
+type settlement struct {
 	delivery mq.Delivery
-	arrived  time.Time
-	shard    dbaas.ShardID
-	ops      []operation // of the whole message; only what does not change is read
-	latest   time.Time
-	answers  []frame.WriteAnswer
-	last     bool
+	done     bool
 }
 
 // finish broadcasts and answers commits in their order until done is closed. It
@@ -107,12 +115,17 @@ func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func())
 // reply sends answers and, after the last ones of a message, acknowledges it. It
 // is acknowledged also when the reply could not be sent: what was asked is stored,
 // and whoever asks again with the same ids gets the stored answer.
+//
+// Refusals are stored nowhere, and a redelivery could run what was refused. So the message of one is acknowledged before.
 func (m *Master) reply(ctx context.Context, r *reply) {
 	if ctx.Err() != nil {
 		return
 	}
-	request := r.delivery.Message()
+	request := r.end.delivery.Message()
 	if request.ReplyTo != "" && len(r.answers) > 0 {
+		if refuses(r.answers) && !m.ackFirst(ctx, r) {
+			doubt(r.answers)
+		}
 		body, err := frame.WriteReply{Shard: r.shard, Last: r.last, Answers: r.answers}.Encode()
 		if err != nil {
 			body, err = tooLarge(r).Encode()
@@ -122,8 +135,51 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 		}
 	}
 	failpoint.Hit(failpoint.MasterAfterReply)
-	if r.last {
-		m.ack(ctx, r.delivery)
+	if r.last && !r.end.done {
+		r.end.done = true
+		if r.reject {
+			m.reject(ctx, r.end.delivery)
+		} else {
+			m.ack(ctx, r.end.delivery)
+		}
+	}
+}
+
+// ackFirst acknowledges the message of an answer that is about to be sent, and reports whether nobody gets
+// it again. A message with an operation that nobody waits for keeps its place at the broker to its end.
+func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
+	if r.end.done {
+		return true
+	}
+	for i := range r.ops {
+		if !r.ops[i].waits() {
+			return false
+		}
+	}
+	r.end.done = true
+	return m.ack(ctx, r.end.delivery)
+}
+
+// refuses reports whether an answer says that something was not done.
+func refuses(answers []frame.WriteAnswer) bool {
+	return slices.ContainsFunc(answers, func(a frame.WriteAnswer) bool { return isRefusal(a.Result.Code) })
+}
+
+func isRefusal(code dbaas.Code) bool {
+	switch code { //nolint:exhaustive // all other codes are refusals.
+	case dbaas.CodeOK, dbaas.CodeMismatch, dbaas.CodeExpired, dbaas.CodeUnknown:
+		return false
+	default:
+		return true
+	}
+}
+
+// doubt makes the refusals among answers unknown.
+func doubt(answers []frame.WriteAnswer) {
+	for i := range answers {
+		if r := &answers[i].Result; isRefusal(r.Code) {
+			r.Code, r.Message = dbaas.CodeUnknown, unknownText
+		}
 	}
 }
 
@@ -163,9 +219,20 @@ func (m *Master) sendFor(ctx context.Context, request mq.Message, body []byte, l
 	}
 }
 
-func (m *Master) ack(ctx context.Context, d mq.Delivery) {
-	if err := d.Ack(); err != nil {
-		m.Stats.LateAcks.Add(1) // it is delivered again, and persdb knows it.
-		m.Log.DebugContext(ctx, "ack came too late", logkey.Queue, mq.WriteQ, logkey.Error, err)
+// ack reports whether the acknowledgement is on its way. If not, the message is delivered again.
+func (m *Master) ack(ctx context.Context, d mq.Delivery) bool {
+	err := d.Ack()
+	if err != nil {
+		m.Stats.LateAcks.Add(1)
+		m.Log.DebugContext(ctx, "ack came too late", logkey.Error, err)
+	}
+	return err == nil
+}
+
+// reject gives a message to the dead letters.
+func (m *Master) reject(ctx context.Context, d mq.Delivery) {
+	m.Stats.Rejected.Add(1)
+	if err := d.Reject(); err != nil {
+		m.Log.DebugContext(ctx, "reject came too late", logkey.Queue, mq.WriteQ, logkey.Error, err)
 	}
 }

@@ -10,14 +10,14 @@ import (
 
 // commitLate is commit with a broken promise (failpoint.AckBeforeCommit): success is told, and the messages
 // are acknowledged, before persdb is asked. Tests see with it that they would notice.
-func (m *Master) commitLate(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation, batch []ref) error {
+func (m *Master) commitLate(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation, batch []ref) error {
 	for i, r := range batch {
 		r.m.answer(r.index, dbaas.OperationResult{Statements: make([]dbaas.StatementResult, len(ops[i].Statements))})
 	}
 	if err := m.settle(ctx, nil); err != nil {
 		return err
 	}
-	c, err := m.store(ctx, epoch, ops)
+	c, err := m.store(ctx, by, ops)
 	switch {
 	case err == nil:
 		return m.settle(ctx, c.Entry)

@@ -1,14 +1,14 @@
-// Package master writes: it consumes writeQ, gathers the operations that are
+// Package master writes: it consumes writeQ and the dead letters, gathers the operations that are
 // waiting into one commit at persdb, broadcasts the entry on syncQ, and answers.
-// Linearizable reads come the same way.
+// It serves linearizable reads too, which come on linearQ. DESIGN.md beside this file has the reasons.
 package master
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// prefetch is how many messages a master may hold. A message is a whole batch,
-	// and what a dead master held has to be delivered and looked up again.
-	prefetch = 4
+	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. One with a
+	// slow operation waits here for its turn; eight of these keep nothing at the broker. Each may be as large as the
+	// largest request: a worker's limit of memory has room for all (deploy/stack.sh).
+	prefetch = 12
 	// maxBatchOps bounds one commit: at 256 operations the cost of the commit itself is
 	// 5 % of it (docs: performance, "Commit and apply"), more only adds delay.
 	maxBatchOps = 512
@@ -40,7 +41,7 @@ const (
 
 // Store is what this package needs of persdb.
 type Store interface {
-	Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 }
 
@@ -55,8 +56,8 @@ type Bus interface {
 type Replica interface {
 	// Offer hands a committed entry over, as syncQ does.
 	Offer(e dbaas.Entry)
-	// WaitApplied returns nil once the replica has applied seq, else ctx's error.
-	WaitApplied(ctx context.Context, seq dbaas.Seq) error
+	// WaitApplied returns nil once the replica has applied want, else ctx's error.
+	WaitApplied(ctx context.Context, want dbaas.Head) error
 }
 
 // Reads runs the reads of a message, answers and acknowledges it. *slave.Executor implements it.
@@ -92,10 +93,16 @@ type Master struct {
 	// confirming is the linearizable reads that have yet to confirm the mastership.
 	confirming sync.WaitGroup
 
+	// Of the committing goroutine: the operations of commits whose answer was lost, and whether it is the side lane's turn.
+	lost  map[dbaas.OpID]struct{}
+	aside bool
+
 	mu    sync.Mutex // guards the fields below
 	hand  []*message // messages with operations that have no answer yet, in order of arrival
 	epoch dbaas.Epoch
-	wake  chan struct{} // has a token when hand grew
+	// cluster is the one that CatchUp met; another one ends the mastership.
+	cluster dbaas.ClusterID
+	wake    chan struct{} // has a token when hand grew
 }
 
 // New returns a Master of one mastership.
@@ -112,6 +119,7 @@ func New(c Config) *Master {
 		done:   make(chan finished, finishing),
 		quiet:  make(chan struct{}),
 		wake:   make(chan struct{}, 1),
+		lost:   map[dbaas.OpID]struct{}{},
 	}
 }
 
@@ -125,7 +133,10 @@ func (m *Master) CatchUp(ctx context.Context) error {
 		case err == nil && head.Epoch > m.Mastership():
 			return dbaas.ErrStaleEpoch
 		case err == nil:
-			return m.Replica.WaitApplied(ctx, head.Seq)
+			m.mu.Lock()
+			m.cluster = head.Cluster
+			m.mu.Unlock()
+			return m.Replica.WaitApplied(ctx, head)
 		}
 		m.Log.DebugContext(ctx, "head not read", logkey.Error, err)
 		if err := backoff.wait(ctx, time.Time{}); err != nil {
@@ -139,6 +150,13 @@ func (m *Master) Mastership() dbaas.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
+}
+
+// by is what the next commit is made under.
+func (m *Master) by() dbaas.Mastership {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return dbaas.Mastership{Cluster: m.cluster, Epoch: m.epoch}
 }
 
 // Raise goes on with a newer epoch: the same worker was chosen again. An older one changes nothing.
@@ -174,15 +192,22 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 		}
 	})
 	var reads sync.WaitGroup // linearizable reads in hand
+	var consumers sync.WaitGroup
+	consume := func(q mq.Queue, prefetch int, handle func(mq.Delivery)) {
+		consumers.Go(func() {
+			err := m.Bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: q, Prefetch: prefetch}, handle)
+			if consumeCtx.Err() == nil {
+				cancel(fmt.Errorf("consume %s: %w", q, err))
+			}
+		})
+	}
+	consume(mq.WriteQ, prefetch, func(d mq.Delivery) { m.receive(ctx, d) })
+	consume(mq.LinearQ, readPrefetch, func(d mq.Delivery) { m.receiveRead(ctx, cancel, d, &reads) })
+	consume(mq.DeadQ, deadPrefetch, func(d mq.Delivery) { m.receiveDead(ctx, d) })
 	consumed := make(chan struct{})
 	parts.Go(func() {
-		defer close(consumed)
-		err := m.Bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.WriteQ, Prefetch: prefetch}, func(d mq.Delivery) {
-			m.receive(ctx, cancel, d, &reads)
-		})
-		if consumeCtx.Err() == nil {
-			cancel(fmt.Errorf("consume %s: %w", mq.WriteQ, err))
-		}
+		consumers.Wait()
+		close(consumed)
 	})
 	finisher := make(chan struct{})
 	parts.Go(func() {
@@ -204,42 +229,24 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	return context.Cause(ctx)
 }
 
-// receive takes one delivery: operations into hand, linearizable reads to the replica.
-func (m *Master) receive(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
+// receive takes one delivery of operations into hand.
+func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	failpoint.Hit(failpoint.MasterTaken)
-	body := d.Message().Body
-	kind, err := frame.KindOf(body)
-	switch {
-	case err != nil:
-	case kind == frame.KindReadRequest:
-		var req frame.ReadRequest
-		if req, err = frame.DecodeReadRequest(body); err == nil {
-			m.confirming.Add(1)
-			reads.Go(func() {
-				if stale := m.read(ctx, d, req); errors.Is(stale, dbaas.ErrStaleEpoch) {
-					cancel(stale)
-				}
-			})
-		}
-	default:
-		var req frame.WriteRequest
-		if req, err = frame.DecodeWriteRequest(body); err == nil {
-			m.put(newMessage(d, req))
-		}
-	}
-	if err == nil {
+	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
+	if err != nil {
+		m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.WriteQ, logkey.Error, err)
+		m.reject(ctx, d)
 		return
 	}
-	m.Stats.Rejected.Add(1)
-	m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.WriteQ, logkey.Error, err)
-	if err := d.Reject(); err != nil {
-		m.Log.DebugContext(ctx, "reject came too late", logkey.Queue, mq.WriteQ, logkey.Error, err)
-	}
+	m.put(newMessage(d, req))
 }
 
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	m.mu.Lock()
+	if msg.delivery.Redelivered() { // what a lost connection brought can no longer be acknowledged
+		m.hand = slices.DeleteFunc(m.hand, msg.replaces)
+	}
 	m.hand = append(m.hand, msg)
 	m.mu.Unlock()
 	select {

@@ -8,6 +8,16 @@ import (
 	"rideshare/internal/mq"
 )
 
+const (
+	// tries is how many commits of an operation alone may fail before it is refused; patientTries is
+	// that of one without a deadline. Its caller has gone, so it may wait longer for its turn.
+	tries        = 4
+	patientTries = 8
+	// firstPause and maxPause bound the time between these tries; each is five times the one before.
+	firstPause = 20 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
 // operation is one operation in hand.
 type operation struct {
 	dbaas.Operation
@@ -15,9 +25,32 @@ type operation struct {
 	answered bool
 	// tried says that persdb was asked at least once.
 	tried bool
-	// maybe says that persdb may have the operation: a commit's outcome is not known, or an
-	// earlier delivery of the message may have been committed.
+	// maybe says that persdb may have the operation from an earlier delivery or message. An answer of
+	// persdb ends the doubt.
 	maybe bool
+	// share is how many operations a commit with this one may have, 0 for any number. Whoever has one
+	// waits in the side lane.
+	share int
+	// failures is how many commits with it have failed, alone how many of itself alone.
+	failures, alone int
+	notBefore       time.Time
+}
+
+// waits reports whether somebody waits for the answer.
+func (op *operation) waits() bool { return !op.Deadline.IsZero() }
+
+// failedAlone notes one more failed commit of the operation alone and reports whether that was the last one.
+func (op *operation) failedAlone(now time.Time) (last bool) {
+	pause := firstPause
+	for range op.alone {
+		pause = min(5*pause, maxPause)
+	}
+	op.alone++
+	op.share, op.notBefore = 1, now.Add(pause)
+	if op.waits() {
+		return op.alone >= tries
+	}
+	return op.alone >= patientTries
 }
 
 // message is one delivery of operations. It belongs to the committing goroutine.
@@ -29,12 +62,18 @@ type message struct {
 	left     int // operations without an answer
 	latest   time.Time
 	answers  []frame.WriteAnswer // not sent yet
+	end      *settlement
+	dead     bool // it came from the dead letters
+	reject   bool // some operation of it goes to the dead letters
 }
 
 func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
-	m := &message{delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)), left: len(req.Operations)}
+	m := &message{
+		delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)),
+		left: len(req.Operations), end: &settlement{delivery: d},
+	}
 	for i, op := range req.Operations {
-		m.ops[i] = operation{Operation: op, maybe: d.Redelivered()}
+		m.ops[i] = operation{Operation: op, maybe: d.Redelivered() || op.Resent}
 		if op.Deadline.After(m.latest) {
 			m.latest = op.Deadline
 		}
@@ -42,12 +81,31 @@ func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
 	return m
 }
 
+// replaces reports whether m is the same message as old, delivered again.
+func (m *message) replaces(old *message) bool {
+	a, b := m.delivery.Message(), old.delivery.Message()
+	if m.dead != old.dead || a.ID != b.ID || a.ReplyTo != b.ReplyTo || len(m.ops) != len(old.ops) {
+		return false
+	}
+	for i := range m.ops { // only ids are read here: the committing goroutine changes the rest of old's operations
+		if m.ops[i].ID != old.ops[i].ID {
+			return false
+		}
+	}
+	return true
+}
+
 // answer settles the operation at place i.
 func (m *message) answer(i int, r dbaas.OperationResult) {
 	r.ID = m.ops[i].ID
+	m.drop(i)
+	m.answers = append(m.answers, frame.WriteAnswer{Index: i, Result: r})
+}
+
+// drop settles the operation at place i without an answer.
+func (m *message) drop(i int) {
 	m.ops[i].answered = true
 	m.left--
-	m.answers = append(m.answers, frame.WriteAnswer{Index: i, Result: r})
 }
 
 // ref names one operation in hand.
@@ -58,31 +116,22 @@ type ref struct {
 
 func (r ref) op() *operation { return &r.m.ops[r.index] }
 
+// refuse answers an operation that surely was not done. One that nobody waits for is given up
+// instead: it stays in hand until persdb has stored its failure. If persdb does not take that either, the message
+// goes to the dead letters, which come back here by themselves.
 func (r ref) refuse(code dbaas.Code, message string) {
-	r.m.answer(r.index, dbaas.OperationResult{Code: code, Message: message})
-}
-
-// expire answers an operation whose deadline has passed, with what is known of
-// it, and reports whether it did.
-//
-// One that persdb may have is passed on once more although it is late: persdb
-// knows the answer if it has run, and refuses to run it otherwise.
-func (r ref) expire(now time.Time) bool {
 	op := r.op()
-	if op.Deadline.IsZero() || op.Deadline.After(now) {
-		return false
-	}
 	switch {
-	case op.maybe && !op.tried:
-		return false
-	case op.maybe:
-		r.refuse(dbaas.CodeUnknown, "the outcome of the write is not known")
-	case op.tried:
-		r.refuse(dbaas.CodeUnavailable, "the database did not take the write in time")
+	case op.waits():
+		r.m.answer(r.index, dbaas.OperationResult{Code: code, Message: message})
+	case op.GiveUp == "":
+		op.GiveUp, op.alone, op.share = message, 0, 1
+	case r.m.dead:
+		op.alone = patientTries - 1 // the longest pause again
 	default:
-		r.refuse(dbaas.CodeExpired, "the write came past its deadline and was not run")
+		r.m.reject = true
+		r.m.drop(r.index)
 	}
-	return true
 }
 
 // pending calls f for each unanswered operation in order of arrival until f
@@ -95,22 +144,4 @@ func pending(hand []*message, f func(ref) bool) {
 			}
 		}
 	}
-}
-
-// gather returns the operations for one commit: whole messages in order of
-// arrival, at least one, up to the bounds. Those that are late were answered before.
-func gather(hand []*message) []ref {
-	var batch []ref
-	size := 0
-	for _, m := range hand {
-		size += len(m.delivery.Message().Body)
-		if len(batch) > 0 && (size > maxBatchBytes || len(batch)+m.left > maxBatchOps) {
-			break
-		}
-		pending([]*message{m}, func(r ref) bool {
-			batch = append(batch, r)
-			return true
-		})
-	}
-	return batch
 }

@@ -2,6 +2,8 @@ package master
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -10,6 +12,29 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 )
+
+// readPrefetch is how many messages of linearizable reads a master may hold before they are acknowledged. They have a
+// queue, and so a bound, of their own: reads that take long hold up no write.
+const readPrefetch = 8
+
+// receiveRead takes one delivery of linearizable reads to the replica, in a goroutine that reads counts.
+//
+// LinearQ gives its messages to whoever consumes it. That is one worker but for the moment of a fail-over, and
+// then it is the confirmation that decides, as for commits: a stale master ends, and its reads go to the new one.
+func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
+	req, err := frame.DecodeReadRequest(d.Message().Body, time.Now())
+	if err != nil {
+		m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.LinearQ, logkey.Error, err)
+		m.reject(ctx, d)
+		return
+	}
+	m.confirming.Add(1)
+	reads.Go(func() {
+		if stale := m.read(ctx, d, req); errors.Is(stale, dbaas.ErrStaleEpoch) {
+			cancel(stale)
+		}
+	})
+}
 
 // read serves linearizable reads: it asks persdb for its head after the reads have arrived. If
 // the epoch there is still this master's, every write that was acknowledged
@@ -22,6 +47,7 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
 		m.Reads.Serve(ctx, d, req)
 		return nil
 	case err == nil:
+		req.Cluster = head.Cluster
 		for i := range req.Reads {
 			req.Reads[i].MinSeq = max(req.Reads[i].MinSeq, head.Seq)
 		}
@@ -52,9 +78,12 @@ func (m *Master) confirm(ctx context.Context, deadline time.Time) (dbaas.Head, e
 	defer cancel()
 	backoff := m.newBackoff()
 	for {
-		epoch := m.Mastership()
+		by := m.by()
 		head, err := m.Store.Head(ctx)
-		if err == nil && head.Epoch > epoch && head.Epoch > m.Mastership() {
+		if err == nil && !by.Cluster.IsZero() && head.Cluster != by.Cluster {
+			return head, dbaas.Errorf(dbaas.CodeStaleEpoch, "the mastership is of cluster %s, the database is cluster %s", by.Cluster, head.Cluster)
+		}
+		if err == nil && head.Epoch > by.Epoch && head.Epoch > m.Mastership() {
 			return head, dbaas.ErrStaleEpoch
 		}
 		if err == nil {

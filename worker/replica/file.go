@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
@@ -15,13 +16,19 @@ const maxIdle = 8
 // file is one generation of the replica: one snapshot and what was applied to it.
 // writer and head belong to the goroutine of Run.
 type file struct {
-	path   string
-	writer *sqlite.Conn
-	head   dbaas.Head
-	lost   chan struct{} // closed by retire
+	path    string
+	cluster dbaas.ClusterID // of its snapshot
+	writer  *sqlite.Conn
+	head    dbaas.Head
+
+	crowded int64 // the size of the WAL at which relieve tries next
+
+	limits  sqlite.Limits // of clients' statements
+	onStuck func(sql string)
 
 	mu      sync.Mutex // guards the fields below
 	idle    []*sqlite.Conn
+	reading map[*Reader]time.Time // since when
 	retired bool
 }
 
@@ -40,9 +47,12 @@ func (f *file) apply(entries []dbaas.Entry) error {
 		return fmt.Errorf("commit after %d: %w", f.head.Seq, err)
 	}
 	last := entries[len(entries)-1]
-	f.head = dbaas.Head{Seq: last.Seq, Epoch: last.Epoch}
+	f.head = dbaas.Head{Cluster: f.cluster, Seq: last.Seq, Epoch: last.Epoch}
 	return nil
 }
+
+// rollback ends what apply has begun and could not finish: the file is at head again. It reports whether it could.
+func (f *file) rollback() bool { return f.writer.End() == nil }
 
 // acquire returns a connection for reading; release takes it back.
 func (f *file) acquire() (*sqlite.Conn, error) {
@@ -64,6 +74,7 @@ func (f *file) scan() (*sqlite.Conn, error) {
 }
 
 func (f *file) open(o sqlite.Options) (*sqlite.Conn, error) {
+	o.Limits, o.OnStuck = f.limits, f.onStuck
 	c, err := sqlite.Open(f.path, o)
 	if err != nil {
 		return nil, fmt.Errorf("open for reading: %w", err)
@@ -92,7 +103,6 @@ func (f *file) retire() {
 	idle := f.idle
 	f.idle, f.retired = nil, true
 	f.mu.Unlock()
-	close(f.lost)
 	for _, c := range idle {
 		f.drop(c)
 	}

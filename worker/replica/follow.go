@@ -16,10 +16,12 @@ import (
 
 // Reasons to throw a file away, besides what applying returns.
 var (
-	// errBehindLog: persdb's log no longer has the entry after the position.
-	errBehindLog = errors.New("log was trimmed beyond the position")
+	// errBehindLog: persdb's log cannot give the entry after the position: it was trimmed, or is damaged.
+	errBehindLog = errors.New("the log has no good entry after the position")
 	// errFuture: persdb does not have the position: its database went back in time.
 	errFuture = errors.New("position is beyond persdb's head")
+	// errCluster: persdb's database is of another history.
+	errCluster = errors.New("persdb has another cluster id")
 	// errDiffers: at an equal position the tables are not those of persdb.
 	errDiffers = errors.New("tables differ from persdb's")
 )
@@ -28,7 +30,7 @@ var (
 // or ctx's error.
 func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 	var retry <-chan time.Time // set while persdb does not answer
-	failing := int64(0)
+	failing := 0               // tries to read the log since the last success
 	for {
 		entries, behind, broken := r.takeInbox()
 		if broken != nil {
@@ -38,8 +40,8 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 		if err != nil {
 			return err
 		}
-		if (gap || behind || !r.isReady()) && retry == nil {
-			err := r.catchUp(ctx, f)
+		if (gap || behind || !r.Following()) && retry == nil {
+			err := r.catchUp(ctx, f, r.config.StoreTimeout<<min(failing, 2))
 			switch {
 			case err == nil:
 				pause.reset()
@@ -78,12 +80,6 @@ func isTransient(err error) bool {
 	return ok
 }
 
-func (r *Replica) isReady() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ready
-}
-
 func (r *Replica) takeInbox() (entries []dbaas.Entry, behind bool, broken error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,9 +97,12 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 	next, at := make([]dbaas.Entry, 0, len(entries)), f.head
 	for _, e := range entries {
 		switch {
+		case e.Cluster != f.cluster: // The log says who is right.
+			r.config.Log.Warn("entry of another cluster refused", logkey.Cluster, e.Cluster, logkey.Seq, e.Seq)
+			gap = true
 		case e.Seq <= at.Seq:
 			r.Stats.Duplicates.Add(1)
-		case e.Seq > at.Seq+1:
+		case e.Seq > at.Seq+1, e.Away: // what is away, the log has.
 			gap = true
 		case e.Epoch < at.Epoch:
 			// Never in the log, so nobody who may write has sent it.
@@ -131,7 +130,16 @@ func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	if err := f.apply(entries); err != nil {
 		return err
 	}
+	ended, err := f.relieve()
+	if err != nil {
+		return fmt.Errorf("empty the log of changes: %w", err)
+	}
+	if ended > 0 {
+		r.Stats.ReadsEnded.Add(int64(ended))
+		r.config.Log.Warn("reads ended: they kept the log of changes from being emptied", logkey.Seq, f.head.Seq, logkey.Count, ended)
+	}
 	r.Stats.Entries.Add(int64(len(entries)))
+	r.progress.Add(uint64(len(entries)))
 	r.Stats.Drains.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,19 +148,21 @@ func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	return nil
 }
 
-// catchUp reads the log until it has nothing more than the file has. Then the replica may be read.
-func (r *Replica) catchUp(ctx context.Context, f *file) error {
+// catchUp reads the log until it has nothing more than the file has. Then the replica may be read. quiet bounds the
+// silence within a page.
+func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) error {
 	r.Stats.CatchUps.Add(1)
 	for {
-		page, err := r.page(ctx, f.head.Seq)
+		page, err := r.page(ctx, f.head.Seq, quiet)
 		switch code := dbaas.CodeOf(err); {
 		case err == nil:
-		case code == dbaas.CodeGone:
-			return fmt.Errorf("position %d: %w: %w", f.head.Seq, errBehindLog, err)
-		case code == dbaas.CodeInvalid:
-			return fmt.Errorf("position %d: %w: %w", f.head.Seq, errFuture, err)
+		case code == dbaas.CodeGone || code == dbaas.CodeDamaged:
+			return fmt.Errorf("position %d: %w: %w", f.head.Seq, r.noNext(ctx, f), err)
 		default:
 			return transientError{err}
+		}
+		if page.Head.Cluster != f.cluster {
+			return fmt.Errorf("cluster %s, persdb's %s: %w", f.cluster, page.Head.Cluster, errCluster)
 		}
 		if page.Head.Seq < f.head.Seq {
 			return fmt.Errorf("position %d, head %d: %w", f.head.Seq, page.Head.Seq, errFuture)
@@ -167,24 +177,18 @@ func (r *Replica) catchUp(ctx context.Context, f *file) error {
 	}
 }
 
-func (r *Replica) page(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
-	defer cancel()
-	return r.config.Store.Log(ctx, after, 0)
+// noNext says why persdb's log does not give the entry after f's position.
+func (r *Replica) noNext(ctx context.Context, f *file) error {
+	if head, err := r.config.Store.Head(ctx); err == nil && head.Cluster == f.cluster && head.Seq < f.head.Seq {
+		return errFuture
+	}
+	return errBehindLog
 }
 
-// caughtUp lets readers in.
-func (r *Replica) caughtUp(ctx context.Context, f *file) {
-	r.mu.Lock()
-	first := !r.ready
-	r.ready = true
-	if first {
-		r.announce()
-	}
-	r.mu.Unlock()
-	if first {
-		r.config.Log.InfoContext(ctx, "replica caught up", logkey.Seq, f.head.Seq)
-	}
+func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration) (dbaas.Page, error) {
+	ctx, cancel := pause.UntilQuiet(pause.OnHeard(ctx, func() { r.progress.Add(1) }), quiet)
+	defer cancel()
+	return r.config.Store.Log(ctx, after, 0)
 }
 
 // watchHead compares the position with persdb's head now and then. It runs
@@ -199,6 +203,7 @@ func (r *Replica) watchHead(ctx context.Context) {
 			return
 		}
 		r.compare(ctx)
+		r.stepBack(ctx)
 	}
 }
 
@@ -223,7 +228,11 @@ func (r *Replica) compare(ctx context.Context) {
 		return
 	}
 	// What was applied before the head was read is at persdb, unless that has lost it.
-	if head.Seq < before.Seq && r.broken == nil {
+	switch {
+	case r.broken != nil:
+	case head.Cluster != before.Cluster:
+		r.broken = errCluster
+	case head.Seq < before.Seq:
 		r.broken = errFuture
 	}
 	r.behind = r.behind || head.Seq > r.head.Seq

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -168,18 +169,19 @@ func (l *live) files() []string {
 type faultStore struct {
 	*workertest.Store
 	log      func() error
+	page     func(context.Context) error // called while a page is on its way
 	snapshot func(*dbaas.Snapshot) error
 	hashes   func(*dbaas.TableHashes) error
 	asked    func() // called before hashes are read
 }
 
-func (s *faultStore) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+func (s *faultStore) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	if s.asked != nil {
 		s.asked()
 	}
-	h, err := s.Store.Hashes(ctx)
+	h, err := s.Store.HashPart(ctx, from)
 	if err == nil && s.hashes != nil {
-		err = s.hashes(&h)
+		err = s.hashes(&h.TableHashes)
 	}
 	return h, err
 }
@@ -188,6 +190,11 @@ func (s *faultStore) Log(ctx context.Context, after dbaas.Seq, wait time.Duratio
 	if s.log != nil {
 		if err := s.log(); err != nil {
 			return dbaas.Page{}, err
+		}
+	}
+	if s.page != nil {
+		if err := s.page(ctx); err != nil {
+			return dbaas.Page{}, dbaas.WrapError(dbaas.CodeUnavailable, "the page broke off", err)
 		}
 	}
 	return s.Store.Log(ctx, after, wait)
@@ -199,6 +206,14 @@ func (s *faultStore) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		err = s.snapshot(snap)
 	}
 	return snap, err
+}
+
+// cutOff ends a snapshot's body after so many bytes.
+func cutOff(s *dbaas.Snapshot, bytes int64) {
+	s.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(s.Body, bytes), s.Body}
 }
 
 func exists(path string) bool {

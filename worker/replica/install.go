@@ -68,8 +68,10 @@ func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
 		removeFiles(path)
 		return nil, err
 	}
+	r.furthest = 0
+	f.limits, f.onStuck = r.config.Limits, r.config.OnStuck
 	r.Stats.Snapshots.Add(1)
-	r.config.Log.InfoContext(ctx, "snapshot installed", logkey.Seq, head.Seq, logkey.Epoch, head.Epoch, logkey.Took, time.Since(started))
+	r.config.Log.InfoContext(ctx, "snapshot installed", logkey.Cluster, head.Cluster, logkey.Seq, head.Seq, logkey.Epoch, head.Epoch, logkey.Took, time.Since(started))
 	return f, nil
 }
 
@@ -77,14 +79,14 @@ func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
 func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 	s, err := r.config.Store.Snapshot(ctx)
 	if err != nil {
-		return dbaas.Head{}, fmt.Errorf("ask for snapshot: %w", err)
+		return dbaas.Head{}, transientError{fmt.Errorf("ask for snapshot: %w", err)}
 	}
 	defer func() { _ = s.Body.Close() }()                                    // what was read is checked below.
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // a name in the replica's own directory.
 	if err != nil {
 		return dbaas.Head{}, fmt.Errorf("make snapshot file: %w", err)
 	}
-	err = save(out, s)
+	err = save(io.MultiWriter(bigfile.NewWriter(out), &meter{r: r}), s)
 	if closed := out.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("close snapshot file: %w", closed)
 	}
@@ -93,9 +95,12 @@ func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 
 // save writes the snapshot without an fsync: the file is never used by a later life. The disk has the
 // commits of others to flush, and gets it bit by bit.
-func save(out *os.File, s *dbaas.Snapshot) error {
+func save(out io.Writer, s *dbaas.Snapshot) error {
 	sum := dbaas.NewSnapshotSum()
-	_, err := io.CopyBuffer(io.MultiWriter(bigfile.NewWriter(out), sum), s.Body, make([]byte, copyBufBytes))
+	_, err := io.CopyBuffer(io.MultiWriter(out, sum), s.Body, make([]byte, copyBufBytes))
+	if dbaas.CodeOf(err) == dbaas.CodeUnavailable {
+		return transientError{fmt.Errorf("copy snapshot: %w", err)}
+	}
 	if err != nil {
 		return fmt.Errorf("copy snapshot: %w", err)
 	}
@@ -109,6 +114,22 @@ func save(out *os.File, s *dbaas.Snapshot) error {
 	return nil
 }
 
+// meter counts the bytes of one try to take a snapshot.
+type meter struct {
+	r    *Replica
+	came int64
+}
+
+// Write implements io.Writer.
+func (m *meter) Write(p []byte) (int, error) {
+	m.came += int64(len(p))
+	if more := m.came - m.r.furthest; more > 0 {
+		m.r.furthest = m.came
+		m.r.progress.Add(uint64(more))
+	}
+	return len(p), nil
+}
+
 // openFile opens an installed snapshot and checks that it is at head's position. Its bytes are those that
 // persdb made, as the checksum says; to look at each page again would only read all of them again.
 func openFile(path string, head dbaas.Head) (*file, error) {
@@ -116,8 +137,9 @@ func openFile(path string, head dbaas.Head) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, writer: w, lost: make(chan struct{})}
+	f := &file{path: path, cluster: head.Cluster, writer: w, crowded: maxWAL, reading: map[*Reader]time.Time{}}
 	f.head, err = w.Position()
+	f.head.Cluster = head.Cluster
 	if err == nil && f.head.Seq != head.Seq {
 		err = fmt.Errorf("%w: position %d inside, %d outside", errSnapshot, f.head.Seq, head.Seq)
 	}

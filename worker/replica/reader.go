@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
@@ -15,6 +16,9 @@ import (
 // hundred point reads fit into one.
 const chunkBytes = 16 << 10
 
+// errReaderEnded is the answer of reads that were ended for the sake of the replica.
+var errReaderEnded = dbaas.Errorf(dbaas.CodeTimeout, "the read took so long that the replica's log of changes grew too large; make it shorter, or send it in parts")
+
 // Reader is one read transaction on one connection. It is used by one goroutine at a time.
 type Reader struct {
 	r       *Replica
@@ -22,30 +26,38 @@ type Reader struct {
 	conn    *sqlite.Conn
 	head    dbaas.Head
 	buf     []byte
+	ended   atomic.Bool // it has seen its state for too long: see file.relieve
 	release func(*file, *sqlite.Conn)
 }
 
 // Reader returns a Reader that sees the present position, without waiting. It
 // returns an error with CodeNotCaughtUp while the replica may not be read. The
 // caller closes the Reader.
-func (r *Replica) Reader() (*Reader, error) { return r.reader((*file).acquire, (*file).release) }
-
-// scanner returns a Reader for all of the file.
-func (r *Replica) scanner() (*Reader, error) { return r.reader((*file).scan, (*file).drop) }
-
-// reader returns a Reader on a connection that connect gives and release takes back.
-func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error), release func(*file, *sqlite.Conn)) (*Reader, error) {
+func (r *Replica) Reader() (*Reader, error) {
 	r.mu.Lock()
-	file, ready := r.file, r.ready
+	f, _, ok := r.readable()
 	r.mu.Unlock()
-	if !ready {
+	return r.reader(f, ok, (*file).acquire, (*file).release)
+}
+
+// scanner returns a Reader for all of the file that entries go to.
+func (r *Replica) scanner() (*Reader, error) {
+	r.mu.Lock()
+	f, ok := r.file, r.ready
+	r.mu.Unlock()
+	return r.reader(f, ok, (*file).scan, (*file).drop)
+}
+
+// reader returns a Reader of f, if that may be read, on a connection that connect gives and release takes back.
+func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, error), release func(*file, *sqlite.Conn)) (*Reader, error) {
+	if !ok {
 		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the worker has not caught up")
 	}
-	conn, err := connect(file)
+	conn, err := connect(f)
 	if err != nil {
 		return nil, err
 	}
-	rd := &Reader{r: r, file: file, conn: conn, release: release}
+	rd := &Reader{r: r, file: f, conn: conn, release: release}
 	if err = conn.Begin(); err != nil {
 		rd.Close()
 		return nil, err
@@ -55,11 +67,19 @@ func (r *Replica) reader(connect func(*file) (*sqlite.Conn, error), release func
 		rd.Close()
 		return nil, err
 	}
+	rd.head.Cluster = f.cluster
+	f.enter(rd)
 	return rd, nil
 }
 
+// Cluster is the one that Seq belongs to.
+func (rd *Reader) Cluster() dbaas.ClusterID { return rd.head.Cluster }
+
 // Seq is the position that the Reader sees.
 func (rd *Reader) Seq() dbaas.Seq { return rd.head.Seq }
+
+// Pace has pace called now and then while a read that takes long runs, on its goroutine; pace may wait.
+func (rd *Reader) Pace(pace func()) { rd.conn.Pace(pace) }
 
 // Read runs one read, until its deadline or ctx's end, and returns its answer, which may fail
 // by itself. The body is not changed by later reads.
@@ -68,6 +88,9 @@ func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 		rd.buf = make([]byte, 0, chunkBytes)
 	}
 	n := len(rd.buf)
+	if rd.ended.Load() {
+		return rd.failed(ctx, read, errReaderEnded)
+	}
 	var out []byte
 	err := rd.conn.Within(ctx, func() (err error) {
 		out, err = rd.conn.AppendRead(rd.buf[n:n], read)
@@ -83,6 +106,9 @@ func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 }
 
 func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas.ReadResult {
+	if rd.ended.Load() {
+		err = errReaderEnded
+	}
 	result := dbaas.ReadResult{Code: dbaas.CodeOf(err), Message: "internal error", Seq: rd.head.Seq}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && result.Code != dbaas.CodeInternal {
 		result.Message = e.Message
@@ -96,6 +122,8 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 
 // Close ends the transaction and gives the connection back.
 func (rd *Reader) Close() {
+	rd.file.exit(rd)
+	rd.conn.Pace(nil)
 	if err := rd.conn.End(); err != nil {
 		rd.file.drop(rd.conn) // a connection that cannot end a read is of no use.
 		return
@@ -114,6 +142,18 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return rd.hashes(ctx)
 }
 
+// hashPart hashes what want has of persdb.
+func (rd *Reader) hashPart(ctx context.Context, from dbaas.HashFrom, want dbaas.HashPart) (dbaas.HashPart, error) {
+	p := dbaas.HashPart{Limit: want.Limit}
+	p.Seq = rd.head.Seq
+	err := rd.conn.Within(ctx, func() (err error) {
+		turns := pause.NewTurns()
+		p.Tables, p.Next, err = rd.conn.HashPart(from, p.Limit, func() { turns.Rest(ctx) })
+		return err
+	})
+	return p, err
+}
+
 func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
 	err := rd.conn.Within(ctx, func() (err error) {
@@ -121,5 +161,8 @@ func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 		h.Tables, err = rd.conn.Hashes(func() { turns.Rest(ctx) })
 		return err
 	})
+	if rd.ended.Load() {
+		err = errReaderEnded
+	}
 	return h, err
 }

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/sqlite"
 )
 
 // Store is what this package needs of persdb.
@@ -22,7 +24,7 @@ type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
-	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
 // Config says how a Replica works. Dir, Store and Log are required.
@@ -38,18 +40,24 @@ type Config struct {
 	// NudgeAfter is how long a reader waits for a position before the log is asked
 	// for it. Default 10 ms: a broadcast that is on its way has come by then.
 	NudgeAfter time.Duration
-	// StoreTimeout bounds one look at persdb's head or log. Default 2 s.
+	// StoreTimeout bounds one look at persdb's head, and the silence within a page of the log: a long page on a
+	// slow line takes what it takes. After a page that did not come the next one gets twice as long, up to four times. Default 2 s.
 	StoreTimeout time.Duration
 	// SnapshotTimeout bounds taking a snapshot. Default 10 min.
 	SnapshotTimeout time.Duration
 	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy. Default 50 ms.
 	Backoff time.Duration
-	// VerifyEvery is how often the tables' hashes are compared with persdb's. Default 60 s, and
-	// longer where hashing takes more than a small share of that; negative means never.
+	// Ahead, if set, reports whether another worker that serves reads has applied more than seq. It may take a second.
+	Ahead func(ctx context.Context, seq dbaas.Seq) bool
+	// VerifyEvery is how often a part of the tables, some 64 MiB, is compared with persdb's by its hash: one part after the other. Default
+	// 60 s, and longer where hashing takes more than a small share of that; negative means never.
 	VerifyEvery time.Duration
-	// VerifyTimeout bounds one comparison. Default 20 s; a database that takes longer to hash
-	// is not compared, which Stats.VerifyErrors tells.
+	// VerifyTimeout bounds the comparison of one part. Default 20 s.
 	VerifyTimeout time.Duration
+	// Limits bound what one statement of a client may take; sqlite's defaults where zero.
+	Limits sqlite.Limits
+	// OnStuck, if set, is called for a statement that nothing stops, as sqlite.Options says.
+	OnStuck func(sql string)
 }
 
 const (
@@ -70,9 +78,11 @@ const (
 type Replica struct {
 	Stats Stats
 
-	config Config
-	wake   chan struct{} // has a token when there is something to do for Run
-	verify chan struct{} // has a token while a comparison with persdb's hashes runs
+	config   Config
+	progress atomic.Uint64 // as Progress
+	furthest int64         // bytes of a snapshot that came since the last one was installed; Run's alone
+	wake     chan struct{} // has a token when there is something to do for Run
+	verify   chan struct{} // has a token while a comparison with persdb's hashes runs
 
 	mu         sync.Mutex // guards the fields below
 	bound      bool       // syncQ has been bound once
@@ -83,6 +93,9 @@ type Replica struct {
 	file       *file
 	head       dbaas.Head // position of file
 	ready      bool       // file has reached the head that it saw first
+	old        *file      // may be read at oldHead until file is ready; nil for none
+	oldHead    dbaas.Head
+	lost       chan struct{} // closed when the replica may not be read any more; nil while it may not
 	changed    chan struct{}
 }
 
@@ -125,10 +138,7 @@ func (r *Replica) broadcast(body []byte) {
 // Offer hands over an entry that persdb has committed. Order, gaps and
 // repetitions do not matter. It does not wait.
 func (r *Replica) Offer(e dbaas.Entry) {
-	size := 64
-	for _, c := range e.Changes {
-		size += len(c.Data)
-	}
+	size := 64 + e.Size()
 	r.mu.Lock()
 	if len(r.inbox) >= maxInbox || r.inboxBytes+size > maxInboxBytes {
 		r.Stats.Dropped.Add(1)
@@ -148,41 +158,6 @@ func (r *Replica) ring() {
 	}
 }
 
-// Applied returns the position, and whether the replica may be read: it is
-// caught up and has not been thrown away since.
-func (r *Replica) Applied() (dbaas.Head, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.head, r.ready
-}
-
-// WaitApplied returns nil once the replica may be read and has applied seq, else
-// ctx's error. If that takes long it asks persdb's log at once, rather than
-// at the next comparison.
-func (r *Replica) WaitApplied(ctx context.Context, seq dbaas.Seq) error {
-	var nudge <-chan time.Time
-	patience := r.config.NudgeAfter
-	for {
-		r.mu.Lock()
-		done, changed := r.ready && r.head.Seq >= seq, r.changed
-		r.mu.Unlock()
-		if done {
-			return nil
-		}
-		if nudge == nil {
-			nudge = time.After(patience)
-		}
-		select {
-		case <-changed:
-		case <-nudge:
-			r.lag()
-			nudge, patience = nil, min(2*patience, r.config.AntiEntropy)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // lag makes Run look at the log.
 func (r *Replica) lag() {
 	r.mu.Lock()
@@ -191,29 +166,9 @@ func (r *Replica) lag() {
 	r.ring()
 }
 
-// Serving waits until the replica may be read and returns a channel that is
-// closed when it is thrown away. Its error is ctx's.
-func (r *Replica) Serving(ctx context.Context) (lost <-chan struct{}, err error) {
-	for {
-		r.mu.Lock()
-		ready, file, changed := r.ready, r.file, r.changed
-		r.mu.Unlock()
-		if ready {
-			return file.lost, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// announce wakes everybody who waits for a change. The caller holds mu.
-func (r *Replica) announce() {
-	close(r.changed)
-	r.changed = make(chan struct{})
-}
+// Progress grows while the replica comes nearer to being read: with the bytes of a snapshot, of a page of the log, and with each
+// entry that is applied. A snapshot that broke off adds nothing until it is further than it was.
+func (r *Replica) Progress() uint64 { return r.progress.Load() }
 
 // Run keeps the replica until ctx ends, whose error it returns; then it removes
 // the files. Any other error says that the directory cannot be used.
@@ -223,6 +178,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	}
 	var watch sync.WaitGroup
 	defer watch.Wait()
+	defer r.dropOld()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch.Go(func() { r.watchHead(ctx) })
@@ -237,13 +193,16 @@ func (r *Replica) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				r.config.Log.WarnContext(ctx, "snapshot not taken", logkey.Error, err)
 			}
+			if !isTransient(err) {
+				r.dropOld() // it may have the room that the snapshot needs
+			}
 			pause.wait(ctx)
 			continue
 		}
 		r.adopt(f)
 		err = r.follow(ctx, f, &pause)
-		r.drop(f)
 		r.explain(ctx, f, err)
+		r.leave(ctx, f, err)
 		if ctx.Err() == nil && !errors.Is(err, errBehindLog) {
 			pause.wait(ctx) // a file that cannot stay must not become a storm of snapshots
 		}
@@ -251,12 +210,12 @@ func (r *Replica) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// explain logs why a file was thrown away.
+// explain logs why a file cannot go on.
 func (r *Replica) explain(ctx context.Context, f *file, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errBehindLog):
-		r.config.Log.InfoContext(ctx, "replica is behind the log", logkey.Seq, f.head.Seq)
+		r.config.Log.InfoContext(ctx, "replica is behind the log", logkey.Seq, f.head.Seq, logkey.Error, err)
 	default:
 		r.Stats.Diverged.Add(1)
 		r.config.Log.ErrorContext(ctx, "replica thrown away", logkey.Seq, f.head.Seq, logkey.Error, err)
@@ -277,22 +236,4 @@ func (r *Replica) waitBound(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// adopt makes f the file that entries go to. Nobody reads it yet.
-func (r *Replica) adopt(f *file) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.file, r.head = f, f.head
-	r.behind, r.broken = true, nil
-	r.announce()
-}
-
-// drop makes readers and slaves let go of f.
-func (r *Replica) drop(f *file) {
-	r.mu.Lock()
-	r.file, r.ready, r.head = nil, false, dbaas.Head{}
-	r.announce()
-	r.mu.Unlock()
-	f.retire()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite/disktest"
 	"rideshare/internal/testenv"
 	"rideshare/worker/replica"
 	"rideshare/worker/workertest"
@@ -65,8 +67,9 @@ func TestReplica_Apply_BufferedOutOfOrderIsNoGap(t *testing.T) {
 	}
 	e := fill(store, 1, 3)
 	l := run(t, &faultStore{Store: store, snapshot: func(s *dbaas.Snapshot) error {
+		unread := s.Body
 		*s = *empty
-		return nil
+		return unread.Close()
 	}}, nil)
 	l.broadcast(e[1], e[2], e[0])
 	l.Subscriber().Gap()
@@ -98,7 +101,7 @@ func TestReplica_Reader_RefusedBeforeCaughtUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := l.WaitApplied(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
+	if err := l.WaitApplied(ctx, dbaas.Head{Seq: 0}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want deadline exceeded", err)
 	}
 	open.Store(true)
@@ -132,6 +135,18 @@ func TestReplica_Apply_GapStartsCatchUp(t *testing.T) {
 	if l.Stats.Gaps.Load() == 0 {
 		t.Error("got no gap, want one")
 	}
+}
+
+// An entry that comes without its changes, since it is large, is fetched from the log, and so is what comes after it.
+func TestReplica_Apply_LargeEntryIsFetched(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	l := bound(t, store, nil)
+	l.reaches(0)
+	entries := fill(store, 1, 4)
+	entries[1].Changes, entries[1].Away = nil, true
+	l.broadcast(entries...)
+	l.reaches(4)
+	l.equals(store)
 }
 
 // Entries that come twice or in another order have one effect each.
@@ -189,79 +204,13 @@ func TestReplica_Apply_StaleEpochRefused(t *testing.T) {
 	}
 }
 
-// A replica that has diverged throws its file away, is not readable meanwhile, and starts again.
-func TestReplica_Apply_DivergedTakesSnapshot(t *testing.T) {
-	for name, statement := range map[string]string{
-		"RowDiffers":   "UPDATE n SET v='other' WHERE i=1",
-		"TableMissing": "INSERT INTO elsewhere VALUES (1)",
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := workertest.NewStore(t, schema)
-			fill(store, 1, 3)
-			var closed atomic.Bool
-			l := bound(t, &faultStore{Store: store, snapshot: func(*dbaas.Snapshot) error {
-				if closed.Load() {
-					return dbaas.ErrUnavailable
-				}
-				return nil
-			}}, nil)
-			l.reaches(3)
-			closed.Store(true)
-			first := l.path()
-			lost, err := l.Serving(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			other := workertest.NewStore(t, schema, "CREATE TABLE elsewhere (k INTEGER PRIMARY KEY) STRICT")
-			other.Write(dbaas.Statement{SQL: "INSERT INTO n(i, v) VALUES (1, 'unlike')"})
-			wrong := other.Write(dbaas.Statement{SQL: statement})
-			wrong.Seq = 4
-			l.broadcast(wrong)
-			<-lost
-			if _, err := l.Reader(); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
-				t.Errorf("got %v, want not caught up", err)
-			}
-			closed.Store(false)
-			l.reaches(3)
-			l.equals(store)
-			if got := l.Stats.Diverged.Load(); got != 1 || exists(first) {
-				t.Errorf("got diverged=%d, old file there: %t; want 1, false", got, exists(first))
-			}
-		})
-	}
-}
-
-// A position that persdb's log does not reach back to leads to a snapshot; a read under way keeps its state.
-func TestReplica_CatchUp_TrimmedLogTakesSnapshot(t *testing.T) {
-	store := workertest.NewStore(t, schema)
-	fill(store, 1, 3)
-	l := bound(t, store, nil)
-	l.reaches(3)
-	old, err := l.Reader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer old.Close()
-	fill(store, 4, 9)
-	store.Trim(8)
-	l.Subscriber().Gap()
-	l.reaches(9)
-	l.equals(store)
-	if got := countRows(t, old); got != `[{"c":3}]` || old.Seq() != 3 {
-		t.Errorf("old reader: got %s at %d, want 3 rows at 3", got, old.Seq())
-	}
-	if got := l.Stats.Snapshots.Load(); got != 2 || l.Stats.Diverged.Load() != 0 {
-		t.Errorf("got %d snapshots, diverged %d; want 2, 0", got, l.Stats.Diverged.Load())
-	}
-}
-
 // A position beyond persdb's head means that persdb went back: the replica does too.
 func TestReplica_Run_FuturePositionTakesSnapshot(t *testing.T) {
 	store := workertest.NewStore(t, schema)
-	fill(store, 1, 3)
+	last := fill(store, 1, 3)[2]
 	l := bound(t, store, func(c *replica.Config) { c.AntiEntropy = 5 * time.Millisecond })
 	l.reaches(3)
-	l.broadcast(dbaas.Entry{Seq: 4}) // persdb does not have it
+	l.broadcast(dbaas.Entry{Cluster: last.Cluster, Seq: 4, Epoch: last.Epoch}) // persdb does not have it
 	testenv.Eventually(t, limit, func() error {
 		if got := l.Stats.Snapshots.Load(); got < 2 {
 			return fmt.Errorf("%d snapshots, want 2", got)
@@ -289,7 +238,7 @@ func TestReplica_WaitApplied_NudgesCatchUp(t *testing.T) {
 	fill(store, 1, 3) // nobody tells
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	if err := l.WaitApplied(ctx, 3); err != nil {
+	if err := l.WaitApplied(ctx, dbaas.Head{Seq: 3}); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}
 }
@@ -326,6 +275,7 @@ func TestReplica_Run_DamagedSnapshotIsRefused(t *testing.T) {
 					return nil
 				}
 				b, err := io.ReadAll(s.Body)
+				err = errors.Join(err, s.Body.Close())
 				s.Body = io.NopCloser(bytes.NewReader(damage(s, b)))
 				return err
 			}}
@@ -354,5 +304,34 @@ func TestReplica_Run_LeavesNoFiles(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 0 {
 		t.Errorf("got %v, %v; want no files", left, err)
+	}
+}
+
+// A replica's file need not survive its machine: after a loss of power, whatever was left of it, the next life begins with a
+// snapshot and equals persdb.
+func TestReplica_Run_PowerLost_EqualsPersdb(t *testing.T) {
+	store := workertest.NewStore(t, schema)
+	disk := disktest.New(t)
+	dir := filepath.Join(disk.Dir(), "replica")
+	for seed := range 4 {
+		var l *live
+		t.Run("Life", func(t *testing.T) {
+			l = bound(t, store, func(c *replica.Config) { c.Dir = dir })
+			l.reaches(dbaas.Seq(seed * 11))
+			l.broadcast(fill(store, seed*11+1, seed*11+10)...)
+			l.reaches(dbaas.Seq(seed*11 + 10))
+			l.equals(store)
+			disk.CutAfter(1)
+			l.broadcast(fill(store, seed*11+11, seed*11+11)...)
+			testenv.Eventually(t, limit, func() error {
+				if off, _ := disk.Off(); !off {
+					return errors.New("the disk is on")
+				}
+				return nil
+			})
+		})
+		if err := disk.LosePower(rand.New(rand.NewPCG(uint64(seed), 0))); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

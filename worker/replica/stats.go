@@ -6,6 +6,8 @@ import "sync/atomic"
 type Stats struct {
 	Entries, Drains, Duplicates, Gaps, StaleEpoch, Malformed, Dropped atomic.Int64
 	CatchUps, Snapshots, Diverged, HeadErrors, ReadErrors             atomic.Int64
+	// ReadsEnded counts reads that were ended, since the WAL could not be emptied because of them.
+	ReadsEnded atomic.Int64
 	// Verified counts comparisons with persdb's hashes, VerifyErrors those that came to no result.
 	Verified, VerifyErrors atomic.Int64
 }
@@ -24,6 +26,7 @@ func (s *Stats) Each(f func(name string, value int64)) {
 	f("diverged", s.Diverged.Load())
 	f("head_errors", s.HeadErrors.Load())
 	f("read_errors", s.ReadErrors.Load())
+	f("reads_ended", s.ReadsEnded.Load())
 	f("verified", s.Verified.Load())
 	f("verify_errors", s.VerifyErrors.Load())
 }

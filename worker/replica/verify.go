@@ -28,74 +28,88 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 	if every < 0 {
 		return
 	}
-	for next := every; ; {
+	var from dbaas.HashFrom
+	for wait := every; ; {
 		// Workers that started together must not all ask persdb at the same moment.
-		if !pause.For(ctx, next/2+rand.N(next)) { //nolint:gosec // jitter is no secret.
+		if !pause.For(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter is no secret.
 			return
 		}
 		started := time.Now()
-		if _, err := r.Verify(ctx); err != nil && ctx.Err() == nil {
+		_, next, err := r.verifyPart(ctx, from)
+		if err != nil && ctx.Err() == nil {
 			r.config.Log.DebugContext(ctx, "replica not verified", logkey.Error, err)
 		}
-		next = max(every, verifyShare*time.Since(started))
+		from = next
+		wait = max(every, verifyShare*time.Since(started))
 	}
 }
 
-// Verify compares the hashes of all tables with persdb's at one position. If they
+// Verify compares the hashes of all tables with persdb's, part by part, each at one position. If they
 // differ, or the file cannot be read, the replica is thrown away and starts again from a snapshot; the
-// result says so. Applying and reading go on meanwhile. One comparison runs at
-// a time.
+// result says so. Applying and reading go on meanwhile. One part is compared at a time, whoever asks.
 //
-// A nil error means that they were compared. CodeNotCaughtUp: there is no replica
+// A nil error means that all were compared, or that Differ is not empty. CodeNotCaughtUp: there is no replica
 // at the moment. CodeUnavailable: persdb does not answer, or the two were never seen at
 // one position because of writes; trying again is safe.
 func (r *Replica) Verify(ctx context.Context) (workerapi.Verification, error) {
+	for from := (dbaas.HashFrom{}); ; {
+		v, next, err := r.verifyPart(ctx, from)
+		if err != nil || len(v.Differ) > 0 || next == (dbaas.HashFrom{}) {
+			return v, err
+		}
+		from = next
+	}
+}
+
+// verifyPart compares what begins at a place, and returns the place after it; the same one after an error.
+func (r *Replica) verifyPart(ctx context.Context, from dbaas.HashFrom) (v workerapi.Verification, next dbaas.HashFrom, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.VerifyTimeout)
 	defer cancel()
 	select {
 	case r.verify <- struct{}{}:
 		defer func() { <-r.verify }()
 	case <-ctx.Done():
-		return workerapi.Verification{}, dbaas.WrapError(dbaas.CodeUnavailable, "another comparison runs", ctx.Err())
+		return v, from, dbaas.WrapError(dbaas.CodeUnavailable, "another comparison runs", ctx.Err())
 	}
-	v, err := r.compareTables(ctx)
+	v, next, err = r.comparePart(ctx, from)
 	if err != nil {
 		r.Stats.VerifyErrors.Add(1)
-		return v, err
+		return v, from, err
 	}
 	r.Stats.Verified.Add(1)
-	return v, nil
+	return v, next, nil
 }
 
-func (r *Replica) compareTables(ctx context.Context) (workerapi.Verification, error) {
+func (r *Replica) comparePart(ctx context.Context, from dbaas.HashFrom) (workerapi.Verification, dbaas.HashFrom, error) {
 	for range verifyTries {
-		rd, want, err := r.readerWithHashes(ctx)
+		rd, want, err := r.readerWithHashes(ctx, from)
 		if err != nil {
-			return workerapi.Verification{}, err
+			return workerapi.Verification{}, from, err
 		}
 		if rd == nil {
 			continue
 		}
 		defer rd.Close() // the loop ends here
-		return r.judge(ctx, rd, want)
+		v, err := r.judge(ctx, rd, from, want)
+		return v, want.Next, err
 	}
-	return workerapi.Verification{}, dbaas.Errorf(dbaas.CodeUnavailable, "writes went on: not seen at persdb's position in %d tries", verifyTries)
+	return workerapi.Verification{}, from, dbaas.Errorf(dbaas.CodeUnavailable, "writes went on: not seen at persdb's position in %d tries", verifyTries)
 }
 
-// readerWithHashes returns persdb's hashes and a Reader at their position, or no
+// readerWithHashes returns persdb's hashes from a place on and a Reader at their position, or no
 // Reader if the replica was never seen there. The Reader is opened before persdb is asked,
 // so that no time lies between the two positions but that of the question; if persdb was
 // further, the replica may still come by exactly there.
-func (r *Replica) readerWithHashes(ctx context.Context) (*Reader, dbaas.TableHashes, error) {
+func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*Reader, dbaas.HashPart, error) {
 	head, err := r.config.Store.Head(ctx)
 	if err != nil {
-		return nil, dbaas.TableHashes{}, noAnswer(err)
+		return nil, dbaas.HashPart{}, noAnswer(err)
 	}
-	rd, err := r.readerAt(ctx, head.Seq)
+	rd, err := r.readerAt(ctx, head)
 	if err != nil {
-		return nil, dbaas.TableHashes{}, err
+		return nil, dbaas.HashPart{}, err
 	}
-	want, err := r.config.Store.Hashes(ctx)
+	want, err := r.config.Store.HashPart(ctx, from)
 	if err == nil && want.Seq == rd.Seq() {
 		return rd, want, nil
 	}
@@ -103,7 +117,7 @@ func (r *Replica) readerWithHashes(ctx context.Context) (*Reader, dbaas.TableHas
 	if err != nil {
 		return nil, want, noAnswer(err)
 	}
-	if rd, err = r.readerAt(ctx, want.Seq); err != nil {
+	if rd, err = r.readerAt(ctx, dbaas.Head{Cluster: head.Cluster, Seq: want.Seq}); err != nil {
 		return nil, want, err
 	}
 	if rd.Seq() != want.Seq {
@@ -113,10 +127,10 @@ func (r *Replica) readerWithHashes(ctx context.Context) (*Reader, dbaas.TableHas
 	return rd, want, nil
 }
 
-// readerAt waits until seq is applied and opens a Reader, which may be further.
-func (r *Replica) readerAt(ctx context.Context, seq dbaas.Seq) (*Reader, error) {
-	if _, ready := r.Applied(); ready { // one that is not says so at once
-		if err := r.WaitApplied(ctx, seq); err != nil {
+// readerAt waits until a position is applied and opens a Reader, which may be further.
+func (r *Replica) readerAt(ctx context.Context, at dbaas.Head) (*Reader, error) {
+	if r.Following() { // one that is not says so at once
+		if err := r.WaitApplied(ctx, at); err != nil {
 			return nil, dbaas.WrapError(dbaas.CodeUnavailable, "the position was not reached in time", err)
 		}
 	}
@@ -124,16 +138,16 @@ func (r *Replica) readerAt(ctx context.Context, seq dbaas.Seq) (*Reader, error) 
 }
 
 // judge compares what rd sees with persdb's hashes of the same position.
-func (r *Replica) judge(ctx context.Context, rd *Reader, want dbaas.TableHashes) (workerapi.Verification, error) {
+func (r *Replica) judge(ctx context.Context, rd *Reader, from dbaas.HashFrom, want dbaas.HashPart) (workerapi.Verification, error) {
 	v := workerapi.Verification{Seq: want.Seq}
-	got, err := rd.hashes(ctx)
+	got, err := rd.hashPart(ctx, from, want)
 	switch {
 	case err == nil:
-		if v.Differ = workerapi.Differ(want, got); len(v.Differ) > 0 {
+		if v.Differ = workerapi.Differ(want.TableHashes, got.TableHashes); len(v.Differ) > 0 {
 			r.condemn(rd.file, fmt.Errorf("%w: %s", errDiffers, strings.Join(v.Differ, ", ")))
 		}
 		return v, nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, rd.ended.Load():
 		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", err)
 	default: // what cannot be read is as bad as what differs
 		r.condemn(rd.file, err)

@@ -33,12 +33,17 @@ type message struct {
 	exec     *Executor
 	delivery mq.Delivery
 	shard    dbaas.ShardID
+	cluster  dbaas.ClusterID // of the reads' positions; zero for whichever there is
 	reads    []dbaas.Read
 	latest   time.Time     // the latest deadline
 	done     chan struct{} // closed when the last reply was handed over
+	// work ends with the worker, and when giveUp is called: then the reads without an answer are refused.
+	work   context.Context
+	giveUp context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below
 	ready []frame.ReadAnswer
+	bytes int // of the bodies in ready
 	left  int // reads without an answer in ready or sent
 
 	// sending has room for whoever sends replies, so that the last one is the last. It is a
@@ -48,9 +53,30 @@ type message struct {
 	patient sync.Once
 }
 
+// foreign reports whether the positions of the reads are none of a cluster's.
+func (m *message) foreign(c dbaas.ClusterID) bool { return !m.cluster.IsZero() && m.cluster != c }
+
+// reader returns a Reader of the cluster that the reads belong to.
+func (m *message) reader() (Reader, error) {
+	r, err := m.exec.source.Reader()
+	if err == nil && m.foreign(r.Cluster()) {
+		r.Close()
+		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the replica is of another cluster")
+	}
+	return r, err
+}
+
+// position is what the read at place i must see.
+func (m *message) position(i int) dbaas.Head {
+	return dbaas.Head{Cluster: m.cluster, Seq: m.reads[i].MinSeq}
+}
+
 // add puts the answer to the read at place i aside, for the next flush. took is how
 // long it ran, zero if that is not known to be worth telling.
 func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
+	if !m.exec.answers.take(len(r.Body)) {
+		r = tooMuch()
+	}
 	m.exec.count(r.Code)
 	if level := reqlog.Level(r.Code, took); level > slog.LevelDebug || m.exec.debug {
 		m.exec.log.Log(context.Background(), level, "read served", logkey.RequestID, m.reads[i].RequestID,
@@ -59,7 +85,19 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ready = append(m.ready, frame.ReadAnswer{Index: i, Result: r})
+	m.bytes += len(r.Body)
 	m.left--
+}
+
+// refuse answers reads that have no room here, unless the worker has ended.
+func (m *message) refuse(ctx context.Context, places []int) {
+	if ctx.Err() != nil {
+		return
+	}
+	for _, i := range places {
+		m.add(i, crowded(false), 0)
+	}
+	m.flush(ctx)
 }
 
 // take returns what is ready, up to about partBytes, and whether that is the end
@@ -73,6 +111,7 @@ func (m *message) take() (answers []frame.ReadAnswer, last bool) {
 		n++
 	}
 	answers, m.ready = m.ready[:n:n], m.ready[n:]
+	m.bytes -= size
 	return answers, m.left == 0 && len(m.ready) == 0
 }
 
@@ -88,11 +127,31 @@ func (m *message) flush(ctx context.Context) {
 			return
 		}
 		m.send(ctx, answers, last)
+		m.forget(answers)
 		if last {
 			m.ack(ctx)
 			close(m.done)
 			return
 		}
+	}
+}
+
+// flushFull sends what is ready if that fills a reply: a run of large answers waits for the broker
+// and not the answers for the run's end.
+func (m *message) flushFull(ctx context.Context) {
+	m.mu.Lock()
+	full := m.bytes >= partBytes
+	m.mu.Unlock()
+	if full {
+		m.flush(ctx)
+	}
+}
+
+// forget lets go of answers that were sent.
+func (m *message) forget(answers []frame.ReadAnswer) {
+	for i := range answers {
+		m.exec.answers.give(len(answers[i].Result.Body))
+		answers[i].Result.Body = nil
 	}
 }
 
@@ -145,12 +204,15 @@ func (m *message) ack(ctx context.Context) {
 	})
 }
 
-// linger is called when a read of the message is slow or waits for a position. If
+// linger is called when a read of the message is slow, or waits for a position or for its second place. If
 // the message is not answered soon it is acknowledged before its end:
 // otherwise a few reads that nobody can answer yet would take up what this consumer
 // may hold, and stop all others. If this worker dies then, the broker gives them to nobody
-// else; so the caller is told first who holds them, and sends them again. How many may linger is bounded.
-func (m *message) linger(ctx context.Context) {
+// else; so the caller is told first who holds them, and sends them again.
+//
+// room bounds how many linger: a message that finds none is refused, since it would hold up others otherwise. Without
+// room nothing bounds them here; that is for slow reads, of which only so many run.
+func (m *message) linger(ctx context.Context, room chan struct{}) {
 	m.patient.Do(func() {
 		m.exec.runs.Go(func() {
 			t := time.NewTimer(lingerAfter)
@@ -162,14 +224,17 @@ func (m *message) linger(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			select {
-			case m.exec.lingering <- struct{}{}:
-			default:
-				return
+			if room != nil {
+				select {
+				case room <- struct{}{}:
+					defer func() { <-room }()
+				default:
+					m.giveUp()
+					return
+				}
 			}
-			defer func() { <-m.exec.lingering }()
 			m.exec.Stats.Lingered.Add(1)
-			if m.tellHeld(ctx) {
+			if m.tellHeld(ctx, nil) {
 				m.ack(ctx)
 			}
 			select {
@@ -180,15 +245,16 @@ func (m *message) linger(ctx context.Context) {
 	})
 }
 
-// tellHeld tells the caller that this worker alone has the message from now on. It reports
+// tellHeld tells the caller that this worker alone has the message from now on, and, if running is
+// given, which read of it runs now and alone. It reports
 // false when that did not arrive: the message stays the broker's then.
-func (m *message) tellHeld(ctx context.Context) bool {
+func (m *message) tellHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // nothing follows the last reply
 	defer func() { <-m.sending }()
 	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
 		return true
 	}
-	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker}.Encode()
+	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
 	return err == nil || errors.Is(err, mq.ErrUnroutable) // nobody waits for it any more
 }

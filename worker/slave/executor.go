@@ -33,7 +33,11 @@ type Executor struct {
 	began     time.Time
 	fast      chan struct{} // a token for each run that is not slow
 	slow      chan struct{} // a token for each run that is
-	lingering chan struct{} // a token for each message that was acknowledged before its end
+	turns     chan struct{} // a token for each slow run that works at the moment
+	again     chan struct{} // a token for the run that waits for its second place
+	alone     chan struct{} // a token for each read whose worker has died
+	lingering chan struct{} // a token for each message that waits and was acknowledged before its end
+	answers   budget        // of bytes that are rendered and not sent
 	runs      sync.WaitGroup
 }
 
@@ -49,7 +53,11 @@ func NewExecutor(c Config) *Executor {
 		slowAfter: cmp.Or(c.SlowAfter, defaultSlowAfter),
 		fast:      make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
 		slow:      make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
+		turns:     make(chan struct{}, max(1, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))/2)),
+		again:     make(chan struct{}, 1),
+		alone:     make(chan struct{}, maxAlone),
 		lingering: make(chan struct{}, maxLingering),
+		answers:   budget{limit: cmp.Or(c.AnswerBytes, DefaultAnswerBytes)},
 	}
 }
 
@@ -63,10 +71,12 @@ func (e *Executor) now() time.Time { return time.Now() }
 func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest) {
 	e.Stats.Messages.Add(1)
 	m := &message{
-		exec: e, delivery: d, shard: req.Shard, reads: req.Reads, left: len(req.Reads),
+		exec: e, delivery: d, shard: req.Shard, cluster: req.Cluster, reads: req.Reads, left: len(req.Reads),
 		sending: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	m.ready = make([]frame.ReadAnswer, 0, len(req.Reads))
+	m.work, m.giveUp = context.WithCancel(ctx)
+	defer m.giveUp()
 	if len(req.Reads) == 0 {
 		m.ack(ctx)
 		return
@@ -82,7 +92,11 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadReque
 			m.latest = req.Reads[i].Deadline
 		}
 	}
-	e.schedule(ctx, m, places)
+	if d.Redelivered() || req.Again {
+		e.runs.Go(func() { e.runAlone(ctx, m, places) })
+	} else {
+		e.schedule(ctx, m, places)
+	}
 	select {
 	case <-m.done:
 	case <-ctx.Done():
@@ -106,7 +120,7 @@ func (e *Executor) Wait() { e.runs.Wait() }
 func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 	applied, ready := e.source.Applied()
 	late := func(i int) bool {
-		return !ready || m.reads[i].MinSeq > applied && !failpoint.On(failpoint.NoPositionWait)
+		return !ready || m.foreign(applied.Cluster) || m.reads[i].MinSeq > applied.Seq && !failpoint.On(failpoint.NoPositionWait)
 	}
 	if !slices.ContainsFunc(places, late) {
 		e.run(ctx, m, places)
@@ -129,7 +143,7 @@ func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 // await runs reads as the replica reaches their positions. Those whose
 // deadline passes before get CodeNotCaughtUp, each at its own time.
 func (e *Executor) await(ctx context.Context, m *message, places []int) {
-	m.linger(ctx)
+	m.linger(ctx, e.lingering)
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
 	for len(places) > 0 {
 		earliest := m.reads[places[0]].Deadline
@@ -138,10 +152,11 @@ func (e *Executor) await(ctx context.Context, m *message, places []int) {
 				earliest = d
 			}
 		}
-		waitCtx, cancel := context.WithDeadline(ctx, earliest)
-		err := e.source.WaitApplied(waitCtx, m.reads[places[0]].MinSeq)
+		waitCtx, cancel := context.WithDeadline(m.work, earliest)
+		err := e.source.WaitApplied(waitCtx, m.position(places[0]))
 		cancel()
-		if ctx.Err() != nil {
+		if m.work.Err() != nil {
+			m.refuse(ctx, places)
 			return
 		}
 		if err == nil {
@@ -158,7 +173,7 @@ func (e *Executor) await(ctx context.Context, m *message, places []int) {
 func (e *Executor) release(ctx context.Context, m *message, places []int) []int {
 	applied, _ := e.source.Applied()
 	n := 0
-	for n < len(places) && m.reads[places[n]].MinSeq <= applied {
+	for n < len(places) && m.reads[places[n]].MinSeq <= applied.Seq && !m.foreign(applied.Cluster) {
 		n++
 	}
 	if n > 0 {
@@ -183,6 +198,20 @@ func notCaughtUp() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "the worker has not caught up with the wanted position"}
 }
 
+// crowded is the answer to a read that has no room here beside those of others.
+func crowded(slow bool) dbaas.ReadResult {
+	r := dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many reads wait at the moment; try again"}
+	if slow {
+		r.Message = "too many slow reads run at the moment; try again"
+	}
+	return r
+}
+
+// tooMuch is the answer to a read whose answer has no room here beside those of others.
+func tooMuch() dbaas.ReadResult {
+	return dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many large answers are under way at the moment; try again"}
+}
+
 func timedOut() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeTimeout, Message: "the read was not done in time"}
 }
@@ -195,6 +224,8 @@ func (e *Executor) count(code dbaas.Code) {
 		e.Stats.Expired.Add(1)
 	case dbaas.CodeNotCaughtUp:
 		e.Stats.NotCaughtUp.Add(1)
+	case dbaas.CodeUnavailable:
+		e.Stats.Crowded.Add(1)
 	default:
 		e.Stats.Failed.Add(1)
 	}

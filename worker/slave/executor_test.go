@@ -251,3 +251,35 @@ func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
 		}
 	})
 }
+
+// Reads of another cluster than the replica's wait for it: its position says nothing about theirs. With it they are answered, without
+// it refused at their deadlines, also when they come to a worker alone.
+func TestExecutor_Serve_OtherClusterWaits(t *testing.T) {
+	for name, redelivered := range map[string]bool{"First": false, "Again": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newSource(900)
+				source.cluster = dbaas.ClusterID{1}
+				bus := newBus()
+				e := newExecutor(source, bus)
+				d, req := request(t, readAt(5, "soon", time.Second), readAt(5, "late", time.Minute))
+				d.redelivered, req.Cluster = redelivered, dbaas.ClusterID{2}
+				go e.Serve(t.Context(), d, req)
+				<-time.After(10 * time.Second)
+				results, _ := bus.answers()
+				if len(results) != 1 || results[0].Code != dbaas.CodeNotCaughtUp {
+					t.Errorf("before: got %+v, want the first refused", results)
+				}
+				source.mu.Lock()
+				source.cluster = dbaas.ClusterID{2}
+				source.mu.Unlock()
+				source.set(5, true)
+				synctest.Wait()
+				if results, _ = bus.answers(); string(results[1].Body) != "late" || results[1].Seq != 5 {
+					t.Errorf("after: got %+v, want the second answered", results)
+				}
+				e.Wait()
+			})
+		})
+	}
+}

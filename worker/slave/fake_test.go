@@ -16,15 +16,18 @@ import (
 )
 
 // fakeSource is a replica whose position the test sets. A read's SQL says what
-// it does: "slow 20ms" takes that long, "fail" fails, anything else is echoed.
+// it does: "slow 20 ms" takes that long, "busy 20 ms" works that long, "large 9" has so many bytes, "fail" fails, anything else is echoed.
 type fakeSource struct {
 	mu      sync.Mutex
 	seq     dbaas.Seq
+	cluster dbaas.ClusterID
 	ready   bool
 	lost    chan struct{}
 	changed chan struct{}
 	open    int // readers
 	most    int // most readers at once
+	working int // busy reads that work
+	busiest int // most of them at once
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
@@ -43,10 +46,10 @@ func (f *fakeSource) set(seq dbaas.Seq, ready bool) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeSource) Applied() (dbaas.Seq, bool) {
+func (f *fakeSource) Applied() (dbaas.Head, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.seq, f.ready
+	return dbaas.Head{Cluster: f.cluster, Seq: f.seq}, f.ready
 }
 
 func (f *fakeSource) wait(ctx context.Context, done func() bool) error {
@@ -65,8 +68,10 @@ func (f *fakeSource) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-func (f *fakeSource) WaitApplied(ctx context.Context, seq dbaas.Seq) error {
-	return f.wait(ctx, func() bool { return f.ready && f.seq >= seq })
+func (f *fakeSource) WaitApplied(ctx context.Context, want dbaas.Head) error {
+	return f.wait(ctx, func() bool {
+		return f.ready && f.seq >= want.Seq && (want.Cluster.IsZero() || want.Cluster == f.cluster)
+	})
 }
 
 func (f *fakeSource) Serving(ctx context.Context) (<-chan struct{}, error) {
@@ -84,13 +89,26 @@ func (f *fakeSource) Reader() (slave.Reader, error) {
 	}
 	f.open++
 	f.most = max(f.most, f.open)
-	return &fakeReader{source: f, seq: f.seq}, nil
+	return &fakeReader{source: f, cluster: f.cluster, seq: f.seq}, nil
+}
+
+func (f *fakeSource) work(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.working += n
+	f.busiest = max(f.busiest, f.working)
 }
 
 type fakeReader struct {
-	source *fakeSource
-	seq    dbaas.Seq
+	source  *fakeSource
+	cluster dbaas.ClusterID
+	seq     dbaas.Seq
+	pace    func()
 }
+
+func (r *fakeReader) Pace(pace func()) { r.pace = pace }
+
+func (r *fakeReader) Cluster() dbaas.ClusterID { return r.cluster }
 
 func (r *fakeReader) Seq() dbaas.Seq { return r.seq }
 
@@ -113,6 +131,18 @@ func (r *fakeReader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResul
 			return dbaas.ReadResult{Code: dbaas.CodeTimeout, Message: "interrupted"}
 		}
 	}
+	if n, _ := fmt.Sscanf(sql, "busy %d%s", &d, &unit); n == 2 {
+		for range d {
+			r.pace()
+			r.source.work(1)
+			<-time.After(time.Millisecond)
+			r.source.work(-1)
+		}
+	}
+	var size int
+	if n, _ := fmt.Sscanf(sql, "large %d", &size); n == 1 {
+		return dbaas.ReadResult{Body: make([]byte, size)}
+	}
 	if sql == "fail" {
 		return dbaas.ReadResult{Code: dbaas.CodeInvalid, Message: "no such table"}
 	}
@@ -124,8 +154,11 @@ type fakeBus struct {
 	mu         sync.Mutex
 	begin      time.Time
 	replies    []sentReply
-	err        error            // of Reply
-	held       []dbaas.WorkerID // who said that they hold a message
+	err        error               // of Reply
+	takes      time.Duration       // what a Reply takes
+	others     map[string]*fakeBus // get what is sent to their names
+	held       []dbaas.WorkerID    // who said that they hold a message
+	running    []int               // the reads that were said to run alone, in order
 	consumers  int
 	deliveries chan mq.Delivery
 }
@@ -139,11 +172,20 @@ type sentReply struct {
 
 func newBus() *fakeBus { return &fakeBus{begin: time.Now(), deliveries: make(chan mq.Delivery)} }
 
-func (b *fakeBus) Reply(_ context.Context, _ string, m mq.Message) error {
+func (b *fakeBus) Reply(ctx context.Context, to string, m mq.Message) error {
+	if other := b.others[to]; other != nil {
+		return other.Reply(ctx, to, m)
+	}
+	if b.takes > 0 {
+		<-time.After(b.takes)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if held, err := frame.DecodeReadHeld(m.Body); err == nil {
 		b.held = append(b.held, held.Worker)
+		if held.Running != nil {
+			b.running = append(b.running, *held.Running)
+		}
 		return b.err
 	}
 	r, err := frame.DecodeReadReply(m.Body)
@@ -202,12 +244,13 @@ func (b *fakeBus) answers() (results map[int]dbaas.ReadResult, at map[int]time.D
 // fakeDelivery counts what becomes of it.
 type fakeDelivery struct {
 	message         mq.Message
+	redelivered     bool
 	mu              sync.Mutex
 	acked, rejected int
 }
 
 func (d *fakeDelivery) Message() mq.Message { return d.message }
-func (d *fakeDelivery) Redelivered() bool   { return false }
+func (d *fakeDelivery) Redelivered() bool   { return d.redelivered }
 
 func (d *fakeDelivery) Ack() error {
 	d.mu.Lock()
@@ -233,7 +276,7 @@ func (d *fakeDelivery) Reject() error {
 func request(tb testing.TB, reads ...dbaas.Read) (*fakeDelivery, frame.ReadRequest) {
 	tb.Helper()
 	req := frame.ReadRequest{Reads: reads}
-	body, err := req.Encode()
+	body, err := req.Encode(time.Now())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -22,10 +22,10 @@ const prefetch = 8
 // Source is what this package needs from the replica. It is safe for concurrent use.
 type Source interface {
 	// Applied returns the position, and whether the replica may be read at all.
-	Applied() (dbaas.Seq, bool)
-	// WaitApplied returns nil once the replica may be read and has applied seq,
-	// else ctx's error.
-	WaitApplied(ctx context.Context, seq dbaas.Seq) error
+	Applied() (dbaas.Head, bool)
+	// WaitApplied returns nil once the replica may be read and has applied want,
+	// else ctx's error. A position of no cluster is one of whichever the replica has.
+	WaitApplied(ctx context.Context, want dbaas.Head) error
 	// Reader returns a reader at the present position without waiting, or an
 	// error when the replica may not be read now.
 	Reader() (Reader, error)
@@ -36,8 +36,12 @@ type Source interface {
 
 // Reader is one read transaction. It is used by one goroutine at a time.
 type Reader interface {
+	// Cluster is the one that Seq belongs to.
+	Cluster() dbaas.ClusterID
 	// Seq is the position that every read of this Reader sees.
 	Seq() dbaas.Seq
+	// Pace has pace called now and then while a read that takes long runs, on its goroutine; pace may wait.
+	Pace(pace func())
 	// Read runs one read until its deadline or ctx's end.
 	Read(ctx context.Context, r *dbaas.Read) dbaas.ReadResult
 	// Close ends the transaction.
@@ -112,7 +116,7 @@ func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHa
 		}
 	})
 	err := s.bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: prefetch}, func(d mq.Delivery) {
-		req, err := frame.DecodeReadRequest(d.Message().Body)
+		req, err := frame.DecodeReadRequest(d.Message().Body, time.Now())
 		if err != nil {
 			s.reject(ctx, d, err)
 			return
@@ -149,7 +153,14 @@ type Config struct {
 	// SlowAfter is how long one read may hold up the rest of its message.
 	// Default 5 ms: 1000 point reads.
 	SlowAfter time.Duration
+	// AnswerBytes bounds the answers that are rendered and not sent, all together; a read that finds no room
+	// is refused, a single answer always has room. While they are sent
+	// they take up to three times that. Default DefaultAnswerBytes.
+	AnswerBytes int64
 }
+
+// DefaultAnswerBytes is room for the largest answer and some others.
+const DefaultAnswerBytes = 96 << 20
 
 const (
 	defaultSlow      = 16

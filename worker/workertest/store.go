@@ -1,65 +1,93 @@
-// Package workertest is a persdb for the tests of package worker and below it: one
-// real SQLite file, a log in memory, and a switch for each fault.
+// Package workertest is persdb for the tests of package worker and below it: the real store, with a switch for each fault
+// of the way to it.
 package workertest
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/persdb/commitlog"
 )
 
-// Store keeps the promises of persdb that workers rely on: fencing, de-duplication, one
-// entry a commit. It is safe for concurrent use.
+const (
+	// pageEntries makes pages short, so that there are several.
+	pageEntries = 10
+	// kept is how many operations Trim leaves in the log.
+	kept = 3
+)
+
+// Store is a commitlog.Store in a directory of the test. It is safe for concurrent use.
 type Store struct {
-	tb   testing.TB
-	path string
+	*commitlog.Store
+
+	tb      testing.TB
+	path    string
+	elapsed atomic.Int64 // by the clock of ages
+
+	committing sync.Mutex // held until lose has returned, so that it is called in the order of the log
 
 	mu    sync.Mutex // guards the fields below
-	conn  *sqlite.Conn
-	head  dbaas.Head // of the log, with the newest epoch
-	log   []dbaas.Entry
-	first dbaas.Seq // of log
-	known map[dbaas.OpID]dbaas.OperationResult
 	down  bool
 	calls map[string]int
 	lose  func(dbaas.Commit) error
 }
 
-// NewStore returns a Store whose tables are made by schema. It ends with the test.
+// NewStore returns a Store with the tables that schema makes, at position 0, or with those of the application without a
+// schema. It ends with the test.
 func NewStore(tb testing.TB, schema ...string) *Store {
 	tb.Helper()
-	s := &Store{
-		tb: tb, path: filepath.Join(tb.TempDir(), "persdb.db"), first: 1,
-		known: map[dbaas.OpID]dbaas.OperationResult{}, calls: map[string]int{},
-	}
-	var err error
-	if s.conn, err = sqlite.Open(s.path, sqlite.Options{ForeignKeys: true, Triggers: true}); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = s.conn.Close() })
-	if err := s.conn.CreatePosition(); err != nil {
-		tb.Fatal(err)
-	}
-	for _, sql := range schema {
-		if err := s.conn.Exec(sql); err != nil {
+	dir := tb.TempDir()
+	s := &Store{tb: tb, path: filepath.Join(dir, commitlog.FileName), calls: map[string]int{}}
+	if len(schema) > 0 {
+		if err := create(s.path, schema); err != nil {
 			tb.Fatal(err)
 		}
 	}
+	var err error
+	s.Store, err = commitlog.Open(tb.Context(), commitlog.Config{
+		Dir: dir, Retain: commitlog.Retention{Ops: kept}, TrimEvery: -1,
+		Elapsed: func() time.Duration { return time.Duration(s.elapsed.Load()) },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("close persdb: %v", err)
+		}
+	})
 	return s
+}
+
+// create makes a file that commitlog takes for its own, since it has a position: the tables are there before the first entry.
+func create(path string, schema []string) (err error) {
+	c, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err = c.CreatePosition(); err != nil {
+		return err
+	}
+	for _, sql := range schema {
+		if err = c.Exec(sql); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Path is the database file, for an independent witness.
 func (s *Store) Path() string { return s.path }
 
-// SetDown makes every call fail with CodeUnavailable.
+// SetDown makes every call of a worker fail as if nobody listened.
 func (s *Store) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,15 +101,6 @@ func (s *Store) LoseAnswers(f func(dbaas.Commit) error) {
 	s.lose = f
 }
 
-// Trim forgets the log up to seq.
-func (s *Store) Trim(seq dbaas.Seq) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.log) > 0 && s.first <= seq {
-		s.log, s.first = s.log[1:], s.first+1
-	}
-}
-
 // Calls returns how often a method was called: "commit", "head", "log", "snapshot", "hashes".
 func (s *Store) Calls(method string) int {
 	s.mu.Lock()
@@ -89,93 +108,105 @@ func (s *Store) Calls(method string) int {
 	return s.calls[method]
 }
 
+// Trim forgets the log but for the entries of the newest few operations.
+func (s *Store) Trim() {
+	s.tb.Helper()
+	s.elapsed.Add(int64(time.Minute)) // no entry is too young then
+	if _, err := s.Store.Trim(s.tb.Context()); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Write commits one operation of these statements at the newest epoch and
+// returns the entry. It fails the test when a statement fails.
+func (s *Store) Write(statements ...dbaas.Statement) dbaas.Entry {
+	s.tb.Helper()
+	head, err := s.Store.Head(s.tb.Context())
+	if err == nil && head.Epoch == 0 {
+		head.Epoch, err = s.Claim(s.tb.Context())
+	}
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	op := dbaas.Operation{ID: dbaas.NewOpID(time.Now()), SeenSeq: head.Seq, Statements: statements}
+	c, err := s.Store.Commit(s.tb.Context(), dbaas.Mastership{Cluster: head.Cluster, Epoch: head.Epoch}, []dbaas.Operation{op})
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	for _, r := range c.Results[0].Statements {
+		if r.Code != dbaas.CodeOK {
+			s.tb.Fatalf("%v: %s", statements, r.Message)
+		}
+	}
+	if c.Entry == nil {
+		s.tb.Fatalf("%v: got %+v, want an entry", statements, c.Results[0])
+	}
+	return *c.Entry
+}
+
+// enter counts a call, and refuses it while the store is down.
 func (s *Store) enter(method string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.calls[method]++
 	if s.down {
-		return dbaas.ErrUnavailable
+		return dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
 	}
 	return nil
 }
 
-// Claim gives out a new epoch.
-func (s *Store) Claim(context.Context) (dbaas.Epoch, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.head.Epoch++
-	return s.head.Epoch, nil
-}
-
 // Head implements worker.Store.
-func (s *Store) Head(context.Context) (dbaas.Head, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.head, s.enter("head")
+func (s *Store) Head(ctx context.Context) (dbaas.Head, error) {
+	if err := s.enter("head"); err != nil {
+		return dbaas.Head{}, err
+	}
+	return s.Store.Head(ctx)
 }
 
-// Log implements worker.Store. Pages are short, so that there are several.
-func (s *Store) Log(_ context.Context, after dbaas.Seq, _ time.Duration) (dbaas.Page, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Log implements worker.Store.
+func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	if err := s.enter("log"); err != nil {
 		return dbaas.Page{}, err
 	}
-	switch {
-	case after > s.head.Seq:
-		return dbaas.Page{}, dbaas.Errorf(dbaas.CodeInvalid, "position is beyond the head")
-	case after+1 < s.first:
-		return dbaas.Page{}, dbaas.ErrGone
-	}
-	rest := s.log[after+1-s.first:]
-	return dbaas.Page{Entries: rest[:min(len(rest), 10)], Head: s.head}, nil
+	p, err := s.Store.Log(ctx, after, wait)
+	p.Entries = p.Entries[:min(len(p.Entries), pageEntries)]
+	return p, err
 }
 
 // Snapshot implements worker.Store.
-func (s *Store) Snapshot(context.Context) (*dbaas.Snapshot, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if err := s.enter("snapshot"); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(s.tb.TempDir(), "snapshot.db")
-	begun, err := sqlite.OpenSnapshot(s.path, path)
-	if err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(begun)
-	if err = errors.Join(err, begun.Close()); err != nil {
-		return nil, err
-	}
-	sum := dbaas.NewSnapshotSum()
-	_, _ = sum.Write(b) // a Hash never returns an error, by its documentation.
-	return &dbaas.Snapshot{Head: begun.Head(), Body: io.NopCloser(bytes.NewReader(b)), Sum: func() (uint32, bool) { return sum.Sum32(), true }}, nil
+	return s.Store.Snapshot(ctx)
 }
 
-// Hashes implements worker.Store.
-func (s *Store) Hashes(context.Context) (dbaas.TableHashes, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// HashPart implements worker.Store.
+func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	if err := s.enter("hashes"); err != nil {
-		return dbaas.TableHashes{}, err
+		return dbaas.HashPart{}, err
 	}
-	h, err := s.conn.Hashes(func() {})
-	return dbaas.TableHashes{Seq: s.head.Seq, Tables: h}, err
+	return s.Store.HashPart(ctx, from)
 }
 
 // Commit implements worker.Store.
-func (s *Store) Commit(_ context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if err := s.enter("commit"); err != nil {
 		return dbaas.Commit{}, err
 	}
-	if epoch < s.head.Epoch {
-		return dbaas.Commit{}, dbaas.ErrStaleEpoch
-	}
-	c, err := s.run(epoch, ops)
-	if err == nil && s.lose != nil {
-		err = s.lose(c)
-	}
+	s.committing.Lock()
+	defer s.committing.Unlock()
+	c, err := s.Store.Commit(ctx, by, ops)
 	if err != nil {
+		return dbaas.Commit{}, err
+	}
+	s.mu.Lock()
+	lose := s.lose
+	s.mu.Unlock()
+	if lose == nil {
+		return c, nil
+	}
+	if err = lose(c); err != nil {
 		return dbaas.Commit{}, err
 	}
 	return c, nil

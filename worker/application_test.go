@@ -10,30 +10,20 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
 	"rideshare/internal/testenv"
-	"rideshare/persdb/commitlog"
 	"rideshare/worker"
+	"rideshare/worker/workertest"
 )
 
-// With the real persdb: rows, cascades and schema changes that went through a master equal
+// With the application's tables: rows, cascades and schema changes that went through a master equal
 // persdb's at a slave that followed and at one that started late from a trimmed log.
-func TestWorker_WithPersdb_SlavesEqualIt(t *testing.T) {
-	store, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = store.Close() })
+func TestWorker_ApplicationTables_SlavesEqualPersdb(t *testing.T) {
 	c := newCluster(t, 0)
-	real := func(w *worker.Config) {
-		w.Store, w.Replica.AntiEntropy, w.Replica.VerifyEvery = store, 50*time.Millisecond, time.Millisecond
+	c.store = workertest.NewStore(t)
+	comparing := func(w *worker.Config) {
+		w.Replica.AntiEntropy, w.Replica.VerifyEvery = 50*time.Millisecond, time.Millisecond
 	}
-	epoch, err := store.Claim(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	follower := c.slave(2, real)
-	m := c.start(1, real)
-	m.assign(dbaas.RoleMaster, epoch)
-	m.ready(dbaas.RoleMaster)
+	follower := c.slave(2, comparing)
+	m := c.master(1, comparing)
 	var seq dbaas.Seq
 	for i := range 8 {
 		for _, sql := range []string{
@@ -50,12 +40,13 @@ func TestWorker_WithPersdb_SlavesEqualIt(t *testing.T) {
 			seq = max(seq, r[0].Seq)
 		}
 	}
-	late := c.slave(3, real)
+	c.store.Trim()
+	late := c.slave(3, comparing)
 	read := query("SELECT count(*) AS c FROM users", seq)
 	if got := c.mustRead(mq.ReadQ, read)[0]; string(got.Body) != `[{"c":3}]` || got.Seq < seq {
 		t.Errorf("got %s at %d, want 3 users at %d", got.Body, got.Seq, seq)
 	}
-	want, err := store.Hashes(t.Context())
+	want, err := c.store.Hashes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,29 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+)
+
+// aheadTimeout bounds the question where others are.
+const aheadTimeout = time.Second
+
+// ahead reports whether another slave has registered a position beyond seq. One that cannot be asked about is not ahead.
+func (r *registrar) ahead(ctx context.Context, seq dbaas.Seq) bool {
+	r.mu.Lock()
+	s, self := r.session, r.want.Worker
+	r.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, aheadTimeout)
+	defer cancel()
+	members, err := s.Members(ctx)
+	return err == nil && slices.ContainsFunc(members, func(m coord.Member) bool {
+		return m.Worker != self && m.Role == dbaas.RoleSlave && m.Applied > seq && !m.Leaving && !m.BusLost
+	})
+}

@@ -1,0 +1,63 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/testenv"
+	"rideshare/worker"
+	"rideshare/worker/workertest"
+)
+
+// withoutSnapshots is a persdb that gives no snapshot while closed.
+type withoutSnapshots struct {
+	*workertest.Store
+
+	closed atomic.Bool
+}
+
+func (s *withoutSnapshots) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	if s.closed.Load() {
+		return nil, dbaas.ErrUnavailable
+	}
+	return s.Store.Snapshot(ctx)
+}
+
+// A slave whose replica alone cannot go on leaves the reads to the others. When no other has more it goes on with what it has.
+func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
+	for name, others := range map[string]bool{"Alone": false, "OthersAhead": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 0)
+			store := &withoutSnapshots{Store: c.store}
+			c.master(1, nil)
+			s := c.slave(2, func(w *worker.Config) { w.Store, w.Replica.AntiEntropy = store, 10*time.Millisecond })
+			if others {
+				c.slave(3, nil)
+			}
+			seq := c.mustWrite(1)
+			s.applied(seq)
+			store.closed.Store(true)
+			s.alter()
+			if _, err := c.write(t.Context(), operation(dbaas.Statement{SQL: "UPDATE n SET v='later' WHERE i=1"})); err != nil {
+				t.Fatal(err)
+			}
+			testenv.Eventually(t, limit, func() error {
+				if got := s.Status(); !got.CatchingUp || got.Ready == others || got.Counters["diverged"] != 1 {
+					return fmt.Errorf("got %+v, want it catching up, and ready: %t", got, !others)
+				}
+				return nil
+			})
+			if got := c.mustRead(mq.ReadQ, query(countSQL, seq))[0]; string(got.Body) != `[{"c":1,"m":1}]` {
+				t.Errorf("got %s, want the one row", got.Body)
+			}
+			store.closed.Store(false)
+			s.applied(seq + 1)
+			s.ready(dbaas.RoleSlave)
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package master
+
+import (
+	"context"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
+	"rideshare/internal/logkey"
+	"rideshare/internal/mq"
+)
+
+// deadPrefetch is how many dead letters a master may hold: enough to let those of callers that have gone pass by
+// accepted writes that wait for persdb.
+const deadPrefetch = 64
+
+// deadText is the stored failure of an accepted write that ended in the dead letters.
+const deadText = "the write was given up after several tries; it was not done"
+
+// receiveDead takes one dead letter: a write that came back to the broker too often, expired there, or was rejected here. A
+// write that was accepted for later must not end without a result, so its failure is stored at persdb
+// before the letter is acknowledged. Who waited for any other one has gone.
+func (m *Master) receiveDead(ctx context.Context, d mq.Delivery) {
+	m.Stats.DeadLetters.Add(1)
+	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
+	if err != nil {
+		m.Log.ErrorContext(ctx, "dead letter cannot be read", logkey.Queue, mq.DeadQ, logkey.Error, err)
+		if id, err := dbaas.ParseOpID(d.Message().ID); err == nil { // an accepted write, by the name of its message
+			req = frame.WriteRequest{Operations: []dbaas.Operation{{ID: id}}}
+		}
+	}
+	msg := newMessage(d, req)
+	msg.dead = true
+	for i := range msg.ops {
+		op := &msg.ops[i]
+		if op.waits() {
+			msg.drop(i)
+			continue
+		}
+		op.Statements, op.GiveUp = nil, deadText
+		m.Log.WarnContext(ctx, "accepted write given up", logkey.Op, op.ID.String(), logkey.RequestID, op.RequestID)
+	}
+	if msg.left == 0 {
+		m.ack(ctx, d)
+		return
+	}
+	m.put(msg)
+}

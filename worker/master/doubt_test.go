@@ -1,0 +1,134 @@
+package master_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+)
+
+// persdb dies right after a commit, and its answer is lost; the same operation comes in a second message, and persdb stays away. The
+// write is on disk: nothing says that it was not done.
+func TestMaster_Run_DoubtIsOfTheOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.lose = func() error { store.gone = true; return dbaas.ErrUnknown }
+		m := start(t, store)
+		o := op(1, 5*time.Second)
+		m.bus.send(t, "first", o)
+		<-time.After(50 * time.Millisecond)
+		m.bus.send(t, "second", o)
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if got := m.bus.code(o.ID); got != dbaas.CodeUnknown {
+			t.Errorf("got %q, want unknown: %v is on disk", got, store.known)
+		}
+		_ = m.finish()
+	})
+}
+
+// An operation that may have come before, in another message or to another master, is in doubt until
+// persdb has looked it up.
+func TestMaster_Run_MayHaveComeBefore(t *testing.T) {
+	for name, mark := range map[string]func(*dbaas.Operation, *fakeDelivery){
+		"Resent":      func(o *dbaas.Operation, _ *fakeDelivery) { o.Resent = true },
+		"Redelivered": func(_ *dbaas.Operation, d *fakeDelivery) { d.redelivered = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(1)
+				store.setAway(true)
+				m := start(t, store)
+				o := op(1, time.Second)
+				var ignored fakeDelivery
+				mark(&o, &ignored)
+				d := m.bus.message(t, "x", o)
+				mark(&o, d)
+				m.bus.deliveries <- d
+				<-time.After(2 * time.Second)
+				synctest.Wait()
+				if got := m.bus.code(o.ID); got != dbaas.CodeUnknown {
+					t.Errorf("got %q, want unknown", got)
+				}
+				_ = m.finish()
+			})
+		})
+	}
+}
+
+// A resent operation that persdb has looked up and not run is surely not done.
+func TestMaster_Run_LookedUpIsDefinite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+			return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeTooLarge}, true
+		}
+		m := start(t, store)
+		o := op(1, time.Second)
+		o.Resent = true
+		m.bus.send(t, "x", o)
+		synctest.Wait()
+		if got := m.bus.code(o.ID); got != dbaas.CodeTooLarge {
+			t.Errorf("got %q, want too large", got)
+		}
+		_ = m.finish()
+	})
+}
+
+// A message that comes again takes the place of the delivery that was lost with its connection: however often that
+// happens, it is in hand once.
+func TestMaster_Run_RedeliveryReplacesTheLostDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.setAway(true)
+		m := start(t, store)
+		m.bus.send(t, "other", op(2, 0))
+		for i := range 10 {
+			d := m.bus.message(t, "x", op(1, 0))
+			d.redelivered = i > 0
+			m.bus.deliveries <- d
+			<-time.After(time.Second)
+		}
+		store.setAway(false)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([][]dbaas.OpID{{{2}, {1}}}, store.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+		_ = m.finish()
+	})
+}
+
+// A refusal is stored nowhere. It is sent once the message is acknowledged, so that no redelivery runs what
+// was refused; if the message comes again all the same, the answer is that nobody knows.
+func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore(1)
+			store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+				return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeTooLarge}, op.ID == culprit
+			}
+			m := start(t, store)
+			o := op(1, time.Second)
+			o.ID = culprit
+			d := m.bus.message(t, "x", o)
+			d.stale = stale
+			m.bus.deliveries <- d
+			synctest.Wait()
+			want, events := dbaas.CodeTooLarge, []string{"ack x", "reply x"}
+			if stale {
+				want, events = dbaas.CodeUnknown, []string{"reply x"}
+			}
+			if got := m.bus.code(culprit); got != want {
+				t.Errorf("ack lost: %v: got %q, want %q", stale, got, want)
+			}
+			if diff := cmp.Diff(events, m.bus.without("")); diff != "" {
+				t.Errorf("ack lost: %v: events (-want +got):\n%s", stale, diff)
+			}
+			_ = m.finish()
+		})
+	}
+}

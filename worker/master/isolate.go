@@ -1,0 +1,137 @@
+package master
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+)
+
+// failed takes the error of a whole commit. What it says of the operations, and not of persdb, isolates them.
+func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	m.Stats.CommitErrors.Add(1)
+	code := dbaas.CodeOf(err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = dbaas.CodeUnknown
+	}
+	switch {
+	case code == dbaas.CodeStaleEpoch && m.Mastership() <= epoch:
+		return err
+	case code == dbaas.CodeStaleEpoch || errors.Is(err, dbaas.ErrUnreachable):
+		return tryAgainError{err}
+	case code == dbaas.CodeUnknown || code == dbaas.CodeTimeout || code == dbaas.CodeInternal:
+		for _, r := range batch {
+			m.lost[r.op().ID] = struct{}{}
+		}
+	}
+	if m.isolate(ctx, batch, code, err) {
+		return tryAgainError{err}
+	}
+	return m.settle(ctx, nil)
+}
+
+// isolate finds the operation by which a commit fails: both halves of the batch are tried by themselves, and an operation
+// that fails alone several times is refused. An error that may pass is given a second try before. It reports
+// whether persdb should be left in peace for a moment.
+func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err error) (pause bool) {
+	passing := code == dbaas.CodeUnknown || code == dbaas.CodeTimeout || code == dbaas.CodeUnavailable || code == dbaas.CodeInternal
+	if len(batch) == 1 {
+		op := batch[0].op()
+		last := op.failedAlone(time.Now())
+		if op.alone == 1 {
+			m.Log.WarnContext(ctx, "commit of one operation not taken", logkey.Op, op.ID.String(), logkey.RequestID, op.RequestID, logkey.Error, err)
+		}
+		if last || !passing {
+			m.giveUp(ctx, batch[0], code, err)
+		}
+		return false // the operation itself waits
+	}
+	again := passing
+	for _, r := range batch {
+		r.op().failures++
+		again = again && r.op().failures == 1
+	}
+	if again {
+		return true
+	}
+	m.Stats.Splits.Add(1)
+	for _, r := range batch {
+		r.op().share = (len(batch) + 1) / 2
+	}
+	return passing
+}
+
+// giveUp refuses an operation that persdb does not take by itself either.
+func (m *Master) giveUp(ctx context.Context, r ref, code dbaas.Code, err error) {
+	op := r.op()
+	var message string
+	if e, ok := errors.AsType[*dbaas.Error](err); ok {
+		message = e.Message
+	}
+	m.Log.ErrorContext(ctx, "operation refused", logkey.Op, op.ID.String(), logkey.RequestID, op.RequestID, logkey.Code, code, logkey.Error, err)
+	switch code { //nolint:exhaustive // all other codes say what the operation has done wrong.
+	case dbaas.CodeUnknown, dbaas.CodeTimeout, dbaas.CodeInternal, dbaas.CodeUnavailable:
+		code, message = dbaas.CodeUnavailable, "the database failed each time that it was asked for this write; it was not done"
+	}
+	m.refuse(r, code, message)
+}
+
+// refuse refuses an operation, with what is known of it.
+func (m *Master) refuse(r ref, code dbaas.Code, message string) {
+	op := r.op()
+	if op.waits() && (op.maybe || m.isLost(op.ID)) {
+		r.m.answer(r.index, dbaas.OperationResult{Code: dbaas.CodeUnknown, Message: unknownText})
+		return
+	}
+	r.refuse(code, message)
+}
+
+const unknownText = "the outcome of the write is not known"
+
+// isLost reports whether a commit with the operation was sent in this mastership and its answer lost: whatever persdb says later,
+// that one may still arrive.
+func (m *Master) isLost(id dbaas.OpID) bool {
+	_, lost := m.lost[id]
+	return lost
+}
+
+// expire refuses the operations whose deadline has passed.
+//
+// One that persdb may have from an earlier message is passed on once more although it is late: persdb
+// knows the answer if it has run, and refuses to run it otherwise.
+func (m *Master) expire(hand []*message, now time.Time) {
+	pending(hand, func(r ref) bool {
+		op := r.op()
+		if !op.waits() || op.Deadline.After(now) || op.maybe && !op.tried {
+			return true
+		}
+		m.Stats.Expired.Add(1)
+		if op.tried {
+			m.refuse(r, dbaas.CodeUnavailable, "the database did not take the write in time; it was not done")
+		} else {
+			m.refuse(r, dbaas.CodeUnavailable, "the write came past its deadline and was not done")
+		}
+		return true
+	})
+}
+
+// forget drops the lost operations of which nothing is in hand any more.
+func (m *Master) forget(hand []*message) {
+	if len(m.lost) == 0 {
+		return
+	}
+	old := m.lost
+	m.lost = map[dbaas.OpID]struct{}{}
+	for _, msg := range hand {
+		for i := range msg.ops {
+			if _, lost := old[msg.ops[i].ID]; lost {
+				m.lost[msg.ops[i].ID] = struct{}{}
+			}
+		}
+	}
+}

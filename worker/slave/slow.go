@@ -1,0 +1,40 @@
+package slave
+
+import "context"
+
+// runSlow runs a read that is known to be slow as soon as there is a place for it among the slow. It holds nothing
+// while it waits; how many messages wait is bounded, and the read's own deadline ends it.
+func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
+	m := w.m
+	m.linger(ctx, e.lingering)
+	defer m.flush(ctx)
+	waitCtx, cancel := context.WithDeadline(m.work, m.reads[i].Deadline)
+	defer cancel()
+	select {
+	case e.slow <- struct{}{}:
+	case <-waitCtx.Done():
+		if ctx.Err() == nil {
+			m.add(i, crowded(m.work.Err() == nil), 0)
+		}
+		return
+	}
+	reader, err := m.reader()
+	if err != nil { // the replica was thrown away just now
+		<-e.slow
+		e.await(ctx, m, []int{i})
+		return
+	}
+	defer func() { <-e.slow }()
+	defer reader.Close()
+	e.oneSlow(ctx, w, reader, i)
+}
+
+// oneSlow answers one read that works by turns from its begin.
+func (e *Executor) oneSlow(ctx context.Context, w *work, reader Reader, i int) {
+	r := &run{exec: e, work: w, ctx: w.m.work}
+	r.turn.turns = e.turns
+	r.turn.slow.Store(true)
+	reader.Pace(func() { r.turn.pace(r.ctx) })
+	defer r.turn.end()
+	r.one(ctx, reader, i)
+}
