@@ -31,10 +31,10 @@ type Dispatcher interface {
 	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
 	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
 	Enqueue(ctx context.Context, op dbaas.Operation) error
-	// SeenSeq returns the highest position among the writes acknowledged so far.
-	SeenSeq() dbaas.Seq
 	// SawSeq says that a write at seq was acknowledged by another way than Write.
 	SawSeq(seq dbaas.Seq)
+	// Cluster returns the cluster id of the database, zero while it was never seen.
+	Cluster() dbaas.ClusterID
 }
 
 // Store is where the answers to operations are kept. CodeNotFound: never seen,
@@ -59,7 +59,11 @@ type Config struct {
 	// Checks are asked by /readyz, besides for a master and a slave.
 	Checks []Check
 	// Credentials guard the database, crash and console routes; nil leaves them open.
-	Credentials *Credentials
+	Credentials *httpapi.Credentials
+	// Budget bounds what all requests hold; see httpapi.Config.
+	Budget *httpapi.Budget
+	// MaxStatements is how many statements a request of the SQL form may have; zero means statement.MaxStatements.
+	MaxStatements int
 	// CallTimeout is the deadline of a request that asks for none: 5 s.
 	CallTimeout time.Duration
 	// OnRequest is called for every request to the database routes, OnRead for
@@ -85,6 +89,7 @@ type API struct {
 	inFlight keysInFlight
 	pending  pendingOps
 	sequence sequence
+	tables   tables
 }
 
 // New returns the API.
@@ -104,7 +109,7 @@ func New(cfg Config) *API {
 	}
 	a := &API{
 		cfg:  cfg,
-		http: httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+		http: httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}
@@ -114,7 +119,12 @@ func New(cfg Config) *API {
 }
 
 // ServeHTTP answers one request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.http.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if id := a.cfg.Dispatcher.Cluster(); !id.IsZero() {
+		w.Header().Set(httpapi.HeaderCluster, id.String())
+	}
+	a.http.ServeHTTP(w, r)
+}
 
 func (a *API) routes() {
 	course, counted := httpapi.Course(), httpapi.OnRequest(a.cfg.OnRequest)
@@ -151,12 +161,7 @@ func (a *API) routes() {
 
 // guarded registers a route that asks for credentials if there are any.
 func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
-	a.http.Handle(method, pattern, func(c echo.Context) error {
-		if err := a.cfg.Credentials.check(c); err != nil {
-			return err
-		}
-		return h(c)
-	}, opts...)
+	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(h), opts...)
 }
 
 // keysInFlight knows which operations with a key run in this process.

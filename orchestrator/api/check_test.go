@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
 	"rideshare/orchestrator/api"
 	"rideshare/orchestrator/check"
 )
@@ -33,7 +34,7 @@ func TestCheck_AnswersTheReport(t *testing.T) {
 
 // With credentials set, nobody checks without them.
 func TestCheck_AsksForCredentials(t *testing.T) {
-	accepted, err := api.ParseCredentials(strings.NewReader("bearer secret"))
+	accepted, err := httpapi.ParseCredentials(strings.NewReader("bearer secret"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,8 @@ type Cluster interface {
 	// HandOver moves the master's role to the slave with that pid, to the one with the lowest if it is
 	// zero, and returns when that one serves.
 	HandOver(ctx context.Context, pid int) (HandedOver, error)
-	// Workers returns the master and the slaves that run now, in any order.
+	// Workers returns the master and the slaves that run now, in any order. It asks none of them, so their Applied may be
+	// some seconds old, and there is no Lag.
 	Workers(ctx context.Context) ([]WorkerInfo, error)
 	// Status returns what the control loop knows.
 	Status(ctx context.Context) (ClusterStatus, error)
@@ -38,19 +39,25 @@ type WorkerInfo struct {
 	// Ready workers are caught up and serve.
 	Ready   bool      `json:"ready"`
 	Applied dbaas.Seq `json:"applied_seq"`
-	// Lag is how many entries Applied is behind persdb's head.
+	// Lag is how many entries Applied was behind persdb's head of the same moment.
 	Lag uint64 `json:"lag"`
 }
 
 // ClusterStatus is the answer of /api/v1/cluster.
 type ClusterStatus struct {
-	Members       []WorkerInfo `json:"members"`
-	Epoch         dbaas.Epoch  `json:"epoch"`
-	Head          dbaas.Seq    `json:"head_seq"`
-	DesiredSlaves int          `json:"desired_slaves"`
-	ActualSlaves  int          `json:"actual_slaves"`
+	Members []WorkerInfo `json:"members"`
+	// Cluster names the history that positions and epochs belong to; absent while persdb is away.
+	Cluster       dbaas.ClusterID `json:"cluster_id,omitzero"`
+	Epoch         dbaas.Epoch     `json:"epoch"`
+	Head          dbaas.Seq       `json:"head_seq"`
+	DesiredSlaves int             `json:"desired_slaves"`
+	ActualSlaves  int             `json:"actual_slaves"`
+	// StartsHeldBack is how many workers the leader cannot start yet, since the limit of starts is reached.
+	StartsHeldBack int `json:"starts_held_back,omitempty"`
 	// Leader reports whether this orchestrator runs the control loop.
 	Leader bool `json:"leader"`
+	// Database is what persdb's database takes; absent while persdb is away.
+	Database *dbaas.Sizes `json:"database,omitempty"`
 }
 
 // outage makes CodeUnavailable of the errors that the control loop passes on from
@@ -124,6 +131,11 @@ func (a *API) ready(ctx context.Context) error {
 	}
 	if err != nil || !has(dbaas.RoleSlave) {
 		missing = append(missing, "caught-up slave")
+	}
+	if len(missing) == 0 {
+		if gone := a.tables.check(ctx, a.cfg.Now, a.cfg.Dispatcher.Read); gone != "" {
+			missing = append(missing, gone)
+		}
 	}
 	if len(missing) > 0 {
 		return dbaas.Errorf(dbaas.CodeUnavailable, "missing: %s", strings.Join(missing, ", "))

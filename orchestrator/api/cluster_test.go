@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/api"
@@ -107,7 +108,7 @@ func TestOperations_AreServed(t *testing.T) {
 	s := &system{status: func() (api.ClusterStatus, error) {
 		return api.ClusterStatus{
 			Members: []api.WorkerInfo{{PID: 7, Role: dbaas.RoleMaster, Container: "c1", Ready: true, Applied: 9, Lag: 1}},
-			Epoch:   3, Head: 10, DesiredSlaves: 2, ActualSlaves: 1, Leader: true,
+			Cluster: dbaas.ClusterID{7}, Epoch: 3, Head: 10, DesiredSlaves: 2, ActualSlaves: 1, StartsHeldBack: 1, Leader: true,
 		}, nil
 	}}
 	h := newAPI(s, func(c *api.Config) {
@@ -116,15 +117,44 @@ func TestOperations_AreServed(t *testing.T) {
 		c.Events = c.Metrics
 	})
 	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
-		`{"members":[{"pid":7,"role":"master","container":"c1","ready":true,"applied_seq":9,"lag":1}],"epoch":3,"head_seq":10,"desired_slaves":2,"actual_slaves":1,"leader":true}`)
-	want(t, call(t, h, "GET", "/api/v1/scaling/decisions", ""), http.StatusOK, `["because"]`)
+		`{"members":[{"pid":7,"role":"master","container":"c1","ready":true,"applied_seq":9,"lag":1}],"cluster_id":"07000000000000000000000000000000","epoch":3,"head_seq":10,"desired_slaves":2,"actual_slaves":1,"starts_held_back":1,"leader":true}`)
+	s.cluster = dbaas.ClusterID{8}
+	w := call(t, h, "GET", "/api/v1/scaling/decisions", "")
+	if want(t, w, http.StatusOK, `["because"]`); w.Header().Get("X-Cluster-Id") != "08000000000000000000000000000000" {
+		t.Errorf("got headers %v, want the cluster id", w.Header())
+	}
 	want(t, call(t, h, "GET", "/metrics", ""), http.StatusOK, "")
 	want(t, call(t, h, "GET", "/api/v1/events", ""), http.StatusOK, "")
-	w := call(t, h, "GET", "/", "")
+	w = call(t, h, "GET", "/", "")
 	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), "/api/v1/db/read") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 		t.Errorf("got %s", w.Header())
 	}
 	s.status = nil
 	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
 		`{"members":[],"epoch":0,"head_seq":0,"desired_slaves":0,"actual_slaves":0,"leader":false}`)
+}
+
+// Without the tables that users and rides need the system is not ready, and says which is missing. They are looked for
+// once a second at most, and a slave that is slow says nothing about them.
+func TestReadyz_TablesGone_NotReady(t *testing.T) {
+	now := epochStart
+	var err error
+	s := &system{}
+	s.read = func(r dbaas.Read) (dbaas.ReadResult, error) { return dbaas.ReadResult{}, err }
+	h := newAPI(s, func(c *api.Config) { c.Now = func() time.Time { return now } })
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	err = dbaas.Errorf(dbaas.CodeInvalid, "no such table: users")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	now = now.Add(time.Second)
+	for range 3 {
+		w := call(t, h, "GET", "/readyz", "")
+		if want(t, w, http.StatusServiceUnavailable, ""); !strings.Contains(w.Body.String(), "no such table: users") {
+			t.Errorf("got %s, want the table", w.Body)
+		}
+	}
+	now, err = now.Add(time.Second), dbaas.Errorf(dbaas.CodeTimeout, "late")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	if len(s.reads) != 3 || s.count.reads != 0 {
+		t.Errorf("got %d reads, %d of them counted for scaling; want 3 and none", len(s.reads), s.count.reads)
+	}
 }

@@ -25,6 +25,7 @@ type system struct {
 	workers  func() ([]api.WorkerInfo, error)
 	status   func() (api.ClusterStatus, error)
 	seen     dbaas.Seq
+	cluster  dbaas.ClusterID
 
 	mu    sync.Mutex // guards the fields below
 	reads []dbaas.Read
@@ -32,7 +33,7 @@ type system struct {
 	count struct{ reads, requests int }
 }
 
-func (s *system) SeenSeq() dbaas.Seq { return s.seen }
+func (s *system) Cluster() dbaas.ClusterID { return s.cluster }
 
 func (s *system) SawSeq(seq dbaas.Seq) { s.seen = max(s.seen, seq) }
 

@@ -21,7 +21,6 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 	now := a.cfg.Now()
 	op = dbaas.Operation{
 		Fingerprint: frame.FingerprintOf(atomic, statements),
-		IssuedAt:    now,
 		Deadline:    now.Add(a.cfg.CallTimeout),
 		Atomic:      atomic,
 		Statements:  statements,
@@ -31,7 +30,10 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 		op.ID = dbaas.NewOpID(now)
 		return op, false, nil
 	}
-	op.ID = dbaas.OpIDFromKey(key)
+	r := c.Request()
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: a.cfg.Credentials.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}
+	op.ID = scope.OpID(key)
+	op.Resent = true // nothing shows the first request with a key
 	return op, true, nil
 }
 
@@ -62,7 +64,7 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
 	if err := a.cfg.Dispatcher.Enqueue(c.Request().Context(), op); err != nil {
 		return err
 	}
-	a.pending.add(op.ID, op.IssuedAt)
+	a.pending.add(op.ID, a.cfg.Now())
 	return nil
 }
 

@@ -132,21 +132,20 @@ func duration(name, value string) (time.Duration, error) {
 	return d, nil
 }
 
-// apply puts the read level into r. seen is the position that the orchestrator
-// had seen committed when the read came.
+// apply puts the read level into r.
 //
 // With level none rqlite lets a client bound how long the node may have been cut
 // off (freshness). Here only the master can promise that, after it has asked
 // persdb, and what it then answers is within any bound. As in rqlite, freshness
 // has no meaning with other levels or when zero.
-func (o *options) apply(r *dbaas.Read, seen dbaas.Seq) {
+func (o *options) apply(r *dbaas.Read) {
 	switch {
 	case o.level == "linearizable" || o.level == "strong":
 		r.Linearizable = true
 	case o.level == "none" && o.freshness > 0:
 		r.Linearizable = true
 	case o.level != "none":
-		r.MinSeq = max(r.MinSeq, seen)
+		r.Recent = true
 	}
 	r.Format = dbaas.FormatArrays
 	if o.associative {

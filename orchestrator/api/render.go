@@ -30,7 +30,7 @@ func appendResults(b []byte, results []dbaas.StatementResult, o renderOptions) [
 }
 
 func appendResult(b []byte, r *dbaas.StatementResult, o renderOptions) []byte {
-	if r.Code != dbaas.CodeOK {
+	if r.Code != dbaas.CodeOK || r.Message != "" { // a message without a code: done, and the answer was not kept.
 		return append(sqlite.AppendText(append(b, `{"error":`...), r.Message), '}')
 	}
 	b = append(b, '{')

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"mime"
 	"net/http"
 	"strconv"
@@ -18,7 +15,7 @@ import (
 
 // query answers GET and POST /db/query: reads only.
 func (a *API) query(c echo.Context) error {
-	start, seen := a.cfg.Now(), a.cfg.Dispatcher.SeenSeq()
+	start := a.cfg.Now()
 	o, err := parseOptions(c)
 	if err != nil {
 		return err
@@ -26,42 +23,35 @@ func (a *API) query(c echo.Context) error {
 	if o.queue || o.wait {
 		return dbaas.Errorf(dbaas.CodeInvalid, "queue and wait are for /db/execute")
 	}
-	statements, err := queryStatements(c, &o)
+	statements, err := a.queryStatements(c, &o)
 	if err != nil {
 		return err
 	}
-	return a.read(c, &o, statements, readStart{at: start, seen: seen})
+	return a.read(c, &o, statements, start)
 }
 
-// readStart is when a read came, and what had been acknowledged by then.
-type readStart struct {
-	at   time.Time
-	seen dbaas.Seq
-}
-
-func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, start readStart) error {
+func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, start time.Time) error {
 	read, err := a.newRead(c, statements, o.timeout)
 	if err != nil {
 		return err
 	}
-	o.apply(&read, start.seen)
+	o.apply(&read)
 	a.cfg.OnRead()
 	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
 	if err != nil {
 		return err
 	}
+	if err = hold(c, result.Body); err != nil {
+		return err
+	}
 	httpapi.SetSeq(c, result.Seq)
-	b := make([]byte, 0, len(result.Body)+64)
-	b = append(b, `{"results":[`...)
-	b = append(b, result.Body...)
-	b = append(b, ']')
-	return a.respond(c, o, a.tail(b, o, start.at, result.Seq))
+	return a.respond(c, o, answer{`{"results":[`, result.Body, a.tail([]byte{']'}, o, start, result.Seq)})
 }
 
 // queryStatements returns what a read asks for: q of a GET, the body of a POST.
-func queryStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
+func (a *API) queryStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 	if c.Request().Method == http.MethodPost {
-		return bodyStatements(c, o)
+		return a.bodyStatements(c, o)
 	}
 	if o.q == "" {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q holds the statement and is missing or empty")
@@ -71,7 +61,7 @@ func queryStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 
 // bodyStatements reads the body: JSON whatever its type says, but one plain
 // statement where it says text/plain and is none.
-func bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
+func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 	if o.hasQ {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q is for GET: send the statements in the body")
 	}
@@ -86,7 +76,11 @@ func bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 			return []dbaas.Statement{st}, nil
 		}
 	}
-	return statement.ParseSQL(body)
+	limits := statement.Limits{
+		Statements: a.cfg.MaxStatements,
+		Room:       func(bytes int64) error { return httpapi.Hold(c.Request().Context(), bytes) },
+	}
+	return limits.ParseSQL(body)
 }
 
 // execute answers POST /db/execute: writes, at the master.
@@ -96,7 +90,7 @@ func (a *API) execute(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	statements, err := bodyStatements(c, &o)
+	statements, err := a.bodyStatements(c, &o)
 	if err != nil {
 		return err
 	}
@@ -106,7 +100,7 @@ func (a *API) execute(c echo.Context) error {
 // request answers POST /db/request: reads and writes together, in order, at the
 // master. A request that only reads is served as /db/query is.
 func (a *API) request(c echo.Context) error {
-	start, seen := a.cfg.Now(), a.cfg.Dispatcher.SeenSeq()
+	start := a.cfg.Now()
 	o, err := parseOptions(c)
 	if err != nil {
 		return err
@@ -114,12 +108,12 @@ func (a *API) request(c echo.Context) error {
 	if o.queue || o.wait {
 		return dbaas.Errorf(dbaas.CodeInvalid, "queue and wait are for /db/execute")
 	}
-	statements, err := bodyStatements(c, &o)
+	statements, err := a.bodyStatements(c, &o)
 	if err != nil {
 		return err
 	}
-	if statement.OnlySelects(statements) {
-		return a.read(c, &o, statements, readStart{at: start, seen: seen})
+	if statement.OnlyReads(statements) {
+		return a.read(c, &o, statements, start)
 	}
 	return a.sqlWrite(c, &o, statements, start)
 }
@@ -134,7 +128,7 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	}
 	switch {
 	case o.queue && !o.wait:
-		return a.queued(c, o, op, keyed)
+		return a.queued(c, o, op, keyed, start)
 	case wantsAsync(c):
 		return a.accept(c, op, keyed)
 	}
@@ -149,11 +143,12 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.sequence.next(), 10)
 	}
 	b = strconv.AppendUint(append(b, `,"seq":`...), uint64(result.Seq), 10)
-	return a.respond(c, o, a.tail(b, o, start, result.Seq))
+	httpapi.Charge(c.Request().Context(), int64(cap(b)))
+	return a.respond(c, o, answer{body: a.tail(b, o, start, result.Seq)})
 }
 
 // queued hands op over and answers 200, as rqlite's clients demand.
-func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool) error {
+func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
 	if err := a.enqueue(c, op, keyed); err != nil {
 		return err
 	}
@@ -161,7 +156,7 @@ func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool)
 	c.Response().Header().Set(httpapi.HeaderOpID, id)
 	b := strconv.AppendInt([]byte(`{"results":[],"sequence_number":`), a.sequence.next(), 10)
 	b = append(append(append(b, `,"op_id":"`...), id...), '"')
-	return a.respond(c, o, a.tail(b, o, op.IssuedAt, 0))
+	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})
 }
 
 // tail ends an answer with what its options ask for.
@@ -173,15 +168,4 @@ func (a *API) tail(b []byte, o *options, start time.Time, seq dbaas.Seq) []byte 
 		b = appendSeconds(append(b, `,"time":`...), a.cfg.Now().Sub(start))
 	}
 	return append(b, '}')
-}
-
-func (a *API) respond(c echo.Context, o *options, b []byte) error {
-	if o.pretty {
-		var out bytes.Buffer
-		if err := json.Indent(&out, b, "", "    "); err != nil {
-			return fmt.Errorf("indent answer: %w", err)
-		}
-		b = out.Bytes()
-	}
-	return c.JSONBlob(http.StatusOK, b)
 }

@@ -20,19 +20,18 @@ func answered(body string) func(dbaas.Read) (dbaas.ReadResult, error) {
 // The read level says who answers, and from which position on.
 func TestDBQuery_Level_SaysWhoAnswers(t *testing.T) {
 	for query, c := range map[string]struct {
-		linearizable bool
-		min          dbaas.Seq
+		linearizable, recent bool
 	}{
-		"": {false, 7}, "&level=weak": {false, 7}, "&level=auto": {false, 7}, "&level=none": {false, 3},
-		"&level=linearizable": {true, 3}, "&level=strong": {true, 3}, "&level=STRONG": {true, 3},
-		"&level=none&freshness=1s": {true, 3}, "&level=none&freshness=1s&freshness_strict": {true, 3},
-		"&level=none&freshness=0s": {false, 3}, "&freshness=1s": {false, 7},
+		"": {false, true}, "&level=weak": {false, true}, "&level=auto": {false, true}, "&level=none": {false, false},
+		"&level=linearizable": {true, false}, "&level=strong": {true, false}, "&level=STRONG": {true, false},
+		"&level=none&freshness=1s": {true, false}, "&level=none&freshness=1s&freshness_strict": {true, false},
+		"&level=none&freshness=0s": {false, false}, "&freshness=1s": {false, true},
 	} {
-		s := &system{seen: 7}
+		s := &system{}
 		w := call(t, newAPI(s), "GET", "/db/query?q=SELECT+1"+query, "", "X-Min-Seq: 3")
 		want(t, w, http.StatusOK, "")
-		if got := s.lastRead(t); got.Linearizable != c.linearizable || got.MinSeq != c.min {
-			t.Errorf("query %q: got linearizable %v from %d, want %+v", query, got.Linearizable, got.MinSeq, c)
+		if got := s.lastRead(t); got.Linearizable != c.linearizable || got.Recent != c.recent || got.MinSeq != 3 {
+			t.Errorf("query %q: got linearizable %v, recent %v from %d, want %+v from 3", query, got.Linearizable, got.Recent, got.MinSeq, c)
 		}
 		if w.Header().Get("X-Seq") != "42" {
 			t.Errorf("query %q: got X-Seq %q", query, w.Header().Get("X-Seq"))
@@ -56,7 +55,7 @@ func TestDBQuery_Options_ShapeTheAnswer(t *testing.T) {
 	}
 	want(t, call(t, h, "POST", "/db/query?associative&timings&blob_array&timeout=2s", `["SELECT 1"]`, "X-Request-Id: r"), http.StatusOK, "")
 	wantRead := dbaas.Read{
-		RequestID: "r", Deadline: epochStart.Add(2 * time.Second), Format: dbaas.FormatAssociative, Timings: true, BlobArray: true,
+		RequestID: "r", Deadline: epochStart.Add(2 * time.Second), Recent: true, Format: dbaas.FormatAssociative, Timings: true, BlobArray: true,
 		Statements: []dbaas.Statement{{SQL: "SELECT 1"}},
 	}
 	if diff := cmp.Diff(wantRead, s.lastRead(t)); diff != "" {
@@ -151,11 +150,11 @@ func TestDBExecute_Options_ReachTheOperation(t *testing.T) {
 }
 
 // A request that only reads is a read; one statement in doubt makes it a write.
-func TestDBRequest_OnlySelects_IsARead(t *testing.T) {
-	s := &system{seen: 7, read: answered(`{},{}`)}
+func TestDBRequest_OnlyReads_IsARead(t *testing.T) {
+	s := &system{read: answered(`{},{}`)}
 	h := newAPI(s)
-	want(t, call(t, h, "POST", "/db/request", `["SELECT 1",["select ?",1]]`), http.StatusOK, `{"results":[{},{}]}`)
-	if got := s.lastRead(t); got.MinSeq != 7 || got.Format != dbaas.FormatArrays {
+	want(t, call(t, h, "POST", "/db/request", `["SELECT 1",["WITH x AS (VALUES(?)) SELECT * FROM x",1]]`), http.StatusOK, `{"results":[{},{}]}`)
+	if got := s.lastRead(t); !got.Recent || got.Format != dbaas.FormatArrays {
 		t.Errorf("got %+v", got)
 	}
 	want(t, call(t, h, "POST", "/db/request?transaction", `["SELECT 1","INSERT INTO t VALUES(1)"]`), http.StatusOK, "")

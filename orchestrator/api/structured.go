@@ -13,7 +13,6 @@ import (
 // structuredRead answers POST /api/v1/db/read: the rows as an array of objects.
 // It sees every write that was acknowledged here before it came.
 func (a *API) structuredRead(c echo.Context) error {
-	seen := a.cfg.Dispatcher.SeenSeq() // before anything else: the read begins here.
 	body, err := httpapi.ReadBody(c)
 	if err != nil {
 		return err
@@ -26,14 +25,17 @@ func (a *API) structuredRead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	read.Format, read.MinSeq = dbaas.FormatObjects, max(read.MinSeq, seen)
+	read.Format, read.Recent = dbaas.FormatObjects, true
 	a.cfg.OnRead()
 	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
 	if err != nil {
 		return err
 	}
+	if err = hold(c, result.Body); err != nil {
+		return err
+	}
 	httpapi.SetSeq(c, result.Seq)
-	return c.JSONBlob(http.StatusOK, result.Body)
+	return send(c, answer{body: result.Body})
 }
 
 // structuredWrite answers POST /api/v1/db/write: {} once the write is on disk.
@@ -78,7 +80,11 @@ func (a *API) write(c echo.Context, statements []dbaas.Statement) error {
 		return err
 	}
 	for i := range result.Statements {
-		if s := &result.Statements[i]; s.Code != dbaas.CodeOK {
+		s := &result.Statements[i]
+		switch {
+		case s.Code == dbaas.CodeTimeout: // it failed for good: 504 would mean that it may yet be done
+			return dbaas.Errorf(dbaas.CodeInvalid, "%s: the statement takes too long, it was not done", s.Message)
+		case s.Code != dbaas.CodeOK:
 			return &dbaas.Error{Code: s.Code, Message: s.Message}
 		}
 	}

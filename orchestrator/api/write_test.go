@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
 	"rideshare/orchestrator/api"
 )
 
@@ -20,7 +21,7 @@ func TestIdempotencyKey_NamesTheOperation(t *testing.T) {
 		want(t, call(t, h, "POST", path, body, "Idempotency-Key: k 1"), http.StatusOK, "")
 		first := s.lastOp(t)
 		want(t, call(t, h, "POST", path, body, "Idempotency-Key: k 1"), http.StatusOK, "")
-		if second := s.lastOp(t); first.ID != dbaas.OpIDFromKey("k 1") || second.ID != first.ID || second.Fingerprint != first.Fingerprint {
+		if second := s.lastOp(t); first.ID != keyID(path, "k 1") || second.ID != first.ID || second.Fingerprint != first.Fingerprint {
 			t.Errorf("%s: got %v and %v, want the key's operation twice", path, first, second)
 		}
 		want(t, call(t, h, "POST", path, body), http.StatusOK, "")
@@ -30,6 +31,55 @@ func TestIdempotencyKey_NamesTheOperation(t *testing.T) {
 	}
 	for _, key := range []string{"", strings.Repeat("x", 256), "a\tb", "é"} {
 		want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: "+key), http.StatusBadRequest, "{}")
+	}
+}
+
+// keyID is the id of the operation that a key names on a route.
+func keyID(path, key string) dbaas.OpID {
+	return httpapi.KeyScope{Service: httpapi.Orchestrator, Method: http.MethodPost, Path: path}.OpID(key)
+}
+
+// A key belongs to its caller and its route: nothing that another one sends under it meets the first one's write.
+func TestIdempotencyKey_OfAnotherCallerOrRoute_IsAnotherOperation(t *testing.T) {
+	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer one\nbearer two\nbasic ann:x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, release := make(chan struct{}), make(chan struct{})
+	s := &system{}
+	s.write = func(op dbaas.Operation) (dbaas.OperationResult, error) {
+		started <- struct{}{}
+		<-release
+		return dbaas.OperationResult{ID: op.ID, Seq: 1, Statements: make([]dbaas.StatementResult, len(op.Statements))}, nil
+	}
+	h := newAPI(s, func(c *api.Config) { c.Credentials = creds })
+	done := make(chan int)
+	sent := 0
+	for _, path := range []string{"/db/execute", "/db/request"} {
+		for _, caller := range []string{"Bearer one", "Bearer two", "Basic YW5uOng="} {
+			sent++
+			go func() {
+				done <- call(t, h, "POST", path, `["UPDATE c SET n = n + 1"]`, "Idempotency-Key: 1", "Authorization: "+caller).Code
+			}()
+			select { // all of them run at once
+			case <-started:
+			case code := <-done:
+				t.Fatalf("%s by %s: got %d while others with this key run", path, caller, code)
+			}
+		}
+	}
+	close(release)
+	for range sent {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("got %d, want 200", code)
+		}
+	}
+	ids := map[dbaas.OpID]bool{}
+	for _, op := range s.ops {
+		ids[op.ID] = true
+	}
+	if len(ids) != sent {
+		t.Errorf("got %d operations for %d callers and routes", len(ids), sent)
 	}
 }
 
@@ -48,7 +98,8 @@ func TestIdempotencyKey_StillRunning_IsConflict(t *testing.T) {
 	<-started
 	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k"), http.StatusConflict, "{}")
 	want(t, call(t, h, "POST", "/api/v1/db/write", strings.Replace(writeBody, "ann", "bob", 1), "Idempotency-Key: k"), http.StatusUnprocessableEntity, "{}")
-	want(t, call(t, h, "POST", "/api/v1/db/clear", "", "Idempotency-Key: k", "Prefer: respond-async"), http.StatusUnprocessableEntity, "{}")
+	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k", "Prefer: respond-async"), http.StatusConflict, "{}")
+	want(t, call(t, h, "POST", "/api/v1/db/clear", "", "Idempotency-Key: k", "Prefer: respond-async"), http.StatusAccepted, "")
 	release <- struct{}{}
 	if code := <-done; code != http.StatusOK {
 		t.Errorf("the first request: got %d", code)
@@ -110,9 +161,8 @@ func TestWriteStatus_Applied_TheNextReadSeesIt(t *testing.T) {
 	s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 77}, nil }}
 	h := newAPI(s)
 	want(t, call(t, h, "GET", "/api/v1/db/writes/"+dbaas.NewOpID(epochStart).String(), ""), http.StatusOK, "")
-	want(t, call(t, h, "POST", "/api/v1/db/read", `{"table":"users","columns":["username"]}`), http.StatusOK, "")
-	if got := s.lastRead(t).MinSeq; got != 77 {
-		t.Errorf("the read has to see position %d, want 77", got)
+	if s.seen != 77 {
+		t.Errorf("the next read has to see position %d, want 77", s.seen)
 	}
 }
 
@@ -133,7 +183,7 @@ func TestWriteStatus_KeyedOperation_IsPending(t *testing.T) {
 	now := epochStart
 	h := newAPI(&system{}, func(c *api.Config) { c.Now = func() time.Time { return now } })
 	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k", "Prefer: respond-async"), http.StatusAccepted, "")
-	path := "/api/v1/db/writes/" + dbaas.OpIDFromKey("k").String()
+	path := "/api/v1/db/writes/" + keyID("/api/v1/db/write", "k").String()
 	want(t, call(t, h, "GET", path, ""), http.StatusOK, "")
 	now = now.Add(2 * time.Hour)
 	want(t, call(t, h, "GET", path, ""), http.StatusNotFound, "")

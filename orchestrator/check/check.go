@@ -20,7 +20,7 @@ import (
 // LogStore is what the check of the log needs of persdb.
 type LogStore interface {
 	Head(ctx context.Context) (dbaas.Head, error)
-	// Log returns the entries after a position, or CodeGone if they were trimmed.
+	// Log returns the entries after a position, CodeGone if they were trimmed, or CodeDamaged if the first is damaged.
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 }
 

@@ -108,6 +108,18 @@ func TestChecker_Run_WaitsForWhatSettles(t *testing.T) {
 	}
 }
 
+// Rows that changed in persdb's file are found, although every replica has the same ones.
+func TestChecker_Run_DamagedRows(t *testing.T) {
+	l := newLive(t)
+	whole := l.hashes
+	l.hashes = func() (dbaas.TableHashes, error) {
+		h, err := whole()
+		h.Damaged = []string{"rides"}
+		return h, err
+	}
+	wantFailed(t, l.check(), map[string]string{check.RowsIntact: "rows changed on the disk in rides"})
+}
+
 // A replica that differs at an equal position is named with its table and told; what it
 // answers is told too.
 func TestChecker_Run_DifferingReplicaIsTold(t *testing.T) {
@@ -181,7 +193,7 @@ func TestChecker_Run_PersdbAway(t *testing.T) {
 	l.logErr = dbaas.ErrUnavailable
 	l.hashes = func() (dbaas.TableHashes, error) { return dbaas.TableHashes{}, errors.New("secret") }
 	wantFailed(t, l.check(), map[string]string{
-		check.LogDense: "unavailable", check.EpochsOrdered: "unavailable", check.ReplicasEqual: "persdb: internal error",
+		check.LogDense: "unavailable", check.LogIntact: "unavailable", check.EpochsOrdered: "unavailable", check.RowsIntact: "persdb: internal error", check.ReplicasEqual: "persdb: internal error",
 	})
 }
 

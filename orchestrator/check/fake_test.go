@@ -25,6 +25,7 @@ type system struct {
 	log     []dbaas.Entry
 	trimmed dbaas.Seq
 	pageLen int
+	damaged dbaas.Seq // the entry that is
 	logErr  error
 	// onLog is called before each page, with the lock held.
 	onLog     func(after dbaas.Seq)
@@ -62,7 +63,13 @@ func (s *system) Log(_ context.Context, after dbaas.Seq, _ time.Duration) (dbaas
 		return dbaas.Page{}, fmt.Errorf("read log: %w", dbaas.ErrGone)
 	}
 	page := dbaas.Page{Head: s.head}
+	if s.damaged != 0 && s.damaged == after+1 {
+		return dbaas.Page{}, dbaas.Errorf(dbaas.CodeDamaged, "entry %d is damaged", s.damaged)
+	}
 	for _, e := range s.log {
+		if s.damaged > after && e.Seq >= s.damaged {
+			break
+		}
 		if e.Seq > after && len(page.Entries) < max(s.pageLen, 1) {
 			page.Entries = append(page.Entries, e)
 		}
@@ -229,7 +236,7 @@ func wantFailed(t *testing.T, report check.Report, want map[string]string) {
 		}
 		delete(failed, name)
 	}
-	if len(failed) > 0 || report.OK != (len(want) == 0) || len(report.Invariants) != 6 {
-		t.Errorf("got %+v, want only %v to fail, of six", report, want)
+	if len(failed) > 0 || report.OK != (len(want) == 0) || len(report.Invariants) != 8 {
+		t.Errorf("got %+v, want only %v to fail, of eight", report, want)
 	}
 }

@@ -2,6 +2,7 @@ package check_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +49,10 @@ func TestLog_Dense_IfAndOnlyIfNothingIsMissing(t *testing.T) {
 // wantLog checks the two invariants of the log against what must be said, "" for holds.
 func wantLog(t *testing.T, got []check.Invariant, dense, epochs string) {
 	t.Helper()
-	want := map[string]string{check.LogDense: dense, check.EpochsOrdered: epochs}
+	want := map[string]string{check.LogDense: dense, check.LogIntact: "", check.EpochsOrdered: epochs}
+	if strings.Contains(dense, "cannot be reached") {
+		want[check.LogIntact] = dense
+	}
 	for _, i := range got {
 		words := want[i.Name]
 		if i.OK != (words == "") || !strings.Contains(i.Detail, words) {
@@ -58,6 +62,20 @@ func wantLog(t *testing.T, got []check.Invariant, dense, epochs string) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not told: %v", want)
+	}
+}
+
+// A damaged entry is named, wherever it is, and is no hole.
+func TestLog_DamagedEntry_IsNamed(t *testing.T) {
+	for damaged := dbaas.Seq(3); damaged <= 6; damaged++ {
+		for pageLen := 1; pageLen < 5; pageLen++ {
+			s := &system{log: entries(3, 1, 1, 2, 2), trimmed: 2, head: dbaas.Head{Seq: 6, Epoch: 2}, pageLen: pageLen, damaged: damaged}
+			for _, i := range check.Log(t.Context(), s) {
+				if intact := i.Name != check.LogIntact; i.OK != intact || !intact && !strings.Contains(i.Detail, fmt.Sprintf("entry %d is damaged: bytes", damaged)) {
+					t.Errorf("entry %d damaged, pages of %d: got %+v", damaged, pageLen, i)
+				}
+			}
+		}
 	}
 }
 

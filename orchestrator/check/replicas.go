@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,10 +48,27 @@ func (c *Checker) replicas(ctx context.Context, who census) ([]Invariant, []Work
 	}
 	rest.Wait()
 	if len(truth) == 0 && persdb != nil {
-		return []Invariant{{Name: ReplicasEqual, Detail: "persdb: " + reason(persdb)}}, reports(all)
+		unknown := "persdb: " + reason(persdb)
+		return []Invariant{{Name: RowsIntact, Detail: unknown}, {Name: ReplicasEqual, Detail: unknown}}, reports(all)
 	}
 	all = c.stillRunning(ctx, all)
-	return []Invariant{judgeReplicas(all)}, reports(all)
+	return []Invariant{judgeRows(truth), judgeReplicas(all)}, reports(all)
+}
+
+// judgeRows looks for tables whose rows are not the ones that persdb committed. Replicas cannot show that: their
+// snapshot may be of the damaged file.
+func judgeRows(truth map[dbaas.Seq]dbaas.TableHashes) Invariant {
+	damaged := map[string]bool{}
+	for _, h := range truth {
+		for _, table := range h.Damaged {
+			damaged[table] = true
+		}
+	}
+	if len(damaged) == 0 {
+		return Invariant{Name: RowsIntact, OK: true, Detail: "every row is as it was committed"}
+	}
+	return Invariant{Name: RowsIntact, Detail: "persdb's file is damaged: rows changed on the disk in " +
+		strings.Join(slices.Sorted(maps.Keys(damaged)), ", ") + "; restore a backup"}
 }
 
 // look asks persdb, and those who are not compared yet, for their hashes, all at

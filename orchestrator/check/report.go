@@ -14,10 +14,12 @@ import (
 // The names of the invariants, in the order of a report.
 const (
 	LogDense      = "log_dense"        // every entry from the trimmed position to the head is there
+	LogIntact     = "log_intact"       // the entries there are as they were written, byte by byte
 	EpochsOrdered = "epochs_ordered"   // epochs never decrease along the log
 	NoOrphans     = "nothing_orphaned" // who runs is registered in its role, who is registered runs
 	OneMaster     = "one_master"
 	SlavesWanted  = "slaves_as_wanted"
+	RowsIntact    = "rows_intact"    // persdb's rows are those that it has committed, byte by byte
 	ReplicasEqual = "replicas_equal" // the tables of every worker are persdb's at an equal position
 )
 

@@ -178,6 +178,11 @@ func (l *Loop) noteRole(ctx context.Context, a Action, role dbaas.Role, epoch db
 func (l *Loop) instance(id dbaas.WorkerID) (launch.Instance, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.listedInstance(id)
+}
+
+// listedInstance is instance for who holds mu.
+func (l *Loop) listedInstance(id dbaas.WorkerID) (launch.Instance, bool) {
 	i := slices.IndexFunc(l.view.instances, func(in launch.Instance) bool { return in.ID == id })
 	if i < 0 {
 		return launch.Instance{}, false
@@ -220,6 +225,21 @@ func (l *Loop) started(ctx context.Context, id string, err error) {
 		l.cfg.Log.InfoContext(ctx, "workers can be started again", logkey.Count, failed)
 	}
 	l.Wake()
+}
+
+// permit returns the actions that the limit of starts allows now, and tells when it begins and ceases to hold starts back.
+func (l *Loop) permit(ctx context.Context, actions []Action) []Action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.starts.streak
+	actions = l.starts.permit(actions, l.cfg.Now())
+	switch after := l.starts.streak; {
+	case before == 0 && after > 0:
+		l.cfg.Log.WarnContext(ctx, "starts held back", logkey.Reason, "too many starts", "per_minute", l.cfg.StartsPerMinute, logkey.Count, after)
+	case before > 0 && after == 0:
+		l.cfg.Log.InfoContext(ctx, "starts go on", logkey.Count, before)
+	}
+	return actions
 }
 
 // newStartID names a start and notes it for the rate limit. The loop's own

@@ -19,7 +19,7 @@ type Member struct {
 	Worker dbaas.WorkerID
 	Role   dbaas.Role
 	Epoch  dbaas.Epoch
-	// Ready members are registered with their role: caught up and serving.
+	// Ready members are registered with their role, and slaves have a replica: caught up and serving.
 	Ready bool
 	// Leaving members have announced their end.
 	Leaving bool
@@ -51,7 +51,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
 			PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch,
-			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch, Leaving: m.leaving, Applied: announced.Applied,
+			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Leaving: m.leaving, Applied: announced.Applied,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {
@@ -120,6 +120,16 @@ func (l *Loop) Master() (bool, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view.masterless.IsZero(), l.view.masterless
+}
+
+// StartsHeldBack returns how many starts wait at the moment since the limit of starts is reached, and how many ever had to.
+func (l *Loop) StartsHeldBack() (now, ever int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leading {
+		now = l.starts.held
+	}
+	return now, l.starts.total
 }
 
 // Gone reports whether a worker that lived at since has ended: the engine has been asked after that, and

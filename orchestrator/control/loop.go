@@ -33,6 +33,8 @@ type Workers interface {
 	Assign(ctx context.Context, control string, a workerapi.Assignment) error
 	// Yield asks the master at control to want to hand its role over, for workerapi.YieldFor.
 	Yield(ctx context.Context, control string, y workerapi.Yield) error
+	// Status asks the worker at control how it is.
+	Status(ctx context.Context, control string) (workerapi.Status, error)
 }
 
 // Config is what a Loop needs. Log, Launcher, Coordinator, Store and Workers
@@ -51,11 +53,11 @@ type Config struct {
 	// coordinator is frozen this, coordTimeout and renewTimeout together are less than
 	// the two thirds of a session after which a master stops by its own clock.
 	Period time.Duration
-	// Ready is how long a worker may take from its role to serving: 60 s, since
-	// it may have to fetch a large snapshot.
+	// Ready is how long a worker that has a role may be without progress before it serves: 60 s. With progress,
+	// as in a large snapshot that comes, it may take what it takes.
 	Ready time.Duration
 	// StartsPerMinute bounds how often workers are started, so that a worker
-	// that dies at once is not a fork bomb: 120.
+	// that dies at once is not a fork bomb: 120. So many may be started at once, after that as many a minute.
 	StartsPerMinute int
 	// BusUp tells whether this orchestrator has the bus; it must not block. Default: it has. While it has not,
 	// nobody is replaced for having lost it.
@@ -217,8 +219,9 @@ func (l *Loop) pass(ctx context.Context) bool {
 	if !leading {
 		return false
 	}
+	l.askProgress(ctx, seen)
 	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Bus: busPatience, Ready: l.cfg.Ready}
-	actions := Plan(seen, desired, limits)
+	actions := l.permit(ctx, Plan(seen, desired, limits))
 	for _, a := range actions {
 		if err := l.do(ctx, a); err != nil {
 			l.cfg.Log.WarnContext(ctx, "action not done", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)

@@ -2,10 +2,13 @@ package control_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/control"
 )
 
@@ -56,16 +59,19 @@ func TestLoop_SlaveKilled_Replaced(t *testing.T) {
 	})
 }
 
-// Fewer slaves wanted: the highest pids leave and are not taken for crashed;
+// Fewer slaves wanted: the highest pids finish and leave, not killed and not taken for crashed;
 // more wanted: they come.
 func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
-		p := s.first()
+		p, last := s.first(), s.running()[2].ID
 		if err := l.SetSlaves(s.t.Context(), 1); err != nil {
 			s.t.Fatal(err)
 		}
 		s.settle()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1))
+		if end := fmt.Sprintf("change=died worker=%s pid=%d role=slave epoch=0 code=0", last, p+2); !strings.Contains(s.lines.String(), end) {
+			s.t.Errorf("no %q in the log: the slave was not let finish", end)
+		}
 		if err := l.SetSlaves(s.t.Context(), 3); err != nil {
 			s.t.Fatal(err)
 		}
@@ -124,15 +130,18 @@ func TestLoop_CoordinatorAway_NothingChanges(t *testing.T) {
 	})
 }
 
-// Workers that die at once are started again, but not faster than the limit.
+// Workers that die at once are started again, but not faster than the limit, which is told once, with the end of it.
 func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		s.diesAt.Store(true)
-		_, stop := s.orchestrate(2)
+		l, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
 		pass(30 * time.Second)
+		if now, ever := l.StartsHeldBack(); now != 1 || ever < 3 {
+			t.Errorf("in the crash loop: got %d starts held back now and %d ever, want 1 and some", now, ever)
+		}
 		s.diesAt.Store(false)
 		pass(90 * time.Second)
 		running := s.running()
@@ -141,6 +150,36 @@ func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 		}
 		if last := running[2].PID - 1000; last > 30 {
 			t.Errorf("got %d starts in two minutes, want at most 30", last)
+		}
+		if now, _ := l.StartsHeldBack(); now != 0 {
+			t.Errorf("after the crash loop: got %d starts held back, want none", now)
+		}
+		for _, line := range []string{"starts held back", "starts go on"} {
+			if got := strings.Count(s.lines.String(), line); got != 1 {
+				t.Errorf("%q: got %d lines, want one", line, got)
+			}
+		}
+	})
+}
+
+// Whoever is killed when the limit of starts is reached is replaced as soon as one more start is allowed, and not a minute later.
+func TestLoop_StartsHeldBack_NextOneIsSoon(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		for range 2 * startsPerMinute {
+			if err := s.launcher.Kill(s.t.Context(), s.running()[2].ID); err != nil {
+				s.t.Fatal(err)
+			}
+			killed := time.Now()
+			for len(s.running()) < 3 {
+				pass(10 * time.Millisecond)
+			}
+			if took := time.Since(killed); took > time.Minute/startsPerMinute+100*time.Millisecond {
+				s.t.Fatalf("replaced after %v, want as soon as one more start is allowed", took)
+			}
+			pass(100 * time.Millisecond)
+		}
+		if _, ever := l.StartsHeldBack(); ever == 0 {
+			s.t.Error("no start was held back: the test proves nothing")
 		}
 	})
 }
@@ -161,6 +200,32 @@ func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
 		s.settle()
 		if got := s.assigned.Load() - before; got != 0 {
 			s.t.Errorf("coordinator is back: got %d renewals, want none", got)
+		}
+	})
+}
+
+// A slave without a replica serves no read, though it is registered: it counts again once it has one.
+func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		s.first()
+		slaves := s.running()[1:]
+		for _, away := range []bool{true, false} {
+			for _, in := range slaves {
+				s.worker(in.ID).announce(s.t, func(m *coord.Member) { m.NoReplica = away })
+			}
+			s.settle()
+			want := map[bool]int{true: 0, false: len(slaves)}[away]
+			n, _ := l.Slaves()
+			members, err := l.Members(s.t.Context())
+			ready := 0
+			for _, m := range members {
+				if m.Role == dbaas.RoleSlave && m.Ready {
+					ready++
+				}
+			}
+			if n != want || ready != want || err != nil {
+				s.t.Errorf("replicas away: %v: got %d slaves that serve and %d that are ready, %v; want %d", away, n, ready, err, want)
+			}
 		}
 	})
 }

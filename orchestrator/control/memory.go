@@ -15,10 +15,12 @@ type memory struct {
 	epoch     dbaas.Epoch
 	newest    dbaas.Epoch // of the masterships that it was given or seen with
 	roleSince time.Time   // as Worker.RoleSince
-	present   bool        // was registered, in whatever role, in the last pass that could tell
-	seen      bool        // was registered with its role then
+	progress  progress
+	present   bool // was registered, in whatever role, in the last pass that could tell
+	seen      bool // was registered with its role then
 	lostAt    time.Time
 	busLostAt time.Time // as Worker.BusLostAt
+	noReplica bool      // as Worker.NoReplica
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
@@ -47,6 +49,7 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 		m.leaving, m.yieldTo = m.leaving || member.Leaving, member.YieldTo
 		m.lostAt = time.Time{}
 		m.busLostAt = since(m.busLostAt, member.BusLost, now)
+		m.noReplica = member.NoReplica
 	} else if m.present {
 		m.lostAt = now
 	}
@@ -57,7 +60,7 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 
 // assigned notes a role that the worker took.
 func (m *memory) assigned(role dbaas.Role, epoch dbaas.Epoch, now time.Time) {
-	m.role, m.epoch, m.roleSince = role, epoch, now
+	m.role, m.epoch, m.roleSince, m.progress.at = role, epoch, now, time.Time{}
 	m.newest = max(m.newest, epoch)
 	m.seen, m.lostAt = false, time.Time{} // until it is registered with this role
 }
@@ -73,8 +76,8 @@ func (m *memory) refused(now time.Time) {
 func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Running: in.Running,
-		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, Found: m.found,
-		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
+		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found,
+		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
 		Stopping: m.stopping, DoomedAt: m.doomedAt,
 	}
 }

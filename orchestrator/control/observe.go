@@ -37,7 +37,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 	defer l.mu.Unlock()
 	leading := l.leading && l.leadsIn == session
 	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
-	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, instances), StartsAllowed: l.starts.allowed(now)}
+	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, instances)}
 	if session != nil {
 		o.CoordinatorSince = l.sessionSince
 	}
@@ -104,9 +104,11 @@ func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coor
 		if !in.Running || m == nil || m.stopping {
 			continue
 		}
-		switch l.view.members[in.ID].Role {
+		switch member := l.view.members[in.ID]; member.Role {
 		case dbaas.RoleSlave:
-			slaves++
+			if !member.NoReplica {
+				slaves++
+			}
 		case dbaas.RoleMaster:
 			masters++
 		case dbaas.RoleNone:

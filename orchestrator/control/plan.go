@@ -19,6 +19,8 @@ type Worker struct {
 	Epoch dbaas.Epoch
 	// RoleSince is when it got the role, or, without one, first failed to take one; zero if it never did.
 	RoleSince time.Time
+	// ProgressAt is when it was last seen to have come nearer to serving in its role; zero if it never was.
+	ProgressAt time.Time
 	// Found workers ran before this loop did: one without a role may have one, and be about to register with it.
 	Found bool
 	// Registered tells whether the coordinator knows it now, with this role. Only
@@ -28,6 +30,8 @@ type Worker struct {
 	LostAt time.Time
 	// BusLostAt is when it was first seen to have lost the bus; zero while it has it.
 	BusLostAt time.Time
+	// NoReplica workers are registered and fetch their replicas again: they can serve no read at the moment.
+	NoReplica bool
 	// Leaving workers have announced their end: they are given no role and replaced.
 	Leaving bool
 	// YieldTo is the slave to which a master wants to hand its role over.
@@ -54,8 +58,6 @@ type Observed struct {
 	BusSince time.Time
 	// Starting is how many starts are under way.
 	Starting int
-	// StartsAllowed is how many more starts the rate limit permits now.
-	StartsAllowed int
 }
 
 // Desired is what should be: one master and this many slaves.
@@ -73,7 +75,7 @@ type Limits struct {
 	Again time.Duration
 	// Bus is how long a worker may be without the bus while others have it.
 	Bus time.Duration
-	// Ready is how long a worker may take to take a role, and from then to being registered with it.
+	// Ready is how long a worker may take to take a role, and be from then without progress until it is registered with it.
 	Ready time.Duration
 }
 
@@ -165,7 +167,10 @@ func (p *planner) killSilent() {
 		if w.Registered || w.RoleSince.IsZero() {
 			continue
 		}
-		since, patience, reason := w.RoleSince, p.limits.Ready, "not ready in time"
+		since, patience, reason := w.RoleSince, p.limits.Ready, "no progress"
+		if w.ProgressAt.After(since) {
+			since = w.ProgressAt
+		}
 		if !w.LostAt.IsZero() {
 			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
 			if away || w.Role != dbaas.RoleMaster || w.Leaving {
@@ -269,7 +274,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 	}
 	i := slices.IndexFunc(live, func(w Worker) bool {
 		meant := master.Leaving || w.ID == master.YieldTo
-		return meant && w.Registered && w.BusLostAt.IsZero() && stays(w) && w.Role == dbaas.RoleSlave
+		return meant && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && stays(w) && w.Role == dbaas.RoleSlave
 	})
 	if i < 0 {
 		return
@@ -298,23 +303,21 @@ func (p *planner) masterReturning(live []Worker) bool {
 	return p.returning() && unknown && !known
 }
 
-// successor picks the next master: the registered slave with the lowest pid, of those that have the bus if any has.
+// successor picks the next master: the registered slave with the lowest pid, of those that have the bus and a replica if any
+// has, else of those that have the bus.
 // When nobody is registered, as at the very first start, it is the lowest pid
 // of all. Since persdb has the truth, any choice is safe.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, stays)
-	for _, w := range live {
-		if w.Registered && w.BusLostAt.IsZero() {
-			return w, true
+	for _, fit := range []func(Worker) bool{
+		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() && !w.NoReplica },
+		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
+		func(w Worker) bool { return w.Registered },
+		func(Worker) bool { return true },
+	} {
+		if i := slices.IndexFunc(live, fit); i >= 0 {
+			return live[i], true
 		}
-	}
-	for _, w := range live {
-		if w.Registered {
-			return w, true
-		}
-	}
-	if len(live) > 0 {
-		return live[0], true
 	}
 	return Worker{}, false
 }
@@ -346,10 +349,6 @@ func (p *planner) promoted(id dbaas.WorkerID) bool {
 }
 
 func (p *planner) start(reason string) {
-	if p.observed.StartsAllowed <= 0 {
-		return
-	}
-	p.observed.StartsAllowed--
 	p.actions = append(p.actions, Action{Kind: ActionStart, Reason: reason})
 }
 

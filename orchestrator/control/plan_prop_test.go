@@ -24,14 +24,11 @@ type cluster struct {
 	since    time.Time // of the orchestrator's session at the coordinator
 	busSince time.Time // zero while the orchestrator has no bus
 	noKills  bool      // the engine does not manage to
-	starts   int
 }
-
-const startsPerPass = 3
 
 func (c *cluster) observe() control.Observed {
 	return control.Observed{
-		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, CoordinatorSince: c.since, BusSince: c.busSince, Starting: c.starting, StartsAllowed: startsPerPass,
+		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, CoordinatorSince: c.since, BusSince: c.busSince, Starting: c.starting,
 	}
 }
 
@@ -42,11 +39,7 @@ func (c *cluster) find(id dbaas.WorkerID) *control.Worker {
 
 // carryOut does the actions, of which those that drop says are lost.
 func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() bool) {
-	starts := 0
 	for _, a := range actions {
-		if a.Kind == control.ActionStart {
-			starts++
-		}
 		if a.Kind == control.ActionPromote {
 			c.mustHaveNoMaster(t)
 		}
@@ -61,9 +54,6 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 			continue
 		}
 		c.apply(a)
-	}
-	if starts > startsPerPass {
-		t.Fatalf("got %d starts in a pass, want at most %d", starts, startsPerPass)
 	}
 }
 
@@ -93,7 +83,6 @@ func (c *cluster) apply(a control.Action) {
 	switch a.Kind {
 	case control.ActionStart:
 		c.starting++
-		c.starts++
 	case control.ActionKill:
 		w := c.find(a.Worker)
 		if w.DoomedAt.IsZero() {

@@ -51,6 +51,11 @@ func busLost(w control.Worker, since time.Time) control.Worker {
 	return w
 }
 
+func bare(w control.Worker) control.Worker {
+	w.NoReplica = true
+	return w
+}
+
 // kinds writes a plan as "kind worker" lines.
 func kinds(actions []control.Action) []string {
 	var out []string
@@ -66,6 +71,12 @@ func TestPlan_Situations(t *testing.T) {
 	stopping.Stopping = true
 	unready := master(1)
 	unready.Registered, unready.RoleSince = false, ago(2*time.Minute)
+	loading := unready
+	loading.ProgressAt = ago(time.Minute - 1)
+	stuck := unready
+	stuck.ProgressAt = ago(time.Minute)
+	loadingSlave := loading
+	loadingSlave.ID, loadingSlave.PID, loadingSlave.Role, loadingSlave.Epoch = "w2", 2, dbaas.RoleSlave, 0
 	old := master(1)
 	newer := master(2)
 	newer.Epoch = 2
@@ -87,7 +98,6 @@ func TestPlan_Situations(t *testing.T) {
 	tests := map[string]struct {
 		workers  []control.Worker
 		starting int
-		noStarts bool
 		away     bool
 		slaves   int
 		want     []string
@@ -107,6 +117,8 @@ func TestPlan_Situations(t *testing.T) {
 			workers: []control.Worker{dead(master(1)), newcomer(2), slave(3)}, slaves: 2,
 			want: []string{"remove w1", "promote w3", "start ", "enlist w2"},
 		},
+		"AllStillLoading_LeftAlone": {workers: []control.Worker{loading, loadingSlave}, slaves: 1},
+		"LoadingNoFurther_Killed":   {workers: []control.Worker{stuck, loadingSlave}, slaves: 1, want: []string{"kill w1"}},
 		"MasterHung_KilledBeforeAnyElection": {
 			workers: []control.Worker{lost(master(1), ago(time.Second)), slave(2), slave(3)}, slaves: 2,
 			want: []string{"kill w1"},
@@ -130,7 +142,6 @@ func TestPlan_Situations(t *testing.T) {
 		"MasterCannotBeKilled_FencedInstead": {workers: []control.Worker{doomed, slave(2)}, slaves: 1, want: []string{"kill w1", "promote w2", "start "}},
 		"NewcomerTakesNoRole_Killed":         {workers: []control.Worker{master(1), refusing}, slaves: 1, want: []string{"kill w3", "start "}},
 		"PromotedLost_Killed":                {workers: []control.Worker{promoted, slave(2)}, slaves: 1, want: []string{"kill w1"}},
-		"RateLimit_NoStart":                  {workers: []control.Worker{master(1)}, slaves: 2, noStarts: true},
 		"AllRegistrationsLost_NobodyKilled":  {workers: []control.Worker{lost(master(1), ago(time.Second)), lost(slave(2), ago(time.Second))}, slaves: 1},
 		"AllRegistrationsLostForLong_Killed": {
 			workers: []control.Worker{lost(master(1), ago(7*time.Second)), lost(slave(2), ago(7*time.Second))}, slaves: 1,
@@ -144,12 +155,8 @@ func TestPlan_Situations(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			allowed := 100
-			if tt.noStarts {
-				allowed = 0
-			}
 			got := control.Plan(control.Observed{
-				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting, StartsAllowed: allowed,
+				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
@@ -185,7 +192,7 @@ func TestPlan_CoordinatorBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := control.Plan(control.Observed{
-				Now: planNow, Workers: tt.workers, CoordinatorUp: true, CoordinatorSince: tt.since, StartsAllowed: 100,
+				Now: planNow, Workers: tt.workers, CoordinatorUp: true, CoordinatorSince: tt.since,
 			}, control.Desired{Slaves: 2}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
@@ -222,11 +229,14 @@ func TestPlan_BusLost(t *testing.T) {
 		"MasterAndSlave_MasterFirst":         {workers: []control.Worker{busLost(slave(1), short), busLost(master(2), long), busLost(slave(3), long), slave(4)}, own: long, slaves: 3, want: []string{"kill w2"}},
 		"Election_WhoHasTheBusBeatsPID":      {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"Election_NobodyHasTheBus_LowestPID": {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), busLost(slave(3), short)}, own: long, slaves: 2, want: []string{"remove w1", "promote w2", "start "}},
+		"Election_WhoHasAReplicaBeatsPID":    {workers: []control.Worker{dead(master(1)), bare(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
+		"Election_TheBusCountsMore":          {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), bare(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
+		"HandOver_NotToWhoHasNoReplica":      {workers: []control.Worker{yielding, bare(slave(2))}, own: long, slaves: 1},
 		"HandOver_NotToWhoHasLostTheBus":     {workers: []control.Worker{yielding, busLost(slave(2), short)}, own: long, slaves: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := control.Plan(control.Observed{
-				Now: planNow, Workers: tt.workers, CoordinatorUp: true, BusSince: tt.own, Starting: tt.starting, StartsAllowed: 100,
+				Now: planNow, Workers: tt.workers, CoordinatorUp: true, BusSince: tt.own, Starting: tt.starting,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)

@@ -1,8 +1,10 @@
 package control_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -44,6 +46,10 @@ type stand struct {
 	diesAt   atomic.Bool
 	assigned atomic.Int64 // how often a role was assigned
 	busLost  atomic.Bool  // the orchestrator has no bus
+	log      *slog.Logger
+	lines    bytes.Buffer  // of log
+	loads    time.Duration // from a worker's role to its registration
+	stuckAt  time.Duration // of loads, if it comes no further; zero if it does
 
 	mu      sync.Mutex // guards the fields below
 	workers map[dbaas.WorkerID]*stubWorker
@@ -97,6 +103,7 @@ func newStand(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
+	s.log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &s.lines), nil))
 	s.launcher = &engine{Launcher: inproc.New(inproc.Config{
 		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Make: func(spec inproc.Spec) (inproc.Worker, error) {
@@ -110,12 +117,15 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
+// startsPerMinute is the limit of starts in these tests.
+const startsPerMinute = 10
+
 // orchestrate runs a loop until the returned function is called.
 func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 	l := control.New(control.Config{
-		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
+		Log: s.log, Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
-		StartsPerMinute: 10, BusUp: func() bool { return !s.busLost.Load() },
+		StartsPerMinute: startsPerMinute, BusUp: func() bool { return !s.busLost.Load() },
 	})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -34,18 +35,68 @@ func TestStartLimit_FailedStarts_ArePausedLongerAndLonger(t *testing.T) {
 	}
 }
 
-// No more than so many in any minute.
-func TestStartLimit_PerMinute(t *testing.T) {
+// So many may be started at once; then places come free one by one, and never more than there are.
+func TestStartLimit_Used_PlacesComeBackOneByOne(t *testing.T) {
 	now := time.Now()
-	s := startLimit{perMinute: 2}
-	s.begun(now)
-	s.begun(now.Add(30 * time.Second))
-	for after, want := range map[time.Duration]int{30 * time.Second: 0, 59 * time.Second: 0} {
+	s := startLimit{perMinute: 4}
+	for range 4 {
+		s.begun(now)
+	}
+	for after, want := range map[time.Duration]int{
+		0: 0, 15*time.Second - 1: 0, 15 * time.Second: 1, 30*time.Second - 1: 1, 30 * time.Second: 2, time.Minute: 4, time.Hour: 4,
+	} {
 		if got := s.allowed(now.Add(after)); got != want {
 			t.Errorf("after %v: got %d starts allowed, want %d", after, got, want)
 		}
 	}
-	if got := s.allowed(now.Add(time.Minute)); got != 1 {
-		t.Errorf("after a minute: got %d starts allowed, want 1", got)
+	s.begun(now.Add(20 * time.Second))
+	if got := s.allowed(now.Add(30 * time.Second)); got != 1 {
+		t.Errorf("30 s after four, 10 s after the fifth: got %d starts allowed, want 1", got)
+	}
+}
+
+// Each start that has to wait counts once, however often it is looked at, and a streak of them is over
+// when none has waited for a while.
+func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
+	began := time.Now()
+	s := startLimit{perMinute: 4}
+	for _, step := range []struct {
+		after                              time.Duration
+		wanted                             int
+		permitted, held, streak, heldTotal int
+	}{
+		{0, 3, 3, 0, 0, 0},
+		{0, 3, 1, 2, 2, 2},
+		{time.Second, 2, 0, 2, 2, 2},
+		{15 * time.Second, 3, 1, 2, 3, 3}, // one is started, another one has come
+		{30 * time.Second, 2, 1, 1, 3, 3},
+		{40 * time.Second, 1, 0, 1, 3, 3},
+		{45 * time.Second, 1, 1, 0, 3, 3},
+		{46 * time.Second, 1, 0, 1, 4, 4},
+		{55 * time.Second, 1, 0, 1, 4, 4},
+		{60 * time.Second, 1, 1, 0, 4, 4},
+		{70 * time.Second, 0, 0, 0, 0, 4},
+	} {
+		now := began.Add(step.after)
+		actions := s.permit(slices.Repeat([]Action{{Kind: ActionStart}, {Kind: ActionEnlist}}, step.wanted), now)
+		starts := len(actions) - step.wanted
+		for range starts {
+			s.begun(now)
+		}
+		if starts != step.permitted || s.held != step.held || s.streak != step.streak || s.total != step.heldTotal {
+			t.Errorf("%d wanted after %v: got %d permitted, %d held back, %d in a streak, %d in all; want %+v",
+				step.wanted, step.after, starts, s.held, s.streak, s.total, step)
+		}
+	}
+}
+
+// A start that waits after one that failed is not held back for there being too many.
+func TestStartLimit_AfterAFailure_NotHeldBack(t *testing.T) {
+	now := time.Now()
+	s := startLimit{perMinute: 4}
+	s.begun(now)
+	s.failure(now)
+	if got := s.permit([]Action{{Kind: ActionStart}}, now); len(got) != 0 || s.held != 0 {
+		t.Errorf("got %v permitted, %d held back, want none of both", got, s.held)
 	}
 }

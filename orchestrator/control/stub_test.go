@@ -33,6 +33,7 @@ type stubWorker struct {
 	session coord.Session
 	member  coord.Member
 	newest  dbaas.Epoch
+	took    time.Time // when it took its first role
 }
 
 func (w *stubWorker) Run(ctx context.Context) error {
@@ -98,6 +99,9 @@ func (w *stubWorker) Control() http.Handler {
 		var a workerapi.Assignment
 		w.answer(rw, r, &a, func() error { return w.assign(r.Context(), a) })
 	})
+	mux.HandleFunc("GET "+workerapi.PathStatus, func(rw http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(rw).Encode(workerapi.Status{ID: w.spec.ID, Progress: w.progress()})
+	})
 	mux.HandleFunc("POST "+workerapi.PathYield, func(rw http.ResponseWriter, r *http.Request) {
 		var y workerapi.Yield
 		w.answer(rw, r, &y, func() error {
@@ -144,12 +148,34 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 			return err
 		}
 		w.opened <- w.session
+		w.took = time.Now()
 	}
 	if w.silent.Load() {
 		return nil
 	}
 	w.member = coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Leaving: have.Leaving}
+	if left := w.stand.loads - time.Since(w.took); left > 0 {
+		time.AfterFunc(left, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.stand.stuckAt == 0 {
+				_ = w.session.Register(context.Background(), w.member) // the dead are cut off
+			}
+		})
+		return nil
+	}
 	return w.session.Register(ctx, w.member)
+}
+
+// progress grows with each second that the worker loads.
+func (w *stubWorker) progress() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	loaded := min(time.Since(w.took), w.stand.loads)
+	if w.stand.stuckAt > 0 {
+		loaded = min(loaded, w.stand.stuckAt)
+	}
+	return uint64(loaded / time.Second)
 }
 
 // leave announces the end of the worker.

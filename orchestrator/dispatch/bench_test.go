@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
@@ -13,7 +14,7 @@ import (
 
 // instant answers every message at once, as a worker without any work would.
 func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte) bool) error {
-	r, err := frame.DecodeReadRequest(body)
+	r, err := frame.DecodeReadRequest(body, time.Now())
 	if err != nil {
 		return err
 	}

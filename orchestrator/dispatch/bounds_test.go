@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -192,6 +193,7 @@ func TestDispatcher_Close_Drains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
 		d := dispatch.New(dispatch.Config{Caller: call, Availability: healthy()})
+		d.SawSeq(0)
 		answers := make(chan answer, 1)
 		ask(t.Context(), d, read("in hand"), answers)
 		m := <-messages
@@ -216,6 +218,7 @@ func TestDispatcher_Close_EndsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
 		d := dispatch.New(dispatch.Config{Caller: call, Availability: healthy()})
+		d.SawSeq(0)
 		answers := make(chan answer, 1)
 		ask(t.Context(), d, read("x"), answers)
 		<-messages
@@ -226,6 +229,75 @@ func TestDispatcher_Close_EndsWhatIsLeft(t *testing.T) {
 		}
 		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeUnavailable {
 			t.Errorf("got %v, want unavailable", a.err)
+		}
+	})
+}
+
+// Requests have a bound in bytes too, of all classes together. Large ones leave room for small ones, and one
+// alone has room whatever its size.
+func TestDispatcher_Read_RequestBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, RequestBytes: 1 << 20})
+		answers := make(chan answer, 5)
+		large := func(n int, name string) dbaas.Read {
+			r := read(name)
+			r.Statements[0].Args = []dbaas.Value{dbaas.Text(strings.Repeat("x", n))}
+			return r
+		}
+		ask(t.Context(), d, large(2<<20, "alone"), answers)
+		(<-messages).all()
+		<-answers
+		ask(t.Context(), d, large(900<<10, "first"), answers)
+		synctest.Wait()
+		linearizable := large(200<<10, "second")
+		linearizable.Linearizable = true
+		ask(t.Context(), d, linearizable, answers)
+		if a := <-answers; a.name != "second" || dbaas.CodeOf(a.err) != dbaas.CodeUnavailable {
+			t.Errorf("got %+v, want the second large one refused", a)
+		}
+		first := <-messages
+		ask(t.Context(), d, read("small"), answers)
+		(<-messages).all()
+		if a := <-answers; a.name != "small" || a.err != nil {
+			t.Errorf("got %+v, want the small one answered", a)
+		}
+		first.all()
+		<-answers
+		ask(t.Context(), d, linearizable, answers)
+		(<-messages).all()
+		if a := <-answers; a.err != nil {
+			t.Errorf("after the first: got %v", a.err)
+		}
+	})
+}
+
+// Large answers have a bound until their requests have ended.
+func TestDispatcher_Read_AnswerBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call, AnswerBytes: 300 << 10})
+		answers := make(chan answer, 1)
+		get := func(ctx context.Context, size int) error {
+			ask(ctx, d, read("x"), answers)
+			m := <-messages
+			m.send(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Result: dbaas.ReadResult{Body: make([]byte, size)}}}}.Encode())
+			return (<-answers).err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := get(ctx, 200<<10); err != nil {
+			t.Errorf("the first: got %v", err)
+		}
+		if err := get(t.Context(), 200<<10); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+			t.Errorf("the second: got %v, want unavailable", err)
+		}
+		if err := get(t.Context(), 60<<10); err != nil {
+			t.Errorf("a small one: got %v", err)
+		}
+		cancel()
+		synctest.Wait()
+		if err := get(t.Context(), 200<<10); err != nil {
+			t.Errorf("after the first has ended: got %v", err)
 		}
 	})
 }

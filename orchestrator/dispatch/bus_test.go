@@ -25,6 +25,7 @@ func onBus(t *testing.T, broker *inproc.Broker) (d *dispatch.Dispatcher, conn *i
 	var running sync.WaitGroup
 	running.Go(func() { _ = caller.Run(ctx) }) // returns ctx's error at the end.
 	d = dispatch.New(dispatch.Config{Caller: caller, Publisher: conn, Availability: healthy()})
+	d.SawSeq(0)
 	t.Cleanup(func() {
 		ended, end := context.WithCancel(context.Background())
 		end()
@@ -62,7 +63,7 @@ func serve(t *testing.T, conn *inproc.Conn, q mq.Queue, answer func(body []byte)
 
 // echo answers every read with its own text.
 func echo(body []byte) ([]byte, error) {
-	r, err := frame.DecodeReadRequest(body)
+	r, err := frame.DecodeReadRequest(body, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func TestDispatcher_OverTheBus_DroppedConnectionsLoseNothing(t *testing.T) {
 		release := make(chan struct{})
 		var ids []dbaas.OpID
 		serve(t, broker.Dial("master"), mq.WriteQ, func(body []byte) ([]byte, error) {
-			r, err := frame.DecodeWriteRequest(body)
+			r, err := frame.DecodeWriteRequest(body, time.Now())
 			if err != nil {
 				return nil, err
 			}

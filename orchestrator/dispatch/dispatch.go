@@ -9,7 +9,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -48,16 +48,24 @@ type Config struct {
 	Caller       Caller
 	Publisher    Publisher
 	Availability Availability
+	// Head asks persdb for its head. Without it what this Dispatcher has acknowledged counts as all there is.
+	Head func(ctx context.Context) (dbaas.Head, error)
 	// Timeout is the deadline of a request that brings none: 5 s.
 	Timeout time.Duration
 	// QueueLimit is how many requests of a class may wait to be sent: 4096. More
 	// are refused at once, since they would only wait for their deadline.
 	QueueLimit int
+	// RequestBytes bounds the requests that wait or are in flight, of all classes together: 128 MiB, two of the largest, since the broker holds each
+	// more than once and stops all publishers when its memory is short. More
+	// are refused at once. AnswerBytes bounds, in the same way, the answers above 64 KiB to reads whose
+	// contexts have not ended: 256 MiB.
+	RequestBytes, AnswerBytes int64
 	// MaxBatch is how many requests a message holds at most: 256, and MaxBytes
 	// about how many bytes: 1 MiB. A request that is bigger travels alone.
 	MaxBatch int
 	MaxBytes int
-	// MaxMessages is how many messages of a class may be unanswered at once: 128.
+	// MaxMessages is how many messages of a class may be unanswered at once: 128. Messages that a worker
+	// holds for itself do not count.
 	MaxMessages int
 	// StaleAfter is when an unanswered message of reads no longer keeps others from being
 	// sent: 5 ms, a few times what a full message of point reads takes. WriteStaleAfter is that of
@@ -85,6 +93,8 @@ type Config struct {
 func (c *Config) setDefaults() {
 	setDefault(&c.Timeout, 5*time.Second)
 	setDefault(&c.QueueLimit, 4096)
+	setDefault(&c.RequestBytes, 128<<20)
+	setDefault(&c.AnswerBytes, 256<<20)
 	setDefault(&c.MaxBatch, 256)
 	setDefault(&c.MaxBytes, 1<<20)
 	setDefault(&c.MaxMessages, 128)
@@ -112,43 +122,53 @@ func setDefault[T comparable](v *T, value T) {
 
 // Dispatcher sends reads and writes to the workers. It is safe for concurrent use.
 type Dispatcher struct {
-	cfg     Config
-	seed    maphash.Seed
-	seen    atomic.Uint64 // the highest seq of an answered write
-	classes classes
+	cfg      Config
+	seed     maphash.Seed
+	heads    *heads
+	classes  classes
+	requests budget // of requests that wait or are in flight
+	answers  budget // of large answers
 
-	points  *lane[dbaas.Read, dbaas.ReadResult]
-	ranges  *lane[dbaas.Read, dbaas.ReadResult]
-	linears *lane[dbaas.Read, dbaas.ReadResult]
-	writes  *lane[dbaas.Operation, dbaas.OperationResult]
-	cancel  context.CancelFunc
+	points    *lane[dbaas.Read, dbaas.ReadResult]
+	ranges    *lane[dbaas.Read, dbaas.ReadResult]
+	linears   *lane[dbaas.Read, dbaas.ReadResult]
+	writes    *lane[dbaas.Operation, dbaas.OperationResult]
+	cancel    context.CancelFunc
+	following sync.WaitGroup
 }
 
 // New returns a Dispatcher. Close ends it.
 func New(cfg Config) *Dispatcher {
 	cfg.setDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Dispatcher{cfg: cfg, seed: maphash.MakeSeed(), cancel: cancel, classes: newClasses()}
-	d.points = newLane(ctx, "point", &d.cfg, d.readCodec(mq.ReadQ, pointWindows, d.slaveGate))
-	d.ranges = newLane(ctx, "range", &d.cfg, d.readCodec(mq.ReadQ, rangeWindows, d.slaveGate))
-	d.linears = newLane(ctx, "linearizable", &d.cfg, d.readCodec(mq.WriteQ, masterWindows, d.masterGate))
-	d.writes = newLane(ctx, "write", &d.cfg, d.writeCodec())
+	d := &Dispatcher{cfg: cfg, seed: maphash.MakeSeed(), heads: newHeads(ctx, cfg.Head), cancel: cancel, classes: newClasses()}
+	d.requests.limit, d.answers.limit = cfg.RequestBytes, cfg.AnswerBytes
+	d.points = newLane(ctx, "point", d, d.readCodec(mq.ReadQ, pointWindows, d.slaveGate))
+	d.ranges = newLane(ctx, "range", d, d.readCodec(mq.ReadQ, rangeWindows, d.slaveGate))
+	d.linears = newLane(ctx, "linearizable", d, d.readCodec(mq.LinearQ, masterWindows, d.masterGate))
+	d.writes = newLane(ctx, "write", d, d.writeCodec())
+	if cfg.Head == nil {
+		close(d.heads.known)
+	} else {
+		d.following.Go(func() { d.heads.follow(ctx) })
+	}
 	return d
 }
 
-// SeenSeq returns the highest position among the writes that were answered here:
-// a read with it as MinSeq sees all of them.
-func (d *Dispatcher) SeenSeq() dbaas.Seq { return dbaas.Seq(d.seen.Load()) }
+// SeenSeq returns the highest position among the writes that were answered here, or that persdb's head was
+// seen at; see AwaitSeen for what holds after a start.
+func (d *Dispatcher) SeenSeq() dbaas.Seq { return dbaas.Seq(d.heads.seen.Load()) }
+
+// Cluster returns the cluster id of the database, zero while it was never seen.
+func (d *Dispatcher) Cluster() dbaas.ClusterID {
+	if id := d.heads.cluster.Load(); id != nil {
+		return *id
+	}
+	return dbaas.ClusterID{}
+}
 
 // SawSeq says that a client was told of a write at seq by another way than Write's answer.
-func (d *Dispatcher) SawSeq(seq dbaas.Seq) {
-	for {
-		old := d.seen.Load()
-		if uint64(seq) <= old || d.seen.CompareAndSwap(old, uint64(seq)) {
-			return
-		}
-	}
-}
+func (d *Dispatcher) SawSeq(seq dbaas.Seq) { d.heads.saw(seq) }
 
 // Close refuses new requests, waits until those that wait or are in flight have
 // their answers, or ctx ends, and then ends what is left: reads with
@@ -171,6 +191,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	}
 	d.cancel()
 	<-done
+	d.following.Wait()
 	return err
 }
 

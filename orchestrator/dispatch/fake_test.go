@@ -72,6 +72,8 @@ type message struct {
 	ctx     context.Context
 	queue   mq.Queue
 	reads   []dbaas.Read
+	cluster dbaas.ClusterID // of their positions
+	again   bool
 	ops     []dbaas.Operation
 	end     chan error
 	mu      sync.Mutex // held while onReply runs; guards over
@@ -108,11 +110,11 @@ func (m *message) decode(body []byte) error {
 	}
 	if kind == frame.KindReadRequest {
 		var r frame.ReadRequest
-		r, err = frame.DecodeReadRequest(body)
-		m.reads = r.Reads
+		r, err = frame.DecodeReadRequest(body, time.Now())
+		m.reads, m.again, m.cluster = r.Reads, r.Again, r.Cluster
 		return err
 	}
-	r, err := frame.DecodeWriteRequest(body)
+	r, err := frame.DecodeWriteRequest(body, time.Now())
 	m.ops = r.Operations
 	return err
 }
@@ -137,6 +139,11 @@ func (m *message) commit(seq dbaas.Seq) {
 
 // heldBy says that a worker has the message for itself.
 func (m *message) heldBy(worker dbaas.WorkerID) { m.send(frame.ReadHeld{Worker: worker}.Encode()) }
+
+// runs says that a worker runs the read at that place, and nothing beside it.
+func (m *message) runs(worker dbaas.WorkerID, place int) {
+	m.send(frame.ReadHeld{Worker: worker, Running: &place}.Encode())
+}
 
 func (m *message) send(body []byte, err error) {
 	if err != nil {
@@ -174,6 +181,7 @@ func newDispatcher(tb testing.TB, cfg dispatch.Config) *dispatch.Dispatcher {
 		cfg.Availability = healthy()
 	}
 	d := dispatch.New(cfg)
+	d.SawSeq(0)
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -3,9 +3,11 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
 )
 
 // errHolderGone is how a message ends whose worker had acknowledged it and died.
@@ -38,4 +40,48 @@ func (l *lane[Q, R]) stops() bool {
 	default:
 		return false
 	}
+}
+
+// deaths is what a window knows of the workers that had its message.
+type deaths struct {
+	again   bool             // one has ended
+	holders []dbaas.WorkerID // of the present message
+	// running is the read that the present holder runs, alone; since is when it said so.
+	running *int
+	holder  dbaas.WorkerID
+	since   time.Time
+}
+
+// note takes note of who holds the message and reports whether that is news.
+func (d *deaths) note(held *frame.ReadHeld, now time.Time) bool {
+	d.running, d.holder, d.since = held.Running, held.Worker, now
+	if slices.Contains(d.holders, held.Worker) {
+		return false
+	}
+	d.holders = append(d.holders, held.Worker)
+	return true
+}
+
+// forget forgets who had the message: it is going to be another one.
+func (d *deaths) forget() { *d = deaths{again: d.again, holders: d.holders[:0]} }
+
+// outlives decides what happens after the worker that held the message has ended. The first time, all is sent again,
+// to be run read by read. Then it is known what ran at the end: that read ends here, since it may be what
+// the workers die of, and the others are sent again. It reports whether any are to be sent.
+func (win *window[Q, R]) outlives() bool {
+	d, l := &win.deaths, win.lane
+	i := d.running
+	blamed := i != nil && *i < len(win.members) && win.members[*i] != nil && l.cfg.Availability.Gone(d.holder, d.since)
+	if blamed {
+		var none R
+		w := win.members[*i]
+		win.members[*i] = nil
+		win.left--
+		if !w.answer(none, l.lost(&w.req, errHolderGone)) {
+			l.free(w)
+		}
+	}
+	first := !d.again
+	d.again = true
+	return (first || blamed) && win.left > 0
 }

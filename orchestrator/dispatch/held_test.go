@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/dispatch"
 )
@@ -91,6 +93,52 @@ func TestDispatcher_Close_HeldReadIsNotSentAgain(t *testing.T) {
 		_ = d.Close(ctx) // it has to cut the read off
 		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeUnavailable || len(messages) != 0 {
 			t.Errorf("got %+v and %d more messages, want unavailable and none", a, len(messages))
+		}
+	})
+}
+
+// What workers die of is found: the read that ran when a second one died ends, and its neighbours are sent again, to be run
+// read by read.
+func TestDispatcher_Read_NeighboursOfAKillerAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		workers := healthy()
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers, StaleAfter: time.Hour})
+		answers := make(chan answer, 5)
+		ask(t.Context(), d, read("opener"), answers)
+		synctest.Wait()
+		opener := <-messages
+		for _, name := range []string{"a", "killer", "b", "second killer"} {
+			ask(t.Context(), d, read(name), answers)
+			synctest.Wait()
+		}
+		opener.all()
+		<-answers
+		first := <-messages
+		first.heldBy("w1")
+		workers.lose("w1")
+		second := <-messages
+		second.heldBy("w2")
+		second.runs("w2", 0)
+		second.reply(false, 0)
+		second.runs("w2", 1)
+		workers.lose("w2")
+		third := <-messages
+		third.runs("w3", 0)
+		third.reply(false, 0)
+		third.runs("w3", 1)
+		workers.lose("w3")
+		if first.again || !second.again || !third.again {
+			t.Errorf("said to be sent again: %v, %v, %v, want false, true, true", first.again, second.again, third.again)
+		}
+		got := map[string]dbaas.Code{}
+		for range 4 {
+			a := <-answers
+			got[a.name] = dbaas.CodeOf(a.err)
+		}
+		want := map[string]dbaas.Code{"a": "", "killer": dbaas.CodeUnavailable, "b": "", "second killer": dbaas.CodeUnavailable}
+		if diff := cmp.Diff(want, got); diff != "" || len(messages) != 0 {
+			t.Errorf("codes (-want +got):\n%s and %d more messages", diff, len(messages))
 		}
 	})
 }

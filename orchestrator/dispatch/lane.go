@@ -6,17 +6,19 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 )
 
 // codec is what makes a lane one of reads or of writes.
 type codec[Q, R any] struct {
-	queue  mq.Queue
-	encode func(reqs []Q) ([]byte, error)
+	queue mq.Queue
+	// encode makes the frame of reqs. again says that a worker had them, and has ended.
+	encode func(reqs []Q, again bool) ([]byte, error)
 	// decode calls each for every answer in a reply and reports whether it was the last.
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
-	// holder returns who holds the request, if body is a reply that says so, else the empty id.
-	holder func(body []byte) dbaas.WorkerID
+	// holder returns who holds the request, if body is a reply that says so, else nil.
+	holder func(body []byte) *frame.ReadHeld
 	// staleAfter is when an unanswered message no longer keeps others from being sent.
 	staleAfter time.Duration
 	// windows is how many messages may be in flight before others gather. A further one leaves when
@@ -30,6 +32,10 @@ type codec[Q, R any] struct {
 	// unsent of one that surely was not handed over, lost of any other.
 	unsent func(req *Q, cause error) error
 	lost   func(req *Q, cause error) error
+	// again marks a request that is sent a second time, and doubt an answer to it: the first try may still have
+	// another end. nil where trying twice makes no difference.
+	again func(req *Q)
+	doubt func(r *R)
 	// code is how an answer says that the request went.
 	code func(r *R) dbaas.Code
 }
@@ -38,8 +44,9 @@ type codec[Q, R any] struct {
 // flight, and one goroutine while it is.
 type lane[Q, R any] struct {
 	codec[Q, R]
-	name string
-	cfg  *Config
+	name  string
+	cfg   *Config
+	bytes *budget // of all lanes' requests
 	// life makes the context of a message, which ends at its deadline or with the
 	// dispatcher; stopping is closed with the dispatcher.
 	life     func(deadline time.Time) (context.Context, context.CancelFunc)
@@ -53,13 +60,14 @@ type lane[Q, R any] struct {
 	waiting queue[Q, R]
 	open    []*window[Q, R]
 	counted int // open windows that keep others from being sent
+	held    int // open windows whose message a worker holds for itself
 	timer   *time.Timer
 	armed   bool
 	closed  bool
 }
 
-func newLane[Q, R any](ctx context.Context, name string, cfg *Config, c codec[Q, R]) *lane[Q, R] {
-	l := &lane[Q, R]{codec: c, name: name, cfg: cfg, stopping: ctx.Done()}
+func newLane[Q, R any](ctx context.Context, name string, d *Dispatcher, c codec[Q, R]) *lane[Q, R] {
+	l := &lane[Q, R]{codec: c, name: name, cfg: &d.cfg, bytes: &d.requests, stopping: ctx.Done()}
 	l.life = func(deadline time.Time) (context.Context, context.CancelFunc) {
 		return context.WithDeadline(ctx, deadline)
 	}
@@ -145,6 +153,9 @@ func (l *lane[Q, R]) leave(w *waiter[Q, R], cause error) (R, bool, error) {
 
 func (l *lane[Q, R]) free(w *waiter[Q, R]) {
 	w.timer.Stop()
+	if w.charged {
+		l.bytes.give(w.size)
+	}
 	w.reset()
 	l.pool.Put(w)
 }
@@ -157,6 +168,9 @@ func (l *lane[Q, R]) enqueue(w *waiter[Q, R], now time.Time) error {
 	}
 	if l.waiting.n >= l.cfg.QueueLimit {
 		return dbaas.Errorf(dbaas.CodeUnavailable, "too many requests are waiting")
+	}
+	if w.charged = l.bytes.take(w.size); !w.charged {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "too many large requests are waiting; try again")
 	}
 	l.stats.requests.Add(1)
 	l.waiting.push(w)

@@ -15,10 +15,13 @@ import (
 //
 // Errors are *dbaas.Error: CodeUnavailable when nobody can serve it now,
 // CodeTimeout when no answer came in time, CodeNotCaughtUp when no worker reached
-// r.MinSeq in time, else what the worker said. All of them are safe to retry.
+// r.MinSeq in time, or no write has reached it, else what the worker said. All of them are safe to retry.
 func (d *Dispatcher) Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 	deadline := d.deadline(ctx, r.Deadline)
 	r.Deadline = answerBy(d.cfg.Now(), deadline)
+	if err := d.place(ctx, &r); err != nil {
+		return dbaas.ReadResult{}, err
+	}
 	lane := d.points
 	key := d.classKey(&r)
 	switch {
@@ -31,9 +34,13 @@ func (d *Dispatcher) Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, 
 	if err != nil {
 		return dbaas.ReadResult{}, err
 	}
-	d.classes.learn(key, late || len(result.Body) >= heavyBytes)
+	slow := late || result.Code == dbaas.CodeTimeout || result.Code == dbaas.CodeUnavailable
+	d.classes.learn(key, slow || len(result.Body) >= heavyBytes)
 	if result.Code != dbaas.CodeOK {
 		return dbaas.ReadResult{}, &dbaas.Error{Code: result.Code, Message: result.Message}
+	}
+	if err = d.keep(ctx, &result); err != nil {
+		return dbaas.ReadResult{}, err
 	}
 	return result, nil
 }
@@ -63,12 +70,14 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		opens:      readThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       gate,
-		encode:     func(reads []dbaas.Read) ([]byte, error) { return frame.ReadRequest{Reads: reads}.Encode() },
-		decode:     decodeReads,
-		holder:     readHolder,
-		unsent:     readError,
-		lost:       readError,
-		code:       func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
+		encode: func(reads []dbaas.Read, again bool) ([]byte, error) {
+			return frame.ReadRequest{Again: again, Cluster: d.Cluster(), Reads: reads}.Encode(d.cfg.Now())
+		},
+		decode: decodeReads,
+		holder: readHolder,
+		unsent: readError,
+		lost:   readError,
+		code:   func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
 	}
 }
 
@@ -83,15 +92,15 @@ func decodeReads(body []byte, each func(int, dbaas.ReadResult)) (bool, error) {
 	return reply.Last, nil
 }
 
-func readHolder(body []byte) dbaas.WorkerID {
+func readHolder(body []byte) *frame.ReadHeld {
 	if kind, err := frame.KindOf(body); err != nil || kind != frame.KindReadHeld {
-		return ""
+		return nil
 	}
 	held, err := frame.DecodeReadHeld(body)
 	if err != nil {
-		return "" // decode says what is wrong with it
+		return nil // decode says what is wrong with it
 	}
-	return held.Worker
+	return &held
 }
 
 // readError is how a read ends without an answer. Whether it was handed over
@@ -99,6 +108,9 @@ func readHolder(body []byte) dbaas.WorkerID {
 func readError(_ *dbaas.Read, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", cause)
+	}
+	if errors.Is(cause, errHolderGone) {
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the workers that ran this read ended; it was not tried again", cause)
 	}
 	return dbaas.WrapError(dbaas.CodeUnavailable, "reads cannot be served at the moment", cause)
 }

@@ -280,7 +280,7 @@ func TestDispatcher_Read_LinearizableGoesToTheMaster(t *testing.T) {
 			r.Linearizable = linearizable
 			ask(t.Context(), d, r, answers)
 			m := <-messages
-			if want := map[bool]mq.Queue{false: mq.ReadQ, true: mq.WriteQ}[linearizable]; m.queue != want || m.reads[0].Linearizable != linearizable {
+			if want := map[bool]mq.Queue{false: mq.ReadQ, true: mq.LinearQ}[linearizable]; m.queue != want || m.reads[0].Linearizable != linearizable {
 				t.Errorf("linearizable %v went to %s", linearizable, m.queue)
 			}
 			m.all()

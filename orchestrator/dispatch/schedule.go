@@ -7,7 +7,7 @@ import "time"
 
 // mayOpen says whether a further window may leave now.
 func (l *lane[Q, R]) mayOpen() bool {
-	if l.waiting.n == 0 || len(l.open) >= l.cfg.MaxMessages {
+	if l.waiting.n == 0 || len(l.open)-l.held >= l.cfg.MaxMessages {
 		return false
 	}
 	if l.counted == 0 || l.cfg.Unbatched {
@@ -62,6 +62,7 @@ func (l *lane[Q, R]) finish(win *window[Q, R]) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncount(win)
+	l.unhold(win)
 	// win itself holds a place that it may use again.
 	l.remove(win)
 	if l.mayOpen() {
@@ -93,6 +94,30 @@ func (l *lane[Q, R]) uncount(win *window[Q, R]) {
 	if win.counts {
 		win.counts = false
 		l.counted--
+	}
+}
+
+// hold notes whether a worker has win's message for itself: then it is in no queue any more, and how many such there are
+// is bounded by the workers.
+func (l *lane[Q, R]) hold(win *window[Q, R], on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if win.isHeld == on {
+		return
+	}
+	l.unhold(win)
+	if on {
+		win.isHeld = true
+		l.held++
+		l.uncount(win)
+		l.openWindows(l.cfg.Now())
+	}
+}
+
+func (l *lane[Q, R]) unhold(win *window[Q, R]) {
+	if win.isHeld {
+		win.isHeld = false
+		l.held--
 	}
 }
 

@@ -19,11 +19,12 @@ const (
 type waiter[Q, R any] struct {
 	req      Q
 	size     int
+	charged  bool // its size counts among the requests' bytes
 	deadline time.Time
 	since    time.Time // when it began to wait
 	result   R
 	err      error
-	sent     bool // handed to the broker, or perhaps: read by the window alone
+	sent     bool // handed to the broker by an earlier call, or perhaps: read by the window alone
 	late     bool // its answer was not in the first reply of its message
 	state    atomic.Uint32
 	done     chan struct{}
@@ -64,7 +65,7 @@ func (w *waiter[Q, R]) reset() {
 	var req Q
 	var result R
 	w.req, w.result, w.err = req, result, nil
-	w.sent, w.late = false, false
+	w.sent, w.late, w.charged = false, false, false
 	w.state.Store(stateSent)
 }
 

@@ -19,9 +19,11 @@ type window[Q, R any] struct {
 	reqs    []Q
 	replies int
 	last    bool
+	deaths  deaths
 
 	since  time.Time // guarded by the lane's mutex
 	counts bool      // guarded by the lane's mutex
+	isHeld bool      // guarded by the lane's mutex
 }
 
 var errLost = errors.New("no answer came")
@@ -43,9 +45,20 @@ func (win *window[Q, R]) run() {
 // it was the first time, so that the caller gets an answer in place of a doubt.
 func (win *window[Q, R]) send() {
 	win.left = len(win.members)
+	win.deaths = deaths{}
 	err := win.call()
-	if win.left > 0 && err != nil && !notTaken(err) && win.pause(err) {
+	for lost := false; win.left > 0 && err != nil && !notTaken(err) && win.pause(err); {
+		if errors.Is(err, errHolderGone) {
+			if !win.outlives() {
+				break
+			}
+		} else if lost {
+			break
+		} else {
+			lost = true
+		}
 		win.lane.stats.resent.Add(1)
+		win.lane.hold(win, false)
 		err = win.call()
 	}
 	win.settle(err)
@@ -56,6 +69,7 @@ func (win *window[Q, R]) send() {
 func (win *window[Q, R]) call() error {
 	l := win.lane
 	win.compact()
+	win.deaths.forget()
 	if win.left == 0 {
 		return nil
 	}
@@ -70,8 +84,11 @@ func (win *window[Q, R]) call() error {
 		l.cfg.ObserveMessage(l.name, win.left)
 	}
 	err = l.cfg.Caller.Call(ctx, l.queue, body, func(body []byte) bool {
-		if holder := l.holder(body); holder != "" {
-			go l.watch(ctx, cancel, holder) // ends with ctx
+		if held := l.holder(body); held != nil {
+			if win.deaths.note(held, l.cfg.Now()) {
+				l.hold(win, true)
+				go l.watch(ctx, cancel, held.Worker) // ends with ctx
+			}
 			return false
 		}
 		return win.onReply(body)
@@ -92,13 +109,16 @@ func (win *window[Q, R]) call() error {
 
 func (win *window[Q, R]) encode() (body []byte, deadline time.Time, err error) {
 	win.reqs = win.reqs[:0]
-	for _, w := range win.members {
+	for i, w := range win.members {
 		win.reqs = append(win.reqs, w.req)
+		if w.sent && win.lane.again != nil {
+			win.lane.again(&win.reqs[i])
+		}
 		if w.deadline.After(deadline) {
 			deadline = w.deadline
 		}
 	}
-	body, err = win.lane.encode(win.reqs)
+	body, err = win.lane.encode(win.reqs, win.deaths.again)
 	clear(win.reqs)
 	return body, deadline, err
 }
@@ -133,6 +153,9 @@ func (win *window[Q, R]) onReply(body []byte) bool {
 		win.members[i] = nil
 		win.left--
 		w.late = late
+		if w.sent && win.lane.doubt != nil {
+			win.lane.doubt(&r)
+		}
 		if !w.answer(r, nil) {
 			win.lane.free(w)
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 // Write sends op to the master and returns what it did. The earlier of
-// op.Deadline and ctx's deadline counts; an op without id or time of issue gets them.
+// op.Deadline and ctx's deadline counts; an op without id or position gets them. The master is given a deadline up
+// to 100 ms before the caller's, so that its reason arrives in place of a time-out.
 //
 // A nil error means that persdb has the operation on disk; single statements of
 // it may have failed, see the result. Errors are *dbaas.Error: CodeUnavailable
@@ -19,9 +20,12 @@ import (
 // another one, CodeUnknown, with the id, when it was handed over and may yet be
 // done. After CodeUnknown the same operation with the same id is safe to send again.
 func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error) {
-	d.complete(&op)
-	op.Deadline = d.deadline(ctx, op.Deadline)
-	result, _, err := d.writes.do(ctx, op, sizeOf(op.Statements), op.Deadline)
+	deadline := d.deadline(ctx, op.Deadline)
+	if err := d.accept(ctx, &op, deadline); err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	op.Deadline = answerBy(d.cfg.Now(), deadline)
+	result, _, err := d.writes.do(ctx, op, sizeOf(op.Statements), deadline)
 	if err != nil {
 		return dbaas.OperationResult{}, err
 	}
@@ -33,7 +37,7 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 		d.SawSeq(result.Seq)
 		return result, nil
 	case dbaas.CodeExpired, dbaas.CodeUnknown, dbaas.CodeInternal:
-		// Expired: it did not run now, and may have when it came the first time.
+		// Expired: it did not run now, and may have in what persdb has forgotten.
 		return dbaas.OperationResult{}, &dbaas.Error{Code: dbaas.CodeUnknown, Message: unknownText, Op: op.ID}
 	default:
 		return dbaas.OperationResult{}, &dbaas.Error{Code: result.Code, Message: result.Message}
@@ -51,14 +55,16 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 		_, err := d.Write(ctx, op)
 		return err
 	}
-	d.complete(&op)
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	defer cancel()
+	if err := d.accept(ctx, &op, d.cfg.Now().Add(d.cfg.Timeout)); err != nil {
+		return err
+	}
 	op.Deadline = time.Time{}
-	body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode()
+	body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(d.cfg.Now())
 	if err != nil {
 		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
-	defer cancel()
 	err = d.cfg.Publisher.Publish(ctx, mq.WriteQ, mq.Message{Body: body, ID: op.ID.String(), Persistent: true})
 	switch {
 	case err == nil:
@@ -70,13 +76,30 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 	}
 }
 
-func (d *Dispatcher) complete(op *dbaas.Operation) {
+// accept gives op what it lacks: an id, and the position that this orchestrator has seen. Until it has
+// seen one it waits, at most to deadline.
+func (d *Dispatcher) accept(ctx context.Context, op *dbaas.Operation, deadline time.Time) error {
 	now := d.cfg.Now()
-	if op.IssuedAt.IsZero() {
-		op.IssuedAt = now
-	}
 	if op.ID.IsZero() {
 		op.ID = dbaas.NewOpID(now)
+	}
+	seen, err := d.AwaitSeen(ctx, deadline)
+	if err != nil {
+		return err
+	}
+	if op.SeenSeq == 0 {
+		op.SeenSeq = seen
+	}
+	return nil
+}
+
+// resent marks a write that is sent in a second message.
+func resent(op *dbaas.Operation) { op.Resent = true }
+
+// doubtRefusal makes a refusal of a second message unknown: the first one may still be run.
+func doubtRefusal(r *dbaas.OperationResult) {
+	if r.Code != dbaas.CodeOK && r.Code != dbaas.CodeMismatch {
+		r.Code = dbaas.CodeUnknown
 	}
 }
 
@@ -88,12 +111,16 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		opens:      writeThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       d.masterGate,
-		encode:     func(ops []dbaas.Operation) ([]byte, error) { return frame.WriteRequest{Operations: ops}.Encode() },
-		decode:     decodeWrites,
-		holder:     func([]byte) dbaas.WorkerID { return "" }, // a master acknowledges after its answer
-		unsent:     writeUnsent,
-		lost:       writeLost,
-		code:       func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
+		encode: func(ops []dbaas.Operation, _ bool) ([]byte, error) {
+			return frame.WriteRequest{Operations: ops}.Encode(d.cfg.Now())
+		},
+		decode: decodeWrites,
+		holder: func([]byte) *frame.ReadHeld { return nil }, // a master acknowledges after its answer
+		unsent: writeUnsent,
+		lost:   writeLost,
+		again:  resent,
+		doubt:  doubtRefusal,
+		code:   func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
 	}
 }
 

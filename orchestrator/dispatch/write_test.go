@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,10 +56,10 @@ func TestDispatcher_Write_AnswerRaisesSeenSeq(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
 		d := newDispatcher(t, dispatch.Config{Caller: call})
-		for _, c := range []struct{ seq, seen dbaas.Seq }{{7, 7}, {3, 7}, {9, 9}} {
+		for _, c := range []struct{ before, seq, seen dbaas.Seq }{{0, 7, 7}, {7, 3, 7}, {7, 9, 9}} {
 			done := write(t.Context(), d, operation(byte(c.seq)))
 			m := <-messages
-			if m.queue != mq.WriteQ || m.ops[0].IssuedAt.IsZero() || m.ops[0].Deadline.IsZero() {
+			if m.queue != mq.WriteQ || m.ops[0].SeenSeq != c.before || m.ops[0].Deadline.IsZero() || m.ops[0].Resent {
 				t.Errorf("got %+v on %s, want it complete on writeQ", m.ops[0], m.queue)
 			}
 			m.commit(c.seq)
@@ -181,8 +182,8 @@ func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
 		}
 		m.end <- mq.ErrReplyLost
 		again := <-messages
-		if len(again.ops) != 1 || again.ops[0].ID != (dbaas.OpID{2}) {
-			t.Fatalf("sent again: %+v, want only the unanswered operation", again.ops)
+		if len(again.ops) != 1 || again.ops[0].ID != (dbaas.OpID{2}) || !again.ops[0].Resent {
+			t.Fatalf("sent again: %+v, want only the unanswered operation, marked", again.ops)
 		}
 		again.commit(2)
 		if w := <-two; w.err != nil || w.result.Seq != 2 {
@@ -295,17 +296,18 @@ func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 	} {
 		p := &publisher{durable: true, err: c.err}
 		d := newDispatcher(t, dispatch.Config{Publisher: p})
+		d.SawSeq(5)
 		op := operation(1)
 		op.Deadline = time.Now().Add(time.Second)
 		if err := d.Enqueue(t.Context(), op); dbaas.CodeOf(err) != c.code {
 			t.Errorf("publish %v: got %v, want %q", c.err, err, c.code)
 		}
 		m := p.got[0]
-		sent, err := frame.DecodeWriteRequest(m.Body)
+		sent, err := frame.DecodeWriteRequest(m.Body, time.Now())
 		if err != nil || !m.Persistent || m.TTL != 0 || m.ReplyTo != "" {
 			t.Fatalf("got message %+v, %v", m, err)
 		}
-		if o := sent.Operations[0]; o.ID != op.ID || !o.Deadline.IsZero() || o.IssuedAt.IsZero() {
+		if o := sent.Operations[0]; o.ID != op.ID || !o.Deadline.IsZero() || o.SeenSeq != 5 {
 			t.Errorf("got operation %+v", o)
 		}
 	}
@@ -321,6 +323,81 @@ func TestDispatcher_Enqueue_OnAVolatileBusWrites(t *testing.T) {
 		(<-messages).commit(4)
 		if err := <-done; err != nil || d.SeenSeq() != 4 {
 			t.Errorf("got %v and position %d", err, d.SeenSeq())
+		}
+	})
+}
+
+// A refusal of the second message says nothing of the first, which may still be run: it is unknown.
+func TestDispatcher_Write_RefusalOfSecondTryIsUnknown(t *testing.T) {
+	for _, code := range []dbaas.Code{
+		dbaas.CodeUnavailable, dbaas.CodeExpired, dbaas.CodeAgain, dbaas.CodeSlow, dbaas.CodeFull, dbaas.CodeTooLarge, dbaas.CodeInvalid,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			call, messages := held()
+			d := newDispatcher(t, dispatch.Config{Caller: call})
+			done := write(t.Context(), d, operation(1))
+			(<-messages).end <- mq.ErrReplyLost
+			again := <-messages
+			again.send(frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: dbaas.OperationResult{ID: again.ops[0].ID, Code: code}}}}.Encode())
+			if w := <-done; dbaas.CodeOf(w.err) != dbaas.CodeUnknown || opOf(w.err) != (dbaas.OpID{1}) {
+				t.Errorf("refused with %q: got %v, want unknown with its id", code, w.err)
+			}
+		})
+	}
+}
+
+// A write waits until this orchestrator knows a position of the log, and was surely not done if
+// it never does.
+func TestDispatcher_Write_WaitsForThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		p := &publisher{durable: true}
+		var head atomic.Uint64 // of persdb; 0: it does not answer
+		d := dispatch.New(dispatch.Config{Caller: call, Publisher: p, Availability: healthy(), Head: func(context.Context) (dbaas.Head, error) {
+			if seq := head.Load(); seq > 0 {
+				return dbaas.Head{Seq: dbaas.Seq(seq)}, nil
+			}
+			return dbaas.Head{}, dbaas.ErrUnavailable
+		}})
+		defer func() { _ = d.Close(t.Context()) }()
+		queued := operation(3)
+		if err := d.Enqueue(t.Context(), queued); dbaas.CodeOf(err) != dbaas.CodeUnavailable || len(p.got) > 0 {
+			t.Errorf("queued: got %v and %d messages, want unavailable and none", err, len(p.got))
+		}
+		late := write(t.Context(), d, operation(1))
+		if w := <-late; dbaas.CodeOf(w.err) != dbaas.CodeUnavailable || len(messages) > 0 {
+			t.Errorf("without a position: got %v and %d messages, want unavailable and none", w.err, len(messages))
+		}
+		waits := write(t.Context(), d, operation(2))
+		synctest.Wait()
+		head.Store(41)
+		m := <-messages
+		if m.ops[0].SeenSeq != 41 {
+			t.Errorf("got accepted at %d, want 41", m.ops[0].SeenSeq)
+		}
+		m.commit(42)
+		if w := <-waits; w.err != nil {
+			t.Error(w.err)
+		}
+	})
+}
+
+// The master has a little less time than the caller, so that what it knows at its deadline arrives.
+func TestDispatcher_Write_MasterHasLessTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call})
+		op := operation(1)
+		op.Deadline = time.Now().Add(2 * time.Second)
+		done := write(t.Context(), d, op)
+		m := <-messages
+		if got := op.Deadline.Sub(m.ops[0].Deadline); got != 100*time.Millisecond {
+			t.Errorf("the master has %v less, want 100ms", got)
+		}
+		time.Sleep(time.Until(m.ops[0].Deadline))
+		m.send(frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeUnavailable}}}}.Encode())
+		if w := <-done; dbaas.CodeOf(w.err) != dbaas.CodeUnavailable {
+			t.Errorf("got %v, want the master's refusal", w.err)
 		}
 	})
 }

@@ -3,20 +3,14 @@
 package events
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"strconv"
 	"sync"
-	"time"
 )
 
 // kept is how many events can be asked for again with Last-Event-ID.
 const kept = 1024
-
-// keepAlive is how often a silent stream gets a comment, so that proxies with
-// the usual time-out of 60 s do not cut it.
-const keepAlive = 20 * time.Second
 
 // Event is one change. Data is rendered as JSON.
 type Event struct {
@@ -25,9 +19,11 @@ type Event struct {
 	Data []byte
 }
 
-// Log is the latest events, with dense ids from 1. The ids start anew with the
-// process. It is safe for concurrent use.
+// Log is the latest events of this life of the process, with dense numbers from 1. It is safe for concurrent use.
 type Log struct {
+	life  string        // tells this life's ids from those of others
+	slots chan struct{} // one for each open stream
+
 	mu     sync.Mutex // guards the fields below
 	events []Event    // the newest kept, in order
 	next   uint64
@@ -36,7 +32,11 @@ type Log struct {
 }
 
 // New returns an empty Log.
-func New() *Log { return &Log{next: 1, more: make(chan struct{})} }
+func New() *Log {
+	var life [8]byte
+	_, _ = rand.Read(life[:]) // crypto/rand.Read never fails, by its documentation.
+	return &Log{life: hex.EncodeToString(life[:]), slots: make(chan struct{}, maxStreams), next: 1, more: make(chan struct{})}
+}
 
 // Add appends an event whose data is v as JSON. What cannot be rendered is an
 // event without data.
@@ -58,24 +58,19 @@ func (l *Log) Add(kind string, v any) {
 	}
 }
 
-// After returns the kept events with an id above id, and a channel that is
-// closed when there are more. An id that was never given out, as one of an
-// earlier process, returns all.
-func (l *Log) After(id uint64) ([]Event, <-chan struct{}) {
+// After returns the kept events with a number above n, and a channel that is closed when there are more. gap
+// reports that events after n are missing: they are forgotten, or n was never given out. Then all kept events are returned.
+func (l *Log) After(n uint64) (events []Event, gap bool, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if id >= l.next {
-		id = 0
+	oldest := l.next - uint64(len(l.events))
+	if gap = n >= l.next || n+1 < oldest; gap {
+		n = oldest - 1
 	}
-	for i, e := range l.events {
-		if e.ID > id {
-			return append([]Event(nil), l.events[i:]...), l.more
-		}
-	}
-	return nil, l.more
+	return append([]Event(nil), l.events[n+1-oldest:]...), gap, l.more
 }
 
-// Last returns the id of the newest event, 0 if there is none.
+// Last returns the number of the newest event, 0 if there is none.
 func (l *Log) Last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,49 +91,4 @@ func (l *Log) isClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed
-}
-
-// ServeHTTP streams events: those after Last-Event-ID if the client names one,
-// else those from now on.
-func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	last := l.Last()
-	if asked := r.Header.Get("Last-Event-ID"); asked != "" {
-		id, err := strconv.ParseUint(asked, 10, 64)
-		if err != nil {
-			http.Error(w, "Last-Event-ID is not a number", http.StatusBadRequest)
-			return
-		}
-		last = id
-	}
-	stream := http.NewResponseController(w)
-	if err := stream.SetWriteDeadline(time.Time{}); err != nil { // a stream outlives the server's limit
-		http.Error(w, "streaming is not possible here", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	timer := time.NewTicker(keepAlive)
-	defer timer.Stop()
-	for !l.isClosed() {
-		events, more := l.After(last)
-		for _, e := range events {
-			last = e.ID
-			if _, err := fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Type, e.Data); err != nil {
-				return // the client is gone
-			}
-		}
-		if err := stream.Flush(); err != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-more:
-		case <-timer.C:
-			if _, err := fmt.Fprint(w, ": still here\n\n"); err != nil {
-				return
-			}
-		}
-	}
 }

@@ -52,6 +52,7 @@ type Scaler struct {
 	reads     atomic.Int64
 
 	windows    chan window // those that ended and have no decision yet
+	ticked     time.Time   // when the last window ended; of the scheduler's job, which runs one at a time
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
@@ -104,8 +105,15 @@ func (s *Scaler) Read() { s.reads.Add(1) }
 // tick ends a window. The counter is swapped here, before any call to others, so that
 // reads which come while the decision is made and written belong to the next
 // window. A window whose decision is still not written gives way to this one.
+//
+// The scheduler may fire twice at one tick. A second window of no length would look like one without reads.
 func (s *Scaler) tick() {
-	w := window{at: s.cfg.Clock.Now().UTC().Truncate(time.Millisecond), reads: int(s.reads.Swap(0))}
+	now := s.cfg.Clock.Now()
+	if !s.ticked.IsZero() && now.Sub(s.ticked).Abs() < s.cfg.Period/2 {
+		return
+	}
+	s.ticked = now
+	w := window{at: now.UTC().Truncate(time.Millisecond), reads: int(s.reads.Swap(0))}
 	for {
 		select {
 		case s.windows <- w:

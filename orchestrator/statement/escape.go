@@ -8,7 +8,7 @@ import (
 // escaped reads the rest of a string that starts at start and has a backslash
 // at the scanner's place.
 func (s *scanner) escaped(start int) (string, error) {
-	out := append(make([]byte, 0, 2*(s.at-start)+16), s.b[start:s.at]...)
+	out := append(make([]byte, 0, s.atMost(start)), s.b[start:s.at]...)
 	for s.at < len(s.b) {
 		switch c := s.b[s.at]; {
 		case c == '"':
@@ -16,7 +16,7 @@ func (s *scanner) escaped(start int) (string, error) {
 			if !utf8.Valid(out) {
 				return "", invalid("invalid UTF-8 in a string")
 			}
-			return string(out), nil
+			return shared(out), nil
 		case c == '\\':
 			r, err := s.escape()
 			if err != nil {
@@ -100,4 +100,17 @@ func (s *scanner) hex4() (rune, error) {
 	}
 	s.at += 6
 	return r, nil
+}
+
+// atMost returns how long the string that starts at start is at most: it is shorter than what is written, which ends at
+// the next quote that is not escaped.
+func (s *scanner) atMost(start int) int {
+	end := s.at
+	for end < len(s.b) && s.b[end] != '"' {
+		if s.b[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	return min(end, len(s.b)) - start
 }

@@ -16,13 +16,34 @@ import (
 // Parameters are strings, numbers, booleans (0 and 1), null, and arrays of bytes
 // for blobs. Every error is a *dbaas.Error with CodeInvalid. Source: rqlite's
 // HTTP API, "Parameterized Statements".
-func ParseSQL(body []byte) ([]dbaas.Statement, error) {
-	s := scanner{b: body}
+//
+// The statements share the body's memory, which must not change any more.
+func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL(body) }
+
+// MaxStatements is how many statements a request may have unless Limits says otherwise.
+const MaxStatements = 100_000
+
+// Limits bound what a body may become. A short text may be a value that takes much more room.
+type Limits struct {
+	Statements int // of one request; zero means MaxStatements
+	// Room is asked before the parameters take so many more bytes than the body; its error ends the parsing. nil: no bound.
+	Room func(bytes int64) error
+}
+
+// ParseSQL is ParseSQL within limits. Over them the error is CodeTooLarge, or that of Room.
+func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
+	if l.Statements == 0 {
+		l.Statements = MaxStatements
+	}
+	s := scanner{b: body, room: l.Room}
 	if s.peek() != '[' {
 		return nil, invalid("the body is an array of statements")
 	}
 	var statements []dbaas.Statement
 	err := s.array(func() error {
+		if len(statements) == l.Statements {
+			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", l.Statements)
+		}
 		st, err := s.statement()
 		statements = append(statements, st)
 		return err
@@ -40,13 +61,13 @@ func ParseSQL(body []byte) ([]dbaas.Statement, error) {
 }
 
 // ParseText reads a body that is one statement as plain text, which rqlite takes
-// with Content-Type text/plain. It reports false for a body that is JSON.
+// with Content-Type text/plain. It reports false for a body that is JSON. The statement shares the body's memory.
 func ParseText(body []byte) (dbaas.Statement, bool) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 || strings.IndexByte(`[{"`, text[0]) >= 0 {
 		return dbaas.Statement{}, false
 	}
-	return dbaas.Statement{SQL: string(text)}, true
+	return dbaas.Statement{SQL: shared(text)}, true
 }
 
 func (s *scanner) statement() (dbaas.Statement, error) {
@@ -83,6 +104,9 @@ func (s *scanner) parameterized() (dbaas.Statement, error) {
 			return s.named(&st, &seen)
 		default:
 			v, err := s.parameter()
+			if err == nil {
+				err = s.take(valueRoom)
+			}
 			st.Args = append(st.Args, v)
 			return err
 		}
@@ -109,6 +133,9 @@ func (s *scanner) named(st *dbaas.Statement, seen *keySet) error {
 			return invalid("parameter %q is given twice", name)
 		}
 		v, err := s.parameter()
+		if err == nil {
+			err = s.take(namedRoom)
+		}
 		st.Named = append(st.Named, dbaas.NamedValue{Name: name, Value: v})
 		return err
 	})
@@ -145,29 +172,4 @@ func checkSQL(sql string) error {
 		return invalid("a statement holds a zero byte")
 	}
 	return nil
-}
-
-// OnlySelects reports whether every statement is surely a read, by its first
-// word. One that begins with WITH or a comment may be a write and is taken for one.
-func OnlySelects(statements []dbaas.Statement) bool {
-	for i := range statements {
-		if !isSelect(statements[i].SQL) {
-			return false
-		}
-	}
-	return true
-}
-
-func isSelect(sql string) bool {
-	sql = strings.TrimLeft(sql, " \t\r\n")
-	const word = "SELECT"
-	if len(sql) <= len(word) || !strings.EqualFold(sql[:len(word)], word) {
-		return false
-	}
-	switch c := sql[len(word)]; {
-	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '$', c >= 0x80:
-		return false
-	default:
-		return true
-	}
 }

@@ -71,13 +71,22 @@ func TestParseText_JSON_IsNoText(t *testing.T) {
 }
 
 // Only what is a read beyond doubt is taken for one.
-func TestOnlySelects_Doubt_IsAWrite(t *testing.T) {
+func TestOnlyReads_Doubt_IsAWrite(t *testing.T) {
 	for sql, want := range map[string]bool{
-		"SELECT 1": true, " \n select*from t": true, "SELECT(1)": true, "SELECT\n1": true,
-		"SELECTED": false, "SELECT": false, "WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x": false, "-- c\nSELECT 1": false,
-		"INSERT INTO t VALUES(1)": false, "": false, "select_1": false,
+		"SELECT 1": true, " \n select*from t": true, "SELECT(1)": true, "SELECT\n1": true, "VALUES(1)": true, "values (1),(2)": true,
+		"-- c\nSELECT 1": true, "/* a */ /* b */select 1": true, "--c": false, "/* SELECT 1": false, "SELECTED": false, "": false, "select_1": false,
+		"WITH x AS (SELECT 1) SELECT * FROM x": true, "WITH RECURSIVE x(i) AS (VALUES(1) UNION ALL SELECT i+1 FROM x) SELECT i FROM x": true,
+		"WITH x AS (SELECT 1) INSERT INTO t SELECT * FROM x": false, "with x as (select 1)insert into t select 1": false,
+		"WITH x AS (SELECT 1)/**/UPDATE t SET a=1": false, "WITH x AS (SELECT 1) DELETE FROM t": false,
+		"WITH x AS (SELECT 1) REPLACE INTO t SELECT 1": false, "WITH x AS (SELECT 1) REPLACE -- c\nINTO t SELECT 1": false,
+		"WITH x AS (SELECT replace(a,'b','c') FROM t) SELECT * FROM x":                                                  true,
+		"WITH x AS (SELECT 'it''s' || ' DELETE ', \"UPDATE\", [INSERT], `DELETE` -- UPDATE\n) SELECT updated_at FROM x": true,
+		"WITH x AS (SELECT '''') DELETE FROM t WHERE a='":                                                               false, "WITH x AS (SELECT 1) SELECT 1 /* ; */; DELETE FROM t": false,
+		"EXPLAIN SELECT 1": true, "EXPLAIN QUERY PLAN SELECT 1": true, "EXPLAIN QUERY PLAN WITH x AS (SELECT 1) SELECT * FROM x": true,
+		"EXPLAIN DELETE FROM t": false, "EXPLAIN QUERY PLAN DELETE FROM t": false, "EXPLAIN": false,
+		"INSERT INTO t VALUES(1)": false, "PRAGMA table_info(t)": false, "(SELECT 1)": false, ";SELECT 1": false, "'SELECT'": false, "CREATE TABLE t(a)": false,
 	} {
-		if got := statement.OnlySelects([]dbaas.Statement{{SQL: "SELECT 1"}, {SQL: sql}}); got != want {
+		if got := statement.OnlyReads([]dbaas.Statement{{SQL: "SELECT 1"}, {SQL: sql}}); got != want {
 			t.Errorf("%q: got %v, want %v", sql, got, want)
 		}
 	}

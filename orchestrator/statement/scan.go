@@ -3,6 +3,7 @@ package statement
 import (
 	"slices"
 	"unicode/utf8"
+	"unsafe"
 
 	"rideshare/internal/dbaas"
 )
@@ -14,6 +15,31 @@ type scanner struct {
 	b     []byte
 	at    int
 	depth int
+	room  func(bytes int64) error // asked for room by the chunk; nil: there is always enough
+	taken int64                   // since room was asked for last, in bytes
+}
+
+const (
+	// valueRoom is what a parameter takes besides its text, in bytes, in a list that grows by copying.
+	valueRoom = 2 * int64(unsafe.Sizeof(dbaas.Value{}))
+	// namedRoom is the same for one with a name, which is also remembered to find duplicates.
+	namedRoom = 4 * int64(unsafe.Sizeof(dbaas.NamedValue{}))
+	// roomChunk is how much is asked for at once, in bytes.
+	roomChunk = 1 << 20
+)
+
+// take accounts for n bytes. The first chunk is free: few values take no more than any request does.
+func (s *scanner) take(n int64) error {
+	if s.taken += n; s.room == nil || s.taken <= roomChunk {
+		return nil
+	}
+	s.taken -= roomChunk
+	return s.room(roomChunk)
+}
+
+// shared returns b as a string without copying: a body of 64 MiB would be there twice.
+func shared(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // The body is not changed after it has been read.
 }
 
 // peek returns the next byte that is not white space, 0 at the end.
@@ -195,7 +221,7 @@ func (s *scanner) text() (string, error) {
 				return "", invalid("invalid UTF-8 in a string")
 			}
 			s.at++
-			return string(raw), nil
+			return shared(raw), nil
 		case c == '\\':
 			return s.escaped(start)
 		case c < ' ':

@@ -38,6 +38,7 @@ type Config struct {
 	Persdb      string        // base URL
 	Prefix      string        // before the names of queues
 	LogLevel    string        // of the workers
+	Env         []string      // more settings of the workers, NAME=value
 	Limits      Limits
 	Log         *slog.Logger
 }

@@ -119,6 +119,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 		Tmpfs:       map[string]string{replicaPath: tmpfs(c.Limits.Replica), "/tmp": tmpfs(tempBytes)},
 		MemoryBytes: c.Limits.Memory, NanoCPUs: int64(c.Limits.CPUs * 1e9), PIDs: c.Limits.PIDs,
 	}
+	p.Env = append(p.Env, c.Env...)
 	generation := p.generation()
 	p.Env = append(p.Env, "WORKER_LISTEN="+at.listen, "WORKER_CONTROL_URL="+at.url)
 	p.Labels = map[string]string{labelStack: c.Stack, labelStart: startID, labelControl: at.url, labelGeneration: generation}
@@ -132,8 +133,8 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 	return p, nil
 }
 
-// tempBytes is the room for SQLite's temporary files.
-const tempBytes = 32 << 20
+// tempBytes is the room for SQLite's temporary files, as much as a statement may use by default. What is not used takes no memory.
+const tempBytes = 128 << 20
 
 // compose adds the labels by which `docker-compose down --remove-orphans` takes a container for
 // one of the project's; fewer of them do not do (docker.md, trap 3).

@@ -71,6 +71,8 @@ type Config struct {
 type Launcher struct {
 	config Config
 	events chan struct{}
+	// removeAll is os.RemoveAll.
+	removeAll func(path string) error
 
 	mu        sync.Mutex // guards the fields below
 	started   int
@@ -84,7 +86,7 @@ func New(c Config) *Launcher {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Launcher{config: c, events: make(chan struct{}, 1), instances: map[dbaas.WorkerID]*instance{}}
+	return &Launcher{config: c, events: make(chan struct{}, 1), removeAll: os.RemoveAll, instances: map[dbaas.WorkerID]*instance{}}
 }
 
 // Start implements launch.Launcher. A worker that cannot be made leaves nothing behind.
@@ -164,20 +166,21 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	return i.wait(ctx)
 }
 
-// Remove implements launch.Launcher.
+// Remove implements launch.Launcher. The worker is listed, as dead, until its directory is gone. That may take
+// long for a large replica, and holds nobody else up.
 func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := l.instances[id]
-	if i == nil {
-		return nil
+	i, err := l.find(id)
+	if err != nil {
+		return nil // it has been removed already
 	}
 	if i.describe().Running {
 		return fmt.Errorf("remove worker %s: it runs", id)
 	}
-	if err := os.RemoveAll(i.spec.Dir); err != nil {
+	if err := l.removeAll(i.spec.Dir); err != nil {
 		return fmt.Errorf("remove directory of worker %s: %w", id, err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.instances, id)
 	return nil
 }

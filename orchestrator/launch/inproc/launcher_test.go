@@ -67,6 +67,44 @@ func TestLauncher_Remove_DeletesDirectory(t *testing.T) {
 	}
 }
 
+// While a large directory is deleted, others are listed, started and killed.
+func TestLauncher_Remove_HoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, http.NotFoundHandler())
+	id := start(t, w, "s1").ID
+	if err := w.Kill(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	begun, goOn, removed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	w.SetRemoveAll(func(path string) error {
+		close(begun)
+		<-goOn
+		return os.RemoveAll(path)
+	})
+	go func() { removed <- w.Remove(t.Context(), id) }()
+	<-begun
+	asked := make(chan []launch.Instance, 1)
+	go func() {
+		list, _ := w.List(t.Context())
+		asked <- list
+	}()
+	select {
+	case list := <-asked:
+		if len(list) != 1 || list[0].Running {
+			t.Errorf("meanwhile: got %+v, want the dead worker", list)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no list while a directory is deleted")
+	}
+	close(goOn)
+	if err := <-removed; err != nil {
+		t.Fatal(err)
+	}
+	if list, err := w.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("afterwards: got %+v, %v; want none", list, err)
+	}
+}
+
 // A worker that cannot be made leaves nothing behind, and the same start may be tried again.
 func TestLauncher_Start_MakeFails(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/httpapi"
+)
+
+const (
+	// largeAnswer is from where an answer counts as held, in bytes, and leaves in pieces instead of in a copy of them.
+	largeAnswer = 64 << 10
+	// indentRoom is how much more room an indented answer takes at most: a digit and a comma become a line of their own.
+	indentRoom = 24
+)
+
+// answer is the body of an answer in the pieces in which it was made.
+type answer struct {
+	head string
+	body []byte
+	tail []byte
+}
+
+// hold makes room for the answer to a read, or refuses it: a read can be sent again.
+func hold(c echo.Context, body []byte) error {
+	if len(body) <= largeAnswer {
+		return nil
+	}
+	return httpapi.Hold(c.Request().Context(), int64(len(body)))
+}
+
+// respond sends the answer, indented if the client wants it so.
+func (a *API) respond(c echo.Context, o *options, ans answer) error {
+	if o.pretty {
+		return indent(c, ans)
+	}
+	return send(c, ans)
+}
+
+// send sends the answer as it is, the long ones without making one piece of it.
+func send(c echo.Context, ans answer) error {
+	if len(ans.body) <= largeAnswer {
+		return c.JSONBlob(http.StatusOK, ans.join())
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(ans.head)+len(ans.body)+len(ans.tail)))
+	c.Response().WriteHeader(http.StatusOK)
+	for _, piece := range [][]byte{[]byte(ans.head), ans.body, ans.tail} {
+		if err := httpapi.WriteLong(c, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join returns the answer in one piece.
+func (ans answer) join() []byte {
+	if ans.head == "" && ans.tail == nil {
+		return ans.body
+	}
+	b := make([]byte, 0, len(ans.head)+len(ans.body)+len(ans.tail))
+	return append(append(append(b, ans.head...), ans.body...), ans.tail...)
+}
+
+// indent sends the answer indented. One for which that takes too much room is sent as it is: what was done cannot be
+// refused for its looks.
+func indent(c echo.Context, ans answer) error {
+	if n := int64(len(ans.body)); n > largeAnswer && httpapi.Hold(c.Request().Context(), indentRoom*n) != nil {
+		return send(c, ans)
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, ans.join(), "", "    "); err != nil {
+		return fmt.Errorf("indent answer: %w", err)
+	}
+	return c.JSONBlob(http.StatusOK, out.Bytes())
+}
