@@ -159,7 +159,7 @@ func TestGateway_BodiesAndHeaders(t *testing.T) {
 			}
 			if g.Header.Get("X-Request-Id") != "req-1" || g.Header.Get("Idempotency-Key") != "k" ||
 				g.Header.Get("X-Forwarded-For") != "127.0.0.1" || g.Header.Get("X-Forwarded-Proto") != "http" ||
-				g.Header.Get("X-Forwarded-Host") != req.URL.Host {
+				g.Header.Get("X-Forwarded-Host") != req.URL.Host || g.Host == req.URL.Host {
 				t.Errorf("%s: got headers %v", method, g.Header)
 			}
 			if ids := resp.Header.Values("X-Request-Id"); len(ids) != 1 || ids[0] != "req-1" {

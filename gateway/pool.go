@@ -128,6 +128,7 @@ func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	u := *r.URL
 	u.Scheme, u.Host = in.scheme, in.host
 	out.URL = &u
+	out.Host = "" // the instance's own: one on a loopback address answers no other name. X-Forwarded-Host has the client's.
 	if r.Body != nil {
 		// The transport closes the body also when it could not connect, but the
 		// next instance needs it. The server closes the real one.

@@ -15,24 +15,20 @@ const moment = "substr(timestamp,7,4)||substr(timestamp,4,2)||substr(timestamp,1
 // sortLayout is moment's form for package time: year, month, day, hour, minute, second.
 const sortLayout = "20060102150405"
 
-// Upcoming returns the rides from source to destination that are later than
-// now, by id. CodeInvalid: the areas do not exist or are the same.
-func (r *Rides) Upcoming(ctx context.Context, opts dbclient.Options, source, destination Area) ([]Upcoming, dbaas.Seq, error) {
+// Upcoming calls each with the rides from source to destination that are later than
+// now, by id, as they come from the database, and the position that they were read at,
+// which it returns too. CodeInvalid: the areas do not exist or are the same.
+func (r *Rides) Upcoming(ctx context.Context, opts dbclient.Options, source, destination Area, each func(dbaas.Seq, Upcoming) error) (dbaas.Seq, error) {
 	if err := r.checkRoute(source, destination); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	now := r.cfg.Now().In(r.cfg.Location).Format(sortLayout)
-	ans, err := r.cfg.DB.Query(ctx, opts, dbclient.SQL(
+	return r.cfg.DB.Rows(ctx, opts, dbclient.SQL(
 		"SELECT rideId, created_by, timestamp FROM rides WHERE source = ? AND destination = ? AND "+moment+" > ? ORDER BY rideId",
-		dbaas.Integer(int64(source)), dbaas.Integer(int64(destination)), dbaas.Text(now)))
-	if err != nil {
-		return nil, ans.Seq, err
-	}
-	list := make([]Upcoming, len(ans.Results[0].Rows))
-	for i, row := range ans.Results[0].Rows {
-		list[i] = Upcoming{ID: integer(row[0]), CreatedBy: text(row[1]), Timestamp: text(row[2])}
-	}
-	return list, ans.Seq, nil
+		dbaas.Integer(int64(source)), dbaas.Integer(int64(destination)), dbaas.Text(now)),
+		func(seq dbaas.Seq, row []any) error {
+			return each(seq, Upcoming{ID: integer(row[0]), CreatedBy: text(row[1]), Timestamp: text(row[2])})
+		})
 }
 
 // Get returns one ride, nil if there is none of this id. Ride and riders are of one moment.

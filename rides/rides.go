@@ -14,6 +14,7 @@ import (
 // DB is what this package needs of the database. *dbclient.Client implements it.
 type DB interface {
 	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
+	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
 	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 	Request(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 }

@@ -86,17 +86,18 @@ func (u *Users) Delete(ctx context.Context, opts dbclient.Options, name string) 
 	return ans.Seq, err
 }
 
-// List returns all names in byte order.
-func (u *Users) List(ctx context.Context, opts dbclient.Options) ([]string, dbaas.Seq, error) {
-	ans, err := u.db.Query(ctx, opts, dbclient.SQL("SELECT username FROM users ORDER BY username"))
-	if err != nil {
-		return nil, ans.Seq, err
-	}
-	names := make([]string, len(ans.Results[0].Rows))
-	for i, row := range ans.Results[0].Rows {
-		names[i], _ = row[0].(string) // The column is declared TEXT NOT NULL.
-	}
-	return names, ans.Seq, nil
+// Lister is what List needs of the database. *dbclient.Client implements it.
+type Lister interface {
+	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
+}
+
+// List calls each with all names in byte order, as they come from the database, and the position that they were read at,
+// which it returns too.
+func List(ctx context.Context, db Lister, opts dbclient.Options, each func(seq dbaas.Seq, name string) error) (dbaas.Seq, error) {
+	return db.Rows(ctx, opts, dbclient.SQL("SELECT username FROM users ORDER BY username"), func(seq dbaas.Seq, row []any) error {
+		name, _ := row[0].(string) // The column is declared TEXT NOT NULL.
+		return each(seq, name)
+	})
 }
 
 // Exists reports whether there is a user of this name.

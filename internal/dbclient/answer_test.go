@@ -68,24 +68,3 @@ func TestNew_Settings(t *testing.T) {
 		}
 	}
 }
-
-// Keys of different services, methods, paths and clients never meet, and are fit for a header.
-func TestScopedKey(t *testing.T) {
-	seen := map[string]bool{}
-	for _, service := range []string{"users", "rides"} {
-		for _, method := range []string{"PUT", "POST"} {
-			for _, path := range []string{"/a", "/b"} {
-				for _, key := range []string{"1", "2"} {
-					got := dbclient.ScopedKey(service, method, path, key)
-					if seen[got] || len(got) != 64 {
-						t.Errorf("%s %s %s %s: got %q", service, method, path, key, got)
-					}
-					seen[got] = true
-				}
-			}
-		}
-	}
-	if got := dbclient.ScopedKey("users", "PUT", "/a", ""); got != "" {
-		t.Errorf("no key: got %q", got)
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"rideshare/internal/dbaas"
@@ -41,31 +42,52 @@ func (c *Client) call(ctx context.Context, k call) (answered, error) {
 	// stays set when the transport tries again after a connection that broke.
 	var left atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), k.method, c.base+k.path, bytes.NewReader(k.body))
+	resp, err := c.send(httptrace.WithClientTrace(ctx, trace), k)
 	if err != nil {
-		return answered{}, dbaas.WrapError(dbaas.CodeInternal, "make request", err)
-	}
-	req.Header = c.header(ctx, k)
-	resp, err := c.transport.RoundTrip(req)
-	if err != nil {
-		return answered{}, lost(ctx, k, left.Load(), err)
+		return answered{}, c.lost(ctx, k, left.Load(), err)
 	}
 	defer func() { _ = resp.Body.Close() }() // The body is read to its end or given up; nothing to tell.
-	body, err := readAnswer(resp)
+	body, err := readAnswer(ctx, k, resp)
 	if err != nil {
-		return answered{}, lost(ctx, k, true, err)
+		return answered{}, c.lost(ctx, k, true, err)
 	}
-	seq, _ := strconv.ParseUint(resp.Header.Get(httpapi.HeaderSeq), 10, 64) // Zero where it is missing.
-	ans := answered{seq: dbaas.Seq(seq), body: body}
+	ans := answered{seq: seqOf(resp), body: body}
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
-		return ans, refused(k, ownKey, resp, body)
+		return ans, c.refused(k, ownKey, resp, body)
 	}
 	return ans, nil
 }
 
-// readAnswer reads a whole answer, up to maxAnswer.
-func readAnswer(resp *http.Response) ([]byte, error) {
+// send sends k and returns the answer, whose body the caller closes.
+func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, k.method, c.base+k.path, bytes.NewReader(k.body))
+	if err != nil {
+		return nil, dbaas.WrapError(dbaas.CodeInternal, "make request", err)
+	}
+	req.Header = c.header(ctx, k)
+	return c.transport.RoundTrip(req)
+}
+
+// seqOf returns the position that came with an answer, zero where it is missing.
+func seqOf(resp *http.Response) dbaas.Seq {
+	seq, _ := strconv.ParseUint(resp.Header.Get(httpapi.HeaderSeq), 10, 64)
+	return dbaas.Seq(seq)
+}
+
+// decodeRoom is how much room an answer takes with the rows that are made of it, as a multiple of its length.
+const decodeRoom = 4
+
+// readAnswer reads a whole answer, up to maxAnswer. While the request that asked is served it counts as held, and a
+// read whose answer finds no room is refused.
+func readAnswer(ctx context.Context, k call, resp *http.Response) ([]byte, error) {
 	var buf bytes.Buffer
+	if n := resp.ContentLength; n > largeAnswer && n <= maxAnswer {
+		if k.write {
+			httpapi.Charge(ctx, decodeRoom*n)
+		} else if err := httpapi.Hold(ctx, decodeRoom*n); err != nil {
+			return nil, err
+		}
+	}
 	if n := resp.ContentLength; n > 0 && n <= maxAnswer {
 		buf.Grow(int(n) + bytes.MinRead)
 	}
@@ -78,10 +100,13 @@ func readAnswer(resp *http.Response) ([]byte, error) {
 
 // lost returns the error for a call without an answer. What never left was
 // surely not done, nor was a read; a write that may have arrived is unknown.
-func lost(ctx context.Context, k call, sent bool, err error) error {
+func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
+	if e, own := errors.AsType[*dbaas.Error](err); own && (!k.write || e.Code == dbaas.CodeInternal) {
+		return err
+	}
 	switch {
 	case k.write && sent:
-		return &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no answer from the database", Op: opID(k.opts.Key), Err: err}
+		return &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no answer from the database", Op: c.opID(k), Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && !k.write:
 		return dbaas.WrapError(dbaas.CodeTimeout, "no answer from the database in time", err)
 	}
@@ -90,10 +115,10 @@ func lost(ctx context.Context, k call, sent bool, err error) error {
 
 // refused returns the error that an error answer stands for. Where our own
 // credentials, paths or statements were wrong it is not the client's fault.
-func refused(k call, ownKey bool, resp *http.Response, body []byte) error {
+func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) error {
 	e := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
 	switch e.Code { //nolint:exhaustive // The others mean to our caller what they mean to us.
-	case dbaas.CodeUnauthorized, dbaas.CodeInvalid, dbaas.CodeNotFound, dbaas.CodeOK:
+	case dbaas.CodeUnauthorized, dbaas.CodeForbidden, dbaas.CodeInvalid, dbaas.CodeNotFound, dbaas.CodeOK:
 		return dbaas.WrapError(dbaas.CodeInternal, "database call", e)
 	case dbaas.CodeInternal:
 		if k.write {
@@ -111,10 +136,14 @@ func refused(k call, ownKey bool, resp *http.Response, body []byte) error {
 		}
 	}
 	if e.Code == dbaas.CodeUnknown && e.Op.IsZero() {
-		e.Op = opID(k.opts.Key)
+		e.Op = c.opID(k)
 	}
 	return e
 }
 
 // opID is the operation's id as the orchestrator derives it.
-func opID(key string) dbaas.OpID { return dbaas.OpIDFromKey(key) }
+func (c *Client) opID(k call) dbaas.OpID {
+	path, _, _ := strings.Cut(k.path, "?")
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: httpapi.CallerOf(c.authorization), Method: k.method, Path: path}
+	return scope.OpID(k.opts.Key)
+}

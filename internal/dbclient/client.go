@@ -34,6 +34,8 @@ const (
 	defaultTimeout = 10 * time.Second
 	// maxAnswer bounds an answer in memory, in bytes.
 	maxAnswer = 256 << 20
+	// largeAnswer is from where an answer counts as held by its request, in bytes.
+	largeAnswer = 64 << 10
 )
 
 // Config is the settings of a Client. Only URL is required.
@@ -89,7 +91,7 @@ type Options struct {
 	// MinSeq is the position that a read must have seen at least; a write sees all.
 	MinSeq dbaas.Seq
 	// Key makes a write idempotent: the same key with the same statements is
-	// applied once. It is 1 to 255 printable characters, see ScopedKey; "" means a
+	// applied once. It is 1 to 255 printable characters, see httpapi.KeyScope; "" means a
 	// key of its own for this call.
 	Key string
 }

@@ -1,14 +1,12 @@
 package dbclient_test
 
 import (
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	_ "modernc.org/sqlite" // The driver of dbtest.
 
 	"rideshare/internal/dbaas"
@@ -27,84 +25,7 @@ func newClient(t *testing.T, url string) *dbclient.Client {
 	return c
 }
 
-const (
-	insertUser = "INSERT INTO users VALUES(?, 'x')"
-	countUsers = "SELECT count(*) FROM users"
-)
-
-// Values come back as they went in: big integers exact, hostile text unchanged, NULL as nil.
-func TestClient_Query_ValuesAreExact(t *testing.T) {
-	c := newClient(t, dbtest.New(t).URL)
-	texts := []string{"", "a\x00b", "日本 \u2028 <&>", `"'\`, strings.Repeat("x", 100_000)}
-	for _, text := range texts {
-		ans, err := c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT ?, ?, ?, ?, NULL",
-			dbaas.Text(text), dbaas.Integer(math.MaxInt64), dbaas.Integer(math.MinInt64), dbaas.Float(0.1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := [][]any{{text, int64(math.MaxInt64), int64(math.MinInt64), 0.1, nil}}
-		if diff := cmp.Diff(want, ans.Results[0].Rows); diff != "" {
-			t.Errorf("%.20q (-want +got):\n%s", text, diff)
-		}
-	}
-}
-
-// Results come in the order of the statements, reads and writes mixed, with the position.
-func TestClient_Request_ResultsInOrder(t *testing.T) {
-	c := newClient(t, dbtest.New(t).URL)
-	ans, err := c.Request(t.Context(), dbclient.Options{},
-		dbclient.SQL(countUsers), dbclient.SQL(insertUser, dbaas.Text("ann")), dbclient.SQL(countUsers),
-		dbclient.SQL("DELETE FROM users WHERE username = 'nobody'"), dbclient.SQL("SELECT 1 WHERE 0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := ans.Results
-	if got[0].Rows[0][0] != int64(0) || got[1].RowsAffected != 1 || got[2].Rows[0][0] != int64(1) ||
-		got[3].RowsAffected != 0 || len(got[4].Rows) != 0 || ans.Seq != 1 {
-		t.Errorf("got %+v at %d", got, ans.Seq)
-	}
-}
-
-// A constraint that refuses is CodeConstraint and undoes what went with it; wrong SQL is our own bug.
-func TestClient_Execute_StatementErrors(t *testing.T) {
-	db := dbtest.New(t)
-	c := newClient(t, db.URL)
-	ann := dbclient.SQL(insertUser, dbaas.Text("ann"))
-	_, err := c.Execute(t.Context(), dbclient.Options{}, ann, ann)
-	if dbaas.CodeOf(err) != dbaas.CodeConstraint || !strings.Contains(err.Error(), "UNIQUE constraint failed: users.username") {
-		t.Errorf("twice: got %v, want CodeConstraint", err)
-	}
-	_, err = c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("INSERT INTO riders VALUES(1, 'nobody')"))
-	if dbaas.CodeOf(err) != dbaas.CodeConstraint || !strings.Contains(err.Error(), "FOREIGN KEY") {
-		t.Errorf("no parent: got %v, want CodeConstraint", err)
-	}
-	if _, err = c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("INSERT INTO nowhere VALUES(1)")); dbaas.CodeOf(err) != dbaas.CodeInternal {
-		t.Errorf("wrong SQL: got %v, want CodeInternal", err)
-	}
-	if n := db.Text(t, countUsers); n != "0" {
-		t.Errorf("got %s users, want 0", n)
-	}
-}
-
-// The same key with the same statement is applied once; with another one it is CodeMismatch.
-func TestClient_Execute_KeyIsAppliedOnce(t *testing.T) {
-	c := newClient(t, dbtest.New(t).URL)
-	opts := dbclient.Options{Key: "k"}
-	first, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("ann")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("ann")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(first, again); diff != "" {
-		t.Errorf("the second answer differs (-first +second):\n%s", diff)
-	}
-	if _, err := c.Execute(t.Context(), opts, dbclient.SQL(insertUser, dbaas.Text("bob"))); dbaas.CodeOf(err) != dbaas.CodeMismatch {
-		t.Errorf("other statement: got %v, want CodeMismatch", err)
-	}
-}
+const insertUser = "INSERT INTO users VALUES(?, 'x')"
 
 // What happens to the connection decides the code: a write that may have arrived
 // is unknown and names its operation, what never left is unavailable.

@@ -2,27 +2,12 @@ package dbclient
 
 import (
 	"bufio"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 )
-
-// ScopedKey returns the key under which a client's Idempotency-Key goes to the
-// orchestrator: that of two services, methods or paths never meets. An empty
-// key stays empty.
-func ScopedKey(service, method, path, key string) string {
-	if key == "" {
-		return ""
-	}
-	// Neither of the first three holds a bar where the next part could begin
-	// differently: service and method are ours and the path is percent-encoded.
-	sum := sha256.Sum256([]byte(service + "|" + method + "|" + path + "|" + key))
-	return hex.EncodeToString(sum[:])
-}
 
 // Credentials reads an AUTH_FILE and returns the Authorization header that its
 // first line stands for: "bearer TOKEN" or "basic USER:PASSWORD". Empty lines

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,6 +21,9 @@ type Config struct {
 	Log *slog.Logger
 	// MaxBody is the body limit of routes that set none, in bytes; zero means DefaultMaxBody.
 	MaxBody int64
+	// Budget bounds what all requests hold, also those of other APIs that share it; nil means one of
+	// DefaultMemory for this API.
+	Budget *Budget
 	// Observe, if set, is called once for each request, after its answer. route is
 	// the pattern as registered, or Unmatched, and method one of the standard ones
 	// or "OTHER", so that both are safe as labels.
@@ -72,6 +76,9 @@ func New(cfg Config) *API {
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = DefaultMaxBody
 	}
+	if cfg.Budget == nil {
+		cfg.Budget = NewBudget(DefaultMemory)
+	}
 	a := &API{cfg: cfg, echo: echo.New(), routes: map[string]*route{}}
 	a.echo.HideBanner, a.echo.HidePort = true, true
 	// The default trusts any X-Forwarded-For, so that clients could choose their address.
@@ -104,6 +111,18 @@ func (a *API) Handle(method, pattern string, h echo.HandlerFunc, opts ...Option)
 	}
 }
 
+// Routes returns what was registered, such as "GET /api/v1/users/:username", sorted.
+func (a *API) Routes() []string {
+	var all []string
+	for pattern, rt := range a.routes {
+		for _, method := range rt.methods {
+			all = append(all, method+" "+pattern)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // HandleHTTP registers a plain handler, such as the one of /metrics.
 func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option) {
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
@@ -123,7 +142,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set(HeaderRequestID, id)
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
-	r = r.WithContext(WithRequestID(r.Context(), id))
+	state := &request{id: id, held: holding{budget: a.cfg.Budget}}
+	defer state.held.end()
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, state))
 	// Echo routes by RawPath only where it differs from the default encoding, and
 	// by the decoded path otherwise. Always routing by the encoded path is what
 	// lets Param decode exactly once.

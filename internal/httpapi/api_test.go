@@ -86,12 +86,9 @@ func (f *fixture) roundTrip(t *testing.T, req *http.Request) (answer, string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := bodyOf(t, resp)
 	<-f.finished
-	return answer{resp.StatusCode, resp.Header}, string(got)
+	return answer{resp.StatusCode, resp.Header}, got
 }
 
 func ok(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -11,33 +12,62 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// firstRead is how much room a body gets before any of it has come, in bytes: a
-// client that only announces a long body must not make us allocate it.
-const firstRead = 64 << 10
-
-// ReadBody returns the whole body. Errors: CodeTooLarge over the route's limit,
-// CodeInvalid if the client stopped sending.
+// ReadBody returns the whole body, in one piece of the right size where the client says how long it is. Until the
+// request is answered it counts as held, see Hold. Errors: CodeTooLarge over the route's limit,
+// CodeInvalid if the client stopped sending, CodeUnavailable while others hold too much.
 func ReadBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
-	if n := r.ContentLength; n >= 0 && n <= firstRead {
-		body := make([]byte, n)
-		if _, err := io.ReadFull(r.Body, body); err != nil {
-			return nil, endedEarly(err)
+	if r.ContentLength < 0 {
+		return readUnknown(c)
+	}
+	if err := Hold(r.Context(), r.ContentLength); err != nil {
+		return nil, err
+	}
+	body := make([]byte, r.ContentLength)
+	left := body
+	err := readPieces(c, r.ContentLength, func(n int64) error {
+		_, err := io.ReadFull(r.Body, left[:n])
+		left = left[n:]
+		if err != nil {
+			return endedEarly(err)
 		}
-		return body, nil
+		return nil
+	})
+	return body, err
+}
+
+// readUnknown reads a body of unknown length. One that is not small may become as long as the route allows.
+func readUnknown(c echo.Context) ([]byte, error) {
+	r, state := c.Request(), requestOf(c.Request().Context())
+	if err := Hold(r.Context(), smallHold); err != nil {
+		return nil, err
 	}
 	var buf bytes.Buffer
-	if r.ContentLength > 0 {
-		buf.Grow(firstRead + bytes.MinRead)
+	move := func(n int64) error {
+		_, err := io.CopyN(&buf, r.Body, n)
+		if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return tooLarge(over.Limit)
+		}
+		if err != nil && err != io.EOF { //nolint:errorlint // io.CopyN returns it as it is.
+			return endedEarly(err)
+		}
+		return err
 	}
-	_, err := io.Copy(&buf, r.Body)
-	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, tooLarge(over.Limit)
+	limit := int64(math.MaxInt64)
+	if state != nil {
+		limit = state.maxBody
 	}
-	if err != nil {
-		return nil, endedEarly(err)
+	err := move(smallHold)
+	if err == nil {
+		err = Hold(r.Context(), limit)
 	}
-	return buf.Bytes(), nil
+	if err == nil { // one byte more than the route allows, which finds out
+		err = readPieces(c, limit-smallHold+1, move)
+	}
+	if err == io.EOF { //nolint:errorlint // as above
+		err = nil
+	}
+	return buf.Bytes(), err
 }
 
 func endedEarly(err error) error {

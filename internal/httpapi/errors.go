@@ -36,9 +36,11 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeUnknown:      http.StatusGatewayTimeout,
 	dbaas.CodeTimeout:      http.StatusGatewayTimeout,
 	dbaas.CodeUnauthorized: http.StatusUnauthorized,
+	dbaas.CodeForbidden:    http.StatusForbidden,
 	dbaas.CodeStaleEpoch:   http.StatusServiceUnavailable, // surely not done, a newer master will
 	dbaas.CodeGone:         http.StatusGone,
 	dbaas.CodeFull:         http.StatusServiceUnavailable, // surely not done, until there is room again
+	dbaas.CodeDamaged:      http.StatusInternalServerError,
 	dbaas.CodeInternal:     http.StatusInternalServerError,
 }
 
@@ -82,8 +84,10 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 		return dbaas.CodeMismatch
 	case http.StatusRequestEntityTooLarge:
 		return dbaas.CodeTooLarge
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
 		return dbaas.CodeUnauthorized
+	case http.StatusForbidden:
+		return dbaas.CodeForbidden
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return dbaas.CodeUnavailable
 	case http.StatusBadGateway, http.StatusGatewayTimeout:

@@ -45,7 +45,7 @@ func send(t *testing.T, s *httpapi.Server, pieces []int, length int, pause time.
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", length); err != nil {
+	if _, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", length); err != nil {
 		t.Fatal(err)
 	}
 	tick := time.NewTicker(pause)
@@ -61,11 +61,7 @@ func send(t *testing.T, s *httpapi.Server, pieces []int, length int, pause time.
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return bodyOf(t, resp)
 }
 
 func repeat(n, times int) []int {

@@ -15,17 +15,31 @@ const HeaderRequestID = "X-Request-Id"
 // travels in every message and log line of the request.
 const maxRequestID = 128
 
-type requestIDKey struct{}
+type requestKey struct{}
+
+// request is what the context of a request carries.
+type request struct {
+	id      string
+	maxBody int64 // of its route, in bytes
+	held    holding
+}
+
+func requestOf(ctx context.Context) *request {
+	r, _ := ctx.Value(requestKey{}).(*request)
+	return r
+}
 
 // WithRequestID returns ctx with a request id.
 func WithRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestIDKey{}, id)
+	return context.WithValue(ctx, requestKey{}, &request{id: id})
 }
 
 // RequestID returns the request id of ctx, or "" if it has none.
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
+	if r := requestOf(ctx); r != nil {
+		return r.id
+	}
+	return ""
 }
 
 // RequestIDFrom returns the request id that the headers carry: X-Request-Id, or

@@ -15,6 +15,7 @@ import (
 const (
 	HeaderSeq            = "X-Seq"
 	HeaderMinSeq         = "X-Min-Seq"
+	HeaderCluster        = "X-Cluster-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
 )
 

@@ -33,12 +33,17 @@ func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		rt := a.match(c)
-		if err := a.run(c, rt, next); err != nil {
+		err := a.run(c, rt, next)
+		cut := err != nil && c.Response().Committed
+		if err != nil {
 			a.fail(c, rt, err)
 		} else {
 			a.recovered(c, rt)
 		}
 		a.account(c, rt, time.Since(start))
+		if cut { // the client must not take what it got for complete
+			panic(http.ErrAbortHandler)
+		}
 		return nil
 	}
 }
@@ -89,6 +94,9 @@ func (a *API) run(c echo.Context, rt *route, next echo.HandlerFunc) (err error) 
 // limitBody refuses a body that says it is too long and cuts one off that does not say.
 func limitBody(c echo.Context, limit int64) error {
 	r := c.Request()
+	if state := requestOf(r.Context()); state != nil {
+		state.maxBody = limit
+	}
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}

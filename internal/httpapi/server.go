@@ -31,6 +31,10 @@ const (
 	idleTimeout = 60 * time.Second
 	// defaultMaxConns bounds open connections, and with them memory.
 	defaultMaxConns = 8192
+	// drainTime is how long requests in hand go on at a stop, answerTime how long their answers may take afterwards. A
+	// process ends within 10 s, with all that stands behind its requests.
+	drainTime  = 3 * time.Second
+	answerTime = time.Second
 )
 
 // ServerConfig is the settings of a Server. Addr, Handler and Log are required.
@@ -45,6 +49,11 @@ type ServerConfig struct {
 	// anew with each MiB of a long body that has come.
 	ReadTimeout  time.Duration
 	WriteTimeout time.Duration
+	// AllowedHosts are the names, besides localhost, that requests may call the server by. None: on a loopback
+	// address no other, elsewhere any.
+	AllowedHosts []string
+	// Exposed, if set, is logged as a warning when the server listens beyond this machine: why that is a risk, and the cure.
+	Exposed string
 	// MaxConns is how many connections may be open; zero means 8192.
 	MaxConns int
 }
@@ -54,7 +63,10 @@ type Server struct {
 	cfg      ServerConfig
 	http     *http.Server
 	listener net.Listener
+	hosts    hostRule   // set before the first request
 	done     chan error // what Serve ended with, once
+
+	endRequests context.CancelFunc // ends the contexts of all requests
 }
 
 // NewServer returns a Server that does not listen yet.
@@ -72,8 +84,12 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.ReadTimeout > 0 {
 		handler = withProgress(handler, cfg.ReadTimeout, cfg.WriteTimeout)
 	}
-	return &Server{cfg: cfg, done: make(chan error, 1), http: &http.Server{
-		Handler:           handler,
+	requests, end := context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, done: make(chan error, 1), endRequests: end}
+	s.http = &http.Server{
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		Handler:           boundHead(s.sameSite(handler)),
+		ConnContext:       withHeadConn,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       cfg.ReadTimeout,
 		WriteTimeout:      cfg.WriteTimeout,
@@ -81,7 +97,8 @@ func NewServer(cfg ServerConfig) *Server {
 		MaxHeaderBytes:    MaxHeaderBytes,
 		// net/http's own lines are about broken connections of clients.
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-	}}
+	}
+	return s
 }
 
 // Open listens and serves in the background until Close. nil means that
@@ -95,8 +112,12 @@ func (s *Server) Open(ctx context.Context) error {
 		}
 	}
 	s.listener = listener
+	s.hosts = hostRule{loopback: onLoopback(listener.Addr()), allowed: s.cfg.AllowedHosts}
+	if _, tcp := listener.Addr().(*net.TCPAddr); tcp && !s.hosts.loopback && s.cfg.Exposed != "" {
+		s.cfg.Log.WarnContext(ctx, "listening beyond this machine without credentials", logkey.Addr, s.Addr(), logkey.Reason, s.cfg.Exposed)
+	}
 	go func() {
-		err := s.http.Serve(netutil.LimitListener(listener, s.cfg.MaxConns))
+		err := s.http.Serve(newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns)))
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
@@ -127,17 +148,37 @@ func (s *Server) Done() <-chan error { return s.done }
 // that would otherwise hold it up.
 func (s *Server) OnShutdown(fn func()) { s.http.RegisterOnShutdown(fn) }
 
-// Close stops taking connections, waits for requests in hand until ctx ends,
-// and then cuts off what is left. nil means that every request was answered.
-// Closing a server that never opened does nothing.
+// Draining returns the context to close servers with. The requests that they have in hand go on for drainTime; then their
+// contexts end, so that the handlers answer what is known, and answerTime later connections are cut. Call done
+// after the last Close.
+func Draining(ctx context.Context, servers ...*Server) (closing context.Context, done context.CancelFunc) {
+	closing, cancel := context.WithTimeout(ctx, drainTime+answerTime)
+	timer := time.AfterFunc(drainTime, func() {
+		for _, s := range servers {
+			s.endRequests()
+		}
+	})
+	return closing, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// Close stops taking connections, waits for requests in hand until ctx ends, and then cuts off what is left, which is
+// logged: a client that does not read its answer is no failure of the server. Closing a server that never opened does nothing.
 func (s *Server) Close(ctx context.Context) error {
+	defer s.endRequests()
 	if s.listener == nil {
 		return nil
 	}
 	err := s.http.Shutdown(ctx)
-	if err != nil {
+	if err != nil && ctx.Err() != nil {
 		s.cfg.Log.WarnContext(ctx, "requests cut off at shutdown", logkey.Addr, s.Addr(), logkey.Error, err.Error())
-		return errors.Join(fmt.Errorf("shut down %s: %w", s.Addr(), err), s.http.Close())
+		s.endRequests()
+		err = s.http.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("shut down %s: %w", s.Addr(), err)
 	}
 	return nil
 }

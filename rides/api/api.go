@@ -32,6 +32,10 @@ type Config struct {
 	// Observe is called for each request; see httpapi.Config.
 	Observe func(route, method string, status int, took time.Duration)
 	Metrics http.Handler // of /metrics; nil: there is none
+	// Budget bounds what all requests hold; see httpapi.Config.
+	Budget *httpapi.Budget
+	// Credentials guard db/clear and the reset of the counter; nil leaves them open.
+	Credentials *httpapi.Credentials
 }
 
 // Service is the rides service.
@@ -39,6 +43,7 @@ type Service struct {
 	api     *httpapi.API
 	counter *apicount.Counter
 	rides   *rides.Rides
+	creds   *httpapi.Credentials
 }
 
 // New returns a running Service. Serve its Handler, and Close it. An error
@@ -49,11 +54,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
 		counter: apicount.New(apicount.Config{Service: service, DB: cfg.DB, Log: cfg.Log}),
+		creds:   cfg.Credentials,
 		rides:   rules,
 	}
-	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Metrics: cfg.Metrics})
+	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
 	const all, one = "/api/v1/rides", "/api/v1/rides/:rideId"
 	counted := httpapi.OnRequest(s.counter.Add)
 	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
@@ -68,9 +74,12 @@ func New(cfg Config) (*Service, error) {
 // Handler returns the service's HTTP handler.
 func (s *Service) Handler() http.Handler { return s.api }
 
-// Close writes the pending request counts. Stop serving first. An error means
-// that counts were lost.
-func (s *Service) Close(ctx context.Context) error { return s.counter.Close(ctx) }
+// Close writes the pending request counts. Stop serving first. Counts that the database does not take before ctx
+// ends are lost.
+func (s *Service) Close(ctx context.Context) error {
+	_ = s.counter.Close(ctx) // it has logged what is lost, and a stop does not fail for that
+	return nil
+}
 
 // rideID returns the id in the path. Anything but the decimal digits of a
 // positive integer, as they are written, is CodeNotFound.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"rideshare/internal/httpapi"
+	"rideshare/internal/httpapi/apitest"
 	"rideshare/rides/usercheck"
 )
 
@@ -244,5 +246,26 @@ func TestRides_Join_SeatsHoldUnderConcurrency(t *testing.T) {
 	}
 	if n := f.db.Text(t, "SELECT count(*) FROM riders"); n != "7" {
 		t.Errorf("got %s riders, want 7", n)
+	}
+}
+
+// Where the service has credentials, what empties something asks for them, and nothing else does.
+func TestService_WithCredentials_GuardsWhatEmpties(t *testing.T) {
+	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFixture(t, settings{creds: creds})
+	const course, health = "the course's clients have no credentials", "probers have no credentials"
+	guarded := apitest.Guarded(t, f.service.Handler().(*httpapi.API), map[string]string{
+		"GET /": course, "GET /api/v1/rides": course, "POST /api/v1/rides": course, "GET /api/v1/rides/:rideId": course, "POST /api/v1/rides/:rideId": course,
+		"DELETE /api/v1/rides/:rideId": course, "GET /api/v1/rides/count": course, "GET /api/v1/_count": course, "GET /api/v1/rides/_count": course,
+		"GET /livez": health, "GET /readyz": health, "GET /metrics": health,
+	})
+	for _, call := range guarded {
+		method, path, _ := strings.Cut(call, " ")
+		if got := f.do(t, method, path, "", "Authorization", "Bearer secret"); got.Status != 200 {
+			t.Errorf("%s with credentials: got %d %s, want 200", call, got.Status, got.Body)
+		}
 	}
 }

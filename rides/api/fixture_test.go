@@ -78,16 +78,18 @@ func (u *usersService) set(answer func(w http.ResponseWriter)) {
 
 // fixture is a rides service with a stand-in of the orchestrator and of users.
 type fixture struct {
-	url   string
-	db    *dbtest.DB
-	users *usersService
-	now   time.Time
+	url     string
+	db      *dbtest.DB
+	users   *usersService
+	service *api.Service
+	now     time.Time
 }
 
 // settings are what tests vary; the zero value is the default.
 type settings struct {
-	mode usercheck.Mode
-	zone string
+	mode  usercheck.Mode
+	zone  string
+	creds *httpapi.Credentials
 }
 
 func newFixture(t *testing.T, set settings) *fixture {
@@ -112,17 +114,18 @@ func newFixture(t *testing.T, set settings) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := api.New(api.Config{
+	f.service, err = api.New(api.Config{
 		DB: client, Users: check, Now: func() time.Time { return f.now }, Location: zone, Log: slog.New(slog.DiscardHandler),
+		Credentials: set.creds, Metrics: http.NotFoundHandler(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(service.Handler())
+	server := httptest.NewServer(f.service.Handler())
 	f.url = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		_ = service.Close(t.Context()) // Its context has ended; nobody reads these counts.
+		_ = f.service.Close(t.Context()) // Its context has ended; nobody reads these counts.
 		users.Close()
 		check.Close()
 		client.Close()

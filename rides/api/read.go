@@ -45,19 +45,16 @@ func (s *Service) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	found, seq, err := s.rides.Upcoming(c.Request().Context(), opts, source, destination)
+	list := httpapi.NewArray(c)
+	seq, err := s.rides.Upcoming(c.Request().Context(), opts, source, destination, func(seq dbaas.Seq, r rides.Upcoming) error {
+		httpapi.SetSeq(c, seq)
+		return list.Add(upcoming{RideID: r.ID, Username: r.CreatedBy, Timestamp: r.Timestamp})
+	})
 	httpapi.SetSeq(c, seq)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(found) == 0:
-		return c.NoContent(http.StatusNoContent)
 	}
-	list := make([]upcoming, len(found))
-	for i, r := range found {
-		list[i] = upcoming{RideID: r.ID, Username: r.CreatedBy, Timestamp: r.Timestamp}
-	}
-	return httpapi.JSON(c, http.StatusOK, list)
+	return list.End()
 }
 
 // route reads source and destination, each exactly once, from a query.

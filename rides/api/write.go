@@ -28,7 +28,7 @@ type rider struct {
 }
 
 func (s *Service) create(c echo.Context) error {
-	opts, err := dbapi.WriteOptions(c, service)
+	opts, err := dbapi.WriteOptions(c, service, s.creds)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Service) join(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	opts, err := dbapi.WriteOptions(c, service)
+	opts, err := dbapi.WriteOptions(c, service, s.creds)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *Service) remove(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	opts, err := dbapi.WriteOptions(c, service)
+	opts, err := dbapi.WriteOptions(c, service, s.creds)
 	if err != nil {
 		return err
 	}

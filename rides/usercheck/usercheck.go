@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,12 +100,8 @@ func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (boo
 	if err != nil {
 		return false, unavailable(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // Read to its end or given up; nothing to tell.
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return false, unavailable(err)
-	}
-	found, err := c.read(name, resp.StatusCode, body)
+	defer func() { _ = resp.Body.Close() }() // Read as far as it matters; nothing to tell.
+	found, err := c.read(name, resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)))
 	if err != nil {
 		return false, unavailable(err)
 	}
@@ -126,23 +121,19 @@ func (c *Client) setHeaders(req *http.Request, minSeq dbaas.Seq) {
 }
 
 // read returns what an answer says about name.
-func (c *Client) read(name string, status int, body []byte) (bool, error) {
+func (c *Client) read(name string, status int, body *json.Decoder) (bool, error) {
 	switch {
 	case c.cfg.Mode == List && status == http.StatusNoContent:
 		return false, nil
 	case c.cfg.Mode == List && status == http.StatusOK:
-		var names []string
-		if err := json.Unmarshal(body, &names); err != nil {
-			return false, fmt.Errorf("decode users: %w", err)
-		}
-		return slices.Contains(names, name), nil
+		return listed(name, body)
 	case c.cfg.Mode == Lookup && status == http.StatusNotFound:
 		return false, nil
 	case c.cfg.Mode == Lookup && status == http.StatusOK:
 		var user struct {
 			Username string `json:"username"`
 		}
-		if err := json.Unmarshal(body, &user); err != nil {
+		if err := body.Decode(&user); err != nil {
 			return false, fmt.Errorf("decode user: %w", err)
 		}
 		if user.Username != name {
@@ -151,6 +142,27 @@ func (c *Client) read(name string, status int, body []byte) (bool, error) {
 		return true, nil
 	}
 	return false, fmt.Errorf("users service answered %d", status)
+}
+
+// listed reports whether name is among an array of names, of which it holds one at a time: there may be millions.
+func listed(name string, names *json.Decoder) (bool, error) {
+	open, err := names.Token()
+	if err == nil && open != json.Delim('[') {
+		err = errors.New("not an array")
+	}
+	found := false
+	for err == nil && names.More() {
+		var next string
+		err = names.Decode(&next)
+		found = found || next == name
+	}
+	if err == nil {
+		_, err = names.Token() // the end: a list that is cut off proves nothing
+	}
+	if err != nil {
+		return false, fmt.Errorf("decode users: %w", err)
+	}
+	return found, nil
 }
 
 func unavailable(err error) error {

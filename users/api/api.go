@@ -28,7 +28,11 @@ type Config struct {
 	// Observe is called for each request; see httpapi.Config.
 	Observe func(route, method string, status int, took time.Duration)
 	Metrics http.Handler // of /metrics; nil: there is none
-	Cost    users.Cost   // of a password hash; zero means users.DefaultCost
+	// Budget bounds what all requests hold; see httpapi.Config.
+	Budget *httpapi.Budget
+	// Credentials guard db/clear and the reset of the counter; nil leaves them open.
+	Credentials *httpapi.Credentials
+	Cost        users.Cost // of a password hash; zero means users.DefaultCost
 }
 
 // Service is the users service.
@@ -36,16 +40,20 @@ type Service struct {
 	api     *httpapi.API
 	counter *apicount.Counter
 	users   *users.Users
+	db      users.Lister
+	creds   *httpapi.Credentials
 }
 
 // New returns a running Service. Serve its Handler, and Close it.
 func New(cfg Config) *Service {
 	s := &Service{
-		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe}),
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
 		counter: apicount.New(apicount.Config{Service: service, DB: cfg.DB, Log: cfg.Log}),
+		db:      cfg.DB,
+		creds:   cfg.Credentials,
 		users:   users.New(cfg.DB, users.NewHasher(cfg.Cost)),
 	}
-	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Metrics: cfg.Metrics})
+	dbapi.Register(s.api, dbapi.Config{Service: service, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
 	const all, one = "/api/v1/users", "/api/v1/users/:username"
 	counted := httpapi.OnRequest(s.counter.Add)
 	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
@@ -58,9 +66,12 @@ func New(cfg Config) *Service {
 // Handler returns the service's HTTP handler.
 func (s *Service) Handler() http.Handler { return s.api }
 
-// Close writes the pending request counts. Stop serving first. An error means
-// that counts were lost.
-func (s *Service) Close(ctx context.Context) error { return s.counter.Close(ctx) }
+// Close writes the pending request counts. Stop serving first. Counts that the database does not take before ctx
+// ends are lost.
+func (s *Service) Close(ctx context.Context) error {
+	_ = s.counter.Close(ctx) // it has logged what is lost, and a stop does not fail for that
+	return nil
+}
 
 // newUser is the body of PUT /api/v1/users.
 type newUser struct {
@@ -69,7 +80,7 @@ type newUser struct {
 }
 
 func (s *Service) create(c echo.Context) error {
-	opts, err := dbapi.WriteOptions(c, service)
+	opts, err := dbapi.WriteOptions(c, service, s.creds)
 	if err != nil {
 		return err
 	}
@@ -86,7 +97,7 @@ func (s *Service) create(c echo.Context) error {
 }
 
 func (s *Service) remove(c echo.Context) error {
-	opts, err := dbapi.WriteOptions(c, service)
+	opts, err := dbapi.WriteOptions(c, service, s.creds)
 	if err != nil {
 		return err
 	}
@@ -109,15 +120,16 @@ func (s *Service) list(c echo.Context) error {
 	if err = httpapi.NoBody(c); err != nil {
 		return err
 	}
-	names, seq, err := s.users.List(c.Request().Context(), opts)
+	list := httpapi.NewArray(c)
+	seq, err := users.List(c.Request().Context(), s.db, opts, func(seq dbaas.Seq, name string) error {
+		httpapi.SetSeq(c, seq)
+		return list.Add(name)
+	})
 	httpapi.SetSeq(c, seq)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(names) == 0:
-		return c.NoContent(http.StatusNoContent)
 	}
-	return httpapi.JSON(c, http.StatusOK, names)
+	return list.End()
 }
 
 // user is the answer of GET /api/v1/users/{username}.

@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"encoding/json"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -37,13 +39,17 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // newInstance starts one instance of the service.
-func newInstance(t *testing.T, db *dbtest.DB) (*api.Service, string) {
+func newInstance(t *testing.T, db *dbtest.DB, change ...func(*api.Config)) (*api.Service, string) {
 	t.Helper()
 	client, err := dbclient.New(dbclient.Config{URL: db.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := api.New(api.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: users.Cost{MemoryKiB: 8, Passes: 1}})
+	cfg := api.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: users.Cost{MemoryKiB: 8, Passes: 1}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	service := api.New(cfg)
 	server := httptest.NewUnstartedServer(service.Handler())
 	server.Config.MaxHeaderBytes = httpapi.MaxHeaderBytes
 	server.Start()
@@ -235,5 +241,70 @@ func TestUsers_Create_OneWins(t *testing.T) {
 	hash := f.db.Text(t, "SELECT password FROM users")
 	if !strings.HasPrefix(hash, "$argon2id$v=19$m=8,t=1,p=1$") || strings.Contains(hash, password) {
 		t.Errorf("stored %s", hash)
+	}
+}
+
+// Where the service has credentials, what empties something asks for them, and nothing else does.
+func TestService_WithCredentials_GuardsWhatEmpties(t *testing.T) {
+	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, url := newInstance(t, dbtest.New(t), func(c *api.Config) { c.Credentials, c.Metrics = creds, http.NotFoundHandler() })
+	const course, health = "the course's clients have no credentials", "probers have no credentials"
+	for _, call := range apitest.Guarded(t, service.Handler().(*httpapi.API), map[string]string{
+		"GET /": course, "GET /api/v1/users": course, "PUT /api/v1/users": course, "GET /api/v1/users/:username": course, "DELETE /api/v1/users/:username": course,
+		"GET /api/v1/_count": course, "GET /api/v1/users/_count": course, "GET /livez": health, "GET /readyz": health, "GET /metrics": health,
+	}) {
+		method, path, _ := strings.Cut(call, " ")
+		for _, header := range []string{"", "Bearer wrong"} {
+			got := apitest.Do(t, method, url+path, "", "Authorization", header)
+			if got.Status != 401 || got.Body != "{}" || got.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s with %q: got %d %s, want 401", call, header, got.Status, got.Body)
+			}
+		}
+		if got := apitest.Do(t, method, url+path, "", "Authorization", "Bearer secret"); got.Status != 200 {
+			t.Errorf("%s with credentials: got %d %s, want 200", call, got.Status, got.Body)
+		}
+	}
+}
+
+// A long list of users passes through as it comes. One that the database cuts off is cut off for the client too.
+func TestList_Long_PassesThrough(t *testing.T) {
+	name := strings.Repeat("x", 40<<10)
+	for _, whole := range []bool{true, false} {
+		orchestrator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/db/query" {
+				return
+			}
+			_, _ = io.WriteString(w, `{"results":[{"columns":["username"],"types":["text"],"values":[["first"]`)
+			for range 200 {
+				_, _ = io.WriteString(w, `,["`+name+`"]`)
+			}
+			if !whole {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = io.WriteString(w, `]}]}`)
+		}))
+		client, err := dbclient.New(dbclient.Config{URL: orchestrator.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := api.New(api.Config{DB: client, Log: slog.New(slog.DiscardHandler)})
+		server := httptest.NewServer(service.Handler())
+		resp, err := http.Get(server.URL + "/api/v1/users")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		err = json.NewDecoder(resp.Body).Decode(&names)
+		if resp.StatusCode != http.StatusOK || (err == nil) != whole || whole && (len(names) != 201 || names[0] != "first" || names[200] != name) {
+			t.Errorf("whole %v: got %d and %d names, %v", whole, resp.StatusCode, len(names), err)
+		}
+		_ = resp.Body.Close()
+		server.Close()
+		orchestrator.Close()
+		_ = service.Close(t.Context()) // the counts have nowhere to go.
+		client.Close()
 	}
 }

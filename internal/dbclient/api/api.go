@@ -25,12 +25,14 @@ type DB interface {
 	Ready(ctx context.Context) error
 }
 
-// Config is what the shared routes need. All but Metrics is required.
+// Config is what the shared routes need. All but Credentials and Metrics is required.
 type Config struct {
 	Service string // "users" or "rides"
 	DB      DB
 	Counter Counter
-	Metrics http.Handler // nil: no /metrics
+	// Credentials guard the routes that empty something; nil leaves them open, as the course's clients need it.
+	Credentials *httpapi.Credentials
+	Metrics     http.Handler // nil: no /metrics
 }
 
 type shared struct{ cfg Config }
@@ -42,9 +44,9 @@ func Register(a *httpapi.API, cfg Config) {
 	// Older clients ask through the gateway, which only knows the longer path.
 	for _, path := range []string{"/api/v1/_count", "/api/v1/" + cfg.Service + "/_count"} {
 		a.Handle(http.MethodGet, path, s.count, httpapi.Course())
-		a.Handle(http.MethodDelete, path, s.reset, httpapi.Course())
+		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(s.reset), httpapi.Course())
 	}
-	a.Handle(http.MethodPost, "/api/v1/db/clear", s.clear, httpapi.Course())
+	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(s.clear), httpapi.Course())
 	a.HandleHealth(cfg.DB.Ready, cfg.Metrics)
 }
 
@@ -65,7 +67,7 @@ func (s shared) count(c echo.Context) error {
 }
 
 func (s shared) reset(c echo.Context) error {
-	opts, err := WriteOptions(c, s.cfg.Service)
+	opts, err := WriteOptions(c, s.cfg.Service, s.cfg.Credentials)
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func (s shared) reset(c echo.Context) error {
 }
 
 func (s shared) clear(c echo.Context) error {
-	opts, err := WriteOptions(c, s.cfg.Service)
+	opts, err := WriteOptions(c, s.cfg.Service, s.cfg.Credentials)
 	if err != nil {
 		return err
 	}
@@ -104,9 +106,9 @@ func ReadOptions(c echo.Context) (dbclient.Options, error) {
 }
 
 // WriteOptions returns the options of a write: the position for the reads
-// before it, and the client's Idempotency-Key made unique to service, method
+// before it, and the client's Idempotency-Key within the scope of service, caller, method
 // and path. Malformed headers are CodeInvalid.
-func WriteOptions(c echo.Context, service string) (dbclient.Options, error) {
+func WriteOptions(c echo.Context, service string, creds *httpapi.Credentials) (dbclient.Options, error) {
 	opts, err := ReadOptions(c)
 	if err != nil {
 		return opts, err
@@ -116,6 +118,6 @@ func WriteOptions(c echo.Context, service string) (dbclient.Options, error) {
 		return opts, err
 	}
 	r := c.Request()
-	opts.Key = dbclient.ScopedKey(service, r.Method, r.URL.EscapedPath(), key)
+	opts.Key = httpapi.KeyScope{Service: service, Caller: creds.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}.Key(key)
 	return opts, nil
 }

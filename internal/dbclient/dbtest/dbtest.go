@@ -51,7 +51,7 @@ type DB struct {
 	mu      sync.Mutex // guards the fields below
 	db      *sql.DB
 	seq     uint64
-	answers map[string]stored // by Idempotency-Key
+	answers map[dbaas.OpID]stored
 	seen    []Seen
 	fault   func(path string) Fault
 }
@@ -86,7 +86,7 @@ func New(tb testing.TB) *DB {
 	if _, err := db.ExecContext(tb.Context(), schema); err != nil {
 		tb.Fatal(err)
 	}
-	d := &DB{db: db, answers: map[string]stored{}}
+	d := &DB{db: db, answers: map[dbaas.OpID]stored{}}
 	d.Server = httptest.NewServer(d)
 	d.URL = d.Server.URL
 	tb.Cleanup(func() {
@@ -161,7 +161,7 @@ func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case LoseAnswer:
 		panic(http.ErrAbortHandler)
 	case Vague:
-		err = &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no reply", Op: dbaas.OpIDFromKey(r.Header.Get(httpapi.HeaderIdempotencyKey))}
+		err = &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no reply", Op: opID(r)}
 	case None, Refuse, Lose:
 	}
 	if err != nil {
@@ -170,6 +170,13 @@ func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set(httpapi.HeaderSeq, strconv.FormatUint(seq, 10))
 	_, _ = w.Write(answer)
+}
+
+// opID is the id of a request's operation, as the orchestrator derives it. dbclient gives each write a key.
+func opID(r *http.Request) dbaas.OpID {
+	caller := httpapi.CallerOf(r.Header.Get("Authorization"))
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: caller, Method: r.Method, Path: r.URL.Path}
+	return scope.OpID(r.Header.Get(httpapi.HeaderIdempotencyKey))
 }
 
 // answer runs one request, or finds the answer that its key got before.
@@ -191,9 +198,8 @@ func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
 	default:
 		return 0, nil, dbaas.Errorf(dbaas.CodeNotFound, "no such path")
 	}
-	key := r.Header.Get(httpapi.HeaderIdempotencyKey)
-	fingerprint := sha256.Sum256(append([]byte(r.URL.Path), body...))
-	if old, ok := d.answers[key]; ok && key != "" {
+	id, fingerprint := opID(r), sha256.Sum256(body)
+	if old, ok := d.answers[id]; ok {
 		if old.fingerprint != fingerprint {
 			return 0, nil, dbaas.Errorf(dbaas.CodeMismatch, "the key was used for another operation")
 		}
@@ -207,7 +213,7 @@ func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
 		return 0, nil, err
 	}
 	d.seq++
-	d.answers[key] = stored{fingerprint: fingerprint, seq: d.seq, body: out}
+	d.answers[id] = stored{fingerprint: fingerprint, seq: d.seq, body: out}
 	return d.seq, out, nil
 }
 

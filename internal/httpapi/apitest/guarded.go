@@ -1,0 +1,46 @@
+package apitest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"rideshare/internal/httpapi"
+)
+
+// parameter is a part of a pattern that stands for any path segment.
+var parameter = regexp.MustCompile(`:\w+`)
+
+// Guarded returns the routes of a, such as "GET /x", that are not in open, with a path segment x for each parameter. The
+// test fails unless each of them is 401 without credentials, and each of open is not. open says of a route why it needs none.
+// HEAD is as GET.
+func Guarded(tb testing.TB, a *httpapi.API, open map[string]string) []string {
+	tb.Helper()
+	var guarded []string
+	known := map[string]bool{}
+	for _, route := range a.Routes() {
+		known[route] = true
+		reason := open[strings.Replace(route, "HEAD ", "GET ", 1)]
+		target := parameter.ReplaceAllString(route, "x")
+		method, path, _ := strings.Cut(target, " ")
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequestWithContext(tb.Context(), method, path, http.NoBody))
+		switch refused := w.Code == http.StatusUnauthorized; {
+		case reason == "" && !refused:
+			tb.Errorf("%s without credentials: got %d, want 401, or a reason in the list of open routes", route, w.Code)
+		case reason != "" && refused:
+			tb.Errorf("%s without credentials: got 401, want it open: %s", route, reason)
+		}
+		if reason == "" {
+			guarded = append(guarded, target)
+		}
+	}
+	for route := range open {
+		if !known[route] {
+			tb.Errorf("%s is in the list of open routes, and is no route", route)
+		}
+	}
+	return guarded
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// arrayPiece is from how many bytes on an Array is sent piece by piece.
+const arrayPiece = 64 << 10
+
+// Array answers with a JSON array whose items come one after the other, without holding all of them. An error after the
+// first piece has left cuts the answer off, so that the client cannot take it for complete.
+type Array struct {
+	c   echo.Context
+	buf bytes.Buffer
+	enc *json.Encoder
+	n   int
+}
+
+// NewArray returns an Array that has sent nothing.
+func NewArray(c echo.Context) *Array {
+	a := &Array{c: c}
+	a.enc = json.NewEncoder(&a.buf)
+	a.enc.SetEscapeHTML(false)
+	return a
+}
+
+// Add adds an item.
+func (a *Array) Add(item any) error {
+	open := byte(',')
+	if a.n == 0 {
+		open = '['
+	}
+	a.n++
+	a.buf.WriteByte(open)
+	if err := a.enc.Encode(item); err != nil {
+		return fmt.Errorf("encode item: %w", err)
+	}
+	a.buf.Truncate(a.buf.Len() - 1) // the encoder's line break
+	if a.buf.Len() < arrayPiece {
+		return nil
+	}
+	return a.flush()
+}
+
+// flush sends what there is.
+func (a *Array) flush() error {
+	w := a.c.Response()
+	if !w.Committed {
+		w.Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+		w.WriteHeader(http.StatusOK)
+	}
+	_, err := w.Write(a.buf.Bytes())
+	a.buf.Reset()
+	return err
+}
+
+// End sends the rest, or 204 where no item was added.
+func (a *Array) End() error {
+	if a.n == 0 {
+		return a.c.NoContent(http.StatusNoContent)
+	}
+	a.buf.WriteByte(']')
+	return a.flush()
+}

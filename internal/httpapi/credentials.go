@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+)
+
+// challenge tells a client which credentials are taken (RFC 6750, RFC 7617).
+const challenge = `Bearer realm="rideshare", Basic realm="rideshare", charset="UTF-8"`
+
+// ErrCredentials is returned by ParseCredentials for a file with a line that is
+// none, or with no credentials at all: an empty file must not mean open doors,
+// nor locked ones by mistake.
+var ErrCredentials = errors.New("malformed credentials file")
+
+// Credentials are who may use guarded routes. Several can be valid at once, so that
+// they can be changed one by one. Nil Credentials let everybody in.
+type Credentials struct {
+	// accepted are hashes, of equal length whatever the secret's, so that
+	// comparing them takes the same time.
+	accepted [][sha256.Size]byte
+}
+
+// ParseCredentials reads lines "bearer TOKEN" and "basic USER:PASSWORD". Empty
+// lines and those that begin with # do not count.
+func ParseCredentials(r io.Reader) (*Credentials, error) {
+	creds := &Credentials{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		scheme, secret, _ := strings.Cut(line, " ")
+		secret = strings.TrimSpace(secret)
+		user, _, paired := strings.Cut(secret, ":")
+		switch {
+		case scheme == "bearer" && secret != "" && !strings.Contains(secret, " "):
+			creds.accepted = append(creds.accepted, hashBearer(secret))
+		case scheme == "basic" && paired && user != "":
+			creds.accepted = append(creds.accepted, hashBasic(secret))
+		default:
+			// The line itself is a secret and stays out of the message.
+			return nil, fmt.Errorf("line %d is neither \"bearer TOKEN\" nor \"basic USER:PASSWORD\": %w", n, ErrCredentials)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read credentials: %w", err)
+	}
+	if len(creds.accepted) == 0 {
+		return nil, fmt.Errorf("no credentials in it: %w", ErrCredentials)
+	}
+	return creds, nil
+}
+
+func hashBearer(token string) [sha256.Size]byte { return sha256.Sum256([]byte("bearer\x00" + token)) }
+
+func hashBasic(pair string) [sha256.Size]byte { return sha256.Sum256([]byte("basic\x00" + pair)) }
+
+// Guard returns h behind the credentials. Without them the route is open. A change that a
+// page of another origin sent is refused in both cases, see checkOrigin.
+func (k *Credentials) Guard(h echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := checkOrigin(c.Request()); err != nil {
+			return err
+		}
+		if k != nil && !k.accept(c.Request()) {
+			c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
+			return dbaas.Errorf(dbaas.CodeUnauthorized, "credentials are missing or wrong")
+		}
+		return h(c)
+	}
+}
+
+// Caller returns who sent an accepted request, for KeyScope. It is "" for any other
+// request, and for nil Credentials, which know no one.
+func (k *Credentials) Caller(r *http.Request) string {
+	if k == nil || !k.accept(r) {
+		return ""
+	}
+	return CallerOf(r.Header.Get(echo.HeaderAuthorization))
+}
+
+// CallerOf returns who an Authorization header names: the user of a basic pair, whose
+// password may change, or the hash of a bearer token; "" if it names no one.
+func CallerOf(authorization string) string {
+	_, caller, _ := present(authorization)
+	return caller
+}
+
+func (k *Credentials) accept(r *http.Request) bool {
+	presented, _, ok := present(r.Header.Get(echo.HeaderAuthorization))
+	if !ok {
+		return false
+	}
+	match := 0
+	for i := range k.accepted { // all of them, so that time does not tell which one matched.
+		match |= subtle.ConstantTimeCompare(k.accepted[i][:], presented[:])
+	}
+	return match == 1
+}
+
+// present reads an Authorization header: the hash to compare, and who it names.
+func present(authorization string) (hash [sha256.Size]byte, caller string, ok bool) {
+	r := http.Request{Header: http.Header{echo.HeaderAuthorization: {authorization}}}
+	if user, password, basic := r.BasicAuth(); basic {
+		return hashBasic(user + ":" + password), "basic " + user, true
+	}
+	scheme, token, found := strings.Cut(authorization, " ")
+	if !found || !strings.EqualFold(scheme, "bearer") {
+		return hash, "", false
+	}
+	hash = hashBearer(strings.TrimSpace(token))
+	return hash, "bearer " + hex.EncodeToString(hash[:]), true
+}

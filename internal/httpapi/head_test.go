@@ -1,0 +1,106 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/httpapi"
+	"rideshare/internal/testenv"
+)
+
+// heads is a server on connections in memory that answers 200.
+type heads struct {
+	listener testenv.Pipes
+	server   *httpapi.Server
+}
+
+func newHeads(t *testing.T) *heads {
+	t.Helper()
+	h := &heads{listener: testenv.Pipes{Conns: make(chan net.Conn)}}
+	h.server = httpapi.NewServer(httpapi.ServerConfig{
+		Listener: h.listener, Log: slog.New(slog.DiscardHandler),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
+	})
+	if err := h.server.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *heads) dial() net.Conn {
+	client, conn := net.Pipe()
+	h.listener.Conns <- conn
+	return client
+}
+
+// status sends text and returns the status of the answer, 0 if there is none.
+func status(conn net.Conn, text string) int {
+	go func() { _, _ = io.WriteString(conn, text) }()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// Long heads are bounded together: those that find no room are refused at once, short requests go on, and when
+// the senders are gone there is room again.
+func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeads(t)
+		long := "GET /" + strings.Repeat("x", 3<<20) + " HTTP/1.1\r\nHost: x\r\n"
+		for range 2 {
+			for range 12 { // one after the other, for any number there is room
+				conn := h.dial()
+				for range 2 {
+					if got := status(conn, long+"\r\n"); got != http.StatusOK {
+						t.Fatalf("a long head: got %d, want 200", got)
+					}
+				}
+				_ = conn.Close()
+			}
+			var open []net.Conn
+			for range 6 { // 64 MiB hold seven, three times over; none of these ends
+				conn := h.dial()
+				open = append(open, conn)
+				if _, err := fmt.Fprint(conn, long); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused := 0
+			for range 4 {
+				start := time.Now()
+				conn := h.dial()
+				if status(conn, long) == http.StatusServiceUnavailable && time.Since(start) < 3*time.Second {
+					refused++
+				}
+				_ = conn.Close()
+				short := h.dial()
+				if got := status(short, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); got != http.StatusOK {
+					t.Errorf("a short request beside long heads: got %d, want 200", got)
+				}
+				_ = short.Close()
+			}
+			for _, conn := range open {
+				_ = conn.Close()
+			}
+			synctest.Wait()
+			if refused != 4 {
+				t.Errorf("%d of 4 long heads were refused, want all of them", refused)
+			}
+		}
+		close(h.listener.Conns)
+		_ = h.server.Close(context.Background())
+		time.Sleep(time.Hour) // of the fake clock: whoever waits has ended
+	})
+}

@@ -1,0 +1,159 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/httpapi"
+	"rideshare/internal/testenv"
+)
+
+// bubble serves an API with 4 MiB of room on connections in memory: POST / reads its body, GET / answers 3 MiB.
+type bubble struct {
+	listener testenv.Pipes
+	server   *http.Server
+}
+
+func newBubble() *bubble {
+	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), MaxBody: 4 * mib, Budget: httpapi.NewBudget(4 * mib)})
+	a.Handle(http.MethodPost, "/", func(c echo.Context) error {
+		if _, err := httpapi.ReadBody(c); err != nil {
+			return err
+		}
+		return httpapi.Empty(c, http.StatusOK)
+	})
+	a.Handle(http.MethodGet, "/", func(c echo.Context) error {
+		if err := httpapi.Hold(c.Request().Context(), 3*mib); err != nil {
+			return err
+		}
+		return httpapi.WriteLong(c, make([]byte, 3*mib))
+	})
+	b := &bubble{listener: testenv.Pipes{Conns: make(chan net.Conn)}, server: &http.Server{Handler: a, ReadTimeout: time.Hour, WriteTimeout: time.Hour}}
+	go func() { _ = b.server.Serve(b.listener) }()
+	return b
+}
+
+func (b *bubble) close() {
+	close(b.listener.Conns)
+	_ = b.server.Close()
+	time.Sleep(time.Hour) // of the fake clock: whoever waits has ended
+}
+
+// dial returns a connection that has sent the head of a request.
+func (b *bubble) dial(t *testing.T, method string, length int) net.Conn {
+	t.Helper()
+	client, conn := net.Pipe()
+	b.listener.Conns <- conn
+	kind := fmt.Sprintf("Content-Length: %d", length)
+	if length < 0 {
+		kind = "Transfer-Encoding: chunked"
+	}
+	if _, err := fmt.Fprintf(client, "%s / HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", method, kind); err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// answered reads an answer's status and body.
+func answered(t *testing.T, conn net.Conn) (status int, body string) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body = bodyOf(t, resp)
+	_ = conn.Close()
+	return resp.StatusCode, body
+}
+
+// A client that sends its long body slower than others can wait for loses its place to them.
+func TestReadBody_SlowClient_LosesItsPlace(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		pause      time.Duration // after each 64 KiB
+		slow, fast int
+		chunked    bool
+	}{
+		{"Stalled", time.Minute, 503, 200, false},
+		{"Dribbling", time.Second, 503, 200, false},
+		{"Chunked", time.Second, 503, 200, true},
+		{"FastEnough", 100 * time.Millisecond, 200, 503, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble()
+				slow := b.dial(t, "POST", map[bool]int{false: 3 * mib, true: -1}[tt.chunked])
+				piece := make([]byte, 64<<10)
+				if tt.chunked {
+					piece = fmt.Appendf(nil, "%x\r\n%s\r\n", len(piece), piece)
+				}
+				go func() {
+					for range 48 {
+						if _, err := slow.Write(piece); err != nil {
+							return
+						}
+						time.Sleep(tt.pause)
+					}
+				}()
+				time.Sleep(3 * time.Second)
+				fast := b.dial(t, "POST", 2*mib)
+				go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
+				if status, body := answered(t, fast); status != tt.fast {
+					t.Errorf("the fast one: got %d %s, want %d", status, body, tt.fast)
+				}
+				status, body := answered(t, slow)
+				if status != tt.slow || status == 503 && !strings.Contains(body, "too slow") {
+					t.Errorf("the slow one: got %d %s, want %d", status, body, tt.slow)
+				}
+				b.close()
+			})
+		})
+	}
+}
+
+// Without anyone who waits a slow client keeps its place.
+func TestReadBody_SlowClientAlone_IsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble()
+		slow := b.dial(t, "POST", 3*mib)
+		go func() {
+			for range 48 {
+				_, _ = slow.Write(make([]byte, 64<<10))
+				time.Sleep(5 * time.Second)
+			}
+		}()
+		if status, body := answered(t, slow); status != 200 {
+			t.Errorf("got %d %s, want 200", status, body)
+		}
+		b.close()
+	})
+}
+
+// A client that does not take its long answer loses its place too: the answer is cut off.
+func TestWriteLong_SlowClient_LosesItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble()
+		slow := b.dial(t, "GET", 0)
+		time.Sleep(3 * time.Second)
+		fast := b.dial(t, "POST", 2*mib)
+		go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
+		if status, body := answered(t, fast); status != 200 {
+			t.Errorf("the fast one: got %d %s, want 200", status, body)
+		}
+		if n, err := io.Copy(io.Discard, slow); err != nil || n >= 3*mib {
+			t.Errorf("the slow one got %d bytes, %v, want it cut off", n, err)
+		}
+		b.close()
+	})
+}
