@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"time"
@@ -35,11 +37,12 @@ type benchLadderCommand struct {
 	benchServices
 	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
 	Works    []string      `default:"all" enum:"all,point-read,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,embedded,unbatched,tutorial" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
+	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,embedded,unbatched,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
 	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
-	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table (${default})."`
+	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table, the same at each measurement (${default})."`
+	Seed     uint64        `default:"0" env:"BENCH_SEED" help:"Seed of the order of the paths in each round; 0 draws one, which is printed."`
 	JSON     string        `name:"json" default:"" placeholder:"FILE" env:"BENCH_JSON" help:"Write the figures there as JSON."`
 	HTML     string        `name:"html" default:"" placeholder:"FILE" env:"BENCH_HTML" help:"Write the figures there as a page of its own with plots."`
 }
@@ -55,7 +58,8 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	report, err := bench.Run(ctx, bench.Config{
-		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows, Progress: out.stderr,
+		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows,
+		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: out.stderr, //nolint:gosec // an order, no secret.
 	})
 	if report == nil {
 		return err

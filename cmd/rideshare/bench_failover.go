@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,7 +15,7 @@ type benchFailoverCommand struct {
 	benchServices
 	sessionSetting
 	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
-	Mode         string `default:"kill" enum:"kill,pause,planned" env:"BENCH_MODE" help:"How: kill (crash/master), pause (SIGSTOP, workers as processes of this machine), planned (hand-over) (${default})."`
+	Mode         string `default:"kill" enum:"kill,crash,pause,planned" env:"BENCH_MODE" help:"How: kill (SIGKILL, noticed by the system itself), crash (crash/master, which wakes the control loop too), pause (SIGSTOP), planned (hand-over); kill and pause need workers that are processes of this machine, or that the run starts (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (RabbitMQ, ZooKeeper, a process for each worker) (${default})."`
 	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Measure this running system instead of one started for the run."`
 	Writes       int    `default:"200" env:"BENCH_WRITES" help:"Writes a second (${default})."`
@@ -53,11 +52,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 	if report == nil {
 		return err
 	}
-	err = errors.Join(err, b.write(report), report.Print(out.stdout))
-	if report.Lost+report.Doubled > 0 {
-		err = errors.Join(err, fmt.Errorf("%d writes lost, %d doubled", report.Lost, report.Doubled))
-	}
-	return err
+	return errors.Join(err, writeJSON(b.JSON, report), report.Print(out.stdout))
 }
 
 // checkLength refuses a length of sessions that the run would not have.
@@ -70,18 +65,4 @@ func (b *benchFailoverCommand) checkLength() error {
 	default:
 		return b.checkSession()
 	}
-}
-
-func (b *benchFailoverCommand) write(report *bench.FailoverReport) error {
-	if b.JSON == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.WriteFile(b.JSON, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-	return nil
 }

@@ -21,7 +21,7 @@ type dockerSettings struct {
 	DockerImage      string  `default:"rideshare/rideshare:local" placeholder:"IMAGE" env:"LAUNCHER_IMAGE" help:"docker: image of the workers, made by 'make images' (${default})."`
 	DockerNetwork    string  `default:"host" placeholder:"NAME" env:"LAUNCHER_NETWORK" help:"docker: network of the workers. On one of the engine's networks they are reached by their names, so the orchestrator must be on it too; host is that of the engine's machine (${default})."`
 	DockerUser       string  `default:"" placeholder:"UID:GID" env:"LAUNCHER_USER" help:"docker: user of the workers, in numbers, who must be able to read the file with the broker's URL. Default: that of this process, or 65532:65532 if that is root."`
-	WorkerMemoryMiB  int64   `name:"worker-memory-mib" default:"512" env:"WORKER_MEMORY_MIB" help:"docker: memory of a worker in MiB, its replica included (${default})."`
+	WorkerMemoryMiB  int64   `name:"worker-memory-mib" default:"1536" env:"WORKER_MEMORY_MIB" help:"docker: memory of a worker in MiB, its replica included (${default})."`
 	WorkerReplicaMiB int64   `name:"worker-replica-mib" default:"256" env:"WORKER_REPLICA_MIB" help:"docker: room for a worker's replica in MiB, in memory: the database must fit (${default})."`
 	WorkerCPUs       float64 `name:"worker-cpus" default:"1" env:"WORKER_CPUS" help:"docker: processors of a worker (${default})."`
 	WorkerPIDs       int64   `name:"worker-pids" default:"256" env:"WORKER_PIDS" help:"docker: threads of a worker (${default})."`

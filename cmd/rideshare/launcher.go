@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
 )
 
@@ -17,8 +18,10 @@ type launcherCommand struct {
 	Engine    string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
 	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged, here and in the workers: debug, info, warn or error (${default})."`
+	hosts
 	stack
 	dockerSettings
+	sqlLimits
 }
 
 // launcherTimeout is longer than the longest answer of the launcher: a worker's grace
@@ -33,22 +36,23 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	}
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
 	workers, workersErr := l.workers()
-	if err = joinUsage(tokenErr, workersErr, l.checkSession()); err != nil {
+	limits, limitsErr := l.limits()
+	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr); err != nil {
 		return err
 	}
 	newLauncher := assembly.NewProcessLauncher
 	if l.Engine == launcherDocker {
 		newLauncher = assembly.NewDockerLauncher
 	}
-	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics}, token)
+	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits}, token)
 	if err != nil {
 		return err
 	}
 	if token == "" {
-		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers")
+		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers", logkey.Addr, l.Listen)
 	}
 	return serve(ctx, part{
-		addr: l.Listen, inherited: true, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
+		addr: l.Listen, hosts: l.hosts, inherited: true, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
 		handler: launcher.Handler(), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
 	})
 }

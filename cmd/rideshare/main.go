@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -107,4 +108,15 @@ func (e *usageError) Error() string { return e.msg }
 
 func usagef(format string, args ...any) error {
 	return &usageError{msg: fmt.Sprintf(format, args...)}
+}
+
+// shownSQL is how much of a statement the log gets.
+const shownSQL = 200
+
+// endStuck ends the process for a statement that nothing stops: it comes back in seconds, and loses nothing.
+func endStuck(log *slog.Logger) func(sql string) {
+	return func(sql string) {
+		log.Error("a statement does not end, so the process does", "sql", sql[:min(len(sql), shownSQL)])
+		os.Exit(exitFailed)
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -45,9 +46,10 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		return usagef("%v", err)
 	}
 	auth, authErr := o.auth()
+	budget, budgetErr := o.budget()
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
 	busURL, busErr := o.bus()
-	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, tokenErr, busErr, o.checkSession()); err != nil {
+	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
 	processes := assembly.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
@@ -60,15 +62,18 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	}
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
 		// Two orchestrators of a stack listen at the same address in containers of their own.
-		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, CallTimeout: o.CallTimeout,
-		Scale: o.scale(), Credentials: auth.accepted,
+		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout,
+		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth.accepted,
 		Processes: &processes, Metrics: out.metrics,
 	})
 	if err != nil {
 		return err
 	}
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case err = <-system.Failed():
+	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	return system.Close(stopCtx)
+	return errors.Join(err, system.Close(stopCtx))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/lifeline"
 	"rideshare/internal/logkey"
@@ -38,9 +39,20 @@ func (c common) begin(out *output, name string) (process, error) {
 	return process{log: log, requests: requests, metrics: telemetry.Handler(out.metrics), auth: auth}, err
 }
 
+// exposed is what it means that a service listens beyond this machine.
+func (p process) exposed() string {
+	if p.auth.accepted != nil {
+		return "" // what empties or crashes anything asks for credentials, and the rest is open by the contract
+	}
+	return assembly.Exposed
+}
+
 // part is one service of its own, about to be served.
 type part struct {
 	addr string
+	hosts
+	// exposed is what listening beyond this machine means, and the cure; "" if nothing.
+	exposed string
 	// inherited says that a parent process may have handed over a listener, and
 	// that the part ends with that parent.
 	inherited bool
@@ -86,7 +98,10 @@ func serve(ctx context.Context, p part) error {
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	config := httpapi.ServerConfig{Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout}
+	config := httpapi.ServerConfig{
+		Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout,
+		AllowedHosts: p.AllowedHosts, Exposed: p.exposed,
+	}
 	if p.inherited {
 		var err error
 		if config.Listener, err = inherit(ctx, p.log, end); err != nil {
@@ -110,7 +125,9 @@ func serve(ctx context.Context, p part) error {
 	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	err = errors.Join(err, server.Close(stopCtx), p.close(stopCtx))
+	closing, drained := httpapi.Draining(stopCtx, server)
+	defer drained()
+	err = errors.Join(err, server.Close(closing), p.close(stopCtx))
 	p.log.Info("part stopped")
 	return err
 }

@@ -17,6 +17,7 @@ import (
 type database struct {
 	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator."`
 	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
+	memory
 }
 
 // client returns a client of the orchestrator. It waits twice as long as the
@@ -42,13 +43,17 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
+	budget, err := u.budget()
+	if err != nil {
+		return err
+	}
 	db, err := u.client(p.auth)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics})
-	return serve(ctx, part{addr: u.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth.accepted, Budget: budget})
+	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }
 
 // ridesCommand is `rideshare rides`.
@@ -70,6 +75,10 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
+	budget, err := r.budget()
+	if err != nil {
+		return err
+	}
 	db, err := r.client(p.auth)
 	if err != nil {
 		return err
@@ -81,12 +90,12 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	}
 	defer check.Close()
 	service, err := ridesapi.New(ridesapi.Config{
-		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics,
+		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth.accepted, Budget: budget,
 	})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
-	return serve(ctx, part{addr: r.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }
 
 // gatewayCommand is `rideshare gateway`.
@@ -107,5 +116,5 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
-	return serve(ctx, part{addr: g.Listen, handler: service.Handler(), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: g.Listen, hosts: g.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }

@@ -15,7 +15,10 @@ type serving struct {
 	ScaleMin           int           `default:"1" env:"SCALE_MIN" help:"Fewest slaves (${default})."`
 	ScaleMax           int           `default:"8" env:"SCALE_MAX" help:"Most slaves (${default})."`
 	ScalePolicy        string        `default:"reads" enum:"reads,latency" env:"SCALE_POLICY" help:"How slaves are counted: reads (by the reads in a period), or latency (by how long reads wait and how busy slaves are). What the other one would have done is in /api/v1/scaling/decisions (${default})."`
+	StartsPerMinute    int           `default:"120" env:"STARTS_PER_MINUTE" help:"Most workers started at once, and in each minute after that, 1 to 600: workers that die at once are not started faster (${default})."`
 	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
+	SQLMaxStatements   int           `default:"100000" env:"SQL_MAX_STATEMENTS" help:"Most statements of a request to /db/query, /db/execute or /db/request (${default})."`
+	memory
 }
 
 func (s serving) scale() assembly.Scale {
@@ -39,6 +42,8 @@ func (s serving) check(slaves int) error {
 	check(s.ScaleMin >= 1 && s.ScaleMin <= s.ScaleMax, "SCALE_MIN: %d is not between 1 and SCALE_MAX (%d)", s.ScaleMin, s.ScaleMax)
 	check(s.ScaleReadsPerSlave >= 1, "SCALE_READS_PER_SLAVE: %d is not at least 1", s.ScaleReadsPerSlave)
 	check(s.ScalePeriod >= time.Second, "SCALE_PERIOD: %v is not at least 1s", s.ScalePeriod)
+	check(s.StartsPerMinute >= 1 && s.StartsPerMinute <= 600, "STARTS_PER_MINUTE: %d is not between 1 and 600", s.StartsPerMinute)
 	check(s.CallTimeout > 0, "CALL_TIMEOUT: %v is not positive", s.CallTimeout)
+	check(s.SQLMaxStatements >= 1, "SQL_MAX_STATEMENTS: %d is not at least 1", s.SQLMaxStatements)
 	return joinUsage(errs...)
 }

@@ -5,24 +5,51 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
 	"rideshare/internal/dbclient"
-	"rideshare/orchestrator/api"
+	"rideshare/internal/httpapi"
 	"rideshare/rides"
 )
 
 // common is the settings of every part that runs.
 type common struct {
 	LogLevel string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
-	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication."`
+	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. users and rides come to the orchestrator by its first line, and ask for credentials before they empty anything."`
+	hosts
+}
+
+// memory is the setting of every part that holds requests.
+type memory struct {
+	RequestMemory int64 `name:"request-memory-mib" default:"0" env:"REQUEST_MEMORY_MIB" help:"MiB of large request bodies and answers that are held at once; what finds no room within a second is refused with 503. At least 64. Default: a quarter of GOMEMLIMIT, as each byte is also in a message and on its way, but 64 to 256; 256 without GOMEMLIMIT."`
+}
+
+// budget returns the bound of what requests hold. A body of the largest size must fit.
+func (m memory) budget() (*httpapi.Budget, error) {
+	const mib, least = 1 << 20, 64 << 20
+	bytes := m.RequestMemory * mib
+	switch {
+	case m.RequestMemory == 0 && os.Getenv("GOMEMLIMIT") == "":
+		bytes = httpapi.DefaultMemory
+	case m.RequestMemory == 0:
+		bytes = min(max(debug.SetMemoryLimit(-1)/4, least), httpapi.DefaultMemory)
+	case bytes < least:
+		return nil, usagef("REQUEST_MEMORY_MIB: %d is not at least %d", m.RequestMemory, least/mib)
+	}
+	return httpapi.NewBudget(bytes), nil
+}
+
+// hosts is the setting of every part that listens.
+type hosts struct {
+	AllowedHosts []string `placeholder:"NAME" env:"ALLOWED_HOSTS" help:"Host names, besides localhost and addresses, by which the part may be called, separated by commas. Requests under any other name are refused, since a web page can give its own name this machine's address. Default: on a loopback address none, elsewhere all."`
 }
 
 // authorization is what AUTH_FILE says: who is let in, and as whom users and
 // rides come.
 type authorization struct {
-	accepted *api.Credentials
+	accepted *httpapi.Credentials
 	own      string
 }
 
@@ -35,7 +62,7 @@ func (c common) auth() (authorization, error) {
 	if err != nil {
 		return authorization{}, usagef("AUTH_FILE: %v", err)
 	}
-	accepted, err := api.ParseCredentials(bytes.NewReader(text))
+	accepted, err := httpapi.ParseCredentials(bytes.NewReader(text))
 	if err != nil {
 		return authorization{}, usagef("AUTH_FILE %s: %v", c.AuthFile, err)
 	}

@@ -38,11 +38,13 @@ type upCommand struct {
 	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is one, and workers are containers, for which this process uses the engine itself (${default})."`
 	Prefix       string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	Slaves       int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
+	MaxDatabase  int64  `placeholder:"MIB" default:"0" env:"MAX_DATABASE_MIB" help:"How large the tables and indexes may get, in MiB: what would let them grow beyond it is refused. Every replica is as large. 0 is no limit, but half of a worker's room for its replica with --launcher docker (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`
 	Demo         bool   `env:"RIDESHARE_DEMO" help:"Put a few users and rides in if the database is empty."`
 
 	sessionSetting
 	dockerSettings
+	sqlLimits
 	serving
 	rideRules
 	common
@@ -68,8 +70,10 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 
 // serve waits until the system is ready, tells, and waits for ctx's end.
 func (u *upCommand) serve(ctx context.Context, system *assembly.System, out *output) error {
-	if err := system.Ready(ctx); err != nil {
-		return nil //nolint:nilerr // stopped while starting: Ready fails for no other reason.
+	if err := system.Ready(ctx); ctx.Err() != nil {
+		return nil //nolint:nilerr // stopped while starting: nothing went wrong.
+	} else if err != nil {
+		return err
 	}
 	urls := system.URLs()
 	if u.Demo {
@@ -112,7 +116,9 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	busErr := u.readBus()
 	rules, rulesErr := u.rules()
 	auth, authErr := u.auth()
-	if err = joinUsage(busErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr); err != nil {
+	limits, limitsErr := u.limits()
+	budget, budgetErr := u.budget()
+	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr, budgetErr); err != nil {
 		return assembly.Config{}, err
 	}
 	processes, err := u.processes()
@@ -120,13 +126,14 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 		return assembly.Config{}, err
 	}
 	return assembly.Config{
-		Log: log, Data: u.Data, Name: "up", Processes: processes,
+		Log: log, Data: u.Data, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
-		Slaves: u.Slaves, CallTimeout: u.CallTimeout,
-		Scale:       u.scale(),
-		Metrics:     out.metrics,
-		RideRules:   assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
-		Credentials: auth.accepted, Authorization: auth.own,
+		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout,
+		Scale:     u.scale(),
+		Metrics:   out.metrics,
+		RideRules: assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
+		Limits:    limits, OnStuck: endStuck(log),
+		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth.accepted, Authorization: auth.own,
 	}, nil
 }
 
@@ -158,12 +165,25 @@ func (u *upCommand) checkParts() error {
 	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
 		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process or docker"))
 	}
+	if u.MaxDatabase < 0 {
+		errs = append(errs, usagef("--max-database: %d is not allowed; allowed: 0 for no limit, or MiB", u.MaxDatabase))
+	}
 	if u.Coordinator == inproc {
 		errs = append(errs, u.refuseSession("--coordinator inproc has no such sessions"))
 	} else {
 		errs = append(errs, u.checkSession())
 	}
 	return joinUsage(errs...)
+}
+
+// maxDatabase is the limit in bytes. A container's room for its replica holds two: the one that it serves, and the next
+// one or the WAL.
+func (u *upCommand) maxDatabase() int64 {
+	mib := u.MaxDatabase
+	if mib == 0 && u.Launcher == launcherDocker {
+		mib = u.WorkerReplicaMiB / 2
+	}
+	return mib << 20
 }
 
 // processes says how to run as processes, nil for one process.

@@ -58,8 +58,11 @@ type workerCommand struct {
 	ControlURL string `default:"" placeholder:"URL" env:"WORKER_CONTROL_URL" help:"Base URL under which the orchestrator reaches the control API. Default: the listen address."`
 	ID         string `default:"" env:"WORKER_ID" help:"Names this life of the worker, never used again. Default: the host name, as in a container."`
 	Dir        string `default:"./worker" placeholder:"DIR" env:"WORKER_DIR" help:"Where the replica lives; what is in it is removed (${default})."`
+	AnswerMiB  int64  `name:"answer-mib" default:"96" env:"WORKER_ANSWER_MIB" help:"Answers in MiB that may wait to be sent, all together; a read that finds no room is refused (${default})."`
 	LogLevel   string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
+	hosts
 	stack
+	sqlLimits
 }
 
 // Run lives until ctx ends, the worker is drained, or its parent is gone.
@@ -74,8 +77,12 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 			return usagef("--id: none given, and the host has no name: %v", err)
 		}
 	}
+	if w.AnswerMiB < 1 {
+		return usagef("--answer-mib: %d is not at least 1", w.AnswerMiB)
+	}
 	busURL, busErr := w.bus()
-	if err = joinUsage(busErr, w.checkSession()); err != nil {
+	limits, limitsErr := w.limits()
+	if err = joinUsage(busErr, w.checkSession(), limitsErr); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -85,7 +92,10 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	routes := httpapi.NewLateHandler()
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: w.Listen, Listener: listener, Handler: routes, Log: log})
+	server := httpapi.NewServer(httpapi.ServerConfig{
+		Addr: w.Listen, Listener: listener, Handler: routes, Log: log, AllowedHosts: w.AllowedHosts,
+		Exposed: "everybody who reaches it may give this worker a role: let only the orchestrator reach it, or listen on 127.0.0.1",
+	})
 	if err = server.Open(ctx); err != nil {
 		return err
 	}
@@ -93,6 +103,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 		w.ControlURL = server.URL()
 	}
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: w.ControlURL, Log: log}
+	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
+	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
 	if err = w.connect(&cfg, busURL); err != nil {
 		return err
 	}

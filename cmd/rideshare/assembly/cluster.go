@@ -14,28 +14,35 @@ import (
 // cluster shows the control loop to the orchestrator's API.
 type cluster struct {
 	*control.Loop
-	store persdb
+	store     persdb
+	positions func() positions
 }
 
-// Workers returns the master and the slaves that run now.
+func (c *core) cluster() cluster { return cluster{c.loop, c.store, c.positions} }
+
+// Workers returns the master and the slaves that run now, with the positions that they registered last and without lag.
 func (c cluster) Workers(ctx context.Context) ([]api.WorkerInfo, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return infos(members, c.head(ctx).Seq), nil
+	return infos(members, positions{}), nil
 }
 
-// Status returns what the control loop and persdb know.
+// Status returns what the control loop, persdb and the workers know.
 func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
 	status, err := c.Loop.Status(ctx)
 	if err != nil {
 		return api.ClusterStatus{}, err
 	}
-	head := c.head(ctx)
+	now := c.positions()
 	out := api.ClusterStatus{
-		Members: infos(status.Members, head.Seq), Epoch: head.Epoch, Head: head.Seq,
+		Members: infos(status.Members, now), Cluster: now.head.Cluster, Epoch: now.head.Epoch, Head: now.head.Seq,
 		DesiredSlaves: status.DesiredSlaves, Leader: status.Leader,
+	}
+	out.StartsHeldBack, _ = c.StartsHeldBack()
+	if sizes, err := c.store.Sizes(ctx); err == nil {
+		out.Database = &sizes
 	}
 	for _, m := range status.Members {
 		if m.Role == dbaas.RoleSlave && m.Ready {
@@ -56,22 +63,17 @@ func (c cluster) HandOver(ctx context.Context, pid int) (api.HandedOver, error) 
 	}, nil
 }
 
-// head returns persdb's head, or zero while persdb is away: then who runs is
-// still worth telling.
-func (c cluster) head(ctx context.Context) dbaas.Head {
-	head, err := c.store.Head(ctx)
-	if err != nil {
-		return dbaas.Head{}
-	}
-	return head
-}
-
-func infos(members []control.Member, head dbaas.Seq) []api.WorkerInfo {
+// infos are the members with their positions. One that did not answer has the position that it registered last: it
+// hangs, or is cut off, and lags.
+func infos(members []control.Member, now positions) []api.WorkerInfo {
 	out := make([]api.WorkerInfo, 0, len(members))
 	for _, m := range members {
 		info := api.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied}
-		if head > m.Applied {
-			info.Lag = uint64(head - m.Applied)
+		if applied, answered := now.applied[m.Worker]; answered {
+			info.Applied = applied
+		}
+		if now.head.Seq > info.Applied {
+			info.Lag = uint64(now.head.Seq - info.Applied)
 		}
 		out = append(out, info)
 	}
@@ -87,6 +89,8 @@ func (c *core) checks() []api.Check {
 			_, err := c.store.Head(ctx)
 			return err
 		}},
+		{Name: "room on persdb's disk", Probe: c.room(func(s dbaas.Sizes) bool { return !s.DiskFull })},
+		{Name: "room in the database", Probe: c.room(func(s dbaas.Sizes) bool { return !s.Full })},
 	}
 }
 
@@ -108,7 +112,12 @@ func (c *core) missing(ctx context.Context) string {
 		}
 	}
 	if masters == 1 && slaves >= status.DesiredSlaves {
-		return ""
+		select {
+		case <-c.busChecked:
+			return ""
+		default:
+			return "the check of the broker's largest message"
+		}
 	}
 	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
 }
@@ -124,4 +133,14 @@ func (c *core) away(ctx context.Context) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// room fails while persdb says that it has none. Whether persdb answers is another check's.
+func (c *core) room(enough func(dbaas.Sizes) bool) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if sizes, err := c.store.Sizes(ctx); err == nil && !enough(sizes) {
+			return dbaas.Errorf(dbaas.CodeFull, "there is no room")
+		}
+		return nil
+	}
 }

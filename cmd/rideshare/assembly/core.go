@@ -22,8 +22,9 @@ import (
 )
 
 // stopGrace is how long workers may take to finish what is in hand when the
-// system stops: within the 10 s in which `up` promises to end.
-const stopGrace = 4 * time.Second
+// system stops: within the 10 s in which `up` promises to end, after the requests that were in hand. Whatever is left then has
+// no caller any more, or is the broker's.
+const stopGrace = 2 * time.Second
 
 // core is everything behind the orchestrator's HTTP API.
 type core struct {
@@ -36,9 +37,12 @@ type core struct {
 	scaler     *scale.Scaler
 	events     *events.Log
 	depths     *depths
+	cache      positionsCache
 
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
+	busChecked chan struct{} // closed once the broker takes the largest message
+	failed     chan error    // has why the system cannot serve, once
 
 	starts                    *counts
 	kinds, changes, decisions counts
@@ -56,14 +60,23 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{outside: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}}}
+	return newCoreOn(ctx, o, cfg, m)
+}
+
+// newCoreOn is newCore on what is given.
+func newCoreOn(ctx context.Context, o *outside, cfg Config, m metrics) (*core, error) {
+	c := &core{
+		outside: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
+		busChecked: make(chan struct{}), failed: make(chan error, 1),
+	}
 	counted := newCountedLauncher(o.launcher)
 	o.launcher, c.starts = counted, &counted.starts
 	c.loop = control.New(control.Config{
-		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves,
+		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves, StartsPerMinute: cfg.StartsPerMinute,
 		Event: c.event, Workers: c.workers, BusUp: func() bool { return c.conn.State().Connected },
 	})
 	c.run(ctx, cfg, m)
+	var err error
 	c.scaler, err = scale.New(scale.Config{
 		Log: cfg.Log, Cluster: c.loop, Name: cfg.Name, Policy: cfg.Scale.Policy, Others: cfg.Scale.Others, Period: cfg.Scale.Period,
 		Observe: newLoadMeter(c).Sample, Decided: c.decided,
@@ -82,13 +95,24 @@ func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 	c.background.Go(func() { c.ended("reply queue", caller.Run(loops)) })
 	c.background.Go(func() { c.ended("control loop", c.loop.Run(loops)) })
 	c.dispatcher = dispatch.New(dispatch.Config{
-		Caller: caller, Publisher: c.conn, Availability: c.loop, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
+		Caller: caller, Publisher: c.conn, Availability: c.loop, Head: c.store.Head, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
 		Observe:        func(call dispatch.Call) { m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took) },
 		ObserveMessage: m.rpc.ObserveMessage,
 	})
-	c.background.Go(func() { followHead(loops, c.store, c.dispatcher.SawSeq) })
+	c.background.Go(func() { c.checkLargest(loops) })
 	c.depths = &depths{meter: c.meter, log: cfg.Log}
 	c.background.Go(func() { c.depths.follow(loops) })
+}
+
+// checkLargest finds out whether the broker takes the largest message, once: the workers use the same broker.
+func (c *core) checkLargest(ctx context.Context) {
+	if c.checkBus != nil {
+		if err := c.checkBus(ctx); err != nil {
+			c.failed <- fmt.Errorf("bus: %w; the size is that of the largest request, LARGEST_REQUEST_MIB, or its answer in a frame, and cannot be lower", err)
+			return
+		}
+	}
+	close(c.busChecked)
 }
 
 func (c *core) ended(what string, err error) {
@@ -99,9 +123,12 @@ func (c *core) ended(what string, err error) {
 
 // close stops everything, in the order that lets what is in hand finish: no new
 // requests, then the loop so that it replaces nobody, then the workers, then
-// what they work with, the truth last.
+// what they work with, the truth last. All callers have their answers: the servers are closed before.
 func (c *core) close(ctx context.Context) error {
-	errs := []error{c.dispatcher.Close(ctx)}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = c.dispatcher.Close(now) // what it ends has no caller
+	var errs []error
 	if c.scaler != nil { // nil if it could not be made
 		errs = append(errs, c.scaler.Close())
 	}

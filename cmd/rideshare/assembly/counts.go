@@ -86,6 +86,13 @@ func (c *core) decided(d scale.Decision) {
 func (c *core) countedMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		c.starts.metric("rideshare_worker_starts_total", "Workers started, by result: ok or failed.", "result"),
+		{
+			Name: "rideshare_worker_starts_held_back_total", Help: "Starts of workers that had to wait, since STARTS_PER_MINUTE was reached.",
+			Read: func(emit func(float64, ...string)) {
+				_, ever := c.loop.StartsHeldBack()
+				emit(float64(ever))
+			},
+		},
 		c.kinds.metric("rideshare_events_total", "Events of /api/v1/events, by kind: role, membership, and scale for another number of wanted slaves.", "kind"),
 		c.changes.metric("rideshare_worker_changes_total", "Changes of roles and membership: assigned, serving, lost, died.", "role", "change"),
 		c.decisions.metric("rideshare_scaling_decisions_total", "Scaling decisions, by outcome: done, or overtaken by the next before they could be written.", "policy", "outcome"),

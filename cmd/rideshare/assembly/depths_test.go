@@ -55,12 +55,12 @@ func TestDepths_BrokerStops_AbsentUntilItIsBack(t *testing.T) {
 			time.Sleep(depthPeriod)
 			synctest.Wait()
 		}
-		want("at once", map[string]float64{"readQ": 0, "writeQ": 0, "dead.write": 0})
+		want("at once", map[string]float64{"readQ": 0, "linearQ": 0, "writeQ": 0, "dead.write": 0})
 		if err := publisher.Publish(t.Context(), mq.WriteQ, mq.Message{}); err != nil {
 			t.Fatal(err)
 		}
 		period()
-		waiting := map[string]float64{"readQ": 0, "writeQ": 1, "dead.write": 0}
+		waiting := map[string]float64{"readQ": 0, "linearQ": 0, "writeQ": 1, "dead.write": 0}
 		want("after a publish", waiting)
 		connection.Partition()
 		period()

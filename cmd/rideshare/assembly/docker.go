@@ -34,6 +34,7 @@ func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end 
 	launcher, err = docker.New(docker.Config{
 		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile,
 		Coordinator: p.Coordinator, Session: p.session(), Persdb: p.Persdb, Prefix: p.Prefix, LogLevel: p.LogLevel, Limits: d.Limits, Log: cfg.Log,
+		Env: limitsEnv(cfg.Limits),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("launcher: %w", err), engine.Close())

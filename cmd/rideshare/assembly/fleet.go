@@ -13,6 +13,11 @@ import (
 // statusTimeout bounds the question to one worker how it is.
 const statusTimeout = time.Second
 
+// Kill ends a worker at once, as its engine does it. Nobody tells the control loop, which has to notice. Errors are those of launch.Launcher.
+func (s *System) Kill(ctx context.Context, id dbaas.WorkerID) error {
+	return s.core.launcher.Kill(ctx, id)
+}
+
 // statuses asks every worker that runs and has a role how it is. Those that do
 // not answer are named in missing.
 func (c *core) statuses(ctx context.Context) (out []workerapi.Status, missing []string) {

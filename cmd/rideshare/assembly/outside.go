@@ -22,13 +22,16 @@ import (
 	"rideshare/orchestrator/launch"
 	"rideshare/persdb/commitlog"
 	"rideshare/worker"
+	"rideshare/worker/replica"
 )
 
 // persdb is the store, in this process or behind HTTP.
 type persdb interface {
 	worker.Store
+	Hashes(ctx context.Context) (dbaas.TableHashes, error)
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
 // outside is what the orchestrator works with: the only things that differ
@@ -39,6 +42,8 @@ type outside struct {
 	meter       mq.Meter
 	coordinator coord.Coordinator
 	launcher    launch.Launcher
+	// checkBus waits for the broker and returns an error if it does not take the largest message; nil if there is nothing to check.
+	checkBus func(ctx context.Context) error
 	// keepWorkers says that the workers are another process's, and outlive this one.
 	keepWorkers bool
 	// control reaches the workers' control APIs.
@@ -69,7 +74,7 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
 		return nil, err
 	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
-		Dir: cfg.Data, Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync,
+		Dir: cfg.Data, Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync, MaxTables: cfg.MaxDatabase, Reserve: commitlog.DefaultReserve, Limits: cfg.Limits, OnStuck: cfg.OnStuck,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
@@ -97,6 +102,7 @@ func (o *outside) embed(cfg Config, store *commitlog.Store) error {
 		return embeddedWorker{worker.New(worker.Config{
 			ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: cfg.Log,
 			Bus: broker.Dial(string(spec.ID)), Coordinator: coordinator.Dial(), Store: newSeverable(store),
+			Replica: replica.Config{Limits: cfg.Limits, OnStuck: cfg.OnStuck},
 		})}, nil
 	}
 	launcher := launchinproc.New(launchinproc.Config{

@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"rideshare/internal/coord/zookeeper"
+	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq/amqp"
+	"rideshare/internal/sqlite"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
 	"rideshare/persdb/client"
@@ -95,6 +98,7 @@ func (o *outside) dialBus(cfg amqp.Config) error {
 		return errors.Join(err, conn.Close())
 	}
 	o.conn, o.meter = conn, meter
+	o.checkBus = func(ctx context.Context) error { return amqp.CheckLargest(ctx, cfg, frame.MaxBytes) }
 	o.onClose(o.closeBus)
 	return nil
 }
@@ -124,8 +128,10 @@ func (o *outside) reachLauncher(cfg Config, p Processes) error {
 
 func (o *outside) startPersdb(cfg Config) (string, error) {
 	child, err := process.Supervise(process.ChildConfig{
-		Name: "persdb", Args: []string{"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel},
-		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+		Name: "persdb", Args: []string{
+			"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10),
+		},
+		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Env: append(os.Environ(), limitsEnv(cfg.Limits)...),
 	})
 	if err != nil {
 		return "", fmt.Errorf("persdb: %w", err)
@@ -151,12 +157,34 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
 		// Not an argument: everybody on the machine can read those, and it has a password.
 		// The file, if it came from one, need not be given again.
-		Env: append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="),
+		Env: append(append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="), limitsEnv(cfg.Limits)...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("launcher: %w", err)
 	}
 	return launcher, nil
+}
+
+// limitsEnv is the limits as the environment of a child.
+func limitsEnv(l sqlite.Limits) []string {
+	l = l.WithDefaults()
+	var env []string
+	for _, s := range []struct {
+		name  string
+		value int64
+	}{
+		{"SQL_MEMORY", l.Memory},
+		{"SQL_MEMORY_ALL", l.MemoryAll},
+		{"SQL_MAX_VALUE", int64(l.Value)},
+		{"SQL_MAX_LENGTH", int64(l.Length)},
+		{"SQL_MAX_PARAMETERS", int64(l.Parameters)},
+		{"SQL_MAX_DEPTH", int64(l.Depth)},
+		{"SQL_MAX_ANSWER", int64(l.Answer)},
+		{"SQL_MAX_ROWS", int64(l.Rows)},
+	} {
+		env = append(env, s.name+"="+strconv.FormatInt(s.value, 10))
+	}
+	return env
 }
 
 // workerArgs is the command line of a worker that is a process.

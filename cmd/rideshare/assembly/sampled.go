@@ -63,7 +63,7 @@ func (c *core) clusterMetrics() []telemetry.Sampled {
 			return float64(status.DesiredSlaves), err
 		}),
 		{
-			Name: "rideshare_worker_lag_entries", Help: "Entries that a worker is behind the head, by the position that it registered last, at most 3 s ago.", Gauge: true, Labels: []string{"worker", "role"},
+			Name: "rideshare_worker_lag_entries", Help: "Entries that a worker is behind the head, by positions of one moment. A worker that does not answer counts with the position that it registered last.", Gauge: true, Labels: []string{"worker", "role"},
 			Read: c.readLag,
 		},
 		{
@@ -74,11 +74,11 @@ func (c *core) clusterMetrics() []telemetry.Sampled {
 }
 
 func (c *core) readLag(emit func(float64, ...string)) {
-	workers, err := cluster{c.loop, c.store}.Workers(context.Background())
+	status, err := c.cluster().Status(context.Background())
 	if err != nil {
 		return
 	}
-	for _, w := range workers {
+	for _, w := range status.Members {
 		emit(float64(w.Lag), string(w.Container), string(w.Role))
 	}
 }

@@ -35,8 +35,8 @@ func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
 }
 
 // Commit is commitlog.Store's.
-func (s *severable) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
-	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, epoch, ops) })
+func (s *severable) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, by, ops) })
 }
 
 // Head is commitlog.Store's.
@@ -49,9 +49,9 @@ func (s *severable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
 }
 
-// Hashes is commitlog.Store's.
-func (s *severable) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
-	return guard(s, dbaas.ErrUnavailable, func() (dbaas.TableHashes, error) { return s.store.Hashes(ctx) })
+// HashPart is commitlog.Store's.
+func (s *severable) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	return guard(s, dbaas.ErrUnavailable, func() (dbaas.HashPart, error) { return s.store.HashPart(ctx, from) })
 }
 
 // Snapshot is commitlog.Store's.

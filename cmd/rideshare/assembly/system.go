@@ -13,6 +13,7 @@ import (
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/api"
 	"rideshare/rides/usercheck"
@@ -26,8 +27,10 @@ type System struct {
 	orchestrator, users, rides, gateway *httpapi.Server
 	metrics                             metrics
 
-	// closers undo what was started, the last one first.
-	closers []func(context.Context) error
+	// closers undo what was started before the core, the last one first. servers are those among them.
+	closers   []func(context.Context) error
+	servers   []*httpapi.Server
+	closeCore func(context.Context) error
 }
 
 // URLs says where a System listens.
@@ -66,8 +69,7 @@ func (s *System) startCore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.core = c
-	s.onClose(c.close)
+	s.core, s.closeCore = c, c.close
 	return telemetry.Register(s.metrics.registry, c.sampledMetrics(s.cfg.Processes == nil)...)
 }
 
@@ -77,16 +79,16 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.Credentials == nil {
-		s.cfg.Log.WarnContext(ctx, "no AUTH_FILE: the database, crash and console routes are open to everybody who reaches them")
+		s.cfg.Log.WarnContext(ctx, "no AUTH_FILE: the database, crash and console routes are open to everybody who reaches them", logkey.Addr, s.cfg.Orchestrator)
 	}
 	handler := api.New(api.Config{
-		Log: s.cfg.Log, Dispatcher: s.core.dispatcher, Store: s.core.store, Cluster: cluster{s.core.loop, s.core.store},
-		Checks: s.core.checks(), Credentials: s.cfg.Credentials, CallTimeout: s.cfg.CallTimeout,
+		Log: s.cfg.Log, Dispatcher: s.core.dispatcher, Store: s.core.store, Cluster: s.core.cluster(),
+		Checks: s.core.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
 		OnRequest: s.core.scaler.Requested, OnRead: s.core.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
 		Decisions: func(ctx context.Context) any { return s.core.scaler.Decisions(ctx) }, Events: s.core.events,
 		Invariants: s.core.checker().Run,
 	})
-	if s.orchestrator, err = s.serve(ctx, s.cfg.Orchestrator, handler); err != nil {
+	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler}); err != nil {
 		return err
 	}
 	s.orchestrator.OnShutdown(s.core.events.Close) // streams would hold up the end
@@ -98,7 +100,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 func (s *System) startServices(ctx context.Context) error {
 	routes := httpapi.NewLateHandler()
 	var err error
-	if s.gateway, err = s.serve(ctx, s.cfg.Gateway, routes); err != nil {
+	if s.gateway, err = s.serveOpen(ctx, s.cfg.Gateway, routes); err != nil {
 		return err
 	}
 	if err = s.startUsers(ctx); err != nil {
@@ -131,9 +133,9 @@ func (s *System) startUsers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	service := usersapi.New(usersapi.Config{DB: db, Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler()})
+	service := usersapi.New(usersapi.Config{DB: db, Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget})
 	s.onClose(service.Close)
-	s.users, err = s.serve(ctx, s.cfg.Users, service.Handler())
+	s.users, err = s.serveOpen(ctx, s.cfg.Users, service.Handler())
 	return err
 }
 
@@ -147,7 +149,7 @@ func (s *System) startRides(ctx context.Context) error {
 		return err
 	}
 	routes := httpapi.NewLateHandler() // rides names itself by its address, which is known once it listens
-	if s.rides, err = s.serve(ctx, s.cfg.Rides, routes); err != nil {
+	if s.rides, err = s.serveOpen(ctx, s.cfg.Rides, routes); err != nil {
 		return err
 	}
 	origin := s.cfg.RideRules.Origin
@@ -161,7 +163,7 @@ func (s *System) startRides(ctx context.Context) error {
 	s.onClose(func(context.Context) error { check.Close(); return nil })
 	service, err := ridesapi.New(ridesapi.Config{
 		DB: db, Users: check, Now: s.cfg.RideRules.Now, Location: s.cfg.RideRules.Location,
-		Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(),
+		Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget,
 	})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
@@ -182,12 +184,26 @@ func (s *System) database() (*dbclient.Client, error) {
 	return db, nil
 }
 
-func (s *System) serve(ctx context.Context, addr string, h http.Handler) (*httpapi.Server, error) {
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: addr, Handler: h, Log: s.cfg.Log})
+// Exposed is what it means that users, rides or the gateway listen beyond this machine without AUTH_FILE, and the cure.
+const Exposed = "everybody who reaches it may change and empty the database: set AUTH_FILE, or listen on 127.0.0.1"
+
+// serveOpen serves what is open by the contract, and warns where others than this machine reach what empties the database.
+func (s *System) serveOpen(ctx context.Context, addr string, h http.Handler) (*httpapi.Server, error) {
+	cfg := httpapi.ServerConfig{Addr: addr, Handler: h}
+	if s.cfg.Credentials == nil {
+		cfg.Exposed = Exposed
+	}
+	return s.serve(ctx, cfg)
+}
+
+func (s *System) serve(ctx context.Context, cfg httpapi.ServerConfig) (*httpapi.Server, error) {
+	cfg.Log, cfg.AllowedHosts = s.cfg.Log, s.cfg.AllowedHosts
+	server := httpapi.NewServer(cfg)
 	if err := server.Open(ctx); err != nil {
 		return nil, err
 	}
 	s.onClose(server.Close)
+	s.servers = append(s.servers, server)
 	return server, nil
 }
 
@@ -208,8 +224,11 @@ const readyPoll = 2 * time.Millisecond
 // waitingLog is how often Ready says what it waits for.
 const waitingLog = 5 * time.Second
 
+// Failed yields an error once the system knows that it cannot serve: the broker does not take the largest message.
+func (s *System) Failed() <-chan error { return s.core.failed }
+
 // Ready waits until a master and all wanted slaves serve, or returns ctx's
-// error. It does not matter what is started first, so it waits as long as it
+// error, or that of Failed. It does not matter what is started first, so it waits as long as it
 // takes, and says for what.
 func (s *System) Ready(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
@@ -224,6 +243,8 @@ func (s *System) Ready(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case err := <-s.core.failed:
+			return err
 		case <-waiting.C:
 			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing, "away", s.core.away(ctx))
 		case <-tick.C:
@@ -232,10 +253,17 @@ func (s *System) Ready(ctx context.Context) error {
 }
 
 // Close stops everything, listeners first, so that clients learn early and what
-// is in hand finishes. It is bounded by ctx. Everything acknowledged is on disk
+// is in hand finishes if it can soon. It is bounded by ctx. Everything acknowledged is on disk
 // in any case.
 func (s *System) Close(ctx context.Context) error {
+	closing, drained := httpapi.Draining(ctx, s.servers...)
+	defer drained()
 	closers := s.closers
 	s.closers = nil
-	return closeAll(ctx, closers)
+	err := closeAll(closing, closers)
+	if s.closeCore != nil {
+		err = errors.Join(err, s.closeCore(ctx))
+		s.closeCore = nil
+	}
+	return err
 }

@@ -63,13 +63,14 @@ const (
 	counterPlaces = "read_places_us"
 )
 
-// Header tells persdb's newest position and epoch.
-type Header interface {
+// Store tells persdb's newest position and epoch, and what it takes.
+type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
+	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
 // StoreMetrics are the numbers of persdb that everybody who reaches it can show.
-func StoreMetrics(store Header) []telemetry.Sampled {
+func StoreMetrics(store Store) []telemetry.Sampled {
 	head := func(value func(dbaas.Head) float64) func(func(float64, ...string)) {
 		return func(emit func(float64, ...string)) {
 			if h, err := store.Head(context.Background()); err == nil {
@@ -77,7 +78,29 @@ func StoreMetrics(store Header) []telemetry.Sampled {
 			}
 		}
 	}
+	size := func(name, help string, value func(dbaas.Sizes) int64) telemetry.Sampled {
+		return telemetry.Sampled{Name: "rideshare_persdb_" + name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
+			if s, err := store.Sizes(context.Background()); err == nil {
+				emit(float64(value(s)))
+			}
+		}}
+	}
 	return []telemetry.Sampled{
+		size("database_bytes", "Bytes of tables and indexes: about what a replica is.", func(s dbaas.Sizes) int64 { return s.Tables }),
+		size("database_limit_bytes", "How large the database may get (MAX_DATABASE_MIB); 0 without a limit.", func(s dbaas.Sizes) int64 { return s.Limit }),
+		size("log_bytes", "Bytes of entries and answers that the log keeps.", func(s dbaas.Sizes) int64 { return s.Log }),
+		size("file_bytes", "Bytes of the database file and its WAL: tables, log and free pages.", func(s dbaas.Sizes) int64 { return s.File }),
+		size("disk_free_bytes", "Bytes that are left on the disk of the database file.", func(s dbaas.Sizes) int64 { return s.DiskFree }),
+		{
+			Name: "rideshare_persdb_full", Gauge: true, Labels: []string{"what"},
+			Help: "Whether writes are refused for want of room: the disk is full, or the database has reached its limit.",
+			Read: func(emit func(float64, ...string)) {
+				if s, err := store.Sizes(context.Background()); err == nil {
+					emit(oneIf(s.DiskFull), "disk")
+					emit(oneIf(s.Full), "database")
+				}
+			},
+		},
 		{Name: "rideshare_persdb_head_seq", Help: "Newest position of the log.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Seq) })},
 		{Name: "rideshare_persdb_epoch", Help: "Newest epoch.", Gauge: true, Read: head(func(h dbaas.Head) float64 { return float64(h.Epoch) })},
 	}

@@ -1,7 +1,6 @@
 // Package bench measures this system beside the alternatives: the same HTTP server
-// with nothing, or with SQLite, behind it, and request and reply over RabbitMQ as tutorials
-// write it. Each path runs in processes of its own, all of them side by side,
-// and the measurements are interleaved, so that the ratios hold on a noisy machine.
+// with nothing, or with SQLite, behind it, and RPC over RabbitMQ with a message a request.
+// Each path runs in processes of its own, all of them side by side, and the measurements are interleaved, so that the ratios hold on a noisy machine.
 package bench
 
 import (
@@ -28,7 +27,9 @@ type Config struct {
 	// open loop; the others take half of it.
 	Duration time.Duration
 	Rounds   int
-	Rows     int // in the table
+	Rows     int // in the table, at the beginning of each measurement
+	// Seed says in which order the paths of a work are measured in each round.
+	Seed uint64
 	// Progress gets a line for each measurement.
 	Progress io.Writer
 }
@@ -50,6 +51,10 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	report := newReport(cfg)
+	for _, c := range cells {
+		report.row(c) // in this order, whatever that of the rounds is
+	}
+	progress(cfg.Progress, "seed %d: the order of the paths in each round", cfg.Seed)
 	err = s.ladder(ctx, cfg, report, cells)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
@@ -93,6 +98,7 @@ func (s *stand) start(ctx context.Context, cfg Config, p path) error {
 		if err := fill(ctx, t.addresses.Database, cfg.Rows, p.product); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		t.touched = true
 	}
 	progress(cfg.Progress, "%-10s started in %v, %d rows in %v", p.name, started.Round(time.Millisecond), cfg.Rows, (time.Since(began) - started).Round(time.Millisecond))
 	return nil
@@ -109,7 +115,7 @@ func (s *stand) close() error {
 // ladder measures each cell once in every round.
 func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, cells []cell) error {
 	for round := range cfg.Rounds {
-		for _, c := range cells {
+		for _, c := range ofRound(cells, cfg.Seed, round) {
 			if err := s.measure(ctx, cfg, report, c, round); err != nil {
 				return err
 			}
@@ -129,7 +135,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 	if c.Open {
 		r.offered = report.row(c.closed()).Samples[round] / 2
 	}
-	got, err := r.beside(ctx)
+	got, err := s.settled(ctx, r)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -139,9 +145,30 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 	row := report.row(c)
 	row.offers = append(row.offers, r.offered)
 	row.add(got, r.target.parts.resident())
-	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s",
-		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, wrongNote(got))
+	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s%s",
+		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, got.lag.note(), wrongNote(got))
 	return nil
+}
+
+// settled measures once all paths are ready for it, and looks before and after it how far replicas are behind.
+func (s *stand) settled(ctx context.Context, r run) (figure, error) {
+	if err := s.settle(ctx); err != nil {
+		return figure{}, err
+	}
+	before, err := r.target.lag(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	r.target.touched = r.target.touched || writes(r.work)
+	got, err := r.beside(ctx)
+	if err != nil {
+		return got, err
+	}
+	after, err := r.target.lag(ctx)
+	if r.target.product {
+		got.lag = &Lag{Before: before, After: after}
+	}
+	return got, err
 }
 
 func wrongNote(f figure) string {

@@ -29,6 +29,7 @@ type figure struct {
 	errors         int64
 	wrong          error // the first of errors
 	cpu            usage // of each part, while it ran
+	lag            *Lag  // nil where there are no replicas that tell
 }
 
 // run is one measurement about to be made.
@@ -60,7 +61,7 @@ func (r run) beside(ctx context.Context) (figure, error) {
 // measure lets the clients send for the length of the run.
 func (r run) measure(ctx context.Context) (figure, error) {
 	clients := make([]*client, r.clients)
-	database, gateway := newHost(r.target.addresses.Database, r.clients), newHost(r.target.addresses.Gateway, r.clients)
+	database, gateway := r.target.host(r.target.addresses.Database, r.clients), r.target.host(r.target.addresses.Gateway, r.clients)
 	defer database.CloseIdleConnections()
 	defer gateway.CloseIdleConnections()
 	runtime.GC() // what the run before left behind is not this one's
@@ -97,9 +98,9 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	return f, nil
 }
 
-func newHost(url string, clients int) *fasthttp.HostClient {
+func (t *target) host(url string, clients int) *fasthttp.HostClient {
 	return &fasthttp.HostClient{
-		Addr: strings.TrimPrefix(url, "http://"), MaxConns: clients, ReadTimeout: answerLimit, WriteTimeout: answerLimit,
+		Addr: strings.TrimPrefix(url, "http://"), Dial: t.dial, MaxConns: clients, ReadTimeout: answerLimit, WriteTimeout: answerLimit,
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
 	"rideshare/cmd/rideshare/assembly"
+	"rideshare/internal/dbaas"
 	"rideshare/internal/pause"
 	"rideshare/orchestrator/scale"
 )
@@ -25,7 +27,8 @@ type FailoverMode string
 
 // The modes.
 const (
-	FailoverKill    FailoverMode = "kill"    // POST crash/master: the process dies at once
+	FailoverKill    FailoverMode = "kill"    // SIGKILL, which the control loop has to notice by itself
+	FailoverCrash   FailoverMode = "crash"   // POST crash/master, which also wakes the control loop
 	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs, and only its session tells
 	FailoverPlanned FailoverMode = "planned" // POST master: hand-over
 )
@@ -58,14 +61,18 @@ const (
 type failover struct {
 	FailoverConfig
 
-	url  string
-	http *http.Client
-	load *failoverLoad
+	url    string
+	http   *http.Client
+	load   *failoverLoad
+	system *assembly.System // started for the run; nil if it runs elsewhere
 }
 
+// ErrWrong says that acknowledged writes were lost, or doubled: the report says how many.
+var ErrWrong = errors.New("acknowledged writes were lost or doubled")
+
 // Failover makes the master go again and again under a constant load, and measures how long
-// no write is acknowledged. It looks at the end for writes that were lost or doubled; that there are
-// some is no error here, but stands in the report.
+// no write is acknowledged. It looks at the end for writes that were lost or doubled. With ErrWrong there were some, and the report is
+// complete.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{
 		FailoverConfig: cfg, url: cfg.Orchestrator,
@@ -105,7 +112,7 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 	if err := system.Ready(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	f.url = system.URLs().Orchestrator
+	f.url, f.system = system.URLs().Orchestrator, system
 	return stop, nil
 }
 
@@ -142,7 +149,10 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	load.end()
 	unwatch()
 	report := f.report(kills, <-changes)
-	return report, load.compare(ctx, report)
+	if failed := load.compare(ctx, report); failed != nil || report.Lost+report.Doubled == 0 {
+		return report, failed
+	}
+	return report, fmt.Errorf("%w: %d lost, %d doubled", ErrWrong, report.Lost, report.Doubled)
 }
 
 // kill is one master that went.
@@ -157,18 +167,9 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 	if err != nil {
 		return kill{}, err
 	}
-	k := kill{pid: before.master(), at: time.Now()}
-	switch f.Mode {
-	case FailoverPause:
-		if err = syscall.Kill(k.pid, syscall.SIGSTOP); err != nil {
-			return k, fmt.Errorf("stop process %d (the workers must be processes of this machine): %w", k.pid, err)
-		}
-	case FailoverPlanned:
-		err = f.call(ctx, http.MethodPost, "/api/v1/master", nil, nil)
-	case FailoverKill:
-		err = f.call(ctx, http.MethodPost, "/api/v1/crash/master", nil, nil)
-	}
-	if err != nil {
+	master, _ := before.master()
+	k := kill{pid: master.PID, at: time.Now()}
+	if err = f.strike(ctx, master); err != nil {
 		return k, err
 	}
 	for deadline := k.at.Add(failoverWhole); ; {
@@ -186,27 +187,58 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 	}
 }
 
+// strike makes the master go.
+func (f *failover) strike(ctx context.Context, master failoverMember) error {
+	switch f.Mode {
+	case FailoverPlanned:
+		return f.call(ctx, http.MethodPost, "/api/v1/master", nil, nil)
+	case FailoverCrash:
+		return f.call(ctx, http.MethodPost, "/api/v1/crash/master", nil, nil)
+	case FailoverPause:
+		return signalWorker(master.PID, syscall.SIGSTOP)
+	case FailoverKill:
+		if f.system != nil && f.Processes == nil {
+			return f.system.Kill(ctx, master.Worker) // its pid is a number of this process's own
+		}
+		return signalWorker(master.PID, syscall.SIGKILL)
+	}
+	return fmt.Errorf("no mode %q", f.Mode)
+}
+
+// signalWorker sends a signal to a worker that is a process of this machine. The pid of another machine's may be anybody's here.
+func signalWorker(pid int, signal syscall.Signal) error {
+	if commandOf(pid) != "worker" {
+		return fmt.Errorf("process %d is no worker on this machine: for a system that runs elsewhere use --mode crash or planned", pid)
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return fmt.Errorf("signal process %d: %w", pid, err)
+	}
+	return nil
+}
+
 // pollEvery is how often the cluster is asked whether it is whole.
 const pollEvery = 20 * time.Millisecond
 
 // failoverCluster is GET cluster.
 type failoverCluster struct {
-	Members []struct {
-		PID   int    `json:"pid"`
-		Role  string `json:"role"`
-		Ready bool   `json:"ready"`
-	} `json:"members"`
-	Epoch         uint64 `json:"epoch"`
-	DesiredSlaves int    `json:"desired_slaves"`
+	Members       []failoverMember `json:"members"`
+	Epoch         uint64           `json:"epoch"`
+	DesiredSlaves int              `json:"desired_slaves"`
 }
 
-func (c failoverCluster) master() int {
-	for _, m := range c.Members {
-		if m.Role == "master" && m.Ready {
-			return m.PID
-		}
+type failoverMember struct {
+	PID    int            `json:"pid"`
+	Worker dbaas.WorkerID `json:"container"`
+	Role   string         `json:"role"`
+	Ready  bool           `json:"ready"`
+}
+
+func (c failoverCluster) master() (failoverMember, bool) {
+	i := slices.IndexFunc(c.Members, func(m failoverMember) bool { return m.Role == "master" && m.Ready })
+	if i < 0 {
+		return failoverMember{}, false
 	}
-	return 0
+	return c.Members[i], true
 }
 
 func (c failoverCluster) isWhole() bool {
@@ -216,7 +248,8 @@ func (c failoverCluster) isWhole() bool {
 			ready++
 		}
 	}
-	return c.master() != 0 && ready == len(c.Members) && ready == c.DesiredSlaves+1
+	_, led := c.master()
+	return led && ready == len(c.Members) && ready == c.DesiredSlaves+1
 }
 
 // whole waits until there is a master and every slave that is wanted.

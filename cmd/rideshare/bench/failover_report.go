@@ -18,7 +18,12 @@ type Spread struct {
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
 	N   int     `json:"n"`
+	// P99IsMax says that N is below p99From, so that P99 is the longest and no percentile.
+	P99IsMax bool `json:"p99_is_max,omitempty"`
 }
+
+// p99From is how many samples a p99 needs: then three are above it.
+const p99From = 300
 
 // Calls counts answers. Refused is 503, surely not done; Unknown is 504 or no answer.
 type Calls struct {
@@ -48,6 +53,8 @@ type FailoverReport struct {
 	// ReadP99 and ReadMax are of the reads that were answered, from when they were due, in milliseconds.
 	ReadP99 float64 `json:"read_p99_ms"`
 	ReadMax float64 `json:"read_max_ms"`
+	// Goals are about Gap, which is what a client sees.
+	Goals []Goal `json:"goals,omitempty"`
 	// Lost writes were acknowledged and are not there; Doubled ones are there twice. Both must be 0.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
@@ -55,7 +62,7 @@ type FailoverReport struct {
 
 func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 	l := f.load
-	r := &FailoverReport{Machine: machine(), Mode: f.Mode, System: f.system(), Kills: len(kills), Writes: count(l.writes), Reads: count(l.reads)}
+	r := &FailoverReport{Machine: machine(), Mode: f.Mode, System: f.about(), Kills: len(kills), Writes: count(l.writes), Reads: count(l.reads)}
 	acks := slices.DeleteFunc(slices.Clone(l.writes), func(a answered) bool { return a.status != http.StatusOK })
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
@@ -89,12 +96,13 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 			latencies = append(latencies, a.end.Sub(a.due))
 		}
 	}
+	r.Goals = f.goals(r)
 	reads := spread(latencies)
 	r.ReadP99, r.ReadMax = reads.P99, reads.Max
 	return r
 }
 
-func (f *failover) system() string {
+func (f *failover) about() string {
 	switch {
 	case f.Orchestrator != "":
 		return f.Orchestrator
@@ -160,27 +168,68 @@ func spread(times []time.Duration) Spread {
 		i := int(math.Ceil(q*float64(len(times)))) - 1
 		return float64(times[max(i, 0)].Microseconds()) / 1000
 	}
-	return Spread{P50: rank(0.5), P90: rank(0.9), P99: rank(0.99), Max: rank(1), N: len(times)}
+	s := Spread{P50: rank(0.5), P90: rank(0.9), P99: rank(0.99), Max: rank(1), N: len(times)}
+	if s.N < p99From {
+		s.P99, s.P99IsMax = s.Max, true
+	}
+	return s
 }
 
-// Print writes the report as a table.
+// goals compares the longest time without an acknowledgement with what is wanted. The embedded system has no goals.
+func (f *failover) goals(r *FailoverReport) []Goal {
+	last := "p99 ms"
+	if r.Gap.P99IsMax {
+		last = fmt.Sprintf("longest of %d, ms", r.Gap.N)
+	}
+	var goals []Goal
+	atMost := func(name string, want, got float64) {
+		goals = append(goals, Goal{Name: "time without an acknowledgement, " + name, Want: want, AtMost: true, Got: got, Met: got <= want})
+	}
+	switch {
+	case f.Mode == FailoverPlanned:
+		atMost(last, 100, r.Gap.P99)
+	case f.Mode == FailoverPause:
+		atMost(last, 7000, r.Gap.P99)
+	case f.Orchestrator != "": // containers
+		atMost("p50 ms", 400, r.Gap.P50)
+		atMost(last, 1500, r.Gap.P99)
+	case f.Processes != nil:
+		atMost("p50 ms", 250, r.Gap.P50)
+		atMost(last, 1000, r.Gap.P99)
+	}
+	return goals
+}
+
+// Print writes the report as a table. Of few kills it has no p99.
 func (r *FailoverReport) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintf(w, "%s, %d x %s, in ms after it\tp50\tp90\tp99\tmax\tn\t\n", r.System, r.Kills, r.Mode) // Flush returns the error; as below.
+	p99 := func(text string) string {
+		if r.Kills < p99From {
+			return ""
+		}
+		return text + "\t"
+	}
+	_, _ = fmt.Fprintf(w, "%s, %d x %s, in ms after it\tp50\tp90\t%smax\tn\t\n", r.System, r.Kills, r.Mode, p99("p99")) // Flush returns the error; as below.
 	for _, row := range []struct {
 		name string
 		Spread
 	}{
-		{"first acknowledged write sent after it", r.Unavailable},
 		{"longest time without an acknowledgement", r.Gap},
+		{"first acknowledged write sent after it", r.Unavailable},
 		{"loss of the master noticed", r.Died},
 		{"new master named", r.Named},
 		{"new master serving", r.Serving},
 	} {
-		_, _ = fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t\n", row.name, row.P50, row.P90, row.P99, row.Max, row.N)
+		_, _ = fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%s%.1f\t%d\t\n", row.name, row.P50, row.P90, p99(fmt.Sprintf("%.1f", row.P99)), row.Max, row.N)
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if r.Kills < p99From {
+		_, _ = fmt.Fprintf(out, "no p99 of fewer than %d kills: max is the longest of %d\n", p99From, r.Kills) // the last one returns the error; as below.
+	}
+	for _, g := range r.Goals {
+		_, _ = fmt.Fprintf(out, "goal: %s\n", g)
 	}
 	_, err := fmt.Fprintf(out, "writes: %d sent, %d acknowledged, %d refused (503), %d unknown (504), %d others\n"+
 		"reads: %d sent, %d errors, p99 %.1f ms, max %.1f ms\nlost writes: %d, doubled writes: %d\n",

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"rideshare/cmd/rideshare/assembly"
 )
 
 // at is a moment of the tests, in milliseconds.
@@ -35,7 +37,7 @@ func TestFailoverReport_OneKill_TimesAndCounts(t *testing.T) {
 		got  Spread
 		want float64
 	}{"unavailable": {r.Unavailable, 200}, "gap": {r.Gap, 170}, "died": {r.Died, 10}, "named": {r.Named, 20}, "serving": {r.Serving, 310}} {
-		if one.got != (Spread{P50: one.want, P90: one.want, P99: one.want, Max: one.want, N: 1}) {
+		if one.got != (Spread{P50: one.want, P90: one.want, P99: one.want, Max: one.want, N: 1, P99IsMax: true}) {
 			t.Errorf("%s: got %+v, want %v ms", name, one.got, one.want)
 		}
 	}
@@ -43,7 +45,7 @@ func TestFailoverReport_OneKill_TimesAndCounts(t *testing.T) {
 		t.Errorf("writes: got %+v, want %+v", r.Writes, want)
 	}
 	var page strings.Builder
-	if err := r.Print(&page); err != nil || !strings.Contains(page.String(), "reads: 2 sent, 1 errors") {
+	if err := r.Print(&page); err != nil || !strings.Contains(page.String(), "reads: 2 sent, 1 errors, p99 10.0 ms") {
 		t.Errorf("page: got %v\n%s", err, page.String())
 	}
 }
@@ -53,7 +55,59 @@ func TestSpread_TenTimes_NearestRanks(t *testing.T) {
 	for i := 10; i > 0; i-- {
 		times = append(times, time.Duration(i)*time.Millisecond)
 	}
-	if got, want := spread(times), (Spread{P50: 5, P90: 9, P99: 10, Max: 10, N: 10}); got != want {
+	if got, want := spread(times), (Spread{P50: 5, P90: 9, P99: 10, Max: 10, N: 10, P99IsMax: true}); got != want {
 		t.Errorf("spread: got %+v, want %+v", got, want)
+	}
+}
+
+// A p99 of fewer than 300 is not told: what stands in its place is the longest, and is called that.
+func TestFailoverReport_Kills_P99FromThreeHundred(t *testing.T) {
+	for kills, want := range map[int]Spread{
+		299: {P50: 150, P90: 270, P99: 299, Max: 299, N: 299, P99IsMax: true},
+		300: {P50: 150, P90: 270, P99: 297, Max: 300, N: 300},
+	} {
+		var times []time.Duration
+		for i := range kills {
+			times = append(times, time.Duration(i+1)*time.Millisecond)
+		}
+		r := &FailoverReport{Kills: kills, Gap: spread(times)}
+		if r.Gap != want {
+			t.Errorf("%d kills: got %+v, want %+v", kills, r.Gap, want)
+		}
+		var page strings.Builder
+		if err := r.Print(&page); err != nil {
+			t.Fatal(err)
+		}
+		if few := kills < 300; strings.Contains(page.String(), "  p99  ") == few || strings.Contains(page.String(), "max is the longest of 299") != few || strings.Contains(page.String(), " 297.0") == few {
+			t.Errorf("%d kills: got\n%s", kills, page.String())
+		}
+	}
+}
+
+// The goals are about the longest time without an acknowledgement, however soon the first one came.
+func TestFailoverReport_Goals_AreAboutTheLongestGap(t *testing.T) {
+	few, many := Spread{P50: 300, P99: 1200, N: 50, P99IsMax: true}, Spread{P50: 300, P99: 1200, N: 300}
+	for name, test := range map[string]struct {
+		FailoverConfig
+		gap  Spread
+		want string
+	}{
+		"Processes":   {FailoverConfig{Mode: FailoverKill, Processes: &assembly.Processes{}}, many, "p50 ms <= 250: 300.00, MISSED; p99 ms <= 1000: 1200.00, MISSED"},
+		"FewKills":    {FailoverConfig{Mode: FailoverKill, Processes: &assembly.Processes{}}, few, "p50 ms <= 250: 300.00, MISSED; longest of 50, ms <= 1000: 1200.00, MISSED"},
+		"Containers":  {FailoverConfig{Mode: FailoverCrash, Orchestrator: "http://host"}, many, "p50 ms <= 400: 300.00, met; p99 ms <= 1500: 1200.00, met"},
+		"HandOver":    {FailoverConfig{Mode: FailoverPlanned, Processes: &assembly.Processes{}}, many, "p99 ms <= 100: 1200.00, MISSED"},
+		"StandsStill": {FailoverConfig{Mode: FailoverPause, Processes: &assembly.Processes{}}, many, "p99 ms <= 7000: 1200.00, met"},
+		"Embedded":    {FailoverConfig{Mode: FailoverKill}, many, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &failover{FailoverConfig: test.FailoverConfig}
+			var got []string
+			for _, g := range f.goals(&FailoverReport{Unavailable: Spread{P50: 1, P99: 2, N: 50}, Gap: test.gap}) {
+				got = append(got, strings.TrimPrefix(g.String(), "time without an acknowledgement, "))
+			}
+			if text := strings.Join(got, "; "); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+		})
 	}
 }

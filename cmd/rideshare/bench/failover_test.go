@@ -8,7 +8,7 @@ import (
 // A short run on the embedded system: every kill is measured, and nothing is lost or doubled.
 func TestFailover_Embedded_MeasuresEachKill(t *testing.T) {
 	const kills = 2
-	for _, mode := range []FailoverMode{FailoverKill, FailoverPlanned} {
+	for _, mode := range []FailoverMode{FailoverKill, FailoverCrash, FailoverPlanned} {
 		t.Run(string(mode), func(t *testing.T) {
 			var progress strings.Builder
 			r, err := Failover(t.Context(), FailoverConfig{Mode: mode, Kills: kills, Slaves: 1, Writes: 50, Reads: 50, Progress: &progress})

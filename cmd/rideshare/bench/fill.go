@@ -13,13 +13,15 @@ import (
 // fillChunk is how many rows one request of the preparation carries.
 const fillChunk = 2000
 
+const (
+	createTable = "CREATE TABLE bench (k TEXT NOT NULL PRIMARY KEY, g INTEGER NOT NULL, v TEXT NOT NULL)"
+	createIndex = "CREATE INDEX bench_g ON bench (g)"
+)
+
 // fill makes the table and its rows through the public API, and the application's users
 // and rides where there are tables for them.
 func fill(ctx context.Context, url string, rows int, application bool) error {
-	statements := []any{
-		"CREATE TABLE bench (k TEXT NOT NULL PRIMARY KEY, g INTEGER NOT NULL, v TEXT NOT NULL)",
-		"CREATE INDEX bench_g ON bench (g)",
-	}
+	statements := []any{createTable, createIndex}
 	for i := range rows {
 		statements = append(statements, []any{
 			"INSERT INTO bench (k, g, v) VALUES (?, ?, ?)", string(appendKey(nil, i)), i / groupRows, fmt.Sprintf("value of row %d", i),

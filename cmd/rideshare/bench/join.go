@@ -125,22 +125,11 @@ func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration,
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	poll := time.NewTicker(joinPoll)
-	defer poll.Stop()
-	for {
+	err := poll(ctx, joinPoll, errors.New("no new slave serves"), func() (bool, error) {
 		now, err := t.slaves(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if slices.ContainsFunc(now, func(pid int) bool { return !slices.Contains(before, pid) }) {
-			return time.Since(start), nil
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			return 0, fmt.Errorf("no new slave serves: %w", ctx.Err())
-		}
-	}
+		return slices.ContainsFunc(now, func(pid int) bool { return !slices.Contains(before, pid) }), err
+	})
+	return time.Since(start), err
 }
 
 // slaves returns the slaves that serve.
@@ -162,6 +151,7 @@ type member struct {
 	PID   int    `json:"pid"`
 	Role  string `json:"role"`
 	Ready bool   `json:"ready"`
+	Lag   uint64 `json:"lag"`
 }
 
 func (t *target) members(ctx context.Context) ([]member, error) {

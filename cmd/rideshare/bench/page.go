@@ -21,8 +21,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func (r *Report) lead() string {
-	return fmt.Sprintf("%s, %s cores that everything shares, %s, %s. %d rounds of %v, interleaved; rates are medians.",
-		r.Machine["cpu"], r.Machine["cores"], r.Machine["go"], r.Machine["at"], r.cfg.Rounds, r.cfg.Duration)
+	return fmt.Sprintf("%s, %s cores that everything shares, %s, %s. %d rounds of %v, the paths in an order drawn from seed %d; rates are medians.",
+		r.Machine["cpu"], r.Machine["cores"], r.Machine["go"], r.Machine["at"], r.cfg.Rounds, r.cfg.Duration, r.Seed)
 }
 
 func (r *Report) pathSection() report.Section {
@@ -84,13 +84,13 @@ func (r *Report) clientSection() report.Section {
 
 func (r *Report) table() report.Section {
 	t := report.Table{
-		Caption: "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB.",
-		Head:    []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "CPU", "memory", ""}, Text: true,
+		Caption: "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag how many entries the last replica was behind, before/after, the most of the rounds.",
+		Head:    []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""}, Text: true,
 	}
 	for _, row := range r.Rows {
 		t.Rows = append(t.Rows, []string{
 			row.Work, row.Path, strconv.Itoa(row.Clients), row.Loop, fmt.Sprintf("%.0f", row.Rate), row.rangeText(),
-			fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.cpuText(), row.memoryText(), row.invalidText(),
+			fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.lagText(), row.cpuText(), row.memoryText(), row.invalidText(),
 		})
 	}
 	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}

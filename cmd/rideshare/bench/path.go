@@ -1,6 +1,10 @@
 package bench
 
-import "context"
+import (
+	"context"
+
+	"rideshare/cmd/rideshare/bench/tutorial"
+)
 
 // The paths: what the same request is sent to.
 const (
@@ -12,6 +16,7 @@ const (
 	pathEmbedded  = "embedded"
 	pathUnbatched = "unbatched"
 	pathTutorial  = "tutorial"
+	pathBestRPC   = "rpc-best"
 )
 
 // path is one rung of the ladder.
@@ -22,6 +27,7 @@ type path struct {
 	product     bool // it has users, rides and a cluster
 	slaves      int
 	unbatched   bool
+	rpc         tutorial.Settings // of a path that is served by that package
 }
 
 func paths() []path {
@@ -33,7 +39,8 @@ func paths() []path {
 		{name: pathTwoSlaves, about: "the same, 2 slaves", serve: serveSystem, queue: true, product: true, slaves: 2},
 		{name: pathEmbedded, about: "this system in one process, 1 slave", serve: serveSystem, product: true, slaves: 1},
 		{name: pathUnbatched, about: "this system on RabbitMQ, 1 slave, batching off", serve: serveSystem, queue: true, product: true, slaves: 1, unbatched: true},
-		{name: pathTutorial, about: "RPC over RabbitMQ as tutorials write it: a message a request, a commit and a confirm a write", serve: serveTutorial, queue: true},
+		{name: pathTutorial, about: "tutorial, one consumer: RPC over RabbitMQ, a message a request, prefetch 1, a commit and a confirm a write", serve: serveRPC, queue: true, rpc: tutorial.Tutorial()},
+		{name: pathBestRPC, about: "the best RPC with a message a request: two consumers of reads, prefetch 16, a write is committed while the one before is confirmed", serve: serveRPC, queue: true, rpc: tutorial.Best()},
 	}
 }
 

@@ -1,6 +1,9 @@
 package bench
 
-import "slices"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // The loops.
 const (
@@ -30,10 +33,10 @@ func (c cell) closed() cell {
 // of clients all of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathHTTP, pathInProcess, pathBatched, pathEmbedded, pathUnbatched, pathTutorial},
-		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial},
-		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial},
-		workMixed: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathTutorial},
+		workPoint: {pathHTTP, pathInProcess, pathBatched, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workMixed: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathTutorial, pathBestRPC},
 		workRide:  {pathBatched, pathEmbedded},
 	}
 }
@@ -41,9 +44,9 @@ func everywhere() map[string][]string {
 // essential is what is measured at the other numbers of clients, and in the open loop.
 func essential() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathInProcess, pathBatched, pathTutorial},
+		workPoint: {pathInProcess, pathBatched, pathTutorial, pathBestRPC},
 		workRange: {pathInProcess, pathBatched},
-		workWrite: {pathInProcess, pathBatched, pathTutorial},
+		workWrite: {pathInProcess, pathBatched, pathTutorial, pathBestRPC},
 		workMixed: {pathInProcess, pathBatched},
 		workRide:  {pathBatched},
 	}
@@ -51,8 +54,8 @@ func essential() map[string][]string {
 
 func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
 
-// allCells returns the measurements, those of the open loop after those of the closed one whose rate they need. The paths of one
-// work and number of clients follow each other, so that what is compared is measured at the same time.
+// allCells returns the measurements as the report shows them, those of the open loop after those of the closed one whose rate they need. The
+// paths of one work and number of clients follow each other, so that what is compared is measured at the same time.
 func allCells(clients []int) []cell {
 	var out []cell
 	for i, n := range clients {
@@ -75,7 +78,7 @@ func allCells(clients []int) []cell {
 
 // opened returns the open loop's measurements at half of what c reaches.
 func (c cell) opened() []cell {
-	if c.Path == pathTutorial || !slices.Contains(essential()[c.Work], c.Path) {
+	if c.Path == pathTutorial || c.Path == pathBestRPC || !slices.Contains(essential()[c.Work], c.Path) {
 		return nil
 	}
 	c.Open = true
@@ -102,6 +105,31 @@ func needed(cells []cell) []path {
 		if slices.ContainsFunc(cells, func(c cell) bool { return c.Path == p.name }) {
 			out = append(out, p)
 		}
+	}
+	return out
+}
+
+// ofRound returns the measurements in the order of a round: the works as they are, and the paths of each work and number of clients as
+// seed and round say, so that none always has the same one before it. The open loop's measurements stay behind the one that they are half of.
+func ofRound(cells []cell, seed uint64, round int) []cell {
+	random := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // an order, no secret; rounds are not negative.
+	var out []cell
+	for len(cells) > 0 {
+		first := cells[0].closed()
+		n := slices.IndexFunc(cells, func(c cell) bool { return c.closed().Work != first.Work || c.Clients != first.Clients })
+		if n < 0 {
+			n = len(cells)
+		}
+		var paths [][]cell
+		for i, c := range cells[:n] {
+			if i == 0 || c.Path != cells[i-1].Path {
+				paths = append(paths, nil)
+			}
+			paths[len(paths)-1] = append(paths[len(paths)-1], c)
+		}
+		random.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+		out = append(out, slices.Concat(paths...)...)
+		cells = cells[n:]
 	}
 	return out
 }

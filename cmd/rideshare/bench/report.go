@@ -33,10 +33,26 @@ type Row struct {
 	// Resident is the most memory of one process of each part, in MiB.
 	Resident map[string]float64 `json:"rss_mib"`
 
+	// Lags are how far the last replica was behind in each round; none where replicas do not tell.
+	Lags []Lag `json:"lag,omitempty"`
+
 	p50s    []float64
 	offers  []float64
 	answers int64
 	cpu     usage
+}
+
+// Lag is how many entries the last replica was behind, before and after a measurement.
+type Lag struct {
+	Before uint64 `json:"before"`
+	After  uint64 `json:"after"`
+}
+
+func (l *Lag) note() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf("  lag %d, %d after", l.Before, l.After)
 }
 
 // Report is the result of a run.
@@ -45,12 +61,13 @@ type Report struct {
 	Rows    []*Row            `json:"rows"`
 	Ratios  map[string]Ratio  `json:"ratios"` // work/path/other path, at the first number of clients
 	Goals   []Goal            `json:"goals"`
+	Seed    uint64            `json:"seed"` // of the order of the paths
 
 	cfg Config
 }
 
 func newReport(cfg Config) *Report {
-	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, cfg: cfg}
+	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, Seed: cfg.Seed, cfg: cfg}
 }
 
 func (c cell) mode() string {
@@ -77,6 +94,9 @@ func (row *Row) add(f figure, resident map[string]float64) {
 	row.Errors += f.errors
 	if f.wrong != nil && row.Invalid == "" {
 		row.Invalid = f.wrong.Error()
+	}
+	if f.lag != nil {
+		row.Lags = append(row.Lags, *f.lag)
 	}
 	row.answers += f.answers
 	row.cpu.add(f.cpu)
@@ -105,7 +125,9 @@ func (r *Report) finish() {
 			{pathEmbedded, pathInProcess},
 			{pathBatched, pathUnbatched},
 			{pathBatched, pathTutorial},
+			{pathBatched, pathBestRPC},
 			{pathTutorial, pathInProcess},
+			{pathBestRPC, pathInProcess},
 		} {
 			r.ratio(w+"/"+pair[0]+"/"+pair[1], cell{Work: w, Path: pair[0], Clients: point.Clients}, cell{Work: w, Path: pair[1], Clients: point.Clients})
 		}
@@ -152,16 +174,17 @@ func median(samples []float64) float64 {
 // Print writes the report as tables.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tcpu us an answer\t") // Flush tells.
+	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush tells.
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
-			row.Rate, row.rangeText(), row.P50, row.P99, row.cpuText(), row.invalidText())
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
+			row.Rate, row.rangeText(), row.P50, row.P99, row.lagText(), row.cpuText(), row.invalidText())
 	}
 	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush tells.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush tells.
 	}
-	_, _ = fmt.Fprintln(t, "\ngoals") // Flush tells.
+	_, _ = fmt.Fprintf(t, "\nlag: entries that the last replica was behind, before/after, the most of the rounds; order of the paths: seed %d\n", r.Seed) // Flush tells.
+	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                     // Flush tells.
 	for _, g := range r.Goals {
 		_, _ = fmt.Fprintln(t, g) // Flush tells.
 	}
@@ -169,6 +192,18 @@ func (r *Report) Print(w io.Writer) error {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil
+}
+
+// lagText tells the most of the rounds.
+func (row *Row) lagText() string {
+	if len(row.Lags) == 0 {
+		return ""
+	}
+	var most Lag
+	for _, l := range row.Lags {
+		most = Lag{max(most.Before, l.Before), max(most.After, l.After)}
+	}
+	return fmt.Sprintf("%d/%d", most.Before, most.After)
 }
 
 func (row *Row) cpuText() string { return partsText(row.CPU, "%s %.1f") }

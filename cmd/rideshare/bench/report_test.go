@@ -3,6 +3,8 @@ package bench
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +61,7 @@ func TestCells_AreOnKnownPaths(t *testing.T) {
 func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
 	var last cell
 	opened := 0
-	for _, c := range allCells([]int{128, 1}) {
+	for _, c := range ofRound(allCells([]int{128, 1}), 1, 0) {
 		if !c.Open {
 			last = c
 			continue
@@ -71,4 +73,43 @@ func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
 	if want := 10; opened != want {
 		t.Errorf("got %d measurements of the open loop, want %d", opened, want)
 	}
+}
+
+// Each round has an order of its own for the paths of a work, which the seed repeats; works and numbers of clients stay together.
+func TestOfRound_Rounds_ShuffleThePathsOnly(t *testing.T) {
+	all := Config{Clients: []int{128, 1}, Loops: []string{loopClosed, loopOpen}}
+	one := all
+	one.Works = []string{workPoint}
+	for _, cells := range [][]cell{all.cells(), one.cells()} {
+		planned, _ := blocks(cells)
+		firsts := map[string]bool{}
+		for round := range 20 {
+			order := ofRound(cells, 7, round)
+			if !slices.Equal(order, ofRound(cells, 7, round)) {
+				t.Fatalf("round %d: the seed does not repeat the order", round)
+			}
+			names, first := blocks(order)
+			if !slices.Equal(names, planned) || len(order) != len(cells) {
+				t.Fatalf("round %d: got %q, want the works as planned: %q", round, names, planned)
+			}
+			firsts[first] = true
+		}
+		if want := len(everywhere()[workPoint]); len(firsts) != want {
+			t.Errorf("got %v as first paths of 20 rounds, want each of %d", firsts, want)
+		}
+		if slices.Equal(ofRound(cells, 7, 0), ofRound(cells, 8, 0)) {
+			t.Error("another seed makes the same order")
+		}
+	}
+}
+
+// blocks returns the works and numbers of clients in their order, and the path that is measured first.
+func blocks(cells []cell) (names []string, first string) {
+	for _, c := range cells {
+		name := fmt.Sprintf("%s with %d clients", c.closed().Work, c.Clients)
+		if len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return names, cells[0].Path
 }

@@ -108,8 +108,8 @@ func serveBare(ctx context.Context, s *serving, _ path) (addresses, error) {
 	return s.listen(ctx, b.api())
 }
 
-func serveTutorial(ctx context.Context, s *serving, _ path) (addresses, error) {
-	t, err := tutorial.New(tutorial.Config{Bus: s.cfg.Bus, Dir: s.cfg.Dir, Prefix: s.cfg.Prefix})
+func serveRPC(ctx context.Context, s *serving, p path) (addresses, error) {
+	t, err := tutorial.New(tutorial.Config{Settings: p.rpc, Bus: s.cfg.Bus, Dir: s.cfg.Dir, Prefix: s.cfg.Prefix})
 	if err != nil {
 		return addresses{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 const (
@@ -25,6 +27,9 @@ type target struct {
 	path
 	addresses addresses
 	parts     parts
+	dial      fasthttp.DialFunc // nil: TCP
+	touched   bool              // something was written since it was settled
+	marks     int               // how often it was settled after that
 
 	cmd   *exec.Cmd
 	stdin io.Closer

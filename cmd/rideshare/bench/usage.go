@@ -115,9 +115,18 @@ func children(pid int) map[int]string {
 		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
 			continue
 		}
-		if args := strings.Split(proc(child, "cmdline"), "\x00"); len(args) > 1 {
-			out[child] = args[1]
+		if command := commandOf(child); command != "" {
+			out[child] = command
 		}
 	}
 	return out
+}
+
+// commandOf returns the first argument of a process, which is its sub-command if it is this program.
+func commandOf(pid int) string {
+	args := strings.Split(proc(pid, "cmdline"), "\x00")
+	if len(args) < 2 {
+		return ""
+	}
+	return args[1]
 }

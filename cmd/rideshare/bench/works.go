@@ -69,6 +69,9 @@ func newWork(name string, rows, client int) (*work, error) {
 	return &work{rows: rows, client: client, next: next, random: rand.New(rand.NewPCG(rand.Uint64(), 1))}, nil //nolint:gosec // load, not secrets.
 }
 
+// writes says whether a work leaves rows behind.
+func writes(work string) bool { return work == workWrite || work == workMixed }
+
 func (w *work) point(r *request) {
 	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/read", false, 1, r.wantRow
 	r.n = w.random.IntN(w.rows)
@@ -92,8 +95,8 @@ func (w *work) group(r *request) {
 // write inserts a row with a new key that no read asks for.
 func (w *work) write(r *request) {
 	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/write", false, -1, nil
-	r.body = fmt.Appendf(r.body[:0], `{"query":"insert","table":"bench","values":{"k":"w%016x-%d-%d","g":-1,"v":"%016x"}}`,
-		w.random.Uint64(), w.client, w.sent, w.random.Uint64())
+	r.body = fmt.Appendf(r.body[:0], `{"query":"insert","table":"bench","values":{"k":"w%016x-%d-%d","g":%d,"v":"%016x"}}`,
+		w.random.Uint64(), w.client, w.sent, writtenGroup, w.random.Uint64())
 	w.sent++
 }
 

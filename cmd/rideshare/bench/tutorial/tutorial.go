@@ -1,12 +1,9 @@
-// Package tutorial is request and reply over RabbitMQ as tutorials write it: each request is
-// one message on one channel, a worker answers one at a time, a write is a commit of its own
-// that is broadcast with a confirm. It is what the benchmark compares the
-// product with, and nothing that the product uses.
+// Package tutorial is request and reply over RabbitMQ with one message for each request: what the benchmark compares the
+// product with, and nothing that the product uses. Tutorial takes messages as tutorials do, Best as well as is known.
 package tutorial
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,8 +17,22 @@ import (
 	"rideshare/orchestrator/statement"
 )
 
+// Settings say how the workers take messages. All acknowledge each message by hand, after its answer.
+type Settings struct {
+	Readers  int // consumers of reads, each with a connection to the broker and to the database of its own
+	Prefetch int // messages that a consumer may hold before it has acknowledged them
+}
+
+// Tutorial is the settings of RabbitMQ's own RPC tutorial: one consumer, which gets a message when it has acknowledged the one before.
+func Tutorial() Settings { return Settings{Readers: 1, Prefetch: 1} }
+
+// Best is the settings at which one message a request is fastest.
+func Best() Settings { return Settings{Readers: 2, Prefetch: 16} }
+
 // Config is what New needs.
 type Config struct {
+	Settings
+
 	Bus    string // amqp://user:password@host:port/vhost
 	Dir    string // for the databases
 	Prefix string // stands before the names of queues
@@ -30,39 +41,44 @@ type Config struct {
 // RPC is the client's half with its workers. It is safe for concurrent use.
 type RPC struct {
 	names   names
-	conns   []*amqp.Connection
+	dial    func(url string) (connection, error)
+	conns   []connection
 	workers []*worker
 
 	mu      sync.Mutex // guards the fields below: a channel is for one goroutine at a time
-	channel *amqp.Channel
+	channel channel
 	next    uint64
-	waiting map[string]chan answer
+	waiting map[string]chan amqp.Delivery
 }
 
 type names struct{ reads, writes, sync, replies string }
 
-// answer is what a worker sends back.
-type answer struct {
-	Body  json.RawMessage `json:"body,omitempty"`
-	Error string          `json:"error,omitempty"`
-}
+// failed is the type of a reply whose body is the text of an error.
+const failed = "error"
 
-// New connects, and starts a worker for reads and one for writes. Close ends them.
-func New(c Config) (*RPC, error) {
-	r := &RPC{names: names{reads: c.Prefix + "tutorial-read", writes: c.Prefix + "tutorial-write", sync: c.Prefix + "tutorial-sync"}, waiting: map[string]chan answer{}}
-	err := r.start(c)
-	if err != nil {
+// New connects, and starts the workers. Close ends them.
+func New(c Config) (*RPC, error) { return newRPC(c, dial) }
+
+func newRPC(c Config, dial func(string) (connection, error)) (*RPC, error) {
+	r := &RPC{
+		names: names{reads: c.Prefix + "tutorial-read", writes: c.Prefix + "tutorial-write", sync: c.Prefix + "tutorial-sync"},
+		dial:  dial, waiting: map[string]chan amqp.Delivery{},
+	}
+	if err := r.start(c); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
 func (r *RPC) start(c Config) error {
-	ch, err := r.dial(c.Bus)
+	conn, err := r.connect(c.Bus)
 	if err != nil {
 		return err
 	}
-	r.channel = ch
+	if r.channel, err = conn.Channel(); err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	ch := r.channel
 	for _, queue := range []string{r.names.reads, r.names.writes} {
 		if _, err = ch.QueueDeclare(queue, true, true, false, false, nil); err != nil {
 			return fmt.Errorf("declare %s: %w", queue, err)
@@ -87,44 +103,47 @@ func (r *RPC) start(c Config) error {
 	return nil
 }
 
-// work starts the workers: the reader has a replica that is fed by the writer.
+// work starts the workers: one that writes, one that feeds the replica with what was written, and the readers of the replica.
 func (r *RPC) work(c Config) error {
-	for _, start := range []struct {
-		file string
-		opts sqlite.Options
-		run  func(*worker) error
-	}{
-		{"replica.db", sqlite.Options{}, func(w *worker) error { return w.serveReads(r.names) }},
-		{"master.db", sqlite.Options{Durable: true}, func(w *worker) error { return w.serveWrites(r.names) }},
-	} {
-		ch, err := r.dial(c.Bus)
-		if err != nil {
-			return err
-		}
-		db, err := sqlite.Open(filepath.Join(c.Dir, start.file), start.opts)
-		if err != nil {
-			return fmt.Errorf("open %s: %w", start.file, err)
-		}
-		w := &worker{db: db, channel: ch}
-		r.workers = append(r.workers, w)
-		if err = start.run(w); err != nil {
+	const master, replica = "master.db", "replica.db"
+	if err := r.startWorker(c, master, sqlite.Options{Durable: true}, (*worker).serveWrites); err != nil {
+		return err
+	}
+	if err := r.startWorker(c, replica, sqlite.Options{}, (*worker).follow); err != nil {
+		return err
+	}
+	for range c.Readers {
+		if err := r.startWorker(c, replica, sqlite.Options{ReadOnly: true}, (*worker).serveReads); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *RPC) dial(url string) (*amqp.Channel, error) {
-	conn, err := amqp.Dial(url)
+func (r *RPC) startWorker(c Config, file string, opts sqlite.Options, serve func(*worker, names) error) error {
+	conn, err := r.connect(c.Bus)
+	if err != nil {
+		return err
+	}
+	db, err := sqlite.Open(filepath.Join(c.Dir, file), opts)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", file, err)
+	}
+	w := &worker{db: db, conn: conn, prefetch: c.Prefetch}
+	r.workers = append(r.workers, w)
+	if w.channel, err = conn.Channel(); err != nil {
+		return fmt.Errorf("open a channel: %w", err)
+	}
+	return serve(w, r.names)
+}
+
+func (r *RPC) connect(url string) (connection, error) {
+	conn, err := r.dial(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	r.conns = append(r.conns, conn)
-	ch, err := conn.Channel()
-	if err != nil {
-		return nil, fmt.Errorf("open a channel: %w", err)
-	}
-	return ch, nil
+	return conn, nil
 }
 
 // Close ends the connections and the workers.
@@ -156,7 +175,7 @@ func (r *RPC) Execute(ctx context.Context, body []byte) ([]byte, error) {
 }
 
 func (r *RPC) call(ctx context.Context, queue, kind string, body []byte) ([]byte, error) {
-	done := make(chan answer, 1)
+	done := make(chan amqp.Delivery, 1)
 	r.mu.Lock()
 	r.next++
 	id := strconv.FormatUint(r.next, 36)
@@ -169,11 +188,11 @@ func (r *RPC) call(ctx context.Context, queue, kind string, body []byte) ([]byte
 		return nil, fmt.Errorf("publish: %w", err)
 	}
 	select {
-	case a := <-done:
-		if a.Error != "" {
-			return nil, dbaas.Errorf(dbaas.CodeInvalid, "%s", a.Error)
+	case d := <-done:
+		if d.Type == failed {
+			return nil, dbaas.Errorf(dbaas.CodeInvalid, "%s", d.Body)
 		}
-		return a.Body, nil
+		return d.Body, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -181,16 +200,12 @@ func (r *RPC) call(ctx context.Context, queue, kind string, body []byte) ([]byte
 
 func (r *RPC) receive(replies <-chan amqp.Delivery) {
 	for d := range replies {
-		var a answer
-		if err := json.Unmarshal(d.Body, &a); err != nil {
-			a.Error = err.Error()
-		}
 		r.mu.Lock()
 		done := r.waiting[d.CorrelationId]
 		delete(r.waiting, d.CorrelationId)
 		r.mu.Unlock()
 		if done != nil {
-			done <- a
+			done <- d
 		}
 	}
 }

@@ -2,7 +2,6 @@ package tutorial
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,17 +15,34 @@ import (
 // maxRows is how many rows a write may return: none are wanted here.
 const maxRows = 1
 
-// worker answers one message after the other.
+// worker takes the messages of one queue.
 type worker struct {
-	channel *amqp.Channel
-	running sync.WaitGroup
-
-	mu sync.Mutex // guards db
-	db *sqlite.Conn
+	db       *sqlite.Conn // used by the goroutine that consumes
+	conn     connection
+	channel  channel
+	prefetch int
+	running  sync.WaitGroup
 }
 
-// serveReads answers reads from a replica, which follows the broadcast.
+// serveReads answers reads from the replica until the connection ends.
 func (w *worker) serveReads(n names) error {
+	messages, err := w.consume(n.reads)
+	if err != nil {
+		return err
+	}
+	w.running.Go(func() {
+		for d := range messages {
+			body, err := w.read(d)
+			if w.answer(d, body, err) != nil {
+				return // the connection is gone; who waits runs into its deadline
+			}
+		}
+	})
+	return nil
+}
+
+// follow applies what is broadcast to the replica until the connection ends.
+func (w *worker) follow(n names) error {
 	q, err := w.channel.QueueDeclare("", false, true, true, false, nil)
 	if err == nil {
 		err = w.channel.QueueBind(q.Name, "", n.sync, false, nil)
@@ -34,47 +50,13 @@ func (w *worker) serveReads(n names) error {
 	if err != nil {
 		return fmt.Errorf("bind to %s: %w", n.sync, err)
 	}
-	err = w.consume(q.Name, func(d amqp.Delivery) error {
-		_, applyErr := w.apply(d)
-		return applyErr
-	})
+	messages, err := w.consume(q.Name)
 	if err != nil {
 		return err
 	}
-	return w.consume(n.reads, func(d amqp.Delivery) error {
-		body, readErr := w.read(d)
-		return w.reply(d, body, readErr)
-	})
-}
-
-// serveWrites commits each write, broadcasts it and waits for the broker's confirm.
-func (w *worker) serveWrites(n names) error {
-	if err := w.channel.Confirm(false); err != nil {
-		return fmt.Errorf("confirms: %w", err)
-	}
-	return w.consume(n.writes, func(d amqp.Delivery) error {
-		body, err := w.apply(d)
-		if err == nil {
-			err = w.broadcast(n.sync, d)
-		}
-		return w.reply(d, body, err)
-	})
-}
-
-func (w *worker) consume(queue string, handle func(amqp.Delivery) error) error {
-	if err := w.channel.Qos(1, 0, false); err != nil {
-		return fmt.Errorf("prefetch: %w", err)
-	}
-	deliveries, err := w.channel.Consume(queue, "", false, false, false, false, nil)
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", queue, err)
-	}
-	w.running.Go(func() { // ends with the connection
-		for d := range deliveries {
-			if handle(d) != nil {
-				return // the connection is gone; who waits runs into its deadline
-			}
-			if d.Ack(false) != nil {
+	w.running.Go(func() {
+		for d := range messages {
+			if w.apply(d) != nil || d.Ack(false) != nil {
 				return
 			}
 		}
@@ -82,26 +64,83 @@ func (w *worker) consume(queue string, handle func(amqp.Delivery) error) error {
 	return nil
 }
 
+// written is a write that is on disk and broadcast, unless err says why not.
+type written struct {
+	amqp.Delivery
+
+	err error
+}
+
+// serveWrites commits each write and broadcasts it, until the connection ends.
+func (w *worker) serveWrites(n names) error {
+	broadcasts, err := w.conn.Channel() // of its own: answers need no confirm
+	if err == nil {
+		err = broadcasts.Confirm(false)
+	}
+	if err != nil {
+		return fmt.Errorf("confirms: %w", err)
+	}
+	confirms := broadcasts.NotifyPublish(make(chan amqp.Confirmation, w.prefetch))
+	messages, err := w.consume(n.writes)
+	if err != nil {
+		return err
+	}
+	done := make(chan written, w.prefetch)
+	w.running.Go(func() { w.answerWrites(done, confirms) })
+	w.running.Go(func() {
+		defer close(done)
+		for d := range messages {
+			err := w.apply(d)
+			if err == nil {
+				err = broadcasts.PublishWithContext(context.Background(), n.sync, "", false, false, amqp.Publishing{Type: d.Type, Body: d.Body, DeliveryMode: amqp.Persistent})
+			}
+			done <- written{d, err}
+		}
+	})
+	return nil
+}
+
+// answerWrites answers each write once the broker has confirmed its broadcast. The next write is committed meanwhile,
+// if the prefetch lets it come.
+func (w *worker) answerWrites(done <-chan written, confirms <-chan amqp.Confirmation) {
+	for d := range done {
+		if d.err == nil {
+			if c := <-confirms; !c.Ack {
+				d.err = errors.New("broadcast: not confirmed")
+			}
+		}
+		_ = w.answer(d.Delivery, []byte("{}"), d.err) // the connection is gone; who waits runs into its deadline.
+	}
+}
+
+// consume returns the messages of a queue.
+func (w *worker) consume(queue string) (<-chan amqp.Delivery, error) {
+	if err := w.channel.Qos(w.prefetch, 0, false); err != nil {
+		return nil, fmt.Errorf("prefetch: %w", err)
+	}
+	messages, err := w.channel.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		return nil, fmt.Errorf("consume %s: %w", queue, err)
+	}
+	return messages, nil
+}
+
 func (w *worker) read(d amqp.Delivery) ([]byte, error) {
 	statements, err := parse(d.Type, d.Body)
 	if err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.db.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: statements})
 }
 
 // apply runs the statements of one message as one transaction.
-func (w *worker) apply(d amqp.Delivery) ([]byte, error) {
+func (w *worker) apply(d amqp.Delivery) error {
 	statements, err := parse(d.Type, d.Body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if err = w.db.BeginWrite(); err != nil {
-		return nil, err
+		return err
 	}
 	for i := range statements {
 		s, err := w.db.Prepare(statements[i].SQL, sqlite.GuardWrite)
@@ -109,37 +148,20 @@ func (w *worker) apply(d amqp.Delivery) ([]byte, error) {
 			_, err = s.Run(&statements[i], maxRows)
 		}
 		if err != nil {
-			return nil, errors.Join(err, w.db.End())
+			return errors.Join(err, w.db.End())
 		}
 	}
-	return []byte("{}"), w.db.Commit()
+	return w.db.Commit()
 }
 
-func (w *worker) broadcast(exchange string, d amqp.Delivery) error {
-	confirm, err := w.channel.PublishWithDeferredConfirmWithContext(context.Background(), exchange, "", false, false,
-		amqp.Publishing{Type: d.Type, Body: d.Body, DeliveryMode: amqp.Persistent})
+// answer replies, and acknowledges the message.
+func (w *worker) answer(d amqp.Delivery, body []byte, err error) error {
+	reply := amqp.Publishing{ContentType: "application/json", CorrelationId: d.CorrelationId, Body: body}
 	if err != nil {
-		return fmt.Errorf("broadcast: %w", err)
+		reply.Type, reply.Body = failed, []byte(err.Error())
 	}
-	if !confirm.Wait() {
-		return errors.New("broadcast: not confirmed")
-	}
-	return nil
-}
-
-func (w *worker) reply(d amqp.Delivery, body []byte, err error) error {
-	a := answer{Body: body}
-	if err != nil {
-		a = answer{Error: err.Error()}
-	}
-	text, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("encode answer: %w", err)
-	}
-	err = w.channel.PublishWithContext(context.Background(), "", d.ReplyTo, false, false,
-		amqp.Publishing{ContentType: "application/json", CorrelationId: d.CorrelationId, Body: text})
-	if err != nil {
+	if err = w.channel.PublishWithContext(context.Background(), "", d.ReplyTo, false, false, reply); err != nil {
 		return fmt.Errorf("reply: %w", err)
 	}
-	return nil
+	return d.Ack(false)
 }

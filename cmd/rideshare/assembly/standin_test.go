@@ -1,0 +1,10 @@
+package assembly_test
+
+import (
+	"testing"
+
+	"rideshare/internal/dbclient/dbtest"
+)
+
+// The tests of users and rides have dbtest.DB in place of the orchestrator. Both pass one suite.
+func TestOrchestrator_Suite(t *testing.T) { dbtest.Run(t, startSystem(t).URLs().Orchestrator) }

@@ -1,0 +1,35 @@
+package tutorial
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// connection is what this package needs of a connection to the broker.
+type connection interface {
+	Channel() (channel, error)
+	Close() error
+}
+
+// channel is what this package needs of *amqp.Channel, which implements it.
+type channel interface {
+	QueueDeclare(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
+	QueueBind(name, key, exchange string, noWait bool, args amqp.Table) error
+	ExchangeDeclare(name, kind string, durable, autoDelete, internal, noWait bool, args amqp.Table) error
+	Qos(count, size int, global bool) error
+	Consume(queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
+	Confirm(noWait bool) error
+	NotifyPublish(confirms chan amqp.Confirmation) chan amqp.Confirmation
+	PublishWithContext(ctx context.Context, exchange, key string, mandatory, immediate bool, msg amqp.Publishing) error
+}
+
+// amqpConnection makes a connection of *amqp.Connection.
+type amqpConnection struct{ *amqp.Connection }
+
+func dial(url string) (connection, error) {
+	conn, err := amqp.Dial(url)
+	return amqpConnection{conn}, err
+}
+
+func (c amqpConnection) Channel() (channel, error) { return c.Connection.Channel() }
