@@ -3,11 +3,14 @@ GO       ?= go
 RACE      = -race -shuffle=on
 FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
+SQL_RUNS ?= 500
 FAULT_PARALLEL ?= 3
+# TestLoad takes 40 s and runs on the real parts (test-real) and in containers.
+LOAD      = '^TestLoad_SlavesComeAndGo_NothingFails$$'
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short test-sim test-containers fuzz check fmt lint tidy vet bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-races test-short unit test-sim test-containers fuzz check fmt lint tidy mutants bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +36,7 @@ ps: ## the containers of the stack
 images: ## the images of the stack, built or found, without starting anything
 	@deploy/stack.sh images
 
-setup: ## a C compiler for the race detector, where it is missing
+setup: ## a C compiler for the race detector and git for the mutants, where they are missing
 	@tools/setup.sh
 
 services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
@@ -42,8 +45,11 @@ services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
 services-stop: ## end what services started
 	@tools/services.sh stop
 
+unit: ## the packages by themselves, without the race detector and services, in a minute or two
+	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker)
+
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; $(GO) test $(RACE) -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) test $(RACE) -skip $(LOAD) -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
 	$(GO) test -count=1 -run Allocations ./cmd/rideshare/assembly
@@ -51,7 +57,8 @@ test: setup services ## every test but test-containers, with the race detector, 
 	@$(MAKE) --no-print-directory test-real
 	@$(MAKE) --no-print-directory test-fault
 
-test-sim: ## SIM_RUNS (1000) simulated runs of the whole system under random faults, without the race detector
+test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SIM_RUNS (1000) simulated runs of the system under faults, without the race detector
+	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) $(GO) test -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
 	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 $(GO) test -count=1 -timeout 10m -run RandomFaults ./tests/sim
 
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes
@@ -62,8 +69,11 @@ test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and process
 test-fault: setup services ## the faults on real services and processes, FAULT_PARALLEL (3) at a time, in some 5 minutes
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
 
-test-containers: setup ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
-	$(GO) test -race -count=1 -v -timeout 40m ./tests/containers
+test-races: ## test-fault with the race detector in the system's processes too
+	@RIDESHARE_RACED=1 $(MAKE) --no-print-directory test-fault FAULT_PARALLEL=1
+
+test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
+	set -a; . .services/env; $(GO) test -race -count=1 -v -timeout 40m ./tests/containers
 
 test-short: setup ## the tests without the fault runs
 	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
@@ -71,15 +81,14 @@ test-short: setup ## the tests without the fault runs
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
-check: vet lint tidy ## format, vet, lint, import rules, go.mod
+mutants: services ## prove the tests: break the code in each place of tests/mutants and demand a red test; RUN=pattern for some
+	set -a; . .services/env; $(GO) run ./tests/mutants -run '$(RUN)'
 
-vet:
-	$(GO) vet ./...
-	$(GO) vet -tags failpoint ./...
+check: lint tidy ## format, vet, lint, import rules, go.mod
 
-lint:
-	$(LINT) run ./...
-	$(LINT) run --build-tags failpoint ./internal/failpoint/... ./cmd/rideshare
+lint: # it vets, too; the last folders have files of the tag
+	$(LINT) run --allow-parallel-runners ./...
+	$(LINT) run --allow-parallel-runners --build-tags failpoint ./internal/failpoint/... ./cmd/rideshare ./tests/sim
 	$(LINT) fmt --diff ./...
 
 fmt: ## write the format that check wants
@@ -94,7 +103,7 @@ vuln: ## known vulnerabilities (needs the vulnerability database online)
 bench: build ## the performance ladder beside the alternatives, on a quiet machine, in minutes
 	bin/rideshare bench --json bin/bench.json --html bin/bench.html
 
-bench-smoke: setup services ## the ladder for a moment: right answers, no times
+bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
 load-jmeter: ## the four scaling scenes by JMeter; GATEWAY_URL, ORCHESTRATOR_URL, PERIOD name a running system, else one is started

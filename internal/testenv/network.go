@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -103,11 +104,16 @@ func (n *Network) Stall(ways ...Direction) {
 
 // Only makes stalls and slowness concern the connections of one process alone, those to come too, until Heal.
 func (n *Network) Only(pid int) {
+	var present map[net.Conn]net.Conn
 	n.set(func() {
 		n.victim = pid
 		clear(n.spared)
-		for conn, client := range n.conns {
-			n.spared[conn] = !owns(pid, client)
+		present = maps.Clone(n.conns)
+	})
+	mine := owns(pid) // slow on a busy machine, so nobody waits for it
+	n.set(func() {
+		for conn, client := range present {
+			n.spared[conn] = !mine(client)
 		}
 	})
 }
@@ -175,12 +181,19 @@ func (n *Network) accept() {
 func (n *Network) keep(client, server net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	spared := false
+	for looked := 0; n.victim != looked; {
+		looked = n.victim
+		n.mu.Unlock()
+		spared = !owns(looked)(client)
+		n.mu.Lock()
+	}
 	if n.refusing {
 		_ = server.Close()
 		return false
 	}
 	n.conns[client], n.conns[server] = client, client
-	if n.victim != 0 && !owns(n.victim, client) {
+	if n.victim != 0 && spared {
 		n.spared[client], n.spared[server] = true, true
 	}
 	return true

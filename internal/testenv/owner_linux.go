@@ -8,34 +8,27 @@ import (
 	"strings"
 )
 
-// owns reports whether a process of this machine has the other end of a TCP connection over IPv4 loopback.
-func owns(pid int, end net.Conn) bool {
-	inode, found := inodeOf(end.RemoteAddr(), end.LocalAddr())
-	if !found {
-		return false
-	}
+// owns returns what reports whether a process of this machine had, at the call, the other end of a TCP connection
+// over IPv4 loopback. The kernel's list of sockets is long, and read once.
+func owns(pid int) func(end net.Conn) bool {
+	inodes, ends := map[string]bool{}, map[[2]string]bool{}
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is right
 	for _, link := range links {
-		if target, err := os.Readlink(link); err == nil && target == "socket:["+inode+"]" {
-			return true
+		target, _ := os.Readlink(link) // "" for one that is closed by now
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	return false
-}
-
-// inodeOf finds a socket by its addresses in the kernel's list.
-func inodeOf(local, remote net.Addr) (string, bool) {
-	list, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return "", false
-	}
+	list, _ := os.ReadFile("/proc/net/tcp") // without it nobody owns anything
 	for line := range strings.Lines(string(list)) {
 		// sl local_address rem_address st queues timer retransmits uid timeout inode ...
-		if f := strings.Fields(line); len(f) > 9 && f[1] == kernelName(local) && f[2] == kernelName(remote) {
-			return f[9], true
+		if f := strings.Fields(line); len(f) > 9 && inodes[f[9]] {
+			ends[[2]string{f[1], f[2]}] = true
 		}
 	}
-	return "", false
+	return func(end net.Conn) bool {
+		return ends[[2]string{kernelName(end.RemoteAddr()), kernelName(end.LocalAddr())}]
+	}
 }
 
 // kernelName is how the kernel writes an IPv4 address: the bytes in the order of a little-endian machine.

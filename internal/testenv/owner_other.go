@@ -5,4 +5,4 @@ package testenv
 import "net"
 
 // owns is known on Linux only.
-func owns(int, net.Conn) bool { return false }
+func owns(int) func(net.Conn) bool { return func(net.Conn) bool { return false } }

@@ -1,4 +1,4 @@
-// Package bench runs the benchmark's ladder for a moment: what it measures must be
+// Package bench runs the benchmarks for a moment: what they measure must be
 // right answers. It asserts nothing about speed.
 package bench
 
@@ -32,6 +32,30 @@ func binary(t *testing.T) string {
 	return file
 }
 
+// run runs `bench` on the services of the tests and returns what it prints. It must leave nothing behind.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	bus, coordinator := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
+	u, err := url.Parse(coordinator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
+	temp := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"bench"}, args...)...)
+	cmd.Env = append(os.Environ(), "BENCH_BUS="+bus, "BENCH_COORDINATOR="+u.String(), "TMPDIR="+temp)
+	cmd.WaitDelay = limit
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("bench: %v\n%s", err, out)
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil || len(left) > 0 {
+		t.Errorf("got %v left behind, %v; want nothing", left, err)
+	}
+	return string(out)
+}
+
 // report is what `bench` writes.
 type report struct {
 	Machine map[string]string `json:"machine"`
@@ -45,7 +69,11 @@ type report struct {
 		Invalid string             `json:"invalid"`
 		Samples []float64          `json:"samples"`
 		CPU     map[string]float64 `json:"cpu_us"`
+		Lag     []struct {
+			Before uint64 `json:"before"`
+		} `json:"lag"`
 	} `json:"rows"`
+	Seed   uint64 `json:"seed"`
 	Ratios map[string]struct {
 		Median float64 `json:"median"`
 	} `json:"ratios"`
@@ -53,23 +81,9 @@ type report struct {
 
 // Every path answers every work of the ladder rightly, and leaves nothing behind.
 func TestLadder_EveryAnswerIsRight(t *testing.T) {
-	bus, coordinator := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
-	u, err := url.Parse(coordinator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
 	figures := filepath.Join(t.TempDir(), "figures.json")
 	page := filepath.Join(t.TempDir(), "page.html")
-	temp := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), binary(t), "bench", "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--json", figures, "--html", page)
-	cmd.Env = append(os.Environ(), "BENCH_BUS="+bus, "BENCH_COORDINATOR="+u.String(), "TMPDIR="+temp)
-	cmd.WaitDelay = limit
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err = cmd.Run(); err != nil {
-		t.Fatalf("bench: %v\n%s", err, out.String())
-	}
+	out := run(t, "--clients", "8,2", "--duration", "200ms", "--rounds", "2", "--rows", "2000", "--seed", "7", "--json", figures, "--html", page)
 	text, err := os.ReadFile(figures)
 	if err != nil {
 		t.Fatal(err)
@@ -85,31 +99,35 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 			t.Errorf("%s on %s, %d clients, %s loop: got %d errors (%s), rate %v, %d samples; want none, more than 0, 2",
 				row.Work, row.Path, row.Clients, row.Loop, row.Errors, row.Invalid, row.Rate, len(row.Samples))
 		}
+		for _, lag := range row.Lag {
+			if lag.Before != 0 {
+				t.Errorf("%s on %s began %d entries behind", row.Work, row.Path, lag.Before)
+			}
+		}
+		if product := strings.HasPrefix(row.Path, "batched"); product && len(row.Lag) != len(row.Samples) {
+			t.Errorf("%s on %s: lag read in %d rounds of %d", row.Work, row.Path, len(row.Lag), len(row.Samples))
+		}
 		if row.Loop != "open" && row.Loop != "closed" {
 			t.Errorf("got loop %q, want open or closed", row.Loop)
 		}
 	}
 	for _, want := range []string{
-		"http/point-read", "inprocess/point-read", "batched/point-read", "embedded/point-read", "unbatched/point-read", "tutorial/point-read",
-		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "batched/mixed-90-10", "batched/ride-get", "batched/point-beside-slow",
+		"http/point-read", "inprocess/point-read", "batched/point-read", "embedded/point-read", "unbatched/point-read", "tutorial/point-read", "rpc-best/point-read",
+		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "rpc-best/write", "batched/mixed-90-10", "batched/ride-get", "batched/point-beside-slow",
 	} {
 		if !seen[want] {
 			t.Errorf("no row %s", want)
 		}
 	}
-	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "point-read/batched/tutorial", "ride-get/batched/point-read"} {
+	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "point-read/batched/tutorial", "write/batched/rpc-best", "ride-get/batched/point-read"} {
 		if got.Ratios[ratio].Median <= 0 {
 			t.Errorf("no ratio %s", ratio)
 		}
 	}
-	if got.Machine["cores"] == "" || !strings.Contains(out.String(), "rate/s") {
-		t.Errorf("got machine %v and output\n%s", got.Machine, out.String())
+	if got.Seed != 7 || got.Machine["cores"] == "" || !strings.Contains(out, "rate/s") {
+		t.Errorf("got seed %d, machine %v and output\n%s", got.Seed, got.Machine, out)
 	}
 	if html, htmlErr := os.ReadFile(page); htmlErr != nil || bytes.Count(html, []byte("<svg")) < 10 {
 		t.Errorf("got a page of %d bytes, %v; want one with plots", len(html), htmlErr)
-	}
-	left, err := os.ReadDir(temp)
-	if err != nil || len(left) > 0 {
-		t.Errorf("got %v left behind, %v; want nothing", left, err)
 	}
 }

@@ -64,6 +64,7 @@ func TestStack(t *testing.T) {
 	}
 	w.stop() // a new user is looked up first, and reads scale the slaves
 	phase("Acknowledged", w.verify)
+	fault("Bombs", s.testBombs)
 	phase("Scale", s.testScale)
 	phase("DownAndUp", func(t *testing.T) { t.Helper(); s.testDownAndUp(t, w) })
 	phase("Down", s.testDown)

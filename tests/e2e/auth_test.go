@@ -21,7 +21,7 @@ func credentialFile(t *testing.T) string {
 }
 
 // With AUTH_FILE the database, crash and console routes ask for credentials, the
-// others do not, and users and rides work as before.
+// others do not, and users and rides work as before, but for what empties them.
 func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 	sys := start(t, setup{env: []string{"AUTH_FILE=" + credentialFile(t)}})
 	guarded := []exchange{
@@ -35,8 +35,11 @@ func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 		{method: "GET", url: sys.db("/")},
 	}
 	crash := exchange{method: "POST", url: sys.db("/api/v1/crash/slave")}
+	for _, path := range openPaths {
+		sys.Get(t, sys.db(path)).expect(t, http.StatusOK, anyBody)
+	}
 	pids := sys.Workers(t)
-	for _, x := range append(guarded, crash, exchange{method: "POST", url: sys.db("/api/v1/crash/master")}, exchange{method: "GET", url: sys.db("/api/v1/db/writes/abc")}) {
+	for _, x := range sys.notOpen() {
 		for _, wrong := range []string{"", "Bearer", "Bearer wrong", "bearer s3cret-toke", "Bearer s3cret-token2", "Basic !!!", basic("ann", "wrong"), basic("", ""), basic("s3cret-token", "")} {
 			a := sys.Call(t, x.method, x.url, x.body, "Authorization", wrong)
 			if err := a.check(http.StatusUnauthorized, anyBody); err != nil {
@@ -61,15 +64,46 @@ func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 			}
 		}
 	}
-	for _, open := range []string{"/api/v1/worker/list", "/livez", "/metrics", "/api/v1/cluster"} {
-		sys.Get(t, sys.db(open)).expect(t, http.StatusOK, anyBody)
-	}
 	sys.AwaitService(t)
 	sys.PutUser(t, "ann")
 	id := sys.NewRide(t, "ann", 0)
 	sys.Get(t, sys.rideURL(id)).expect(t, http.StatusOK, anyBody)
 	sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, `["ann"]`)
-	sys.Post(t, sys.Users+"/api/v1/db/clear", "").expect(t, http.StatusOK, "{}")
+	emptying(t, sys)
+}
+
+// openPaths are the orchestrator's that ask nobody for credentials.
+var openPaths = []string{"/api/v1/worker/list", "/api/v1/cluster", "/api/v1/scaling/decisions", "/livez", "/readyz", "/metrics"}
+
+// notOpen are calls of all other paths of the orchestrator.
+func (s *system) notOpen() []exchange {
+	var calls []exchange
+	for _, p := range s.surface("ann", "1")[s.Orchestrator] {
+		for _, method := range p.methods {
+			if !slices.Contains(openPaths, p.path) {
+				calls = append(calls, exchange{method: method, url: s.db(p.path)})
+			}
+		}
+	}
+	return calls
+}
+
+// emptying checks that nothing is emptied without credentials, on any port.
+func emptying(t *testing.T, sys *system) {
+	t.Helper()
+	for _, x := range []exchange{
+		{method: "POST", url: sys.Users + "/api/v1/db/clear"},
+		{method: "POST", url: sys.Rides + "/api/v1/db/clear"},
+		{method: "POST", url: sys.Gateway + "/api/v1/db/clear"},
+		{method: "DELETE", url: sys.Gateway + "/api/v1/users/_count"},
+		{method: "DELETE", url: sys.Users + "/api/v1/_count"},
+		{method: "DELETE", url: sys.Rides + "/api/v1/_count"},
+	} {
+		sys.Call(t, x.method, x.url, "").expect(t, http.StatusUnauthorized, "{}")
+		sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, `["ann"]`)
+	}
+	sys.Call(t, "POST", sys.Users+"/api/v1/db/clear", "", "Authorization", "Bearer s3cret-token").expect(t, http.StatusOK, "{}")
+	sys.Get(t, sys.usersURL()).expect(t, http.StatusNoContent, "")
 }
 
 // basic is the value of an Authorization header.

@@ -181,7 +181,7 @@ func TestCheck_SoundSystem_SaysSo(t *testing.T) {
 		if got.code != 0 {
 			t.Errorf("check after crash/%s: exit code %d, stdout %s, stderr %s", crash, got.code, got.stdout, got.stderr)
 		}
-		for _, name := range []string{"log_dense", "epochs_ordered", "nothing_orphaned", "one_master", "slaves_as_wanted", "replicas_equal"} {
+		for _, name := range []string{"log_dense", "log_intact", "epochs_ordered", "nothing_orphaned", "one_master", "slaves_as_wanted", "replicas_equal"} {
 			if !strings.Contains(got.stdout, name) {
 				t.Errorf("check: got %s, want a line of %s", got.stdout, name)
 			}

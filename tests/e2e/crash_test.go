@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +21,10 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 		before, workers := sys.Cluster(t), sys.Workers(t)
 		want := before.pids(role)
 		pid := sys.Crash(t, role)
+		eventually(t, failoverLimit, func() error { // also a write, with anybody's death
+			a, err := sys.Try(t.Context(), "DELETE", sys.userURL("nobody at all"), "")
+			return errors.Join(err, a.check(http.StatusBadRequest, anyBody))
+		})
 		if len(want) == 0 || pid != want[len(want)-1] {
 			t.Errorf("crash/%s: got pid %d, want the last of %v", role, pid, want)
 		}
@@ -41,6 +48,34 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 	}
 	sys.Get(t, sys.usersURL()).expect(t, http.StatusOK, `["ann"]`)
 	sys.PutUser(t, "bob")
+}
+
+// Slaves that die faster than workers may be started are replaced one by one, each some seconds later and not after a minute.
+// The cluster's state, the metric and the log say so.
+func TestCrash_FasterThanStartsAreAllowed_ReplacedOneByOne(t *testing.T) {
+	sys := start(t, setup{owned: true, env: []string{"STARTS_PER_MINUTE=20"}})
+	eventually(t, againLimit, func() error {
+		sys.Post(t, sys.db("/api/v1/crash/slave"), "") // 400 while none is there
+		if c := sys.Cluster(t); c.StartsHeldBack == 0 {
+			return fmt.Errorf("got %s, want a start that is held back", toJSON(c))
+		}
+		return nil
+	})
+	sys.AwaitService(t)
+	if c := sys.Cluster(t); c.StartsHeldBack != 0 {
+		t.Errorf("with a slave: got %s, want no start held back", toJSON(c))
+	}
+	metrics := sys.Get(t, sys.db("/metrics")).Body
+	if name := "\nrideshare_worker_starts_held_back_total "; !strings.Contains(metrics, name) || strings.Contains(metrics, name+"0\n") {
+		t.Errorf("%q has not counted", name)
+	}
+	text, err := os.ReadFile(sys.logFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), `"starts held back"`); n != 1 {
+		t.Errorf("lines of starts held back: got %d, want 1", n)
+	}
 }
 
 // With nobody to kill the answer is 400 and `{}`: the second crash in a row finds

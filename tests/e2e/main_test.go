@@ -65,7 +65,7 @@ var noteSources = sync.OnceValue(func() error { return testenv.NoteSources(filep
 
 // shared returns the system of the tests that need none of their own: they use
 // names and areas that no other test uses, never clear the database and never
-// crash a worker.
+// crash a worker. Its number of slaves does not follow the load.
 func shared(t *testing.T) *system {
 	t.Helper()
 	if sys, err := given(); err != nil || sys != nil {
@@ -77,7 +77,7 @@ func shared(t *testing.T) *system {
 	suite.mu.Lock()
 	defer suite.mu.Unlock()
 	if suite.shared == nil {
-		suite.shared = newSystem(filepath.Join(suite.dir, "shared"), setup{})
+		suite.shared = newSystem(filepath.Join(suite.dir, "shared"), setup{env: []string{"SCALE_PERIOD=1h"}})
 	}
 	sys := suite.shared
 	if sys.proc == nil {

@@ -25,6 +25,10 @@ const (
 	stopLimit = 10 * time.Second
 	// againLimit bounds how long reads and writes may be refused after a worker's death.
 	againLimit = 30 * time.Second
+	// failoverLimit is the promise for writes after the master's death, of which somebody was told.
+	failoverLimit = 5 * time.Second
+	// answerLimit is when the answer of db/* is too late: the deadline by default and 2 s.
+	answerLimit = 7 * time.Second
 	// callLimit bounds each HTTP call: longer than any deadline inside the system.
 	callLimit = 30 * time.Second
 )

@@ -18,6 +18,7 @@ type effects struct {
 	table string
 
 	acked atomic.Int64
+	late  atomic.Int64    // answers that came too late, or not at all by then
 	loads atomic.Int64    // numbers the loads, for names
 	mu    sync.Mutex      // guards known
 	known map[string]bool // by name: acknowledged, or sent only
@@ -36,11 +37,19 @@ func newEffects(t *testing.T, sys *system) *effects {
 // that there was no answer.
 func (e *effects) write(ctx context.Context, name string, headers ...string) (answer, error) {
 	e.note(name, false)
+	defer e.clock(time.Now())
 	a, err := e.sys.Try(ctx, "POST", e.sys.db("/db/execute"), sqlBody("INSERT INTO "+e.table+"(name) VALUES(?)", name), headers...)
 	if err == nil && a.Status == http.StatusOK {
 		e.note(name, true)
 	}
 	return a, err
+}
+
+// clock notes an answer to a call that began then.
+func (e *effects) clock(began time.Time) {
+	if time.Since(began) > answerLimit {
+		e.late.Add(1)
+	}
 }
 
 func (e *effects) note(name string, acked bool) {
@@ -53,12 +62,15 @@ func (e *effects) note(name string, acked bool) {
 }
 
 // verify checks that every acknowledged write had its effect once, every other
-// one at most once, and that nothing else is there.
+// one at most once, that nothing else is there, and that every answer came in time.
 func (e *effects) verify(t *testing.T) {
 	t.Helper()
 	found := map[string]int{}
 	for _, row := range e.sys.Query(t, "SELECT name FROM "+e.table) {
 		found[string(row[0])]++
+	}
+	if n := e.late.Load(); n > 0 {
+		t.Errorf("%d answers came later than %v after their calls", n, answerLimit)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,9 +176,10 @@ func (e *effects) read(readers int) (stop func() error) {
 
 func (e *effects) readOnce(ctx context.Context) error {
 	acked := e.acked.Load()
+	defer e.clock(time.Now())
 	a, err := e.sys.Try(ctx, "POST", e.sys.db("/db/query"), sqlBody("SELECT count(*) FROM "+e.table))
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // The readers were stopped, whatever this one met.
+		return nil // The readers were stopped, whatever this one met.
 	}
 	if err != nil {
 		return err

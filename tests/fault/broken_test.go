@@ -42,20 +42,22 @@ const brokenFor = 15 * time.Second
 
 // killBeforeAck lets the master die between its answer to a write and the acknowledgement, so that the next one gets the
 // write too.
-func killBeforeAck(t *testing.T, h *trial, _ *rand.Rand) {
+func killBeforeAck(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
-	if master := h.sys.pick("master"); master != 0 {
+	master := h.sys.pick("master")
+	if master != 0 {
 		h.sys.failpoints.Arm(t, master, failpoint.MasterAfterReply, failpoint.Kill)
 	}
+	return master != 0
 }
 
 // killBusyMaster kills the master while it waits for persdb.
-func killBusyMaster(t *testing.T, h *trial, _ *rand.Rand) {
+func killBusyMaster(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	persdb, master := h.sys.part("persdb"), h.sys.pick("master")
 	strikeProcess(persdb, syscall.SIGSTOP)
 	outlast(t, 300*time.Millisecond)
-	strikeProcess(master, syscall.SIGKILL)
+	struck := strikeProcess(master, syscall.SIGKILL)
 	outlast(t, 100*time.Millisecond)
-	strikeProcess(persdb, syscall.SIGCONT)
+	return strikeProcess(persdb, syscall.SIGCONT) && struck
 }

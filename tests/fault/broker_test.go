@@ -52,9 +52,9 @@ func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
 	for name, queues := range map[string][]string{
-		"ReadQ":  {"readQ.v1"},
-		"WriteQ": {"writeQ.v1"},
-		"Both":   {"readQ.v1", "writeQ.v1"},
+		"ReadQ":  {"readQ.v2"},
+		"WriteQ": {"writeQ.v2"},
+		"All":    {"readQ.v2", "linearQ.v2", "writeQ.v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -3,6 +3,7 @@ package fault_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rideshare/internal/testenv"
 )
@@ -36,6 +38,16 @@ func (s *system) try(ctx context.Context, method, path string, body any, headers
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	return s.send(req)
+}
+
+// post is try for calls of db/*, which must be answered soon after their deadline, well or not: fail is told of any other.
+func (s *system) post(ctx context.Context, fail func(error), path string, body any, headers ...string) (answer, error) {
+	began := time.Now()
+	a, err := s.try(ctx, http.MethodPost, path, body, headers...)
+	if took := time.Since(began); took > answerLimit {
+		fail(errors.Join(fmt.Errorf("POST %s: answered after %v with %d, want within %v", path, took, a.status, answerLimit), err))
+	}
+	return a, err
 }
 
 func (s *system) send(req *http.Request) (answer, error) {
@@ -116,6 +128,7 @@ type cluster struct {
 	Members []member
 	Epoch   uint64
 	Leader  bool
+	ID      string `json:"cluster_id"`
 }
 
 func (s *system) cluster(t *testing.T) cluster {

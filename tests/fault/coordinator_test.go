@@ -77,6 +77,7 @@ func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T)
 		t.Errorf("%d writes and %d reads failed, want none", writes, reads)
 	}
 	sys.killLowest(t, "master")
+	l.awaitFailover(t)
 	after := sys.awaitSuccessor(t, before)
 	if kept := after.pids("master")[0]; kept != before.pids("slave")[0] || after.Epoch != before.Epoch+1 {
 		t.Errorf("after the master's death: got %+v, want the lowest slave of %+v in the next epoch", after, before)

@@ -24,7 +24,7 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 			fault.begin(t)
 			defer fault.heal(t)
 			sys.stop(t)
-			l.end()
+			l.endBroken(t)
 			sys.checkLog(t)
 		})
 	}
@@ -38,7 +38,7 @@ func TestUp_Killed_LeavesNoChildAndLosesNothing(t *testing.T) {
 	sys := startSystem(t, on, 2)
 	l := startLoad(t, sys)
 	sys.kill(t)
-	l.end()
+	l.endBroken(t)
 	sys.checkLog(t)
 	sys.start(t)
 	sys.awaitWhole(t, 2)

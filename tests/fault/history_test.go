@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -132,7 +131,7 @@ func (c *historyClient) write(ctx context.Context) {
 	maybe := false
 	for patience := c.rnd.IntN(8); ; patience-- {
 		// A call that has begun has an answer, also when the clients are to end.
-		a, err := c.sys.try(context.WithoutCancel(ctx), http.MethodPost, "/db/execute?transaction", statements, "Idempotency-Key", call.Value)
+		a, err := c.sys.post(context.WithoutCancel(ctx), c.fail, "/db/execute?transaction", statements, "Idempotency-Key", call.Value)
 		switch {
 		case err == nil && a.status == http.StatusOK:
 			c.written(pending, call, a.body)
@@ -188,7 +187,7 @@ func (c *historyClient) read(ctx context.Context) {
 		sql = "SELECT name FROM effects WHERE k=?"
 	}
 	pending := c.history.Begin(call)
-	a, err := c.sys.try(context.WithoutCancel(ctx), http.MethodPost, "/db/query?level=linearizable", []any{[]any{sql, call.Key}})
+	a, err := c.sys.post(context.WithoutCancel(ctx), c.fail, "/db/query?level=linearizable", []any{[]any{sql, call.Key}})
 	if err != nil || a.status != http.StatusOK {
 		pending.Refused()
 		if err == nil && a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
@@ -266,7 +265,7 @@ func (h *trial) linearizable() error {
 	if !ok {
 		return err
 	}
-	f, ferr := os.CreateTemp("", fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
+	f, ferr := testenv.Artefact(fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
 	if ferr != nil {
 		return errors.Join(err, ferr)
 	}

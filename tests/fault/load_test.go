@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,9 @@ const retryAfter = 20 * time.Millisecond
 
 // quietPause is what a quiet reader waits between reads: two of them make ten in 5 s.
 const quietPause = time.Second
+
+// writers is how many clients of the load write.
+const writers = 4
 
 // readers is how many clients of the load read.
 const readers = 2
@@ -38,6 +42,7 @@ type load struct {
 	acked, reads               atomic.Int64 // answered 200
 	writesRefused, readsFailed atomic.Int64 // answered 503 or 504
 	unknown                    atomic.Int64 // of both, answered 504
+	broken                     atomic.Int64 // of both, not answered since their connections broke
 	sent                       sync.Map     // by name: whether the write was acknowledged
 
 	mu    sync.Mutex // guards wrong
@@ -52,7 +57,7 @@ func startLoad(t *testing.T, sys *system) *load {
 		"CREATE TABLE counter(one INTEGER PRIMARY KEY, n INTEGER NOT NULL)", "INSERT INTO counter VALUES(1, 0)")
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{sys: sys, stop: cancel}
-	for w := range 4 {
+	for w := range writers {
 		l.all.Go(func() { l.write(ctx, w) })
 	}
 	for range readers {
@@ -67,6 +72,26 @@ func startLoad(t *testing.T, sys *system) *load {
 func (l *load) end() {
 	l.stop()
 	l.all.Wait()
+}
+
+// endWell stops the clients and says what was wrong with the answers. Each call had one.
+func (l *load) endWell(t *testing.T) {
+	t.Helper()
+	l.endBroken(t)
+	if n := l.broken.Load(); n > 0 {
+		t.Errorf("%d calls were not answered since their connections broke, want none", n)
+	}
+}
+
+// endBroken is endWell where the orchestrator has ended, and its connections with it.
+func (l *load) endBroken(t *testing.T) {
+	t.Helper()
+	l.end()
+	t.Logf("%d writes and %d reads answered, %d and %d refused, %d of them with 504, %d connections broken",
+		l.acked.Load(), l.reads.Load(), l.writesRefused.Load(), l.readsFailed.Load(), l.unknown.Load(), l.broken.Load())
+	if err := errors.Join(l.wrong[:min(len(l.wrong), 5)]...); err != nil {
+		t.Errorf("%d answers were wrong, the first: %v", len(l.wrong), err)
+	}
 }
 
 func (l *load) fail(err error) {
@@ -85,10 +110,7 @@ func (l *load) write(ctx context.Context, writer int) {
 			if ctx.Err() != nil {
 				return
 			}
-			if err != nil {
-				l.fail(fmt.Errorf("write %s: %w", name, err))
-			}
-			if final {
+			if l.note("write "+name, err); final {
 				break
 			}
 			_ = pause(ctx, retryAfter)
@@ -96,10 +118,24 @@ func (l *load) write(ctx context.Context, writer int) {
 	}
 }
 
+// note keeps what was wrong with an answer, and counts the answers that did not come since their connections broke. One that
+// did not come in time has been told of.
+func (l *load) note(what string, err error) {
+	if transport, ok := errors.AsType[*url.Error](err); ok {
+		if !transport.Timeout() {
+			l.broken.Add(1)
+		}
+		return
+	}
+	if err != nil {
+		l.fail(fmt.Errorf("%s: %w", what, err))
+	}
+}
+
 // writeOnce reports whether the answer is final, and what is wrong with it. A repeated
 // write must be acknowledged as the first one would have been.
 func (l *load) writeOnce(ctx context.Context, name string) (final bool, err error) {
-	a, err := l.sys.try(ctx, http.MethodPost, "/db/execute?transaction", []any{
+	a, err := l.sys.post(ctx, l.fail, "/db/execute?transaction", []any{
 		[]string{"INSERT INTO effects(name) VALUES(?)", name},
 		"UPDATE counter SET n = n + 1 WHERE one = 1",
 	}, "Idempotency-Key", name)
@@ -143,7 +179,7 @@ func (l *load) read(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			l.fail(fmt.Errorf("read: %w", err))
+			l.note("read", err)
 		case n >= 0 && n < acked:
 			l.fail(fmt.Errorf("a read saw %d rows when %d writes had been acknowledged before it began", n, acked))
 		case n >= 0:
@@ -159,7 +195,7 @@ func (l *load) read(ctx context.Context) {
 
 // readOnce returns how many rows there are, -1 if the read was refused as it may be.
 func (l *load) readOnce(ctx context.Context) (int64, error) {
-	a, err := l.sys.try(ctx, http.MethodPost, "/db/query", []string{"SELECT count(*) FROM effects"})
+	a, err := l.sys.post(ctx, l.fail, "/db/query", []string{"SELECT count(*) FROM effects"})
 	if err != nil {
 		return -1, err
 	}
@@ -176,8 +212,13 @@ func (l *load) readOnce(ctx context.Context) (int64, error) {
 // awaitMore waits until a count has grown by n.
 func awaitMore(t *testing.T, what string, count *atomic.Int64, n int64) {
 	t.Helper()
+	awaitMoreWithin(t, healLimit, what, count, n)
+}
+
+func awaitMoreWithin(t *testing.T, limit time.Duration, what string, count *atomic.Int64, n int64) {
+	t.Helper()
 	want := count.Load() + n
-	testenv.Eventually(t, healLimit, func() error {
+	testenv.Eventually(t, limit, func() error {
 		if got := count.Load(); got < want {
 			return fmt.Errorf("%s: got %d, want %d", what, got, want)
 		}
@@ -199,18 +240,45 @@ func (l *load) awaitRefusal(t *testing.T) {
 	awaitMore(t, "refused reads", &l.readsFailed, 4)
 }
 
+// awaitFailover waits until writes are acknowledged again after the master's death, as soon as is promised. The answers
+// of a write in the hand of each writer may be those of the dead one.
+func (l *load) awaitFailover(t *testing.T) {
+	t.Helper()
+	awaitMoreWithin(t, failoverLimit, "acknowledged writes", &l.acked, writers+1)
+}
+
+// sign is how a fault shows: an error as long as it does not.
+type sign func() error
+
+// awaitStruck waits until a fault shows. One that shows nowhere has not struck, and its test proves nothing.
+func awaitStruck(t *testing.T, shows sign) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		if err := shows(); err != nil {
+			return fmt.Errorf("the fault has not struck: %w", err)
+		}
+		return nil
+	})
+}
+
+// writesRefusedFrom is the sign that writes are refused, or their outcome is not known.
+func (l *load) writesRefusedFrom() sign {
+	before := l.writesRefused.Load()
+	return func() error {
+		if l.writesRefused.Load() == before {
+			return errors.New("no write was refused")
+		}
+		return nil
+	}
+}
+
 // settle ends a fault: the system is whole, writes and reads are answered, and after the
 // load's end the invariants hold.
 func (l *load) settle(t *testing.T, slaves int) {
 	t.Helper()
 	l.sys.awaitWhole(t, slaves)
 	l.awaitProgress(t)
-	l.end()
-	t.Logf("%d writes and %d reads answered, %d and %d refused, %d of them with 504",
-		l.acked.Load(), l.reads.Load(), l.writesRefused.Load(), l.readsFailed.Load(), l.unknown.Load())
-	if err := errors.Join(l.wrong[:min(len(l.wrong), 5)]...); err != nil {
-		t.Errorf("%d answers were wrong, the first: %v", len(l.wrong), err)
-	}
+	l.endWell(t)
 	l.checkEffects(t)
 	l.sys.checkReplicas(t, slaves)
 	l.sys.stop(t)

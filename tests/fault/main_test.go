@@ -26,7 +26,17 @@ func runAll(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binaryDir = dir
-	return m.Run()
+	races, err := testenv.CollectRaces(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fault:", err)
+		return 1
+	}
+	code := m.Run()
+	if err = races(); err != nil {
+		fmt.Fprintln(os.Stderr, "fault: the race detector found in the system's processes:", err)
+		return 1
+	}
+	return code
 }
 
 // binary returns the path of the delivered binary. RIDESHARE_FAULT_BINARY names

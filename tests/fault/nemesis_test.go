@@ -39,10 +39,11 @@ func nemesisSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// attack is one fault. It returns when the fault is over, though not what follows from it.
+// attack is one fault. It returns when the fault is over, though not what follows from it, and reports
+// whether it struck: there may be nobody to strike just now.
 type attack struct {
 	name string
-	do   func(t *testing.T, h *trial, rnd *rand.Rand)
+	do   func(t *testing.T, h *trial, rnd *rand.Rand) (struck bool)
 }
 
 var attacks = []attack{
@@ -58,47 +59,56 @@ var attacks = []attack{
 	{"hand the role over", handOverInTrouble},
 }
 
-func killMaster(t *testing.T, h *trial, _ *rand.Rand) {
+func killMaster(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
-	strikeProcess(h.sys.pick("master"), syscall.SIGKILL)
+	return strikeProcess(h.sys.pick("master"), syscall.SIGKILL)
 }
 
-func killSlave(t *testing.T, h *trial, _ *rand.Rand) {
+func killSlave(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
-	strikeProcess(h.sys.pick("slave"), syscall.SIGKILL)
+	return strikeProcess(h.sys.pick("slave"), syscall.SIGKILL)
 }
 
-func killPersdb(t *testing.T, h *trial, _ *rand.Rand) {
+func killPersdb(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
-	strikeProcess(h.sys.part("persdb"), syscall.SIGKILL)
+	return strikeProcess(h.sys.part("persdb"), syscall.SIGKILL)
 }
 
-func stopMaster(t *testing.T, h *trial, rnd *rand.Rand) {
+func stopMaster(t *testing.T, h *trial, rnd *rand.Rand) bool {
 	t.Helper()
-	freeze(t, h.sys.pick("master"), rnd, 9*time.Second)
+	return freeze(t, h.sys.pick("master"), rnd, 9*time.Second)
 }
 
-func stopSlave(t *testing.T, h *trial, rnd *rand.Rand) {
+func stopSlave(t *testing.T, h *trial, rnd *rand.Rand) bool {
 	t.Helper()
-	freeze(t, h.sys.pick("slave"), rnd, 9*time.Second)
+	return freeze(t, h.sys.pick("slave"), rnd, 9*time.Second)
 }
 
-func stopPersdb(t *testing.T, h *trial, rnd *rand.Rand) {
+func stopPersdb(t *testing.T, h *trial, rnd *rand.Rand) bool {
 	t.Helper()
-	freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
+	return freeze(t, h.sys.part("persdb"), rnd, 4*time.Second)
 }
 
-// harass attacks the system, one fault after the other, for that long.
-func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) {
+// harass attacks the system, one fault after the other, for that long, and returns how often each struck. All kinds come once
+// before one of them comes again, and one that finds nobody to strike is tried again.
+func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) map[string]int {
 	t.Helper()
-	rnd := rand.New(rand.NewPCG(h.seed, 99))
+	rnd, struck := rand.New(rand.NewPCG(h.seed, 99)), map[string]int{}
+	var turn []int
 	began := time.Now()
 	for time.Since(began) < lasts {
-		a := what[rnd.IntN(len(what))]
+		if len(turn) == 0 {
+			turn = rnd.Perm(len(what))
+		}
+		a := what[turn[0]]
 		t.Logf("%6.2f s: %s", time.Since(began).Seconds(), a.name)
-		a.do(t, h, rnd)
+		if a.do(t, h, rnd) {
+			struck[a.name]++
+			turn = turn[1:]
+		}
 		outlast(t, 200*time.Millisecond+time.Duration(rnd.Int64N(int64(4*time.Second))))
 	}
+	return struck
 }
 
 // pick returns the pid of a worker with that role, 0 if there is none just now.
@@ -121,64 +131,70 @@ func (s *system) part(name string) int {
 	return 0
 }
 
-// strikeProcess sends a signal to a process, which may have gone meanwhile.
-func strikeProcess(pid int, sig syscall.Signal) {
-	if pid > 0 {
-		_ = syscall.Kill(pid, sig)
-	}
+// strikeProcess sends a signal to a process, and reports whether it was there.
+func strikeProcess(pid int, sig syscall.Signal) bool {
+	return pid > 0 && syscall.Kill(pid, sig) == nil
 }
 
 // freeze stops a process for a time that is drawn. It may be killed meanwhile, by those who miss it.
-func freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) {
+func freeze(t *testing.T, pid int, rnd *rand.Rand, most time.Duration) bool {
 	t.Helper()
-	strikeProcess(pid, syscall.SIGSTOP)
+	if !strikeProcess(pid, syscall.SIGSTOP) {
+		return false
+	}
 	outlast(t, 100*time.Millisecond+time.Duration(rnd.Int64N(int64(most))))
 	strikeProcess(pid, syscall.SIGCONT)
+	return true
 }
 
-func crashMaster(t *testing.T, h *trial, _ *rand.Rand) {
+func crashMaster(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
-	if a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/crash/master", nil); err != nil || a.status >= 500 && a.status != http.StatusServiceUnavailable {
+	a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/crash/master", nil)
+	if err != nil || a.status >= 500 && a.status != http.StatusServiceUnavailable {
 		h.fail(fmt.Errorf("crash/master: got %d %.200s, %w", a.status, a.body, err))
 	}
+	return a.status == http.StatusOK
 }
 
 // handOverInTrouble asks for another master. There may be none, nobody who could follow, or nobody who acts in time.
-func handOverInTrouble(t *testing.T, h *trial, _ *rand.Rand) {
+func handOverInTrouble(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	a, err := h.sys.try(t.Context(), http.MethodPost, "/api/v1/master", struct{}{})
 	if err != nil || !slices.Contains([]int{http.StatusOK, http.StatusConflict, http.StatusServiceUnavailable}, a.status) {
 		h.fail(fmt.Errorf("POST master: got %d %.200s, %w, want 200, 409 or 503", a.status, a.body, err))
 	}
+	return a.status == http.StatusOK
 }
 
-func closeConnections(t *testing.T, h *trial, _ *rand.Rand) {
+func closeConnections(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	h.sys.rabbit.Ctl(t, "close_all_connections", "fault test")
+	return true
 }
 
 // claimInVain is an orchestrator that dies between getting an epoch and giving it to somebody:
 // from then on the present master may not commit.
-func claimInVain(t *testing.T, h *trial, _ *rand.Rand) {
+func claimInVain(t *testing.T, h *trial, _ *rand.Rand) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	store, err := h.sys.store()
 	if err != nil {
-		return // nobody knows its address just now
+		return false // nobody knows its address just now
 	}
 	defer func() { _ = store.Close() }()
 	epoch, err := store.Claim(ctx)
 	if err != nil {
-		return // persdb is away
+		return false // persdb is away
 	}
 	head, err := store.Head(ctx)
 	if err != nil {
-		return
+		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fences = append(h.fences, fence{uint64(epoch), uint64(head.Seq)})
+	return true
 }
 
 // store returns a client of the system's persdb, whose address is on the workers' command lines.
@@ -231,6 +247,24 @@ func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
 	return page
 }
 
+// wantTrouble fails the test unless every kind of fault has struck, masters have changed and calls have failed: else the history proves nothing.
+func (h *trial) wantTrouble(t *testing.T, struck map[string]int, before, after uint64) {
+	t.Helper()
+	_, refused, unknown := h.ledger.Counts()
+	t.Logf("struck: %v; epochs %d to %d", struck, before, after)
+	for _, a := range attacks {
+		if struck[a.name] == 0 {
+			t.Errorf("%q never struck", a.name)
+		}
+	}
+	if claims := uint64(len(h.fences)); after <= before+claims {
+		t.Errorf("epochs: got %d after %d and %d claims in vain, want those of new masters too", after, before, claims)
+	}
+	if refused+unknown == 0 {
+		t.Error("no write was refused or of unknown outcome")
+	}
+}
+
 // Under random faults the history of every register and set is that of one database that
 // does one thing at a time; nothing acknowledged is lost, nothing is doubled, nothing
 // refused is done, and no master commits after another one was named.
@@ -240,8 +274,9 @@ func TestSystem_RandomFaults_HistoryIsLinearizable(t *testing.T) {
 	t.Logf("seed %d (run again with %s)", seed, nemesisEnv)
 	sys := startSystem(t, startServices(t), 2)
 	h := startTrial(t, sys, seed)
-	harass(t, h, nemesisFor, attacks)
-	sys.awaitWhole(t, 2)
+	before := sys.awaitWhole(t, 2)
+	struck := harass(t, h, nemesisFor, attacks)
+	h.wantTrouble(t, struck, before.Epoch, sys.awaitWhole(t, 2).Epoch)
 	if err := h.verdict(t); err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 	}

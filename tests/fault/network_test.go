@@ -91,19 +91,23 @@ func (s *system) startPersdb(t *testing.T) string {
 // or doubled, and when its network is back the system is whole.
 func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 	t.Parallel()
-	for name, from := range map[string]func(networks) *testenv.Network{
-		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
-		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
+	for name, cut := range map[string]struct {
+		from  func(networks) *testenv.Network
+		shows func(l *load, before cluster) sign
+	}{
+		"FromCoordinator": {func(n networks) *testenv.Network { return n.coordinator }, func(l *load, before cluster) sign { return l.sys.newEpochSince(before) }},
+		"FromPersdb":      {func(n networks) *testenv.Network { return n.persdb }, func(l *load, _ cluster) sign { return l.writesRefusedFrom() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sys, n := startNetworked(t, 2)
 			l := startLoad(t, sys)
-			master := sys.awaitWhole(t, 2).pids("master")[0]
-			network := from(n)
-			network.Only(master)
+			before := sys.awaitWhole(t, 2)
+			network, struck := cut.from(n), cut.shows(l, before)
+			network.Only(before.pids("master")[0])
 			network.Cut()
 			outlast(t, 2*session)
+			awaitStruck(t, struck)
 			network.Heal()
 			l.settle(t, 2)
 		})
@@ -114,22 +118,62 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 // with less than was acknowledged.
 func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 	t.Parallel()
-	for name, from := range map[string]func(networks) *testenv.Network{
-		"FromCoordinator": func(n networks) *testenv.Network { return n.coordinator },
-		"FromPersdb":      func(n networks) *testenv.Network { return n.persdb },
+	for name, cut := range map[string]struct {
+		from  func(networks) *testenv.Network
+		shows func(s *system, slave int) sign
+	}{
+		"FromCoordinator": {func(n networks) *testenv.Network { return n.coordinator }, (*system).unregistered},
+		"FromPersdb":      {func(n networks) *testenv.Network { return n.persdb }, (*system).withoutLog},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sys, n := startNetworked(t, 2)
 			l := startLoad(t, sys)
-			network := from(n)
-			network.Only(sys.awaitWhole(t, 2).pids("slave")[0])
+			slave := sys.awaitWhole(t, 2).pids("slave")[0]
+			network, struck := cut.from(n), cut.shows(sys, slave)
+			network.Only(slave)
 			network.Cut()
+			n.broker.Reset() // entries are lost with the connections, so that the slaves need persdb
 			outlast(t, session)
+			awaitStruck(t, struck)
 			l.awaitProgress(t)
 			network.Heal()
 			l.settle(t, 2)
 		})
+	}
+}
+
+// newEpochSince is the sign that another worker is master, or the same one again.
+func (s *system) newEpochSince(before cluster) sign {
+	return func() error {
+		c, err := get[cluster](s, "/api/v1/cluster")
+		if err == nil && c.Epoch <= before.Epoch {
+			err = fmt.Errorf("got %+v, want a later epoch than in %+v", c, before)
+		}
+		return err
+	}
+}
+
+// unregistered is the sign that the coordinator has lost a worker.
+func (s *system) unregistered(pid int) sign {
+	return func() error {
+		c, err := get[cluster](s, "/api/v1/cluster")
+		if err == nil && slices.Contains(c.Members, member{PID: pid, Role: "slave", Ready: true}) {
+			err = fmt.Errorf("worker %d is registered", pid)
+		}
+		return err
+	}
+}
+
+// withoutLog is the sign that a slave has asked persdb for its log and had no answer.
+func (s *system) withoutLog(pid int) sign {
+	return func() error {
+		head, err := s.event(pid, "head_errors")
+		read, readErr := s.event(pid, "read_errors")
+		if head+read == 0 {
+			return errors.Join(fmt.Errorf("worker %d had all that it wanted of persdb", pid), err, readErr)
+		}
+		return nil
 	}
 }
 

@@ -106,7 +106,7 @@ type writer struct {
 // operation adds a row and counts it, which shows a second run even if rows did not.
 func (w *writer) operation() dbaas.Operation {
 	o := dbaas.Operation{
-		ID: dbaas.NewOpID(time.Now()), IssuedAt: time.Now(), Atomic: true,
+		ID: dbaas.NewOpID(time.Now()), Atomic: true,
 		Statements: []dbaas.Statement{
 			{SQL: "INSERT INTO users(username, password) VALUES(hex(randomblob(8)), ?)", Args: []dbaas.Value{dbaas.Integer(int64(w.number))}},
 			{SQL: "INSERT INTO apicount VALUES(?, 1) ON CONFLICT DO UPDATE SET count=count+1", Args: []dbaas.Value{dbaas.Text(fmt.Sprint(w.number))}},
@@ -136,7 +136,7 @@ func (w *writer) run(ctx context.Context, stop <-chan struct{}) error {
 // send repeats the same batch until it is answered.
 func (w *writer) send(ctx context.Context, batch []dbaas.Operation) error {
 	for {
-		out, err := w.client.Load().Commit(ctx, dbaas.Epoch(w.epoch.Load()), batch)
+		out, err := w.client.Load().Commit(ctx, dbaas.Mastership{Epoch: dbaas.Epoch(w.epoch.Load())}, batch)
 		switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes fail the test.
 		case dbaas.CodeOK:
 			for _, r := range out.Results {

@@ -14,7 +14,7 @@ import (
 )
 
 // rereads is how many reads are in hand: some of them with each of two slaves.
-const rereads = 24
+const rereads = 16
 
 // Reads that a slave has acknowledged before their end, since they are slow or wait for a position, outlive
 // its death: while another slave is up none of them fails.
@@ -26,7 +26,7 @@ func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
 		ahead uint64 // how far the position that the reads wait for is ahead
 	}{
 		"Waiting": {query: "SELECT count(*) FROM effects", ahead: 1},
-		"Slow":    {query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT 400000) SELECT count(*) FROM c"},
+		"Slow":    {query: "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM c LIMIT 150000) SELECT count(*) FROM c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

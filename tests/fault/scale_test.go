@@ -1,8 +1,11 @@
 package fault_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -54,13 +57,40 @@ func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 		t.Errorf("refused: got %d writes and %d reads, want none", w, r)
 	}
 	l.settle(t, 1)
+	sys.drained(t, 4)
+}
+
+// drained checks that at least so many slaves have died, and that each was let finish.
+func (s *system) drained(t *testing.T, least int) {
+	t.Helper()
+	text, err := os.ReadFile(s.logFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	died := 0
+	for line := range bytes.Lines(text) {
+		var e struct {
+			Msg, Change, Role string
+			Code              int
+		}
+		if err = json.Unmarshal(line, &e); err != nil || e.Msg != "worker changed" || e.Change != "died" || e.Role != "slave" {
+			continue // some lines are not ours
+		}
+		if died++; e.Code != 0 {
+			t.Errorf("a slave that was to finish ended with exit code %d, want 0", e.Code)
+		}
+	}
+	if died < least {
+		t.Errorf("slaves that ended: got %d, want %d at least", died, least)
+	}
 }
 
 // A coordinator that stands still at the tick delays the decision and does not lose it.
 func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.T) {
 	t.Parallel()
+	const period = 15 * time.Second
 	on := ownCoordinator(t)
-	sys := startSystem(t, on, 1, "SCALE_PERIOD=15s", "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=100")
+	sys := startSystem(t, on, 1, "SCALE_PERIOD="+period.String(), "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=100")
 	l := startLoad(t, sys)
 	l.quiet.Store(true)
 	for ticks := range 2 { // the load's start counts in the first window
@@ -73,11 +103,17 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	}
 	sys.awaitWhole(t, 1)
 	l.quiet.Store(false)
-	_ = pause(t.Context(), 12*time.Second)
+	tick := sys.decisions(t)[1].At.Add(period)
+	_ = pause(t.Context(), time.Until(tick)-2*time.Second)
 	l.quiet.Store(true)
+	stood := time.Now()
 	on.zoo.Pause(t)
-	_ = pause(t.Context(), 5*time.Second) // less than a session: nothing else happens
+	_ = pause(t.Context(), time.Until(tick)+2*time.Second) // less than a session: nothing else happens
+	if n, err := sys.desired(); err != nil || n != 1 {
+		t.Errorf("the fault has not struck: %d slaves are wanted while the coordinator stands still (%v), want 1", n, err)
+	}
 	on.zoo.Resume(t)
+	went := time.Now()
 	testenv.Eventually(t, healLimit, func() error {
 		all := sys.decisions(t)
 		if len(all) < 3 || all[2].Wanted != 2 || !all[2].Done {
@@ -85,11 +121,15 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 		}
 		return nil
 	})
+	if at := sys.decisions(t)[2].At; at.Before(stood) || at.After(went) {
+		t.Errorf("the fault has not struck: the tick was at %v, the coordinator stood still from %v to %v", at, stood, went)
+	}
 	l.settle(t, 1)
 }
 
 // decision is one of GET scaling/decisions.
 type decision struct {
+	At            time.Time
 	Count, Wanted int
 	Done          bool
 	Why           string
@@ -107,14 +147,20 @@ func (s *system) decisions(t *testing.T) []decision {
 func (s *system) awaitDesired(t *testing.T, slaves int) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
-		c, err := get[struct {
-			Desired int `json:"desired_slaves"`
-		}](s, "/api/v1/cluster")
-		if err == nil && c.Desired != slaves {
-			err = fmt.Errorf("wanted slaves: got %d, want %d", c.Desired, slaves)
+		n, err := s.desired()
+		if err == nil && n != slaves {
+			err = fmt.Errorf("wanted slaves: got %d, want %d", n, slaves)
 		}
 		return err
 	})
+}
+
+// desired is the wanted number of slaves.
+func (s *system) desired() (int, error) {
+	c, err := get[struct {
+		Desired int `json:"desired_slaves"`
+	}](s, "/api/v1/cluster")
+	return c.Desired, err
 }
 
 // killLowest kills the worker with that role that has the lowest pid. One that has gone by itself meanwhile is fine too.

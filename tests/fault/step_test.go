@@ -122,7 +122,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 			sys.failpoints.Arm(t, sys.cmd.Process.Pid, step, failpoint.Kill)
 			signal(t, before.pids("master")[0], fault)
 			sys.awaitDead(t)
-			l.end()
+			l.endBroken(t)
 			sys.awaitNoChild(t)
 			sys.checkLog(t)
 			sys.start(t)
@@ -153,7 +153,7 @@ func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
 	sys.failpoints.AwaitPaused(t, master, failpoint.MasterBeforeCommit)
 	signal(t, up, syscall.SIGSTOP) // it would kill the master
 	signal(t, master, syscall.SIGSTOP)
-	l.end()
+	l.endWell(t)
 	outlast(t, 2*session)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, persdb+"/v1/claim", http.NoBody)
 	if err != nil {

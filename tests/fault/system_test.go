@@ -33,10 +33,13 @@ const (
 	orphanLimit = 10 * time.Second
 	// healLimit bounds how long calls may be refused after a fault has been healed.
 	healLimit = 60 * time.Second
-	// callTimeout is the deadline that the system has for each call, answerLimit
-	// how long a caller waits for an answer that must come by then.
+	// callTimeout is the deadline that the system has for each call, answerLimit is when an answer is too
+	// late, and clientLimit how long a caller waits for it all the same.
 	callTimeout = 3 * time.Second
-	answerLimit = 15 * time.Second
+	answerLimit = callTimeout + 2*time.Second
+	clientLimit = 15 * time.Second
+	// failoverLimit is the promise for writes after a master's death: less than a session, which nobody waits for.
+	failoverLimit = 5 * time.Second
 )
 
 // markerEnv is in the environment of a system and of its children, by which the
@@ -117,7 +120,7 @@ func newSystem(t *testing.T, on services, slaves int) *system {
 	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), number)
 	s := &system{
 		services: on, id: id, number: number, endPersdb: func() {}, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
-		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+		client: &http.Client{Timeout: clientLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	t.Cleanup(func() { s.end(t) })
 	return s
@@ -248,7 +251,7 @@ func (s *system) removeQueues(t *testing.T) {
 	if s.rabbit.Own() {
 		return
 	}
-	s.deleteQueues(t, "readQ.v1", "writeQ.v1", "dead.write.v1")
+	s.deleteQueues(t, "readQ.v2", "linearQ.v2", "writeQ.v2", "dead.write.v2")
 	if err := s.atBroker(func(ch *amqp091.Channel) error {
 		return ch.ExchangeDelete(s.prefix+"syncQ.v1", false, false)
 	}); err != nil {

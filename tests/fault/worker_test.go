@@ -41,6 +41,7 @@ func masterKilled(t *testing.T, l *load) {
 	for range 5 {
 		before := l.sys.awaitWhole(t, 2)
 		signal(t, before.pids("master")[0], syscall.SIGKILL)
+		l.awaitFailover(t)
 		after := l.sys.awaitSuccessor(t, before)
 		if got, want := after.pids("master")[0], before.pids("slave")[0]; got != want {
 			t.Errorf("the new master: got %d, want %d, the lowest slave of %v", got, want, before)

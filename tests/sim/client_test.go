@@ -43,19 +43,15 @@ type client struct {
 // createTables is the first write.
 func (w *world) createTables() {
 	statements := []dbaas.Statement{
-		// What is not used would only cost time.
-		{SQL: "DROP TABLE riders"},
-		{SQL: "DROP TABLE rides"},
-		{SQL: "DROP TABLE users"},
-		{SQL: "DROP TABLE apicount"},
 		{SQL: "CREATE TABLE effects(n INTEGER PRIMARY KEY, name TEXT NOT NULL, k TEXT)"},
 		{SQL: "CREATE TABLE registers(k TEXT NOT NULL PRIMARY KEY, v NOT NULL)"},
 		{SQL: "INSERT INTO registers VALUES('counter', 0)"},
+		{SQL: marksTable},
 	}
 	for i := range registers {
 		statements = append(statements, dbaas.Statement{SQL: "INSERT INTO registers VALUES(?, '')", Args: []dbaas.Value{dbaas.Text(register(i))}})
 	}
-	op := dbaas.Operation{ID: dbaas.NewOpID(time.Now()), Atomic: true, Statements: statements}
+	op := dbaas.Operation{ID: dbaas.NewOpID(w.orchestratorNow()), Atomic: true, Statements: statements}
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		_, err := w.pick(w0(w.seed, "tables")).dispatcher.Write(context.Background(), op)
 		if err == nil {
@@ -95,8 +91,10 @@ func (c *client) run(ctx context.Context) {
 		sleep(ctx, pause)
 		c.calls++
 		switch p := c.rnd.IntN(10); {
-		case p < 5:
+		case p < 4:
 			c.write(ctx)
+		case p < 5:
+			c.queue()
 		case p < 8:
 			c.read()
 		default:
@@ -136,19 +134,27 @@ func (c *client) newWrite() (dbaas.Operation, history.Call) {
 		statements = append(statements, change)
 	}
 	statements = append(statements, dbaas.Statement{SQL: "INSERT INTO effects(name, k) VALUES(?, ?)", Args: []dbaas.Value{dbaas.Text(name), set}})
-	return dbaas.Operation{ID: dbaas.NewOpID(time.Now()), IssuedAt: time.Now(), Atomic: true, Statements: statements}, call
+	return dbaas.Operation{ID: dbaas.NewOpID(c.w.orchestratorNow()), Atomic: true, Statements: statements}, call
 }
 
-// write makes one write, repeats it with its id while its outcome is not known, and at some point gives up.
+// write makes one write. With a key it repeats it while its outcome is not known, and at some point gives up; sometimes it
+// gives up early and comes again, sometimes it asks two orchestrators at once.
 func (c *client) write(ctx context.Context) {
 	op, call := c.newWrite()
 	name := call.Value
 	c.w.sent(op.ID)
 	pending := c.history.Begin(call)
 	maybe := false
-	patience := c.rnd.IntN(6)
+	patience := 0
+	if op.Resent = c.rnd.IntN(4) > 0; op.Resent {
+		patience = c.rnd.IntN(6)
+	}
 	for try := 0; ; try++ {
-		result, code := c.send(op)
+		send := c.send
+		if op.Resent && c.rnd.IntN(3) == 0 {
+			send = c.sendTwice
+		}
+		result, code := send(c.w.pick(c.rnd), op, c.haste(op.Resent))
 		switch code { //nolint:exhaustive // all other codes are wrong.
 		case dbaas.CodeOK:
 			c.last = max(c.last, result.Seq)
@@ -177,15 +183,43 @@ func (c *client) write(ctx context.Context) {
 	}
 }
 
-// send makes one try of a write at some orchestrator.
-func (c *client) send(op dbaas.Operation) (dbaas.OperationResult, dbaas.Code) {
-	o := c.w.pick(c.rnd)
+// haste draws how long a client waits for an answer.
+func (c *client) haste(keyed bool) time.Duration {
+	if keyed && c.rnd.IntN(4) == 0 {
+		return time.Duration(1 + c.rnd.Int64N(int64(callLimit)))
+	}
+	return callLimit
+}
+
+// sendTwice makes one try of a write at two orchestrators at once, and returns the better answer.
+func (c *client) sendTwice(o *orchestrator, op dbaas.Operation, patience time.Duration) (dbaas.OperationResult, dbaas.Code) {
+	type answer struct {
+		result dbaas.OperationResult
+		code   dbaas.Code
+	}
+	twin, other := make(chan answer, 1), c.w.pick(c.rnd)
+	go func() { // ends with the write
+		result, code := c.send(other, op, callLimit)
+		twin <- answer{result, code}
+	}()
+	result, code := c.send(o, op, patience)
+	second := <-twin
+	if code == dbaas.CodeOK || second.code == dbaas.CodeUnavailable {
+		return result, code
+	}
+	return second.result, second.code
+}
+
+// send makes one try of a write at an orchestrator.
+func (c *client) send(o *orchestrator, op dbaas.Operation, patience time.Duration) (dbaas.OperationResult, dbaas.Code) {
 	if o == nil {
 		return dbaas.OperationResult{}, dbaas.CodeUnavailable
 	}
 	began := time.Now()
 	op.Deadline = began.Add(callLimit)
-	result, err := o.dispatcher.Write(context.Background(), op)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	result, err := o.dispatcher.Write(ctx, op)
 	c.inTime("write", began)
 	if err == nil {
 		for _, s := range result.Statements {
@@ -196,6 +230,38 @@ func (c *client) send(op dbaas.Operation) (dbaas.OperationResult, dbaas.Code) {
 		}
 	}
 	return result, dbaas.CodeOf(err)
+}
+
+// queued is a write that was accepted, and that nobody waits for.
+type queued struct {
+	id   dbaas.OpID
+	name string
+}
+
+// queue makes a write that nobody waits for. What becomes of it is looked up at the end.
+func (c *client) queue() {
+	o := c.w.pick(c.rnd)
+	if o == nil {
+		return
+	}
+	op, call := c.newWrite()
+	c.w.sent(op.ID)
+	pending := c.history.Begin(call)
+	switch code := dbaas.CodeOf(o.dispatcher.Enqueue(context.Background(), op)); code { //nolint:exhaustive // all other codes are wrong.
+	case dbaas.CodeOK:
+		c.w.mu.Lock()
+		c.w.accepted = append(c.w.accepted, queued{op.ID, call.Value})
+		c.w.mu.Unlock()
+	case dbaas.CodeUnknown:
+	case dbaas.CodeUnavailable:
+		pending.Refused()
+		c.w.ledger.Refused(call.Value)
+		return
+	default:
+		c.w.fail(fmt.Errorf("queued write %s: got code %q, want ok, unavailable or unknown", call.Value, code))
+	}
+	c.history.Unknown(pending)
+	c.w.ledger.Unknown(call.Value)
 }
 
 // inTime checks that a call that began then has ended by its deadline.
@@ -213,9 +279,7 @@ func (c *client) ask(read dbaas.Read, rows any) (dbaas.ReadResult, bool) {
 	}
 	began := time.Now()
 	read.Deadline, read.Format = began.Add(callLimit), dbaas.FormatObjects
-	if !read.Linearizable { // as the API does
-		read.MinSeq = max(read.MinSeq, o.dispatcher.SeenSeq())
-	}
+	read.Recent = !read.Linearizable // as the API does
 	result, err := o.dispatcher.Read(context.Background(), read)
 	c.inTime("read", began)
 	switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // all other codes are wrong.

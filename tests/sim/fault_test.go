@@ -49,6 +49,8 @@ var faults = []fault{
 	{"another number of slaves", rescale},
 	{"hand-over", handOver},
 	{"an epoch claimed in vain", strayClaim},
+	{"persdb's clock steps", clockSteps(persdbClock)},
+	{"an orchestrator's clock steps", clockSteps(orchestratorClock)},
 }
 
 // nemesis begins faults, some of them at the same time, and ends them, until ctx ends.
@@ -126,7 +128,9 @@ func cutBus(_ *world, n *node, _ *rand.Rand) func() {
 
 // anyTrouble draws what is wrong on a way to persdb.
 func anyTrouble(rnd *rand.Rand) trouble {
-	switch rnd.IntN(5) {
+	switch rnd.IntN(6) {
+	case 5:
+		return trouble{dies: true}
 	case 0:
 		return trouble{refuse: true}
 	case 1:
@@ -216,7 +220,10 @@ func syncChaos(w *world, rnd *rand.Rand) func() {
 }
 
 func queueDeleted(w *world, rnd *rand.Rand) func() {
-	w.broker.DeleteQueue([]mq.Queue{mq.ReadQ, mq.WriteQ}[rnd.IntN(2)])
+	w.broker.DeleteQueue(mq.WorkQueues()[rnd.IntN(3)])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepted = nil // some may have been in there
 	return nil
 }
 

@@ -98,10 +98,37 @@ func (w *world) equal(ctx context.Context, nodes []*node) error {
 
 // check checks what must hold at the end, whatever happened before.
 func (w *world) check() {
-	if err := errors.Join(w.checkLog(), w.checkEffects(), w.checkViews()); err != nil {
+	if err := errors.Join(w.checkLog(), w.checkAccepted(), w.checkEffects(), w.checkViews(), w.checkMarks()); err != nil {
 		w.fail(err)
 	}
 }
+
+// acceptLimit is how long an accepted write may be pending in a system that is whole.
+const acceptLimit = time.Minute
+
+// checkAccepted looks up the writes that nobody waited for: each gets a result, and its effect if that says so.
+func (w *world) checkAccepted() error {
+	began := time.Now()
+	for _, q := range w.accepted {
+		result, err := w.store.Lookup(context.Background(), q.id)
+		for err != nil && time.Since(began) < acceptLimit {
+			time.Sleep(100 * time.Millisecond)
+			result, err = w.store.Lookup(context.Background(), q.id)
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("accepted write %s: %w", q.name, err)
+		case failed(&result):
+			w.ledger.Refused(q.name)
+		default:
+			w.ledger.Acked(q.name)
+		}
+	}
+	return nil
+}
+
+// failed reports whether a stored result says that its operation had no effect.
+func failed(r *dbaas.OperationResult) bool { return r.Statements[0].Code != dbaas.CodeOK }
 
 // checkLog reads the whole log: dense, with epochs that never fall, and none that is older than
 // one that had been given out before (I3, I7).
@@ -158,6 +185,7 @@ func (w *world) checkViews() error {
 	for _, id := range w.ids {
 		result, err := w.store.Lookup(context.Background(), id)
 		switch {
+		case err == nil && failed(&result):
 		case err == nil:
 			at[result.Seq]++
 		case dbaas.CodeOf(err) != dbaas.CodeNotFound:

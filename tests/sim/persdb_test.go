@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ type trouble struct {
 	hang   bool          // calls are sent, and nothing comes back
 	delay  time.Duration // at most, for each call; it arrives although the caller has gone
 	lose   float64       // the share of commits whose answer is lost
+	dies   bool          // the answer of the next commit is lost, and from then on nobody can connect
 }
 
 // line is the state of a way to persdb, which the faults change.
@@ -41,10 +43,13 @@ func (l *line) set(t trouble) {
 }
 
 // fate draws what happens to one call.
-func (l *line) fate() (t trouble) {
+func (l *line) fate(commit bool) (t trouble) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t = l.state
+	if t.dies && commit {
+		l.state.refuse, t.lose = true, 1
+	}
 	t.delay = time.Duration(l.rnd.Int64N(int64(t.delay)))
 	if l.rnd.Float64() >= t.lose {
 		t.lose = 0
@@ -63,26 +68,29 @@ type link struct {
 }
 
 // fate is what happens to one call on both lines.
-func (l *link) fate() trouble {
-	a, b := l.own.fate(), l.shared.fate()
+func (l *link) fate(commit bool) trouble {
+	a, b := l.own.fate(commit), l.shared.fate(commit)
 	return trouble{
 		refuse: a.refuse || b.refuse, hang: a.hang || b.hang, delay: a.delay + b.delay, lose: max(a.lose, b.lose),
 	}
 }
+
+// errAway is how a call ends that was not sent.
+var errAway = dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
 
 // call makes one call as its fate has it. lost is the error of a call that was sent
 // and has no answer. A call that was sent arrives, however late and whoever has died.
 func call[T any](ctx context.Context, l *link, lost error, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if l.gate.pass() != nil {
-		return none, dbaas.ErrUnavailable
+		return none, errAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	fate := l.fate()
+	fate := l.fate(errors.Is(lost, dbaas.ErrUnknown))
 	switch {
 	case fate.refuse:
-		return none, dbaas.ErrUnavailable
+		return none, errAway
 	case fate.hang:
 		select {
 		case <-ctx.Done():
@@ -114,8 +122,8 @@ func call[T any](ctx context.Context, l *link, lost error, do func(context.Conte
 }
 
 // Commit is commitlog.Store's.
-func (l *link) Commit(ctx context.Context, epoch dbaas.Epoch, ops []dbaas.Operation) (dbaas.Commit, error) {
-	return call(ctx, l, dbaas.ErrUnknown, func(ctx context.Context) (dbaas.Commit, error) { return l.store.Commit(ctx, epoch, ops) })
+func (l *link) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+	return call(ctx, l, dbaas.ErrUnknown, func(ctx context.Context) (dbaas.Commit, error) { return l.store.Commit(ctx, by, ops) })
 }
 
 // Claim is commitlog.Store's. fenced is told the epoch and a position after which no older one may commit.
@@ -147,8 +155,8 @@ func (l *link) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (db
 }
 
 // Hashes is commitlog.Store's.
-func (l *link) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
-	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.TableHashes, error) { return l.store.Hashes(ctx) })
+func (l *link) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.HashPart, error) { return l.store.HashPart(ctx, from) })
 }
 
 // Snapshot is commitlog.Store's; only its beginning can be in trouble, since it is a file.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
+	"rideshare/internal/testenv"
 	"rideshare/tests/history"
 )
 
@@ -97,7 +98,7 @@ func runSeed(t *testing.T, seed uint64, log *slog.Logger) *world {
 
 // totals is what happened in all runs, for those who want to know whether it was much.
 type totals struct {
-	acked, refused, unknown, reads, epochs, calls atomic.Int64
+	acked, refused, unknown, reads, epochs, calls, held atomic.Int64
 }
 
 func (a *totals) add(w *world) {
@@ -109,6 +110,7 @@ func (a *totals) add(w *world) {
 	a.calls.Add(int64(answered))
 	a.reads.Add(int64(len(w.views)))
 	a.epochs.Add(int64(len(w.fences)))
+	a.held.Add(int64(w.held))
 }
 
 // enough is the number of runs after which everything must have happened.
@@ -117,12 +119,12 @@ const enough = 30
 // report prints the totals. Runs in which nothing goes wrong, or nothing goes well, prove nothing.
 func (a *totals) report(t *testing.T, runs int) {
 	t.Helper()
-	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories",
-		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load())
+	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back",
+		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load(), a.held.Load())
 	if runs < enough || t.Failed() {
 		return
 	}
-	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load()) <= 0 {
+	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load(), a.held.Load()) <= 0 {
 		t.Error("some outcome never happened: the runs prove nothing")
 	}
 }
@@ -130,12 +132,14 @@ func (a *totals) report(t *testing.T, runs int) {
 // play is one run: a start, trouble, healing, the invariants.
 func (w *world) play() {
 	w.createTables()
-	endClients := w.startClients(clients)
+	endClients, endAny := w.startClients(clients), w.startAnyClient()
 	ctx, cancel := context.WithTimeout(context.Background(), troubleFor)
 	w.nemesis(ctx)
 	cancel()
 	w.heal()
 	endClients()
+	endAny()
+	w.serves()
 	w.heal() // what the clients still had in hand has reached everybody
 	w.check()
 }
@@ -147,7 +151,7 @@ func (w *world) linearizable() error {
 	if !errors.As(err, &bad) {
 		return err
 	}
-	f, ferr := os.CreateTemp("", fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
+	f, ferr := testenv.Artefact(fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
 	if ferr != nil {
 		return errors.Join(err, ferr)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,9 @@ import (
 // firstSlaves is the number of slaves that is wanted at the start and at the end.
 const firstSlaves = 2
 
+// startsPerMinute is so low that some starts are held back.
+const startsPerMinute = 5
+
 // world is the whole system in one process, without its HTTP servers, with a hook
 // for every fault.
 type world struct {
@@ -38,14 +42,17 @@ type world struct {
 	log  *slog.Logger
 	dir  string
 
-	store   *commitlog.Store
-	persdb  *line // the way to persdb that all share
-	broker  *mqinproc.Broker
-	coord   *coordinproc.Coordinator
-	engine  *engine
-	history *history.Recorder
-	ledger  *history.Ledger
-	late    sync.WaitGroup
+	store      *commitlog.Store
+	persdb     *line // the way to persdb that all share
+	broker     *mqinproc.Broker
+	coord      *coordinproc.Coordinator
+	engine     *engine
+	history    *history.Recorder
+	ledger     *history.Ledger
+	late       sync.WaitGroup
+	stepped    atomic.Int64 // of persdb's clock, in nanoseconds
+	idsStepped atomic.Int64 // of the orchestrators' clock
+	any        *anyClient
 
 	mu            sync.Mutex // guards the fields below
 	nodes         map[dbaas.WorkerID]*node
@@ -53,9 +60,11 @@ type world struct {
 	made          int // orchestrators so far
 	story         []string
 	ids           []dbaas.OpID // of the writes
+	accepted      []queued     // writes that nobody waits for
 	views         []seen
 	fences        []fence
 	wrong         []error
+	held          int // starts that orchestrators held back
 }
 
 // node is a worker with its gate and its way to persdb.
@@ -95,7 +104,7 @@ func newWorld(t *testing.T, seed uint64, dir string, log *slog.Logger) *world {
 		persdb: newLine(w0(seed, "persdb")), broker: mqinproc.NewBroker(mqinproc.Config{}), history: history.New(), ledger: history.NewLedger(),
 	}
 	var err error
-	if w.store, err = commitlog.Open(t.Context(), commitlog.Config{Dir: filepath.Join(dir, "persdb"), Log: log}); err != nil {
+	if w.store, err = commitlog.Open(t.Context(), commitlog.Config{Dir: filepath.Join(dir, "persdb"), Log: log, Now: w.persdbNow}); err != nil {
 		t.Fatal(err)
 	}
 	if w.coord, err = coordinproc.New(coordinproc.Config{}); err != nil {
@@ -151,13 +160,14 @@ func (w *world) startOrchestrator() *orchestrator {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &orchestrator{name: name, gate: newGate(), conn: w.broker.Dial(name), coord: w.coord.Dial(), line: newLine(w0(w.seed, name)), end: cancel}
 	caller := mq.NewCaller(o.conn)
+	store := &link{store: w.store, gate: o.gate, own: o.line, shared: w.persdb, late: &w.late, fenced: w.fenced}
 	o.loop = control.New(control.Config{
-		Log: w.log.With("orchestrator", name), Launcher: w.engine, Coordinator: o.coord, Name: name, Slaves: firstSlaves,
-		Store:   &link{store: w.store, gate: o.gate, own: o.line, shared: w.persdb, late: &w.late, fenced: w.fenced},
+		Log: w.log.With("orchestrator", name), Launcher: w.engine, Coordinator: o.coord, Name: name, Slaves: firstSlaves, StartsPerMinute: startsPerMinute,
+		Store:   store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: w.engine.Transport()}},
 		BusUp:   func() bool { return o.conn.State().Connected },
 	})
-	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: o.conn, Availability: o.loop})
+	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: durable{o.conn}, Availability: o.loop, Head: store.Head})
 	o.running.Go(func() { _ = caller.Run(ctx) })
 	o.running.Go(func() { _ = o.loop.Run(ctx) })
 	w.mu.Lock()
@@ -165,6 +175,12 @@ func (w *world) startOrchestrator() *orchestrator {
 	w.orchestrators = append(w.orchestrators, o)
 	return o
 }
+
+// durable is a bus that takes writes that nobody waits for.
+type durable struct{ *mqinproc.Conn }
+
+// Durable says so.
+func (durable) Durable() bool { return true }
 
 // kill ends an orchestrator without a goodbye.
 func (w *world) kill(o *orchestrator) {
@@ -180,6 +196,10 @@ func (w *world) kill(o *orchestrator) {
 	o.coord.Sever()
 	o.gate.kill()
 	o.end()
+	_, held := o.loop.StartsHeldBack()
+	w.mu.Lock()
+	w.held += held
+	w.mu.Unlock()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = o.dispatcher.Close(gone)

@@ -40,6 +40,7 @@ listeners.tcp.local = 127.0.0.1:$(port_of rabbitmq client)
 default_user = rideshare
 default_pass = $(rabbitmq_password)
 disk_free_limit.absolute = 50MB
+max_message_size = 134217728
 log.file = $base/log/rabbitmq.log
 log.console = false
 END
