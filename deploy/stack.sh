@@ -52,6 +52,31 @@ choose_auth() {
   export STACK_AUTH_FILE
 }
 
+# What is published for this machine alone must not answer a web page whose own name resolves to it.
+choose_hosts() {
+  case ${BIND:-127.0.0.1} in
+    127.* | localhost | ::1) STACK_HOSTS=gateway,orchestrator${ALLOWED_HOSTS:+,$ALLOWED_HOSTS} ;;
+    *) STACK_HOSTS=${ALLOWED_HOSTS:-} ;;
+  esac
+  export STACK_HOSTS
+}
+
+# size_memory: what each part may use, from the largest request and the room for a replica. A part holds a request several
+# times on its way. For persdb that was measured: one commit and three readers of its entry take 800 MiB at 60 MiB. Go keeps to
+# its share by collecting more often; the rest is the engine's, the page cache's and for what cannot wait.
+size_memory() {
+  : "${LARGEST_REQUEST_MIB:=64}" "${WORKER_REPLICA_MIB:=256}"
+  [[ $LARGEST_REQUEST_MIB =~ ^[1-9][0-9]*$ && $LARGEST_REQUEST_MIB -ge 64 ]] || die "LARGEST_REQUEST_MIB is $LARGEST_REQUEST_MIB; allowed: 64 and more, since such a request is legal"
+  # Room for two replicas: the one that is served, and the next one or the WAL.
+  : "${MAX_DATABASE_MIB:=$((WORKER_REPLICA_MIB / 2))}" "${WORKER_MEMORY_MIB:=$((WORKER_REPLICA_MIB + 20 * LARGEST_REQUEST_MIB))}"
+  export WORKER_REPLICA_MIB WORKER_MEMORY_MIB MAX_DATABASE_MIB
+  export PERSDB_MEMORY_MIB=$((256 + 12 * LARGEST_REQUEST_MIB)) PERSDB_GO_MIB=$((4 * LARGEST_REQUEST_MIB))
+  export ORCHESTRATOR_MEMORY_MIB=$((256 + 12 * LARGEST_REQUEST_MIB)) ORCHESTRATOR_GO_MIB=$((256 + 10 * LARGEST_REQUEST_MIB))
+  export USERS_MEMORY_MIB=$((128 + 6 * LARGEST_REQUEST_MIB)) USERS_GO_MIB=$((128 + 5 * LARGEST_REQUEST_MIB))
+  export RIDES_MEMORY_MIB=$((4 * LARGEST_REQUEST_MIB)) RIDES_GO_MIB=$((32 + 3 * LARGEST_REQUEST_MIB))
+  export RABBITMQ_MEMORY_MIB=$((512 + 8 * LARGEST_REQUEST_MIB))
+}
+
 settings() {
   read_settings
   : "${PROJECT:=rideshare}" "${BIND:=127.0.0.1}" "${GATEWAY_PORT:=8080}" "${ORCHESTRATOR_PORT:=8083}"
@@ -59,8 +84,10 @@ settings() {
   : "${STACK_DIR:=$PWD/.stack/$PROJECT}"
   export PROJECT BIND GATEWAY_PORT ORCHESTRATOR_PORT COMPOSE_PROJECT_NAME=$PROJECT
   export STACK_SECRETS=$STACK_DIR/secrets STACK_NETWORK=${PROJECT}_data
+  size_memory
   find_socket
   choose_auth
+  choose_hosts
 }
 
 compose() {
@@ -94,16 +121,49 @@ use_images() {
 ours() { echo "--filter=label=com.docker.compose.project=$PROJECT"; }
 
 up() {
-  local began=$SECONDS
+  local began=$SECONDS reason before volumes
   need_compose
+  free_ports
+  before=$(docker ps -aq "$(ours)") volumes=$(docker volume ls -q "$(ours)")
   images
   use_images
   deploy/secrets.sh "$STACK_SECRETS"
   note "starting $PROJECT"
   local until=$((SECONDS + ready_limit))
-  start && wait_ready || { show_sick; die "it did not start in $ready_limit s; make logs shows why, make down removes it"; }
+  start && wait_ready || give_up
   note "ready after $((SECONDS - began)) s"
   greet
+}
+
+# free_ports ends if another program has a port that the stack needs. What this stack has itself stays as it is.
+free_ports() {
+  local name port host=$BIND taken=
+  case $host in 0.0.0.0 | '') host=127.0.0.1 ;; ::) host=::1 ;; esac
+  for name in GATEWAY_PORT ORCHESTRATOR_PORT; do
+    port=${!name}
+    [ -z "$(docker ps -q "$(ours)" --filter "publish=$port")" ] || continue
+    (exec 3<>"/dev/tcp/$host/$port") 2>/dev/null || continue
+    note "port $port ($name) is taken by $(holder "$port")"
+    taken=1
+  done
+  [ -z "$taken" ] || die "nothing was started; end what has the port, or set another port"
+}
+
+# holder names who listens on a port.
+holder() {
+  local who
+  who=$(docker ps --filter "publish=$1" --format 'container {{.Names}}' | head -n 1)
+  [ -n "$who" ] || who=$(ss -Hltnp "sport = :$1" 2>/dev/null | sed -n 's/.*users:(("\([^"]*\)",pid=\([0-9]*\).*/\1, pid \2/p' | head -n 1) || true
+  echo "${who:-another program}"
+}
+
+# give_up ends a start that failed. What it made goes, its logs stay. A stack that was there before stays, and so does its data.
+give_up() {
+  show_sick
+  [ -z "$before" ] || die "$reason; make logs shows more, make down removes the stack"
+  compose logs --no-color >"$STACK_DIR/failed.log" 2>&1 || true
+  if [ -n "$volumes" ]; then down; else down --volumes; fi
+  die "it did not start: $reason; what it made is removed, its logs are in $STACK_DIR/failed.log"
 }
 
 # ready_limit is how long a start may take, in seconds: most of it is RabbitMQ on a busy machine.
@@ -115,12 +175,19 @@ start() {
   local said
   said=$(mktemp)
   # To compose workers look like orphans; they are not, and go on while a setting changes.
-  until COMPOSE_IGNORE_ORPHANS=1 compose up -d --no-build 2> >(tee "$said" | grep -v '^$' | sed 's/^/stack: /' >&2); do
-    grep -q 'is unhealthy' "$said" && [ $SECONDS -lt $until ] || { rm -f "$said"; return 1; }
+  until COMPOSE_IGNORE_ORPHANS=1 compose up -d --no-build 2>&1 | tee "$said" | sed '/^$/d; s/^/stack: /' >&2; do
+    grep -q 'is unhealthy' "$said" && [ $SECONDS -lt $until ] || { because "$said"; return 1; }
     note "not all are healthy; trying again"
     sleep 2
   done
   rm -f "$said"
+}
+
+# because keeps compose's own reason of a failure, in one line, and removes the file that has it.
+because() {
+  reason=$({ grep -i error "$1" || cat "$1"; } | grep -v -e '^$' -e 'Encountered errors while' | tail -n 1 | cut -c1-500) || true
+  : "${reason:=docker-compose failed without a reason}"
+  rm -f "$1"
 }
 
 # wait_ready: every container that has a check is healthy.
@@ -134,6 +201,7 @@ wait_ready() {
     told=$waiting
     sleep 0.3
   done
+  reason="not ready in $ready_limit s: $told"
   return 1
 }
 
