@@ -2,12 +2,14 @@ package control_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"rideshare/internal/coord"
+	coordinproc "rideshare/internal/coord/inproc"
 	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/control"
 )
@@ -227,5 +229,31 @@ func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
 				s.t.Errorf("replicas away: %v: got %d slaves that serve and %d that are ready, %v; want %d", away, n, ready, err, want)
 			}
 		}
+	})
+}
+
+// When the coordinator has lost all registrations, the workers that run and have not registered again yet serve as before.
+func TestLoop_RegistrationsLost_WorkersServeOn(t *testing.T) {
+	bubble(t, func(s *stand, l *control.Loop) {
+		workers := s.running()
+		s.coord.Pause()
+		s.settle()
+		for _, in := range workers {
+			s.worker(in.ID).client.Partition()
+		}
+		s.coord.Resume()
+		pass(coordinproc.DefaultSessionTimeout / 2)
+		members, err := l.Members(s.t.Context())
+		if ready := slices.ContainsFunc(members, func(m control.Member) bool { return m.Ready }); err != nil || ready {
+			s.t.Fatalf("got %+v, %v, want nobody registered", members, err)
+		}
+		n, _ := l.Slaves()
+		if master, _ := l.Master(); n != 2 || !master {
+			s.t.Errorf("got %d slaves, a master: %t; want 2 and a master", n, master)
+		}
+		for _, in := range workers {
+			s.worker(in.ID).client.Heal()
+		}
+		s.settle()
 	})
 }

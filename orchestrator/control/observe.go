@@ -66,7 +66,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 			delete(l.memory, id)
 		}
 	}
-	l.look(instances, members, up, now)
+	l.look(instances, members, up, session != nil && now.Sub(l.sessionSince) < l.sessionTimeout(session), now)
 	close(l.looked)
 	l.looked = make(chan struct{})
 	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {
@@ -92,8 +92,9 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	return members, true
 }
 
-// look keeps what others ask for: who serves, and since when nobody does.
-func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up bool, now time.Time) {
+// look keeps what others ask for: who serves, and since when nobody does. While the workers are returning, those that
+// run and have lost their registration serve as before: the coordinator lost it, and they did not stop.
+func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up, returning bool, now time.Time) {
 	l.view.instances, l.view.listed = instances, l.listed
 	if up {
 		l.view.members = members
@@ -104,7 +105,11 @@ func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coor
 		if !in.Running || m == nil || m.stopping {
 			continue
 		}
-		switch member := l.view.members[in.ID]; member.Role {
+		member, registered := l.view.members[in.ID]
+		if returning && !registered && !m.lostAt.IsZero() {
+			member.Role, member.NoReplica = m.role, m.noReplica
+		}
+		switch member.Role {
 		case dbaas.RoleSlave:
 			if !member.NoReplica {
 				slaves++
