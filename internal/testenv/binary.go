@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,17 +18,16 @@ const buildTimeout = 5 * time.Minute
 // BuildBinary makes the delivered binary at target, as `make build` does, without
 // stripping it. With the tag failpoint it has failpoints; see internal/failpoint.
 //
-// With RIDESHARE_RACED the binary has the race detector, but for SQLite's translated C code: that would be ten times as slow, and each
-// connection is used by one goroutine at a time.
+// With RIDESHARE_RACED the binary has the race detector, with the same flags as the tests (RACE in the Makefile), so that nothing is compiled twice.
 func BuildBinary(target string, tags ...string) error {
-	flags := []string{"-tags", strings.Join(tags, ",")}
+	flags := []string{"-trimpath"}
 	if os.Getenv("RIDESHARE_RACED") != "" {
-		flags = append(flags, "-race", "-gcflags=modernc.org/sqlite/lib=-race=false")
+		flags = []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	args := append([]string{"build", "-trimpath", "-o", target}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "rideshare/cmd/rideshare")...) //nolint:gosec // a test's own target.
+	args := slices.Concat([]string{"build", "-o", target, "-tags", strings.Join(tags, ",")}, flags, []string{"rideshare/cmd/rideshare"})
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // a test's own target.
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}

@@ -51,10 +51,19 @@ func runSuite(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 1
 	}
+	races, err := testenv.CollectRaces(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
 	code := m.Run()
 	tellLeftOut()
 	if err = endShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: the shared system:", err)
+		return 1
+	}
+	if err = races(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: the race detector found in the system's processes:", err)
 		return 1
 	}
 	return code

@@ -178,3 +178,36 @@ func BenchmarkPublish(b *testing.B) {
 		}
 	})
 }
+
+// A connection that cannot publish yet takes no messages, since it could not answer them: another consumer gets them.
+func TestConsume_CannotPublishYet_TakesNothing(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	config, n := b.config("mute")
+	n.hold = make(chan struct{})
+	var log logBuffer
+	config.Log = log.logger()
+	mute := b.open(t, config, n)
+	defer closeInTime(t, mute)
+	open := sync.OnceFunc(func() { close(n.hold) })
+	defer open()
+	testenv.Eventually(t, patience, func() error {
+		if log.count("bus connected", "bus consumer") == 0 {
+			return errors.New("the connection that consumes is not up")
+		}
+		return nil
+	})
+	all := consume(t, mute, mq.ReadQ, 100)
+	other := b.connected(t, "other")
+	able := consume(t, other, mq.ReadQ, 100)
+	publish(t, other, mq.ReadQ, 50)
+	able.next(t, 50)
+	if taken := len(all.deliveries); taken > 0 {
+		t.Errorf("%d messages were taken by a consumer that cannot answer", taken)
+	}
+	open()
+	testenv.Eventually(t, patience, mute.Ready)
+	_ = able.end() // its context's error
+	publish(t, other, mq.ReadQ, 50)
+	all.next(t, 50)
+}

@@ -77,7 +77,8 @@ type consumer struct {
 	settled chan struct{} // closed when ending and nothing is held
 }
 
-// Consume implements mq.Conn.
+// Consume implements mq.Conn. It takes nothing before this Conn can publish: answers could not be sent, and their callers
+// would wait for them in vain. Until then the messages stay in the queue, for consumers that can answer.
 func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func(mq.Delivery)) error {
 	if config.Prefetch < 1 {
 		return fmt.Errorf("consume %s: prefetch %d is less than 1", config.Queue, config.Prefetch)
@@ -86,6 +87,9 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
 	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
+		if err := c.publishing.await(ctx, s.done); err != nil {
+			return err
+		}
 		for {
 			k, err := c.consumer(s, config)
 			if err != nil {

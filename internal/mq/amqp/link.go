@@ -129,6 +129,23 @@ func (l *link[L]) next(ctx context.Context, last L) (L, error) {
 	}
 }
 
+// await waits until something is alive. It returns ctx's error, ErrClosed, or errLost when given is closed before.
+func (l *link[L]) await(ctx context.Context, given <-chan struct{}) error {
+	for {
+		_, changed, err := l.get()
+		if err == nil || errors.Is(err, mq.ErrClosed) {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-given:
+			return errLost
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // opaque keeps the text of an error of the client library and hides its type, which
 // must not be known outside of this package.
 type opaque struct{ err error }

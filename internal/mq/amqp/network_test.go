@@ -1,6 +1,7 @@
 package amqp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -17,15 +18,20 @@ type network struct {
 	severed bool
 	dials   int
 	written int // bytes
+	// hold, if it is not nil, keeps back what is written by the connection that publishes until hold is closed.
+	hold chan struct{}
 }
 
-// counted is a socket that counts what is written.
+// counted is a socket that counts what is written, and may hold it back.
 type counted struct {
 	net.Conn
 	network *network
 }
 
 func (c counted) Write(p []byte) (int, error) {
+	if c.network.hold != nil && bytes.Contains(p, []byte(" publisher")) { // its name, which it gives at its start
+		<-c.network.hold
+	}
 	n, err := c.Conn.Write(p)
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
