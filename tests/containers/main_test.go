@@ -40,32 +40,41 @@ func TestStack(t *testing.T) {
 			s.keepLogs(t, name)
 		}
 	}
-	// fault is a phase after which everything has to be whole again.
-	fault := func(name string, run func(t *testing.T)) {
-		phase(name, func(t *testing.T) {
-			t.Helper()
-			run(t)
-			s.awaitWhole(t)
-		})
-	}
 	phase("Inspect", s.testInspect)
 	phase("Networks", s.testNetworks)
 	phase("Published", s.testPublished)
 	phase("API", s.testAPI)
 	w := s.startWriter(t)
+	// fault is a phase after which everything has to be whole again. Until then the service that it hits may give no answers.
+	fault := func(name, service string, run func(t *testing.T)) {
+		phase(name, func(t *testing.T) {
+			t.Helper()
+			w.expect(service)
+			run(t)
+			s.awaitWhole(t)
+			w.expect("")
+		})
+	}
 	for _, role := range []string{"master", "slave"} {
-		fault("Crash_"+role, func(t *testing.T) { t.Helper(); s.crash(t, role) })
-		fault("Pause_"+role, func(t *testing.T) { t.Helper(); s.pauseWorker(t, role) })
+		fault("Crash_"+role, "", func(t *testing.T) { t.Helper(); s.crash(t, role) })
+		fault("Pause_"+role, "", func(t *testing.T) { t.Helper(); s.pauseWorker(t, role) })
 	}
-	fault("NewSlaves", s.testNewSlaves)
+	fault("NewSlaves", "", s.testNewSlaves)
 	for _, service := range services {
-		fault("Kill_"+service, func(t *testing.T) { t.Helper(); s.killProcess(t, service) })
-		fault("Restart_"+service, func(t *testing.T) { t.Helper(); s.restart(t, service) })
+		fault("Kill_"+service, service, func(t *testing.T) { t.Helper(); s.killProcess(t, service) })
 	}
+	for _, service := range services[:6] {
+		fault("Restart_"+service, service, func(t *testing.T) { t.Helper(); s.restart(t, service) })
+	}
+	fault("NewAddress_rabbitmq", "rabbitmq", func(t *testing.T) { t.Helper(); s.newAddress(t, "rabbitmq") })
+	fault("NewAddress_zookeeper", "zookeeper", func(t *testing.T) { t.Helper(); s.testZooKeeperElsewhere(t, w) })
 	w.stop() // a new user is looked up first, and reads scale the slaves
 	phase("Acknowledged", w.verify)
-	fault("Bombs", s.testBombs)
+	fault("Bombs", "", s.testBombs)
+	phase("Settings", s.testSettings)
+	phase("Auth", s.testAuth)
 	phase("Scale", s.testScale)
 	phase("DownAndUp", func(t *testing.T) { t.Helper(); s.testDownAndUp(t, w) })
+	phase("Clear", s.testClear)
 	phase("Down", s.testDown)
 }

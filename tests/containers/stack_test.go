@@ -26,7 +26,7 @@ const (
 	callLimit  = 30 * time.Second
 )
 
-// services are the containers of docker-compose.yml.
+// services are the containers of docker-compose.yml; the last two keep connections of all workers.
 var services = []string{"gateway", "users", "rides", "orchestrator", "launcher", "persdb", "rabbitmq", "zookeeper"}
 
 // stack is one project of docker-compose.yml.
@@ -36,6 +36,7 @@ type stack struct {
 	root, dir             string // of the checkout; of what `make up` keeps
 	env                   []string
 	client                *http.Client
+	authorization         string // header of each request; "" for none
 }
 
 func newStack(t *testing.T) *stack {
@@ -122,6 +123,7 @@ type container struct {
 		Health *struct{ Status string }
 	}
 	Config struct {
+		Image  string
 		User   string
 		Env    []string
 		Labels map[string]string
@@ -183,17 +185,29 @@ func (s *stack) of(t *testing.T, service string) container {
 	return all[0]
 }
 
+// address returns a service's address in a network.
+func (s *stack) address(t *testing.T, service, network string) string {
+	t.Helper()
+	return s.of(t, service).NetworkSettings.Networks[s.project+"_"+network].IPAddress
+}
+
 // workers are the running worker containers.
 func (s *stack) workers(t *testing.T) []container {
 	t.Helper()
 	return s.containers(t, "label=com.docker.compose.service=worker", "status=running")
 }
 
-// try sends a request and returns status and body.
-func (s *stack) try(ctx context.Context, method, url, body string) (int, string, error) {
+// try sends a request, with headers by name and value, and returns status and body.
+func (s *stack) try(ctx context.Context, method, url, body string, headers ...string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	if s.authorization != "" {
+		req.Header.Set("Authorization", s.authorization)
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {

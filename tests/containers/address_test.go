@@ -1,0 +1,88 @@
+package containers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/testenv"
+)
+
+// newAddress removes the container of a service and makes another one, which has another address: the parts that were
+// connected to it find it only when they ask for its name again. No worker ends, and none changes its role.
+func (s *stack) newAddress(t *testing.T, service string) {
+	t.Helper()
+	before, err := s.cluster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := s.of(t, service)
+	address := s.address(t, service, "data")
+	s.docker(t, "rm", "-f", old.ID)
+	s.take(t, address, old.Config.Image)
+	s.set(t)
+	if now := s.address(t, service, "data"); now == address {
+		t.Fatalf("%s has its old address %s again", service, now)
+	}
+	s.awaitWhole(t)
+	after, err := s.cluster(t.Context())
+	if diff := cmp.Diff(before, after); diff != "" || err != nil {
+		t.Errorf("cluster after %s had another address (-before +after):\n%s%v", service, diff, err)
+	}
+}
+
+// take gives an address in the network of the data to a container that does nothing, until the test's end. The engine gives
+// the lowest free address, so others may have to be taken first.
+func (s *stack) take(t *testing.T, address, image string) {
+	t.Helper()
+	for range 20 {
+		id := s.docker(t, "run", "-d", "--rm", "--network", s.project+"_data", "--entrypoint", "sleep", image, "600")
+		t.Cleanup(func() { _, _ = s.run(context.Background(), "docker", "rm", "-f", id) })
+		if s.docker(t, "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", id) == address {
+			return
+		}
+	}
+}
+
+// testZooKeeperElsewhere gives ZooKeeper another address. Nothing is refused meanwhile, and the parts are connected again: a
+// master that dies afterwards is followed by another one.
+func (s *stack) testZooKeeperElsewhere(t *testing.T, w *writer) {
+	t.Helper()
+	connected, refused := s.connections(t), w.refused()
+	s.newAddress(t, "zookeeper")
+	testenv.Eventually(t, wholeLimit, func() error {
+		if now := s.connections(t); now < connected {
+			return fmt.Errorf("ZooKeeper has %d connections, want %d as before", now, connected)
+		}
+		return nil
+	})
+	if n := w.refused() - refused; n > 0 {
+		t.Errorf("%d writes were refused while ZooKeeper was away, want none", n)
+	}
+	before, err := s.cluster(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.crash(t, "master")
+	testenv.Eventually(t, wholeLimit, func() error {
+		after, err := s.cluster(t.Context())
+		if err == nil && after.Epoch == before.Epoch {
+			err = fmt.Errorf("no master after the one of epoch %d", after.Epoch)
+		}
+		return err
+	})
+}
+
+// connections returns how many connections ZooKeeper has, the one that asks included.
+func (s *stack) connections(t *testing.T) (n int) {
+	t.Helper()
+	text := s.docker(t, "exec", s.of(t, "zookeeper").ID, "sh", "-c", "echo srvr | nc -w 2 127.0.0.1 2181")
+	_, found, _ := strings.Cut(text, "\nConnections: ")
+	if _, err := fmt.Sscan(found, &n); err != nil {
+		t.Fatalf("%q has no number of connections: %v", text, err)
+	}
+	return n
+}
