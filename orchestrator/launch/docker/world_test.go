@@ -75,7 +75,7 @@ func engine(tb testing.TB) *bench {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	shared.bench = b // what fails half way is removed too
-	if err = b.importImage(ctx); err == nil {
+	if err = b.importImage(ctx, stubWorker, filepath.Join(tb.TempDir(), "stub")); err == nil {
 		_, err = sdk.NetworkCreate(ctx, b.network, network.CreateOptions{})
 	}
 	if err != nil {
@@ -84,29 +84,26 @@ func engine(tb testing.TB) *bench {
 	return b
 }
 
-// importImage makes an image of one file, without a registry.
-func (b *bench) importImage(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", runName)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	file := filepath.Join(dir, "rideshare")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "rideshare/orchestrator/launch/launchtest/stubworker")
+// stubWorker is the worker of all tests but those of the whole system.
+const stubWorker = "rideshare/orchestrator/launch/launchtest/stubworker"
+
+// importImage builds a program and makes an image of this one file, without a registry.
+func (b *bench) importImage(ctx context.Context, program, file string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, buildErr := build.CombinedOutput(); buildErr != nil {
-		return fmt.Errorf("go build: %w\n%s", buildErr, out)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	program, err := os.ReadFile(file)
+	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	var root bytes.Buffer
 	archive := tar.NewWriter(&root)
-	if err = archive.WriteHeader(&tar.Header{Name: "rideshare", Mode: 0o755, Size: int64(len(program))}); err != nil {
+	if err = archive.WriteHeader(&tar.Header{Name: "rideshare", Mode: 0o755, Size: int64(len(content))}); err != nil {
 		return err
 	}
-	if _, err = archive.Write(program); err != nil {
+	if _, err = archive.Write(content); err != nil {
 		return err
 	}
 	if err = archive.Close(); err != nil {
