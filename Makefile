@@ -8,8 +8,8 @@ SQL_RUNS ?= 500
 FAULT_PARALLEL ?= 3
 # TestLoad takes 40 s and runs on the real parts (test-real) and in containers.
 LOAD      = '^TestLoad_SlavesComeAndGo_NothingFails$$'
-# It measures the memory of the binary as delivered: make test runs it there.
-MEMORY    = '^TestPersdb_LargestWrites_FitItsMemory$$'
+# They measure the binary as delivered, or in one process: make test runs them there.
+DELIVERED = '^(TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond)$$'
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -67,7 +67,7 @@ test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SI
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes that have the race detector too
 	set -a; . .services/env; \
 	  RIDESHARE_RACED=1 RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
-	  $(GO) test $(RACE) -skip $(MEMORY) -count=1 -timeout 20m ./tests/e2e
+	  $(GO) test $(RACE) -skip $(DELIVERED) -count=1 -timeout 20m ./tests/e2e
 
 test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (3) at a time, in some 5 minutes
 	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
