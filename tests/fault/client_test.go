@@ -118,9 +118,10 @@ func (s *system) query(query string) ([][]json.RawMessage, error) {
 
 // member is one worker of GET cluster.
 type member struct {
-	PID   int
-	Role  string
-	Ready bool
+	PID       int
+	Role      string
+	Ready     bool
+	Container string
 }
 
 // cluster is the answer of GET cluster.

@@ -81,7 +81,7 @@ func (s *system) checkReplicas(t *testing.T, slaves int) {
 // hashes asks for the content at one of the addresses on a worker's command line.
 func (s *system) hashes(t *testing.T, pid int, flag, path string) (dbaas.TableHashes, error) {
 	t.Helper()
-	base, err := settingOf(pid, flag)
+	base, err := settingOf(s.host(pid), flag)
 	if err != nil {
 		return dbaas.TableHashes{}, err
 	}

@@ -84,6 +84,8 @@ type system struct {
 	failpoints   failpointtest.Dir // empty: a binary without
 	persdbURL    string            // of one that is a part of its own; empty: up has its own
 	endPersdb    func()
+	prepare      func(*exec.Cmd)   // what the command of up is to have besides; nil: nothing
+	host         func(pid int) int // the pid that the test sees for one that the system tells
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process is gone and reaped
@@ -119,7 +121,7 @@ func newSystem(t *testing.T, on services, slaves int) *system {
 	number := int(systems.Add(1))
 	id := fmt.Sprintf("fault-%d-%d", os.Getpid(), number)
 	s := &system{
-		services: on, id: id, number: number, endPersdb: func() {}, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
+		services: on, id: id, number: number, endPersdb: func() {}, host: func(pid int) int { return pid }, dir: t.TempDir(), prefix: id + ".", slaves: slaves,
 		client: &http.Client{Timeout: clientLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	t.Cleanup(func() { s.end(t) })
@@ -144,6 +146,9 @@ func (s *system) start(t *testing.T) {
 	cmd := exec.Command(path, s.args()...) // The cleanup ends it.
 	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info", s.failpoints.Env())
 	cmd.Env = append(cmd.Env, s.env...) // the last one of a name counts
+	if s.prepare != nil {
+		s.prepare(cmd)
+	}
 	if err = s.run(cmd); err != nil {
 		t.Fatal(err)
 	}
