@@ -2,5 +2,5 @@ package gateway
 
 import "io"
 
-// EndedBody is endedBody of a body.
-func EndedBody(body io.Reader) io.Reader { return &endedBody{body: body} }
+// ClientBody is clientBody of a body.
+func ClientBody(body io.ReadCloser) io.Reader { return &clientBody{ReadCloser: body} }

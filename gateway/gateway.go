@@ -135,36 +135,41 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if r.ContentLength > g.cfg.MaxBody {
-		g.fail(record, r, s, &http.MaxBytesError{Limit: g.cfg.MaxBody})
+		refuse(record, r, httpapi.BodyError(&http.MaxBytesError{Limit: g.cfg.MaxBody}))
 		return
 	}
 	if r.ContentLength < 0 {
 		r.Body = http.MaxBytesReader(w, r.Body, g.cfg.MaxBody)
 	}
+	r = withClientBody(r)
 	s.proxy.ServeHTTP(record, r)
 }
 
 // fail answers a request that got no answer from its service.
 func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, s *service, err error) {
 	ctx := r.Context()
-	e := g.explain(r, err)
-	outage := e.Code != dbaas.CodeTooLarge && ctx.Err() == nil
-	if outage && s.away.Add(1) == 1 {
+	if e := bodyFailure(ctx); e != nil { // the client's doing, and not the service's
+		refuse(w, r, e)
+		return
+	}
+	if ctx.Err() == nil && s.away.Add(1) == 1 {
 		g.cfg.Log.WarnContext(ctx, "service does not answer", logkey.Part, s.name,
 			logkey.RequestID, httpapi.RequestID(ctx), logkey.Error, err.Error())
 	}
-	w.Header().Set(httpapi.HeaderRequestID, httpapi.RequestID(ctx))
+	refuse(w, r, explain(r, err))
+}
+
+// refuse answers a request with an error.
+func refuse(w http.ResponseWriter, r *http.Request, e *dbaas.Error) {
+	w.Header().Set(httpapi.HeaderRequestID, httpapi.RequestID(r.Context()))
 	httpapi.WriteError(w, r, strings.HasPrefix(r.URL.EscapedPath(), "/api/v1/"), e)
 }
 
 // explain says what a missing answer means for the client: one that no instance
 // got is surely not done, a read may be tried again, and of a write that left
 // nobody knows.
-func (g *Gateway) explain(r *http.Request, err error) *dbaas.Error {
+func explain(r *http.Request, err error) *dbaas.Error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return dbaas.Errorf(dbaas.CodeTooLarge, "the body is longer than %d bytes", over.Limit)
-	}
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errNobody) {
 		return dbaas.WrapError(dbaas.CodeTimeout, "the service did not answer in time", err)
 	}

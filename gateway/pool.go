@@ -132,29 +132,11 @@ func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	if r.Body != nil {
 		// The transport closes the body also when it could not connect, but the
 		// next instance needs it. The server closes the real one.
-		out.Body = io.NopCloser(&endedBody{body: r.Body})
+		out.Body = io.NopCloser(r.Body)
 	}
 	resp, err := p.transport.RoundTrip(out)
 	if err != nil && !left.Load() {
 		return nil, fmt.Errorf("%w: %w", errNobody, err)
 	}
 	return resp, err
-}
-
-// endedBody is a body that stays at its end. When the transport has sent all of one it looks whether there is more. By then
-// the answer may be on its way to the client, and the server has closed the body: the error would
-// make the transport close the connection, and so cut the answer off.
-type endedBody struct {
-	body  io.Reader
-	ended bool
-}
-
-// Read implements io.Reader.
-func (b *endedBody) Read(p []byte) (int, error) {
-	if b.ended {
-		return 0, io.EOF
-	}
-	n, err := b.body.Read(p)
-	b.ended = err == io.EOF
-	return n, err
 }

@@ -18,6 +18,7 @@ const (
 	CodeMismatch     Code = "mismatch"      // the operation's id was used for another operation
 	CodeExpired      Code = "expired"       // too late: it did not run now, and whether it ran before is no longer known
 	CodeTooLarge     Code = "too_large"     // over a size limit
+	CodeIncomplete   Code = "incomplete"    // surely not done, the request did not come to its end in time; safe to retry
 	CodeUnavailable  Code = "unavailable"   // surely not done, nobody can do it now; safe to retry
 	CodeNotCaughtUp  Code = "not_caught_up" // the worker did not reach the wanted position in time
 	CodeUnknown      Code = "unknown"       // handed over, outcome not known; retry with the same key

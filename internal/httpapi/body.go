@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -13,8 +14,7 @@ import (
 )
 
 // ReadBody returns the whole body, in one piece of the right size where the client says how long it is. Until the
-// request is answered it counts as held, see Hold. Errors: CodeTooLarge over the route's limit,
-// CodeInvalid if the client stopped sending, CodeUnavailable while others hold too much.
+// request is answered it counts as held, see Hold. Errors: those of BodyError, and CodeUnavailable while others hold too much.
 func ReadBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength < 0 {
@@ -25,11 +25,11 @@ func ReadBody(c echo.Context) ([]byte, error) {
 	}
 	body := make([]byte, r.ContentLength)
 	left := body
-	err := readPieces(c, r.ContentLength, func(n int64) error {
+	err := readPieces(c, r.ContentLength, r.ContentLength, func(n int64) error {
 		_, err := io.ReadFull(r.Body, left[:n])
 		left = left[n:]
 		if err != nil {
-			return endedEarly(err)
+			return BodyError(err)
 		}
 		return nil
 	})
@@ -43,13 +43,11 @@ func readUnknown(c echo.Context) ([]byte, error) {
 		return nil, err
 	}
 	var buf bytes.Buffer
+	ended := false
 	move := func(n int64) error {
 		_, err := io.CopyN(&buf, r.Body, n)
-		if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return tooLarge(over.Limit)
-		}
-		if err != nil && err != io.EOF { //nolint:errorlint // io.CopyN returns it as it is.
-			return endedEarly(err)
+		if ended = err == io.EOF; err != nil && !ended { //nolint:errorlint // io.CopyN returns it as it is.
+			return BodyError(err)
 		}
 		return err
 	}
@@ -57,20 +55,25 @@ func readUnknown(c echo.Context) ([]byte, error) {
 	if state != nil {
 		limit = state.maxBody
 	}
-	err := move(smallHold)
-	if err == nil {
-		err = Hold(r.Context(), limit)
+	if err := readPieces(c, smallHold, smallHold, move); err != nil || ended {
+		return buf.Bytes(), err
 	}
-	if err == nil { // one byte more than the route allows, which finds out
-		err = readPieces(c, limit-smallHold+1, move)
+	if err := Hold(r.Context(), limit); err != nil {
+		return nil, err
 	}
-	if err == io.EOF { //nolint:errorlint // as above
-		err = nil
-	}
+	err := readPieces(c, limit, limit-smallHold+1, move) // one byte more than the route allows, which finds out
 	return buf.Bytes(), err
 }
 
-func endedEarly(err error) error {
+// BodyError says why a body could not be read to its end: CodeTooLarge over its limit, CodeIncomplete when it did not come
+// in time, CodeInvalid when the client stopped sending.
+func BodyError(err error) *dbaas.Error {
+	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge(over.Limit)
+	}
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
+		return dbaas.WrapError(dbaas.CodeIncomplete, "the body did not come in time", err)
+	}
 	return dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
 }
 
@@ -99,6 +102,6 @@ func NoBody(c echo.Context) error {
 	return UnmarshalStrict(body, &struct{}{})
 }
 
-func tooLarge(limit int64) error {
+func tooLarge(limit int64) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the body is longer than %d bytes", limit)
 }

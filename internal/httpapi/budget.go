@@ -18,22 +18,34 @@ const (
 	reserveShare = 16
 	// roomWait is how long a request waits for room. It is well under the deadline of a call, so that the client hears why.
 	roomWait = time.Second
+	// evictEvery is how often a request that waits looks for slow transfers.
+	evictEvery = roomWait / 4
 )
 
 // Budget bounds the bytes of requests and answers that a process holds at once. It is safe for concurrent use.
 type Budget struct {
 	large, small pool
-	transfers    transfers
 }
 
 // NewBudget returns a Budget of so many bytes.
 func NewBudget(bytes int64) *Budget {
-	return &Budget{large: pool{size: bytes, free: bytes}, small: pool{size: bytes / reserveShare, free: bytes / reserveShare}}
+	b := &Budget{large: pool{size: bytes, free: bytes}, small: pool{size: bytes / reserveShare, free: bytes / reserveShare}}
+	b.large.transfers.grace, b.small.transfers.grace = slowGrace, shortGrace
+	return b
+}
+
+// of returns the pool that n bytes are taken of.
+func (b *Budget) of(n int64) *pool {
+	if n <= smallHold {
+		return &b.small
+	}
+	return &b.large
 }
 
 // pool is a number of bytes that requests take in the order in which they come.
 type pool struct {
-	size int64
+	size      int64
+	transfers transfers // those that hold some of it
 
 	mu      sync.Mutex // guards the fields below
 	free    int64      // below zero while answers that cannot be refused are over the size
@@ -56,7 +68,7 @@ func (p *pool) tryTake(n int64) bool {
 	return true
 }
 
-// take waits for n bytes, at most until ctx ends, and reports whether it got them.
+// take waits for n bytes, at most until ctx ends, and reports whether it got them. As long as it waits slow transfers end.
 func (p *pool) take(ctx context.Context, n int64) bool {
 	w := &waiter{n: n, taken: make(chan struct{})}
 	p.mu.Lock()
@@ -65,10 +77,17 @@ func (p *pool) take(ctx context.Context, n int64) bool {
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, roomWait)
 	defer cancel()
-	select {
-	case <-w.taken:
-		return true
-	case <-ctx.Done():
+	evict := time.NewTicker(evictEvery)
+	defer evict.Stop()
+	for waiting := true; waiting; {
+		p.transfers.evict()
+		select {
+		case <-w.taken:
+			return true
+		case <-evict.C:
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,20 +152,17 @@ func Charge(ctx context.Context, n int64) {
 }
 
 func (h *holding) take(ctx context.Context, n int64) error {
-	from, sum := &h.budget.large, &h.large
+	from, sum := h.budget.of(n), &h.large
 	if n <= smallHold {
-		from, sum = &h.budget.small, &h.small
+		sum = &h.small
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if *sum+n > from.size {
 		return dbaas.Errorf(dbaas.CodeTooLarge, "the request needs more than %d bytes of memory: send less at once", from.size)
 	}
-	if !from.tryTake(n) {
-		h.budget.transfers.evict()
-		if !from.take(ctx, n) {
-			return dbaas.Errorf(dbaas.CodeUnavailable, "too many large requests at the moment: try again")
-		}
+	if !from.tryTake(n) && !from.take(ctx, n) {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "too many large requests at the moment: try again")
 	}
 	*sum += n
 	return nil

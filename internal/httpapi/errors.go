@@ -31,6 +31,7 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeMismatch:     http.StatusUnprocessableEntity,
 	dbaas.CodeExpired:      http.StatusGatewayTimeout, // whether it ran is not known, which is what 504 says
 	dbaas.CodeTooLarge:     http.StatusRequestEntityTooLarge,
+	dbaas.CodeIncomplete:   http.StatusRequestTimeout,
 	dbaas.CodeUnavailable:  http.StatusServiceUnavailable,
 	dbaas.CodeNotCaughtUp:  http.StatusServiceUnavailable,
 	dbaas.CodeUnknown:      http.StatusGatewayTimeout,
@@ -84,6 +85,8 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 		return dbaas.CodeMismatch
 	case http.StatusRequestEntityTooLarge:
 		return dbaas.CodeTooLarge
+	case http.StatusRequestTimeout:
+		return dbaas.CodeIncomplete
 	case http.StatusUnauthorized:
 		return dbaas.CodeUnauthorized
 	case http.StatusForbidden:

@@ -20,7 +20,7 @@ func TestError_CodeSurvivesRoundTrip(t *testing.T) {
 	op := dbaas.NewOpID(time.Now())
 	for code, status := range map[dbaas.Code]int{
 		dbaas.CodeInvalid: 400, dbaas.CodeConstraint: 400, dbaas.CodeNotFound: 404, dbaas.CodeConflict: 409,
-		dbaas.CodeMismatch: 422, dbaas.CodeExpired: 504, dbaas.CodeTooLarge: 413, dbaas.CodeUnavailable: 503,
+		dbaas.CodeMismatch: 422, dbaas.CodeExpired: 504, dbaas.CodeTooLarge: 413, dbaas.CodeIncomplete: 408, dbaas.CodeUnavailable: 503,
 		dbaas.CodeNotCaughtUp: 503, dbaas.CodeUnknown: 504, dbaas.CodeTimeout: 504, dbaas.CodeUnauthorized: 401,
 		dbaas.CodeStaleEpoch: 503, dbaas.CodeGone: 410, dbaas.CodeFull: 503, dbaas.CodeInternal: 500,
 	} {

@@ -122,6 +122,36 @@ func TestReadBody_SlowClient_LosesItsPlace(t *testing.T) {
 	}
 }
 
+// Clients that send the heads of short requests and nothing more lose their places to others, however new they are: short requests
+// are answered within the time that one waits for room.
+func TestReadBody_StalledShortBodies_MakeRoom(t *testing.T) {
+	for name, length := range map[string]int{"Announced": 64 << 10, "Chunked": -1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble()
+				var stalled []net.Conn
+				for range 4 { // all of the reserve for short requests
+					stalled = append(stalled, b.dial(t, "POST", length))
+				}
+				synctest.Wait()
+				for range 2 {
+					short := b.dial(t, "POST", 10)
+					go func() { _, _ = short.Write(make([]byte, 10)) }()
+					if status, body := answered(t, short); status != 200 {
+						t.Errorf("the short one: got %d %s, want 200", status, body)
+					}
+				}
+				for _, conn := range stalled {
+					if status, body := answered(t, conn); status != 503 || !strings.Contains(body, "too slow") {
+						t.Errorf("a stalled one: got %d %s, want 503", status, body)
+					}
+				}
+				b.close()
+			})
+		})
+	}
+}
+
 // Without anyone who waits a slow client keeps its place.
 func TestReadBody_SlowClientAlone_IsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
