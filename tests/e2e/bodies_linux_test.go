@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	// slowCopies is how often each slow request is sent at the same time.
+	slowCopies = 8
+	// stalledBodies are more than there is room for, by the memory of short requests.
+	stalledBodies = 300
+)
+
+// Bodies over the limit by one byte, of 100 MiB and without an end, and hundreds of requests that never come to their end: each is
+// refused as docs/API.md says, none reaches the queues or the database, the memory stays within its bound, and the requests
+// of others are answered all the time.
+func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
+	sys := start(t, setup{owned: true, env: []string{"SCALE_PERIOD=1h"}, flags: []string{"--slaves", "1"}})
+	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
+	before := peak(t, sys.PID)
+	began := time.Now()
+	slow := sys.sendSlow(t)
+
+	seq := sys.Post(t, sys.db("/db/execute"), sqlBody("INSERT INTO "+table+" DEFAULT VALUES")).seq(t)
+	taken, own := sys.requestsTaken(t), int64(0)
+	checkFlood(t, sys.orchestratorPlaces(), func() {
+		own, seq = own+2, seq+1
+		if got := sys.inTime(t, "POST", sys.db("/db/execute"), sqlBody("INSERT INTO "+table+" DEFAULT VALUES"), http.StatusOK).seq(t); got != seq {
+			t.Errorf("position of the next write: got %d, want %d: something else was committed", got, seq)
+			seq = got
+		}
+		sys.inTime(t, "POST", sys.db("/db/query"), sqlBody("SELECT count(*) FROM "+table), http.StatusOK)
+	})
+	if got := sys.requestsTaken(t) - taken; got != own {
+		t.Errorf("requests that the orchestrator has handed over: got %d, want the %d of the others", got, own)
+	}
+
+	var created []string
+	checkFlood(t, sys.servicePlaces(), func() {
+		name := newName("other")
+		sys.inTime(t, "PUT", sys.usersURL(), userBody(name), http.StatusCreated)
+		sys.inTime(t, "GET", sys.userURL(name), "", http.StatusOK)
+		created = append(created, name)
+	})
+	t.Logf("%v: %d MiB of memory before, %d at most; %d writes, %d users created meanwhile", time.Since(began), before, peak(t, sys.PID), own/2, len(created))
+	if got := peak(t, sys.PID); got > before+floodMemory {
+		t.Errorf("the process took %d MiB, want at most %d more than the %d before", got, floodMemory, before)
+	}
+
+	t.Parallel() // the other tests do not wait for what is slow
+	slow.check(t)
+	sys.stall(t)
+	for range 3 {
+		sys.inTime(t, "POST", sys.db("/db/execute"), sqlBody("INSERT INTO "+table+" DEFAULT VALUES"), http.StatusOK)
+		sys.inTime(t, "POST", sys.db("/db/query"), sqlBody("SELECT count(*) FROM "+table), http.StatusOK)
+	}
+	slices.Sort(created)
+	if got := decode[[]string](t, sys.Get(t, sys.usersURL())); !slices.Equal(slices.Sorted(slices.Values(got)), created) {
+		t.Errorf("users: got %v, want %v", got, created)
+	}
+	sys.Get(t, sys.ridesURL()+"/count").expect(t, http.StatusOK, "[0]")
+}
+
+// inTime is Call for a request of somebody else, which must be answered well and in time whatever is going on.
+func (s *system) inTime(t *testing.T, method, url, body string, status int) answer {
+	t.Helper()
+	began := time.Now()
+	a := s.Call(t, method, url, body).expect(t, status, anyBody)
+	if took := time.Since(began); took > answerLimit {
+		t.Errorf("%s %s: answered after %v, want within %v", method, url, took, answerLimit)
+	}
+	return a
+}
+
+// slowCrowd is the slow requests that are on their way.
+type slowCrowd struct {
+	requests []*slowRequest
+	all      sync.WaitGroup
+}
+
+// sendSlow sends the slow requests of all places and returns when the services have those that have a head.
+func (s *system) sendSlow(t *testing.T) *slowCrowd {
+	t.Helper()
+	c := &slowCrowd{}
+	t.Cleanup(c.all.Wait)
+	users, rides := 0, 0
+	for _, p := range append(s.servicePlaces(), s.orchestratorPlaces()...) {
+		for range slowCopies {
+			for _, r := range p.slow() {
+				c.requests = append(c.requests, r)
+				switch {
+				case r.status == 0:
+				case p.path == "/api/v1/users":
+					users++
+				case p.path == "/api/v1/rides":
+					rides++
+				}
+				c.all.Go(func() { r.answer, r.err = r.send() })
+			}
+		}
+	}
+	eventually(t, headTime, func() error {
+		if u, r := s.Count(t, s.Users), s.Count(t, s.Rides); u != users || r != rides {
+			return fmt.Errorf("requests that arrived: got %d at users and %d at rides, want %d and %d", u, r, users, rides)
+		}
+		return nil
+	})
+	return c
+}
+
+// stall sends the heads of so many requests that there is no room for more, until the end of the test.
+func (s *system) stall(t *testing.T) {
+	t.Helper()
+	p := s.servicePlaces()[2]
+	before := s.Count(t, s.Users)
+	for range stalledBodies {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.base, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err = io.WriteString(conn, p.head("Transfer-Encoding: chunked\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, headTime, func() error {
+		if got := s.Count(t, s.Users) - before; got != stalledBodies {
+			return fmt.Errorf("requests that arrived: got %d, want %d", got, stalledBodies)
+		}
+		return nil
+	})
+}
+
+// check waits for the end of the slow requests, which must be the one that docs/API.md tells.
+func (c *slowCrowd) check(t *testing.T) {
+	t.Helper()
+	c.all.Wait()
+	for _, r := range c.requests {
+		if r.err != nil || r.answer.Status != r.status {
+			t.Errorf("%s: got %d %.200q, %v, want %d", r.name, r.answer.Status, r.answer.Body, r.err, r.status)
+		}
+		if r.answer.took < r.after-time.Second || r.answer.took > r.after+answerLimit {
+			t.Errorf("%s: over after %v, want %v", r.name, r.answer.took, r.after)
+		}
+	}
+}
