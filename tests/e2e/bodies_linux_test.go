@@ -107,7 +107,7 @@ func (s *system) sendSlow(t *testing.T) *slowCrowd {
 			}
 		}
 	}
-	eventually(t, headTime, func() error {
+	eventually(t, againLimit, func() error {
 		if u, r := s.Count(t, s.Users), s.Count(t, s.Rides); u != users || r != rides {
 			return fmt.Errorf("requests that arrived: got %d at users and %d at rides, want %d and %d", u, r, users, rides)
 		}
@@ -131,7 +131,7 @@ func (s *system) stall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, headTime, func() error {
+	eventually(t, againLimit, func() error {
 		if got := s.Count(t, s.Users) - before; got != stalledBodies {
 			return fmt.Errorf("requests that arrived: got %d, want %d", got, stalledBodies)
 		}
