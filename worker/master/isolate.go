@@ -46,6 +46,9 @@ func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err 
 		if op.alone == 1 {
 			m.Log.WarnContext(ctx, "commit of one operation not taken", logkey.Op, op.ID.String(), logkey.RequestID, op.RequestID, logkey.Error, err)
 		}
+		if code == dbaas.CodeFull {
+			op.maybe = false // persdb has looked its id up before it ran it
+		}
 		if last || !passing {
 			m.giveUp(ctx, batch[0], code, err)
 		}

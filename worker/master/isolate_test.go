@@ -30,15 +30,18 @@ func failsFor(err error) func([]dbaas.Operation) error {
 // are committed within a second and none of them fails; the one is refused with what is known of it.
 func TestMaster_Run_FailingOperationIsIsolated(t *testing.T) {
 	for name, c := range map[string]struct {
-		err  error
-		want dbaas.Code
+		err    error
+		resent bool // as every operation with a key
+		want   dbaas.Code
 	}{
-		"Dies":        {dbaas.ErrUnknown, dbaas.CodeUnknown},
-		"TimesOut":    {dbaas.Errorf(dbaas.CodeTimeout, "too slow"), dbaas.CodeUnknown},
-		"Bug":         {errors.New("panic"), dbaas.CodeUnknown},
-		"Unavailable": {dbaas.ErrUnavailable, dbaas.CodeUnavailable},
-		"Full":        {dbaas.Errorf(dbaas.CodeFull, "full"), dbaas.CodeFull},
-		"TooLarge":    {dbaas.Errorf(dbaas.CodeTooLarge, "too large"), dbaas.CodeTooLarge},
+		"Dies":              {dbaas.ErrUnknown, false, dbaas.CodeUnknown},
+		"TimesOut":          {dbaas.Errorf(dbaas.CodeTimeout, "too slow"), false, dbaas.CodeUnknown},
+		"Bug":               {errors.New("panic"), false, dbaas.CodeUnknown},
+		"Unavailable":       {dbaas.ErrUnavailable, false, dbaas.CodeUnavailable},
+		"UnavailableResent": {dbaas.ErrUnavailable, true, dbaas.CodeUnknown},
+		"Full":              {dbaas.Errorf(dbaas.CodeFull, "full"), false, dbaas.CodeFull},
+		"FullResent":        {dbaas.Errorf(dbaas.CodeFull, "full"), true, dbaas.CodeFull},
+		"TooLarge":          {dbaas.Errorf(dbaas.CodeTooLarge, "too large"), false, dbaas.CodeTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +52,7 @@ func TestMaster_Run_FailingOperationIsIsolated(t *testing.T) {
 				for i := range ops {
 					ops[i] = op(byte(i+1), 5*time.Second)
 				}
-				ops[57].ID = culprit
+				ops[57].ID, ops[57].Resent = culprit, c.resent
 				m.bus.send(t, "x", ops...)
 				for i := range 20 { // others come all the time
 					m.bus.send(t, "later", op(byte(101+i), time.Second))
