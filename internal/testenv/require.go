@@ -55,14 +55,20 @@ func shared(tb testing.TB, variable string, answers func(context.Context, string
 	return address
 }
 
-// missing ends a test that cannot run.
+// missing ends a test whose service does not answer.
 func missing(tb testing.TB, variable string, err error) {
 	tb.Helper()
 	_, set := os.LookupEnv(variable)
-	if set || os.Getenv("CI") != "" {
-		tb.Fatalf("%s: %v (`make services` starts one)", variable, err)
+	cannot(tb, set, "no service: %s: %v (`make services` starts one)", variable, err)
+}
+
+// cannot ends a test that cannot run: it fails in CI and if its part is wanted by other means, else it is skipped, aloud.
+func cannot(tb testing.TB, wanted bool, format string, args ...any) {
+	tb.Helper()
+	if wanted || os.Getenv("CI") != "" {
+		tb.Fatalf(format, args...)
 	}
-	tb.Skipf("NOT TESTED, no service: %s: %v (`make services` starts one)", variable, err)
+	tb.Skipf("NOT TESTED, "+format, args...)
 }
 
 // contact connects to the first host of a URL and asks whether it answers.

@@ -114,6 +114,22 @@ func TestRabbitMQ_MissingServiceSkipsOnlyWhereNobodyCountsOnIt(t *testing.T) {
 	}
 }
 
+// A test that cannot have a disk of its own is skipped, loudly; in CI it fails.
+func TestMemoryDisk_CannotMount_SkipsOnlyOutsideCI(t *testing.T) {
+	mount := func(tb testing.TB) string {
+		tb.Helper()
+		return testenv.MemoryDisk(tb, filepath.Join(t.TempDir(), "disk"), -1).Dir // no kernel mounts a disk of that size
+	}
+	unset(t, "CI")
+	if _, end := require(t, mount); !strings.HasPrefix(end, "skipped: NOT TESTED") {
+		t.Errorf("nothing set: got %q, want a loud skip", end)
+	}
+	t.Setenv("CI", "true")
+	if _, end := require(t, mount); !strings.HasPrefix(end, "failed") {
+		t.Errorf("in CI: got %q, want a failure", end)
+	}
+}
+
 // A URL is returned only if the service behind it answers in its own protocol.
 func TestRequire_ServiceIsReallyAsked(t *testing.T) {
 	dir := elsewhere(t)

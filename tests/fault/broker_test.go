@@ -3,8 +3,6 @@ package fault_test
 import (
 	"testing"
 	"time"
-
-	"rideshare/internal/testenv"
 )
 
 // Whatever happens to the broker under load, calls are answered as agreed, and
@@ -15,7 +13,8 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 	for name, fault := range map[string]func(t *testing.T, l *load){
 		"KilledAndStarted":  brokerKilled,
 		"ConnectionsClosed": connectionsClosed,
-		"MemoryAlarm":       memoryAlarm,
+		"MemoryAlarm":       memoryAlarm.lasts,
+		"DiskAlarm":         diskAlarm.lasts,
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := startLoad(t, startSystem(t, on, 2))
@@ -66,29 +65,4 @@ func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
 			l.settle(t, 2)
 		})
 	}
-}
-
-// While the broker's memory alarm blocks publishers, calls are refused with 503 and
-// Retry-After, once those in flight have come to their end; without it they are answered again.
-func memoryAlarm(t *testing.T, l *load) {
-	t.Helper()
-	raiseAlarm(t, l.sys.rabbit)
-	defer clearAlarm(t, l.sys.rabbit)
-	l.awaitRefusal(t)
-	outlast(t, 2*callTimeout)
-	unknown := l.unknown.Load()
-	l.awaitRefusal(t)
-	if more := l.unknown.Load() - unknown; more > 0 {
-		t.Errorf("under an alarm that has lasted: %d answers of 504, want 503 only", more)
-	}
-}
-
-func raiseAlarm(tb testing.TB, rabbit *testenv.Service) {
-	tb.Helper()
-	rabbit.Ctl(tb, "set_vm_memory_high_watermark", "0.0000001")
-}
-
-func clearAlarm(tb testing.TB, rabbit *testenv.Service) {
-	tb.Helper()
-	rabbit.Ctl(tb, "set_vm_memory_high_watermark", "0.4")
 }

@@ -9,12 +9,10 @@ func TestUp_TermWhileServicesStandStill_EndsInTime(t *testing.T) {
 	t.Parallel()
 	on := startServices(t)
 	for name, fault := range map[string]struct{ begin, heal func(testing.TB) }{
-		"BrokerFrozen": {on.rabbit.Pause, on.rabbit.Resume},
-		"BrokerDead":   {on.rabbit.Kill, on.rabbit.Start},
-		"BrokerAlarm": {
-			func(tb testing.TB) { raiseAlarm(tb, on.rabbit) }, //nolint:thelper // The fault, not a helper.
-			func(tb testing.TB) { clearAlarm(tb, on.rabbit) }, //nolint:thelper // As above.
-		},
+		"BrokerFrozen":      {on.rabbit.Pause, on.rabbit.Resume},
+		"BrokerDead":        {on.rabbit.Kill, on.rabbit.Start},
+		"BrokerMemoryAlarm": {memoryAlarm.raise(on.rabbit), memoryAlarm.clear(on.rabbit)},
+		"BrokerDiskAlarm":   {diskAlarm.raise(on.rabbit), diskAlarm.clear(on.rabbit)},
 		"CoordinatorFrozen": {on.zoo.Pause, on.zoo.Resume},
 		"CoordinatorDead":   {on.zoo.Kill, on.zoo.Start},
 	} {

@@ -123,7 +123,7 @@ func (s *system) event(pid int, name string) (float64, error) {
 	return s.metric(base, "rideshare_worker_events_total", `event="`+name+`"`)
 }
 
-// metric is a figure of a part at that address, the one with that label.
+// metric is a figure of a part at that address, the one with that label, or without any if that is empty.
 func (s *system) metric(base, name, label string) (float64, error) {
 	req, err := http.NewRequest(http.MethodGet, base+"/metrics", http.NoBody)
 	if err != nil {
@@ -134,9 +134,9 @@ func (s *system) metric(base, name, label string) (float64, error) {
 		return 0, err
 	}
 	for line := range strings.Lines(string(a.body)) {
-		if strings.HasPrefix(line, name+"{") && strings.Contains(line, label) {
-			_, value, _ := strings.Cut(line, "} ")
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		labelled := strings.HasPrefix(line, name+"{") && label != "" && strings.Contains(line, label)
+		if labelled || label == "" && strings.HasPrefix(line, name+" ") {
+			return strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
 		}
 	}
 	return 0, fmt.Errorf("%s has no %s with %s", base, name, label)

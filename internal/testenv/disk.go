@@ -1,0 +1,115 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Disk is a file system of a test's own at Dir, which the test may fill and break. It ends with the test, after
+// whatever the test starts later. It needs Linux and root: without them the test fails if CI is set; else it is
+// skipped, aloud.
+type Disk struct {
+	Dir string
+
+	filler string
+}
+
+// MemoryDisk mounts a disk of that many bytes at a directory, which it makes.
+func MemoryDisk(tb testing.TB, dir string, size int64) *Disk {
+	tb.Helper()
+	return mount(tb, dir, "-t", "tmpfs", "-o", "size="+strconv.FormatInt(size, 10), "tmpfs")
+}
+
+// FailingDisk mounts a disk of that many bytes, for which Fail can be called, at a directory, which it makes.
+func FailingDisk(tb testing.TB, dir string, size int64) *Disk {
+	tb.Helper()
+	device := filepath.Join(tb.TempDir(), "device")
+	if err := errors.Join(os.WriteFile(device, nil, 0o600), os.Truncate(device, size)); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := command(tb.Context(), "mkfs.ext4", "-q", device); err != nil {
+		cannot(tb, false, "no disk that can fail: %v", err)
+	}
+	return mount(tb, dir, "-o", "loop,errors=remount-ro", device)
+}
+
+func mount(tb testing.TB, dir string, args ...string) *Disk {
+	tb.Helper()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := command(tb.Context(), "mount", append(args, dir)...); err != nil {
+		cannot(tb, false, "no disk of the test's own, which needs Linux and root: %v", err)
+	}
+	tb.Cleanup(func() { _, _ = command(context.Background(), "umount", "-l", dir) }) // the test may have done it
+	return &Disk{Dir: dir, filler: filepath.Join(dir, "filler")}
+}
+
+// Fill leaves no room on the disk until Free.
+func (d *Disk) Fill(tb testing.TB) {
+	tb.Helper()
+	f, err := os.Create(d.filler)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for chunk := make([]byte, 1<<20); err == nil; {
+		_, err = f.Write(chunk)
+	}
+	if closed := f.Close(); !errors.Is(err, syscall.ENOSPC) || closed != nil {
+		tb.Fatalf("fill the disk: got %v and %v, want no room", err, closed)
+	}
+}
+
+// Free ends what Fill began.
+func (d *Disk) Free(tb testing.TB) {
+	tb.Helper()
+	if err := os.Remove(d.filler); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Fail makes a failing disk refuse all changes from now on, as the kernel does when it finds a file system damaged. What
+// is on it can be read. A disk with open files cannot be made read-only in another way.
+func (d *Disk) Fail(tb testing.TB) {
+	tb.Helper()
+	source, err := command(tb.Context(), "findmnt", "-n", "-o", "SOURCE", d.Dir)
+	if err == nil {
+		device := filepath.Base(strings.TrimSpace(source))
+		err = os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("fault test"), 0)
+	}
+	if err != nil {
+		cannot(tb, false, "the disk cannot be made to fail: %v", err)
+	}
+	if err = os.WriteFile(d.filler, nil, 0o600); !errors.Is(err, syscall.EROFS) {
+		tb.Fatalf("a change of a disk that has failed: got %v, want %v", err, syscall.EROFS)
+	}
+}
+
+// Replace puts a copy of what is on the disk in its place.
+func (d *Disk) Replace(tb testing.TB) {
+	tb.Helper()
+	replacement := filepath.Join(filepath.Dir(d.Dir), "replacement")
+	err := os.CopyFS(replacement, os.DirFS(d.Dir))
+	if err == nil {
+		_, err = command(tb.Context(), "umount", "-l", d.Dir)
+	}
+	if err = errors.Join(err, os.Remove(d.Dir), os.Rename(replacement, d.Dir)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func command(ctx context.Context, program string, args ...string) (output string, err error) {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput() //nolint:gosec // The programs are named in this file.
+	if err != nil {
+		err = fmt.Errorf("%s %v: %w: %s", program, args, err, out)
+	}
+	return string(out), err
+}

@@ -1,0 +1,134 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// alarm is a state in which the broker takes no messages from publishers, as commands of rabbitmqctl.
+type alarm struct{ begin, end []string }
+
+var (
+	memoryAlarm = alarm{[]string{"set_vm_memory_high_watermark", "0.0000001"}, []string{"set_vm_memory_high_watermark", "0.4"}}
+	diskAlarm   = alarm{[]string{"set_disk_free_limit", "1000000GB"}, []string{"set_disk_free_limit", "50MB"}}
+)
+
+const (
+	// refusalLimit is the promise for the first refusal after the broker has begun to take no messages.
+	refusalLimit = 2 * time.Second
+	// moreGoroutines is how many goroutines a process may have more than before an alarm: many less than the requests that
+	// the load sends meanwhile, and more than all its clients need.
+	moreGoroutines = 100
+)
+
+func (a alarm) raise(rabbit *testenv.Service) func(testing.TB) {
+	return func(tb testing.TB) {
+		tb.Helper()
+		rabbit.Ctl(tb, a.begin...)
+	}
+}
+
+func (a alarm) clear(rabbit *testenv.Service) func(testing.TB) {
+	return func(tb testing.TB) {
+		tb.Helper()
+		rabbit.Ctl(tb, a.end...)
+	}
+}
+
+// lasts raises the alarm under load. Calls are refused soon with 503 and Retry-After, and with nothing else once those in flight
+// have come to their end; nothing piles up meanwhile. Without the alarm calls are answered again.
+func (a alarm) lasts(t *testing.T, l *load) {
+	t.Helper()
+	before := l.sys.goroutines(t)
+	a.raise(l.sys.rabbit)(t)
+	defer a.clear(l.sys.rabbit)(t)
+	l.sys.refusedSoon(t)
+	l.awaitRefusal(t)
+	outlast(t, 2*callTimeout)
+	unknown := l.unknown.Load()
+	l.awaitRefusal(t)
+	if more := l.unknown.Load() - unknown; more > 0 {
+		t.Errorf("under an alarm that has lasted: %d answers of 504, want 503 only", more)
+	}
+	after := l.sys.goroutines(t)
+	t.Logf("goroutines: %v before the alarm, %v under it", before, after)
+	for process, now := range after {
+		if now > before[process]+moreGoroutines {
+			t.Errorf("goroutines of %s under the alarm: got %v, had %v", process, now, before[process])
+		}
+	}
+}
+
+// refusedSoon waits until the orchestrator knows that the broker takes no messages, and then for the first refusal of a write
+// and of a read. Those that are sent before all parts know it may wait for their deadline, so others are sent meanwhile.
+func (s *system) refusedSoon(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, healLimit, func() error {
+		blocked, err := s.metric(s.orchestrator, "rideshare_bus_blocked", "")
+		if err == nil && blocked != 1 {
+			err = fmt.Errorf("rideshare_bus_blocked: got %v, want 1", blocked)
+		}
+		return err
+	})
+	began := time.Now()
+	for what, refused := range map[string]func() error{"write": s.refusedWrite, "read": s.refusedRead} {
+		first := make(chan struct{}, 1)
+		testenv.Eventually(t, 2*callTimeout, func() error {
+			go func() { // ends with the answer, at the latest at the client's limit
+				if refused() == nil {
+					select {
+					case first <- struct{}{}:
+					default: // another one was the first
+					}
+				}
+			}()
+			select {
+			case <-first:
+				return nil
+			default:
+				return fmt.Errorf("no %s was refused", what)
+			}
+		})
+		if took := time.Since(began); took > refusalLimit {
+			t.Errorf("the first %s was refused %v after the alarm, want %v at most", what, took, refusalLimit)
+		}
+	}
+}
+
+// refusedWrite sends one write, which must be refused for now.
+func (s *system) refusedWrite() error {
+	a, err := s.try(context.Background(), http.MethodPost, "/db/execute", []string{"CREATE TABLE refused(n)"})
+	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		return fmt.Errorf("a write: got %d %v %.300s, want 503 with Retry-After: %w", a.status, a.header, a.body, err)
+	}
+	return nil
+}
+
+// goroutines is how many goroutines each process of the system has.
+func (s *system) goroutines(t *testing.T) map[string]float64 {
+	t.Helper()
+	at := map[string]string{"up": s.orchestrator}
+	for _, pid := range s.cluster(t).all() {
+		for name, flag := range map[string]string{fmt.Sprintf("worker %d", pid): "--control-url", "persdb": "--persdb-url"} {
+			base, err := settingOf(pid, flag)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at[name] = base
+		}
+	}
+	found := map[string]float64{}
+	for name, base := range at {
+		n, err := s.metric(base, "go_goroutines", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[name] = n
+	}
+	return found
+}

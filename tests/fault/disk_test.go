@@ -1,0 +1,110 @@
+package fault_test
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rideshare/internal/testenv"
+)
+
+// diskSize has room for what persdb keeps back, twice, and for the database.
+const diskSize = 128 << 20
+
+// insertMiB needs room on the disk, and in the tables.
+const insertMiB = "INSERT INTO ballast(x) VALUES(zeroblob(1048576))"
+
+// persdb's disk is full under load: growth is refused at once and the answer says why, reads are answered, deletes pass, and
+// the role of a killed master moves. With room again, all is taken without a restart, and nothing is lost or doubled.
+func TestPersdb_DiskFull_GrowthRefusedUntilThereIsRoom(t *testing.T) {
+	t.Parallel()
+	s := newSplit(t, shared(t), 2)
+	disk := testenv.MemoryDisk(t, filepath.Join(s.dir, "data"), diskSize)
+	s.startPersdb(t)
+	s.startLauncher(t)
+	o := s.startOrchestrator(t)
+	o.exec(t, "CREATE TABLE ballast(n INTEGER PRIMARY KEY, x BLOB)", insertMiB, insertMiB)
+	l := startLoad(t, o.system)
+	before := o.awaitWhole(t, 2)
+
+	disk.Fill(t)
+	awaitMore(t, "refused writes", &l.writesRefused, 8)
+	o.refusedForRoom(t)
+	awaitMore(t, "answered reads", &l.reads, 20)
+	if reads, unknown := l.readsFailed.Load(), l.unknown.Load(); reads+unknown > 0 {
+		t.Errorf("%d reads were refused and %d calls ended with 504, want none", reads, unknown)
+	}
+	o.exec(t, "DELETE FROM ballast WHERE n = 1")
+	signal(t, before.pids("master")[0], syscall.SIGKILL)
+	o.awaitNewMaster(t, before)
+	o.exec(t, "DROP TABLE ballast")
+
+	disk.Free(t)
+	o.check(t, l)
+	s.endParts(t, o)
+	s.checkLog(t)
+}
+
+// refusedForRoom checks what the system says while persdb's disk is full: to a write that needs room, and to those who
+// look after the system.
+func (o orchestrator) refusedForRoom(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	a, err := o.try(t.Context(), http.MethodPost, "/db/execute", []string{insertMiB})
+	took := time.Since(began)
+	if err != nil || a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(string(a.body), "persdb's disk is full") {
+		t.Errorf("a write that needs room: got %d %v %.300s, %v, want 503 with Retry-After and the disk named", a.status, a.header, a.body, err)
+	}
+	if took > callTimeout/2 {
+		t.Errorf("a write that needs room was refused after %v, want at once", took)
+	}
+	a, err = o.try(t.Context(), http.MethodGet, "/readyz", nil)
+	if err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "room on persdb's disk") {
+		t.Errorf("GET readyz: got %d %.300s, %v, want 503 and the disk named", a.status, a.body, err)
+	}
+	c, err := get[struct {
+		Database struct {
+			DiskFull bool `json:"disk_full"`
+		}
+	}](o.system, "/api/v1/cluster")
+	if err != nil || !c.Database.DiskFull {
+		t.Errorf("GET cluster: got %+v, %v, want disk_full", c, err)
+	}
+}
+
+// persdb's disk turns read-only under load, as disks do that fail: no write is acknowledged and reads are answered. persdb is
+// killed and started again on a copy of the disk: the system is whole, nothing is lost or doubled.
+func TestPersdb_DiskTurnsReadOnly_NothingAcknowledgedUntilItIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSplit(t, shared(t), 2)
+	disk := testenv.FailingDisk(t, filepath.Join(s.dir, "data"), diskSize)
+	s.startPersdb(t)
+	s.startLauncher(t)
+	o := s.startOrchestrator(t)
+	l := startLoad(t, o.system)
+
+	disk.Fail(t)
+	l.awaitReadsWithoutWrites(t)
+	acked := l.acked.Load()
+	l.awaitReadsWithoutWrites(t)
+	if reads, more := l.readsFailed.Load(), l.acked.Load()-acked; reads > 0 || more > 0 {
+		t.Errorf("%d reads were refused and %d writes acknowledged, want none", reads, more)
+	}
+	killPart(t, s.persdbCmd)
+	disk.Replace(t)
+	s.startPersdb(t)
+	o.check(t, l)
+	s.endParts(t, o)
+	s.checkLog(t)
+}
+
+// endParts ends an orchestrator and the parts that it works with, so that persdb's file can be looked at.
+func (s *split) endParts(t *testing.T, o orchestrator) {
+	t.Helper()
+	endPart(t, "orchestrator", o.cmd)
+	endPart(t, "launcher", s.launcherCmd)
+	endPart(t, "persdb", s.persdbCmd)
+}
