@@ -15,6 +15,7 @@
 //
 //   - kill: the process ends itself with SIGKILL;
 //   - pause: whoever comes to the point waits there until the point is disarmed;
+//   - slow: whoever comes to the point waits there for a second, at points where a disk can be slow;
 //   - error: the step fails, at points that stand for one that can (see Point);
 //   - on: for switches.
 //

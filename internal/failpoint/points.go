@@ -74,6 +74,7 @@ const (
 	Kill   Action = "kill"
 	Pause  Action = "pause"
 	Error  Action = "error"
+	Slow   Action = "slow"
 	TurnOn Action = "on"
 )
 

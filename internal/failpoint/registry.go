@@ -10,16 +10,20 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // errArmed is the error of points that are armed with one.
 var errArmed = errors.New("failpoint")
 
+// slowFor is how long Slow holds whoever comes to the point.
+const slowFor = time.Second
+
 // kinds says for each name what it can be armed with.
 var kinds = map[string][]Action{
 	string(MasterTaken):          {Kill, Pause},
 	string(MasterBeforeCommit):   {Kill, Pause, Error},
-	string(PersdbBeforeCommit):   {Kill, Pause, Error},
+	string(PersdbBeforeCommit):   {Kill, Pause, Error, Slow},
 	string(PersdbAfterCommit):    {Kill, Pause, Error},
 	string(MasterAfterCommit):    {Kill, Pause},
 	string(MasterAfterBroadcast): {Kill, Pause},
@@ -77,6 +81,11 @@ func (r *registry) hit(name string) error {
 		r.die()
 	case Pause:
 		<-p.released
+	case Slow:
+		select {
+		case <-time.After(slowFor):
+		case <-p.released:
+		}
 	case Error:
 		return fmt.Errorf("%w %s", errArmed, name)
 	case TurnOn: // is no point

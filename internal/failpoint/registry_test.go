@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // Points do what they are armed for, and nothing before and after.
@@ -64,6 +65,26 @@ func TestRegistry_Pause_HoldsUntilReleased(t *testing.T) {
 			if through != 1 {
 				t.Errorf("released: got %d through, want 1", through)
 			}
+		}
+	})
+}
+
+// Whoever comes to a slow point goes on after its time, or at once when it is disarmed.
+func TestRegistry_Slow_HoldsForItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry()
+		if err := r.arm(string(PersdbBeforeCommit), Slow); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := r.hit(string(PersdbBeforeCommit)); err != nil || time.Since(began) != slowFor {
+			t.Errorf("armed: got %v after %v, want nil after %v", err, time.Since(began), slowFor)
+		}
+		time.AfterFunc(slowFor/2, func() { r.disarm(string(PersdbBeforeCommit)) })
+		began = time.Now()
+		if err := r.hit(string(PersdbBeforeCommit)); err != nil || time.Since(began) != slowFor/2 {
+			t.Errorf("disarmed meanwhile: got %v after %v, want nil after %v", err, time.Since(began), slowFor/2)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ type split struct {
 	*system
 	persdbURL, launcherURL string
 	persdbCmd, launcherCmd *exec.Cmd
+	program                string // of the launcher, and so of its workers; empty: the binary, as for all others
 }
 
 // startSplit starts persdb and the launcher. The test starts orchestrators.
@@ -79,6 +81,9 @@ func (s *split) part(t *testing.T, name string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if name == "launcher" {
+		path = cmp.Or(s.program, path)
+	}
 	out, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +91,7 @@ func (s *split) part(t *testing.T, name string, args ...string) *exec.Cmd {
 	defer func() { _ = out.Close() }() // The child has its own copy.
 	cmd := exec.Command(path, append([]string{name}, args...)...)
 	cmd.Env = append(os.Environ(), markerEnv+"="+s.id, "CALL_TIMEOUT="+callTimeout.String(), "SCALE_PERIOD=24h", "LOG_LEVEL=info")
+	cmd.Env = append(cmd.Env, s.env...) // the last one of a name counts
 	cmd.Stdout, cmd.Stderr = out, out
 	if err = cmd.Start(); err != nil {
 		t.Fatal(err)
