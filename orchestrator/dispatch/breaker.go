@@ -46,5 +46,9 @@ func readThreshold() threshold { return threshold{each: 16, most: 48} }
 // writeThreshold is higher, since a message of writes costs three times as much as one of reads.
 func writeThreshold() threshold { return threshold{each: 64, most: 64} }
 
+// writePatience is how many messages of writes without an answer let the next one wait longer. The master holds a dozen
+// messages: where a commit takes long, as on a slow disk, writes must come in few and full ones.
+const writePatience = 9
+
 // masterWindows lets one message gather at the master while it commits another.
 func masterWindows(int) int { return 2 }

@@ -70,7 +70,7 @@ type Config struct {
 	// StaleAfter is when an unanswered message of reads no longer keeps others from being
 	// sent: 5 ms, a few times what a full message of point reads takes. WriteStaleAfter is that of
 	// writes: 50 ms, since the one master takes one commit at a time, and more and smaller messages
-	// would only cost more while they wait for it.
+	// would only cost more while they wait for it. Each message of writes that is stale already adds as much, up to half a second.
 	StaleAfter, WriteStaleAfter time.Duration
 	// ReadGrace and WriteGrace are how long no slave (1 s), no master (2 s) may
 	// be there before requests fail at once. A fail-over is usually over before.

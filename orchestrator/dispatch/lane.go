@@ -19,8 +19,10 @@ type codec[Q, R any] struct {
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
 	// holder returns who holds the request, if body is a reply that says so, else nil.
 	holder func(body []byte) *frame.ReadHeld
-	// staleAfter is when an unanswered message no longer keeps others from being sent.
+	// staleAfter is when an unanswered message no longer keeps others from being sent. Each message that is so
+	// old already adds as much to the time of the next, and patience is how many of them at most.
 	staleAfter time.Duration
+	patience   int
 	// windows is how many messages may be in flight before others gather. A further one leaves when
 	// as many wait as opens says, for each that is in flight already, and at most.
 	windows func(slaves int) int

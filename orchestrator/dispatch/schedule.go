@@ -157,8 +157,10 @@ func (l *lane[Q, R]) tick() {
 		l.failWaiting(err)
 		return
 	}
+	stale := len(l.open) - l.held - l.counted
+	after := time.Duration(1+min(stale, l.patience)) * l.staleAfter
 	for _, win := range l.open {
-		if now.Sub(win.since) >= l.staleAfter {
+		if now.Sub(win.since) >= after {
 			l.uncount(win)
 		}
 	}

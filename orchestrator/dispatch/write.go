@@ -107,6 +107,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 	return codec[dbaas.Operation, dbaas.OperationResult]{
 		queue:      mq.WriteQ,
 		staleAfter: d.cfg.WriteStaleAfter,
+		patience:   writePatience,
 		windows:    masterWindows,
 		opens:      writeThreshold(),
 		slaves:     d.cfg.Availability.Slaves,

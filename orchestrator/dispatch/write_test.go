@@ -161,6 +161,39 @@ func TestDispatcher_Write_StaleMessageDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
+// While answers take long, as from a slow disk, writes leave in few and full messages: the master holds only a dozen.
+func TestDispatcher_Write_SlowAnswersGatherWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		d := newDispatcher(t, dispatch.Config{Caller: call})
+		var all []chan wrote
+		for n := range 250 {
+			all = append(all, write(t.Context(), d, operation(byte(n))))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := len(messages); n < 5 || n > 12 {
+			t.Errorf("got %d messages without an answer after 2.5 s, want 5 to 12", n)
+		}
+		answered := make(chan struct{})
+		go func() { // ends with the test
+			for {
+				select {
+				case m := <-messages:
+					m.commit(1)
+				case <-answered:
+					return
+				}
+			}
+		}()
+		for _, done := range all {
+			if w := <-done; w.err != nil {
+				t.Error(w.err)
+			}
+		}
+		close(answered)
+	})
+}
+
 // A write whose answer was lost is sent again with the same id, without those
 // that have their answers, and gets the stored answer.
 func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
