@@ -25,6 +25,8 @@ func statusOf(code dbaas.Code) int {
 		return http.StatusOK
 	case dbaas.CodeInvalid:
 		return http.StatusBadRequest
+	case dbaas.CodeIncomplete:
+		return http.StatusRequestTimeout
 	case dbaas.CodeUnauthorized, dbaas.CodeForbidden:
 		return http.StatusUnauthorized
 	case dbaas.CodeNotFound:
