@@ -44,7 +44,7 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	report, err := c.ask(ctx, auth.own)
+	report, err := c.ask(ctx, auth.Authorization())
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
 		// Two orchestrators of a stack listen at the same address in containers of their own.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout,
-		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth.accepted,
+		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
 		Processes: &processes, Metrics: out.metrics,
 	})
 	if err != nil {

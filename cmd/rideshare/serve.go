@@ -22,7 +22,7 @@ type process struct {
 	log      *slog.Logger
 	requests *telemetry.Requests
 	metrics  http.Handler
-	auth     authorization
+	auth     *httpapi.Credentials
 }
 
 // begin sets up the process of a service.
@@ -41,7 +41,7 @@ func (c common) begin(out *output, name string) (process, error) {
 
 // exposed is what it means that a service listens beyond this machine.
 func (p process) exposed() string {
-	if p.auth.accepted != nil {
+	if p.auth != nil {
 		return "" // what empties or crashes anything asks for credentials, and the rest is open by the contract
 	}
 	return assembly.Exposed

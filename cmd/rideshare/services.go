@@ -10,6 +10,7 @@ import (
 
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
+	"rideshare/internal/httpapi"
 	"rideshare/rides/usercheck"
 )
 
@@ -22,8 +23,8 @@ type database struct {
 
 // client returns a client of the orchestrator. It waits twice as long as the
 // orchestrator does, so that the orchestrator's own answer comes first.
-func (d database) client(auth authorization) (*dbclient.Client, error) {
-	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: auth.own, Timeout: 2 * d.CallTimeout})
+func (d database) client(auth *httpapi.Credentials) (*dbclient.Client, error) {
+	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: auth.Authorization(), Timeout: 2 * d.CallTimeout})
 	if err != nil {
 		return nil, usagef("ORCHESTRATOR_URL: %v", err)
 	}
@@ -52,7 +53,7 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	defer db.Close()
-	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth.accepted, Budget: budget})
+	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget})
 	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }
 
@@ -90,7 +91,7 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	}
 	defer check.Close()
 	service, err := ridesapi.New(ridesapi.Config{
-		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth.accepted, Budget: budget,
+		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget,
 	})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)

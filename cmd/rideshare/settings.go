@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/rides"
 )
@@ -46,31 +45,20 @@ type hosts struct {
 	AllowedHosts []string `placeholder:"NAME" env:"ALLOWED_HOSTS" help:"Host names, besides localhost and addresses, by which the part may be called, separated by commas. Requests under any other name are refused, since a web page can give its own name this machine's address. Default: on a loopback address none, elsewhere all."`
 }
 
-// authorization is what AUTH_FILE says: who is let in, and as whom users and
-// rides come.
-type authorization struct {
-	accepted *httpapi.Credentials
-	own      string
-}
-
-// auth reads AUTH_FILE. Without one everything is open; the orchestrator says so.
-func (c common) auth() (authorization, error) {
+// auth reads AUTH_FILE: who is let in, and as whom this part comes to others. Without one everything is open; the orchestrator says so.
+func (c common) auth() (*httpapi.Credentials, error) {
 	if c.AuthFile == "" {
-		return authorization{}, nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(c.AuthFile)
 	if err != nil {
-		return authorization{}, usagef("AUTH_FILE: %v", err)
+		return nil, usagef("AUTH_FILE: %v", err)
 	}
-	accepted, err := httpapi.ParseCredentials(bytes.NewReader(text))
+	creds, err := httpapi.ParseCredentials(bytes.NewReader(text))
 	if err != nil {
-		return authorization{}, usagef("AUTH_FILE %s: %v", c.AuthFile, err)
+		return nil, usagef("AUTH_FILE %s: %v", c.AuthFile, err)
 	}
-	own, err := dbclient.Credentials(bytes.NewReader(text))
-	if err != nil {
-		return authorization{}, usagef("AUTH_FILE %s: %v", c.AuthFile, err)
-	}
-	return authorization{accepted: accepted, own: own}, nil
+	return creds, nil
 }
 
 // rideRules is the settings of the rides service that keep their names in every mode.

@@ -133,7 +133,7 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 		Metrics:   out.metrics,
 		RideRules: assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, OnStuck: endStuck(log),
-		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth.accepted, Authorization: auth.own,
+		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, Authorization: auth.Authorization(),
 	}, nil
 }
 

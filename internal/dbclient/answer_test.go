@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 
@@ -52,19 +51,11 @@ func TestClient_NonsenseAnswer(t *testing.T) {
 	}
 }
 
-// Only a usable URL makes a client, and only a usable line makes credentials.
+// Only a usable URL makes a client.
 func TestNew_Settings(t *testing.T) {
 	for _, url := range []string{"", "localhost:9500", "amqp://x", "http://", "://"} {
 		if _, err := dbclient.New(dbclient.Config{URL: url}); err == nil {
 			t.Errorf("%q: got nil, want an error", url)
-		}
-	}
-	for text, want := range map[string]string{
-		"basic u:p": "Basic dTpw", "BEARER x": "Bearer x", "": "", "# x": "", "bearer": "", "basic x": "", "token x": "",
-	} {
-		got, err := dbclient.Credentials(strings.NewReader(text))
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
 		}
 	}
 }

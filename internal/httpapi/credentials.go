@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,6 +32,15 @@ type Credentials struct {
 	// accepted are hashes, of equal length whatever the secret's, so that
 	// comparing them takes the same time.
 	accepted [][sha256.Size]byte
+	first    string
+}
+
+// Authorization returns the Authorization header that the first line stands for, "" for nil Credentials. The parts call each other with it.
+func (k *Credentials) Authorization() string {
+	if k == nil {
+		return ""
+	}
+	return k.first
 }
 
 // ParseCredentials reads lines "bearer TOKEN" and "basic USER:PASSWORD". Empty
@@ -48,8 +59,10 @@ func ParseCredentials(r io.Reader) (*Credentials, error) {
 		switch {
 		case scheme == "bearer" && secret != "" && !strings.Contains(secret, " "):
 			creds.accepted = append(creds.accepted, hashBearer(secret))
+			creds.first = cmp.Or(creds.first, "Bearer "+secret)
 		case scheme == "basic" && paired && user != "":
 			creds.accepted = append(creds.accepted, hashBasic(secret))
+			creds.first = cmp.Or(creds.first, "Basic "+base64.StdEncoding.EncodeToString([]byte(secret)))
 		default:
 			// The line itself is a secret and stays out of the message.
 			return nil, fmt.Errorf("line %d is neither \"bearer TOKEN\" nor \"basic USER:PASSWORD\": %w", n, ErrCredentials)

@@ -77,3 +77,20 @@ func TestKeyScope_AnyPartDiffers_AnotherKey(t *testing.T) {
 		t.Errorf("no key: got %q, want none", got)
 	}
 }
+
+// The parts call each other with the first line of the file.
+func TestCredentials_Authorization_IsTheFirstLine(t *testing.T) {
+	for file, want := range map[string]string{
+		"# ours\n\nbearer t0ken\nbasic a:b\n": "Bearer t0ken",
+		"basic u:p\nbearer x":                 "Basic dTpw",
+	} {
+		creds, err := httpapi.ParseCredentials(strings.NewReader(file))
+		if got := creds.Authorization(); got != want || err != nil {
+			t.Errorf("%q: got %q, %v; want %q", file, got, err, want)
+		}
+	}
+	var open *httpapi.Credentials
+	if got := open.Authorization(); got != "" {
+		t.Errorf("without credentials: got %q, want none", got)
+	}
+}
