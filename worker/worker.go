@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/coord"
@@ -95,8 +96,9 @@ type Worker struct {
 	exec      *slave.Executor
 	registrar *registrar
 	writes    master.Stats
-	killed    chan struct{} // closed by Kill
 	kill      sync.Once
+	killing   atomic.Bool   // Kill has begun
+	killed    chan struct{} // closed when Kill has cut the worker off
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
@@ -148,6 +150,7 @@ func (w *Worker) Kill() {
 	w.kill.Do(func() {
 		// The ways out are cut before anything in here learns of the end: else it
 		// could still acknowledge what it does not answer any more.
+		w.killing.Store(true)
 		defer close(w.killed)
 		if s, ok := w.config.Bus.(Severer); ok {
 			s.Sever()
@@ -297,11 +300,12 @@ func (w *Worker) part(hard context.Context, cut context.CancelCauseFunc, name st
 	}
 }
 
+// isKilled reports whether Kill was called. Once Kill has begun it waits until the worker is cut off: parts that the first cut has
+// ended must not take the way of an orderly end.
 func (w *Worker) isKilled() bool {
-	select {
-	case <-w.killed:
-		return true
-	default:
+	if !w.killing.Load() {
 		return false
 	}
+	<-w.killed
+	return true
 }
