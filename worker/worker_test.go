@@ -227,54 +227,6 @@ func TestWorker_DrainTimeout_LeavesTheRestAndEndsWell(t *testing.T) {
 	}
 }
 
-// A killed worker says no goodbye: its registration stays until the session ends, its deliveries go back.
-func TestWorker_Kill_SaysNoGoodbye(t *testing.T) {
-	c := newCluster(t, time.Hour)
-	n := c.slave(2, nil)
-	n.Kill()
-	if err := n.wait(); !errors.Is(err, worker.ErrKilled) {
-		t.Errorf("got %v, want killed", err)
-	}
-	if _, err := c.member(2); err != nil {
-		t.Errorf("got %v, want the registration still there", err)
-	}
-}
-
-// slowCut is a bus of which Sever returns late: when the worker closes the bus, as it does at its end, or has had the time for it.
-type slowCut struct {
-	mq.Conn
-	closing chan struct{} // gets a value from Close
-}
-
-func (b slowCut) Sever() {
-	_ = b.Conn.Close() // in-process it never fails
-	select {
-	case <-b.closing:
-	case <-time.After(50 * time.Millisecond):
-	}
-}
-
-func (b slowCut) Close() error {
-	select {
-	case b.closing <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// A worker that notices the loss of its bus before Kill has cut off the rest says no goodbye either.
-func TestWorker_Kill_BusEndsFirst_SaysNoGoodbye(t *testing.T) {
-	c := newCluster(t, time.Hour)
-	n := c.slave(2, func(config *worker.Config) { config.Bus = slowCut{config.Bus, make(chan struct{})} })
-	n.Kill()
-	if err := n.wait(); !errors.Is(err, worker.ErrKilled) {
-		t.Errorf("got %v, want killed", err)
-	}
-	if _, err := c.member(2); err != nil {
-		t.Errorf("got %v, want the registration still there", err)
-	}
-}
-
 // Roles are idempotent, and those that cannot follow are refused with a conflict.
 func TestWorker_Assign_Rules(t *testing.T) {
 	c := newCluster(t, 0)

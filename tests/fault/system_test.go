@@ -1,20 +1,16 @@
 package fault_test
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -237,19 +233,6 @@ func (s *system) running() bool {
 	}
 }
 
-// end is the cleanup: an end by SIGTERM within its limit, and nothing left behind.
-func (s *system) end(t *testing.T) {
-	t.Helper()
-	if s.running() {
-		s.stop(t)
-	}
-	s.removeQueues(t)
-	if t.Failed() {
-		text, err := os.ReadFile(s.logFile())
-		t.Logf("the last of the log (%v):\n%s", err, text[max(0, len(text)-20_000):])
-	}
-}
-
 // removeQueues removes what the system has left at a broker that others use too.
 func (s *system) removeQueues(t *testing.T) {
 	t.Helper()
@@ -289,108 +272,4 @@ func (s *system) atBroker(do func(*amqp091.Channel) error) error {
 		return err
 	}
 	return do(ch)
-}
-
-// stop sends SIGTERM and checks that the process ends in time, well, and leaves
-// nothing behind. A process that does not is killed.
-func (s *system) stop(t *testing.T) {
-	t.Helper()
-	s.client.CloseIdleConnections()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Errorf("SIGTERM: %v", err)
-	}
-	select {
-	case <-s.done:
-	case <-time.After(stopLimit):
-		t.Errorf("up still runs %v after SIGTERM", stopLimit)
-		s.kill(t)
-	}
-	s.endPersdb()
-	if s.err != nil {
-		t.Errorf("how up ended: got %v, want exit status 0", s.err)
-	}
-	if _, err := os.Stat(s.readyFile()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the ready file: got %v, want it removed", err)
-	}
-	if left := s.processes(); len(left) > 0 {
-		t.Errorf("left behind: processes %v", left)
-	}
-}
-
-// kill ends up with SIGKILL, and then waits for its children, which have to notice.
-func (s *system) kill(t *testing.T) {
-	t.Helper()
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Errorf("kill: %v", err)
-	}
-	<-s.done
-	s.awaitNoChild(t)
-}
-
-// awaitNoChild waits until the children of an up that is dead have noticed.
-func (s *system) awaitNoChild(t *testing.T) {
-	t.Helper()
-	testenv.Eventually(t, orphanLimit, func() error {
-		if left := s.processes(); len(left) > 0 {
-			return fmt.Errorf("children %v live on", left)
-		}
-		return nil
-	})
-	_ = os.Remove(s.readyFile())
-}
-
-// processes returns the pids of this system's processes, by the marker in
-// their environment. One that has ended and waits to be reaped has no environment.
-func (s *system) processes() []int {
-	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
-	marker := []byte(markerEnv + "=" + s.id + "\x00")
-	var pids []int
-	for _, path := range paths {
-		env, err := os.ReadFile(path) // Gone meanwhile, or somebody else's.
-		if err != nil || !bytes.Contains(env, marker) {
-			continue
-		}
-		if pid, convErr := strconv.Atoi(filepath.Base(filepath.Dir(path))); convErr == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-// persdb returns the pid of the system's persdb.
-func (s *system) persdb(t *testing.T) int {
-	t.Helper()
-	for _, pid := range s.processes() {
-		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && bytes.Contains(args, []byte("\x00persdb\x00")) {
-			return pid
-		}
-	}
-	t.Fatal("there is no persdb")
-	return 0
-}
-
-// awaitDead waits until up has ended, by whatever.
-func (s *system) awaitDead(t *testing.T) {
-	t.Helper()
-	testenv.Eventually(t, healLimit, func() error {
-		if s.running() {
-			return errors.New("up still runs")
-		}
-		return nil
-	})
-}
-
-// settingOf returns what stands behind a flag on the command line of one of the system's processes.
-func settingOf(pid int, flag string) (string, error) {
-	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return "", err
-	}
-	_, behind, found := strings.Cut(string(args), "\x00"+flag+"\x00")
-	if !found {
-		return "", fmt.Errorf("process %d has no %s in %q", pid, flag, args)
-	}
-	value, _, _ := strings.Cut(behind, "\x00")
-	return value, nil
 }

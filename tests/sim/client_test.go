@@ -232,38 +232,6 @@ func (c *client) send(o *orchestrator, op dbaas.Operation, patience time.Duratio
 	return result, dbaas.CodeOf(err)
 }
 
-// queued is a write that was accepted, and that nobody waits for.
-type queued struct {
-	id   dbaas.OpID
-	name string
-}
-
-// queue makes a write that nobody waits for. What becomes of it is looked up at the end.
-func (c *client) queue() {
-	o := c.w.pick(c.rnd)
-	if o == nil {
-		return
-	}
-	op, call := c.newWrite()
-	c.w.sent(op.ID)
-	pending := c.history.Begin(call)
-	switch code := dbaas.CodeOf(o.dispatcher.Enqueue(context.Background(), op)); code { //nolint:exhaustive // all other codes are wrong.
-	case dbaas.CodeOK:
-		c.w.mu.Lock()
-		c.w.accepted = append(c.w.accepted, queued{op.ID, call.Value})
-		c.w.mu.Unlock()
-	case dbaas.CodeUnknown:
-	case dbaas.CodeUnavailable:
-		pending.Refused()
-		c.w.ledger.Refused(call.Value)
-		return
-	default:
-		c.w.fail(fmt.Errorf("queued write %s: got code %q, want ok, unavailable or unknown", call.Value, code))
-	}
-	c.history.Unknown(pending)
-	c.w.ledger.Unknown(call.Value)
-}
-
 // inTime checks that a call that began then has ended by its deadline.
 func (c *client) inTime(what string, began time.Time) {
 	if took := time.Since(began); took > callLimit+lateBy {

@@ -2,7 +2,6 @@ package master_test
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/mq"
-	"rideshare/worker/master"
 )
 
 // fakeStore commits in memory, with persdb's de-duplication and fencing. The
@@ -320,39 +318,4 @@ func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req frame.ReadReques
 	}
 	r.mu.Unlock()
 	_ = d.Ack()
-}
-
-// running is a Master under test.
-type running struct {
-	*master.Master
-	bus     *fakeBus
-	store   *fakeStore
-	replica *fakeReplica
-	reads   *fakeReads
-	stop    chan struct{}
-	done    chan error
-	cancel  context.CancelFunc
-}
-
-func start(tb testing.TB, store *fakeStore) *running {
-	tb.Helper()
-	r := &running{
-		bus: newBus(), store: store, replica: &fakeReplica{caughtUp: make(chan struct{})}, reads: &fakeReads{},
-		stop: make(chan struct{}), done: make(chan error, 1),
-	}
-	r.Master = master.New(master.Config{
-		Store: store, Bus: r.bus, Replica: r.replica, Reads: r.reads, Log: slog.New(slog.DiscardHandler), Epoch: store.head.Epoch,
-	})
-	ctx, cancel := context.WithCancel(tb.Context())
-	r.cancel = cancel
-	go func() { r.done <- r.Run(ctx, r.stop) }()
-	return r
-}
-
-// finish stops the Master gracefully and returns what Run did.
-func (r *running) finish() error {
-	close(r.stop)
-	err := <-r.done
-	r.cancel()
-	return err
 }

@@ -3,7 +3,6 @@ package docker_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -265,112 +264,6 @@ func TestOthers_AreNeverTouched(t *testing.T) {
 		}
 		if c := f.only(); c.Status != "running" {
 			t.Errorf("got it %s, want it running", c.Status)
-		}
-	})
-}
-
-// After each loss of the event stream the launcher listens again, and wakes: nobody tells what happened meanwhile.
-func TestEvents_StreamBroken_ListensAgainAndWakes(t *testing.T) {
-	bubble(t, func(s scene) {
-		t, f, l := s.T, s.engine, s.launcher
-		synctest.Wait()
-		<-l.Events() // listening
-		end := <-f.watches
-		f.set(func() { f.fail["watch"] = errLost })
-		end <- errLost
-		time.Sleep(10 * time.Second) // the engine is away
-		if len(l.Events()) != 0 {
-			t.Error("a token came while the engine is away")
-		}
-		if n := f.count("watch"); n > 20 {
-			t.Errorf("got %d tries in 10 s, want pauses between them", n)
-		}
-		f.set(func() { f.fail["watch"] = nil })
-		time.Sleep(2 * time.Second)
-		select {
-		case <-l.Events():
-		default:
-			t.Error("no token after the engine was found again")
-		}
-		f.set(func() { f.changed(docker.Change{ID: "x"}) })
-		if len(l.Events()) != 1 {
-			t.Error("no token for a change after that")
-		}
-	})
-}
-
-// A death that the engine tells of is believed at once, while the engine itself still lists the container as running,
-// until it tells of a start, or was lost: then the engine is asked again.
-func TestEvents_DeathTold_IsListedAtOnce(t *testing.T) {
-	bubble(t, func(s scene) {
-		t, f, l := s.T, s.engine, s.launcher
-		synctest.Wait()
-		i := mustStart(t, l, "s1")
-		mustStart(t, l, "s2")
-		id := ""
-		for _, c := range f.containers {
-			if strings.HasPrefix(c.ID, string(i.ID)) {
-				id = c.ID
-			}
-		}
-		for _, step := range []struct {
-			change  docker.Change
-			running bool
-		}{
-			{docker.Change{ID: id}, true},
-			{docker.Change{ID: id, Died: true, ExitCode: 137}, false},
-			{docker.Change{ID: "other"}, false},
-			{docker.Change{ID: id, Started: true}, true},
-			{docker.Change{ID: id, Died: true, ExitCode: 137}, false},
-			{docker.Change{}, true},
-		} {
-			f.changed(step.change)
-			list, err := l.List(t.Context())
-			if err != nil || len(list) != 2 {
-				t.Fatalf("got %+v and error %v, want two workers", list, err)
-			}
-			n := slices.IndexFunc(list, func(w launch.Instance) bool { return w.ID == i.ID })
-			want := i
-			if !step.running {
-				want.Running, want.PID, want.ExitCode, want.StartedAt = false, 0, 137, list[n].StartedAt
-			}
-			if n < 0 || list[n] != want || !list[1-n].Running {
-				t.Errorf("after %+v: got %+v, want %+v and the other one running", step.change, list, want)
-			}
-		}
-	})
-}
-
-// The last words of a worker that died unasked are in our log before they are gone; one that was told to end has none.
-func TestRemove_RecordsTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, log := newFake(), &logs{}
-		c := fakeConfig(f)
-		c.Log = slog.New(slog.NewJSONHandler(log, nil))
-		l, err := docker.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		died, told := mustStart(t, l, "died"), mustStart(t, l, "told")
-		for id, one := range f.containers {
-			f.set(func() { f.tails[id] = "panic in " + one.Labels["rideshare.start"] })
-			if one.Labels["rideshare.start"] == "died" {
-				f.set(func() { one.Status, one.ExitCode, one.PID = "exited", 2, 0 })
-			}
-		}
-		if err := l.Kill(t.Context(), told.ID); err != nil {
-			t.Fatal(err)
-		}
-		for _, i := range []launch.Instance{died, told} {
-			if err := l.Remove(t.Context(), i.ID); err != nil {
-				t.Errorf("remove %s: %v", i.ID, err)
-			}
-		}
-		if text := log.String(); !strings.Contains(text, `"reason":"panic in died of 20"`) || !strings.Contains(text, `"code":2`) || strings.Contains(text, "panic in told") {
-			t.Errorf("got log\n%s\nwant the words and the code of the one that died, and not of the other", text)
-		}
-		if err := l.Close(t.Context()); err != nil {
-			t.Errorf("close: %v", err)
 		}
 	})
 }

@@ -1,0 +1,109 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+
+	"rideshare/internal/dbaas"
+)
+
+// settleMaster sees to it that there is a master. It reports whether there is
+// one, or one in the making, so that slaves may be started: the master comes first and alone.
+func (p *planner) settleMaster() bool {
+	live := p.live()
+	// One that is leaving and has withdrawn its registration has finished.
+	masters := filter(live, func(w Worker) bool { return w.Role == dbaas.RoleMaster && (w.Registered || !w.Leaving) })
+	if len(masters) > 0 {
+		newest := p.newest(masters)
+		if !p.masterDying() {
+			p.handOver(newest, live)
+		}
+		return true
+	}
+	if p.masterDying() || p.masterReturning(live) {
+		return false
+	}
+	if candidate, ok := successor(live); ok {
+		p.add(ActionPromote, candidate, "no master")
+		return true
+	}
+	if !slices.ContainsFunc(live, stays) && p.observed.Starting == 0 {
+		p.start("no worker")
+	}
+	return false
+}
+
+// newest returns the master with the newest epoch and kills all others.
+func (p *planner) newest(masters []Worker) Worker {
+	newest := slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	for _, w := range masters {
+		if w.ID != newest.ID {
+			p.add(ActionKill, w, "a newer master exists")
+			p.killed[w.ID] = true
+		}
+	}
+	return newest
+}
+
+// handOver moves the role of a master that is leaving or wants to yield, as soon as there is a
+// caught-up slave to take it.
+func (p *planner) handOver(master Worker, live []Worker) {
+	if !master.Registered || !master.Leaving && master.YieldTo == "" {
+		return
+	}
+	i := slices.IndexFunc(live, func(w Worker) bool {
+		meant := master.Leaving || w.ID == master.YieldTo
+		return meant && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && stays(w) && w.Role == dbaas.RoleSlave
+	})
+	if i < 0 {
+		return
+	}
+	p.add(ActionDemote, master, "hands its role over")
+	p.add(ActionPromote, live[i], "takes the role over")
+	if stays(master) {
+		p.demoted++
+	}
+}
+
+// masterDying reports whether a worker that has the master's role may still run: until it is surely
+// dead nobody else is promoted. An engine that cannot kill it for long holds up nobody.
+func (p *planner) masterDying() bool {
+	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
+		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
+		return dying && (w.DoomedAt.IsZero() || p.observed.Now.Sub(w.DoomedAt) < p.limits.Session)
+	})
+}
+
+// masterReturning reports whether one of the workers may be a master that is about to register again: nobody
+// is known to have been the master, and one was found that has not said yet what it is.
+func (p *planner) masterReturning(live []Worker) bool {
+	known := slices.ContainsFunc(p.observed.Workers, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
+	unknown := slices.ContainsFunc(live, func(w Worker) bool { return w.Found && w.Role == dbaas.RoleNone })
+	return p.returning() && unknown && !known
+}
+
+// successor picks the next master: the registered slave with the lowest pid, of those that have the bus and a replica if any
+// has, else of those that have the bus.
+// When nobody is registered, as at the very first start, it is the lowest pid
+// of all. Since persdb has the truth, any choice is safe.
+func successor(live []Worker) (Worker, bool) {
+	live = filter(live, stays)
+	for _, fit := range []func(Worker) bool{
+		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() && !w.NoReplica },
+		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
+		func(w Worker) bool { return w.Registered },
+		func(Worker) bool { return true },
+	} {
+		if i := slices.IndexFunc(live, fit); i >= 0 {
+			return live[i], true
+		}
+	}
+	return Worker{}, false
+}
+
+// stays reports whether a worker is to be reckoned with: it has not announced its end.
+func stays(w Worker) bool { return !w.Leaving }
+
+func (p *planner) promoted(id dbaas.WorkerID) bool {
+	return slices.ContainsFunc(p.actions, func(a Action) bool { return a.Kind == ActionPromote && a.Worker == id })
+}

@@ -1,0 +1,44 @@
+package master_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"rideshare/worker/master"
+)
+
+// running is a Master under test.
+type running struct {
+	*master.Master
+	bus     *fakeBus
+	store   *fakeStore
+	replica *fakeReplica
+	reads   *fakeReads
+	stop    chan struct{}
+	done    chan error
+	cancel  context.CancelFunc
+}
+
+func start(tb testing.TB, store *fakeStore) *running {
+	tb.Helper()
+	r := &running{
+		bus: newBus(), store: store, replica: &fakeReplica{caughtUp: make(chan struct{})}, reads: &fakeReads{},
+		stop: make(chan struct{}), done: make(chan error, 1),
+	}
+	r.Master = master.New(master.Config{
+		Store: store, Bus: r.bus, Replica: r.replica, Reads: r.reads, Log: slog.New(slog.DiscardHandler), Epoch: store.head.Epoch,
+	})
+	ctx, cancel := context.WithCancel(tb.Context())
+	r.cancel = cancel
+	go func() { r.done <- r.Run(ctx, r.stop) }()
+	return r
+}
+
+// finish stops the Master gracefully and returns what Run did.
+func (r *running) finish() error {
+	close(r.stop)
+	err := <-r.done
+	r.cancel()
+	return err
+}
