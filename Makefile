@@ -6,10 +6,9 @@ FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
 SQL_RUNS ?= 500
 FAULT_PARALLEL ?= 3
-# TestLoad takes 40 s and runs on the real parts (test-real) and in containers.
-LOAD      = '^TestLoad_SlavesComeAndGo_NothingFails$$'
-# They measure the binary as delivered, or in one process: make test runs them there.
-DELIVERED = '^(TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond)$$'
+# They take long, or measure the binary as delivered: TestLoad runs in containers, the others on one process only.
+LOAD      = TestLoad_SlavesComeAndGo_NothingFails
+DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -52,7 +51,7 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) test $(RACE) -skip $(LOAD) -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) test $(RACE) -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
 	$(GO) test -count=1 -run Allocations ./cmd/rideshare/assembly
@@ -67,7 +66,7 @@ test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SI
 test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes that have the race detector too
 	set -a; . .services/env; \
 	  RIDESHARE_RACED=1 RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
-	  $(GO) test $(RACE) -skip $(DELIVERED) -count=1 -timeout 20m ./tests/e2e
+	  $(GO) test $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$' -count=1 -timeout 20m ./tests/e2e
 
 test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (3) at a time, in some 5 minutes
 	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
