@@ -17,12 +17,11 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// stopGrace is how long a worker may take to finish what is in hand.
+// stopGrace is how long a worker may take to finish its pending requests.
 const stopGrace = 10 * time.Second
 
-// do carries out one action. Changes of the master are done when it returns,
-// one after the other; all else goes on beside the loop, so that neither a slow
-// engine nor a hung worker holds up an election.
+// do carries out one action. Demotions and promotions are complete when do returns; they run one after the other.
+// Every other action runs in its own goroutine, so that neither a slow engine nor a hung worker delays an election.
 func (l *Loop) do(ctx context.Context, a Action) error {
 	l.cfg.Log.InfoContext(ctx, "action taken", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Reason, a.Reason)
 	switch a.Kind {
@@ -54,11 +53,11 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 	}
 }
 
-// renewTimeout bounds one renewal: the next pass tries again.
+// renewTimeout bounds one renewal. The next pass retries.
 const renewTimeout = time.Second
 
-// renew tells the master, while the coordinator is away, that nobody else is
-// being chosen: then it goes on although its session is in doubt.
+// renew assigns the master its role again while the coordinator is away. That confirms to the master that no other
+// master is being elected, so it keeps serving although its session is in doubt.
 func (l *Loop) renew(ctx context.Context, o Observed) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -85,9 +84,8 @@ func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
-// demote lets the master finish and become a slave. One that does not answer in time is none of our
-// business any more: the epoch that is claimed next ends its mastership. One that refuses has another
-// mastership than we know of, so the plan was wrong.
+// demote lets the master finish and become a slave. A master that does not answer in time is ignored: the epoch that is
+// claimed next fences it. A master that refuses holds a different epoch than this loop knows, so the plan was wrong.
 func (l *Loop) demote(ctx context.Context, a Action) error {
 	l.mu.Lock()
 	var epoch dbaas.Epoch
@@ -107,8 +105,8 @@ func (l *Loop) demote(ctx context.Context, a Action) error {
 	return nil
 }
 
-// enlist makes a worker a slave, beside the loop: a newcomer may be slow. Should it be made master meanwhile,
-// it refuses this.
+// enlist makes a worker a slave in a goroutine of its own, since a new worker may be slow to answer. If the worker is
+// promoted in the meantime, it refuses to become a slave.
 func (l *Loop) enlist(ctx context.Context, a Action) {
 	l.mu.Lock()
 	m := l.memory[a.Worker]
@@ -122,10 +120,10 @@ func (l *Loop) enlist(ctx context.Context, a Action) {
 		err := l.call(ctx, a, dbaas.RoleSlave, 0)
 		l.mu.Lock()
 		m.enlisting = false
-		first := m.role == dbaas.RoleNone // else it was made master meanwhile
+		first := m.role == dbaas.RoleNone // otherwise the worker was promoted in the meantime
 		l.mu.Unlock()
 		switch {
-		case err != nil: // no wake: the next try may wait for the next period
+		case err != nil: // no wake: the retry may wait for the next period
 			l.cfg.Log.WarnContext(ctx, "worker not enlisted", logkey.Worker, string(a.Worker), logkey.Error, err)
 		case first:
 			l.noteRole(ctx, a, dbaas.RoleSlave, 0)
@@ -142,7 +140,7 @@ func (l *Loop) assign(ctx context.Context, a Action, role dbaas.Role, epoch dbaa
 	return nil
 }
 
-// call tells a worker its role. The error is a *dbaas.Error, or launch.ErrNoWorker.
+// call assigns a role to a worker. The error is a *dbaas.Error or launch.ErrNoWorker.
 func (l *Loop) call(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()
@@ -164,7 +162,7 @@ func (l *Loop) call(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.
 	return fmt.Errorf("make %s %s: %w", a.Worker, role, err)
 }
 
-// noteRole remembers and tells a role that a worker took.
+// noteRole records a role that a worker accepted, and emits the event for it.
 func (l *Loop) noteRole(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.Epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +179,7 @@ func (l *Loop) instance(id dbaas.WorkerID) (launch.Instance, bool) {
 	return l.listedInstance(id)
 }
 
-// listedInstance is instance for who holds mu.
+// listedInstance is instance for a caller that holds mu.
 func (l *Loop) listedInstance(id dbaas.WorkerID) (launch.Instance, bool) {
 	i := slices.IndexFunc(l.view.instances, func(in launch.Instance) bool { return in.ID == id })
 	if i < 0 {
@@ -198,8 +196,8 @@ func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// start starts a worker beside the loop. A start whose answer is lost is not
-// repeated: if it happened, the next pass finds the worker in the engine's list.
+// start starts a worker in a goroutine of its own. A start whose answer is lost is not
+// retried: if the worker did start, the next pass finds it in the engine's list.
 func (l *Loop) start(ctx context.Context) {
 	id := l.newStartID()
 	l.jobs.Go(func() {
@@ -210,12 +208,12 @@ func (l *Loop) start(ctx context.Context) {
 	})
 }
 
-// started notes how a start ended. Of starts that fail one after the other only the first is told.
+// started records how a start ended. In a streak of failed starts only the first is logged.
 func (l *Loop) started(ctx context.Context, id string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.starting, id)
-	if err != nil { // no wake: the next try may wait for the next period
+	if err != nil { // no wake: the retry may wait for the next period
 		if l.starts.failure(l.cfg.Now()) {
 			l.cfg.Log.WarnContext(ctx, "worker not started", "start_id", id, logkey.Error, err)
 		}
@@ -227,7 +225,7 @@ func (l *Loop) started(ctx context.Context, id string, err error) {
 	l.Wake()
 }
 
-// permit returns the actions that the limit of starts allows now, and tells when it begins and ceases to hold starts back.
+// permit returns the actions that the start limit allows now. It logs when starts begin and cease to be held back.
 func (l *Loop) permit(ctx context.Context, actions []Action) []Action {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,8 +240,8 @@ func (l *Loop) permit(ctx context.Context, actions []Action) []Action {
 	return actions
 }
 
-// newStartID names a start and notes it for the rate limit. The loop's own
-// clock makes it different from those of an orchestrator before it.
+// newStartID returns an id for a start and counts the start against the rate limit. The id contains the
+// time, so that it differs from the ids of an earlier orchestrator.
 func (l *Loop) newStartID() string {
 	now := l.cfg.Now()
 	l.mu.Lock()
@@ -255,8 +253,8 @@ func (l *Loop) newStartID() string {
 	return id
 }
 
-// leave lets a worker go beside the loop, and withdraws its registration once
-// it is surely dead. What fails is tried again after a period: until then the worker is taken as being let go.
+// leave kills, stops or removes a worker in a goroutine of its own, and withdraws the worker's registration once it is
+// confirmed dead. A failure is retried after one period; until then the worker counts as stopping.
 func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context) error) {
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
@@ -286,8 +284,8 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 	})
 }
 
-// expel withdraws the registration of a dead worker, which would otherwise stay
-// until its session ends.
+// expel withdraws the registration of a dead worker. Without expel the registration
+// would stay until the worker's session expires.
 func (l *Loop) expel(ctx context.Context, a Action) error {
 	l.mu.Lock()
 	session := l.session

@@ -19,15 +19,15 @@ type Member struct {
 	Worker dbaas.WorkerID
 	Role   dbaas.Role
 	Epoch  dbaas.Epoch
-	// Ready members are registered with their role, and slaves have a replica: caught up and serving.
+	// Ready members are caught up and serving: they are registered with their role, and slaves have a replica.
 	Ready bool
-	// Leaving members have announced their end.
+	// Leaving members have announced that they are shutting down.
 	Leaving bool
-	// Applied is the position that the member announced last; it may have more.
+	// Applied is the last position that the member announced. It may have applied more since.
 	Applied dbaas.Seq
 }
 
-// Status is what the loop knows of the whole.
+// Status is what the loop knows of the cluster.
 type Status struct {
 	Members       []Member // by ascending pid
 	DesiredSlaves int
@@ -60,7 +60,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 	return out, nil
 }
 
-// Status returns what the loop knows of the whole.
+// Status returns what the loop knows of the cluster.
 func (l *Loop) Status(ctx context.Context) (Status, error) {
 	members, err := l.Members(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (l *Loop) Status(ctx context.Context) (Status, error) {
 	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading}, nil
 }
 
-// CrashMaster kills the master and returns its pid once it is surely dead. ok is
+// CrashMaster kills the master and returns its pid once it is confirmed dead. ok is
 // false if there is no master.
 func (l *Loop) CrashMaster(ctx context.Context) (pid int, ok bool, err error) {
 	return l.crash(ctx, dbaas.RoleMaster)
@@ -105,24 +105,24 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role) (int, bool, error) {
 	return victim.PID, true, nil
 }
 
-// Desired returns the wanted number of slaves, as it was read last.
+// Desired returns the wanted number of slaves, as last read from the coordinator.
 func (l *Loop) Desired() int { return l.lastDesired() }
 
-// Slaves returns how many slaves served at the last look, and, if none, since when.
+// Slaves returns how many slaves served in the last pass and, if there was none, since when.
 func (l *Loop) Slaves() (int, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view.slaves, l.view.slaveless
 }
 
-// Master reports whether a master served at the last look, and, if not, since when.
+// Master reports whether a master served in the last pass and, if not, since when there has been none.
 func (l *Loop) Master() (bool, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view.masterless.IsZero(), l.view.masterless
 }
 
-// StartsHeldBack returns how many starts wait at the moment since the limit of starts is reached, and how many ever had to.
+// StartsHeldBack returns how many starts the start limit delays now, and how many it has ever delayed.
 func (l *Loop) StartsHeldBack() (now, ever int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +132,8 @@ func (l *Loop) StartsHeldBack() (now, ever int) {
 	return now, l.starts.total
 }
 
-// Gone reports whether a worker that lived at since has ended: the engine has been asked after that, and
-// the worker did not run. One that hangs is not gone before it was killed.
+// Gone reports whether a worker that was alive at since has ended: a list of the engine requested after since
+// does not show it running. A hung worker is not gone until it has been killed.
 func (l *Loop) Gone(worker dbaas.WorkerID, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

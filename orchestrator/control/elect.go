@@ -7,11 +7,11 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// settleMaster sees to it that there is a master. It reports whether there is
-// one, or one in the making, so that slaves may be started: the master comes first and alone.
+// settleMaster makes sure that there is a master. It reports whether a master exists or is being promoted.
+// Only then may slaves be started: the master is always started first and alone.
 func (p *planner) settleMaster() bool {
 	live := p.live()
-	// One that is leaving and has withdrawn its registration has finished.
+	// A master that is leaving and has withdrawn its registration has finished.
 	masters := filter(live, func(w Worker) bool { return w.Role == dbaas.RoleMaster && (w.Registered || !w.Leaving) })
 	if len(masters) > 0 {
 		newest := p.newest(masters)
@@ -45,8 +45,8 @@ func (p *planner) newest(masters []Worker) Worker {
 	return newest
 }
 
-// handOver moves the role of a master that is leaving or wants to yield, as soon as there is a
-// caught-up slave to take it.
+// handOver moves the master's role to a slave if the master is leaving or wants to yield, as soon as there is a
+// caught-up slave to take the role.
 func (p *planner) handOver(master Worker, live []Worker) {
 	if !master.Registered || !master.Leaving && master.YieldTo == "" {
 		return
@@ -65,8 +65,8 @@ func (p *planner) handOver(master Worker, live []Worker) {
 	}
 }
 
-// masterDying reports whether a worker that has the master's role may still run: until it is surely
-// dead nobody else is promoted. An engine that cannot kill it for long holds up nobody.
+// masterDying reports whether a master that is being ended may still run. Until it is confirmed dead no other worker is
+// promoted. If the engine cannot kill it for one session length, the election continues.
 func (p *planner) masterDying() bool {
 	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
 		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
@@ -74,18 +74,17 @@ func (p *planner) masterDying() bool {
 	})
 }
 
-// masterReturning reports whether one of the workers may be a master that is about to register again: nobody
-// is known to have been the master, and one was found that has not said yet what it is.
+// masterReturning reports whether one of the workers may be a master that is about to register again: the
+// coordinator is only just back, no worker is known as master, and a worker found at the start has an unknown role.
 func (p *planner) masterReturning(live []Worker) bool {
 	known := slices.ContainsFunc(p.observed.Workers, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
 	unknown := slices.ContainsFunc(live, func(w Worker) bool { return w.Found && w.Role == dbaas.RoleNone })
 	return p.returning() && unknown && !known
 }
 
-// successor picks the next master: the registered slave with the lowest pid, of those that have the bus and a replica if any
-// has, else of those that have the bus.
-// When nobody is registered, as at the very first start, it is the lowest pid
-// of all. Since persdb has the truth, any choice is safe.
+// successor picks the next master: the worker with the lowest pid in the first of these groups that is not empty:
+// registered with the bus and a replica; registered with the bus; registered; any (as at the very first start).
+// Any choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, stays)
 	for _, fit := range []func(Worker) bool{
@@ -101,7 +100,7 @@ func successor(live []Worker) (Worker, bool) {
 	return Worker{}, false
 }
 
-// stays reports whether a worker is to be reckoned with: it has not announced its end.
+// stays reports whether a worker has not announced that it is shutting down.
 func stays(w Worker) bool { return !w.Leaving }
 
 func (p *planner) promoted(id dbaas.WorkerID) bool {

@@ -10,7 +10,7 @@ import (
 const (
 	EventRole       = "role"       // a worker was given a role
 	EventMembership = "membership" // a worker began or ceased to serve, or died
-	EventScale      = "scale"      // another number of slaves is wanted
+	EventScale      = "scale"      // the wanted number of slaves changed
 )
 
 // WorkerEvent is the data of EventRole and EventMembership.
@@ -19,10 +19,10 @@ type WorkerEvent struct {
 	Worker dbaas.WorkerID `json:"worker"`
 	Role   dbaas.Role     `json:"role"`
 	Epoch  dbaas.Epoch    `json:"epoch,omitempty"`
-	// Change is assigned (by this orchestrator), found (with a role that another one gave), serving, leaving,
-	// lost (its registration is gone while it runs) or died.
+	// Change is assigned (by this orchestrator), found (with a role that another orchestrator assigned), serving,
+	// leaving, lost (the registration is gone while the worker runs) or died.
 	Change string `json:"change"`
-	// ExitCode has a meaning when it died: 137 for SIGKILL.
+	// ExitCode is set only when Change is died: 137 for SIGKILL.
 	ExitCode int `json:"exit_code,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func (l *Loop) tell(kind string, v any) {
 	}
 }
 
-// tellWorker tells what changed between two looks at a worker. The caller holds mu.
+// tellWorker emits and logs what changed for a worker between two passes. The caller holds mu.
 func (l *Loop) tellWorker(in launch.Instance, m *memory, before memory) {
 	e := WorkerEvent{PID: m.pid, Worker: in.ID, Role: m.role, Epoch: m.epoch}
 	switch {

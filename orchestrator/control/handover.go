@@ -10,19 +10,19 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// HandedOver tells who was master and who is.
+// HandedOver names the previous and the new master.
 type HandedOver struct {
 	OldPID, NewPID     int
 	OldEpoch, NewEpoch dbaas.Epoch
 }
 
-// HandOver moves the master's role to the slave with that pid, or to the one with the lowest if pid is zero,
-// and returns when that one serves. No request fails of it.
+// HandOver moves the master's role to the slave with the given pid, or to the slave with the lowest pid if pid is
+// zero. It returns when the new master serves. No request fails because of a hand-over.
 //
-// Any orchestrator can do it: the master itself announces the wish, the leading loop acts on it, and this one
-// looks on. Errors are *dbaas.Error: CodeInvalid when no worker has that pid, CodeConflict when that one
-// cannot follow now, CodeUnavailable when there is no master or coordinator, or nobody acted in time: the
-// wish is forgotten by then, but may have been acted on at the last moment.
+// HandOver works on any orchestrator: the master announces the wish, the leading loop acts on it, and HandOver waits.
+// Errors are *dbaas.Error: CodeInvalid when no worker has that pid; CodeConflict when that worker cannot become master
+// now; CodeUnavailable when there is no master or coordinator, or the hand-over did not happen in time. After such a
+// timeout the wish has expired, but the loop may still have acted on it at the last moment.
 func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	ctx, cancel := context.WithTimeout(ctx, workerapi.YieldFor)
 	defer cancel()
@@ -52,7 +52,7 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	return HandedOver{OldPID: old.PID, OldEpoch: old.Epoch, NewPID: next.PID, NewEpoch: next.Epoch}, nil
 }
 
-// parties returns the master and who is to follow it.
+// parties returns the master and the slave that is to succeed it.
 func parties(members []Member, pid int) (master, heir Member, err error) {
 	find := func(is func(Member) bool) (Member, bool) {
 		if i := slices.IndexFunc(members, is); i >= 0 {
@@ -82,7 +82,7 @@ func parties(members []Member, pid int) (master, heir Member, err error) {
 	return master, heir, nil
 }
 
-// awaitMaster returns the first master after epoch that serves, or CodeUnavailable when ctx ends.
+// awaitMaster waits for a serving master with an epoch newer than epoch, and returns it, or CodeUnavailable when ctx ends.
 func (l *Loop) awaitMaster(ctx context.Context, epoch dbaas.Epoch) (Member, error) {
 	for {
 		l.mu.Lock()

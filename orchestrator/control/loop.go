@@ -1,7 +1,7 @@
-// Package control keeps the workers as they should be: one master, as many
-// slaves as wanted. It is a level-triggered loop around the pure function Plan: events
-// of the engine and of the coordinator only wake it, and each pass compares what is with what
-// should be.
+// Package control keeps the cluster in the desired state: one master and the wanted number
+// of slaves. It is a level-triggered loop around the pure function Plan: events of the engine
+// and of the coordinator only wake the loop, and each pass compares the actual state with the
+// desired state.
 package control
 
 import (
@@ -22,18 +22,18 @@ import (
 
 // Store is what the loop needs from persdb.
 type Store interface {
-	// Claim gives out the next epoch; every older one is refused from then on.
+	// Claim returns the next epoch. From then on persdb refuses every older epoch.
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 }
 
-// Workers tells workers what to be.
+// Workers assigns roles to workers.
 type Workers interface {
-	// Assign gives the worker at control a role. nil means that it took it and
-	// will serve once it is caught up, and that a master that becomes a slave writes no more.
+	// Assign gives the worker at control a role. It returns nil once the worker has accepted the role;
+	// the worker serves as soon as it is caught up. A master that is demoted no longer writes by then.
 	Assign(ctx context.Context, control string, a workerapi.Assignment) error
-	// Yield asks the master at control to want to hand its role over, for workerapi.YieldFor.
+	// Yield asks the master at control to announce, for workerapi.YieldFor, that it wants to hand its role over.
 	Yield(ctx context.Context, control string, y workerapi.Yield) error
-	// Status asks the worker at control how it is.
+	// Status returns the status of the worker at control.
 	Status(ctx context.Context, control string) (workerapi.Status, error)
 }
 
@@ -45,24 +45,24 @@ type Config struct {
 	Coordinator coord.Coordinator
 	Store       Store
 	Workers     Workers
-	// Name tells this orchestrator from others of the same stack.
+	// Name identifies this orchestrator among those of the same stack.
 	Name string
-	// Slaves is the wanted number of slaves if the coordinator has none yet.
+	// Slaves is the wanted number of slaves if the coordinator stores no number yet.
 	Slaves int
-	// Period is how long the loop sleeps when nothing wakes it: 1 s. While the
-	// coordinator is frozen this, coordTimeout and renewTimeout together are less than
-	// the two thirds of a session after which a master stops by its own clock.
+	// Period is how long the loop sleeps when nothing wakes it: 1 s. Period + coordTimeout + renewTimeout must be
+	// less than two thirds of a session: after that time without a renewal, as while the coordinator is frozen,
+	// a master stops by its own clock.
 	Period time.Duration
-	// Ready is how long a worker that has a role may be without progress before it serves: 60 s. With progress,
-	// as in a large snapshot that comes, it may take what it takes.
+	// Ready is how long a worker that has a role but does not serve yet may go without progress: 60 s. As long as it
+	// makes progress, as when it loads a large snapshot, its time is not limited.
 	Ready time.Duration
-	// StartsPerMinute bounds how often workers are started, so that a worker
-	// that dies at once is not a fork bomb: 120. So many may be started at once, after that as many a minute.
+	// StartsPerMinute limits how often workers are started, so that a worker that dies immediately is not a
+	// fork bomb: 120. It is also the burst: that many may be started together.
 	StartsPerMinute int
-	// BusUp tells whether this orchestrator has the bus; it must not block. Default: it has. While it has not,
-	// nobody is replaced for having lost it.
+	// BusUp reports whether this orchestrator is connected to the bus; it must not block. Default: always true.
+	// While BusUp is false, no worker is replaced for having lost the bus.
 	BusUp func() bool
-	// Event, if set, is told of every change of role, membership and scale. It must not block.
+	// Event, if set, is called for every change of role, membership and scale. It must not block.
 	Event func(kind string, data any)
 	// Now is the clock: time.Now.
 	Now func() time.Time
@@ -88,24 +88,23 @@ func (c Config) withDefaults() Config {
 }
 
 const (
-	// engineTimeout bounds a call to the engine that goes on beside the loop.
+	// engineTimeout bounds a call to the engine that runs outside the loop's goroutine.
 	engineTimeout = 30 * time.Second
 	// listTimeout bounds the list of workers, with which each pass begins.
 	listTimeout = 5 * time.Second
-	// claimTimeout bounds a claim: persdb needs a fsync for it.
+	// claimTimeout bounds a claim, which costs persdb an fsync.
 	claimTimeout = 5 * time.Second
-	// assignTimeout bounds the giving of a role. A worker that is healthy answers at once, but a
-	// master that becomes a slave only when it has answered what it had.
+	// assignTimeout bounds the assignment of a role. A healthy worker answers immediately, except that a
+	// master that is demoted first answers its pending requests.
 	assignTimeout = 2 * time.Second
 )
 
-// registerAgain is how long a running master may be without its registration:
-// a worker that gets a new session registers in it within some milliseconds.
+// registerAgain is how long a running master may be unregistered: a worker that gets a new session registers
+// again within some milliseconds.
 const registerAgain = 500 * time.Millisecond
 
-// busPatience is how long a worker may be without the bus while others have it. It is
-// more than the longest pause between two tries to connect (5 s): after an outage of the broker
-// everybody comes back by himself.
+// busPatience is how long a worker may be without the bus while others have it. It is longer than the
+// longest pause between two reconnect attempts (5 s), since after a broker outage every worker reconnects by itself.
 const busPatience = 8 * time.Second
 
 // Loop is the control loop. It is safe for concurrent use.
@@ -116,22 +115,22 @@ type Loop struct {
 
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
-	sessionSince time.Time // when it was opened
-	openFailed   int       // tries to open a session since the last success
-	listFailed   int       // tries to list the workers since the last success
-	listed       time.Time // when the engine was asked for the last list that it gave
+	sessionSince time.Time // when session was opened
+	openFailed   int       // failed attempts to open a session since the last success
+	listFailed   int       // failed attempts to list the workers since the last success
+	listed       time.Time // when the last successful list of the engine was requested
 	leading      bool
-	leadsIn      coord.Session // in which it was last found to lead
+	leadsIn      coord.Session // session in which this orchestrator was last found to lead
 	memory       map[dbaas.WorkerID]*memory
 	starting     map[string]bool // ids of starts under way
 	starts       startLimit
 	nextID       int
 	view         view
 	busSince     time.Time     // as Observed.BusSince
-	looked       chan struct{} // closed and made anew at each look
+	looked       chan struct{} // closed and replaced in each pass
 }
 
-// New returns a Loop. Run makes it work.
+// New returns a Loop. It does nothing until Run is called.
 func New(cfg Config) *Loop {
 	cfg = cfg.withDefaults()
 	now := cfg.Now()
@@ -146,8 +145,8 @@ func New(cfg Config) *Loop {
 	}
 }
 
-// Run works until ctx ends and returns its error. Workers stay as they are: the
-// loop's end says nothing about them, and another one adopts them.
+// Run runs the loop until ctx ends and returns ctx's error. The workers keep running, and
+// another orchestrator's loop adopts them.
 func (l *Loop) Run(ctx context.Context) error {
 	defer l.closeSession()
 	defer l.jobs.Wait()
@@ -160,7 +159,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Wake makes the loop look again soon.
+// Wake makes the loop run its next pass soon.
 func (l *Loop) Wake() {
 	select {
 	case l.wake <- struct{}{}:
@@ -184,8 +183,8 @@ func (l *Loop) sleep(ctx context.Context) {
 	}
 }
 
-// unsettledPeriod is how long the loop sleeps while it waits for a registration:
-// nothing may wake it when its patience ends.
+// unsettledPeriod is how long the loop sleeps while it waits for a registration,
+// since no event may wake it when the time limit of that registration ends.
 const unsettledPeriod = 100 * time.Millisecond
 
 func (l *Loop) pause() time.Duration {
@@ -197,18 +196,18 @@ func (l *Loop) pause() time.Duration {
 	return l.cfg.Period
 }
 
-// pass looks once and does what the plan says. It reports whether it did
-// something that makes another look worthwhile at once.
+// pass observes the cluster once and carries out the plan. It reports whether it carried out any action, so
+// that the next pass should follow immediately.
 func (l *Loop) pass(ctx context.Context) bool {
 	session := l.openSession(ctx)
-	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and counts once
+	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and is counted once
 	instances, err := l.list(ctx)
 	if err != nil {
 		return false
 	}
 	seen := l.observe(ctx, session, instances, starting)
 	if !seen.CoordinatorUp && l.isLeading() {
-		l.renew(ctx, seen) // first of all: the master's own clock is running
+		l.renew(ctx, seen) // before everything else: the master's own clock is running
 	}
 	leading := l.lead(ctx, session)
 	desired, err := l.desired(ctx, session, leading, seen)
@@ -231,7 +230,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	return len(actions) > 0
 }
 
-// list asks the engine who runs. Of a streak of failures the first is logged.
+// list asks the engine which workers run. In a streak of failures only the first is logged.
 func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -252,8 +251,8 @@ func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
 	return instances, nil
 }
 
-// desired returns the wanted number of slaves. One that is not there, since this is the very first start or the
-// coordinator has lost its data, is written by the one who leads, from what is known or seen.
+// desired returns the wanted number of slaves. If the coordinator stores none, because this is the very first start or
+// because it has lost its data, the leading orchestrator writes the number that guessDesired returns.
 func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool, o Observed) (Desired, error) {
 	if session == nil {
 		return Desired{Slaves: l.lastDesired()}, nil
@@ -285,8 +284,8 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 	return Desired{Slaves: n}, nil
 }
 
-// guessDesired is the wanted number where none is kept: the one that was known last, else as many
-// slaves as run, else the setting.
+// guessDesired returns the wanted number of slaves when the coordinator stores none: the last known number, else the
+// number of running slaves, else Config.Slaves.
 func (l *Loop) guessDesired(o Observed) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,8 +295,8 @@ func (l *Loop) guessDesired(o Observed) int {
 	return cmp.Or(slavesOf(o.Workers), l.cfg.Slaves)
 }
 
-// slavesOf is how many of the workers are slaves. Those whose role is not known, since they have not
-// registered again yet, are slaves too, but for one if no master is known.
+// slavesOf returns how many of the workers are slaves. Workers whose role is unknown, since they have not registered
+// again yet, count as slaves, except for one of them if no master is known.
 func slavesOf(workers []Worker) int {
 	count := map[dbaas.Role]int{}
 	for _, w := range workers {

@@ -8,35 +8,34 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// memory is what the loop remembers of a worker between passes. All of it can be
-// forgotten: a new orchestrator finds roles in the coordinator.
+// memory is what the loop remembers of a worker between passes. None of it must survive a restart: a new
+// orchestrator reads the roles from the coordinator.
 type memory struct {
 	role      dbaas.Role
 	epoch     dbaas.Epoch
-	newest    dbaas.Epoch // of the masterships that it was given or seen with
+	newest    dbaas.Epoch // newest epoch that the worker was assigned or registered with
 	roleSince time.Time   // as Worker.RoleSince
 	progress  progress
-	present   bool // was registered, in whatever role, in the last pass that could tell
-	seen      bool // was registered with its role then
+	present   bool // was registered, with any role, in the last pass that could read the coordinator
+	seen      bool // was registered with its present role in that pass
 	lostAt    time.Time
 	busLostAt time.Time // as Worker.BusLostAt
 	noReplica bool      // as Worker.NoReplica
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
-	enlisting bool // is being told to be a slave
+	enlisting bool // as Worker.Enlisting
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
-	pid       int  // as long as it ran
-	died      bool // its death was told
+	pid       int  // kept after the worker has died
+	died      bool // the event for its death was emitted
 }
 
-// look updates what is known of a worker by its registration, and reports whether it was found with
-// a role that we did not give it.
+// look updates m from the worker's registration, and reports whether the worker has a role that this loop did not assign.
 //
-// While this loop leads it knows better: a worker goes on being registered with its old role until it has the new
-// one. But a role that somebody else gave is believed: to one of which nothing is known, by the
-// orchestrator that leads, and any mastership that is newer than what we know.
+// While this loop leads, its own record overrides the registration, since a worker stays registered with its old role until
+// it serves in the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads, or
+// if its epoch is newer than any that this loop knows for the worker.
 func (m *memory) look(member coord.Member, present, leading bool, now time.Time) (adopted bool) {
 	unknown := m.role == dbaas.RoleNone && !m.enlisting
 	if present && (unknown || !leading || member.Epoch > m.newest) {
@@ -58,21 +57,21 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 	return adopted
 }
 
-// assigned notes a role that the worker took.
+// assigned records a role that the worker accepted.
 func (m *memory) assigned(role dbaas.Role, epoch dbaas.Epoch, now time.Time) {
 	m.role, m.epoch, m.roleSince, m.progress.at = role, epoch, now, time.Time{}
 	m.newest = max(m.newest, epoch)
 	m.seen, m.lostAt = false, time.Time{} // until it is registered with this role
 }
 
-// refused notes that the worker did not take a role.
+// refused records that the worker did not accept a role.
 func (m *memory) refused(now time.Time) {
 	if m.role == dbaas.RoleNone && m.roleSince.IsZero() {
 		m.roleSince = now
 	}
 }
 
-// worker is the worker as the plan sees it.
+// worker returns the worker as the plan sees it.
 func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Running: in.Running,

@@ -13,23 +13,23 @@ import (
 // Launcher is launch.Launcher, as the loop uses it.
 type Launcher = launch.Launcher
 
-// view is what the last pass saw, for those who ask.
+// view is what the last pass saw, for the methods that report it.
 type view struct {
 	instances    []launch.Instance
-	listed       time.Time // when the engine was asked for instances
+	listed       time.Time // when the list of instances was requested
 	members      map[dbaas.WorkerID]coord.Member
 	desired      int
 	desiredKnown bool
-	// slaves is how many registered slaves run, since when there are none; the
-	// same for the master.
+	// slaves is how many registered slaves run. slaveless is since when there is none, and
+	// masterless since when there is no master.
 	slaves     int
 	slaveless  time.Time
-	unsettled  bool // a worker with a role is not registered
+	unsettled  bool // a running worker with a role is not registered
 	masterless time.Time
 }
 
-// observe puts together what the engine, the coordinator and the memory say.
-// starting is the starts that were under way before the engine was asked.
+// observe combines what the engine, the coordinator and the loop's memory know of the workers.
+// starting holds the starts that were under way before the list of instances was requested.
 func (l *Loop) observe(ctx context.Context, session coord.Session, instances []launch.Instance, starting map[string]bool) Observed {
 	members, up := membersOf(ctx, session)
 	now := l.cfg.Now()
@@ -92,8 +92,8 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	return members, true
 }
 
-// look keeps what others ask for: who serves, and since when nobody does. While the workers are returning, those that
-// run and have lost their registration serve as before: the coordinator lost it, and they did not stop.
+// look updates the view: which workers serve, and since when none does. returning says that the session is new: then
+// a running worker without its former registration counts as serving, since the coordinator lost the registration.
 func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up, returning bool, now time.Time) {
 	l.view.instances, l.view.listed = instances, l.listed
 	if up {
@@ -124,7 +124,7 @@ func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coor
 	l.view.masterless = since(l.view.masterless, masters == 0, now)
 }
 
-// since keeps the moment at which holds became true, and is zero while it is not.
+// since returns the time at which holds became true, given the previous result old; zero while holds is false.
 func since(old time.Time, holds bool, now time.Time) time.Time {
 	switch {
 	case !holds:

@@ -8,39 +8,40 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Worker is one worker as a pass sees it: the engine's, the coordinator's and
-// our own knowledge of it, put together.
+// Worker is one worker as a pass sees it. It combines what the engine, the coordinator and
+// the loop's memory know of the worker.
 type Worker struct {
 	ID      dbaas.WorkerID
 	PID     int
 	Running bool
-	// Role is the role that we gave it, or found it with; RoleNone if none yet.
+	// Role is the role that the loop assigned to the worker or found it with; RoleNone if it has none yet.
 	Role  dbaas.Role
 	Epoch dbaas.Epoch
-	// RoleSince is when it got the role, or, without one, first failed to take one; zero if it never did.
+	// RoleSince is when the worker got its role or, if it has none, first failed to accept one; zero if neither happened.
 	RoleSince time.Time
-	// ProgressAt is when it was last seen to have come nearer to serving in its role; zero if it never was.
+	// ProgressAt is when the worker was last seen to make progress towards serving in its role; zero if never.
 	ProgressAt time.Time
-	// Found workers ran before this loop did: one without a role may have one, and be about to register with it.
+	// Found workers were running before this loop started. If Role is RoleNone, a Found worker may have a role
+	// all the same and be about to register with it.
 	Found bool
-	// Registered tells whether the coordinator knows it now, with this role. Only
+	// Registered reports whether the worker is now registered in the coordinator with this role. Only
 	// registered workers are caught up.
 	Registered bool
-	// LostAt is when its registration was found gone; zero while it has any.
+	// LostAt is when the worker was first seen without its registration; zero while it has one.
 	LostAt time.Time
-	// BusLostAt is when it was first seen to have lost the bus; zero while it has it.
+	// BusLostAt is when the worker was first seen without the bus; zero while it has the bus.
 	BusLostAt time.Time
-	// NoReplica workers are registered and fetch their replicas again: they can serve no read at the moment.
+	// NoReplica workers are registered but are fetching their replica again: they cannot serve reads now.
 	NoReplica bool
-	// Leaving workers have announced their end: they are given no role and replaced.
+	// Leaving workers have announced that they are shutting down. They get no role and are replaced.
 	Leaving bool
 	// YieldTo is the slave to which a master wants to hand its role over.
 	YieldTo dbaas.WorkerID
-	// Enlisting workers are being told to be slaves.
+	// Enlisting workers are being assigned the slave's role.
 	Enlisting bool
-	// Stopping workers are being ended, and count for nothing.
+	// Stopping workers are being killed, stopped or removed. They count neither as master nor as slaves.
 	Stopping bool
-	// DoomedAt is when it was first to be killed; zero if it never was.
+	// DoomedAt is when the loop first tried to kill the worker; zero if it never did.
 	DoomedAt time.Time
 }
 
@@ -51,31 +52,32 @@ type Observed struct {
 	// CoordinatorUp is false while the coordinator cannot be read; then
 	// Registered and LostAt have no meaning.
 	CoordinatorUp bool
-	// CoordinatorSince is since when we have our present session there. Those who lost theirs when we did need
-	// a while to register again.
+	// CoordinatorSince is when the loop opened its present session. Workers that lost their sessions together with
+	// the loop's need a while to register again.
 	CoordinatorSince time.Time
-	// BusSince is since when we have the bus ourselves; zero while we have not.
+	// BusSince is since when this orchestrator has had the bus; zero while it does not have it.
 	BusSince time.Time
 	// Starting is how many starts are under way.
 	Starting int
 }
 
-// Desired is what should be: one master and this many slaves.
+// Desired is the desired state: one master and this many slaves.
 type Desired struct {
 	Slaves int
 }
 
-// Limits are the times after which the plan loses patience.
+// Limits are the times after which the plan ends a worker.
 type Limits struct {
-	// Session is how long the coordinator keeps a silent session. After the
-	// registrations of most workers vanish together, or we have a new session ourselves, the plan waits
-	// this long, since then the coordinator was away and not the workers.
+	// Session is how long the coordinator keeps a silent session. The plan waits this long after the
+	// registrations of most workers vanish together, or after the loop got a new session: then the
+	// coordinator was away, not the workers.
 	Session time.Duration
-	// Again is how long a worker may take to register anew after it changed its session.
+	// Again is how long a worker may take to register again after it changed its session.
 	Again time.Duration
 	// Bus is how long a worker may be without the bus while others have it.
 	Bus time.Duration
-	// Ready is how long a worker may take to take a role, and be from then without progress until it is registered with it.
+	// Ready is how long a worker may take to accept a role, and then how long it may go without progress until it is
+	// registered with that role.
 	Ready time.Duration
 }
 
@@ -85,12 +87,12 @@ type ActionKind string
 // The actions.
 const (
 	ActionStart   ActionKind = "start"   // start one worker
-	ActionKill    ActionKind = "kill"    // end a worker at once
+	ActionKill    ActionKind = "kill"    // end a worker immediately
 	ActionStop    ActionKind = "stop"    // let a worker finish and leave
 	ActionRemove  ActionKind = "remove"  // forget a dead worker
 	ActionDemote  ActionKind = "demote"  // let a master finish and become a slave
-	ActionPromote ActionKind = "promote" // new epoch, make it master
-	ActionEnlist  ActionKind = "enlist"  // make it a slave
+	ActionPromote ActionKind = "promote" // claim a new epoch and make a worker master
+	ActionEnlist  ActionKind = "enlist"  // make a worker a slave
 )
 
 // Action is one thing to do. Reason is for the log.
@@ -101,14 +103,16 @@ type Action struct {
 	Reason string
 }
 
-// Plan returns what to do next to get from what is to what should be, in order.
+// Plan returns the next actions that lead from the observed to the desired state, in order.
 //
-// It is a pure function: no clock, no engine, no coordinator. It acts on what
-// it sees, not on what happened, so that any pass may be lost or run twice. While the coordinator
-// is away it only forgets the dead: no elections and no scaling. It never
-// promotes a worker while another one that has the master's role still runs, unless
-// that one is told to finish just before, has finished and is leaving, or cannot be killed for a
-// session's length: then persdb alone keeps it from writing.
+// Plan is a pure function: no clock, no engine, no coordinator. It depends on the observed state,
+// not on past events, so that any pass may be lost or run twice. While the coordinator is away,
+// Plan only removes dead workers: no elections and no scaling.
+//
+// Plan never promotes a worker while another master still runs, unless the old master
+//   - is demoted by the action just before,
+//   - has finished and is leaving, or
+//   - could not be killed for one session length: then only persdb keeps it from writing.
 func Plan(o Observed, d Desired, l Limits) []Action {
 	p := planner{observed: o, desired: d, limits: l}
 	p.removeDead()
@@ -129,7 +133,7 @@ type planner struct {
 	limits   Limits
 	actions  []Action
 	killed   map[dbaas.WorkerID]bool
-	demoted  int // masters that stay as slaves
+	demoted  int // demoted masters that stay as slaves
 }
 
 func (p *planner) add(kind ActionKind, w Worker, reason string) {
@@ -144,7 +148,7 @@ func (p *planner) removeDead() {
 	}
 }
 
-// live returns the workers that run and stay, by pid, then id.
+// live returns the workers that run and are not being ended, by pid, then id.
 func (p *planner) live() []Worker {
 	var live []Worker
 	for _, w := range p.observed.Workers {
@@ -158,8 +162,8 @@ func (p *planner) live() []Worker {
 	return live
 }
 
-// killSilent ends workers that have a role and are not registered although
-// they should be: hung, cut off, or never ready.
+// killSilent kills workers that should be registered with their role by now and are not, because they
+// hang, are cut off or never became ready.
 func (p *planner) killSilent() {
 	p.killed = map[dbaas.WorkerID]bool{}
 	away := p.massLoss() || p.returning()
@@ -185,9 +189,9 @@ func (p *planner) killSilent() {
 	}
 }
 
-// killCutOff ends a worker that can serve nobody, since it has lost the bus for long: the master, else one slave
-// at a time. We and another worker must have it: else the broker is away, and who comes instead
-// would do no better.
+// killCutOff kills workers that cannot serve because they have been without the bus for too long: the master, and
+// slaves one at a time. It does so only if this orchestrator and another worker have the bus. Otherwise the
+// broker is away, and a replacement could not serve either.
 func (p *planner) killCutOff() {
 	o := p.observed
 	live := p.live()
@@ -207,8 +211,8 @@ func (p *planner) killCutOff() {
 	}
 }
 
-// massLoss reports whether most of the workers that were registered are no longer,
-// though they run: the coordinator was away, and they will come back by themselves.
+// massLoss reports whether most of the running workers that were registered no longer are.
+// Then the coordinator was away, and the workers will register again by themselves.
 func (p *planner) massLoss() bool {
 	lost, known := 0, 0
 	for _, w := range p.live() {
@@ -222,8 +226,7 @@ func (p *planner) massLoss() bool {
 	return known > 1 && 2*lost > known
 }
 
-// returning reports whether the coordinator has been back for so short a time that workers may still be about to
-// register again.
+// returning reports whether the loop's session is so new that workers may still be about to register again.
 func (p *planner) returning() bool {
 	return p.observed.Now.Sub(p.observed.CoordinatorSince) < p.limits.Session
 }

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// progress is what the loop knows of a worker on its way to serving.
+// progress is what the loop knows of a worker that is getting ready to serve.
 type progress struct {
-	figure uint64    // as the worker said last
+	figure uint64    // highest workerapi.Status.Progress so far
 	at     time.Time // as Worker.ProgressAt
 	asked  time.Time
 	asking bool
 }
 
-// Who is not registered after a quarter of its time is asked for its progress, every twelfth of it.
+// A worker that is not registered after Config.Ready / askAfter is asked for its progress every Config.Ready / askEvery.
 const (
 	askAfter = 4
 	askEvery = 12
 )
 
-// askProgress asks, beside the loop, the workers that take long to serve in their roles whether they come nearer.
-// One that does not answer makes no progress.
+// askProgress asks the workers that take long to start serving for their progress, each in a goroutine of its own.
+// A worker that does not answer counts as making no progress.
 func (l *Loop) askProgress(ctx context.Context, o Observed) {
 	if !o.CoordinatorUp {
 		return
@@ -42,7 +42,7 @@ func (l *Loop) askProgress(ctx context.Context, o Observed) {
 	}
 }
 
-// noteProgress asks one worker. It wakes nobody: the plan looks at the time.
+// noteProgress asks one worker for its progress. It does not wake the loop, since the plan only checks for a lack of progress.
 func (l *Loop) noteProgress(ctx context.Context, m *memory, url string) {
 	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()

@@ -9,15 +9,15 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// openTimeout bounds how long a pass waits for the coordinator: without it the
-// loop goes on with the engine alone.
+// openTimeout bounds how long a pass waits for a session. Without a session the
+// loop continues with the engine alone.
 const openTimeout = 2 * time.Second
 
-// coordTimeout bounds one call to the coordinator: one that is frozen does not
-// answer and does not refuse either.
+// coordTimeout bounds one call to the coordinator, since a frozen coordinator neither
+// answers nor refuses.
 const coordTimeout = time.Second
 
-// openSession returns the present session, a new one if it is lost, or nil
+// openSession returns the present session, a new session if the present one is in doubt, or nil
 // while the coordinator is away.
 func (l *Loop) openSession(ctx context.Context) coord.Session {
 	if s := l.currentSession(); s != nil {
@@ -65,8 +65,8 @@ func (l *Loop) closeSession() {
 	}
 }
 
-// lead reports whether this orchestrator runs the loop. While the coordinator
-// is away the one that led last goes on, since nobody else can have taken over.
+// lead reports whether this orchestrator runs the loop. While the coordinator is away,
+// the last leader keeps leading, since no other orchestrator can have taken over.
 func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 	was := l.isLeading()
 	if session == nil {
@@ -100,8 +100,8 @@ func (l *Loop) sessionTimeout(session coord.Session) time.Duration {
 	return session.Timeout()
 }
 
-// CoordinatorReady returns nil when the coordinator answers, else
-// coord.ErrUnavailable or what else it says.
+// CoordinatorReady returns nil if the coordinator answers, coord.ErrUnavailable if there is no session,
+// else the session's error.
 func (l *Loop) CoordinatorReady(ctx context.Context) error {
 	s := l.currentSession()
 	if s == nil {

@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	// firstStartPause and lastStartPause are how long no worker is started after a start that failed; it doubles
-	// between them. What made it fail, such as a missing image, is put right by a person.
+	// After a failed start no worker is started for firstStartPause. The pause doubles with each further failure, up to
+	// lastStartPause: the cause of the failure, such as a missing image, has to be fixed by a person.
 	firstStartPause = 500 * time.Millisecond
 	lastStartPause  = 15 * time.Second
 )
 
-// heldQuiet is how long no start is held back before a streak of those is over.
+// heldQuiet is how long no start must be held back before a streak of held-back starts is over.
 const heldQuiet = 10 * time.Second
 
-// startLimit says how many workers may be started, so that neither workers that die at once nor starts
-// that fail keep the engine busy. It is a bucket with places for perMinute starts, of which one comes free
-// each interval. It has no clock and is not safe for concurrent use.
+// startLimit limits how many workers are started, so that neither workers that die immediately nor failing
+// starts keep the engine busy. It is a token bucket with room for perMinute starts; one place becomes free
+// per interval. It has no clock and is not safe for concurrent use.
 type startLimit struct {
 	perMinute int
 	idle      time.Time // when all places are free again
-	failed    int       // starts that failed since one that did not
-	again     time.Time // no start before
+	failed    int       // failed starts since the last success
+	again     time.Time // no start is allowed before this time
 
 	held   int       // starts that wait for a place
-	heldAt time.Time // when that was last more than zero
+	heldAt time.Time // when held was last more than zero
 	streak int       // starts that had to wait in the present streak; zero if there is none
 	total  int       // starts that ever had to wait
 }
@@ -38,7 +38,7 @@ func (s *startLimit) places(now time.Time) int {
 	return max(0, s.perMinute-int(taken))
 }
 
-// allowed returns how many may be started at now. After a failure it is one at a time.
+// allowed returns how many workers may be started at now: after a failure at most one.
 func (s *startLimit) allowed(now time.Time) int {
 	switch {
 	case now.Before(s.again):
@@ -50,7 +50,7 @@ func (s *startLimit) allowed(now time.Time) int {
 	}
 }
 
-// begun notes a start.
+// begun takes a place for a start.
 func (s *startLimit) begun(now time.Time) {
 	if s.idle.Before(now) {
 		s.idle = now
@@ -58,8 +58,8 @@ func (s *startLimit) begun(now time.Time) {
 	s.idle = s.idle.Add(s.interval())
 }
 
-// permit returns the actions that may be done at now: all but the starts that are not allowed. It notes those that
-// wait for a place. Those that wait after a failure are told of with it.
+// permit returns the actions that may be done at now: all except starts beyond the allowed number. It counts the starts
+// that wait for a place. It does not count starts that wait because of a failure, since the failure itself is logged.
 func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 	wanted, allowed := 0, s.allowed(now)
 	permitted := slices.DeleteFunc(actions, func(a Action) bool {
@@ -69,7 +69,7 @@ func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 		wanted++
 		return wanted > allowed
 	})
-	waiting := max(0, s.held-min(wanted, allowed)) // those who waited before go first
+	waiting := max(0, s.held-min(wanted, allowed)) // starts that waited before go first
 	s.held = max(0, wanted-s.places(now))
 	more := max(0, s.held-waiting)
 	s.streak += more
@@ -82,7 +82,7 @@ func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 	return permitted
 }
 
-// failure notes that a start failed at now, and reports whether it is the first of a streak.
+// failure records that a start failed at now, and reports whether it is the first failure of a streak.
 func (s *startLimit) failure(now time.Time) (first bool) {
 	pause := lastStartPause
 	if s.failed < 5 { // 0.5 s, 1, 2, 4, 8
@@ -95,7 +95,7 @@ func (s *startLimit) failure(now time.Time) (first bool) {
 	return s.failed == 1
 }
 
-// success notes that a start did not fail, and returns how many had before it.
+// success records that a start succeeded, and returns how many had failed since the last success.
 func (s *startLimit) success() (failed int) {
 	failed = s.failed
 	s.failed, s.again = 0, time.Time{}

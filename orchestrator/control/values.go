@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/coord"
 )
 
-// SetSlaves writes the wanted number of slaves, which is kept across restarts.
+// SetSlaves writes the wanted number of slaves to the coordinator, where it survives restarts.
 func (l *Loop) SetSlaves(ctx context.Context, n int) error {
 	session := l.currentSession()
 	if session == nil {
