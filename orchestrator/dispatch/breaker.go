@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// slaveGate fails when no slave has been there for longer than the grace: then
-// nobody would answer, and saying so at once is better than a time-out.
+// slaveGate returns an error when there has been no slave for ReadGrace or longer: no slave
+// would answer, and failing immediately is better than timing out.
 func (d *Dispatcher) slaveGate(now time.Time) error {
 	if n, since := d.cfg.Availability.Slaves(); n == 0 && now.Sub(since) >= d.cfg.ReadGrace {
 		return dbaas.Errorf(dbaas.CodeUnavailable, "no slave serves reads at the moment")
@@ -22,10 +22,9 @@ func (d *Dispatcher) masterGate(now time.Time) error {
 	return nil
 }
 
-// pointWindows is how many messages of point reads count as in flight before
-// more have to wait: one for one slave, since a second one only makes batches
-// smaller, and two for each of several, so that none of them idles while its
-// answer travels. Source: measured, see DESIGN.md.
+// pointWindows returns how many messages of point reads may be in flight. With one slave it is one message, since a
+// second message only makes the batches smaller. With several slaves it is two messages per slave, so that no slave
+// idles while its answer travels. Source: measured, see DESIGN.md.
 func pointWindows(slaves int) int {
 	if slaves <= 1 {
 		return 1
@@ -33,12 +32,12 @@ func pointWindows(slaves int) int {
 	return 2 * slaves
 }
 
-// rangeWindows lets two messages for each slave travel at once: their work is in
-// the slave, not in the message.
+// rangeWindows returns how many messages of range reads may be in flight: two per slave. Their cost is
+// the work in the slave, not the message.
 func rangeWindows(slaves int) int { return 2 * max(slaves, 1) }
 
-// threshold is how many requests must wait to open a further window, for each
-// that is open already, and at most. Source: measured, see DESIGN.md.
+// threshold says how many requests must wait before another message is sent: min(each × n, most)
+// with n messages in flight. Source: measured, see DESIGN.md.
 type threshold struct{ each, most int }
 
 func readThreshold() threshold { return threshold{each: 16, most: 48} }
@@ -46,9 +45,9 @@ func readThreshold() threshold { return threshold{each: 16, most: 48} }
 // writeThreshold is higher, since a message of writes costs three times as much as one of reads.
 func writeThreshold() threshold { return threshold{each: 64, most: 64} }
 
-// writePatience is how many messages of writes without an answer let the next one wait longer. The master holds a dozen
-// messages: where a commit takes long, as on a slow disk, writes must come in few and full ones.
+// writePatience is how many stale messages of writes at most make the next message wait longer. The master holds a dozen
+// messages: if a commit takes long, as on a slow disk, writes must arrive in few and full messages.
 const writePatience = 9
 
-// masterWindows lets one message gather at the master while it commits another.
+// masterWindows returns 2: one message can queue at the master while it commits another.
 func masterWindows(int) int { return 2 }

@@ -7,18 +7,18 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// smallBytes is what a request or an answer may have and still count as small: those have room of their own,
-// so that a few large ones do not shut out everybody.
+// smallBytes is the largest size of a small request or answer. Room is reserved for small ones,
+// so that a few large ones do not shut out all others.
 const smallBytes = 64 << 10
 
-// budget bounds the bytes of requests or answers that are held at once. It is safe for concurrent use.
+// budget bounds the bytes of the requests or answers that are held at the same time. It is safe for concurrent use.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take reports whether there is room for n bytes, and takes it. Small ones may use a quarter more than the
-// limit, and one alone always has room.
+// take reserves n bytes and reports whether there was room. Small requests and answers may use a quarter more than the
+// limit, and a request or answer that is alone always has room.
 func (b *budget) take(n int) bool {
 	limit := b.limit
 	if n <= smallBytes {
@@ -31,11 +31,11 @@ func (b *budget) take(n int) bool {
 	return false
 }
 
-// give gives back what take took.
+// give releases n bytes that take reserved.
 func (b *budget) give(n int) { b.used.Add(-int64(n)) }
 
-// keep counts a large answer until its request's context ends, which is when its caller has passed it on. It
-// returns CodeUnavailable when there is no room.
+// keep counts a large answer against the budget until ctx ends, which is when the caller has passed the answer on.
+// It returns CodeUnavailable when there is no room.
 func (d *Dispatcher) keep(ctx context.Context, result *dbaas.ReadResult) error {
 	n := len(result.Body)
 	if n <= smallBytes || ctx.Done() == nil {

@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// heavyBytes is the answer from which on a read counts as heavy: about 40
-	// rows. Rendering it takes a slave as long as dozens of point reads.
+	// heavyBytes is the size of an answer from which a read counts as heavy: about 40
+	// rows. Rendering such an answer takes a slave as long as dozens of point reads.
 	heavyBytes = 4 << 10
 	// forgiveAfter is how many light answers in a row a heavy statement needs to
 	// be a point read again.
 	forgiveAfter = 8
-	// maxHeavy bounds what is remembered. Beyond it one entry makes place for
-	// another: a wrong class costs time, never an answer.
+	// maxHeavy bounds the number of remembered statements. When it is reached, any one entry is evicted
+	// for a new one: a wrong class costs time, never an answer.
 	maxHeavy = 1024
 )
 
-// classes remembers which statements have answered much, or late. Everything
-// else is a point read, so that the usual case costs one atomic load.
+// classes remembers which statements had large or late answers. Every other
+// statement is a point read, so that the usual case costs one atomic load.
 type classes struct {
 	any   *atomic.Bool
 	mu    *sync.RWMutex    // guards heavy
@@ -50,7 +50,7 @@ func (c *classes) isHeavy(key uint64) bool {
 	return ok
 }
 
-// learn takes note of an answer.
+// learn records whether the answer to a statement was heavy.
 func (c *classes) learn(key uint64, heavy bool) {
 	if !heavy && !c.isHeavy(key) {
 		return

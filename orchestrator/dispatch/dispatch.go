@@ -1,8 +1,8 @@
-// Package dispatch is the orchestrator's hot path: it takes single reads and
-// writes, lets those that arrive while others are in flight travel together as
-// one message, and hands every caller its own answer at its own deadline.
+// Package dispatch is the orchestrator's hot path. It takes single reads and writes, batches
+// those that arrive while others are in flight into one message, and returns to each caller its
+// own answer by its own deadline.
 //
-// DESIGN.md beside this file has the picture and the reasons.
+// DESIGN.md in this folder has the picture and the reasons.
 package dispatch
 
 import (
@@ -19,27 +19,27 @@ import (
 // Caller is what this package needs for request and reply. *mq.Caller
 // implements it.
 type Caller interface {
-	// Call publishes body to q and hands each reply to onReply until that returns
-	// true; see mq.Caller for what its errors mean.
+	// Call publishes body to q and passes each reply to onReply until onReply returns
+	// true. See mq.Caller for the meaning of its errors.
 	Call(ctx context.Context, q mq.Queue, body []byte, onReply func(body []byte) bool) error
 }
 
-// Publisher is what this package needs for writes that nobody waits for. mq.Conn
-// implements it.
+// Publisher is what this package needs for writes whose callers do not wait for the
+// answer. mq.Conn implements it.
 type Publisher interface {
 	Publish(ctx context.Context, q mq.Queue, m mq.Message) error
 	Durable() bool
 }
 
-// Availability tells who serves, as the control loop last knew it; until it knows
-// anything, nobody serves since the start. Its methods are called for every request
-// and must not block.
+// Availability reports which workers serve, as last known by the control loop. Before its first
+// pass it reports that no worker has served since the start. Its methods are called for every
+// request and must not block.
 type Availability interface {
-	// Slaves returns how many slaves serve reads and since when there are so many.
+	// Slaves returns how many slaves serve reads and, if none does, since when.
 	Slaves() (n int, since time.Time)
-	// Master reports whether a master serves writes and since when that is so.
+	// Master reports whether a master serves writes and, if none does, since when.
 	Master() (present bool, since time.Time)
-	// Gone reports whether a worker that lived at since has surely ended.
+	// Gone reports whether a worker that was alive at since is confirmed dead.
 	Gone(worker dbaas.WorkerID, since time.Time) bool
 }
 
@@ -48,41 +48,41 @@ type Config struct {
 	Caller       Caller
 	Publisher    Publisher
 	Availability Availability
-	// Head asks persdb for its head. Without it what this Dispatcher has acknowledged counts as all there is.
+	// Head asks persdb for its head. If Head is nil, the dispatcher assumes that there are no writes but those it acknowledged.
 	Head func(ctx context.Context) (dbaas.Head, error)
-	// Timeout is the deadline of a request that brings none: 5 s.
+	// Timeout is the deadline of a request that has none: 5 s.
 	Timeout time.Duration
-	// QueueLimit is how many requests of a class may wait to be sent: 4096. More
-	// are refused at once, since they would only wait for their deadline.
+	// QueueLimit is how many requests of a class may wait to be sent: 4096. Further requests
+	// are refused immediately, since they would only wait until their deadline.
 	QueueLimit int
-	// RequestBytes bounds the requests that wait or are in flight, of all classes together: 128 MiB, two of the largest, since the broker holds each
-	// more than once and stops all publishers when its memory is short. More
-	// are refused at once. AnswerBytes bounds, in the same way, the answers above 64 KiB to reads whose
-	// contexts have not ended: 256 MiB.
+	// RequestBytes bounds the total size of the requests of all classes that wait or are in flight: 128 MiB, two of the
+	// largest requests. The broker holds each request more than once and blocks all publishers when its memory runs low.
+	// Further requests are refused immediately. AnswerBytes bounds, in the same way, the answers above 64 KiB to reads
+	// whose contexts have not ended: 256 MiB.
 	RequestBytes, AnswerBytes int64
-	// MaxBatch is how many requests a message holds at most: 256, and MaxBytes
-	// about how many bytes: 1 MiB. A request that is bigger travels alone.
+	// MaxBatch is the maximum number of requests in a message: 256. MaxBytes is its approximate
+	// maximum size: 1 MiB. A larger request is sent alone.
 	MaxBatch int
 	MaxBytes int
-	// MaxMessages is how many messages of a class may be unanswered at once: 128. Messages that a worker
-	// holds for itself do not count.
+	// MaxMessages is how many messages of a class may be unanswered at the same time: 128. Messages that a worker
+	// announced that it holds do not count.
 	MaxMessages int
-	// StaleAfter is when an unanswered message of reads no longer keeps others from being
-	// sent: 5 ms, a few times what a full message of point reads takes. WriteStaleAfter is that of
-	// writes: 50 ms, since the one master takes one commit at a time, and more and smaller messages
-	// would only cost more while they wait for it. Each message of writes that is stale already adds as much, up to half a second.
+	// StaleAfter: an unanswered message of reads that is this old no longer keeps others from being sent. It is 5 ms, a few
+	// times what a full message of point reads takes. WriteStaleAfter is the same for writes: 50 ms, since the only
+	// master runs one commit at a time, and more and smaller messages would only cost more while they wait for it.
+	// Each message of writes that is already stale adds another WriteStaleAfter, up to half a second in total.
 	StaleAfter, WriteStaleAfter time.Duration
-	// ReadGrace and WriteGrace are how long no slave (1 s), no master (2 s) may
-	// be there before requests fail at once. A fail-over is usually over before.
+	// ReadGrace is how long there may be no slave before reads fail immediately: 1 s. WriteGrace is the same for the master
+	// and for requests that need it: 2 s. A fail-over is usually over before that.
 	ReadGrace, WriteGrace time.Duration
-	// HeldCheck is how often is looked whether the worker that holds a message still lives: 100 ms.
+	// HeldCheck is how often the dispatcher checks whether the worker that holds a message is still alive: 100 ms.
 	HeldCheck time.Duration
-	// ResendPause is the pause before a message whose fate is not known is sent a
-	// second time: 50 ms. Negative means that none is.
+	// ResendPause is the pause before a message whose outcome is not known is sent a
+	// second time: 50 ms. If ResendPause is negative, no message is sent again.
 	ResendPause time.Duration
-	// Unbatched sends one message a request, for comparison in benchmarks.
+	// Unbatched sends one message per request, for comparison in benchmarks.
 	Unbatched bool
-	// Observe, if set, is called once for each request that has ended, and ObserveMessage
+	// Observe, if set, is called once for each request that has ended, and ObserveMessage, if set,
 	// for each message sent, with the number of requests in it. Neither may block.
 	Observe        func(c Call)
 	ObserveMessage func(lane string, requests int)
@@ -137,7 +137,7 @@ type Dispatcher struct {
 	following sync.WaitGroup
 }
 
-// New returns a Dispatcher. Close ends it.
+// New returns a Dispatcher. The caller closes it.
 func New(cfg Config) *Dispatcher {
 	cfg.setDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -155,11 +155,11 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// SeenSeq returns the highest position among the writes that were answered here, or that persdb's head was
-// seen at; see AwaitSeen for what holds after a start.
+// SeenSeq returns the highest position that this dispatcher knows: of the writes that it answered, and of persdb's
+// head as last seen. See AwaitSeen for what holds after a start.
 func (d *Dispatcher) SeenSeq() dbaas.Seq { return dbaas.Seq(d.heads.seen.Load()) }
 
-// Cluster returns the cluster id of the database, zero while it was never seen.
+// Cluster returns the cluster id of the database, or zero if it is not known yet.
 func (d *Dispatcher) Cluster() dbaas.ClusterID {
 	if id := d.heads.cluster.Load(); id != nil {
 		return *id
@@ -167,13 +167,12 @@ func (d *Dispatcher) Cluster() dbaas.ClusterID {
 	return dbaas.ClusterID{}
 }
 
-// SawSeq says that a client was told of a write at seq by another way than Write's answer.
+// SawSeq records that a client learned of a write at seq in another way than by Write's answer.
 func (d *Dispatcher) SawSeq(seq dbaas.Seq) { d.heads.saw(seq) }
 
-// Close refuses new requests, waits until those that wait or are in flight have
-// their answers, or ctx ends, and then ends what is left: reads with
-// CodeUnavailable, writes that were handed over with CodeUnknown. It returns
-// ctx's error if it had to.
+// Close refuses new requests and waits until all waiting and in-flight requests have
+// their answers. If ctx ends first, Close ends the remaining requests, reads with
+// CodeUnavailable and writes that were handed over with CodeUnknown, and returns ctx's error.
 func (d *Dispatcher) Close(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the last window, at the latest after cancel.
@@ -195,7 +194,7 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	return err
 }
 
-// notTaken reports whether err of a Call or Publish says that the broker surely
+// notTaken reports whether err, returned by Call or Publish, means that the broker certainly
 // does not have the message.
 func notTaken(err error) bool {
 	return errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable) ||

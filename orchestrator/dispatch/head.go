@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// headPeriod is how often persdb is asked for its head: the longest that a read here may miss a write that
-	// another orchestrator acknowledged. It bounds the call too.
+	// headPeriod is how often persdb is asked for its head, and the timeout of that call. For at most this long a read
+	// on this orchestrator may miss a write that another orchestrator acknowledged.
 	headPeriod = time.Second
-	// headRetry is the pause before persdb is asked again while its head was never seen.
+	// headRetry is the pause between two attempts to get the first head from persdb.
 	headRetry = 100 * time.Millisecond
-	// aheadOfHead is how far above persdb's head a read may wait for a position: a client that waits
-	// for the next write asks for the head and one, and others write too.
+	// aheadOfHead is how far above persdb's head the position that a read waits for may be. A client that waits for the
+	// next write asks for head+1, and other clients write at the same time.
 	aheadOfHead = 16
 )
 
-// heads knows which position persdb has reached. It is safe for concurrent use.
+// heads tracks which position persdb has reached. It is safe for concurrent use.
 //
-// What this dispatcher acknowledged it knows by itself. What an earlier life of it
-// acknowledged, or another orchestrator, only persdb's head shows: until that was seen once, no position
-// is known to be high enough.
+// The dispatcher knows the positions of the writes that it acknowledged itself. Writes that another orchestrator or an
+// earlier process acknowledged show only in persdb's head. So until the head was seen once, no position is known to
+// be high enough.
 type heads struct {
 	life  context.Context // of the dispatcher
 	ask   func(ctx context.Context) (dbaas.Head, error)
 	seen  atomic.Uint64 // the highest position of an acknowledged write
 	known chan struct{} // closed once persdb's head was seen
-	// cluster is persdb's at the last look; nil before the first. changed says that it was another one once: it belongs to
-	// the goroutine of look.
+	// cluster is persdb's cluster id as last seen; nil before the first answer. changed reports whether the id has ever
+	// changed; only the goroutine of look uses it.
 	cluster atomic.Pointer[dbaas.ClusterID]
 	changed bool
 
 	mu   sync.Mutex // guards the fields below
-	next *look      // the one that has not begun
-	busy bool       // one has begun
+	next *look      // the question that has not been asked yet
+	busy bool       // a question is being asked
 }
 
-// look is one question to persdb, for everybody who came before it was asked.
+// look is one question to persdb, shared by all callers that came before it was asked.
 type look struct {
 	done chan struct{} // closed with the answer
 	seq  dbaas.Seq
@@ -52,7 +52,7 @@ func newHeads(life context.Context, ask func(ctx context.Context) (dbaas.Head, e
 	return &heads{life: life, ask: ask, known: make(chan struct{})}
 }
 
-// saw notes that a write at seq was acknowledged.
+// saw records that a write at seq was acknowledged.
 func (h *heads) saw(seq dbaas.Seq) {
 	for {
 		old := h.seen.Load()
@@ -62,10 +62,11 @@ func (h *heads) saw(seq dbaas.Seq) {
 	}
 }
 
-// met takes a head of persdb. seen was before when persdb was asked.
+// met records a head of persdb. before is the value of seen when persdb was asked.
 //
-// In another cluster the positions of the old one say nothing, and no read must wait for them: what was acknowledged before the
-// question is at or below the answer. An answer from the old cluster that comes late is undone by the next look.
+// After a change of cluster the positions of the old cluster mean nothing, and no read must wait for them. So seen may
+// fall: writes acknowledged before the question are at or below the answer. If an answer from the old cluster arrives
+// late and raises seen, the next look corrects it.
 func (h *heads) met(head dbaas.Head, before uint64) {
 	old := h.cluster.Swap(&head.Cluster)
 	h.changed = h.changed || old != nil && *old != head.Cluster
@@ -75,7 +76,7 @@ func (h *heads) met(head dbaas.Head, before uint64) {
 	h.saw(head.Seq)
 }
 
-// follow asks persdb at once and then every headPeriod, until ctx ends.
+// follow asks persdb for its head immediately and then every headPeriod, until ctx ends.
 func (h *heads) follow(ctx context.Context) {
 	known := false
 	for {
@@ -94,8 +95,8 @@ func (h *heads) follow(ctx context.Context) {
 	}
 }
 
-// fresh returns persdb's head as it is after the call began. Calls that come while another is under way share
-// one question. It returns ctx's error, or persdb's.
+// fresh returns persdb's head, read after the call to fresh began. Calls that arrive while a question is under way
+// share the next question. The error is ctx's or persdb's.
 func (h *heads) fresh(ctx context.Context) (dbaas.Seq, error) {
 	h.mu.Lock()
 	if h.next == nil {
@@ -115,7 +116,7 @@ func (h *heads) fresh(ctx context.Context) (dbaas.Seq, error) {
 	}
 }
 
-// look asks until no question is left.
+// look asks persdb until no question is left.
 func (h *heads) look() {
 	for {
 		h.mu.Lock()
@@ -138,10 +139,12 @@ func (h *heads) look() {
 	}
 }
 
-// AwaitSeen returns the highest position among the writes that were acknowledged anywhere a second ago and, of those that
-// were acknowledged here, until now: a read with it as MinSeq sees all of them, and an operation that begins now can
-// only run after it. The position is not known before persdb's head was seen for the first time: AwaitSeen waits for that until
-// deadline or ctx's end, and then returns CodeUnavailable.
+// AwaitSeen returns a position that covers every write that this orchestrator has acknowledged, and every write that any
+// orchestrator acknowledged more than a second ago. A read with this position as MinSeq sees all of those writes, and an
+// operation that begins now can only run after the position.
+//
+// The position is unknown until persdb's head has been seen for the first time. AwaitSeen waits for that until deadline
+// or until ctx ends, and then returns CodeUnavailable.
 func (d *Dispatcher) AwaitSeen(ctx context.Context, deadline time.Time) (dbaas.Seq, error) {
 	select {
 	case <-d.heads.known:
@@ -158,8 +161,9 @@ func (d *Dispatcher) AwaitSeen(ctx context.Context, deadline time.Time) (dbaas.S
 	}
 }
 
-// place settles which position r needs, within its deadline. A position far above persdb's head is one that no write has
-// reached: waiting for it would only take room from others. While persdb does not say where its head is, a worker waits.
+// place sets the position that r needs, within r's deadline. It returns CodeNotCaughtUp if that position is far above
+// persdb's head: no write has reached it, and waiting for it would only take room from other reads. If persdb does not
+// answer, r is sent all the same, and a worker waits for the position.
 func (d *Dispatcher) place(ctx context.Context, r *dbaas.Read) error {
 	if r.Recent {
 		seen, err := d.AwaitSeen(ctx, r.Deadline)

@@ -10,13 +10,13 @@ import (
 	"rideshare/internal/frame"
 )
 
-// errHolderGone is how a message ends whose worker had acknowledged it and died.
+// errHolderGone is the error of a message whose worker acknowledged it to the broker and died before the last answer.
 var errHolderGone = errors.New("the worker that held the request is gone")
 
-// watch ends a message, by cancel, once the worker that holds it is gone: no answer can come
-// any more, and the broker gives it to nobody else. It returns when the message is over.
+// watch cancels a message once the worker that holds it is gone: no answer can arrive any more,
+// and the broker does not redeliver the message. watch returns when the message is over.
 func (l *lane[Q, R]) watch(ctx context.Context, cancel context.CancelFunc, holder dbaas.WorkerID) {
-	since := l.cfg.Now() // it has just said that it lives
+	since := l.cfg.Now() // the holder has just sent a message, so it was alive
 	ticker := time.NewTicker(l.cfg.HeldCheck)
 	defer ticker.Stop()
 	for {
@@ -32,7 +32,7 @@ func (l *lane[Q, R]) watch(ctx context.Context, cancel context.CancelFunc, holde
 	}
 }
 
-// stops reports whether the dispatcher ends what is in flight.
+// stops reports whether the dispatcher is ending all requests in flight.
 func (l *lane[Q, R]) stops() bool {
 	select {
 	case <-l.stopping:
@@ -42,17 +42,17 @@ func (l *lane[Q, R]) stops() bool {
 	}
 }
 
-// deaths is what a window knows of the workers that had its message.
+// deaths is what a window knows of the workers that held its message.
 type deaths struct {
-	again   bool             // one has ended
+	again   bool             // a worker that held the message has died
 	holders []dbaas.WorkerID // of the present message
-	// running is the read that the present holder runs, alone; since is when it said so.
+	// running is the index of the only read that holder is running, nil if there is none. holder announced it at since.
 	running *int
 	holder  dbaas.WorkerID
 	since   time.Time
 }
 
-// note takes note of who holds the message and reports whether that is news.
+// note records which worker holds the message and reports whether that worker is new.
 func (d *deaths) note(held *frame.ReadHeld, now time.Time) bool {
 	d.running, d.holder, d.since = held.Running, held.Worker, now
 	if slices.Contains(d.holders, held.Worker) {
@@ -62,12 +62,13 @@ func (d *deaths) note(held *frame.ReadHeld, now time.Time) bool {
 	return true
 }
 
-// forget forgets who had the message: it is going to be another one.
+// forget clears the holders, since the next message is a new one.
 func (d *deaths) forget() { *d = deaths{again: d.again, holders: d.holders[:0]} }
 
-// outlives decides what happens after the worker that held the message has ended. The first time, all is sent again,
-// to be run read by read. Then it is known what ran at the end: that read ends here, since it may be what
-// the workers die of, and the others are sent again. It reports whether any are to be sent.
+// outlives decides what happens after the worker that held the message has died, and reports whether to resend anything.
+// After the first death all unanswered reads are resent, and the next worker runs them one at a time. After a further
+// death it is known which read was running: that read fails, since it may be what kills the workers, and
+// the others are resent.
 func (win *window[Q, R]) outlives() bool {
 	d, l := &win.deaths, win.lane
 	i := d.running

@@ -10,47 +10,47 @@ import (
 	"rideshare/internal/mq"
 )
 
-// codec is what makes a lane one of reads or of writes.
+// codec holds what differs between a lane of reads and a lane of writes.
 type codec[Q, R any] struct {
 	queue mq.Queue
-	// encode makes the frame of reqs. again says that a worker had them, and has ended.
+	// encode makes the frame of reqs. again means that a worker that held them has died.
 	encode func(reqs []Q, again bool) ([]byte, error)
-	// decode calls each for every answer in a reply and reports whether it was the last.
+	// decode calls each once per answer in a reply, and reports whether the reply was the last one.
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
-	// holder returns who holds the request, if body is a reply that says so, else nil.
+	// holder returns the announcement in body that a worker holds the message, or nil if body is an ordinary reply.
 	holder func(body []byte) *frame.ReadHeld
-	// staleAfter is when an unanswered message no longer keeps others from being sent. Each message that is so
-	// old already adds as much to the time of the next, and patience is how many of them at most.
+	// staleAfter: an unanswered message that is this old is stale and no longer keeps others from being sent. Each
+	// message that is already stale adds another staleAfter to that age, for at most patience messages.
 	staleAfter time.Duration
 	patience   int
-	// windows is how many messages may be in flight before others gather. A further one leaves when
-	// as many wait as opens says, for each that is in flight already, and at most.
+	// windows returns how many messages may be in flight, given the number of slaves. With n messages
+	// in flight, another one is sent only once min(opens.each*n, opens.most) requests are waiting.
 	windows func(slaves int) int
 	opens   threshold
 	slaves  func() (int, time.Time)
-	// gate fails while nobody can serve.
+	// gate returns an error while no worker can serve this class.
 	gate func(now time.Time) error
-	// unsent and lost make the error of a request that ends without an answer:
-	// unsent of one that surely was not handed over, lost of any other.
+	// unsent and lost build the error of a request that ends without an answer: unsent if
+	// the request was certainly not handed over, lost otherwise.
 	unsent func(req *Q, cause error) error
 	lost   func(req *Q, cause error) error
-	// again marks a request that is sent a second time, and doubt an answer to it: the first try may still have
-	// another end. nil where trying twice makes no difference.
+	// again marks a request that is resent. doubt adjusts the answer to a resent request, since the first attempt may
+	// still end differently. Both are nil if running a request twice makes no difference.
 	again func(req *Q)
 	doubt func(r *R)
-	// code is how an answer says that the request went.
+	// code returns the code in an answer.
 	code func(r *R) dbaas.Code
 }
 
-// lane gathers requests of one class into messages. A window is one message in
-// flight, and one goroutine while it is.
+// lane batches requests of one class into messages. A window is one message in
+// flight, with a goroutine of its own.
 type lane[Q, R any] struct {
 	codec[Q, R]
 	name  string
 	cfg   *Config
 	bytes *budget // of all lanes' requests
-	// life makes the context of a message, which ends at its deadline or with the
-	// dispatcher; stopping is closed with the dispatcher.
+	// life makes the context of a message, which ends at its deadline or when the
+	// dispatcher closes; stopping is closed when the dispatcher closes.
 	life     func(deadline time.Time) (context.Context, context.CancelFunc)
 	stopping <-chan struct{}
 	pool     sync.Pool // of waiters
@@ -58,11 +58,11 @@ type lane[Q, R any] struct {
 	stats    laneStats
 
 	mu      sync.Mutex // guards the fields below
-	idle    sync.Cond  // signalled when windows becomes empty and nobody waits
+	idle    sync.Cond  // signalled when open is empty and no request waits
 	waiting queue[Q, R]
 	open    []*window[Q, R]
 	counted int // open windows that keep others from being sent
-	held    int // open windows whose message a worker holds for itself
+	held    int // open windows whose message a worker has announced that it holds
 	timer   *time.Timer
 	armed   bool
 	closed  bool
@@ -79,8 +79,8 @@ func newLane[Q, R any](ctx context.Context, name string, d *Dispatcher, c codec[
 	return l
 }
 
-// do sends req with others and returns its answer, or what codec's unsent and
-// lost make of its end. late says that the answer came after those of others.
+// do sends req, batched with others, and returns its answer, or the error that codec's unsent
+// or lost builds. late reports that the answer was not in the first reply of its message.
 func (l *lane[Q, R]) do(ctx context.Context, req Q, size int, deadline time.Time) (result R, late bool, err error) {
 	began := l.cfg.Now()
 	result, late, err = l.exchange(ctx, req, size, deadline)
@@ -105,7 +105,7 @@ func (l *lane[Q, R]) exchange(ctx context.Context, req Q, size int, deadline tim
 	if !deadline.After(now) {
 		return result, false, l.unsent(&req, context.DeadlineExceeded)
 	}
-	w := l.pool.Get().(*waiter[Q, R]) // the pool holds nothing else.
+	w := l.pool.Get().(*waiter[Q, R]) // the pool holds only waiters.
 	w.req, w.size, w.deadline, w.since = req, size, deadline, now
 	if err = l.enqueue(w, now); err != nil {
 		l.stats.refused.Add(1)
@@ -123,14 +123,14 @@ func (l *lane[Q, R]) exchange(ctx context.Context, req Q, size int, deadline tim
 	}
 }
 
-// collect takes the answer out of w.
+// collect returns the answer in w and frees w.
 func (l *lane[Q, R]) collect(w *waiter[Q, R]) (R, bool, error) {
 	result, late, err := w.result, w.late, w.err
 	l.free(w)
 	return result, late, err
 }
 
-// leave is how a caller goes away without an answer.
+// leave ends the wait of a caller whose deadline or context has ended. An answer that has just arrived still counts.
 func (l *lane[Q, R]) leave(w *waiter[Q, R], cause error) (R, bool, error) {
 	var none R
 	l.mu.Lock()
@@ -144,7 +144,7 @@ func (l *lane[Q, R]) leave(w *waiter[Q, R], cause error) (R, bool, error) {
 		return none, false, err
 	}
 	l.mu.Unlock()
-	req := w.req // w is the window's from the moment it is abandoned.
+	req := w.req // once abandoned, w belongs to the window.
 	if !w.abandon() {
 		<-w.done
 		return l.collect(w)
@@ -198,7 +198,7 @@ func (l *lane[Q, R]) signalIdle() {
 	}
 }
 
-// drain refuses new requests and waits until nothing waits or is in flight.
+// drain refuses new requests and waits until no request waits or is in flight.
 func (l *lane[Q, R]) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

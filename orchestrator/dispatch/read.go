@@ -10,12 +10,12 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Read sends r to a slave, or to the master if it is linearizable, and returns
-// what came back. The earlier of r.Deadline and ctx's deadline counts.
+// Read sends r to a slave, or to the master if r is linearizable, and returns
+// the answer. The earlier of r.Deadline and ctx's deadline counts.
 //
-// Errors are *dbaas.Error: CodeUnavailable when nobody can serve it now,
-// CodeTimeout when no answer came in time, CodeNotCaughtUp when no worker reached
-// r.MinSeq in time, or no write has reached it, else what the worker said. All of them are safe to retry.
+// Errors are *dbaas.Error: CodeUnavailable when no worker can serve r now, CodeTimeout when
+// no answer came in time, CodeNotCaughtUp when no worker reached r.MinSeq in time or no write
+// has that position yet, else the worker's error. A read is safe to retry after any of them.
 func (d *Dispatcher) Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 	deadline := d.deadline(ctx, r.Deadline)
 	r.Deadline = answerBy(d.cfg.Now(), deadline)
@@ -45,9 +45,9 @@ func (d *Dispatcher) Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, 
 	return result, nil
 }
 
-// answerBy is the deadline that the worker is given: early enough that its
-// reason, such as not being caught up, still reaches the caller, who would see only a
-// time-out otherwise. It takes an eighth of the time, at most 100 ms.
+// answerBy returns the deadline for the worker. It is an eighth of the remaining time, at most
+// 100 ms, before the caller's deadline, so that the worker's error, such as CodeNotCaughtUp,
+// reaches the caller before the caller times out.
 func answerBy(now, deadline time.Time) time.Time {
 	return deadline.Add(-max(0, min(100*time.Millisecond, deadline.Sub(now)/8)))
 }
@@ -98,13 +98,13 @@ func readHolder(body []byte) *frame.ReadHeld {
 	}
 	held, err := frame.DecodeReadHeld(body)
 	if err != nil {
-		return nil // decode says what is wrong with it
+		return nil // decode returns the error
 	}
 	return &held
 }
 
-// readError is how a read ends without an answer. Whether it was handed over
-// makes no difference: a read has no effect.
+// readError returns the error of a read that ends without an answer. It does not matter whether the
+// read was handed over, since a read has no effect.
 func readError(_ *dbaas.Read, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
 		return dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", cause)
@@ -115,14 +115,14 @@ func readError(_ *dbaas.Read, cause error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "reads cannot be served at the moment", cause)
 }
 
-// perStatement and perValue are about what a statement and a number take in a frame.
+// perRequest, perStatement and perValue are the approximate overhead, in bytes, of a request, a statement and a value in a frame.
 const (
 	perRequest   = 64
 	perStatement = 8
 	perValue     = 12
 )
 
-// sizeOf returns about how many bytes a request with these statements takes in a
+// sizeOf returns the approximate size, in bytes, of a request with these statements in a
 // message.
 func sizeOf(statements []dbaas.Statement) int {
 	size := perRequest

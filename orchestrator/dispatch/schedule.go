@@ -2,10 +2,10 @@ package dispatch
 
 import "time"
 
-// What may leave, and when. Everything here but finish, released and tick is
-// called with the lane locked.
+// This file decides which requests may be sent, and when. All functions except finish, hold, released
+// and tick are called with the lane locked.
 
-// mayOpen says whether a further window may leave now.
+// mayOpen reports whether another window may be sent now.
 func (l *lane[Q, R]) mayOpen() bool {
 	if l.waiting.n == 0 || len(l.open)-l.held >= l.cfg.MaxMessages {
 		return false
@@ -17,23 +17,23 @@ func (l *lane[Q, R]) mayOpen() bool {
 	return l.counted < l.windows(slaves) && l.waiting.n >= min(l.opens.each*l.counted, l.opens.most)
 }
 
-// openWindows starts as many windows as may leave. The batch of a window is taken here,
-// while the lane is locked, so that what waits is never counted for two.
+// openWindows starts as many windows as may be sent. It takes the batch of each window while
+// the lane is locked, so that no waiting request is counted for two windows.
 func (l *lane[Q, R]) openWindows(now time.Time) {
 	for l.mayOpen() {
-		win := l.wins.Get().(*window[Q, R]) // the pool holds nothing else.
+		win := l.wins.Get().(*window[Q, R]) // the pool holds only windows.
 		if l.take(win, now); len(win.members) == 0 {
 			l.wins.Put(win)
 			return
 		}
 		l.open = append(l.open, win)
-		go win.run() // ends when nothing may leave any more; drain waits for it.
+		go win.run() // ends when no further message may be sent; drain waits for it.
 	}
 	l.arm()
 }
 
-// take fills win with what waits, within the bounds of a message. Those whose
-// deadline is over are left to their callers, who are leaving at this moment.
+// take moves waiting requests into win, within the bounds of a message. It skips requests whose
+// deadline is over: their callers are about to remove them.
 func (l *lane[Q, R]) take(win *window[Q, R], now time.Time) {
 	win.members = win.members[:0]
 	bytes := 0
@@ -56,14 +56,14 @@ func (l *lane[Q, R]) take(win *window[Q, R], now time.Time) {
 	}
 }
 
-// finish tells the lane that win's message is done with, and fills it again if
-// something may leave.
+// finish removes win, whose message is complete, and fills win again if another message
+// may be sent. more reports whether it did.
 func (l *lane[Q, R]) finish(win *window[Q, R]) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uncount(win)
 	l.unhold(win)
-	// win itself holds a place that it may use again.
+	// win frees its own place first, so that it may take that place again.
 	l.remove(win)
 	if l.mayOpen() {
 		if l.take(win, l.cfg.Now()); len(win.members) > 0 {
@@ -97,8 +97,8 @@ func (l *lane[Q, R]) uncount(win *window[Q, R]) {
 	}
 }
 
-// hold notes whether a worker has win's message for itself: then it is in no queue any more, and how many such there are
-// is bounded by the workers.
+// hold records whether a worker has announced that it holds win's message. A held message is in no queue any more, and
+// the workers bound how many messages they hold.
 func (l *lane[Q, R]) hold(win *window[Q, R], on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,8 +121,8 @@ func (l *lane[Q, R]) unhold(win *window[Q, R]) {
 	}
 }
 
-// released lets others leave although win still waits for the rest of its
-// answers: the worker has sent what was ready and is at the slow ones.
+// released lets further messages be sent although win still waits for the rest of its
+// answers: the worker has sent those that were ready and is working on the slow ones.
 func (l *lane[Q, R]) released(win *window[Q, R]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *lane[Q, R]) released(win *window[Q, R]) {
 	}
 }
 
-// arm makes tick run soon while something waits.
+// arm schedules tick after staleAfter if any request waits.
 func (l *lane[Q, R]) arm() {
 	if l.armed || l.waiting.n == 0 {
 		return
@@ -145,8 +145,8 @@ func (l *lane[Q, R]) arm() {
 	l.timer.Reset(l.staleAfter)
 }
 
-// tick stops counting windows that are too old, so that one slow message does
-// not hold up the lane, and fails what waits when nobody can serve any more.
+// tick stops counting windows that are stale, so that one slow message does not block the
+// lane. If no worker can serve any more, it fails the waiting requests.
 func (l *lane[Q, R]) tick() {
 	now := l.cfg.Now()
 	err := l.gate(now)

@@ -24,23 +24,23 @@ type Call struct {
 // LaneStats is what one class of requests has done since the start.
 type LaneStats struct {
 	Lane string
-	// Slaves says that slaves serve the class.
+	// Slaves reports whether slaves, not the master, serve the class.
 	Slaves bool
-	// Requests were taken, Messages sent; their ratio is the size of a batch.
+	// Requests is how many requests were accepted, Messages how many messages were sent; their ratio is the batch size.
 	Requests, Messages uint64
-	// Refused had no place, or nobody to serve them; Timeouts ended at their deadline.
+	// Refused requests found no room or no worker to serve them. Timeouts is how many callers left without an answer.
 	Refused, Timeouts uint64
-	// Sent requests have left in a message. Waited is how long they waited for that, Took
-	// how long all requests that have ended took, both summed up.
+	// Sent is how many requests were sent in a message. Waited is the sum of the times that they waited for that. Took is
+	// the sum of the times that all ended requests took.
 	Sent         uint64
 	Waited, Took time.Duration
-	// Resent messages were sent a second time, Malformed replies not understood.
+	// Resent is how many messages were sent again, Malformed how many replies could not be decoded.
 	Resent, Malformed uint64
-	// Waiting requests and InFlight messages are those of this moment.
+	// Waiting requests and InFlight messages are the present numbers.
 	Waiting, InFlight int
 }
 
-// Stats returns what each class has done. Its order is fixed.
+// Stats returns what each class has done since the start. The order of the classes is fixed.
 func (d *Dispatcher) Stats() []LaneStats {
 	return []LaneStats{d.points.snapshot(), d.ranges.snapshot(), d.linears.snapshot(), d.writes.snapshot()}
 }

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// The states of a waiter that has left the queue. Whoever moves it on owns it:
-// the window answers, or the caller abandons, never both.
+// The states of a waiter that has left the queue. Either the window moves it from sent to answered,
+// or the caller moves it from sent to abandoned, never both.
 const (
 	stateSent uint32 = iota
 	stateAnswered
 	stateAbandoned
 )
 
-// waiter is one request and the place where its caller waits. Waiters are pooled
-// for each lane: their channels and timers must not wander into another
-// dispatcher's test bubble.
+// waiter is one request and what its caller waits on. Each lane has its own pool of waiters, since
+// their channels and timers must not end up in the test bubble (testing/synctest) of another dispatcher.
 type waiter[Q, R any] struct {
 	req      Q
 	size     int
@@ -24,7 +23,7 @@ type waiter[Q, R any] struct {
 	since    time.Time // when it began to wait
 	result   R
 	err      error
-	sent     bool // handed to the broker by an earlier call, or perhaps: read by the window alone
+	sent     bool // handed to the broker by an earlier call, or possibly so; only the window reads it
 	late     bool // its answer was not in the first reply of its message
 	state    atomic.Uint32
 	done     chan struct{}
@@ -41,8 +40,8 @@ func newWaiter[Q, R any]() *waiter[Q, R] {
 	return w
 }
 
-// answer hands the result to the caller. It reports false when the caller has
-// left: then the waiter belongs to the window again.
+// answer passes the result to the caller. It returns false if the caller has left;
+// then the window owns the waiter and frees it.
 func (w *waiter[Q, R]) answer(result R, err error) bool {
 	w.result, w.err = result, err
 	if !w.state.CompareAndSwap(stateSent, stateAnswered) {
@@ -52,15 +51,15 @@ func (w *waiter[Q, R]) answer(result R, err error) bool {
 	return true
 }
 
-// abandon reports whether the caller may leave without an answer. It may not
-// when one has just come: that one counts.
+// abandon reports whether the caller may leave without an answer. It returns false if an
+// answer has just arrived: then that answer counts.
 func (w *waiter[Q, R]) abandon() bool {
 	return w.state.CompareAndSwap(stateSent, stateAbandoned)
 }
 
 func (w *waiter[Q, R]) abandoned() bool { return w.state.Load() == stateAbandoned }
 
-// reset forgets the request, so that the pool holds no client's data.
+// reset clears the request and its result, so that the pool holds no client's data.
 func (w *waiter[Q, R]) reset() {
 	var req Q
 	var result R
@@ -69,8 +68,8 @@ func (w *waiter[Q, R]) reset() {
 	w.state.Store(stateSent)
 }
 
-// queue is a list of waiters, first come first served. Removing from the middle
-// is cheap, since callers leave at their own deadlines.
+// queue is a linked list of waiters, first come first served. Removing from the middle
+// must be cheap, since callers leave at their own deadlines.
 type queue[Q, R any] struct {
 	first, last *waiter[Q, R]
 	n           int

@@ -9,13 +9,13 @@ import (
 	"rideshare/internal/frame"
 )
 
-// window is one message in flight. All but since and counts belongs to its
-// goroutine, or to the goroutine of the reply that Call hands over: those two
-// never run at once.
+// window is one message in flight. All fields but since, counts and isHeld belong to its
+// goroutine, or to the goroutine in which Call passes on a reply: those two never run
+// at the same time.
 type window[Q, R any] struct {
 	lane    *lane[Q, R]
 	members []*waiter[Q, R] // nil where a member has its answer
-	left    int             // members without one
+	left    int             // members without an answer
 	reqs    []Q
 	replies int
 	last    bool
@@ -28,8 +28,8 @@ type window[Q, R any] struct {
 
 var errLost = errors.New("no answer came")
 
-// run sends its members, and then what has gathered meanwhile, until nothing
-// may leave.
+// run sends the window's members, and then the requests that have gathered in the meantime, until no
+// further message may be sent.
 func (win *window[Q, R]) run() {
 	for {
 		win.send()
@@ -39,10 +39,11 @@ func (win *window[Q, R]) run() {
 	}
 }
 
-// send sends the members as one message and gives each an end. A message that may
-// have been lost on its way, or with its worker, or whose answer may have, is sent once more: reads
-// may run twice, and a write that did run is found by its id and answered as
-// it was the first time, so that the caller gets an answer in place of a doubt.
+// send sends the members as one message and ends each of them with an answer or an error.
+//
+// If the message, its answer or its worker may have been lost, send resends the message once; outlives limits further
+// resends after deaths of workers. Reads may run twice. A write that did run is found by its id and gets its
+// first answer again, so that the caller gets an answer instead of an unknown outcome.
 func (win *window[Q, R]) send() {
 	win.left = len(win.members)
 	win.deaths = deaths{}
@@ -64,8 +65,8 @@ func (win *window[Q, R]) send() {
 	win.settle(err)
 }
 
-// call publishes the members that still wait and takes their answers. After an
-// error that is not notTaken they count as handed over.
+// call publishes the members that still wait and receives their answers. The members count as handed
+// over unless call's error is one of notTaken's.
 func (win *window[Q, R]) call() error {
 	l := win.lane
 	win.compact()
@@ -97,7 +98,7 @@ func (win *window[Q, R]) call() error {
 		return err
 	}
 	if errors.Is(err, context.Canceled) && !l.stops() {
-		err = errHolderGone // nobody else ends a message before its time
+		err = errHolderGone // only watch cancels a message before its deadline
 	}
 	for _, w := range win.members {
 		if w != nil {
@@ -123,8 +124,8 @@ func (win *window[Q, R]) encode() (body []byte, deadline time.Time, err error) {
 	return body, deadline, err
 }
 
-// compact drops the members that have their answers or whose callers have left,
-// so that places in the message are places in members.
+// compact removes the members that have their answers or whose callers have left,
+// so that an index in the message is an index in members.
 func (win *window[Q, R]) compact() {
 	kept := win.members[:0]
 	for _, w := range win.members {
@@ -140,14 +141,14 @@ func (win *window[Q, R]) compact() {
 	win.members, win.left, win.replies, win.last = kept, len(kept), 0, false
 }
 
-// onReply hands out the answers of one reply as they come and reports whether
-// there is nothing left to wait for.
+// onReply passes the answers in one reply to their callers, and reports whether
+// no further reply is to be waited for.
 func (win *window[Q, R]) onReply(body []byte) bool {
 	late := win.replies > 0
 	win.replies++
 	last, err := win.lane.decode(body, func(i int, r R) {
 		if i >= len(win.members) || win.members[i] == nil {
-			return // answered twice, or not one of ours.
+			return // the member is answered already, or the index is not in this message.
 		}
 		w := win.members[i]
 		win.members[i] = nil
@@ -171,8 +172,8 @@ func (win *window[Q, R]) onReply(body []byte) bool {
 	return false
 }
 
-// pause waits before a second try. It reports false when there should be none:
-// the deadline is over, or the dispatcher is closing.
+// pause waits before a message is resent. It returns false if the message must not be resent: resending is
+// off, err is final, or the dispatcher is closing.
 func (win *window[Q, R]) pause(err error) bool {
 	l := win.lane
 	if l.cfg.ResendPause < 0 || final(err) {
@@ -188,14 +189,14 @@ func (win *window[Q, R]) pause(err error) bool {
 	}
 }
 
-// final reports whether err leaves nothing to try: time is over, or the fault is
+// final reports whether a retry is pointless after err: the deadline is over, or the fault is
 // in the message itself.
 func final(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, frame.ErrTooLarge)
 }
 
-// settle gives every member that is left its error. err is nil when the worker
-// has sent its last reply and left some out.
+// settle gives every member without an answer its error. err is nil if the worker
+// has sent its last reply and left some members out.
 func (win *window[Q, R]) settle(err error) {
 	l := win.lane
 	if err == nil {

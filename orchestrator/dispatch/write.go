@@ -10,15 +10,15 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Write sends op to the master and returns what it did. The earlier of
-// op.Deadline and ctx's deadline counts; an op without id or position gets them. The master is given a deadline up
-// to 100 ms before the caller's, so that its reason arrives in place of a time-out.
+// Write sends op to the master and returns its result. The earlier of op.Deadline and ctx's
+// deadline counts. Write sets op's id and position if they are missing. The master's deadline is up
+// to 100 ms before the caller's, so that the master's error reaches the caller before it times out.
 //
-// A nil error means that persdb has the operation on disk; single statements of
-// it may have failed, see the result. Errors are *dbaas.Error: CodeUnavailable
-// when the operation was surely not done, CodeMismatch when its id belongs to
-// another one, CodeUnknown, with the id, when it was handed over and may yet be
-// done. After CodeUnknown the same operation with the same id is safe to send again.
+// A nil error means that persdb has the operation on disk; single statements may have failed all the
+// same, see the result. Errors are *dbaas.Error: CodeUnavailable when the operation was certainly not
+// done; CodeMismatch when its id belongs to another operation; CodeUnknown, with the id, when the
+// operation was handed over and may still be done. After CodeUnknown the same operation with the
+// same id is safe to retry.
 func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error) {
 	deadline := d.deadline(ctx, op.Deadline)
 	if err := d.accept(ctx, &op, deadline); err != nil {
@@ -37,17 +37,17 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 		d.SawSeq(result.Seq)
 		return result, nil
 	case dbaas.CodeExpired, dbaas.CodeUnknown, dbaas.CodeInternal:
-		// Expired: it did not run now, and may have in what persdb has forgotten.
+		// Expired: the operation did not run now, but it may have run so long ago that persdb has forgotten it.
 		return dbaas.OperationResult{}, &dbaas.Error{Code: dbaas.CodeUnknown, Message: unknownText, Op: op.ID}
 	default:
 		return dbaas.OperationResult{}, &dbaas.Error{Code: result.Code, Message: result.Message}
 	}
 }
 
-// Enqueue hands op to the broker for good: it has no deadline and survives the
-// death of every process. A nil error means that the broker has it on disk; what
-// became of it is found in persdb under its id. On a bus that keeps nothing it runs
-// op to its end instead, as Write does.
+// Enqueue hands op to the broker, where op has no deadline and survives the death of any
+// process. A nil error means that the broker has op on disk; persdb has its outcome under
+// op's id once it has run. On a bus that is not durable, Enqueue runs op to its end instead,
+// as Write does.
 //
 // Errors are as for Write.
 func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
@@ -76,8 +76,8 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 	}
 }
 
-// accept gives op what it lacks: an id, and the position that this orchestrator has seen. Until it has
-// seen one it waits, at most to deadline.
+// accept sets op's id and position if they are missing. The position is the one that AwaitSeen returns;
+// accept waits for it until deadline.
 func (d *Dispatcher) accept(ctx context.Context, op *dbaas.Operation, deadline time.Time) error {
 	now := d.cfg.Now()
 	if op.ID.IsZero() {
@@ -93,10 +93,10 @@ func (d *Dispatcher) accept(ctx context.Context, op *dbaas.Operation, deadline t
 	return nil
 }
 
-// resent marks a write that is sent in a second message.
+// resent marks a write that is sent again in another message.
 func resent(op *dbaas.Operation) { op.Resent = true }
 
-// doubtRefusal makes a refusal of a second message unknown: the first one may still be run.
+// doubtRefusal turns a refusal of a resent write into CodeUnknown, since the write in the first message may still run.
 func doubtRefusal(r *dbaas.OperationResult) {
 	if r.Code != dbaas.CodeOK && r.Code != dbaas.CodeMismatch {
 		r.Code = dbaas.CodeUnknown
@@ -138,15 +138,15 @@ func decodeWrites(body []byte, each func(int, dbaas.OperationResult)) (bool, err
 
 const unknownText = "the write was handed over and its outcome is not known; send it again with the same Idempotency-Key"
 
-// errForeign is the cause when the answer at a write's place is that of another one.
+// errForeign is the cause when the answer at a write's index has the id of another operation.
 var errForeign = errors.New("the answer belongs to another operation")
 
-// writeUnsent is how a write ends that was surely not handed over.
+// writeUnsent returns the error of a write that was certainly not handed over.
 func writeUnsent(_ *dbaas.Operation, cause error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "writes cannot be taken at the moment; this one was not done", cause)
 }
 
-// writeLost is how a write ends that was handed over, or may have been.
+// writeLost returns the error of a write that was handed over, or may have been.
 func writeLost(op *dbaas.Operation, cause error) error {
 	err := dbaas.WrapError(dbaas.CodeUnknown, unknownText, cause)
 	err.Op = op.ID
