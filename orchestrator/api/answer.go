@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// largeAnswer is from where an answer counts as held, in bytes, and leaves in pieces instead of in a copy of them.
+	// largeAnswer is the size in bytes above which an answer counts against the budget and is sent in pieces, not as a copy.
 	largeAnswer = 64 << 10
-	// indentRoom is how much more room an indented answer takes at most: a digit and a comma become a line of their own.
+	// indentRoom times its size is the most extra room that indenting an answer takes: a digit and a comma become a line of their own.
 	indentRoom = 24
 )
 
-// answer is the body of an answer in the pieces in which it was made.
+// answer is the body of an answer, in the pieces in which it was built.
 type answer struct {
 	head string
 	body []byte
 	tail []byte
 }
 
-// hold makes room for the answer to a read, or refuses it: a read can be sent again.
+// hold reserves room in the budget for the answer to a read, or returns an error: a read is safe to retry.
 func hold(c echo.Context, body []byte) error {
 	if len(body) <= largeAnswer {
 		return nil
@@ -34,7 +34,7 @@ func hold(c echo.Context, body []byte) error {
 	return httpapi.Hold(c.Request().Context(), int64(len(body)))
 }
 
-// respond sends the answer, indented if the client wants it so.
+// respond sends the answer, indented if the client asked for that.
 func (a *API) respond(c echo.Context, o *options, ans answer) error {
 	if o.pretty {
 		return indent(c, ans)
@@ -42,7 +42,7 @@ func (a *API) respond(c echo.Context, o *options, ans answer) error {
 	return send(c, ans)
 }
 
-// send sends the answer as it is, the long ones without making one piece of it.
+// send sends the answer without indenting it. It sends a large answer piece by piece.
 func send(c echo.Context, ans answer) error {
 	if len(ans.body) <= largeAnswer {
 		return c.JSONBlob(http.StatusOK, ans.join())
@@ -68,8 +68,8 @@ func (ans answer) join() []byte {
 	return append(append(append(b, ans.head...), ans.body...), ans.tail...)
 }
 
-// indent sends the answer indented. One for which that takes too much room is sent as it is: what was done cannot be
-// refused for its looks.
+// indent sends the answer indented. If indenting takes too much room, the answer is sent without it: an operation that
+// was done must not be refused because of its format.
 func indent(c echo.Context, ans answer) error {
 	if n := int64(len(ans.body)); n > largeAnswer && httpapi.Hold(c.Request().Context(), indentRoom*n) != nil {
 		return send(c, ans)

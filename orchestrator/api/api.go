@@ -17,11 +17,11 @@ import (
 const (
 	// maxSQLBody is the body limit of the SQL form, whose clients load data in bulk.
 	maxSQLBody = 64 << 20
-	// maxTimeout is the longest deadline a client may ask for: well under the
-	// server's write timeout, so that the answer still gets out.
+	// maxTimeout is the longest timeout that a client may ask for: well under the
+	// server's write timeout, so that the answer can still be sent.
 	maxTimeout = 50 * time.Second
 	// retainPending is how long an accepted operation that persdb does not know
-	// is called pending: as long as persdb remembers by default.
+	// is reported as pending: as long as persdb keeps operations by default.
 	retainPending = time.Hour
 )
 
@@ -31,22 +31,22 @@ type Dispatcher interface {
 	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
 	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
 	Enqueue(ctx context.Context, op dbaas.Operation) error
-	// SawSeq says that a write at seq was acknowledged by another way than Write.
+	// SawSeq records that a client learned of a write at seq in another way than by Write.
 	SawSeq(seq dbaas.Seq)
-	// Cluster returns the cluster id of the database, zero while it was never seen.
+	// Cluster returns the cluster id of the database, or zero if it is not known yet.
 	Cluster() dbaas.ClusterID
 }
 
-// Store is where the answers to operations are kept. CodeNotFound: never seen,
-// not applied yet, or too long ago.
+// Store keeps the results of operations. Lookup returns CodeNotFound for an operation that is
+// unknown, not applied yet or too old.
 type Store interface {
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 }
 
-// Check is one thing that must be there before the orchestrator is ready.
+// Check is one condition for the orchestrator to be ready.
 type Check struct {
-	Name string // what is missing when Probe fails, as the client sees it
-	// Probe returns nil if it is there.
+	Name string // what the client is told is missing when Probe fails
+	// Probe returns nil if the condition holds.
 	Probe func(ctx context.Context) error
 }
 
@@ -56,33 +56,33 @@ type Config struct {
 	Dispatcher Dispatcher
 	Store      Store
 	Cluster    Cluster
-	// Checks are asked by /readyz, besides for a master and a slave.
+	// Checks are the conditions of /readyz besides a master and a slave.
 	Checks []Check
-	// Credentials guard the database, crash and console routes; nil leaves them open.
+	// Credentials guard the database, crash, hand-over, check and console routes; nil leaves them open.
 	Credentials *httpapi.Credentials
-	// Budget bounds what all requests hold; see httpapi.Config.
+	// Budget bounds the memory that all requests hold together; see httpapi.Config.
 	Budget *httpapi.Budget
 	// MaxStatements is how many statements a request of the SQL form may have; zero means statement.MaxStatements.
 	MaxStatements int
-	// CallTimeout is the deadline of a request that asks for none: 5 s.
+	// CallTimeout is the timeout of a request that asks for none: 5 s.
 	CallTimeout time.Duration
 	// OnRequest is called for every request to the database routes, OnRead for
 	// every read whose body is valid. Both are for scaling.
 	OnRequest, OnRead func()
 	// Observe is as in httpapi.Config.
 	Observe func(route, method string, status int, took time.Duration)
-	// Metrics answers /metrics, Events /api/v1/events, and Decisions is rendered as JSON
-	// at /api/v1/scaling/decisions. A nil one leaves its route out.
+	// Metrics serves /metrics and Events serves /api/v1/events. The result of Decisions is rendered
+	// as JSON at /api/v1/scaling/decisions. A route whose field is nil does not exist.
 	Metrics, Events http.Handler
 	Decisions       func(ctx context.Context) any
-	// Invariants is the check behind /api/v1/check; nil leaves the route out. Its only
-	// error is CodeConflict.
+	// Invariants is the check behind /api/v1/check; if it is nil, the route does not exist. Its
+	// only error is CodeConflict.
 	Invariants func(ctx context.Context) (check.Report, error)
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }
 
-// API is the routes. It is safe for concurrent use.
+// API serves the routes. It is safe for concurrent use.
 type API struct {
 	cfg      Config
 	http     *httpapi.API
@@ -159,19 +159,19 @@ func (a *API) routes() {
 	a.guarded(http.MethodGet, "/", console)
 }
 
-// guarded registers a route that asks for credentials if there are any.
+// guarded registers a route that requires credentials if any are configured.
 func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
 	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(h), opts...)
 }
 
-// keysInFlight knows which operations with a key run in this process.
+// keysInFlight tracks the operations with an Idempotency-Key that run in this process.
 type keysInFlight struct {
 	mu      sync.Mutex // guards running
 	running map[dbaas.OpID]dbaas.Fingerprint
 }
 
-// begin returns CodeConflict while the same operation runs, CodeMismatch while
-// another one runs under the same key.
+// begin returns CodeConflict while the same operation runs, and CodeMismatch while
+// another operation runs under the same key.
 func (k *keysInFlight) begin(op *dbaas.Operation) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

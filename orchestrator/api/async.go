@@ -13,15 +13,15 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// The states of an operation that nobody waits for.
+// The states of an operation whose client does not wait for the result.
 const (
 	statusPending = "pending"
 	statusApplied = "applied"
 	statusFailed  = "failed"
 )
 
-// maxPending bounds how many accepted operations are remembered. One that is
-// forgotten here is still told by its id or by persdb.
+// maxPending bounds how many accepted operations are remembered. The state of an operation that
+// is forgotten here still follows from its id or from persdb.
 const maxPending = 65536
 
 // writeState is the answer about an operation.
@@ -64,15 +64,15 @@ func (a *API) writeStatus(c echo.Context) error {
 		return err
 	}
 	a.pending.remove(id)
-	// With this answer the client knows of the write: what it reads next has to have it.
+	// From this answer the client knows of the write, so its next read must see the write.
 	a.cfg.Dispatcher.SawSeq(result.Seq)
 	httpapi.SetSeq(c, result.Seq)
 	return httpapi.JSON(c, http.StatusOK, stateOf(id, &result))
 }
 
-// stateOf says what became of an operation: it failed if it was refused or any
-// statement of it failed. Results tell of each statement; those before a failure
-// stand unless the operation was a transaction.
+// stateOf returns the outcome of an operation. It failed if it was refused or any of its
+// statements failed. Results has an entry per statement; statements before the failed one
+// stay in effect unless the operation was a transaction.
 func stateOf(id dbaas.OpID, result *dbaas.OperationResult) writeState {
 	s := writeState{ID: id.String(), Status: statusApplied, Seq: result.Seq, Code: result.Code, Detail: result.Message}
 	s.Results = append(appendResults([]byte{'['}, result.Statements, renderOptions{}), ']')
@@ -87,9 +87,9 @@ func stateOf(id dbaas.OpID, result *dbaas.OperationResult) writeState {
 	return s
 }
 
-// mayBePending reports whether an operation that persdb does not know may still
-// come: it was accepted here, or its id was made so lately that another
-// orchestrator, or this one before it was started again, may have accepted it.
+// mayBePending reports whether an operation that persdb does not know may still run: either it
+// was accepted here, or its id is so recent that another orchestrator, or this one before a
+// restart, may have accepted it.
 func (a *API) mayBePending(id dbaas.OpID) bool {
 	now := a.cfg.Now()
 	if since, ok := a.pending.get(id); ok {
@@ -99,7 +99,7 @@ func (a *API) mayBePending(id dbaas.OpID) bool {
 	return ok && !made.After(now.Add(time.Minute)) && now.Sub(made) < retainPending
 }
 
-// madeAt returns the time inside an id that dbaas.NewOpID made (UUIDv7).
+// madeAt returns the time in an id that dbaas.NewOpID made (UUIDv7); ok is false for any other id.
 func madeAt(id dbaas.OpID) (time.Time, bool) {
 	if id[6]>>4 != 7 {
 		return time.Time{}, false
@@ -142,8 +142,8 @@ func (p *pendingOps) remove(id dbaas.OpID) {
 	delete(p.since, id)
 }
 
-// sequence gives out the numbers of queued writes. They start at the time of
-// the start in nanoseconds, as rqlite's do, so that they grow over restarts too.
+// sequence generates the numbers of queued writes. The first number is the start time in
+// nanoseconds, as in rqlite, so that the numbers also grow across restarts.
 type sequence struct{ last atomic.Int64 }
 
 func (s *sequence) next() int64 { return s.last.Add(1) }

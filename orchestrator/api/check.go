@@ -8,9 +8,9 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// checkRoutes is the check of the running system. It is a POST since it reads the whole
-// database, and makes a worker whose replica differs start again: nothing
-// that a crawler should do.
+// checkRoutes registers the check of the running system. The method is POST, since a crawler must
+// not run the check: it reads the whole database and restarts a worker whose
+// replica differs.
 func (a *API) checkRoutes() {
 	if a.cfg.Invariants != nil {
 		a.guarded(http.MethodPost, "/api/v1/check", a.check)

@@ -13,19 +13,19 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// Cluster is what this package needs from the control loop. It is called by many
-// requests at once.
+// Cluster is what this package needs from the control loop. It must be safe for
+// concurrent use.
 type Cluster interface {
 	// CrashMaster kills the master's container and returns its pid once it is
-	// surely dead. ok is false if there is no master.
+	// confirmed dead. ok is false if there is no master.
 	CrashMaster(ctx context.Context) (pid int, ok bool, err error)
 	// CrashSlave kills the slave with the highest pid, as CrashMaster does.
 	CrashSlave(ctx context.Context) (pid int, ok bool, err error)
-	// HandOver moves the master's role to the slave with that pid, to the one with the lowest if it is
-	// zero, and returns when that one serves.
+	// HandOver moves the master's role to the slave with the given pid, or to the slave with the lowest pid if pid
+	// is zero. It returns when the new master serves.
 	HandOver(ctx context.Context, pid int) (HandedOver, error)
-	// Workers returns the master and the slaves that run now, in any order. It asks none of them, so their Applied may be
-	// some seconds old, and there is no Lag.
+	// Workers returns the master and the slaves that run now, in any order. It does not ask the workers, so their Applied
+	// may be some seconds old, and Lag is not set.
 	Workers(ctx context.Context) ([]WorkerInfo, error)
 	// Status returns what the control loop knows.
 	Status(ctx context.Context) (ClusterStatus, error)
@@ -39,29 +39,29 @@ type WorkerInfo struct {
 	// Ready workers are caught up and serve.
 	Ready   bool      `json:"ready"`
 	Applied dbaas.Seq `json:"applied_seq"`
-	// Lag is how many entries Applied was behind persdb's head of the same moment.
+	// Lag is how many entries Applied was behind persdb's head at the same time.
 	Lag uint64 `json:"lag"`
 }
 
 // ClusterStatus is the answer of /api/v1/cluster.
 type ClusterStatus struct {
 	Members []WorkerInfo `json:"members"`
-	// Cluster names the history that positions and epochs belong to; absent while persdb is away.
+	// Cluster identifies the history that positions and epochs belong to; absent while persdb is away.
 	Cluster       dbaas.ClusterID `json:"cluster_id,omitzero"`
 	Epoch         dbaas.Epoch     `json:"epoch"`
 	Head          dbaas.Seq       `json:"head_seq"`
 	DesiredSlaves int             `json:"desired_slaves"`
 	ActualSlaves  int             `json:"actual_slaves"`
-	// StartsHeldBack is how many workers the leader cannot start yet, since the limit of starts is reached.
+	// StartsHeldBack is how many starts of workers the leader delays because the start limit is reached.
 	StartsHeldBack int `json:"starts_held_back,omitempty"`
 	// Leader reports whether this orchestrator runs the control loop.
 	Leader bool `json:"leader"`
-	// Database is what persdb's database takes; absent while persdb is away.
+	// Database is the size of persdb's database; absent while persdb is away.
 	Database *dbaas.Sizes `json:"database,omitempty"`
 }
 
-// outage makes CodeUnavailable of the errors that the control loop passes on from
-// the engine, the coordinator or persdb: none of them is a bug of ours.
+// outage turns errors that the control loop passes on from the engine, the coordinator or
+// persdb into CodeUnavailable, since none of them is a bug in the orchestrator.
 func outage(err error) error {
 	if _, ok := errors.AsType[*dbaas.Error](err); ok {
 		return err
@@ -113,8 +113,8 @@ func (a *API) decisions(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, a.cfg.Decisions(c.Request().Context()))
 }
 
-// ready returns nil if reads and writes can be served, else CodeUnavailable
-// with the names of all that is missing.
+// ready returns nil if reads and writes can be served, else CodeUnavailable with the names
+// of everything that is missing.
 func (a *API) ready(ctx context.Context) error {
 	var missing []string
 	for _, check := range a.cfg.Checks {

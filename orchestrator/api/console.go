@@ -10,7 +10,7 @@ import (
 //go:embed console.html
 var consolePage []byte
 
-// console answers GET /: what this is and which routes there are.
+// console answers GET / with a page that describes the service and its routes.
 func console(c echo.Context) error {
 	c.Response().Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	return c.HTMLBlob(http.StatusOK, consolePage)

@@ -8,11 +8,11 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// nodeID names this node to rqlite's clients. To them there is one node, which
-// is the leader: any orchestrator takes any request.
+// nodeID is the node's name for rqlite's clients. They see a single node, which is the
+// leader, since any orchestrator serves any request.
 const nodeID = "orchestrator"
 
-// node is a node as rqlite's /nodes tells of it.
+// node is a node in the format of rqlite's /nodes.
 type node struct {
 	ID        string `json:"id"`
 	APIAddr   string `json:"api_addr"`
@@ -22,15 +22,15 @@ type node struct {
 	Leader    bool   `json:"leader"`
 }
 
-// self is this node under the address that the client used, which is the one
-// that the client can reach.
+// self returns this node with the address that the client used, since the client
+// can reach that address.
 func self(c echo.Context) node {
 	host := c.Request().Host
 	return node{ID: nodeID, APIAddr: "http://" + host, Addr: host, Voter: true, Reachable: true, Leader: true}
 }
 
-// nodes answers GET /nodes, which rqlite's clients ask to find the leader. ver=2
-// asks for a list in place of an object.
+// nodes answers GET /nodes, which rqlite's clients use to find the leader. With ver=2
+// the answer is a list instead of an object.
 func (a *API) nodes(c echo.Context) error {
 	if c.QueryParam("ver") == "2" {
 		return httpapi.JSON(c, http.StatusOK, map[string][]node{"nodes": {self(c)}})
@@ -38,7 +38,7 @@ func (a *API) nodes(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, map[string]node{nodeID: self(c)})
 }
 
-// status answers GET /status with the part of rqlite's that its clients read.
+// status answers GET /status with those fields of rqlite's answer that rqlite's clients read.
 func (a *API) status(c echo.Context) error {
 	me := self(c)
 	return httpapi.JSON(c, http.StatusOK, map[string]any{

@@ -9,13 +9,13 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// HandedOver is the answer of POST /api/v1/master: who was master, and who is.
+// HandedOver is the answer of POST /api/v1/master: the previous and the new master.
 type HandedOver struct {
 	Old Mastership `json:"old"`
 	New Mastership `json:"new"`
 }
 
-// Mastership is a master and the epoch in which it is one.
+// Mastership is a master and its epoch.
 type Mastership struct {
 	PID   int         `json:"pid"`
 	Epoch dbaas.Epoch `json:"epoch"`
@@ -26,8 +26,8 @@ type handOverBody struct {
 	PID int `json:"pid,omitempty"`
 }
 
-// handOver answers POST /api/v1/master once the role has moved to the slave that is named, or to the one with
-// the lowest pid.
+// handOver answers POST /api/v1/master once the role has moved to the slave with the given pid, or, without a pid, to
+// the slave with the lowest pid.
 func (a *API) handOver(c echo.Context) error {
 	body, err := httpapi.ReadBody(c)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// newOperation makes the operation of a write request. keyed says that the
-// client named it. The error is that of a malformed key.
+// newOperation builds the operation of a write request. keyed reports whether the client sent
+// an Idempotency-Key. The error means that the key is malformed.
 func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic bool) (op dbaas.Operation, keyed bool, err error) {
 	key, err := httpapi.IdempotencyKey(c)
 	if err != nil {
@@ -33,11 +33,11 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 	r := c.Request()
 	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: a.cfg.Credentials.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}
 	op.ID = scope.OpID(key)
-	op.Resent = true // nothing shows the first request with a key
+	op.Resent = true // the first request with a key cannot be told from a retry
 	return op, true, nil
 }
 
-// run sends op and waits for its result. A key that is running already is refused.
+// run sends op and waits for its result. It refuses op if an operation with the same key is already running.
 func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.OperationResult, error) {
 	if keyed {
 		if err := a.inFlight.begin(&op); err != nil {
@@ -53,7 +53,7 @@ func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.Operati
 	return result, nil
 }
 
-// enqueue hands op over without waiting for its result.
+// enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run.
 func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
 	if keyed {
 		if err := a.inFlight.begin(&op); err != nil {
@@ -81,8 +81,8 @@ func wantsAsync(c echo.Context) bool {
 	return false
 }
 
-// newRead makes a read of a request, with the deadline and position it asks for.
-// timeout 0 is the default.
+// newRead builds a read from a request, with the position that the request asks for. A timeout of
+// 0 means Config.CallTimeout.
 func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time.Duration) (dbaas.Read, error) {
 	minSeq, err := httpapi.MinSeq(c)
 	if err != nil {

@@ -25,9 +25,9 @@ type options struct {
 	hasQ        bool
 }
 
-// parseOptions reads the query parameters by rqlite's rules: a flag is on when
-// its name is there. What is not supported is refused, never ignored; what asks
-// for something that always holds here is accepted. Errors are CodeInvalid.
+// parseOptions reads the query parameters by rqlite's rules: a flag is on if its name is
+// present. An unsupported option is refused, never ignored. An option that asks for
+// something that always holds here is accepted. Errors are CodeInvalid.
 func parseOptions(c echo.Context) (options, error) {
 	o := options{level: "weak"}
 	raw := c.Request().URL.RawQuery
@@ -72,7 +72,7 @@ func (o *options) set(name, value string) (err error) {
 		o.q, o.hasQ = value, true
 		return nil
 	case "redirect", "noparse", "norwrandom", "norwtime":
-		// There is no other node to be sent to, and no SQL is ever rewritten.
+		// There is no other node to redirect to, and SQL is never rewritten.
 		return checkFlag(name, value)
 	default:
 		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is not supported", name)
@@ -104,7 +104,7 @@ func (o *options) flag(name string) *bool {
 	}
 }
 
-// checkFlag refuses a flag that says no: it would mean yes to rqlite.
+// checkFlag refuses a flag whose value says no, since rqlite would treat the flag as on.
 func checkFlag(name, value string) error {
 	switch strings.ToLower(value) {
 	case "false", "0", "no", "off":
@@ -132,12 +132,12 @@ func duration(name, value string) (time.Duration, error) {
 	return d, nil
 }
 
-// apply puts the read level into r.
+// apply sets r's read level and format.
 //
-// With level none rqlite lets a client bound how long the node may have been cut
-// off (freshness). Here only the master can promise that, after it has asked
-// persdb, and what it then answers is within any bound. As in rqlite, freshness
-// has no meaning with other levels or when zero.
+// With level none rqlite lets a client bound how long the node may have been cut off
+// (freshness). Here only the master can promise that, after it has asked persdb; its answer
+// is then within any bound. As in rqlite, freshness is ignored with other levels or when it
+// is zero.
 func (o *options) apply(r *dbaas.Read) {
 	switch {
 	case o.level == "linearizable" || o.level == "strong":

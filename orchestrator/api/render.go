@@ -11,14 +11,14 @@ import (
 // renderOptions say how results are written.
 type renderOptions struct {
 	associative, blobArray, timings bool
-	// took is the time of the whole operation. Its statements are committed
-	// together and are not timed apart.
+	// took is the duration of the whole operation. Its statements are committed
+	// together and are not timed separately.
 	took time.Duration
 }
 
-// appendResults appends the results of a write, joined by commas, as rqlite
-// words them: rows where a statement returned some, else the last id and the number of
-// rows, left out where zero, or its error.
+// appendResults appends the results of a write, separated by commas, in rqlite's format. Each is the
+// statement's error, or its rows if it returns any, or else the last insert id and the number of
+// affected rows, each left out if zero.
 func appendResults(b []byte, results []dbaas.StatementResult, o renderOptions) []byte {
 	for i := range results {
 		if i > 0 {
@@ -30,7 +30,7 @@ func appendResults(b []byte, results []dbaas.StatementResult, o renderOptions) [
 }
 
 func appendResult(b []byte, r *dbaas.StatementResult, o renderOptions) []byte {
-	if r.Code != dbaas.CodeOK || r.Message != "" { // a message without a code: done, and the answer was not kept.
+	if r.Code != dbaas.CodeOK || r.Message != "" { // a message without a code: the statement was done, but its answer was not kept.
 		return append(sqlite.AppendText(append(b, `{"error":`...), r.Message), '}')
 	}
 	b = append(b, '{')
@@ -84,8 +84,8 @@ func appendArrays(b []byte, r *dbaas.StatementResult, o renderOptions) []byte {
 	return append(b, ']')
 }
 
-// appendAssociative writes rows as objects. Of columns with the same name the
-// last one counts, as in a map.
+// appendAssociative appends rows as objects. If several columns have the same name, the
+// last column counts, as in a map.
 func appendAssociative(b []byte, r *dbaas.StatementResult, o renderOptions) []byte {
 	last := make(map[string]int, len(r.Columns))
 	for i, name := range r.Columns {
@@ -116,7 +116,7 @@ func appendAssociative(b []byte, r *dbaas.StatementResult, o renderOptions) []by
 	return append(b, ']')
 }
 
-// comma separates from what came before, if anything did.
+// comma appends a comma unless b ends with the object's opening brace.
 func comma(b []byte) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')

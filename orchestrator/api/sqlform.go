@@ -48,7 +48,7 @@ func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, sta
 	return a.respond(c, o, answer{`{"results":[`, result.Body, a.tail([]byte{']'}, o, start, result.Seq)})
 }
 
-// queryStatements returns what a read asks for: q of a GET, the body of a POST.
+// queryStatements returns the statements of a read: q of a GET, the body of a POST.
 func (a *API) queryStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 	if c.Request().Method == http.MethodPost {
 		return a.bodyStatements(c, o)
@@ -59,8 +59,8 @@ func (a *API) queryStatements(c echo.Context, o *options) ([]dbaas.Statement, er
 	return []dbaas.Statement{{SQL: o.q}}, nil
 }
 
-// bodyStatements reads the body: JSON whatever its type says, but one plain
-// statement where it says text/plain and is none.
+// bodyStatements reads the body. It is parsed as JSON whatever its Content-Type, except that a
+// text/plain body that is not JSON is one plain statement.
 func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
 	if o.hasQ {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q is for GET: send the statements in the body")
@@ -69,7 +69,7 @@ func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, err
 	if err != nil {
 		return nil, err
 	}
-	// A malformed type is none, and none is JSON.
+	// A missing or malformed Content-Type is treated as JSON.
 	kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if kind == echo.MIMETextPlain {
 		if st, ok := statement.ParseText(body); ok {
@@ -97,8 +97,8 @@ func (a *API) execute(c echo.Context) error {
 	return a.sqlWrite(c, &o, statements, start)
 }
 
-// request answers POST /db/request: reads and writes together, in order, at the
-// master. A request that only reads is served as /db/query is.
+// request answers POST /db/request: reads and writes together, in order, at the master. A
+// request with only reads is served like /db/query.
 func (a *API) request(c echo.Context) error {
 	start := a.cfg.Now()
 	o, err := parseOptions(c)
@@ -147,7 +147,7 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	return a.respond(c, o, answer{body: a.tail(b, o, start, result.Seq)})
 }
 
-// queued hands op over and answers 200, as rqlite's clients demand.
+// queued hands op over without waiting for its result and answers 200, as rqlite's clients require.
 func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
 	if err := a.enqueue(c, op, keyed); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool,
 	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})
 }
 
-// tail ends an answer with what its options ask for.
+// tail appends the fields that the options ask for and the closing brace.
 func (a *API) tail(b []byte, o *options, start time.Time, seq dbaas.Seq) []byte {
 	if o.raftIndex && seq > 0 {
 		b = strconv.AppendUint(append(b, `,"raft_index":`...), uint64(seq), 10)

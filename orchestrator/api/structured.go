@@ -10,8 +10,8 @@ import (
 	"rideshare/orchestrator/statement"
 )
 
-// structuredRead answers POST /api/v1/db/read: the rows as an array of objects.
-// It sees every write that was acknowledged here before it came.
+// structuredRead answers POST /api/v1/db/read: the rows as an array of objects. The read sees
+// every write that this orchestrator acknowledged before the request arrived.
 func (a *API) structuredRead(c echo.Context) error {
 	body, err := httpapi.ReadBody(c)
 	if err != nil {
@@ -51,8 +51,8 @@ func (a *API) structuredWrite(c echo.Context) error {
 	return a.write(c, []dbaas.Statement{st})
 }
 
-// clearStatements empty the application's tables and let ride ids start at 1
-// again. The request counters stay.
+// clearStatements returns the statements that empty the application's tables and restart ride
+// ids at 1. The request counters stay.
 func clearStatements() []dbaas.Statement {
 	return []dbaas.Statement{
 		{SQL: `DELETE FROM riders`},
@@ -65,8 +65,8 @@ func clearStatements() []dbaas.Statement {
 // clear answers POST /api/v1/db/clear. A body is ignored.
 func (a *API) clear(c echo.Context) error { return a.write(c, clearStatements()) }
 
-// write runs the statements as one operation, or hands it over if the client
-// prefers not to wait. The first statement that failed is the answer.
+// write runs the statements as one operation, or only hands it over if the client prefers
+// not to wait. The answer is the error of the first statement that failed, if any.
 func (a *API) write(c echo.Context, statements []dbaas.Statement) error {
 	op, keyed, err := a.newOperation(c, statements, len(statements) > 1)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *API) write(c echo.Context, statements []dbaas.Statement) error {
 	for i := range result.Statements {
 		s := &result.Statements[i]
 		switch {
-		case s.Code == dbaas.CodeTimeout: // it failed for good: 504 would mean that it may yet be done
+		case s.Code == dbaas.CodeTimeout: // it failed for good: 504 would mean that it may still be done
 			return dbaas.Errorf(dbaas.CodeInvalid, "%s: the statement takes too long, it was not done", s.Message)
 		case s.Code != dbaas.CodeOK:
 			return &dbaas.Error{Code: s.Code, Message: s.Message}

@@ -9,22 +9,22 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// tablesEvery is how long it counts whether the application's tables were there.
+// tablesEvery is how long a result of tables.check stays valid.
 const tablesEvery = time.Second
 
-// tablesRead fails where a table or column that users and rides need is not there. It costs a row of each table at most.
+// tablesRead fails if a table or column that users and rides need is missing. It reads at most one row of each table.
 const tablesRead = `SELECT EXISTS(SELECT username, password FROM users), EXISTS(SELECT rideId, created_by, timestamp, source, destination, seats FROM rides),
  EXISTS(SELECT rideId, user FROM riders), EXISTS(SELECT service_name, count FROM apicount)`
 
-// tables knows whether the application's tables are there.
+// tables remembers whether the application's tables exist.
 type tables struct {
 	mu      sync.Mutex // guards the fields below, and lets one read run at a time
-	at      time.Time  // when missing was found out
+	at      time.Time  // when missing was determined
 	missing string
 }
 
-// check returns what is missing of the application's tables, "" if nothing is. A slave that does not answer in time says
-// nothing about them. The read is none of a client's, and so does not count for scaling.
+// check returns which of the application's tables is missing, or "" if none is. If no slave answers in time, the tables
+// count as present. The read does not count for scaling, since no client sent it.
 func (t *tables) check(ctx context.Context, now func() time.Time, read func(context.Context, dbaas.Read) (dbaas.ReadResult, error)) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

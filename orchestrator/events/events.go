@@ -1,5 +1,5 @@
-// Package events keeps the latest changes of roles, membership and scale and
-// streams them to whoever watches, as server-sent events.
+// Package events keeps the latest changes of roles, membership and scale, and streams
+// them to clients as server-sent events.
 package events
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// kept is how many events can be asked for again with Last-Event-ID.
+// kept is how many events are kept for clients that resume with Last-Event-ID.
 const kept = 1024
 
 // Event is one change. Data is rendered as JSON.
@@ -19,13 +19,13 @@ type Event struct {
 	Data []byte
 }
 
-// Log is the latest events of this life of the process, with dense numbers from 1. It is safe for concurrent use.
+// Log holds the latest events of this process, numbered from 1 without gaps. It is safe for concurrent use.
 type Log struct {
-	life  string        // tells this life's ids from those of others
-	slots chan struct{} // one for each open stream
+	life  string        // random; distinguishes the ids of this process from those of earlier ones
+	slots chan struct{} // one element per open stream
 
 	mu     sync.Mutex // guards the fields below
-	events []Event    // the newest kept, in order
+	events []Event    // the newest events, at most kept, oldest first
 	next   uint64
 	more   chan struct{} // closed when there is a new event, then replaced
 	closed bool
@@ -38,8 +38,8 @@ func New() *Log {
 	return &Log{life: hex.EncodeToString(life[:]), slots: make(chan struct{}, maxStreams), next: 1, more: make(chan struct{})}
 }
 
-// Add appends an event whose data is v as JSON. What cannot be rendered is an
-// event without data.
+// Add appends an event whose data is v as JSON. If v cannot be rendered, the data of the
+// event is null.
 func (l *Log) Add(kind string, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -58,8 +58,9 @@ func (l *Log) Add(kind string, v any) {
 	}
 }
 
-// After returns the kept events with a number above n, and a channel that is closed when there are more. gap
-// reports that events after n are missing: they are forgotten, or n was never given out. Then all kept events are returned.
+// After returns the kept events with a number above n, and a channel that is closed when there is a new event. gap
+// reports that events after n are missing: they are no longer kept, or n was never assigned. Then After returns all
+// kept events.
 func (l *Log) After(n uint64) (events []Event, gap bool, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

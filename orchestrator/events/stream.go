@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// keepAlive is how often a silent stream gets a comment, so that proxies with
-	// the usual time-out of 60 s do not cut it.
+	// keepAlive is how often a silent stream gets a comment, so that proxies with the
+	// usual timeout of 60 s do not close it.
 	keepAlive = 20 * time.Second
-	// writeLimit is how long a client may take to accept what is sent: one that does not
-	// read is let go, and may resume later.
+	// writeLimit is how long a client may take to accept what is sent. A client that does not
+	// read is disconnected and may resume later.
 	writeLimit = 10 * time.Second
 	// maxStreams bounds the open streams, each of which holds a connection and a goroutine.
 	maxStreams = 256
-	// noNumber is no event's number, and has every event after it.
+	// noNumber is a number that no event has, so that After reports a gap.
 	noNumber = ^uint64(0)
 )
 
-// ServeHTTP streams events: those after Last-Event-ID if the client names one,
-// else those from now on. The id of an event is LIFE-NUMBER, where LIFE is this process's.
+// ServeHTTP streams events: those after Last-Event-ID if the client sends one, else those from
+// now on. The id of an event is LIFE-NUMBER, where LIFE identifies this process.
 //
-// A client that cannot get every event after the one it names, since this is another life or they are forgotten, gets an
-// event "reset" first and then all kept ones: what it knows from before is no longer
-// sure. More than 256 streams at once are refused with 503, and an id of neither form, LIFE-NUMBER or NUMBER, with 400.
+// If the events after Last-Event-ID are not all available, since they are of another process or no longer kept, the
+// client first gets an event "reset" and then all kept events: what it knew before may be wrong.
+// A request is refused with 503 if 256 streams are open, and with 400 if the id has neither form, LIFE-NUMBER or NUMBER.
 func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last, err := l.parse(r.Header.Get("Last-Event-ID"))
 	if err != nil {
@@ -50,7 +50,8 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.run(r.Context())
 }
 
-// parse returns the number after which a client wants events: the newest for one that names none.
+// parse returns the number after which a client wants events: that of the newest event if the client sends no id, and
+// noNumber if the id is not of this process.
 func (l *Log) parse(id string) (uint64, error) {
 	if id == "" {
 		return l.Last(), nil
@@ -69,7 +70,7 @@ func (l *Log) parse(id string) (uint64, error) {
 	return n, nil
 }
 
-// stream is one client that watches.
+// stream is the stream to one client.
 type stream struct {
 	log     *Log
 	w       http.ResponseWriter
@@ -77,7 +78,7 @@ type stream struct {
 	last    uint64 // the number of the last event sent
 }
 
-// run sends events until the client or the log is gone.
+// run sends events until the client is gone or the log is closed.
 func (s *stream) run(ctx context.Context) {
 	timer := time.NewTicker(keepAlive)
 	defer timer.Stop()
@@ -110,7 +111,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// send writes text within the limit. It reports false when the client is gone or does not read.
+// send writes text within writeLimit. It returns false if the client is gone or does not read.
 func (s *stream) send(text string) bool {
 	if s.control.SetWriteDeadline(time.Now().Add(writeLimit)) != nil {
 		return false

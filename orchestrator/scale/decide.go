@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// ledgerName is the coordinator's value that holds the ledger.
+	// ledgerName is the name of the coordinator's value that holds the ledger.
 	ledgerName = "scaling"
-	// readTimeout bounds the reading of the ledger for somebody who asks.
+	// readTimeout bounds how long Decisions waits for the ledger.
 	readTimeout = time.Second
-	// tryTimeout bounds one try to write a decision.
+	// tryTimeout bounds one attempt to write a decision.
 	tryTimeout = 10 * time.Second
-	// firstPause and lastPause are the pauses between tries, which double.
+	// firstPause is the first pause between attempts. The pause doubles up to lastPause.
 	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 )
 
@@ -40,8 +40,9 @@ func (s *Scaler) run(ctx context.Context) {
 	}
 }
 
-// resume carries out the newest decision if whoever made it died before it could: no older
-// than a period, since the next tick would have overtaken it. It returns a window that ended meanwhile.
+// resume carries out the newest decision if the orchestrator that made it died before it could do so. A decision
+// older than a period is left alone, since the next tick has overtaken it. If a window ends before resume is done,
+// resume gives up and returns that window.
 func (s *Scaler) resume(ctx context.Context) *window {
 	return s.untilDone(ctx, func(ctx context.Context) error {
 		l, version, err := s.load(ctx)
@@ -56,8 +57,8 @@ func (s *Scaler) resume(ctx context.Context) *window {
 	})
 }
 
-// carryOut decides about w and writes the decision, however often that takes. It
-// returns the next window if that came before.
+// carryOut decides about w and writes the decision, retrying until it succeeds. If the next
+// window ends first, carryOut gives up and returns that window.
 func (s *Scaler) carryOut(ctx context.Context, w window) (next *window) {
 	sample := Sample{Missing: []string{"no observer"}}
 	if s.cfg.Observe != nil {
@@ -89,8 +90,8 @@ func (s *Scaler) tell(d Decision) {
 	}
 }
 
-// untilDone calls try until it succeeds, the next window has ended, which it
-// returns, or ctx ends.
+// untilDone calls try until try succeeds, ctx ends, or the next window ends; in that last case
+// it returns the window.
 func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error) *window {
 	pause, failed := firstPause, 0
 	for {
@@ -117,11 +118,11 @@ func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error)
 	}
 }
 
-// decide is one try. It may have been done in part before, also when that try saw
-// an error: the decision is found by its name and time.
+// decide makes one attempt to decide about w and write the decision. An earlier attempt may have done part
+// of it, even if it returned an error: decide finds its decision in the ledger by orchestrator and time.
 //
-// The decision is in the ledger before it is carried out, so that two orchestrators
-// whose ticks fall together make one, and so that a death in between is seen.
+// The decision is written to the ledger before it is carried out. So two orchestrators whose ticks
+// coincide make only one decision, and a death between the two steps is noticed.
 func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision, error) {
 	d := Decision{At: w.at, By: s.cfg.Name}
 	l, version, err := s.load(ctx)
@@ -163,7 +164,7 @@ func (s *Scaler) settle(ctx context.Context, d *Decision, l *ledger, version coo
 	return nil
 }
 
-// finish writes the number of slaves and then that it is written.
+// finish writes the wanted number of slaves, and then marks the decision as done in the ledger.
 func (s *Scaler) finish(ctx context.Context, l *ledger, version coord.Version, d Decision) error {
 	if err := s.cfg.Cluster.SetSlaves(ctx, d.Wanted); err != nil {
 		return err
@@ -173,7 +174,7 @@ func (s *Scaler) finish(ctx context.Context, l *ledger, version coord.Version, d
 	return s.save(ctx, *l, version)
 }
 
-// propose lets every policy look at the sample.
+// propose fills in d with the policy's proposal for the sample, and with those of the other policies.
 func (s *Scaler) propose(d *Decision, sample Sample, before []Sample) {
 	p := s.cfg.Policy.Propose(sample, before)
 	d.Policy, d.Count, d.Wanted, d.Sample = p.Policy, sample.Reads, p.Wanted, sample
@@ -184,15 +185,15 @@ func (s *Scaler) propose(d *Decision, sample Sample, before []Sample) {
 	}
 }
 
-// inWindowOfAnother reports whether another orchestrator has decided less than half a
-// period ago. Each has a timer of its own; so one of them decides and the others
-// hand over their reads. Clocks may be wrong in either direction.
+// inWindowOfAnother reports whether another orchestrator decided less than half a period
+// ago. Each orchestrator has its own timer; so one of them decides, and the others hand
+// over their reads. The clocks may differ in either direction.
 func (s *Scaler) inWindowOfAnother(l *ledger, w window) bool {
 	d := l.newest()
 	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period/2
 }
 
-// load reads the ledger; one that nobody wrote yet is empty.
+// load reads the ledger. A ledger that has not been written yet is empty.
 func (s *Scaler) load(ctx context.Context) (ledger, coord.Version, error) {
 	data, version, err := s.cfg.Cluster.Value(ctx, ledgerName)
 	if errors.Is(err, coord.ErrNone) {
@@ -227,7 +228,7 @@ func (s *Scaler) seen(l ledger) {
 	s.last = ledger{HandedOver: l.HandedOver, Decisions: slices.Clone(l.Decisions)}
 }
 
-// remember keeps a decision that may not be in the coordinator.
+// remember keeps a decision that may be missing in the coordinator.
 func (s *Scaler) remember(d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

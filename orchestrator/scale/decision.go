@@ -9,21 +9,21 @@ import (
 	"rideshare/internal/coord"
 )
 
-// Decision is what one tick decided, and why.
+// Decision is the decision of one tick, with its reason.
 type Decision struct {
 	At time.Time `json:"at"`
-	// By is the orchestrator whose tick it was.
+	// By is the orchestrator that decided.
 	By     string `json:"by"`
 	Policy string `json:"policy"`
-	// Count is how many reads came in the window.
+	// Count is how many reads arrived in the window.
 	Count  int `json:"count"`
 	Wanted int `json:"wanted"`
-	// Done tells whether the wanted number was written for the control loop. One that could
-	// not be is tried again until the next tick overtakes it.
+	// Done reports whether the wanted number was written for the control loop. A failed write
+	// is retried until the next tick overtakes the decision.
 	Done   bool   `json:"done"`
 	Why    string `json:"why"`
 	Sample Sample `json:"sample"`
-	// Would is what the other policies would have done with the same sample.
+	// Would is what the other policies proposed for the same sample.
 	Would []Proposal `json:"would"`
 }
 
@@ -33,11 +33,11 @@ func (d *Decision) same(other *Decision) bool { return d.By == other.By && d.At.
 // of 2 minutes, about 150 KB, which one value of the coordinator holds.
 const keptDecisions = 240
 
-// ledger is what all orchestrators of a stack share about scaling: one value in the
-// coordinator, written only over what was read.
+// ledger is the scaling state that all orchestrators of a stack share: one value in the
+// coordinator, written with compare-and-swap.
 type ledger struct {
-	// HandedOver is the reads of orchestrators whose ticks fell into another one's window:
-	// they count in the next decision.
+	// HandedOver is the number of reads that orchestrators counted whose ticks fell into the window of
+	// another orchestrator. They count in the next decision.
 	HandedOver int        `json:"handed_over"`
 	Decisions  []Decision `json:"decisions"`
 }
@@ -50,8 +50,8 @@ func decodeLedger(data []byte) (ledger, error) {
 	return l, nil
 }
 
-// encode returns the value for the coordinator. The oldest decisions are left
-// out, however long their reasons are.
+// encode returns the value for the coordinator. If the value is too large, encode leaves out
+// the oldest decisions.
 func (l ledger) encode() ([]byte, error) {
 	for {
 		data, err := json.Marshal(l)
@@ -65,7 +65,7 @@ func (l ledger) encode() ([]byte, error) {
 	}
 }
 
-// put adds d, or replaces it if it is there already.
+// put adds d, or replaces the entry for d if there is one.
 func (l *ledger) put(d Decision) {
 	if i := l.find(&d); i >= 0 {
 		l.Decisions[i] = d
@@ -89,7 +89,7 @@ func (l *ledger) newest() *Decision {
 	return &l.Decisions[len(l.Decisions)-1]
 }
 
-// samples are those of the windows so far, oldest first.
+// samples returns the samples of all decisions, oldest first.
 func (l *ledger) samples() []Sample {
 	out := make([]Sample, 0, len(l.Decisions))
 	for i := range l.Decisions {

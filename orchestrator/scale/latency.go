@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// Latency keeps the slaves so busy that reads hardly wait: as many slaves as bring
-// each of busy time and reads in flight to its target, and one more while reads
-// wait too long. It is the rule of Kubernetes' HorizontalPodAutoscaler,
-// desired = ceil(current * value / target), the largest of several metrics, with its
-// tolerance, its limit for one step out and its stabilisation window, and two
-// additions: one step in at a time, and none to a number that was too few for no
-// more load. Source: kubernetes.io, "Horizontal Pod Autoscaling", Algorithm details
-// and Configurable scaling behavior.
+// Latency wants as many slaves as bring busy time and reads in flight to their targets,
+// and one more slave while reads wait too long. Slaves are then as busy as they can be
+// while reads hardly wait.
+//
+// It follows Kubernetes' HorizontalPodAutoscaler: desired = ceil(current * value / target),
+// the largest over several metrics, with its tolerance, its limit for one step out and its
+// stabilisation window. Two rules are added: it scales in by one slave at a time, and never to a
+// number of slaves that was too few for the same load or less. Source: kubernetes.io,
+// "Horizontal Pod Autoscaling", Algorithm details and Configurable scaling behavior.
 type Latency struct {
 	Limits
-	// Busy is the wanted part of the slaves' places in use: 0.6, since waiting
-	// grows steeply from about there (M/M/c).
+	// Busy is the target for the fraction of the slaves' places in use: 0.6, since waiting
+	// time grows steeply from about there (M/M/c).
 	Busy float64
-	// InFlight is the wanted number of reads under way for each slave: 32, what
-	// one message of a busy system holds.
+	// InFlight is the target for the number of reads in flight per slave: 32, what one
+	// message of a busy system holds.
 	InFlight float64
-	// QueueAge is how long a read may wait before it leaves: 5 ms, the time after
-	// which the dispatcher itself counts a message as slow.
+	// QueueAge is how long a read may wait before it is sent: 5 ms, the time after which
+	// the dispatcher counts a message as stale.
 	QueueAge time.Duration
-	// Tolerance is how far value and target may be apart before anything changes: 0.1.
+	// Tolerance is how far value/target may differ from 1 before anything changes: 0.1.
 	Tolerance float64
-	// Stabilise is for how many windows, this one included, fewer slaves must have been
-	// enough before one leaves: 3, which are 5 minutes at the default period.
+	// Stabilise is for how many windows, including the present one, fewer slaves must have been
+	// enough before a slave is removed: 3, which is 5 minutes at the default period.
 	Stabilise int
 	// MaxLag is how many entries a slave may be behind before the policy waits: 1000.
 	MaxLag uint64
@@ -44,8 +45,8 @@ func NewLatency(l Limits) Latency {
 // Name implements Policy.
 func (Latency) Name() string { return "latency" }
 
-// Propose implements Policy. It holds, that is, it wants what was wanted, while it
-// cannot judge: something is missing, slaves are still starting, or replicas lag.
+// Propose implements Policy. It holds, that is, it keeps the wanted number, while it cannot
+// judge the load: metrics are missing, slaves are still starting, or replicas lag.
 func (p Latency) Propose(now Sample, before []Sample) Proposal {
 	wanted, why := p.decide(now, before)
 	return Proposal{Policy: p.Name(), Wanted: p.bound(wanted), Why: why + "; " + now.describe()}
@@ -57,7 +58,7 @@ func (p Latency) decide(now Sample, before []Sample) (wanted int, why string) {
 	}
 	n, needed := now.Slaves, p.needed(now)
 	if needed > n {
-		// As HPA's default: at most double, or four more, at once.
+		// HPA's default: in one step at most double, or four more, whichever is larger.
 		return min(needed, max(2*n, n+4)), fmt.Sprintf("out: %d slaves needed", needed)
 	}
 	for _, s := range p.stabilising(before) {
@@ -76,7 +77,7 @@ func (p Latency) decide(now Sample, before []Sample) (wanted int, why string) {
 	}
 }
 
-// unfit says why a sample cannot be judged, "" if it can.
+// unfit returns why a sample cannot be judged, or "" if it can.
 func (p Latency) unfit(s Sample) string {
 	switch {
 	case !s.complete():
@@ -92,7 +93,7 @@ func (p Latency) unfit(s Sample) string {
 	}
 }
 
-// needed is how many slaves the load of s needs, without regard to other windows.
+// needed returns how many slaves the load of s needs, regardless of other windows.
 func (p Latency) needed(s Sample) int {
 	n := float64(s.Slaves)
 	exact := max(n*s.Busy/p.Busy, s.InFlight/p.InFlight)
@@ -108,14 +109,14 @@ func (p Latency) needed(s Sample) int {
 
 func (p Latency) slow(s Sample) bool { return s.QueueAge.Duration() > p.QueueAge }
 
-// stabilising returns the windows before this one that must agree to fewer slaves.
+// stabilising returns the earlier windows in which fewer slaves must have been enough, too.
 func (p Latency) stabilising(before []Sample) []Sample {
 	return before[max(0, len(before)-(p.Stabilise-1)):]
 }
 
-// wasTooFew reports whether n slaves let reads wait too long in a window that had
-// no more of them than this one. Without it a number that busy time alone allows and
-// waiting forbids would be tried again and again.
+// wasTooFew reports whether, in an earlier window with no more reads than this one, reads waited too
+// long with n slaves or fewer. Without wasTooFew, a number of slaves that is enough by busy time but
+// makes reads wait would be tried again and again.
 func (p Latency) wasTooFew(n int, now Sample, before []Sample) bool {
 	for _, s := range before {
 		load := float64(s.Reads) * (1 - p.Tolerance)

@@ -1,37 +1,37 @@
-// Package scale makes the number of slaves follow the load: every period it
-// looks at the window that ended, lets a policy say how many slaves are needed,
-// and writes that number, which the control loop then brings about. DESIGN.md has
-// the rules of the policies and what happens when a process dies in between.
+// Package scale adapts the number of slaves to the load. Every period it measures the window
+// that ended, asks a policy how many slaves are needed, and writes that number; the control
+// loop then starts or stops slaves. DESIGN.md has the rules of the policies and what happens
+// when a process dies in between.
 package scale
 
 import "fmt"
 
-// Proposal is what a policy would do, and why.
+// Proposal is the number of slaves that a policy wants, with the reason.
 type Proposal struct {
 	Policy string `json:"policy"`
 	Wanted int    `json:"wanted"`
 	Why    string `json:"why"`
 }
 
-// Policy says how many slaves are needed. It is a pure function of what it is
-// given: no clock, no broker, no engine.
+// Policy decides how many slaves are needed. It is a pure function of its arguments: no
+// clock, no broker, no engine.
 type Policy interface {
 	// Name is the value of SCALE_POLICY.
 	Name() string
-	// Propose looks at the window that ended and at those before, oldest first.
-	// Wanted is within the limits of the policy.
+	// Propose returns a proposal from the sample of the window that ended and the samples before,
+	// oldest first. Wanted is within the limits of the policy.
 	Propose(now Sample, before []Sample) Proposal
 }
 
-// Limits bounds the number of slaves, both included.
+// Limits bounds the number of slaves. Both bounds are inclusive.
 type Limits struct {
 	Min, Max int
 }
 
 func (l Limits) bound(n int) int { return max(l.Min, min(n, l.Max)) }
 
-// Reads wants one slave for every PerSlave reads of the window, and nothing else
-// counts. It scales in at the first quiet window.
+// Reads wants one slave for every PerSlave reads of the window, whatever the other metrics
+// are. It scales in at the first quiet window.
 type Reads struct {
 	PerSlave int // reads in one window that one slave serves
 	Limits

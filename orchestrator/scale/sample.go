@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Sample is what a policy knows of one window. Numbers but Reads and Desired may be
-// missing; Missing says so and why.
+// Sample is what a policy knows of one window. All numbers except Reads and Desired may be
+// missing; then Missing is not empty.
 type Sample struct {
-	// Reads is how many valid reads came, at all orchestrators.
+	// Reads is how many valid reads arrived, at all orchestrators.
 	Reads int `json:"reads"`
-	// Desired is how many slaves were wanted at the window's end, Slaves how many served.
+	// Desired is how many slaves were wanted at the window's end, Slaves how many served then.
 	Desired int `json:"desired_slaves"`
 	Slaves  int `json:"slaves"`
-	// QueueAge is how long a read waited, on average, before it left for a slave.
+	// QueueAge is how long a read waited, on average, before it was sent to a slave.
 	QueueAge Milliseconds `json:"queue_age_ms"`
-	// InFlight is how many reads were under way at a time, on average.
+	// InFlight is the average number of reads in flight.
 	InFlight float64 `json:"in_flight"`
-	// Busy is the part of the slaves' places for reads that was in use, 0 to 1, on average.
+	// Busy is the average fraction of the slaves' places for reads that was in use, 0 to 1.
 	Busy float64 `json:"busy"`
-	// Lag is how many entries the last of the slaves was behind the head.
+	// Lag is how many entries the slowest slave was behind the head.
 	Lag uint64 `json:"lag"`
 	// Missing names what could not be measured.
 	Missing []string `json:"missing,omitempty"`
@@ -39,7 +39,7 @@ func (m Milliseconds) Duration() time.Duration {
 
 func (s *Sample) complete() bool { return len(s.Missing) == 0 }
 
-// describe is the sample as a reason shows it.
+// describe returns the sample as text for Proposal.Why.
 func (s *Sample) describe() string {
 	if !s.complete() {
 		return "not known: " + strings.Join(s.Missing, ", ")

@@ -14,8 +14,8 @@ import (
 	"rideshare/internal/coord"
 )
 
-// Cluster is what a Scaler needs of the control loop. *control.Loop implements it,
-// safe for concurrent use.
+// Cluster is what a Scaler needs from the control loop. It must be safe for concurrent
+// use. *control.Loop implements it.
 type Cluster interface {
 	// SetSlaves writes the wanted number of slaves for the control loop.
 	SetSlaves(ctx context.Context, n int) error
@@ -28,17 +28,17 @@ type Cluster interface {
 type Config struct {
 	Log     *slog.Logger
 	Cluster Cluster
-	// Name tells this orchestrator from others of the same stack.
+	// Name identifies this orchestrator among those of the same stack.
 	Name string
-	// Policy decides; Others only say what they would have done.
+	// Policy decides. The proposals of Others are only recorded.
 	Policy Policy
 	Others []Policy
 	// Period is the length of a window: 2 minutes by default.
 	Period time.Duration
-	// Observe measures what a Sample has besides the reads, since its last call. It
-	// must return within a few seconds. Without it all of that is missing.
+	// Observe measures all fields of a Sample except Reads, over the time since the last call. It
+	// must return within a few seconds. If Observe is nil, those fields are missing.
 	Observe func(ctx context.Context) Sample
-	// Decided, if set, is told of each decision when it is done or overtaken.
+	// Decided, if set, is called with each decision once it is done or overtaken.
 	Decided func(d Decision)
 	// Clock is the real one unless a test brings its own.
 	Clock clockwork.Clock
@@ -51,29 +51,29 @@ type Scaler struct {
 	started   sync.Once
 	reads     atomic.Int64
 
-	windows    chan window // those that ended and have no decision yet
-	ticked     time.Time   // when the last window ended; of the scheduler's job, which runs one at a time
+	windows    chan window // windows that ended and have no decision yet
+	ticked     time.Time   // when the last window ended; used only by tick, which the scheduler never runs twice at a time
 	stop       context.CancelFunc
 	background sync.WaitGroup
 
 	mu   sync.Mutex // guards the fields below
-	last ledger     // as it was read or written last
+	last ledger     // as last read or written
 	// undone are the decisions that are not in the coordinator yet, oldest first.
 	undone []Decision
 }
 
-// backlog is how many windows may wait for a coordinator that does not answer and
-// does not refuse. Each try is bounded, so that even at the shortest period there are fewer.
+// backlog is how many windows may wait for a coordinator that neither answers nor refuses. Each
+// attempt is bounded by tryTimeout, so that fewer wait even at the shortest period.
 const backlog = 16
 
-// window is what ended at a tick.
+// window is the window that ended at a tick.
 type window struct {
 	at    time.Time
 	reads int
 }
 
-// New returns a Scaler whose timer starts with the first call of Requested.
-// Close it.
+// New returns a Scaler whose timer starts with the first call of Requested. The caller
+// closes the Scaler.
 func New(cfg Config) (*Scaler, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clockwork.NewRealClock()
@@ -94,7 +94,7 @@ func New(cfg Config) (*Scaler, error) {
 	return s, nil
 }
 
-// Requested notes a request to the database API. The first one starts the timer.
+// Requested is called for each request to the database API. The first call starts the timer.
 func (s *Scaler) Requested() {
 	s.started.Do(s.scheduler.Start)
 }
@@ -102,11 +102,12 @@ func (s *Scaler) Requested() {
 // Read counts one read.
 func (s *Scaler) Read() { s.reads.Add(1) }
 
-// tick ends a window. The counter is swapped here, before any call to others, so that
-// reads which come while the decision is made and written belong to the next
-// window. A window whose decision is still not written gives way to this one.
+// tick ends a window. It resets the counter itself, before the decision is begun, so that reads
+// that arrive while the decision is made and written belong to the next window. An older window
+// whose decision is not written yet is overtaken by the new window.
 //
-// The scheduler may fire twice at one tick. A second window of no length would look like one without reads.
+// The scheduler may fire twice for one tick. The second call is ignored, since a window of zero length would look
+// like a window without reads.
 func (s *Scaler) tick() {
 	now := s.cfg.Clock.Now()
 	if !s.ticked.IsZero() && now.Sub(s.ticked).Abs() < s.cfg.Period/2 {
@@ -127,8 +128,8 @@ func (s *Scaler) tick() {
 	}
 }
 
-// Decisions returns the last decisions of all orchestrators, oldest first. While the
-// coordinator is away they are those that this one knows of.
+// Decisions returns the last decisions of all orchestrators, oldest first. While the coordinator
+// is away, it returns the decisions that this orchestrator knows of.
 func (s *Scaler) Decisions(ctx context.Context) []Decision {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -142,8 +143,8 @@ func (s *Scaler) Decisions(ctx context.Context) []Decision {
 	return append(out, s.undone...)
 }
 
-// Close stops the timer and gives up a decision that cannot be written. One that
-// is written and not carried out is carried out by the next Scaler.
+// Close stops the timer and gives up a decision that cannot be written. A decision that is
+// written but not carried out is carried out by the next Scaler.
 func (s *Scaler) Close() error {
 	err := s.scheduler.Shutdown()
 	s.stop()
