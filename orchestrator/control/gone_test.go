@@ -7,8 +7,8 @@ import (
 	"rideshare/orchestrator/control"
 )
 
-// A worker that is dead is gone once the engine was asked after it had lived; one that runs, or of whose end nothing can
-// be known yet, is not.
+// A dead worker is gone once the engine has been asked after the time at which it was known to be alive. A worker that
+// runs is not gone, nor is one whose death cannot be known yet.
 func TestLoop_Gone_DeadOnly(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		slave, lived := s.running()[1].ID, time.Now()

@@ -11,7 +11,7 @@ import (
 	"rideshare/orchestrator/control"
 )
 
-// The role goes to the slave with the lowest pid, or to the one that is named; the old master stays as a slave.
+// The role goes to the slave with the lowest pid, or to the slave with the given pid; the old master stays as a slave.
 func TestLoop_HandOver_MovesTheRoleInPlace(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		p := s.first()
@@ -29,7 +29,7 @@ func TestLoop_HandOver_MovesTheRoleInPlace(t *testing.T) {
 	})
 }
 
-// Who cannot follow is refused, each for its reason, and nothing changes.
+// A worker that cannot become master is refused, with its reason, and nothing changes.
 func TestLoop_HandOver_Refused(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		p := s.first()
@@ -86,7 +86,8 @@ func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 	})
 }
 
-// A master that announces its end is followed by a slave before it has gone, and replaced at once; so is a slave.
+// When a master announces its end, a slave takes over before the master has gone, and a new worker is started
+// immediately. A leaving slave is replaced in the same way.
 func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()
@@ -107,7 +108,7 @@ func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
 	})
 }
 
-// A master that does not answer does not hold up its hand-over for long: the new epoch ends its mastership.
+// A master that does not answer does not delay its hand-over for long: the new epoch fences it.
 func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p, old := s.first(), s.running()[0].ID
@@ -120,7 +121,7 @@ func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
 	})
 }
 
-// A newcomer that takes no role is ended in time, and meanwhile holds up no election.
+// A new worker that accepts no role is killed in time, and until then does not delay an election.
 func TestLoop_HungNewcomer_HoldsUpNothing(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		p := s.first()

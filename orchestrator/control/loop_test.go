@@ -22,8 +22,8 @@ func TestLoop_FirstStart_MasterHasLowestPID(t *testing.T) {
 	})
 }
 
-// A killed master is followed by the slave with the lowest pid, in a new epoch, in place;
-// a new slave takes its seat.
+// After the master is killed, the slave with the lowest pid becomes master in a new epoch, and
+// a new slave is started in its place.
 func TestLoop_MasterKilled_LowestPIDFollows(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()
@@ -35,7 +35,7 @@ func TestLoop_MasterKilled_LowestPIDFollows(t *testing.T) {
 	})
 }
 
-// A master that says that it has lost the bus is followed by a slave, but only once the orchestrator itself has it.
+// A master that reports that it has lost the bus is replaced by a slave, but only once the orchestrator itself has the bus.
 func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()
@@ -49,7 +49,7 @@ func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
 	})
 }
 
-// A killed slave is replaced, and nobody's role changes.
+// A killed slave is replaced, and no other worker's role changes.
 func TestLoop_SlaveKilled_Replaced(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()
@@ -61,8 +61,8 @@ func TestLoop_SlaveKilled_Replaced(t *testing.T) {
 	})
 }
 
-// Fewer slaves wanted: the highest pids finish and leave, not killed and not taken for crashed;
-// more wanted: they come.
+// If fewer slaves are wanted, those with the highest pids finish and leave; they are neither killed nor
+// treated as crashed. If more slaves are wanted, they are started.
 func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		p, last := s.first(), s.running()[2].ID
@@ -82,8 +82,8 @@ func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
 	})
 }
 
-// A new orchestrator adopts what runs: no start, no new epoch, and the wanted
-// number is the remembered one, not its own default.
+// A new orchestrator adopts the running workers: no start and no new epoch. The wanted
+// number of slaves is the stored one, not the orchestrator's default.
 func TestLoop_OrchestratorRestarted_Adopts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -132,7 +132,8 @@ func TestLoop_CoordinatorAway_NothingChanges(t *testing.T) {
 	})
 }
 
-// Workers that die at once are started again, but not faster than the limit, which is told once, with the end of it.
+// Workers that die immediately are started again, but not faster than the limit. The begin and the end of the limit's
+// effect are each logged once.
 func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -164,7 +165,7 @@ func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 	})
 }
 
-// Whoever is killed when the limit of starts is reached is replaced as soon as one more start is allowed, and not a minute later.
+// A worker killed when the start limit is reached is replaced as soon as one more start is allowed, not a minute later.
 func TestLoop_StartsHeldBack_NextOneIsSoon(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		for range 2 * startsPerMinute {
@@ -186,8 +187,8 @@ func TestLoop_StartsHeldBack_NextOneIsSoon(t *testing.T) {
 	})
 }
 
-// While the coordinator is away the master is told, again and again, that nobody else
-// is chosen; while it answers nobody is told anything.
+// While the coordinator is away, the master's role is renewed again and again. While the coordinator
+// answers, no worker is assigned anything.
 func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		s.coord.Stop()
@@ -206,7 +207,7 @@ func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
 	})
 }
 
-// A slave without a replica serves no read, though it is registered: it counts again once it has one.
+// A registered slave without a replica serves no read. It counts as serving again once it has a replica.
 func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		s.first()
@@ -232,7 +233,7 @@ func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
 	})
 }
 
-// When the coordinator has lost all registrations, the workers that run and have not registered again yet serve as before.
+// When the coordinator has lost all registrations, running workers that have not registered again yet count as serving.
 func TestLoop_RegistrationsLost_WorkersServeOn(t *testing.T) {
 	bubble(t, func(s *stand, l *control.Loop) {
 		workers := s.running()

@@ -23,7 +23,7 @@ type cluster struct {
 	away     bool
 	since    time.Time // of the orchestrator's session at the coordinator
 	busSince time.Time // zero while the orchestrator has no bus
-	noKills  bool      // the engine does not manage to
+	noKills  bool      // the engine fails to kill workers
 }
 
 func (c *cluster) observe() control.Observed {
@@ -37,7 +37,7 @@ func (c *cluster) find(id dbaas.WorkerID) *control.Worker {
 	return &c.workers[i]
 }
 
-// carryOut does the actions, of which those that drop says are lost.
+// carryOut does the actions, except those for which drop returns true: they are lost.
 func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() bool) {
 	for _, a := range actions {
 		if a.Kind == control.ActionPromote {
@@ -47,7 +47,7 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 			c.mustBeAlone(t, a.Worker)
 		}
 		if a.Kind == control.ActionDemote {
-			// Whether its answer comes or not, the epoch that is claimed next ends this mastership.
+			// Whether the master's answer arrives or not, the epoch that is claimed next fences it.
 			c.find(a.Worker).Epoch = 0
 		}
 		if drop() {
@@ -57,8 +57,8 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 	}
 }
 
-// mustHaveNoMaster is the rule that an election may not break: the master of the newest epoch, which alone can
-// commit, does not run, was told to finish, has left by itself, or has been waited for to die long enough.
+// mustHaveNoMaster is the rule that an election must not break: the master of the newest epoch, the only one that can
+// commit, does not run, was demoted, has left by itself, or could not be killed for long enough.
 func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 	for _, w := range c.workers {
 		left := w.Leaving && !w.Registered
@@ -69,7 +69,7 @@ func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 	}
 }
 
-// mustBeAlone is the rule for who is killed since it has lost the bus: the broker is there, for us and for another worker.
+// mustBeAlone is the rule for killing a worker that has lost the bus: this orchestrator and another worker have the bus.
 func (c *cluster) mustBeAlone(t *rapid.T, id dbaas.WorkerID) {
 	other := slices.ContainsFunc(c.workers, func(w control.Worker) bool {
 		return w.ID != id && w.Registered && w.BusLostAt.IsZero()
@@ -116,9 +116,9 @@ func (c *cluster) settle() {
 		w := &c.workers[i]
 		switch {
 		case w.Role != dbaas.RoleMaster || !w.Registered:
-			w.YieldTo = "" // forgotten with the mastership
+			w.YieldTo = "" // forgotten with the master's role
 		case w.Leaving && !c.away:
-			w.Running, w.Registered = false, false // its patience is over
+			w.Running, w.Registered = false, false // its own time limit is over
 		}
 		if w.Running && w.Role != dbaas.RoleNone && !c.away {
 			w.Registered, w.LostAt = true, time.Time{}
@@ -205,7 +205,7 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 		}
 		c.away, c.noKills = false, false
 		c.ownBus(false)
-		for i := range c.workers { // wishes are forgotten, and those who leave have gone
+		for i := range c.workers { // wishes to yield are forgotten, and leaving workers have gone
 			c.workers[i].YieldTo, c.workers[i].BusLostAt = "", time.Time{}
 			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving
 		}

@@ -171,7 +171,8 @@ func found(pid int) control.Worker {
 	return w
 }
 
-// After the coordinator was away, or is new to us, nobody is killed or elected for a registration that may still come: for a session's length.
+// For one session length after the coordinator was away, or after the loop got a new session, no worker is killed and no
+// master elected because of a registration that may still come.
 func TestPlan_CoordinatorBack(t *testing.T) {
 	short, long := ago(6*time.Second-1), ago(6*time.Second)
 	for name, tt := range map[string]struct {
@@ -201,8 +202,8 @@ func TestPlan_CoordinatorBack(t *testing.T) {
 	}
 }
 
-// A worker that alone has lost the bus for long is replaced, the master first and slaves one at a time. Nobody is for an
-// outage of the broker.
+// A worker that has long lost the bus while others have it is replaced, the master first and slaves one at a time. In an
+// outage of the broker no worker is replaced.
 func TestPlan_BusLost(t *testing.T) {
 	long, short := ago(8*time.Second), ago(8*time.Second-1)
 	yielding := master(1)
@@ -212,7 +213,7 @@ func TestPlan_BusLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		workers  []control.Worker
 		starting int
-		own      time.Time // since when the orchestrator has the bus
+		own      time.Time // since when the orchestrator has had the bus
 		slaves   int
 		want     []string
 	}{

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Workers that fetch a database for ten minutes, all of them after a full restart, are left alone while it comes.
+// Workers that need ten minutes to fetch a database, as all do after a full restart, are not killed while they make progress.
 func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -22,7 +22,7 @@ func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 	})
 }
 
-// A worker that comes to a stop on the way is replaced a minute later.
+// A worker that stops making progress before it serves is replaced a minute later.
 func TestLoop_StuckSnapshot_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)

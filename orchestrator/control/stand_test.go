@@ -49,7 +49,7 @@ type stand struct {
 	log      *slog.Logger
 	lines    bytes.Buffer  // of log
 	loads    time.Duration // from a worker's role to its registration
-	stuckAt  time.Duration // of loads, if it comes no further; zero if it does
+	stuckAt  time.Duration // after how much of loads a worker makes no more progress; zero if it never stops
 
 	mu      sync.Mutex // guards the fields below
 	workers map[dbaas.WorkerID]*stubWorker
@@ -136,7 +136,7 @@ func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 	return l, func() { cancel(); <-done }
 }
 
-// settle lets the loop work until nothing moves any more.
+// settle lets the loop work until nothing changes any more.
 func (s *stand) settle() { pass(10 * time.Second) }
 
 // pass lets the fake time of the bubble go on.
@@ -203,7 +203,7 @@ func (s *stand) want(want ...string) {
 	}
 }
 
-// bubble runs a story in fake time with a loop for two slaves.
+// bubble runs a test in fake time with a loop for two slaves.
 func bubble(t *testing.T, story func(s *stand, l *control.Loop)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,5 +216,5 @@ func bubble(t *testing.T, story func(s *stand, l *control.Loop)) {
 	})
 }
 
-// first returns the pid that the first worker has, so that stories can count from it.
+// first returns the first worker's pid, so that tests can count from it.
 func (s *stand) first() int { return s.running()[0].PID }

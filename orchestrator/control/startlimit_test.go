@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// After a failed start there is a pause, which doubles up to its bound, and one try at its end; a start that does not
-// fail ends it.
+// After a failed start there is a pause, which doubles up to its bound, and then one attempt. A successful start ends
+// the pauses.
 func TestStartLimit_FailedStarts_ArePausedLongerAndLonger(t *testing.T) {
 	now := time.Now()
 	s := startLimit{perMinute: 100}
@@ -35,7 +35,7 @@ func TestStartLimit_FailedStarts_ArePausedLongerAndLonger(t *testing.T) {
 	}
 }
 
-// So many may be started at once; then places come free one by one, and never more than there are.
+// perMinute workers may be started together. Then places become free one by one, never more than perMinute.
 func TestStartLimit_Used_PlacesComeBackOneByOne(t *testing.T) {
 	now := time.Now()
 	s := startLimit{perMinute: 4}
@@ -55,8 +55,8 @@ func TestStartLimit_Used_PlacesComeBackOneByOne(t *testing.T) {
 	}
 }
 
-// Each start that has to wait counts once, however often it is looked at, and a streak of them is over
-// when none has waited for a while.
+// Each start that has to wait is counted once, however many passes see it. A streak is over when no start
+// has waited for a while.
 func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 	began := time.Now()
 	s := startLimit{perMinute: 4}
@@ -68,7 +68,7 @@ func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 		{0, 3, 3, 0, 0, 0},
 		{0, 3, 1, 2, 2, 2},
 		{time.Second, 2, 0, 2, 2, 2},
-		{15 * time.Second, 3, 1, 2, 3, 3}, // one is started, another one has come
+		{15 * time.Second, 3, 1, 2, 3, 3}, // one start is done, another one now waits
 		{30 * time.Second, 2, 1, 1, 3, 3},
 		{40 * time.Second, 1, 0, 1, 3, 3},
 		{45 * time.Second, 1, 1, 0, 3, 3},
@@ -90,7 +90,7 @@ func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 	}
 }
 
-// A start that waits after one that failed is not held back for there being too many.
+// A start that waits because an earlier start failed does not count as held back.
 func TestStartLimit_AfterAFailure_NotHeldBack(t *testing.T) {
 	now := time.Now()
 	s := startLimit{perMinute: 4}

@@ -20,13 +20,13 @@ import (
 	"rideshare/orchestrator/launch/inproc"
 )
 
-// stubWorker takes roles by the rules of real workers, registers with them, and does nothing else.
+// stubWorker accepts roles by the rules of real workers, registers with its role, and does nothing else.
 type stubWorker struct {
 	spec   inproc.Spec
 	client *coordinproc.Client
 	stand  *stand
 	diesAt bool        // ends as soon as it runs
-	silent atomic.Bool // takes roles, but does not come to serve in them
+	silent atomic.Bool // accepts roles, but never serves in them
 	opened chan coord.Session
 
 	mu      sync.Mutex // guards the fields below
@@ -45,13 +45,13 @@ func (w *stubWorker) Run(ctx context.Context) error {
 		case <-s.Doubt():
 			w.registerAgain(ctx)
 		case <-ctx.Done():
-			_ = s.Close() // of a dead one it stays until its time is over
+			_ = s.Close() // the session of a dead worker stays until it expires
 		}
 	}
 	return ctx.Err()
 }
 
-// sessions are those that the worker has, one after the other, until ctx ends.
+// sessions opens one session of the worker after the other, until ctx ends.
 func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
 	return func(yield func(coord.Session) bool) {
 		for ctx.Err() == nil {
@@ -66,7 +66,7 @@ func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
 	}
 }
 
-// registerAgain opens another session, as a real worker does when it doubts its own.
+// registerAgain opens another session, as a real worker does when its own session is in doubt.
 func (w *stubWorker) registerAgain(ctx context.Context) {
 	s, err := w.client.Open(ctx)
 	for err != nil {
@@ -87,7 +87,7 @@ func (w *stubWorker) registerAgain(ctx context.Context) {
 	}
 }
 
-// registerRetry is the wait between tries to open a session, as a real worker's.
+// registerRetry is the pause between attempts to open a session, the same as a real worker's.
 const registerRetry = 200 * time.Millisecond
 
 func (w *stubWorker) Kill() { w.client.Sever() }
@@ -159,7 +159,7 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.stand.stuckAt == 0 {
-				_ = w.session.Register(context.Background(), w.member) // the dead are cut off
+				_ = w.session.Register(context.Background(), w.member) // fails for a dead worker
 			}
 		})
 		return nil
@@ -190,7 +190,7 @@ func (w *stubWorker) loseBus(t *testing.T) {
 	w.announce(t, func(m *coord.Member) { m.BusLost = true })
 }
 
-// announce registers the worker anew, with a change.
+// announce registers the worker again, with a change.
 func (w *stubWorker) announce(t *testing.T, change func(*coord.Member)) {
 	t.Helper()
 	w.mu.Lock()

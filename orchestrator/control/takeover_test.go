@@ -10,8 +10,8 @@ import (
 	"rideshare/orchestrator/control"
 )
 
-// A standby that has seen fail-overs and hand-overs of another orchestrator takes over without touching anybody:
-// it has followed the roles that the other one gave.
+// A standby that has seen fail-overs and hand-overs of another orchestrator takes over without touching any worker:
+// it has followed the roles that the other orchestrator assigned.
 func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -42,7 +42,7 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 	})
 }
 
-// An orchestrator that leaves is followed at once, not at the end of its session or of a period.
+// When an orchestrator leaves, a standby takes over immediately, not at the end of a session or a period.
 func TestLoop_LeaderLeaves_FollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -87,8 +87,8 @@ func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
 	})
 }
 
-// An engine that cannot kill a silent master holds an election up for a session, not for ever, and is asked
-// once a second; when the old one is back it is ended.
+// If the engine cannot kill a silent master, the election waits for one session length, not for ever. The kill is
+// retried once a second. When the old master is back, it is killed.
 func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p, old := s.first(), s.running()[0].ID
@@ -107,8 +107,8 @@ func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 	})
 }
 
-// A promoted worker that stops answering before it is registered as master is followed like any other
-// master that does: after its session, not after the time that catching up may take.
+// A promoted worker that stops answering before it is registered as master is replaced like any other
+// silent master: after its session, not after the time that catching up may take.
 func TestLoop_PromotedWorkerLost_NextFollows(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()
@@ -126,7 +126,8 @@ func TestLoop_PromotedWorkerLost_NextFollows(t *testing.T) {
 	})
 }
 
-// A coordinator that has lost all its data gets the number of slaves back from what is known, or runs.
+// After the coordinator has lost all its data, the loop restores the number of slaves from its memory or from the
+// running workers.
 func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
 	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
 		t.Run(name, func(t *testing.T) {
@@ -160,8 +161,8 @@ func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
 	}
 }
 
-// An orchestrator that is new at a coordinator without data also counts the slave that has not registered again
-// yet: it is told to be one, and not ended as one too many.
+// A new orchestrator at a coordinator without data also counts the slave that has not registered again yet. That slave is
+// assigned the slave's role, and not stopped as one slave too many.
 func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
@@ -186,8 +187,8 @@ func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 	})
 }
 
-// A coordinator that has lost all its data gets a master back that registers later than the others, also with an
-// orchestrator that is new and does not know who it is: nobody is killed or elected meanwhile.
+// After the coordinator has lost all its data, the old master stays master even if it registers later than the others,
+// also with a new orchestrator that does not know the master. Until then no worker is killed or elected.
 func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"rideshare/orchestrator/dispatch"
 )
 
-// instant answers every message at once, as a worker without any work would.
+// instant answers every message immediately, as a worker without any work would.
 func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte) bool) error {
 	r, err := frame.DecodeReadRequest(body, time.Now())
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A class has a bound on what waits; one more is refused at once, and nobody
-// else is disturbed.
+// The number of waiting requests of a class is bounded. One more request is refused immediately,
+// and other requests are not affected.
 func TestDispatcher_Read_FullQueueRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -42,7 +42,7 @@ func TestDispatcher_Read_FullQueueRefusesAtOnce(t *testing.T) {
 	})
 }
 
-// A message holds at most MaxBatch requests and about MaxBytes; a bigger request travels alone.
+// A message holds at most MaxBatch requests and about MaxBytes. A larger request is sent alone.
 func TestDispatcher_Read_MessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -67,8 +67,8 @@ func TestDispatcher_Read_MessagesAreBounded(t *testing.T) {
 	})
 }
 
-// With several slaves further messages leave while others are in flight, but
-// only when enough wait to fill them.
+// With several slaves further messages are sent while others are in flight, but
+// only when enough requests wait to fill them.
 func TestDispatcher_Read_FurtherWindowsNeedEnoughWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -132,7 +132,7 @@ func TestDispatcher_Read_ExpiredWhileWaitingIsNotSent(t *testing.T) {
 	})
 }
 
-// Without batching every request is a message of its own, all at once.
+// Without batching every request is a message of its own, and all are sent immediately.
 func TestDispatcher_Read_UnbatchedSendsEachAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -152,8 +152,8 @@ func TestDispatcher_Read_UnbatchedSendsEachAlone(t *testing.T) {
 	})
 }
 
-// Without a slave reads wait for the grace and fail at once after it, those that
-// wait and were not handed over too; a slave that comes back is used at once.
+// Without a slave reads wait for ReadGrace. After that, new reads and those that still wait to be
+// sent fail immediately. When a slave comes back, it is used immediately.
 func TestDispatcher_Read_NoSlaveFailsAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -188,7 +188,7 @@ func TestDispatcher_Read_NoSlaveFailsAfterGrace(t *testing.T) {
 	})
 }
 
-// Close refuses new requests, lets those in hand finish, and leaves no goroutine behind.
+// Close refuses new requests, lets pending ones finish, and leaves no goroutine behind.
 func TestDispatcher_Close_Drains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -213,7 +213,7 @@ func TestDispatcher_Close_Drains(t *testing.T) {
 	})
 }
 
-// Close does not wait for ever: when its context ends, what is in hand ends too.
+// Close does not wait for ever: when its context ends, pending requests end too.
 func TestDispatcher_Close_EndsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -233,8 +233,8 @@ func TestDispatcher_Close_EndsWhatIsLeft(t *testing.T) {
 	})
 }
 
-// Requests have a bound in bytes too, of all classes together. Large ones leave room for small ones, and one
-// alone has room whatever its size.
+// The total bytes of the requests of all classes are bounded too. Large requests leave room for small ones, and a
+// request that is alone has room whatever its size.
 func TestDispatcher_Read_RequestBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -272,7 +272,7 @@ func TestDispatcher_Read_RequestBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Large answers have a bound until their requests have ended.
+// The total bytes of large answers are bounded. An answer counts until its request's context ends.
 func TestDispatcher_Read_AnswerBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

@@ -97,8 +97,8 @@ func TestDispatcher_OverTheBus_EveryoneGetsTheirOwn(t *testing.T) {
 	}
 }
 
-// A broker that drops all connections while requests are in flight loses no
-// request: each is sent again, a write with its own id, and answered.
+// If the broker drops all connections while requests are in flight, no request is
+// lost: each is resent, a write with the same id, and answered.
 func TestDispatcher_OverTheBus_DroppedConnectionsLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := inproc.NewBroker(inproc.Config{})
@@ -132,7 +132,7 @@ func TestDispatcher_OverTheBus_DroppedConnectionsLoseNothing(t *testing.T) {
 	})
 }
 
-// A broker that takes nothing is 503 at once, and nothing hangs.
+// If the broker refuses every message, requests fail with 503 immediately, and nothing hangs.
 func TestDispatcher_OverTheBus_BlockedBrokerIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := inproc.NewBroker(inproc.Config{})
@@ -157,8 +157,8 @@ func TestDispatcher_OverTheBus_BlockedBrokerIsUnavailable(t *testing.T) {
 	})
 }
 
-// Requests that nobody answers end at their own deadline, and what they leave in
-// the queue is dropped by its time to live.
+// Requests that no worker answers end at their own deadline. Their messages in the queue
+// are dropped when their time to live ends.
 func TestDispatcher_OverTheBus_NobodyAnswersIsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := inproc.NewBroker(inproc.Config{})

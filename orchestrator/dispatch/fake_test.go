@@ -50,7 +50,7 @@ func (c *cluster) Gone(worker dbaas.WorkerID, _ time.Time) bool {
 	return c.gone[worker]
 }
 
-// lose makes a worker gone.
+// lose makes Gone report true for a worker.
 func (c *cluster) lose(worker dbaas.WorkerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ type message struct {
 	ctx     context.Context
 	queue   mq.Queue
 	reads   []dbaas.Read
-	cluster dbaas.ClusterID // of their positions
+	cluster dbaas.ClusterID // that the reads' positions belong to
 	again   bool
 	ops     []dbaas.Operation
 	end     chan error
@@ -97,7 +97,7 @@ func held() (callerFunc, chan *message) {
 		case <-ctx.Done():
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.over = true // a Caller hands over nothing once it has returned.
+			m.over = true // Call passes on no reply once it has returned.
 			return ctx.Err()
 		}
 	}, messages
@@ -137,10 +137,10 @@ func (m *message) commit(seq dbaas.Seq) {
 	m.send(r.Encode())
 }
 
-// heldBy says that a worker has the message for itself.
+// heldBy announces that a worker holds the message.
 func (m *message) heldBy(worker dbaas.WorkerID) { m.send(frame.ReadHeld{Worker: worker}.Encode()) }
 
-// runs says that a worker runs the read at that place, and nothing beside it.
+// runs announces that a worker runs the read at that index, and no other read.
 func (m *message) runs(worker dbaas.WorkerID, place int) {
 	m.send(frame.ReadHeld{Worker: worker, Running: &place}.Encode())
 }
@@ -190,7 +190,7 @@ func newDispatcher(tb testing.TB, cfg dispatch.Config) *dispatch.Dispatcher {
 	return d
 }
 
-// answer is what became of one request.
+// answer is the outcome of one request.
 type answer struct {
 	name string
 	read dbaas.ReadResult

@@ -8,8 +8,8 @@ import (
 	"rideshare/orchestrator/dispatch"
 )
 
-// A second message of writes leaves while one is in flight, but only when 64 wait to fill it, and a
-// third one never.
+// While one message of writes is in flight, a second one is sent only when 64 writes wait to fill it.
+// While two are in flight, no third one is sent.
 func TestDispatcher_Write_SecondMessageNeedsManyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -40,7 +40,7 @@ func TestDispatcher_Write_SecondMessageNeedsManyWaiting(t *testing.T) {
 	})
 }
 
-// A message of writes keeps others back for WriteStaleAfter, ten times as long as one of reads.
+// A message of writes delays others for WriteStaleAfter, ten times as long as a message of reads.
 func TestDispatcher_Write_StaleMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -61,7 +61,7 @@ func TestDispatcher_Write_StaleMessageDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// While answers take long, as from a slow disk, writes leave in few and full messages: the master holds only a dozen.
+// While answers take long, as with a slow disk, writes are sent in few and full messages: the master holds only a dozen.
 func TestDispatcher_Write_SlowAnswersGatherWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

@@ -45,8 +45,8 @@ func at(seq dbaas.Seq) dbaas.Read {
 	return r
 }
 
-// Until persdb's head was seen, reads that have to see every acknowledged write wait for it, within their deadlines, and
-// all others go on.
+// Until persdb's head has been seen, reads that must see every acknowledged write wait for it within their deadlines. All
+// other reads are sent.
 func TestDispatcher_Read_RecentWaitsForTheFirstHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -78,8 +78,8 @@ func TestDispatcher_Read_RecentWaitsForTheFirstHead(t *testing.T) {
 	})
 }
 
-// What an earlier life and other orchestrators acknowledged is seen after a second at most; what was
-// acknowledged here at once.
+// Writes that an earlier process or another orchestrator acknowledged are seen after a second at most, writes
+// acknowledged here immediately.
 func TestDispatcher_SeenSeq_FollowsTheHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -105,8 +105,8 @@ func TestDispatcher_SeenSeq_FollowsTheHead(t *testing.T) {
 	})
 }
 
-// When persdb is of another cluster, the positions of the old one are forgotten at the next look, and so is one that an answer from the
-// old cluster brings after that. Reads say which cluster they mean.
+// When persdb has another cluster id, the positions of the old cluster are forgotten with the next head. So is a position
+// in a late answer from the old cluster. Reads carry the cluster id that their positions belong to.
 func TestDispatcher_SeenSeq_ForgottenWithTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -140,8 +140,8 @@ func TestDispatcher_SeenSeq_ForgottenWithTheCluster(t *testing.T) {
 	})
 }
 
-// A position that no write has reached is refused after one look at persdb's head; the next few positions, those that
-// another orchestrator acknowledged just now, and all of them while persdb does not answer, are waited for.
+// A read for a position that no write has reached is refused after persdb was asked once. A read waits for its position if
+// that is one of the next few, if another orchestrator has just acknowledged it, or if persdb does not answer.
 func TestDispatcher_Read_PositionBeyondTheHeadIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -169,7 +169,7 @@ func TestDispatcher_Read_PositionBeyondTheHeadIsRefused(t *testing.T) {
 	})
 }
 
-// Many reads of far positions ask persdb together, and each counts on a head of after it came.
+// Many reads for far positions share questions to persdb, and each read gets a head from after its arrival.
 func TestDispatcher_Read_FarPositionsShareOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -183,7 +183,7 @@ func TestDispatcher_Read_FarPositionsShareOneLook(t *testing.T) {
 			ask(t.Context(), d, at(1<<40), answers)
 		}
 		synctest.Wait()
-		<-time.After(5 * time.Millisecond) // one look is under way, the next one has not begun
+		<-time.After(5 * time.Millisecond) // one question is under way, the next one has not been asked
 		db.seq.Store(1 << 40)
 		late := read("late")
 		late.MinSeq = 1 << 40
@@ -205,7 +205,7 @@ func TestDispatcher_Read_FarPositionsShareOneLook(t *testing.T) {
 	})
 }
 
-// Messages that workers hold for themselves leave room for others.
+// Messages that workers announced to hold do not count against MaxMessages.
 func TestDispatcher_Read_HeldMessagesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

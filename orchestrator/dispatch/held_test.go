@@ -12,8 +12,8 @@ import (
 	"rideshare/orchestrator/dispatch"
 )
 
-// A read whose worker acknowledged it and then died is sent once more and answered; the reads of its message
-// that have their answers are not sent again, and what the first message still brings is dropped.
+// A read whose worker acknowledged it and then died is resent once and answered. The reads of its message that
+// have their answers are not resent, and late answers to the first message are dropped.
 func TestDispatcher_Read_HolderGoneIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -46,7 +46,7 @@ func TestDispatcher_Read_HolderGoneIsSentAgain(t *testing.T) {
 	})
 }
 
-// However slow a read is: while its worker lives it is sent once.
+// However slow a read is, it is sent only once while its worker is alive.
 func TestDispatcher_Read_HolderLivesIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -62,7 +62,7 @@ func TestDispatcher_Read_HolderLivesIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// A read that outlives its second worker too is refused, and not sent a third time: it may be what they die of.
+// A read whose second worker dies, too, fails and is not sent a third time: it may be what kills the workers.
 func TestDispatcher_Read_SecondHolderGoneIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -80,7 +80,7 @@ func TestDispatcher_Read_SecondHolderGoneIsUnavailable(t *testing.T) {
 	})
 }
 
-// Close ends a read that is held, and does not take its own doing for a worker's death.
+// Close ends a held read, and does not mistake its own cancellation for a worker's death.
 func TestDispatcher_Close_HeldReadIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -90,15 +90,15 @@ func TestDispatcher_Close_HeldReadIsNotSentAgain(t *testing.T) {
 		(<-messages).heldBy("w1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_ = d.Close(ctx) // it has to cut the read off
+		_ = d.Close(ctx) // it has to end the read
 		if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeUnavailable || len(messages) != 0 {
 			t.Errorf("got %+v and %d more messages, want unavailable and none", a, len(messages))
 		}
 	})
 }
 
-// What workers die of is found: the read that ran when a second one died ends, and its neighbours are sent again, to be run
-// read by read.
+// The read that kills workers is found: the read that ran when a second worker died fails. The other reads of its message
+// are resent, to be run one at a time.
 func TestDispatcher_Read_NeighboursOfAKillerAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

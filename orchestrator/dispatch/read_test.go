@@ -15,8 +15,8 @@ import (
 	"rideshare/orchestrator/dispatch"
 )
 
-// With nothing in flight a read leaves at once; those that come while it is in
-// flight travel together, and every caller gets its own answer.
+// With nothing in flight a read is sent immediately. Reads that arrive while it is in
+// flight are sent in one message, and every caller gets its own answer.
 func TestDispatcher_Read_GathersWhileInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -47,7 +47,7 @@ func TestDispatcher_Read_GathersWhileInFlight(t *testing.T) {
 	})
 }
 
-// A message that stays unanswered for longer than StaleAfter no longer holds up others.
+// A message that is unanswered for longer than StaleAfter no longer delays others.
 func TestDispatcher_Read_StaleMessageDoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -70,8 +70,8 @@ func TestDispatcher_Read_StaleMessageDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// A partial reply gives its members their answers as it comes, and lets others
-// leave at once.
+// The callers answered in a partial reply get their answers when it arrives, and
+// further messages may be sent immediately.
 func TestDispatcher_Read_PartialReplyCompletesMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -103,7 +103,7 @@ func TestDispatcher_Read_PartialReplyCompletesMembers(t *testing.T) {
 	})
 }
 
-// Each read of a message ends at its own deadline; one that never left is not sent after it.
+// Each read of a message ends at its own deadline. A read that still waits at its deadline is never sent.
 func TestDispatcher_Read_EachHasItsOwnDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -140,8 +140,8 @@ func TestDispatcher_Read_EachHasItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// The worker is given a deadline a little before the caller's, so that the reason
-// for a late answer arrives in place of a time-out.
+// The worker's deadline is a little before the caller's, so that the worker's error reaches
+// the caller before it times out.
 func TestDispatcher_Read_WorkersReasonArrivesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -161,7 +161,7 @@ func TestDispatcher_Read_WorkersReasonArrivesInTime(t *testing.T) {
 	})
 }
 
-// A caller that goes away ends alone: its neighbours get their answers.
+// When a caller goes away, the other callers of the message still get their answers.
 func TestDispatcher_Read_CancelledCallerLeavesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -233,8 +233,8 @@ func TestDispatcher_Read_LostReplyIsSentAgain(t *testing.T) {
 	})
 }
 
-// What the worker says of a read is what its caller gets; replies that make no
-// sense are refused and harm nobody.
+// The caller gets the worker's answer or error. Malformed replies are refused and do not
+// affect other requests.
 func TestDispatcher_Read_AnswersOfTheWorker(t *testing.T) {
 	result := func(r dbaas.ReadResult) func() ([]byte, error) {
 		return frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Index: 7}, {Result: r}, {Result: dbaas.ReadResult{Body: []byte("twice")}}}}.Encode
@@ -289,8 +289,8 @@ func TestDispatcher_Read_LinearizableGoesToTheMaster(t *testing.T) {
 	})
 }
 
-// A statement that answered much travels apart from point reads from then on,
-// until it has answered little for a while.
+// After a large answer, a statement is no longer sent in messages of point reads,
+// until its answers have been small for a while.
 func TestDispatcher_Read_HeavyStatementsTravelApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

@@ -28,7 +28,7 @@ func (p *publisher) Publish(_ context.Context, _ mq.Queue, m mq.Message) error {
 	return p.err
 }
 
-// wrote is what became of one write.
+// wrote is the outcome of one write.
 type wrote struct {
 	result dbaas.OperationResult
 	err    error
@@ -50,8 +50,8 @@ func opOf(err error) dbaas.OpID {
 	return dbaas.OpID{}
 }
 
-// A write that was answered raises the position that reads may rely on, and a
-// lower one later does not sink it.
+// An answered write raises the position that recent reads wait for. A later answer with a lower
+// position does not lower it.
 func TestDispatcher_Write_AnswerRaisesSeenSeq(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -73,8 +73,8 @@ func TestDispatcher_Write_AnswerRaisesSeenSeq(t *testing.T) {
 	})
 }
 
-// What the caller of a write hears is never more than what is known: 503 only
-// when surely nothing was handed over, unknown with the id otherwise.
+// The error of a write never claims more than is known: 503 only if the write was
+// certainly not handed over, CodeUnknown with the id otherwise.
 func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
 	for _, c := range []struct {
 		errs []error
@@ -108,8 +108,8 @@ func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is sent again with the same id, without those
-// that have their answers, and gets the stored answer.
+// A write whose answer was lost is resent with the same id and gets the stored answer. The
+// writes of its message that have their answers are not resent.
 func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -139,7 +139,7 @@ func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
 	})
 }
 
-// A write that ends at its deadline is unknown if it was handed over and surely
+// A write that ends at its deadline is CodeUnknown if it was handed over, and certainly
 // not done if it still waited.
 func TestDispatcher_Write_DeadlineTellsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -157,8 +157,8 @@ func TestDispatcher_Write_DeadlineTellsHandedOver(t *testing.T) {
 	})
 }
 
-// What became of one write never colours the next: after an unknown outcome a
-// write that surely was not handed over is still 503.
+// The outcome of one write does not affect the next: after an unknown outcome, a write
+// that was certainly not handed over is still 503.
 func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
 	var result error
 	d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
@@ -174,7 +174,7 @@ func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// What the master says of an operation as a whole becomes the caller's code.
+// The master's code for a whole operation becomes the caller's code.
 func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
 	for _, c := range []struct {
 		result dbaas.OperationResult
@@ -203,7 +203,7 @@ func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
 	}
 }
 
-// Without a master writes fail at once after the grace; reads go on.
+// Without a master writes fail immediately after WriteGrace. Reads are still served.
 func TestDispatcher_Write_NoMasterFailsAfterGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -228,8 +228,8 @@ func TestDispatcher_Write_NoMasterFailsAfterGrace(t *testing.T) {
 	})
 }
 
-// Enqueue publishes a persistent message without a deadline, and says what is
-// known when it fails.
+// Enqueue publishes a persistent message without a deadline. Its error claims only what is
+// known.
 func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -260,7 +260,7 @@ func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 	}
 }
 
-// On a bus that keeps nothing Enqueue runs the write to its end.
+// On a bus that is not durable Enqueue runs the write to its end.
 func TestDispatcher_Enqueue_OnAVolatileBusWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -274,7 +274,7 @@ func TestDispatcher_Enqueue_OnAVolatileBusWrites(t *testing.T) {
 	})
 }
 
-// A refusal of the second message says nothing of the first, which may still be run: it is unknown.
+// A refusal of the resent message says nothing about the first message, which may still run: the outcome is unknown.
 func TestDispatcher_Write_RefusalOfSecondTryIsUnknown(t *testing.T) {
 	for _, code := range []dbaas.Code{
 		dbaas.CodeUnavailable, dbaas.CodeExpired, dbaas.CodeAgain, dbaas.CodeSlow, dbaas.CodeFull, dbaas.CodeTooLarge, dbaas.CodeInvalid,
@@ -293,8 +293,8 @@ func TestDispatcher_Write_RefusalOfSecondTryIsUnknown(t *testing.T) {
 	}
 }
 
-// A write waits until this orchestrator knows a position of the log, and was surely not done if
-// it never does.
+// A write waits until this orchestrator knows a position of the log. If it learns none in time, the write
+// was certainly not done.
 func TestDispatcher_Write_WaitsForThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
@@ -329,7 +329,7 @@ func TestDispatcher_Write_WaitsForThePosition(t *testing.T) {
 	})
 }
 
-// The master has a little less time than the caller, so that what it knows at its deadline arrives.
+// The master's deadline is a little before the caller's, so that the master's error still reaches the caller.
 func TestDispatcher_Write_MasterHasLessTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
