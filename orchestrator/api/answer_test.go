@@ -12,7 +12,7 @@ import (
 	"rideshare/orchestrator/api"
 )
 
-// A long answer is the same as a short one, with its length said in advance; indented where there is room for it.
+// A large answer has the same form as a small one, with a Content-Length. It is indented if there is room for that.
 func TestAnswer_Long_SameAsShort(t *testing.T) {
 	for _, n := range []int{10, 30_000, 200_000} {
 		rows := `{"columns":["a"],"types":[""],"values":[[1]` + strings.Repeat(`,[1]`, n) + `]}`
@@ -41,7 +41,7 @@ func TestAnswer_Long_SameAsShort(t *testing.T) {
 	}
 }
 
-// An answer for which there is no room is refused, and so is a body whose parameters take more than there is.
+// An answer for which the budget has no room is refused, and so is a body whose parameters need more than the budget.
 func TestAnswer_NoRoom_IsRefused(t *testing.T) {
 	s := &system{read: func(dbaas.Read) (dbaas.ReadResult, error) {
 		return dbaas.ReadResult{Seq: 42, Body: make([]byte, 2<<20)}, nil

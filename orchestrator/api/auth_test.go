@@ -14,8 +14,8 @@ import (
 	"rideshare/orchestrator/check"
 )
 
-// With credentials the database, crash and console routes ask for them, every
-// other route stays open; without a file everything is open.
+// If credentials are configured, the database, crash and console routes require them, and every
+// other route stays open. Without a credentials file all routes are open.
 func TestCredentials_GuardTheirRoutes(t *testing.T) {
 	creds, err := httpapi.ParseCredentials(strings.NewReader("# comment\n\nbearer secret-token\nbasic ann:pass word:x\nbearer other\n"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestCredentials_GuardTheirRoutes(t *testing.T) {
 	}
 }
 
-// allRoutes sets what a route may depend on. A setting that it forgets fails the test.
+// allRoutes sets every setting that a route may depend on. The test fails if a setting is missing here.
 func allRoutes(t *testing.T) func(*api.Config) {
 	t.Helper()
 	return func(c *api.Config) {
@@ -77,8 +77,8 @@ func allRoutes(t *testing.T) func(*api.Config) {
 	}
 }
 
-// A change that a page of another origin sends is refused on guarded routes, with credentials and without; what the same
-// origin sends, and reads, are let through.
+// A change sent by a page of another origin is refused on guarded routes, with credentials and without. Changes from the
+// same origin, and reads, are allowed.
 func TestGuardedRoutes_OriginOfAnotherHost_IsForbidden(t *testing.T) {
 	s := &system{crash: func() (int, bool, error) { return 1, true, nil }}
 	h := newAPI(s)

@@ -13,7 +13,7 @@ import (
 	"rideshare/orchestrator/check"
 )
 
-// A report is 200 also when something does not hold; a second check at once is 409.
+// A report is 200 even if an invariant does not hold. A second check at the same time is 409.
 func TestCheck_AnswersTheReport(t *testing.T) {
 	report, err := check.Report{}, error(nil)
 	h := newAPI(&system{}, func(c *api.Config) {
@@ -32,7 +32,7 @@ func TestCheck_AnswersTheReport(t *testing.T) {
 	want(t, call(t, h, "POST", "/api/v1/check", ""), http.StatusConflict, "")
 }
 
-// With credentials set, nobody checks without them.
+// If credentials are configured, a check requires them.
 func TestCheck_AsksForCredentials(t *testing.T) {
 	accepted, err := httpapi.ParseCredentials(strings.NewReader("bearer secret"))
 	if err != nil {

@@ -78,7 +78,7 @@ func TestRoutes_OtherMethodsAndPaths(t *testing.T) {
 	want(t, call(t, h, "GET", "/nothing", ""), http.StatusNotFound, "")
 }
 
-// Readiness names everything that is missing, and nothing that is there.
+// Readiness names everything that is missing and nothing else.
 func TestReadyz_NamesWhatIsMissing(t *testing.T) {
 	s := &system{}
 	down := errors.New("down")
@@ -134,8 +134,8 @@ func TestOperations_AreServed(t *testing.T) {
 		`{"members":[],"epoch":0,"head_seq":0,"desired_slaves":0,"actual_slaves":0,"leader":false}`)
 }
 
-// Without the tables that users and rides need the system is not ready, and says which is missing. They are looked for
-// once a second at most, and a slave that is slow says nothing about them.
+// Without the tables that users and rides need, the system is not ready, and the answer says which table is missing. The
+// tables are checked once a second at most. If a slave is too slow to answer, they count as present.
 func TestReadyz_TablesGone_NotReady(t *testing.T) {
 	now := epochStart
 	var err error

@@ -119,7 +119,7 @@ func (s *system) lastOp(t *testing.T) dbaas.Operation {
 // start of the tests' clock.
 var epochStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// newAPI returns the API on s, after change has had its say.
+// newAPI returns the API on s. change may alter its Config first.
 func newAPI(s *system, change ...func(*api.Config)) *api.API {
 	cfg := api.Config{
 		Log: slog.New(slog.DiscardHandler), Dispatcher: s, Store: s, Cluster: s,

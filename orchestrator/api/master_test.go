@@ -9,7 +9,7 @@ import (
 	"rideshare/orchestrator/api"
 )
 
-// The role goes to the pid that is named, or to any without one; the answer names both masterships.
+// The role goes to the worker with the given pid, or to any slave without a pid. The answer has both masters and epochs.
 func TestHandOver_AnswersBothMasterships(t *testing.T) {
 	var asked int
 	h := newAPI(&system{handover: func(pid int) (api.HandedOver, error) {
@@ -27,7 +27,7 @@ func TestHandOver_AnswersBothMasterships(t *testing.T) {
 	}
 }
 
-// Why the role cannot move decides the status; what is behind it is an outage.
+// The reason why the role cannot move decides the status. Errors of the systems behind the API are outages.
 func TestHandOver_Refused(t *testing.T) {
 	for _, tt := range []struct {
 		err  error

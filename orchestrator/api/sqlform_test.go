@@ -12,12 +12,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// answered makes reads answer with body.
+// answered makes every read return body.
 func answered(body string) func(dbaas.Read) (dbaas.ReadResult, error) {
 	return func(dbaas.Read) (dbaas.ReadResult, error) { return dbaas.ReadResult{Seq: 42, Body: []byte(body)}, nil }
 }
 
-// The read level says who answers, and from which position on.
+// The read level decides whether a slave or the master answers, and which position the answer must have.
 func TestDBQuery_Level_SaysWhoAnswers(t *testing.T) {
 	for query, c := range map[string]struct {
 		linearizable, recent bool
@@ -39,7 +39,7 @@ func TestDBQuery_Level_SaysWhoAnswers(t *testing.T) {
 	}
 }
 
-// Options reach the read and shape the answer.
+// Options are passed on to the read and change the format of the answer.
 func TestDBQuery_Options_ShapeTheAnswer(t *testing.T) {
 	s := &system{read: answered(`{"columns":["1"],"types":["integer"],"values":[[1]]}`)}
 	h := newAPI(s)
@@ -63,7 +63,7 @@ func TestDBQuery_Options_ShapeTheAnswer(t *testing.T) {
 	}
 }
 
-// What is not supported, or makes no sense, is a 400 that says so.
+// An option that is not supported or makes no sense is a 400 with the reason.
 func TestSQLForm_Unsupported_Is400(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
@@ -90,7 +90,7 @@ func TestSQLForm_Unsupported_Is400(t *testing.T) {
 	}
 }
 
-// A text/plain body is one statement; JSON is JSON whatever the type says.
+// A text/plain body is one statement. JSON is parsed as JSON whatever the Content-Type.
 func TestSQLForm_PlainText_IsOneStatement(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
@@ -106,7 +106,7 @@ func TestSQLForm_PlainText_IsOneStatement(t *testing.T) {
 	}
 }
 
-// Results of writes are worded as rqlite words them.
+// Results of writes are in rqlite's format.
 func TestDBExecute_Results_AreRqlites(t *testing.T) {
 	s := &system{write: func(op dbaas.Operation) (dbaas.OperationResult, error) {
 		return dbaas.OperationResult{ID: op.ID, Seq: 43, Statements: []dbaas.StatementResult{
@@ -149,7 +149,7 @@ func TestDBExecute_Options_ReachTheOperation(t *testing.T) {
 	}
 }
 
-// A request that only reads is a read; one statement in doubt makes it a write.
+// A request that only reads is a read. One statement that may not be a read makes it a write.
 func TestDBRequest_OnlyReads_IsARead(t *testing.T) {
 	s := &system{read: answered(`{},{}`)}
 	h := newAPI(s)
@@ -166,8 +166,8 @@ func TestDBRequest_OnlyReads_IsARead(t *testing.T) {
 	}
 }
 
-// Queued writes answer 200 at once with a growing number and the operation's id;
-// with wait they wait for the result.
+// Queued writes are answered immediately with 200, a growing number and the operation's id.
+// With wait the answer waits for the result.
 func TestDBExecute_Queue_Answers200(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
@@ -196,7 +196,7 @@ func TestDBExecute_Queue_Answers200(t *testing.T) {
 	}
 }
 
-// The SQL form takes bodies up to 64 MiB.
+// The SQL form accepts bodies up to 64 MiB.
 func TestSQLForm_BodyLimit_Is64MiB(t *testing.T) {
 	h := newAPI(&system{})
 	large := `[["INSERT INTO t VALUES(?)","` + strings.Repeat("x", 2<<20) + `"]]`

@@ -17,8 +17,8 @@ const (
 	writeBody = `{"query":"insert","table":"users","values":{"username":"ann","password":"x"}}`
 )
 
-// A structured read passes the worker's rows through and carries deadline,
-// position and request id; it sees every write acknowledged before it.
+// A structured read passes the worker's rows through and has a deadline, a position
+// and a request id. It sees every write acknowledged before it.
 func TestDBRead_Valid_IsDispatched(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
@@ -76,7 +76,7 @@ func TestDBRead_ValidBody_Counts(t *testing.T) {
 	}
 }
 
-// What goes wrong behind the API becomes the status that tells the client what to do.
+// An error behind the API becomes the status that tells the client what to do.
 func TestDB_Errors_BecomeStatuses(t *testing.T) {
 	op := dbaas.NewOpID(epochStart)
 	for _, c := range []struct {
@@ -157,8 +157,8 @@ func TestDBWrite_FailedStatement_Is400(t *testing.T) {
 	}
 }
 
-// db/clear is one atomic operation that empties users, rides and seats and lets
-// ride ids start again; a body is ignored, and the counters stay.
+// db/clear is one atomic operation that empties users, rides and seats and restarts
+// ride ids. A body is ignored, and the counters stay.
 func TestDBClear_IsOneOperation(t *testing.T) {
 	s := &system{}
 	for _, body := range []string{"", "{}", "nonsense"} {

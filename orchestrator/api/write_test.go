@@ -39,7 +39,7 @@ func keyID(path, key string) dbaas.OpID {
 	return httpapi.KeyScope{Service: httpapi.Orchestrator, Method: http.MethodPost, Path: path}.OpID(key)
 }
 
-// A key belongs to its caller and its route: nothing that another one sends under it meets the first one's write.
+// A key is scoped to its caller and its route: the same key from another caller or on another route names another write.
 func TestIdempotencyKey_OfAnotherCallerOrRoute_IsAnotherOperation(t *testing.T) {
 	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer one\nbearer two\nbasic ann:x\n"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestIdempotencyKey_OfAnotherCallerOrRoute_IsAnotherOperation(t *testing.T) 
 			go func() {
 				done <- call(t, h, "POST", path, `["UPDATE c SET n = n + 1"]`, "Idempotency-Key: 1", "Authorization: "+caller).Code
 			}()
-			select { // all of them run at once
+			select { // all of them run at the same time
 			case <-started:
 			case code := <-done:
 				t.Fatalf("%s by %s: got %d while others with this key run", path, caller, code)
@@ -83,7 +83,8 @@ func TestIdempotencyKey_OfAnotherCallerOrRoute_IsAnotherOperation(t *testing.T) 
 	}
 }
 
-// While a key runs, the same request is 409 and another one 422; afterwards it is free.
+// While a request with a key runs, the same request is 409 and another request with that key is 422. Afterwards
+// neither is refused.
 func TestIdempotencyKey_StillRunning_IsConflict(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	s := &system{}
@@ -108,8 +109,8 @@ func TestIdempotencyKey_StillRunning_IsConflict(t *testing.T) {
 	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k"), http.StatusOK, "{}")
 }
 
-// A client that prefers not to wait gets 202 and an id once the broker has the
-// operation, on every write route.
+// On every write route a client that prefers not to wait gets 202 and an id once the broker
+// has the operation.
 func TestRespondAsync_AnswersWithAnID(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
@@ -129,7 +130,7 @@ func TestRespondAsync_AnswersWithAnID(t *testing.T) {
 	}
 }
 
-// The state of a write tells what became of it, by persdb's word.
+// The state of a write is its outcome as stored in persdb.
 func TestWriteStatus_TellsWhatBecame(t *testing.T) {
 	id := dbaas.NewOpID(epochStart.Add(-time.Minute))
 	path := "/api/v1/db/writes/" + id.String()
@@ -156,7 +157,7 @@ func TestWriteStatus_TellsWhatBecame(t *testing.T) {
 	}
 }
 
-// Who was told that a write is applied reads it: the read has to see its position.
+// A client that learned that a write is applied must be able to read it: its reads wait for the write's position.
 func TestWriteStatus_Applied_TheNextReadSeesIt(t *testing.T) {
 	s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 77}, nil }}
 	h := newAPI(s)
@@ -166,8 +167,8 @@ func TestWriteStatus_Applied_TheNextReadSeesIt(t *testing.T) {
 	}
 }
 
-// An id that can be of no accepted write is 404: malformed, derived from a key
-// that nobody sent, too old, or from the future.
+// An id that cannot belong to an accepted write is 404: malformed, derived from a key
+// that no client sent, too old, or from the future.
 func TestWriteStatus_Unknown_Is404(t *testing.T) {
 	h := newAPI(&system{})
 	for _, id := range []string{
@@ -178,7 +179,7 @@ func TestWriteStatus_Unknown_Is404(t *testing.T) {
 	}
 }
 
-// A key's operation that was accepted is pending until persdb has it or forgets.
+// An accepted operation with a key is pending until persdb has it, or until it is too old for persdb to remember.
 func TestWriteStatus_KeyedOperation_IsPending(t *testing.T) {
 	now := epochStart
 	h := newAPI(&system{}, func(c *api.Config) { c.Now = func() time.Time { return now } })

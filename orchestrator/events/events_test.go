@@ -83,8 +83,8 @@ func TestLog_LastEventID_ResumesWithoutGap(t *testing.T) {
 	wantEvent(t, next(), "scale", `"x"`)
 }
 
-// A client whose last event is of another life, of an older release, or was never given out learns that
-// it has missed something, and gets all there is. With the id of the reset it goes on without another one.
+// If a client's last event id is of another process or an older release, or was never assigned, the client gets a reset
+// and then all kept events. If it resumes with the id of the reset, it gets no further reset.
 func TestLog_IDOfAnotherLife_IsReset(t *testing.T) {
 	log, url := serve(t)
 	log.Add("role", 1)
@@ -105,7 +105,7 @@ func TestLog_IDOfAnotherLife_IsReset(t *testing.T) {
 	}
 }
 
-// Before the first event of a life a client of another one is told of the reset too, once.
+// A client with an id of another process gets the reset, once, even before the first event of this process.
 func TestLog_ResetWithoutEvents(t *testing.T) {
 	log, url := serve(t)
 	next := watch(t, url, "7")
@@ -114,7 +114,7 @@ func TestLog_ResetWithoutEvents(t *testing.T) {
 	wantEvent(t, next(), "role", "1")
 }
 
-// A client that names an event whose successors are forgotten learns that too.
+// A client that names an event whose successors are no longer kept gets the reset too.
 func TestLog_ForgottenEvents_AreAReset(t *testing.T) {
 	log, url := serve(t)
 	first := watch(t, url, "")
@@ -130,7 +130,7 @@ func TestLog_ForgottenEvents_AreAReset(t *testing.T) {
 	wantEvent(t, next(), "role", "1")
 }
 
-// The oldest events are forgotten, and numbers stay dense.
+// The oldest events are dropped, and the numbers stay without gaps.
 func TestLog_ManyEvents_KeepsTheNewest(t *testing.T) {
 	log := events.New()
 	for range 2000 {
@@ -166,7 +166,7 @@ func TestLog_BadLastEventID_400(t *testing.T) {
 	}
 }
 
-// So many streams are open at once and no more; when one ends its place is free.
+// At most maxStreams streams are open at the same time. When a stream ends, its place is free again.
 func TestLog_TooManyStreams_503(t *testing.T) {
 	log, url := serve(t)
 	log.Add("role", 1)
@@ -208,7 +208,8 @@ func TestLog_TooManyStreams_503(t *testing.T) {
 	}
 }
 
-// A client that stops reading is let go after 10 s and holds nothing; one that is silent because nothing happens stays.
+// A client that stops reading is disconnected after 10 s and holds no resources. A stream that is silent because there
+// are no events stays open.
 func TestLog_ClientThatDoesNotRead_IsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := events.New()

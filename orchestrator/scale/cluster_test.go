@@ -20,12 +20,12 @@ const period = 2 * time.Minute
 // cluster fakes the control loop and the coordinator behind it. Calls fail as fault says.
 type cluster struct {
 	mu     sync.Mutex
-	slaves []int // as they were set
+	slaves []int // the arguments of SetSlaves, in order
 	value  []byte
-	// version is the value's.
+	// version is the version of the value.
 	version coord.Version
-	// fault, if set, is asked before each call: its error is the call's. After lost the call is
-	// done and its answer lost.
+	// fault, if set, is called before each call, and its error is the call's error. If lost is true, the call
+	// is done all the same and only its answer is lost.
 	fault func(call string) (lost bool, err error)
 }
 
@@ -80,7 +80,7 @@ func (c *cluster) failAs(fault func(call string) (lost bool, err error)) {
 	c.fault = fault
 }
 
-// failCall makes one call fail; lost says that it is done all the same.
+// failCall makes one call fail. If lost is true, the call is done all the same.
 func (c *cluster) failCall(name string, lost bool) {
 	c.failAs(func(call string) (bool, error) {
 		if call == name {
@@ -123,7 +123,7 @@ func read(s *scale.Scaler, n int) {
 	}
 }
 
-// scene is a test's bubble with one scaler on an empty coordinator.
+// scene runs a test in fake time with one scaler on an empty coordinator.
 type scene struct {
 	*testing.T
 	scaler  *scale.Scaler
@@ -145,7 +145,7 @@ func (x *scene) want(decisions []outcome, set []int) {
 	want(x.T, x.scaler, x.cluster, decisions, set)
 }
 
-// pass lets time go by and everything under way come to rest.
+// pass advances the time and waits until everything is idle.
 func pass(d time.Duration) {
 	time.Sleep(d) // the bubble's time
 	synctest.Wait()

@@ -15,7 +15,7 @@ var (
 	reads  = scale.Reads{PerSlave: 20, Limits: limits}
 )
 
-// The boundaries: a full slave more only for the read after an exact multiple.
+// The boundaries: one more slave only for the read after an exact multiple of PerSlave.
 func TestReads_Propose_Boundaries(t *testing.T) {
 	wide := scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 100}}
 	for count, want := range map[int]int{0: 1, 1: 1, 20: 1, 21: 2, 40: 2, 41: 3, 160: 8, 161: 9, 1000: 50, 10_000: 100} {
@@ -43,7 +43,7 @@ func FuzzReads_Propose(f *testing.F) {
 	})
 }
 
-// sampleOf is a window in which that many slaves served as many as were wanted.
+// sampleOf returns the sample of a window in which the given number of slaves was wanted and served.
 func sampleOf(slaves int, busy, inFlight float64, queueAge scale.Milliseconds) scale.Sample {
 	return scale.Sample{Reads: 1000, Desired: slaves, Slaves: slaves, Busy: busy, InFlight: inFlight, QueueAge: queueAge}
 }
@@ -87,8 +87,8 @@ func TestLatency_Propose_Situations(t *testing.T) {
 	}
 }
 
-// plant is a model of slaves under a load: what n slaves make of it. Busy time is
-// shared, and waiting grows steeply as they fill up.
+// plant is a model of n slaves under a load. The slaves share the busy time, and
+// waiting time grows steeply as they fill up.
 type plant struct {
 	work     float64 // slaves' worth of busy time
 	inFlight float64
@@ -132,8 +132,8 @@ func TestLatency_Propose_AnySample_WithinLimits(t *testing.T) {
 	})
 }
 
-// Under a constant load the number of slaves settles, at one that is enough and, where busy time alone
-// decides, no more than needed, and does not change again.
+// Under a constant load the number of slaves settles and does not change again. It is enough and, if busy time
+// alone decides, no more than needed.
 func TestLatency_Propose_ConstantLoad_SettlesForGood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := plant{

@@ -10,8 +10,8 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// Decisions outlive the orchestrator and are the same from another one, and one that was
-// made and not carried out before the death is carried out after it.
+// Decisions survive the orchestrator, and another orchestrator returns the same ones. A decision that was made
+// but not carried out before the orchestrator died is carried out by the next one.
 func TestScaler_Restart_DecisionsStayAndAreFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{}
@@ -60,7 +60,7 @@ func TestScaler_RestartAfterLong_OldDecisionIsLeft(t *testing.T) {
 	})
 }
 
-// Of two orchestrators one decides, for the reads of both, and when it dies the other does.
+// Of two orchestrators one decides, for the reads of both. When it dies, the other decides.
 func TestScaler_TwoOrchestrators_OneDecisionForTheReadsOfBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{}

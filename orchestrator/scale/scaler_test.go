@@ -17,7 +17,7 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// The boundaries through the timer, a window each, with the clock that gocron is given.
+// The boundaries, tested with the timer, one window each, on the clock that gocron is given.
 func TestScaler_Boundaries_EachWindowByItself(t *testing.T) {
 	clock, c := clockwork.NewFakeClock(), &cluster{}
 	cfg := configOf(c, "a")
@@ -64,8 +64,8 @@ func TestScaler_FirstRequestStartsTheTimer(t *testing.T) {
 	})
 }
 
-// A burst just after a tick, while that tick's decision is still being made and
-// written, counts in the next window, whole.
+// A burst of reads just after a tick, while that tick's decision is still being made and
+// written, counts completely in the next window.
 func TestScaler_BurstAfterTheTick_OneWindow(t *testing.T) {
 	play(t, func(x *scene) {
 		read(x.scaler, 41)
@@ -83,8 +83,8 @@ func TestScaler_BurstAfterTheTick_OneWindow(t *testing.T) {
 
 var errAway = errors.New("away")
 
-// A coordinator that fails for a time delays a decision and does not lose it,
-// whichever call fails, and whether or not the call was done; it is made once.
+// A coordinator that fails for a while delays a decision but does not lose it, whichever
+// call fails and whether or not that call was done. The decision is made only once.
 func TestScaler_CoordinatorFails_DecisionIsCarriedOutLater(t *testing.T) {
 	for _, call := range []string{"read", "write", "slaves"} {
 		for _, lost := range []bool{false, true} {
@@ -109,7 +109,7 @@ func TestScaler_CoordinatorFails_DecisionIsCarriedOutLater(t *testing.T) {
 	}
 }
 
-// A coordinator that is away for whole windows: the newest decision is carried out, the
+// If the coordinator is away for several windows, the newest decision is carried out, and the
 // others are kept as overtaken.
 func TestScaler_CoordinatorAwayForWindows_NewestCounts(t *testing.T) {
 	play(t, func(x *scene) {
@@ -127,7 +127,7 @@ func TestScaler_CoordinatorAwayForWindows_NewestCounts(t *testing.T) {
 	})
 }
 
-// What each decision was made of, and what the other policies would have done, is kept.
+// Each decision is kept with its sample and with the proposals of the other policies.
 func TestScaler_Decision_HasSampleAndOtherPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{}
@@ -153,7 +153,7 @@ func TestScaler_Decision_HasSampleAndOtherPolicies(t *testing.T) {
 	})
 }
 
-// The ledger is bounded: the oldest decisions go.
+// The ledger is bounded: the oldest decisions are dropped.
 func TestScaler_ManyWindows_LedgerIsBounded(t *testing.T) {
 	play(t, func(x *scene) {
 		x.scaler.Requested()
@@ -171,7 +171,7 @@ func TestScaler_ManyWindows_LedgerIsBounded(t *testing.T) {
 	})
 }
 
-// A decision whose first try was lost half way keeps the reads that others handed over.
+// A decision whose first attempt was lost half way keeps the reads that other orchestrators handed over.
 func TestScaler_TryLostAfterWriting_KeepsHandedOverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{}
