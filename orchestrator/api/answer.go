@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// largeAnswer is the size in bytes above which an answer counts against the budget and is sent in pieces, not as a copy.
+	// largeAnswer is the size in bytes above which an answer counts against the budget and is sent in pieces, uncopied.
 	largeAnswer = 64 << 10
-	// indentRoom times its size is the most extra room that indenting an answer takes: a digit and a comma become a line of their own.
+	// indentRoom is the most extra room, in bytes per byte, for indenting: a digit and a comma become a line of their own.
 	indentRoom = 24
 )
 

@@ -82,7 +82,7 @@ func parties(members []Member, pid int) (master, heir Member, err error) {
 	return master, heir, nil
 }
 
-// awaitMaster waits for a serving master with an epoch newer than epoch, and returns it, or CodeUnavailable when ctx ends.
+// awaitMaster returns the first serving master with an epoch above epoch, or CodeUnavailable when ctx ends.
 func (l *Loop) awaitMaster(ctx context.Context, epoch dbaas.Epoch) (Member, error) {
 	for {
 		l.mu.Lock()

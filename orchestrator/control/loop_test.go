@@ -35,7 +35,7 @@ func TestLoop_MasterKilled_LowestPIDFollows(t *testing.T) {
 	})
 }
 
-// A master that reports that it has lost the bus is replaced by a slave, but only once the orchestrator itself has the bus.
+// A master that has lost the bus is replaced by a slave, but only once the orchestrator itself has the bus.
 func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()

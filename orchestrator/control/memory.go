@@ -33,9 +33,9 @@ type memory struct {
 
 // look updates m from the worker's registration, and reports whether the worker has a role that this loop did not assign.
 //
-// While this loop leads, its own record overrides the registration, since a worker stays registered with its old role until
-// it serves in the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads, or
-// if its epoch is newer than any that this loop knows for the worker.
+// While this loop leads, its own record overrides the registration, since a worker stays registered with its old role
+// until it has the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads,
+// or if its epoch is newer than any that this loop knows for the worker.
 func (m *memory) look(member coord.Member, present, leading bool, now time.Time) (adopted bool) {
 	unknown := m.role == dbaas.RoleNone && !m.enlisting
 	if present && (unknown || !leading || member.Epoch > m.newest) {

@@ -42,7 +42,7 @@ func (l *Loop) askProgress(ctx context.Context, o Observed) {
 	}
 }
 
-// noteProgress asks one worker for its progress. It does not wake the loop, since the plan only checks for a lack of progress.
+// noteProgress asks one worker for its progress. It does not wake the loop: the plan only looks at the time.
 func (l *Loop) noteProgress(ctx context.Context, m *memory, url string) {
 	ctx, cancel := context.WithTimeout(ctx, assignTimeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Workers that need ten minutes to fetch a database, as all do after a full restart, are not killed while they make progress.
+// Workers that take ten minutes to fetch a database, all of them after a full restart, are not killed while they do.
 func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)

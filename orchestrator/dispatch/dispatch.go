@@ -48,7 +48,7 @@ type Config struct {
 	Caller       Caller
 	Publisher    Publisher
 	Availability Availability
-	// Head asks persdb for its head. If Head is nil, the dispatcher assumes that there are no writes but those it acknowledged.
+	// Head asks persdb for its head. If it is nil, the dispatcher assumes that all writes are those it acknowledged.
 	Head func(ctx context.Context) (dbaas.Head, error)
 	// Timeout is the deadline of a request that has none: 5 s.
 	Timeout time.Duration

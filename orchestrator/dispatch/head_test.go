@@ -140,8 +140,8 @@ func TestDispatcher_SeenSeq_ForgottenWithTheCluster(t *testing.T) {
 	})
 }
 
-// A read for a position that no write has reached is refused after persdb was asked once. A read waits for its position if
-// that is one of the next few, if another orchestrator has just acknowledged it, or if persdb does not answer.
+// A read for a position that no write has reached is refused after persdb was asked once. A read waits if its position
+// is one of the next few, if another orchestrator has just acknowledged it, or if persdb does not answer.
 func TestDispatcher_Read_PositionBeyondTheHeadIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()

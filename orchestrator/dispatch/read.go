@@ -115,7 +115,7 @@ func readError(_ *dbaas.Read, cause error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "reads cannot be served at the moment", cause)
 }
 
-// perRequest, perStatement and perValue are the approximate overhead, in bytes, of a request, a statement and a value in a frame.
+// The approximate overhead, in bytes, of a request, a statement and a value in a frame.
 const (
 	perRequest   = 64
 	perStatement = 8

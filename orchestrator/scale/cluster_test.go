@@ -123,7 +123,7 @@ func read(s *scale.Scaler, n int) {
 	}
 }
 
-// scene runs a test in fake time with one scaler on an empty coordinator.
+// scene is a test in fake time with one scaler on an empty coordinator.
 type scene struct {
 	*testing.T
 	scaler  *scale.Scaler
