@@ -56,8 +56,8 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 // renewTimeout bounds one renewal. The next pass retries.
 const renewTimeout = time.Second
 
-// renew assigns the master its role again while the coordinator is away. That confirms to the master that no other
-// master is being elected, so it keeps serving although its session is in doubt.
+// renew assigns the master its role again while the coordinator is away. So the master knows that no other master is
+// being elected, and keeps serving although its session is in doubt.
 func (l *Loop) renew(ctx context.Context, o Observed) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -105,8 +105,8 @@ func (l *Loop) demote(ctx context.Context, a Action) error {
 	return nil
 }
 
-// enlist makes a worker a slave in a goroutine of its own, since a new worker may be slow to answer. If the worker is
-// promoted in the meantime, it refuses to become a slave.
+// enlist makes a worker a slave in a goroutine of its own, since a new worker may be slow. A worker that is promoted
+// in the meantime refuses the slave's role.
 func (l *Loop) enlist(ctx context.Context, a Action) {
 	l.mu.Lock()
 	m := l.memory[a.Worker]

@@ -86,8 +86,8 @@ func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 	})
 }
 
-// When a master announces its end, a slave takes over before the master has gone, and a new worker is started
-// immediately. A leaving slave is replaced in the same way.
+// When a master announces its end, a slave takes over before it has gone, and a new worker is started immediately.
+// A leaving slave is replaced, too.
 func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
 	bubble(t, func(s *stand, _ *control.Loop) {
 		p := s.first()

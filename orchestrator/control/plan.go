@@ -39,7 +39,7 @@ type Worker struct {
 	YieldTo dbaas.WorkerID
 	// Enlisting workers are being assigned the slave's role.
 	Enlisting bool
-	// Stopping workers are being killed, stopped or removed. They count neither as master nor as slaves.
+	// Stopping workers are being killed, stopped or removed. They do not count as workers that serve.
 	Stopping bool
 	// DoomedAt is when the loop first tried to kill the worker; zero if it never did.
 	DoomedAt time.Time
@@ -189,9 +189,9 @@ func (p *planner) killSilent() {
 	}
 }
 
-// killCutOff kills workers that cannot serve because they have been without the bus for too long: the master, and
-// slaves one at a time. It does so only if this orchestrator and another worker have the bus. Otherwise the
-// broker is away, and a replacement could not serve either.
+// killCutOff kills workers that have been without the bus for too long: the master, and slaves one at a time. It
+// does so only if this orchestrator and another worker have the bus. Otherwise the broker is away, and a
+// replacement could not serve either.
 func (p *planner) killCutOff() {
 	o := p.observed
 	live := p.live()

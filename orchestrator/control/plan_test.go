@@ -171,8 +171,8 @@ func found(pid int) control.Worker {
 	return w
 }
 
-// For one session length after the coordinator was away, or after the loop got a new session, no worker is killed and no
-// master elected because of a registration that may still come.
+// For one session length after the coordinator was away or the loop got a new session, no worker is killed or
+// elected because of a registration that may still come.
 func TestPlan_CoordinatorBack(t *testing.T) {
 	short, long := ago(6*time.Second-1), ago(6*time.Second)
 	for name, tt := range map[string]struct {

@@ -59,7 +59,7 @@ func (s *startLimit) begun(now time.Time) {
 }
 
 // permit returns the actions that may be done at now: all except starts beyond the allowed number. It counts the starts
-// that wait for a place. It does not count starts that wait because of a failure, since the failure itself is logged.
+// that wait for a place, but not those that wait after a failure, since the failure itself is logged.
 func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 	wanted, allowed := 0, s.allowed(now)
 	permitted := slices.DeleteFunc(actions, func(a Action) bool {

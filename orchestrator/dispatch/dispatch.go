@@ -55,10 +55,9 @@ type Config struct {
 	// QueueLimit is how many requests of a class may wait to be sent: 4096. Further requests
 	// are refused immediately, since they would only wait until their deadline.
 	QueueLimit int
-	// RequestBytes bounds the total size of the requests of all classes that wait or are in flight: 128 MiB, two of the
-	// largest requests. The broker holds each request more than once and blocks all publishers when its memory runs low.
-	// Further requests are refused immediately. AnswerBytes bounds, in the same way, the answers above 64 KiB to reads
-	// whose contexts have not ended: 256 MiB.
+	// RequestBytes bounds the total size of all requests that wait or are in flight: 128 MiB, two of the largest, since
+	// the broker holds each more than once and blocks all publishers when its memory runs low. Further requests are
+	// refused immediately. AnswerBytes does the same for answers above 64 KiB to reads whose contexts have not ended: 256 MiB.
 	RequestBytes, AnswerBytes int64
 	// MaxBatch is the maximum number of requests in a message: 256. MaxBytes is its approximate
 	// maximum size: 1 MiB. A larger request is sent alone.
@@ -67,13 +66,13 @@ type Config struct {
 	// MaxMessages is how many messages of a class may be unanswered at the same time: 128. Messages that a worker
 	// announced that it holds do not count.
 	MaxMessages int
-	// StaleAfter: an unanswered message of reads that is this old no longer keeps others from being sent. It is 5 ms, a few
-	// times what a full message of point reads takes. WriteStaleAfter is the same for writes: 50 ms, since the only
-	// master runs one commit at a time, and more and smaller messages would only cost more while they wait for it.
-	// Each message of writes that is already stale adds another WriteStaleAfter, up to half a second in total.
+	// StaleAfter: an unanswered message of reads this old no longer keeps others from being sent. 5 ms, a few times
+	// what a full message of point reads takes. WriteStaleAfter is the same for writes: 50 ms, since the one master runs
+	// one commit at a time, and more, smaller messages would only cost more. Each message of writes that is
+	// already stale adds another WriteStaleAfter, up to half a second in total.
 	StaleAfter, WriteStaleAfter time.Duration
-	// ReadGrace is how long there may be no slave before reads fail immediately: 1 s. WriteGrace is the same for the master
-	// and for requests that need it: 2 s. A fail-over is usually over before that.
+	// ReadGrace is how long there may be no slave before reads fail immediately: 1 s. WriteGrace is the same for the
+	// master: 2 s. A fail-over is usually over before that.
 	ReadGrace, WriteGrace time.Duration
 	// HeldCheck is how often the dispatcher checks whether the worker that holds a message is still alive: 100 ms.
 	HeldCheck time.Duration

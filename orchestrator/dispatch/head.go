@@ -64,9 +64,8 @@ func (h *heads) saw(seq dbaas.Seq) {
 
 // met records a head of persdb. before is the value of seen when persdb was asked.
 //
-// After a change of cluster the positions of the old cluster mean nothing, and no read must wait for them. So seen may
-// fall: writes acknowledged before the question are at or below the answer. If an answer from the old cluster arrives
-// late and raises seen, the next look corrects it.
+// After a change of cluster the old positions mean nothing, and no read must wait for them. So seen may fall: writes
+// acknowledged before the question are at or below the answer. The next look corrects a late answer from the old cluster.
 func (h *heads) met(head dbaas.Head, before uint64) {
 	old := h.cluster.Swap(&head.Cluster)
 	h.changed = h.changed || old != nil && *old != head.Cluster
@@ -140,8 +139,8 @@ func (h *heads) look() {
 }
 
 // AwaitSeen returns a position that covers every write that this orchestrator has acknowledged, and every write that any
-// orchestrator acknowledged more than a second ago. A read with this position as MinSeq sees all of those writes, and an
-// operation that begins now can only run after the position.
+// orchestrator acknowledged more than a second ago. A read with this position as MinSeq sees all of them, and an
+// operation that begins now can only run after it.
 //
 // The position is unknown until persdb's head has been seen for the first time. AwaitSeen waits for that until deadline
 // or until ctx ends, and then returns CodeUnavailable.
@@ -162,8 +161,8 @@ func (d *Dispatcher) AwaitSeen(ctx context.Context, deadline time.Time) (dbaas.S
 }
 
 // place sets the position that r needs, within r's deadline. It returns CodeNotCaughtUp if that position is far above
-// persdb's head: no write has reached it, and waiting for it would only take room from other reads. If persdb does not
-// answer, r is sent all the same, and a worker waits for the position.
+// persdb's head: no write has reached it, and waiting would only take room from other reads. If persdb does not
+// answer, a worker waits for the position.
 func (d *Dispatcher) place(ctx context.Context, r *dbaas.Read) error {
 	if r.Recent {
 		seen, err := d.AwaitSeen(ctx, r.Deadline)

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/frame"
 )
 
-// errHolderGone is the error of a message whose worker acknowledged it to the broker and died before the last answer.
+// errHolderGone is the error of a message whose worker acknowledged it and died before the last answer.
 var errHolderGone = errors.New("the worker that held the request is gone")
 
 // watch cancels a message once the worker that holds it is gone: no answer can arrive any more,
@@ -66,9 +66,8 @@ func (d *deaths) note(held *frame.ReadHeld, now time.Time) bool {
 func (d *deaths) forget() { *d = deaths{again: d.again, holders: d.holders[:0]} }
 
 // outlives decides what happens after the worker that held the message has died, and reports whether to resend anything.
-// After the first death all unanswered reads are resent, and the next worker runs them one at a time. After a further
-// death it is known which read was running: that read fails, since it may be what kills the workers, and
-// the others are resent.
+// After the first death all unanswered reads are resent, to be run one at a time. After a further death it is known
+// which read was running: that read fails, since it may be what kills the workers, and the others are resent.
 func (win *window[Q, R]) outlives() bool {
 	d, l := &win.deaths, win.lane
 	i := d.running

@@ -130,7 +130,7 @@ func (l *lane[Q, R]) collect(w *waiter[Q, R]) (R, bool, error) {
 	return result, late, err
 }
 
-// leave ends the wait of a caller whose deadline or context has ended. An answer that has just arrived still counts.
+// leave ends a caller's wait at its deadline or cancellation. An answer that has just arrived still counts.
 func (l *lane[Q, R]) leave(w *waiter[Q, R], cause error) (R, bool, error) {
 	var none R
 	l.mu.Lock()

@@ -28,8 +28,8 @@ type window[Q, R any] struct {
 
 var errLost = errors.New("no answer came")
 
-// run sends the window's members, and then the requests that have gathered in the meantime, until no
-// further message may be sent.
+// run sends the members, and then the requests that gathered in the meantime, until no further message
+// may be sent.
 func (win *window[Q, R]) run() {
 	for {
 		win.send()
@@ -41,9 +41,9 @@ func (win *window[Q, R]) run() {
 
 // send sends the members as one message and ends each of them with an answer or an error.
 //
-// If the message, its answer or its worker may have been lost, send resends the message once; outlives limits further
-// resends after deaths of workers. Reads may run twice. A write that did run is found by its id and gets its
-// first answer again, so that the caller gets an answer instead of an unknown outcome.
+// If the message, its answer or its worker may be lost, send resends the message once; outlives decides on further
+// resends. Reads may run twice. A write that did run is found by its id and gets its first answer again, so
+// that its outcome does not stay unknown.
 func (win *window[Q, R]) send() {
 	win.left = len(win.members)
 	win.deaths = deaths{}

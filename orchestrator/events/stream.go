@@ -50,8 +50,8 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.run(r.Context())
 }
 
-// parse returns the number after which a client wants events: that of the newest event if the client sends no id, and
-// noNumber if the id is not of this process.
+// parse returns the number after which a client wants events: the newest number if id is empty, and noNumber if id
+// is not of this process.
 func (l *Log) parse(id string) (uint64, error) {
 	if id == "" {
 		return l.Last(), nil

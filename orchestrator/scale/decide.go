@@ -118,8 +118,8 @@ func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error)
 	}
 }
 
-// decide makes one attempt to decide about w and write the decision. An earlier attempt may have done part
-// of it, even if it returned an error: decide finds its decision in the ledger by orchestrator and time.
+// decide makes one attempt to decide about w and write the decision. An earlier attempt may have done part of
+// this, even if it failed: its decision is found in the ledger by orchestrator and time.
 //
 // The decision is written to the ledger before it is carried out. So two orchestrators whose ticks
 // coincide make only one decision, and a death between the two steps is noticed.
@@ -174,7 +174,7 @@ func (s *Scaler) finish(ctx context.Context, l *ledger, version coord.Version, d
 	return s.save(ctx, *l, version)
 }
 
-// propose fills in d with the policy's proposal for the sample, and with those of the other policies.
+// propose fills in d with the proposals of all policies for the sample.
 func (s *Scaler) propose(d *Decision, sample Sample, before []Sample) {
 	p := s.cfg.Policy.Propose(sample, before)
 	d.Policy, d.Count, d.Wanted, d.Sample = p.Policy, sample.Reads, p.Wanted, sample

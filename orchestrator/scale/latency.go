@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Latency wants as many slaves as bring busy time and reads in flight to their targets,
-// and one more slave while reads wait too long. Slaves are then as busy as they can be
-// while reads hardly wait.
+// Latency keeps the slaves busy while reads hardly wait: it wants as many slaves as bring
+// busy time and reads in flight to their targets, and one more while reads wait too long.
 //
 // It follows Kubernetes' HorizontalPodAutoscaler: desired = ceil(current * value / target),
 // the largest over several metrics, with its tolerance, its limit for one step out and its

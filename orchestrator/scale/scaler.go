@@ -106,8 +106,8 @@ func (s *Scaler) Read() { s.reads.Add(1) }
 // that arrive while the decision is made and written belong to the next window. An older window
 // whose decision is not written yet is overtaken by the new window.
 //
-// The scheduler may fire twice for one tick. The second call is ignored, since a window of zero length would look
-// like a window without reads.
+// The scheduler may fire twice for one tick. The second call is ignored: a window of zero length would look like one
+// without reads.
 func (s *Scaler) tick() {
 	now := s.cfg.Clock.Now()
 	if !s.ticked.IsZero() && now.Sub(s.ticked).Abs() < s.cfg.Period/2 {
