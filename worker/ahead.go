@@ -9,10 +9,11 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// aheadTimeout bounds the question where others are.
+// aheadTimeout bounds the query for the other workers' positions.
 const aheadTimeout = time.Second
 
-// ahead reports whether another slave has registered a position beyond seq. One that cannot be asked about is not ahead.
+// ahead reports whether another slave has registered a position beyond seq. It reports false if the members cannot be
+// read.
 func (r *registrar) ahead(ctx context.Context, seq dbaas.Seq) bool {
 	r.mu.Lock()
 	s, self := r.session, r.want.Worker

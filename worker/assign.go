@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// Assign implements control.Worker. nil means that the role was accepted, or is had already,
-// and that a master that becomes a slave has nothing in hand any more.
+// Assign implements control.Worker. It returns nil once the worker has accepted the role or already has it. A master
+// that is demoted has no pending writes by then.
 func (w *Worker) Assign(ctx context.Context, a workerapi.Assignment) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -23,12 +23,12 @@ func (w *Worker) Assign(ctx context.Context, a workerapi.Assignment) error {
 	return w.awaitTaken(ctx, turn)
 }
 
-// accept notes a role, or returns why not. It returns the turn that the role is taken at.
+// accept records the role and returns the turn in which serve takes it, or returns the reason for the refusal.
 func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	have := w.assigned
-	next := a // as it is kept: a slave has no mastership
+	next := a // the form in which it is stored: a slave has no epoch
 	if a.Role == dbaas.RoleSlave {
 		next.Epoch = 0
 	}
@@ -38,7 +38,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	}
 	if head, ok := w.replica.Applied(); ok && head.Cluster != w.cluster {
 		if !w.cluster.IsZero() {
-			w.newest = 0 // epochs of another cluster say nothing
+			w.newest = 0 // epochs of different clusters cannot be compared
 		}
 		w.cluster = head.Cluster
 	}
@@ -53,7 +53,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 		w.notify()
 		return w.turn, nil
 	}
-	// Chosen again, for example because the first answer was lost: the mastership goes on.
+	// The same worker was chosen again, for example because its first answer was lost: the mastership continues.
 	if w.master != nil {
 		w.master.Raise(a.Epoch)
 	}
@@ -61,7 +61,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	return w.turn, nil
 }
 
-// refuse says why a cannot follow have. The caller holds mu.
+// refuse returns an error if a cannot follow have. The caller holds mu.
 func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	switch {
 	case a.Worker != w.config.ID:
@@ -81,13 +81,13 @@ func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	}
 }
 
-// notify wakes everybody who waits for another turn. The caller holds mu.
+// notify wakes all waiters for a change of turn or taken. The caller holds mu.
 func (w *Worker) notify() {
 	close(w.turned)
 	w.turned = make(chan struct{})
 }
 
-// awaitTaken returns nil once serve is at turn or a later one, and CodeUnavailable if ctx ends first.
+// awaitTaken returns nil once serve has reached turn or a later one, and CodeUnavailable if ctx ends first.
 func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
 	for {
 		w.mu.Lock()
@@ -104,7 +104,7 @@ func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
 	}
 }
 
-// take waits until the role has changed since turn, and returns what it is now and at which turn, or ctx's error.
+// take waits until the role has changed since turn. It returns the present role and its turn, or ctx's error.
 func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int, error) {
 	for {
 		w.mu.Lock()
@@ -124,7 +124,7 @@ func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int,
 	}
 }
 
-// Yield implements control.Worker. The wish is forgotten after workerapi.YieldFor, and with the mastership.
+// Yield implements control.Worker. The request lapses after workerapi.YieldFor, or when the mastership ends.
 func (w *Worker) Yield(y workerapi.Yield) error {
 	if err := y.Validate(); err != nil {
 		return err
@@ -151,8 +151,9 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 	return nil
 }
 
-// awaitSuccessor lets a master go on until another worker is made master in its place, for a while: it says in
-// its registration that it is leaving, and the control loop acts on that. It returns at once for all others.
+// awaitSuccessor lets a master go on, for up to Config.HandOver, until another worker becomes master in its place. The
+// registration says that this worker is leaving, and the control loop acts on that. For a worker that is not master it
+// returns immediately.
 func (w *Worker) awaitSuccessor(hard context.Context) {
 	w.mu.Lock()
 	w.leaving = true
@@ -178,8 +179,7 @@ func (w *Worker) awaitSuccessor(hard context.Context) {
 	}
 }
 
-// Drain implements control.Worker: the worker takes no more work, finishes what is in hand,
-// leaves, and Run returns.
+// Drain implements control.Worker: the worker takes no new work, finishes its pending work and leaves, and Run returns.
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,9 +13,8 @@ import (
 	"rideshare/internal/pause"
 )
 
-// registrar keeps the worker's registration in the coordinator: it opens a
-// session, registers, refreshes the position now and then, and begins again
-// when the session is in doubt.
+// registrar maintains the worker's registration at the coordinator: it opens a session, registers, refreshes the
+// position periodically, and opens a new session when the session is in doubt.
 type registrar struct {
 	coord   coord.Coordinator
 	log     *slog.Logger
@@ -25,21 +24,21 @@ type registrar struct {
 
 	mu      sync.Mutex // guards the fields below
 	want    coord.Member
-	have    coord.Member    // what the session has; zero for nothing
-	doubt   <-chan struct{} // of the session that have is in
-	session coord.Session   // the present one; nil for none
-	changed chan struct{}   // closed and made anew at each change
-	leaves  bool            // want is of a worker that is leaving
-	busLost bool            // want is of a worker without the bus
-	bare    bool            // want is of a worker without a replica
-	silent  bool            // leave without a goodbye
+	have    coord.Member    // what is registered in the session; zero if nothing is
+	doubt   <-chan struct{} // the doubt channel of the session that holds have
+	session coord.Session   // the current session, or nil
+	changed chan struct{}   // closed and replaced at each change
+	leaves  bool            // the worker is leaving
+	busLost bool            // the worker has lost the bus
+	bare    bool            // the worker has no usable replica
+	silent  bool            // leave without unregistering
 }
 
 func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 	return &registrar{coord: c.Coordinator, log: c.Log, retry: c.RegisterRetry, refresh: c.RegisterRefresh, applied: applied, changed: make(chan struct{})}
 }
 
-// announce makes m what is to be registered.
+// announce sets the member to be registered to m.
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +47,7 @@ func (r *registrar) announce(m coord.Member) {
 	r.notify()
 }
 
-// raise changes the epoch of what is to be registered, if that is a master.
+// raise changes the epoch to be registered, if the member is a master.
 func (r *registrar) raise(epoch dbaas.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +57,7 @@ func (r *registrar) raise(epoch dbaas.Epoch) {
 	}
 }
 
-// leaving notes in what is registered, now and later, that the worker is leaving.
+// leaving marks the present and all later registrations as those of a leaving worker.
 func (r *registrar) leaving() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +65,7 @@ func (r *registrar) leaving() {
 	r.notify()
 }
 
-// bus notes in what is registered, now and later, whether the worker has lost the bus.
+// bus records in the present and all later registrations whether the worker has lost the bus.
 func (r *registrar) bus(lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *registrar) bus(lost bool) {
 	}
 }
 
-// replica notes in what is registered, now and later, whether the worker's replica is away.
+// replica records in the present and all later registrations whether the worker's replica is unavailable.
 func (r *registrar) replica(away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +85,8 @@ func (r *registrar) replica(away bool) {
 	}
 }
 
-// yield notes in what is registered, if that is a master, to whom it wants to hand its role over, or to nobody.
+// yield records in a master's registration the worker that it wants to hand its role over to. An empty id withdraws the
+// wish.
 func (r *registrar) yield(to dbaas.WorkerID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,21 +96,21 @@ func (r *registrar) yield(to dbaas.WorkerID) {
 	}
 }
 
-// goodbye says whether the registration is withdrawn at the end of run: the dead do not.
+// goodbye sets whether run withdraws the registration at its end. A killed worker does not.
 func (r *registrar) goodbye(say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silent = !say
 }
 
-// notify wakes everybody who waits for a change. The caller holds mu.
+// notify wakes all waiters for a change. The caller holds mu.
 func (r *registrar) notify() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// registered waits until role is registered, with epoch or a newer one, and returns the doubt of the
-// session that has it, or ctx's error. A session in doubt does not count.
+// registered waits until role is registered with epoch or a newer one. It returns the doubt channel of the session that
+// holds the registration, or ctx's error. A session in doubt does not count.
 func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (doubt <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
@@ -142,8 +142,8 @@ func (r *registrar) isRegistered() bool {
 	return r.have.Role != dbaas.RoleNone
 }
 
-// run keeps sessions until ctx ends, then leaves: the last session is closed, and with it
-// the registration. Where the coordinator does not answer, the session ends by itself.
+// run keeps a session open until ctx ends. It then closes the last session, and with it the registration. If the
+// coordinator does not answer, the session expires by itself.
 func (r *registrar) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := r.coord.Open(ctx)
@@ -170,13 +170,13 @@ func (r *registrar) use(s coord.Session) {
 	r.session = s
 }
 
-// keep has the wanted member in s until s is in doubt or lost, or ctx ends.
+// keep keeps the wanted member registered in s until s is in doubt or lost, or ctx ends.
 func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	ticker := time.NewTicker(r.refresh)
 	defer ticker.Stop()
 	for {
 		r.mu.Lock()
-		changed := r.changed // before want is looked at: no change of it is missed
+		changed := r.changed // read before want, so that no change of want is missed
 		r.mu.Unlock()
 		err := r.put(ctx, s)
 		if errors.Is(err, coord.ErrSessionLost) {
@@ -200,9 +200,8 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	}
 }
 
-// put registers the wanted member, if s does not have it as it is now. A node that
-// an earlier session of this worker left behind is removed; one of somebody else's, who had
-// the same pid, goes by itself: a later try gets the name.
+// put registers the wanted member unless s already holds it unchanged. A node left by an earlier session of this worker
+// is removed. A node of another worker that had the same pid expires by itself, and a later attempt succeeds.
 func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	r.mu.Lock()
 	want, have := r.want, r.have
@@ -227,7 +226,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	position := have
 	position.Applied = want.Applied
 	r.have, r.doubt = want, s.Doubt()
-	if position != want { // more than the position
+	if position != want { // more than the position has changed
 		r.notify()
 	}
 	return nil
@@ -241,11 +240,11 @@ func (r *registrar) forget() {
 	r.notify()
 }
 
-// leaveTimeout bounds the goodbye to the coordinator; a session that is not closed ends in time.
+// leaveTimeout bounds the unregistration; a session that is not closed expires by itself.
 const leaveTimeout = time.Second
 
-// leave withdraws the registration, also when the session's end would do it only later. It
-// reports false for the dead, who leave their session behind.
+// leave withdraws the registration immediately, even if the session would end only later. It reports false for a killed
+// worker, which leaves its session behind.
 func (r *registrar) leave(ctx context.Context, s coord.Session) bool {
 	r.mu.Lock()
 	pid, silent := r.want.PID, r.silent

@@ -16,8 +16,8 @@ import (
 	"rideshare/worker/slave"
 )
 
-// serve takes roles until soft ends, and returns nil when everything in hand was answered, or ErrMastershipLost.
-// hard's end is left to the caller.
+// serve serves one assigned role after another until soft ends. It returns nil once all pending work was answered, or
+// ErrMastershipLost. The caller handles the end of hard.
 func (w *Worker) serve(hard, soft context.Context) (err error) {
 	work, end := context.WithCancel(hard)
 	var inHand sync.WaitGroup
@@ -31,7 +31,7 @@ func (w *Worker) serve(hard, soft context.Context) (err error) {
 	for turn := 0; ; {
 		var a workerapi.Assignment
 		if a, turn, err = w.take(soft, turn); err != nil {
-			return nil // soft ended: nothing went wrong
+			return nil // soft ended: not an error
 		}
 		p, over := w.phase(work, soft, turn, &inHand)
 		if a.Role == dbaas.RoleSlave {
@@ -46,16 +46,16 @@ func (w *Worker) serve(hard, soft context.Context) (err error) {
 	}
 }
 
-// phase is the time in one role.
+// phase is the time during which a worker has one role.
 type phase struct {
 	turn int
-	// ctx ends when everything is to be dropped, taking with the role or when the worker is to leave.
+	// ctx ends when all work must be dropped. taking ends when the role changes or the worker is to leave.
 	ctx, taking context.Context
-	// inHand is what goes on after the phase: the answers to what was taken.
+	// inHand counts what continues after the phase: the answers to messages that were already taken.
 	inHand *sync.WaitGroup
 }
 
-// phase begins the phase of a turn. The returned function ends it.
+// phase starts the phase of a turn. The returned function ends it.
 func (w *Worker) phase(ctx, soft context.Context, turn int, inHand *sync.WaitGroup) (phase, context.CancelFunc) {
 	taking, end := context.WithCancel(soft)
 	inHand.Go(func() {
@@ -76,7 +76,7 @@ func (w *Worker) phase(ctx, soft context.Context, turn int, inHand *sync.WaitGro
 	return phase{turn: turn, ctx: ctx, taking: taking, inHand: inHand}, end
 }
 
-// unlessOver returns err, unless the phase is over: then nothing went wrong.
+// unlessOver returns err, or nil if the phase is over: an error is expected then.
 func (p phase) unlessOver(err error) error {
 	if p.taking.Err() == nil {
 		return err
@@ -84,10 +84,10 @@ func (p phase) unlessOver(err error) error {
 	return nil
 }
 
-// serveReads is the time as a slave. What is in hand at its end is answered meanwhile:
-// writes must not wait for a slow read.
+// serveReads serves reads as a slave until the phase ends. Pending reads are answered after it has returned: writes
+// must not wait for a slow read.
 func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
-	// A worker is known to others only once it can be of use to them.
+	// Register only once the worker can serve reads.
 	if err := w.replica.WaitApplied(p.taking, dbaas.Head{}); err != nil {
 		return p.unlessOver(err)
 	}
@@ -111,12 +111,12 @@ func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	}
 }
 
-// serveWrites is the time as the master. It ends with the phase, when every write in
-// hand was answered, or at once when the mastership is lost.
+// serveWrites serves writes as the master. It returns when the phase has ended and every pending write was answered, or
+// immediately when the mastership is lost.
 func (w *Worker) serveWrites(p phase) error {
 	m, ok := w.newMaster(p.turn)
 	if !ok {
-		return nil // it is the next one's turn already
+		return nil // the next turn has begun already
 	}
 	failpoint.Hit(failpoint.WorkerEpochTaken)
 	if err := m.CatchUp(p.taking); err != nil {
@@ -133,7 +133,7 @@ func (w *Worker) serveWrites(p phase) error {
 	return w.write(p, m, doubt)
 }
 
-// write lets m work until it has nothing in hand after the end of the phase, or has lost its mastership.
+// write runs m until the phase has ended and m has no pending writes, or until m loses its mastership.
 func (w *Worker) write(p phase, m *master.Master, doubt <-chan struct{}) error {
 	writing, end := context.WithCancelCause(p.ctx)
 	guarded, quiet := context.WithCancel(writing)
@@ -161,17 +161,17 @@ func (w *Worker) write(p phase, m *master.Master, doubt <-chan struct{}) error {
 	}
 }
 
-// holdFor is how long a renewed mastership outlives a session in doubt: a few
-// passes of the control loop, each of which takes longer while the coordinator is away.
+// holdFor is how long a master goes on after its last renewed assignment while its session is in doubt: a few passes of
+// the control loop, each of which takes longer while the coordinator is unreachable.
 const holdFor = 10 * time.Second
 
-// guardMastership calls end when the session with the master's registration is in doubt:
-// by our own clock, before anybody can see the session end and choose another master.
+// guardMastership calls end when the session with the master's registration is in doubt. It goes by the worker's own
+// clock, so that the master ends before any other process can see the session end and choose another master.
 //
-// When the control loop cannot reach the coordinator either, nobody is chosen; it
-// says so by assigning the same mastership again and again. As long as it does, writes go on,
-// and the registration is made anew once the coordinator is back. Should it be
-// wrong, since others can see the coordinator, persdb refuses this epoch as soon as there is another one.
+// If the control loop cannot reach the coordinator either, it chooses no other master and repeats the same assignment
+// instead. While these repeats arrive, writes continue, and the worker registers again once the coordinator is back. If
+// the control loop is wrong because other processes can reach the coordinator, persdb rejects this epoch as soon as a
+// newer one exists.
 func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end func()) {
 	for {
 		select {
@@ -189,8 +189,8 @@ func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end
 	}
 }
 
-// hold waits until the master is registered again and returns the doubt of the new
-// session. It reports false when the mastership was not renewed in time.
+// hold waits until the master is registered again and returns the doubt channel of the new session. held is false if
+// the assignment was not repeated in time.
 func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
@@ -209,8 +209,8 @@ func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
 	return nil, false
 }
 
-// newMaster makes the master of a turn; Assign can raise its epoch from now on. It reports false if
-// the turn is over.
+// newMaster creates the master of a turn. From then on Assign can raise its epoch. newMaster reports false if the turn
+// is over.
 func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +225,7 @@ func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	return w.master, true
 }
 
-// announceMastership has the master of a turn registered. It reports false if the turn is over.
+// announceMastership asks the registrar to register the master of a turn. It reports false if the turn is over.
 func (w *Worker) announceMastership(turn int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,7 +236,7 @@ func (w *Worker) announceMastership(turn int) bool {
 	return true
 }
 
-// setServing returns what notes whether role is being served.
+// setServing returns a function that records whether role is being served.
 func (w *Worker) setServing(role dbaas.Role) func(on bool) {
 	return func(on bool) {
 		w.mu.Lock()
@@ -249,7 +249,7 @@ func (w *Worker) member(a workerapi.Assignment) coord.Member {
 	return coord.Member{PID: a.PID, Worker: w.config.ID, Role: a.Role, Epoch: a.Epoch, Control: w.config.Control}
 }
 
-// source is the replica as package slave needs it.
+// source adapts the replica to slave.Source.
 type source struct{ *replica.Replica }
 
 func (s source) Reader() (slave.Reader, error) {

@@ -1,6 +1,6 @@
-// Package worker is one life of a worker: it prepares a replica, takes a role
-// through its control API, registers, and serves readQ as a slave or writeQ as the
-// master, until it is drained, killed or loses its mastership.
+// Package worker implements a worker process: it prepares a replica, receives a role through its control API, registers
+// with the coordinator, and serves readQ as a slave or writeQ as the master, until it is drained, killed or loses its
+// mastership.
 package worker
 
 import (
@@ -27,18 +27,18 @@ import (
 
 // Errors that Run returns.
 var (
-	// ErrMastershipLost: a newer master exists, or the coordination session is in
-	// doubt. It wraps the reason. What was in hand goes back to the broker.
+	// ErrMastershipLost means that a newer master exists, or that the coordination session is in doubt. It wraps the
+	// reason. The broker redelivers the pending messages.
 	ErrMastershipLost = errors.New("mastership lost")
-	// ErrKilled: Kill was called.
+	// ErrKilled means that Kill was called.
 	ErrKilled = errors.New("worker killed")
-	// errDoubt is a reason of ErrMastershipLost.
+	// errDoubt is a possible reason of ErrMastershipLost.
 	errDoubt = errors.New("coordination session in doubt")
-	// errDrainTimeout: what was in hand did not end in time.
+	// errDrainTimeout means that the pending work did not end within Config.DrainTimeout.
 	errDrainTimeout = errors.New("drain took too long")
 )
 
-// Store is what a worker needs of persdb.
+// Store is the part of persdb that a worker needs.
 type Store interface {
 	// Commit makes one commit; see persdb/commitlog.
 	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
@@ -48,35 +48,35 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
-// Severer is what Kill looks for in Bus, Coordinator and Store: cut this party off
-// without a goodbye, as the death of its process would. A Bus that is none is closed.
+// Severer is optionally implemented by Bus, Coordinator and Store. Sever cuts the connection without a goodbye, as the
+// death of the process would. Kill calls it; a Bus that does not implement Severer is closed instead.
 type Severer interface {
 	Sever()
 }
 
-// Config says what a worker works with. ID, Dir, Control, Bus, Coordinator, Store
-// and Log are required; zero values of the others mean the defaults.
+// Config configures a Worker. ID, Dir, Control, Bus, Coordinator, Store and Log are required; zero values of the other
+// fields mean their defaults.
 type Config struct {
 	ID dbaas.WorkerID
-	// Dir is for the replica's file. What is in it from an earlier life is removed.
+	// Dir holds the replica's file. Files left there by an earlier Worker are removed.
 	Dir string
-	// Control is the base URL under which others reach Handler.
+	// Control is the base URL at which other processes reach Handler.
 	Control string
-	// Bus belongs to the worker: Run closes it.
+	// Bus is owned by the worker: Run closes it.
 	Bus         mq.Conn
 	Coordinator coord.Coordinator
 	Store       Store
 	Log         *slog.Logger
-	// DrainTimeout is how long a worker that is to leave goes on with what is in hand. Default 5 s, the longest call.
+	// DrainTimeout is how long a leaving worker may go on finishing its pending work. Default 5 s, the longest call.
 	DrainTimeout time.Duration
-	// HandOver is how long a master whose Run is to end goes on writing until another worker is made
-	// master in its place. Default 2 s, a few times what a running control loop needs.
+	// HandOver is how long a master goes on writing after Run's ctx has ended while it waits for another worker to
+	// become master. Default 2 s, a few times what a running control loop needs.
 	HandOver time.Duration
-	// RegisterRetry is the wait between tries to register. Default 200 ms.
+	// RegisterRetry is the wait between attempts to register. Default 200 ms.
 	RegisterRetry time.Duration
-	// RegisterRefresh is how often the registered position is brought up to date. Default 3 s.
+	// RegisterRefresh is how often the registered position is updated. Default 3 s.
 	RegisterRefresh time.Duration
-	// Replica, Reads and Writes tune the parts; what the worker itself provides is filled in.
+	// Replica, Reads and Writes configure the parts. New fills in the fields that the worker itself provides.
 	Replica replica.Config
 	Reads   slave.Config
 	Writes  master.Config
@@ -89,7 +89,7 @@ const (
 	defaultRegisterRefresh = 3 * time.Second
 )
 
-// Worker is one life of a worker. It is safe for concurrent use; Run is called once.
+// Worker is one run of a worker, from start to end. It is safe for concurrent use; Run must be called only once.
 type Worker struct {
 	config    Config
 	replica   *replica.Replica
@@ -102,20 +102,20 @@ type Worker struct {
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
-	cluster  dbaas.ClusterID // that newest belongs to
-	newest   dbaas.Epoch     // of the masterships that it ever had
-	renewed  time.Time       // when the same assignment came again
+	cluster  dbaas.ClusterID // the cluster that newest belongs to
+	newest   dbaas.Epoch     // the newest epoch that this worker was ever assigned
+	renewed  time.Time       // when the present assignment was last repeated
 	turn     int             // how often the role has changed
-	taken    int             // the turn that serve is at: it has nothing to do with earlier ones any more
-	turned   chan struct{}   // closed and made anew at each change of turn and taken
+	taken    int             // the turn that serve has reached; it has finished all earlier turns
+	turned   chan struct{}   // closed and replaced at each change of turn or taken
 	drain    chan struct{}   // closed by Drain
 	draining bool
-	leaving  bool // draining, or about to once another worker is master
+	leaving  bool // draining, or waiting for another worker to become master before draining
 	serving  map[dbaas.Role]bool
 	master   *master.Master
 }
 
-// New returns a Worker. Handler can be served at once; Run makes it live.
+// New returns a Worker. Its Handler can be served immediately; Run starts the worker.
 func New(c Config) *Worker {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, defaultDrainTimeout)
 	c.HandOver = cmp.Or(c.HandOver, defaultHandOver)
@@ -144,12 +144,12 @@ func New(c Config) *Worker {
 // Handler returns the control API.
 func (w *Worker) Handler() http.Handler { return control.Handler(w, w.config.Log) }
 
-// Kill cuts the worker off without a goodbye, as the death of its process would:
-// nothing is answered, acknowledged or unregistered any more. Run returns soon. It is safe to call twice.
+// Kill cuts the worker off without a goodbye, as the death of its process would: it no longer answers, acknowledges or
+// unregisters anything. Run returns soon afterwards. Kill is safe to call twice.
 func (w *Worker) Kill() {
 	w.kill.Do(func() {
-		// The ways out are cut before anything in here learns of the end: else it
-		// could still acknowledge what it does not answer any more.
+		// Cut the outgoing connections before any part of the worker learns of the end. Otherwise a part could still
+		// acknowledge a message that it no longer answers.
 		w.killing.Store(true)
 		defer close(w.killed)
 		if s, ok := w.config.Bus.(Severer); ok {
@@ -166,21 +166,25 @@ func (w *Worker) Kill() {
 	})
 }
 
-// Run lives. It returns nil when ctx ended or Drain was called and everything
-// in hand was answered or, after Config.DrainTimeout, left to the broker, ErrMastershipLost or ErrKilled as they say, and any other
-// error when the bus was closed or the directory cannot be used. A worker never lives twice: whoever wants another starts a new one.
-// When ctx ends a master first waits to be replaced, for Config.HandOver; Drain does not.
+// Run runs the worker until it ends, and returns
+//   - nil if ctx ended or Drain was called, and all pending work was answered or, after Config.DrainTimeout, left to
+//     the broker,
+//   - ErrMastershipLost or ErrKilled, as documented there,
+//   - any other error if the bus was closed or the directory cannot be used.
 //
-// A master that loses its mastership ends here, rather than waiting for another role:
-// what it holds of writeQ goes to the next master only when its connection is gone,
-// and a new life has no trace of the old one. One that is made a slave has nothing in hand, and goes on.
+// A Worker cannot be run again; the caller creates a new one. When ctx ends, a master first waits up to Config.HandOver
+// to be replaced; Drain does not wait.
+//
+// A master that loses its mastership ends instead of waiting for another role. The next master receives the writeQ
+// messages that it holds only when its connection is gone, and a new Worker starts without any old state. A master that
+// is demoted to slave has no pending writes, and Run goes on.
 func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.InfoContext(ctx, "worker started", logkey.Addr, w.config.Control)
-	hard, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything at once
+	hard, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything immediately
 	defer cut(nil)
-	soft, stop := context.WithCancel(hard) // ends the taking of work
+	soft, stop := context.WithCancel(hard) // ends the consumption of new work
 	defer stop()
-	leaving, leave := context.WithCancel(context.WithoutCancel(ctx)) // ends the registration, last
+	leaving, leave := context.WithCancel(context.WithoutCancel(ctx)) // ends the registration, as the last step
 	defer leave()
 
 	var parts, registration sync.WaitGroup
@@ -200,7 +204,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		err = context.Cause(hard)
 	}
 	if w.isKilled() {
-		err = ErrKilled // whatever broke first because of it
+		err = ErrKilled // Kill is the cause of whatever failed first
 	}
 	cut(err)
 	if closed := w.config.Bus.Close(); closed != nil {
@@ -211,7 +215,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	parts.Wait()
 	w.exec.Wait()
 	registration.Wait()
-	if errors.Is(err, errDrainTimeout) { // it was told to end, and nothing is lost
+	if errors.Is(err, errDrainTimeout) { // the worker was asked to end, and nothing is lost
 		w.config.Log.WarnContext(ctx, "left with messages in hand, which the broker delivers again", logkey.Error, err)
 		err = nil
 	}
@@ -227,8 +231,7 @@ func (w *Worker) ended(ctx context.Context, err error) {
 	w.config.Log.InfoContext(ctx, "worker ended")
 }
 
-// watch turns the reasons to leave into the end of soft, and those to drop
-// everything into the end of hard.
+// watch cancels soft when the worker is to leave, and hard when it must drop everything.
 func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
@@ -244,7 +247,7 @@ func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut c
 	case hard.Err() != nil:
 		return
 	}
-	w.Drain() // from here on no role is accepted
+	w.Drain() // from here on Assign accepts no role
 	stop()
 	timer := time.NewTimer(w.config.DrainTimeout)
 	defer timer.Stop()
@@ -257,11 +260,11 @@ func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut c
 	}
 }
 
-// busLook is how often a worker looks whether it has the bus.
+// busLook is how often watchBus checks the connection to the bus.
 const busLook = 500 * time.Millisecond
 
-// watchBus tells the control loop, by the registration, when the worker has lost the bus: a session at the coordinator that
-// lives says nothing of the way to the broker.
+// watchBus records in the registration whether the worker has lost the bus, so that the control loop sees it: a live
+// session at the coordinator does not show that the worker can reach the broker.
 func (w *Worker) watchBus(ctx context.Context) {
 	ticker := time.NewTicker(busLook)
 	defer ticker.Stop()
@@ -275,8 +278,8 @@ func (w *Worker) watchBus(ctx context.Context) {
 	}
 }
 
-// watchReplica notes in the registration while the replica is away: a worker
-// stays registered then, and serves no read.
+// watchReplica records in the registration whether the replica is unavailable. The worker then stays registered but
+// serves no reads.
 func (w *Worker) watchReplica(ctx context.Context) {
 	for {
 		lost, err := w.replica.Serving(ctx)
@@ -293,15 +296,15 @@ func (w *Worker) watchReplica(ctx context.Context) {
 	}
 }
 
-// part runs one part of the worker, without which it cannot live.
+// part runs one essential part of the worker. If the part ends early, part cancels hard.
 func (w *Worker) part(hard context.Context, cut context.CancelCauseFunc, name string, run func(context.Context) error) {
 	if err := run(hard); hard.Err() == nil {
 		cut(fmt.Errorf("%s ended: %w", name, err))
 	}
 }
 
-// isKilled reports whether Kill was called. Once Kill has begun it waits until the worker is cut off: parts that the first cut has
-// ended must not take the way of an orderly end.
+// isKilled reports whether Kill was called. If Kill has begun, isKilled waits until Kill has cut all connections: a
+// part that ended because the first connection was cut must not shut down in the orderly way.
 func (w *Worker) isKilled() bool {
 	if !w.killing.Load() {
 		return false

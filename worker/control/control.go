@@ -1,5 +1,5 @@
-// Package control serves a worker's control API (internal/workerapi): roles come
-// in, status and hashes go out. It is not on the data path.
+// Package control serves a worker's control API (internal/workerapi), which assigns roles and returns status and
+// hashes. It is not on the data path.
 package control
 
 import (
@@ -17,21 +17,21 @@ import (
 // maxBodyBytes bounds a request; an Assignment needs less than 100 bytes.
 const maxBodyBytes = 4 << 10
 
-// Worker is what this package needs from a worker. *worker.Worker implements
-// it, safe for concurrent use.
+// Worker is the part of a worker that this package needs. *worker.Worker implements it. It is safe for concurrent use.
 type Worker interface {
-	// Assign accepts a role or returns a *dbaas.Error with CodeInvalid or CodeConflict. A master
-	// that becomes a slave has finished when it returns nil; with CodeUnavailable it has not yet.
+	// Assign accepts a role or returns a *dbaas.Error with CodeInvalid or CodeConflict. When a master is demoted, nil
+	// means that it has no pending writes, and CodeUnavailable that it still has some.
 	Assign(ctx context.Context, a workerapi.Assignment) error
-	// Yield accepts the wish to hand a mastership over, or returns a *dbaas.Error with CodeInvalid or CodeConflict.
+	// Yield accepts the request to hand the mastership over, or returns a *dbaas.Error with CodeInvalid or
+	// CodeConflict.
 	Yield(y workerapi.Yield) error
-	// Drain makes the worker leave gracefully; it returns at once.
+	// Drain makes the worker leave gracefully; it returns immediately.
 	Drain()
 	Status() workerapi.Status
 	// Hashes returns the replica's hashes, or CodeNotCaughtUp without a replica.
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
-	// Verify compares the replica with persdb and throws it away if it differs. Errors
-	// are CodeNotCaughtUp, CodeUnavailable, or one of the replica's file.
+	// Verify compares the replica with persdb and discards the replica if it differs. Errors are CodeNotCaughtUp,
+	// CodeUnavailable, or an error of the replica's file.
 	Verify(ctx context.Context) (workerapi.Verification, error)
 }
 
@@ -83,7 +83,7 @@ func decode(rw http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
-// done answers a call that has no answer but its error.
+// done answers a call whose only result is its error.
 func (h handler) done(rw http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		h.fail(rw, r, err)
@@ -144,7 +144,7 @@ func (h handler) fail(rw http.ResponseWriter, r *http.Request, err error) {
 	h.write(rw, r, workerapi.Problem{Code: code, Message: message})
 }
 
-// write sends v. An error means that the caller has gone, who asks again.
+// write sends v. An error means that the caller has gone; the caller retries.
 func (h handler) write(rw http.ResponseWriter, r *http.Request, v any) {
 	if err := json.NewEncoder(rw).Encode(v); err != nil {
 		h.log.DebugContext(r.Context(), "control answer not sent", logkey.Path, r.URL.Path, logkey.Error, err)

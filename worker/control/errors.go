@@ -9,7 +9,7 @@ import (
 
 func asError(err error) (*dbaas.Error, bool) { return errors.AsType[*dbaas.Error](err) }
 
-// statuses are the codes that this API answers; any other one is a bug.
+// statuses maps the codes that this API answers; any other code is a bug.
 var statuses = map[dbaas.Code]int{
 	dbaas.CodeInvalid:     http.StatusBadRequest,
 	dbaas.CodeConflict:    http.StatusConflict,
