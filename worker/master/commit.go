@@ -13,9 +13,8 @@ import (
 	"rideshare/internal/pause"
 )
 
-// commitAll commits what comes in hand, one commit at a time, so that a batch
-// gathers while the one before is under way. It returns nil when nothing comes
-// any more and the hand is empty, dbaas.ErrStaleEpoch, or ctx's error.
+// commitAll commits the pending operations, one commit at a time, so that a batch gathers while the previous commit is
+// in flight. It returns nil when no more messages arrive and none is pending, dbaas.ErrStaleEpoch, or ctx's error.
 func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error {
 	backoff := m.newBackoff()
 	failing := int64(0)
@@ -55,7 +54,8 @@ func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error 
 	}
 }
 
-// rest waits until a time or until more is in hand. Zero is no time: all that was in hand has its answer.
+// rest waits until a given time or until another message is pending. It returns immediately if until is zero:
+// everything that was pending has been answered.
 func (m *Master) rest(ctx context.Context, until time.Time) {
 	if until.IsZero() {
 		return
@@ -69,8 +69,7 @@ func (m *Master) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// waitHand waits until something is in hand and returns it. It returns nothing
-// when nothing comes any more.
+// waitHand waits until messages are pending and returns them. It returns no messages when no more arrive.
 func (m *Master) waitHand(ctx context.Context, consumed <-chan struct{}) ([]*message, error) {
 	for {
 		if ctx.Err() != nil {
@@ -90,7 +89,7 @@ func (m *Master) waitHand(ctx context.Context, consumed <-chan struct{}) ([]*mes
 		case <-consumed:
 		}
 		select {
-		case <-m.wake: // it came before the end
+		case <-m.wake: // the message came before the end
 		default:
 			return nil, context.Cause(ctx)
 		}
@@ -126,7 +125,8 @@ func (m *Master) commit(ctx context.Context, batch []ref) error {
 	return m.settle(ctx, c.Entry)
 }
 
-// take takes persdb's result of an operation in a commit of n, and reports whether that brings it further.
+// take processes persdb's result for one operation in a commit of n operations. It reports whether the result is
+// progress.
 func (m *Master) take(r ref, result dbaas.OperationResult, n int) bool {
 	op := r.op()
 	op.maybe = false     // persdb has looked its id up
@@ -145,7 +145,7 @@ func (m *Master) take(r ref, result dbaas.OperationResult, n int) bool {
 	return true
 }
 
-// store asks persdb for one commit.
+// store sends one commit to persdb.
 func (m *Master) store(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if err := failpoint.Fail(failpoint.MasterBeforeCommit); err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeUnavailable, "persdb was not asked", err)
@@ -159,8 +159,8 @@ func (m *Master) store(ctx context.Context, by dbaas.Mastership, ops []dbaas.Ope
 	return c, err
 }
 
-// settle takes what is answered out of hand and passes it on, with the entry of
-// its commit, if any, to be broadcast first.
+// settle removes the completed messages from hand and queues all new answers for finish. entry, the commit's entry, is
+// broadcast before them, if not nil.
 func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	f := finished{entry: entry}
 	m.mu.Lock()
@@ -192,7 +192,7 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	}
 }
 
-// tryAgainError says that persdb did not take a commit, or that nobody knows: it is to be tried again.
+// tryAgainError says that persdb rejected a commit or that its outcome is unknown: the commit must be retried.
 type tryAgainError struct{ error }
 
 func (e tryAgainError) Unwrap() error { return e.error }
@@ -202,7 +202,7 @@ func isTryAgain(err error) bool {
 	return ok
 }
 
-// backoff waits longer and longer. It belongs to one goroutine.
+// backoff waits longer each time. It belongs to one goroutine.
 type backoff struct {
 	first, next time.Duration
 }
@@ -211,7 +211,7 @@ func (m *Master) newBackoff() *backoff { return &backoff{first: m.Backoff, next:
 
 func (b *backoff) reset() { b.next = b.first }
 
-// wait waits, with jitter, at most until a deadline that is not zero. It returns ctx's error when ctx ends.
+// wait waits with jitter, at most until deadline unless deadline is zero. It returns ctx's error when ctx ends.
 func (b *backoff) wait(ctx context.Context, deadline time.Time) error {
 	d := b.next/2 + rand.N(b.next/2+1) //nolint:gosec // jitter is no secret.
 	if !deadline.IsZero() {

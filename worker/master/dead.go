@@ -10,22 +10,22 @@ import (
 	"rideshare/internal/mq"
 )
 
-// deadPrefetch is how many dead letters a master may hold: enough to let those of callers that have gone pass by
-// accepted writes that wait for persdb.
+// deadPrefetch is how many dead letters a master may hold: enough that dead letters whose callers have gone can
+// overtake accepted writes that wait for persdb.
 const deadPrefetch = 64
 
-// deadText is the stored failure of an accepted write that ended in the dead letters.
+// deadText is the stored failure of an accepted write that ended as a dead letter.
 const deadText = "the write was given up after several tries; it was not done"
 
-// receiveDead takes one dead letter: a write that came back to the broker too often, expired there, or was rejected here. A
-// write that was accepted for later must not end without a result, so its failure is stored at persdb
-// before the letter is acknowledged. Who waited for any other one has gone.
+// receiveDead takes one dead letter: a write that was redelivered too often, expired at the broker, or was rejected by
+// a master. A write that was accepted for later must not end without a result, so its failure is stored at persdb
+// before the letter is acknowledged. The callers of all other writes have gone.
 func (m *Master) receiveDead(ctx context.Context, d mq.Delivery) {
 	m.Stats.DeadLetters.Add(1)
 	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
 	if err != nil {
 		m.Log.ErrorContext(ctx, "dead letter cannot be read", logkey.Queue, mq.DeadQ, logkey.Error, err)
-		if id, err := dbaas.ParseOpID(d.Message().ID); err == nil { // an accepted write, by the name of its message
+		if id, err := dbaas.ParseOpID(d.Message().ID); err == nil { // the message id shows that it is an accepted write
 			req = frame.WriteRequest{Operations: []dbaas.Operation{{ID: id}}}
 		}
 	}

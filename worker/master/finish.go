@@ -15,37 +15,36 @@ import (
 	"rideshare/internal/reqlog"
 )
 
-// minReplyTTL is the shortest life of a reply whose operations are all past their
-// deadline: the caller may be a little more patient than that.
+// minReplyTTL is the shortest TTL of a reply whose operations are all past their deadline: the caller may wait a little
+// longer than its deadline.
 const minReplyTTL = 100 * time.Millisecond
 
-// finished is one commit to be made known.
+// finished is one commit to be broadcast and answered.
 type finished struct {
 	entry   *dbaas.Entry
 	replies []reply
 }
 
-// reply is answers to operations of one message.
+// reply holds answers to operations of one message.
 type reply struct {
 	end     *settlement
 	arrived time.Time
 	shard   dbaas.ShardID
-	ops     []operation // of the whole message; only what does not change is read
+	ops     []operation // of the whole message; only constant fields may be read
 	latest  time.Time
 	answers []frame.WriteAnswer
 	last    bool
-	reject  bool // at its end the message goes to the dead letters
+	reject  bool // the message ends as a dead letter
 }
 
-// settlement is the end of a delivery. It belongs to the replies of the message, which come one after the other.
+// settlement records how a delivery ended. It belongs to the replies of the message, which are sent one after another.
 type settlement struct {
 	delivery mq.Delivery
 	done     bool
 }
 
-// finish broadcasts and answers commits in their order until done is closed. It
-// runs beside the next commit: the broker's confirms cost no commit time. After ctx's end it
-// answers and acknowledges nothing any more.
+// finish broadcasts and answers commits in order until done is closed. It runs concurrently with the next commit, so
+// waiting for the broker's confirms takes no commit time. After the end of ctx it no longer answers or acknowledges.
 func (m *Master) finish(ctx context.Context) {
 	failing := int64(0)
 	for f := range m.done {
@@ -64,9 +63,9 @@ func (m *Master) finish(ctx context.Context) {
 	}
 }
 
-// spread broadcasts an entry, counted by known, and returns as soon as it is on its way: answers that
-// follow do not overtake it, so that a caller's next read seldom has to wait for it, and do
-// not wait for its confirm either. failing is how many went wrong in a row.
+// spread broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
+// counts the broadcast. Answers sent afterwards do not overtake the entry, so a caller's next read seldom has to wait
+// for it. failing is how many broadcasts failed in a row.
 func (m *Master) spread(ctx context.Context, e *dbaas.Entry, known *sync.WaitGroup, failing *int64) {
 	onItsWay := make(chan struct{})
 	known.Go(func() {
@@ -84,7 +83,7 @@ func (m *Master) spread(ctx context.Context, e *dbaas.Entry, known *sync.WaitGro
 	<-onItsWay
 }
 
-// trace writes a line for each answered operation, under its request's id.
+// trace logs a line for each answered operation, with its request's id.
 func (m *Master) trace(ctx context.Context, r *reply) {
 	took := time.Since(r.arrived)
 	for i := range r.answers {
@@ -98,9 +97,8 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 	}
 }
 
-// broadcast sends an entry to the slaves. One that they do not get is no
-// loss: they fetch it from persdb when the next one shows the gap, or by themselves.
-// It calls onItsWay as Bus.Broadcast does.
+// broadcast sends an entry to the slaves. An entry that does not reach them is not lost: they fetch it from persdb when
+// the next entry reveals the gap, or by polling. broadcast calls onItsWay as Bus.Broadcast does.
 func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func()) error {
 	body, err := frame.EncodeEntry(*e)
 	if err != nil {
@@ -112,11 +110,11 @@ func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func())
 	return m.Bus.Broadcast(ctx, body, onItsWay)
 }
 
-// reply sends answers and, after the last ones of a message, acknowledges it. It
-// is acknowledged also when the reply could not be sent: what was asked is stored,
-// and whoever asks again with the same ids gets the stored answer.
+// reply sends answers and, after the last answers of a message, acknowledges it. It acknowledges even if the reply
+// could not be sent: the results are stored, and a caller that retries with the same ids gets the stored results.
 //
-// Refusals are stored nowhere, and a redelivery could run what was refused. So the message of one is acknowledged before.
+// Refusals are not stored, and a redelivered message could run an operation that was refused. So a message is
+// acknowledged before a refusal is sent.
 func (m *Master) reply(ctx context.Context, r *reply) {
 	if ctx.Err() != nil {
 		return
@@ -145,8 +143,8 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 	}
 }
 
-// ackFirst acknowledges the message of an answer that is about to be sent, and reports whether nobody gets
-// it again. A message with an operation that nobody waits for keeps its place at the broker to its end.
+// ackFirst acknowledges the message of an answer that is about to be sent, and reports whether the message can no
+// longer be redelivered. A message with an operation that no caller waits for stays at the broker until its end.
 func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 	if r.end.done {
 		return true
@@ -160,7 +158,7 @@ func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 	return m.ack(ctx, r.end.delivery)
 }
 
-// refuses reports whether an answer says that something was not done.
+// refuses reports whether any answer says that its operation was not done.
 func refuses(answers []frame.WriteAnswer) bool {
 	return slices.ContainsFunc(answers, func(a frame.WriteAnswer) bool { return isRefusal(a.Result.Code) })
 }
@@ -174,7 +172,7 @@ func isRefusal(code dbaas.Code) bool {
 	}
 }
 
-// doubt makes the refusals among answers unknown.
+// doubt changes the refusals among answers to CodeUnknown.
 func doubt(answers []frame.WriteAnswer) {
 	for i := range answers {
 		if r := &answers[i].Result; isRefusal(r.Code) {
@@ -183,7 +181,8 @@ func doubt(answers []frame.WriteAnswer) {
 	}
 }
 
-// tooLarge is the reply instead of one that no frame can hold: the operations are done, but their rows do not fit.
+// tooLarge returns a reply in place of one that is too large for a frame: the operations are done, but their rows do
+// not fit.
 func tooLarge(r *reply) frame.WriteReply {
 	out := frame.WriteReply{Shard: r.shard, Last: r.last}
 	for _, a := range r.answers {
@@ -200,7 +199,7 @@ func (m *Master) send(ctx context.Context, request mq.Message, body []byte) {
 	m.sendFor(ctx, request, body, time.Time{})
 }
 
-// sendFor sends a reply that is of use until latest.
+// sendFor sends a reply whose TTL ends at latest.
 func (m *Master) sendFor(ctx context.Context, request mq.Message, body []byte, latest time.Time) {
 	ttl := maxReadWait
 	if !latest.IsZero() {
@@ -219,7 +218,7 @@ func (m *Master) sendFor(ctx context.Context, request mq.Message, body []byte, l
 	}
 }
 
-// ack reports whether the acknowledgement is on its way. If not, the message is delivered again.
+// ack reports whether the acknowledgement was sent. If not, the message is redelivered.
 func (m *Master) ack(ctx context.Context, d mq.Delivery) bool {
 	err := d.Ack()
 	if err != nil {
@@ -229,7 +228,7 @@ func (m *Master) ack(ctx context.Context, d mq.Delivery) bool {
 	return err == nil
 }
 
-// reject gives a message to the dead letters.
+// reject turns a message into a dead letter.
 func (m *Master) reject(ctx context.Context, d mq.Delivery) {
 	m.Stats.Rejected.Add(1)
 	if err := d.Reject(); err != nil {

@@ -9,7 +9,8 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// failed takes the error of a whole commit. What it says of the operations, and not of persdb, isolates them.
+// failed handles the error of a whole commit. If the error concerns the operations rather than persdb, it isolates
+// them.
 func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -35,9 +36,9 @@ func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err
 	return m.settle(ctx, nil)
 }
 
-// isolate finds the operation by which a commit fails: both halves of the batch are tried by themselves, and an operation
-// that fails alone several times is refused. An error that may pass is given a second try before. It reports
-// whether persdb should be left in peace for a moment.
+// isolate finds the operation that makes a commit fail. It halves the batch and tries each half, and refuses an
+// operation that failed several times alone. If the error may be transient, the whole batch is first retried once.
+// isolate reports whether to pause before the next commit.
 func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err error) (pause bool) {
 	passing := code == dbaas.CodeUnknown || code == dbaas.CodeTimeout || code == dbaas.CodeUnavailable || code == dbaas.CodeInternal
 	if len(batch) == 1 {
@@ -47,12 +48,12 @@ func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err 
 			m.Log.WarnContext(ctx, "commit of one operation not taken", logkey.Op, op.ID.String(), logkey.RequestID, op.RequestID, logkey.Error, err)
 		}
 		if code == dbaas.CodeFull {
-			op.maybe = false // persdb has looked its id up before it ran it
+			op.maybe = false // persdb looked up the id before it ran the operation
 		}
 		if last || !passing {
 			m.giveUp(ctx, batch[0], code, err)
 		}
-		return false // the operation itself waits
+		return false // only this operation waits
 	}
 	again := passing
 	for _, r := range batch {
@@ -69,7 +70,7 @@ func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err 
 	return passing
 }
 
-// giveUp refuses an operation that persdb does not take by itself either.
+// giveUp refuses an operation that persdb rejects even in a commit of its own.
 func (m *Master) giveUp(ctx context.Context, r ref, code dbaas.Code, err error) {
 	op := r.op()
 	var message string
@@ -84,7 +85,7 @@ func (m *Master) giveUp(ctx context.Context, r ref, code dbaas.Code, err error) 
 	m.refuse(r, code, message)
 }
 
-// refuse refuses an operation, with what is known of it.
+// refuse answers an operation with code, or with CodeUnknown if it may have been done.
 func (m *Master) refuse(r ref, code dbaas.Code, message string) {
 	op := r.op()
 	if op.waits() && (op.maybe || m.isLost(op.ID)) {
@@ -96,8 +97,8 @@ func (m *Master) refuse(r ref, code dbaas.Code, message string) {
 
 const unknownText = "the outcome of the write is not known"
 
-// isLost reports whether a commit with the operation was sent in this mastership and its answer lost: whatever persdb says later,
-// that one may still arrive.
+// isLost reports whether this master sent a commit with the operation and lost the answer. Whatever persdb says later,
+// that commit may still arrive.
 func (m *Master) isLost(id dbaas.OpID) bool {
 	_, lost := m.lost[id]
 	return lost
@@ -105,8 +106,8 @@ func (m *Master) isLost(id dbaas.OpID) bool {
 
 // expire refuses the operations whose deadline has passed.
 //
-// One that persdb may have from an earlier message is passed on once more although it is late: persdb
-// knows the answer if it has run, and refuses to run it otherwise.
+// An operation that persdb may have from an earlier message is sent once more although it is late: if it has run,
+// persdb knows the answer; otherwise persdb refuses to run it.
 func (m *Master) expire(hand []*message, now time.Time) {
 	pending(hand, func(r ref) bool {
 		op := r.op()
@@ -123,7 +124,7 @@ func (m *Master) expire(hand []*message, now time.Time) {
 	})
 }
 
-// forget drops the lost operations of which nothing is in hand any more.
+// forget drops the lost operations that are no longer pending.
 func (m *Master) forget(hand []*message) {
 	if len(m.lost) == 0 {
 		return

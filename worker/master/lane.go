@@ -2,8 +2,8 @@ package master
 
 import "time"
 
-// next returns the operations for the next commit. What is slow, or was part of a commit that failed, waits in the side lane,
-// and the two lanes take turns: the others wait for one commit of it at most.
+// next returns the operations for the next commit. Operations that are slow, or were part of a failed commit, wait in
+// the side lane. The two lanes take turns, so the other operations wait for at most one commit of the side lane.
 func (m *Master) next(hand []*message, now time.Time) []ref {
 	batch := gather(hand)
 	if len(batch) > 0 && !m.aside {
@@ -18,8 +18,8 @@ func (m *Master) next(hand []*message, now time.Time) []ref {
 	return batch
 }
 
-// gather returns the operations for one commit of those that are not in the side lane: whole messages in order of
-// arrival, at least one, up to the bounds. Those that are late were answered before.
+// gather returns the operations for one commit of the main lane: whole messages in order of arrival, at least one, up
+// to maxBatchOps and maxBatchBytes. Late operations were answered before.
 func gather(hand []*message) []ref {
 	var batch []ref
 	size := 0
@@ -42,7 +42,7 @@ func gather(hand []*message) []ref {
 	return batch
 }
 
-// gatherSide returns the next operations of the side lane, no more than each of them shares a commit with.
+// gatherSide returns the next operations of the side lane, at most as many as the smallest share among them.
 func gatherSide(hand []*message, now time.Time) []ref {
 	var batch []ref
 	most := 0
@@ -63,7 +63,8 @@ func gatherSide(hand []*message, now time.Time) []ref {
 	return batch
 }
 
-// nextEvent returns when something in hand is due: a deadline, or the next try of an operation in the side lane. Zero is never.
+// nextEvent returns the earliest time at which a pending operation is due: its deadline, or its next try in the side
+// lane. Zero means never.
 func nextEvent(hand []*message, now time.Time) time.Time {
 	var t time.Time
 	sooner := func(at time.Time) {

@@ -8,8 +8,8 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// commitLate is commit with a broken promise (failpoint.AckBeforeCommit): success is told, and the messages
-// are acknowledged, before persdb is asked. Tests see with it that they would notice.
+// commitLate is commit with a deliberate fault (failpoint.AckBeforeCommit): it reports success and acknowledges the
+// messages before it calls persdb. Tests use it to prove that they would detect the fault.
 func (m *Master) commitLate(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation, batch []ref) error {
 	for i, r := range batch {
 		r.m.answer(r.index, dbaas.OperationResult{Statements: make([]dbaas.StatementResult, len(ops[i].Statements))})
@@ -23,7 +23,7 @@ func (m *Master) commitLate(ctx context.Context, by dbaas.Mastership, ops []dbaa
 		return m.settle(ctx, c.Entry)
 	case ctx.Err() != nil || errors.Is(err, dbaas.ErrStaleEpoch):
 		return err
-	default: // the promise was broken
+	default: // the fault has lost acknowledged writes
 		m.Log.ErrorContext(ctx, "acknowledged writes lost", logkey.Count, len(ops), logkey.Error, err)
 		return nil
 	}

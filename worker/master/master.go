@@ -1,6 +1,6 @@
-// Package master writes: it consumes writeQ and the dead letters, gathers the operations that are
-// waiting into one commit at persdb, broadcasts the entry on syncQ, and answers.
-// It serves linearizable reads too, which come on linearQ. DESIGN.md beside this file has the reasons.
+// Package master serves writes: it consumes writeQ and the dead letters, gathers the waiting operations into one commit
+// at persdb, broadcasts the entry on syncQ, and answers. It also serves the linearizable reads of linearQ. DESIGN.md in
+// this directory gives the reasons.
 package master
 
 import (
@@ -20,17 +20,16 @@ import (
 )
 
 const (
-	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. One with a
-	// slow operation waits here for its turn; eight of these keep nothing at the broker. Each may be as large as the
-	// largest request: a worker's limit of memory has room for all (deploy/stack.sh).
+	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. A message
+	// with a slow operation waits here for its turn; eight such messages do not block the queue. Each may be as large
+	// as the largest request: a worker's memory limit has room for all (deploy/stack.sh).
 	prefetch = 12
-	// maxBatchOps bounds one commit: at 256 operations the cost of the commit itself is
-	// 5 % of it (docs: performance, "Commit and apply"), more only adds delay.
+	// maxBatchOps bounds one commit: at 256 operations the fixed cost of a commit is 5 % of its time (docs:
+	// performance, "Commit and apply"), more only adds delay.
 	maxBatchOps = 512
-	// maxBatchBytes bounds one commit's requests; one message that is larger goes alone.
+	// maxBatchBytes bounds one commit's requests; a single larger message is committed alone.
 	maxBatchBytes = 1 << 20
-	// finishing is how many commits may wait to be broadcast and answered while the next
-	// one is under way.
+	// finishing is how many commits may wait to be broadcast and answered while the next commit is in flight.
 	finishing = 2
 
 	defaultCommitTimeout = 10 * time.Second
@@ -39,33 +38,33 @@ const (
 	maxBackoff           = 500 * time.Millisecond
 )
 
-// Store is what this package needs of persdb.
+// Store is the part of persdb that this package needs.
 type Store interface {
 	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 }
 
-// Bus is what this package needs of the bus. mq.Conn implements it.
+// Bus is the part of the bus that this package needs. mq.Conn implements it.
 type Bus interface {
 	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
 	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
 	Reply(ctx context.Context, to string, m mq.Message) error
 }
 
-// Replica is what this package needs of the worker's own replica.
+// Replica is the part of the worker's own replica that this package needs.
 type Replica interface {
-	// Offer hands a committed entry over, as syncQ does.
+	// Offer passes a committed entry to the replica, as syncQ does.
 	Offer(e dbaas.Entry)
 	// WaitApplied returns nil once the replica has applied want, else ctx's error.
 	WaitApplied(ctx context.Context, want dbaas.Head) error
 }
 
-// Reads runs the reads of a message, answers and acknowledges it. *slave.Executor implements it.
+// Reads runs the reads of a message, answers them and acknowledges the message. *slave.Executor implements it.
 type Reads interface {
 	Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
 }
 
-// Config says how a Master works. The interfaces, Log and Epoch are required.
+// Config configures a Master. The interfaces, Log and Epoch are required.
 type Config struct {
 	Store   Store
 	Bus     Bus
@@ -73,39 +72,40 @@ type Config struct {
 	Reads   Reads
 	Log     *slog.Logger
 	Epoch   dbaas.Epoch
-	// Stats, if set, goes on counting where an earlier Master stopped.
+	// Stats, if set, continues the counts of an earlier Master.
 	Stats *Stats
-	// CommitTimeout is how long one commit call may take before its outcome counts
-	// as unknown and it is tried again. Default 10 s, twice the longest statement that persdb lets run.
+	// CommitTimeout is how long one commit call may take before its outcome counts as unknown and it is retried.
+	// Default 10 s, twice the longest time that persdb allows a statement.
 	CommitTimeout time.Duration
 	// SendTimeout bounds one broadcast and one reply. Default 1 s.
 	SendTimeout time.Duration
-	// Backoff is the first wait after a commit that persdb did not take; it doubles up to 500 ms. Default 10 ms.
+	// Backoff is the wait after the first commit that persdb rejects; it doubles up to 500 ms. Default 10 ms.
 	Backoff time.Duration
 }
 
-// Master holds one mastership.
+// Master serves writes during one mastership.
 type Master struct {
 	Config
 
-	done  chan finished // commits on their way to be broadcast and answered, in order
+	done  chan finished // commits to be broadcast and answered, in order
 	quiet chan struct{} // see Quiet
-	// confirming is the linearizable reads that have yet to confirm the mastership.
+	// confirming counts the linearizable reads that have yet to confirm the mastership.
 	confirming sync.WaitGroup
 
-	// Of the committing goroutine: the operations of commits whose answer was lost, and whether it is the side lane's turn.
+	// lost and aside belong to the committing goroutine. lost holds the operations of commits whose answer was lost;
+	// aside reports whether the side lane is next.
 	lost  map[dbaas.OpID]struct{}
 	aside bool
 
 	mu    sync.Mutex // guards the fields below
 	hand  []*message // messages with operations that have no answer yet, in order of arrival
 	epoch dbaas.Epoch
-	// cluster is the one that CatchUp met; another one ends the mastership.
+	// cluster is the cluster that CatchUp found; a different cluster ends the mastership.
 	cluster dbaas.ClusterID
-	wake    chan struct{} // has a token when hand grew
+	wake    chan struct{} // holds a token when hand has grown
 }
 
-// New returns a Master of one mastership.
+// New returns a Master for one mastership.
 func New(c Config) *Master {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
 	c.SendTimeout = cmp.Or(c.SendTimeout, defaultSendTimeout)
@@ -123,8 +123,8 @@ func New(c Config) *Master {
 	}
 }
 
-// CatchUp returns nil once the replica has reached persdb's head of now. It tries until
-// ctx ends and returns its error, or dbaas.ErrStaleEpoch when a newer master exists.
+// CatchUp returns nil once the replica has reached persdb's current head. It retries until ctx ends and then returns
+// ctx's error. It returns dbaas.ErrStaleEpoch when a newer master exists.
 func (m *Master) CatchUp(ctx context.Context) error {
 	backoff := m.newBackoff()
 	for {
@@ -152,31 +152,30 @@ func (m *Master) Mastership() dbaas.Epoch {
 	return m.epoch
 }
 
-// by is what the next commit is made under.
+// by returns the cluster and epoch of the next commit.
 func (m *Master) by() dbaas.Mastership {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return dbaas.Mastership{Cluster: m.cluster, Epoch: m.epoch}
 }
 
-// Raise goes on with a newer epoch: the same worker was chosen again. An older one changes nothing.
+// Raise continues with a newer epoch, because the same worker was chosen again. An older epoch changes nothing.
 func (m *Master) Raise(epoch dbaas.Epoch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch = max(m.epoch, epoch)
 }
 
-// Quiet is closed once stop was closed and this mastership has no further use: every operation in
-// hand was answered, nothing more is taken, and reads that are still in hand have confirmed
-// the mastership already. Another master may begin from then on, though Run goes on until
-// those reads are answered. It stays open when Run ends otherwise.
+// Quiet is closed once stop was closed and this mastership is no longer needed: every pending operation was answered,
+// nothing more is taken, and all pending reads have confirmed the mastership. From then on another master may begin,
+// although Run continues until those reads are answered. Quiet stays open if Run ends in any other way.
 func (m *Master) Quiet() <-chan struct{} { return m.quiet }
 
-// Run consumes writeQ until stop is closed and everything in hand was answered; then it returns nil.
+// Run consumes writeQ until stop is closed and all pending work was answered; then it returns nil.
 //
-// It returns dbaas.ErrStaleEpoch at once when persdb knows a newer master, and ctx's error
-// when ctx ends. What is in hand then is neither answered nor acknowledged: the
-// caller must close the bus connection, so that the broker gives it to the new master.
+// Run returns dbaas.ErrStaleEpoch immediately when persdb knows a newer master, and ctx's error when ctx ends. The
+// pending messages are then neither answered nor acknowledged: the caller must close the bus connection, so that the
+// broker redelivers them to the new master.
 func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	consumeCtx, endConsume := context.WithCancel(ctx)
@@ -191,7 +190,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	})
-	var reads sync.WaitGroup // linearizable reads in hand
+	var reads sync.WaitGroup // pending linearizable reads
 	var consumers sync.WaitGroup
 	consume := func(q mq.Queue, prefetch int, handle func(mq.Delivery)) {
 		consumers.Go(func() {
@@ -220,7 +219,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 		cancel(err)
 	}
 	<-finisher
-	<-consumed // no read comes any more, also after an error: those in hand can be waited for
+	<-consumed // no more reads arrive, even after an error, so the pending reads can be awaited
 	m.confirming.Wait()
 	if ctx.Err() == nil {
 		close(m.quiet)
@@ -229,7 +228,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	return context.Cause(ctx)
 }
 
-// receive takes one delivery of operations into hand.
+// receive takes one delivery of operations.
 func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	failpoint.Hit(failpoint.MasterTaken)
 	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
@@ -244,7 +243,7 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	m.mu.Lock()
-	if msg.delivery.Redelivered() { // what a lost connection brought can no longer be acknowledged
+	if msg.delivery.Redelivered() { // the delivery of the lost connection can no longer be acknowledged
 		m.hand = slices.DeleteFunc(m.hand, msg.replaces)
 	}
 	m.hand = append(m.hand, msg)

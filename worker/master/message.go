@@ -9,37 +9,38 @@ import (
 )
 
 const (
-	// tries is how many commits of an operation alone may fail before it is refused; patientTries is
-	// that of one without a deadline. Its caller has gone, so it may wait longer for its turn.
+	// tries is how many commits of an operation alone may fail before it is refused. patientTries is the same for an
+	// operation without a deadline: its caller has gone, so it may wait longer.
 	tries        = 4
 	patientTries = 8
-	// firstPause and maxPause bound the time between these tries; each is five times the one before.
+	// firstPause and maxPause bound the pause between these tries; each pause is five times the previous one.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 5 * time.Second
 )
 
-// operation is one operation in hand.
+// operation is one pending operation.
 type operation struct {
 	dbaas.Operation
 
 	answered bool
-	// tried says that persdb was asked at least once.
+	// tried reports whether persdb was asked at least once.
 	tried bool
-	// maybe says that persdb may have the operation from an earlier delivery or message. An answer of
-	// persdb ends the doubt.
+	// maybe reports whether persdb may have the operation from an earlier delivery or message. An answer from persdb
+	// resets it.
 	maybe bool
-	// share is how many operations a commit with this one may have, 0 for any number. Whoever has one
+	// share is the largest number of operations in a commit with this one, 0 for any number. An operation with a share
 	// waits in the side lane.
 	share int
-	// failures is how many commits with it have failed, alone how many of itself alone.
+	// failures is how many commits with this operation have failed; alone is how many of them contained only this
+	// operation.
 	failures, alone int
 	notBefore       time.Time
 }
 
-// waits reports whether somebody waits for the answer.
+// waits reports whether a caller waits for the answer.
 func (op *operation) waits() bool { return !op.Deadline.IsZero() }
 
-// failedAlone notes one more failed commit of the operation alone and reports whether that was the last one.
+// failedAlone records another failed commit of this operation alone and reports whether that was the last try.
 func (op *operation) failedAlone(now time.Time) (last bool) {
 	pause := firstPause
 	for range op.alone {
@@ -63,8 +64,8 @@ type message struct {
 	latest   time.Time
 	answers  []frame.WriteAnswer // not sent yet
 	end      *settlement
-	dead     bool // it came from the dead letters
-	reject   bool // some operation of it goes to the dead letters
+	dead     bool // the message is a dead letter
+	reject   bool // an operation of the message must become a dead letter
 }
 
 func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
@@ -81,7 +82,7 @@ func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
 	return m
 }
 
-// replaces reports whether m is the same message as old, delivered again.
+// replaces reports whether m is a redelivery of old.
 func (m *message) replaces(old *message) bool {
 	a, b := m.delivery.Message(), old.delivery.Message()
 	if m.dead != old.dead || a.ID != b.ID || a.ReplyTo != b.ReplyTo || len(m.ops) != len(old.ops) {
@@ -95,20 +96,20 @@ func (m *message) replaces(old *message) bool {
 	return true
 }
 
-// answer settles the operation at place i.
+// answer settles operation i with r.
 func (m *message) answer(i int, r dbaas.OperationResult) {
 	r.ID = m.ops[i].ID
 	m.drop(i)
 	m.answers = append(m.answers, frame.WriteAnswer{Index: i, Result: r})
 }
 
-// drop settles the operation at place i without an answer.
+// drop settles operation i without an answer.
 func (m *message) drop(i int) {
 	m.ops[i].answered = true
 	m.left--
 }
 
-// ref names one operation in hand.
+// ref identifies one pending operation.
 type ref struct {
 	m     *message
 	index int
@@ -116,9 +117,9 @@ type ref struct {
 
 func (r ref) op() *operation { return &r.m.ops[r.index] }
 
-// refuse answers an operation that surely was not done. One that nobody waits for is given up
-// instead: it stays in hand until persdb has stored its failure. If persdb does not take that either, the message
-// goes to the dead letters, which come back here by themselves.
+// refuse answers an operation that was certainly not done. An operation that no caller waits for is given up instead:
+// it stays pending until persdb has stored its failure. If persdb rejects that too, the message becomes a dead letter,
+// and the master receives it again from the dead-letter queue.
 func (r ref) refuse(code dbaas.Code, message string) {
 	op := r.op()
 	switch {
@@ -134,8 +135,7 @@ func (r ref) refuse(code dbaas.Code, message string) {
 	}
 }
 
-// pending calls f for each unanswered operation in order of arrival until f
-// returns false.
+// pending calls f for each unanswered operation in order of arrival until f returns false.
 func pending(hand []*message, f func(ref) bool) {
 	for _, m := range hand {
 		for i := range m.ops {

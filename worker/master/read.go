@@ -13,14 +13,14 @@ import (
 	"rideshare/internal/mq"
 )
 
-// readPrefetch is how many messages of linearizable reads a master may hold before they are acknowledged. They have a
-// queue, and so a bound, of their own: reads that take long hold up no write.
+// readPrefetch is how many messages of linearizable reads a master may hold before they are acknowledged. These reads
+// have a queue of their own, and so a bound of their own: long reads hold up no write.
 const readPrefetch = 8
 
-// receiveRead takes one delivery of linearizable reads to the replica, in a goroutine that reads counts.
+// receiveRead serves one delivery of linearizable reads from the replica, in a goroutine that reads counts.
 //
-// LinearQ gives its messages to whoever consumes it. That is one worker but for the moment of a fail-over, and
-// then it is the confirmation that decides, as for commits: a stale master ends, and its reads go to the new one.
+// The broker delivers linearQ to any consumer. There is only one, except briefly during a fail-over. Then the
+// confirmation at persdb decides, as for commits: a stale master ends, and its reads are redelivered to the new one.
 func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
 	req, err := frame.DecodeReadRequest(d.Message().Body, time.Now())
 	if err != nil {
@@ -36,9 +36,9 @@ func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc
 	})
 }
 
-// read serves linearizable reads: it asks persdb for its head after the reads have arrived. If
-// the epoch there is still this master's, every write that was acknowledged
-// before is at or below that position, so the replica may answer from there on.
+// read serves linearizable reads: it asks persdb for its head after the reads have arrived. If the epoch there is still
+// this master's, every write acknowledged before then is at or below that position, so the replica may answer once it
+// has reached it.
 func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest) error {
 	head, err := m.confirm(ctx, latest(req.Reads))
 	m.confirming.Done()
@@ -54,7 +54,7 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
 		m.Reads.Serve(ctx, d, req)
 		return nil
 	case ctx.Err() != nil || dbaas.CodeOf(err) == dbaas.CodeStaleEpoch:
-		return err // no answer and no ack: the next master does it
+		return err // no answer and no ack: the next master serves the reads
 	}
 	reply := frame.ReadReply{Shard: req.Shard, Last: true}
 	for i := range req.Reads {
@@ -71,8 +71,8 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
 	return nil
 }
 
-// confirm returns persdb's head. It tries again until deadline, and returns
-// dbaas.ErrStaleEpoch when this is not the newest mastership any more.
+// confirm returns persdb's head. It retries until deadline, and returns dbaas.ErrStaleEpoch when a newer mastership
+// exists.
 func (m *Master) confirm(ctx context.Context, deadline time.Time) (dbaas.Head, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

@@ -2,7 +2,7 @@ package master
 
 import "sync/atomic"
 
-// Stats counts since the start. It is safe for concurrent use.
+// Stats holds counters since the start. It is safe for concurrent use.
 type Stats struct {
 	Messages, Operations, Commits, Entries, CommitErrors, Splits, Expired     atomic.Int64
 	Rejected, DeadLetters, Unroutable, ReplyErrors, BroadcastErrors, LateAcks atomic.Int64

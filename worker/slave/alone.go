@@ -6,18 +6,19 @@ import (
 	"slices"
 )
 
-// maxAlone is how many reads whose worker has died run at once. Few: what they do to a worker is not known.
+// maxAlone is how many reads whose worker has died run at the same time. It is small because what they do to a worker
+// is not known.
 const maxAlone = 2
 
-// runAlone runs the reads of a message that another worker had when it ended. One of them may be what
-// it died of; so they run one after the other, and the caller hears of each before it runs. If this worker
-// ends too, it is known which read ran: the caller does not send that one again, but the others.
+// runAlone runs the reads of a message whose previous worker died. One of the reads may have killed it, so they run one
+// after another, and the caller is notified of each before it runs. If this worker dies too, the caller knows which
+// read was running: it resends the others, but not that one.
 //
-// While the caller cannot hear of it, the message stays the broker's, and its next consumer begins again.
+// If the caller cannot be notified, the message stays unacknowledged, and its next consumer starts again.
 func (e *Executor) runAlone(ctx context.Context, m *message, places []int) {
 	e.Stats.Alone.Add(1)
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
-	if m.tellHeld(ctx, nil) { // at once: what waits here must not hold up the queue
+	if m.tellHeld(ctx, nil) { // before the reads run: reads that wait here must not hold up the queue
 		m.ack(ctx)
 	}
 	w := &work{m: m, places: places}
@@ -27,7 +28,7 @@ func (e *Executor) runAlone(ctx context.Context, m *message, places []int) {
 	}
 }
 
-// readAlone answers one read, unless the worker ends before.
+// readAlone answers one read, unless the worker ends first.
 func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 	read := &w.m.reads[i]
 	waitCtx, cancel := context.WithDeadline(ctx, read.Deadline)
@@ -50,7 +51,7 @@ func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 		reader, err := w.m.reader()
 		if err != nil {
 			<-e.alone
-			continue // the replica was thrown away just now
+			continue // the replica has just been discarded
 		}
 		defer func() { <-e.alone }()
 		defer reader.Close()

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// partBytes is how much answer one reply carries at least before it is cut:
-	// far below what brokers accept (16 MiB), far above what costs.
+	// partBytes is the size at which a reply is cut: far below what brokers accept (16 MiB), far above the size at
+	// which the overhead of a reply matters.
 	partBytes = 4 << 20
-	// lingerAfter is how long a message may take before it counts as lingering: ten times what a
-	// slow read may hold up the others.
+	// lingerAfter is how long a message may take before it is acknowledged early: ten times what a slow read may hold
+	// up the others.
 	lingerAfter = 50 * time.Millisecond
 	// maxLingering bounds the messages that are acknowledged but not answered.
 	maxLingering = 256
-	// minReplyTTL is the shortest life of a reply whose reads are all past their
-	// deadline: the caller may be a little more patient than its own deadline.
+	// minReplyTTL is the shortest TTL of a reply whose reads are all past their deadline: the caller may wait a little
+	// longer than its own deadline.
 	minReplyTTL = 100 * time.Millisecond
 )
 
-// message is one delivery on its way to being answered.
+// message is one delivery that is being answered.
 type message struct {
 	exec     *Executor
 	delivery mq.Delivery
 	shard    dbaas.ShardID
-	cluster  dbaas.ClusterID // of the reads' positions; zero for whichever there is
+	cluster  dbaas.ClusterID // the cluster of the reads' positions; zero for any cluster
 	reads    []dbaas.Read
 	latest   time.Time     // the latest deadline
-	done     chan struct{} // closed when the last reply was handed over
-	// work ends with the worker, and when giveUp is called: then the reads without an answer are refused.
+	done     chan struct{} // closed when the last reply was handed to the bus
+	// work ends with the worker, or when giveUp is called. After giveUp the unanswered reads are refused.
 	work   context.Context
 	giveUp context.CancelFunc
 
@@ -46,14 +46,14 @@ type message struct {
 	bytes int // of the bodies in ready
 	left  int // reads without an answer in ready or sent
 
-	// sending has room for whoever sends replies, so that the last one is the last. It is a
-	// channel, since it is held while the broker takes its time.
+	// sending is a lock with room for one sender of replies, so that the last reply is sent last. It is a channel
+	// because a sender holds it while it waits for the broker.
 	sending chan struct{}
 	acked   sync.Once
 	patient sync.Once
 }
 
-// foreign reports whether the positions of the reads are none of a cluster's.
+// foreign reports whether the reads' positions belong to a cluster other than c.
 func (m *message) foreign(c dbaas.ClusterID) bool { return !m.cluster.IsZero() && m.cluster != c }
 
 // reader returns a Reader of the cluster that the reads belong to.
@@ -66,13 +66,13 @@ func (m *message) reader() (Reader, error) {
 	return r, err
 }
 
-// position is what the read at place i must see.
+// position returns the position that read i must see.
 func (m *message) position(i int) dbaas.Head {
 	return dbaas.Head{Cluster: m.cluster, Seq: m.reads[i].MinSeq}
 }
 
-// add puts the answer to the read at place i aside, for the next flush. took is how
-// long it ran, zero if that is not known to be worth telling.
+// add stores the answer to read i for the next flush. took is how long the read ran; zero if that is unknown or not
+// worth logging.
 func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	if !m.exec.answers.take(len(r.Body)) {
 		r = tooMuch()
@@ -89,7 +89,7 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	m.left--
 }
 
-// refuse answers reads that have no room here, unless the worker has ended.
+// refuse answers the given reads with crowded, unless the worker has ended.
 func (m *message) refuse(ctx context.Context, places []int) {
 	if ctx.Err() != nil {
 		return
@@ -100,8 +100,8 @@ func (m *message) refuse(ctx context.Context, places []int) {
 	m.flush(ctx)
 }
 
-// take returns what is ready, up to about partBytes, and whether that is the end
-// of the message.
+// take removes and returns the ready answers, up to about partBytes, and reports whether they are the last of the
+// message.
 func (m *message) take() (answers []frame.ReadAnswer, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,9 +115,8 @@ func (m *message) take() (answers []frame.ReadAnswer, last bool) {
 	return answers, m.left == 0 && len(m.ready) == 0
 }
 
-// flush sends what is ready. After the last reply was handed to the broker it
-// acknowledges the delivery: before that, a death of this process makes the
-// broker deliver it again (but see linger).
+// flush sends the ready answers. It acknowledges the delivery after the last reply was handed to the broker: if this
+// process dies earlier, the broker redelivers the message (but see linger).
 func (m *message) flush(ctx context.Context) {
 	m.sending <- struct{}{}
 	defer func() { <-m.sending }()
@@ -136,8 +135,8 @@ func (m *message) flush(ctx context.Context) {
 	}
 }
 
-// flushFull sends what is ready if that fills a reply: a run of large answers waits for the broker
-// and not the answers for the run's end.
+// flushFull sends the ready answers if they fill a reply. Thus a run with many large answers waits for the broker,
+// instead of holding all answers until the run ends.
 func (m *message) flushFull(ctx context.Context) {
 	m.mu.Lock()
 	full := m.bytes >= partBytes
@@ -147,7 +146,7 @@ func (m *message) flushFull(ctx context.Context) {
 	}
 }
 
-// forget lets go of answers that were sent.
+// forget releases the memory of answers that were sent.
 func (m *message) forget(answers []frame.ReadAnswer) {
 	for i := range answers {
 		m.exec.answers.give(len(answers[i].Result.Body))
@@ -168,8 +167,8 @@ func (m *message) send(ctx context.Context, answers []frame.ReadAnswer, last boo
 	}
 }
 
-// reply sends body to the caller, or nothing if encoding it ended with err, and returns what went
-// wrong. It counts that, but for a caller who is gone.
+// reply sends body to the caller, or nothing if err, the error of encoding it, is not nil. It returns the error and
+// counts it, unless the caller has gone.
 func (m *message) reply(ctx context.Context, body []byte, err error) error {
 	if err == nil {
 		request := m.delivery.Message()
@@ -183,7 +182,7 @@ func (m *message) reply(ctx context.Context, body []byte, err error) error {
 	return err
 }
 
-// tooLarge is the reply instead of one that no frame can hold.
+// tooLarge returns a reply in place of one that is too large for a frame.
 func tooLarge(shard dbaas.ShardID, answers []frame.ReadAnswer, last bool) frame.ReadReply {
 	r := frame.ReadReply{Shard: shard, Last: last}
 	for _, a := range answers {
@@ -198,20 +197,20 @@ func tooLarge(shard dbaas.ShardID, answers []frame.ReadAnswer, last bool) frame.
 func (m *message) ack(ctx context.Context) {
 	m.acked.Do(func() {
 		if err := m.delivery.Ack(); err != nil {
-			// The connection is another one by now: somebody answers it again.
+			// The delivery's connection was lost, and the message is redelivered and answered again.
 			m.exec.log.DebugContext(ctx, "ack came too late", logkey.Queue, mq.ReadQ, logkey.Error, err)
 		}
 	})
 }
 
-// linger is called when a read of the message is slow, or waits for a position or for its second place. If
-// the message is not answered soon it is acknowledged before its end:
-// otherwise a few reads that nobody can answer yet would take up what this consumer
-// may hold, and stop all others. If this worker dies then, the broker gives them to nobody
-// else; so the caller is told first who holds them, and sends them again.
+// linger is called when a read of the message is slow, or waits for a position or for a slot again. If the message is
+// not answered within lingerAfter, linger acknowledges it early. Otherwise a few reads that cannot be answered yet
+// would fill this consumer's prefetch and block all other reads. After an early acknowledgement the broker no longer
+// redelivers the message if this worker dies. So the caller is first notified which worker holds the message, and
+// resends the reads if that worker dies.
 //
-// room bounds how many linger: a message that finds none is refused, since it would hold up others otherwise. Without
-// room nothing bounds them here; that is for slow reads, of which only so many run.
+// room bounds how many messages linger: if it is full, the message is refused, since it would hold up others. A nil
+// room sets no bound; it is for slow reads, whose number is bounded elsewhere.
 func (m *message) linger(ctx context.Context, room chan struct{}) {
 	m.patient.Do(func() {
 		m.exec.runs.Go(func() {
@@ -245,18 +244,17 @@ func (m *message) linger(ctx context.Context, room chan struct{}) {
 	})
 }
 
-// tellHeld tells the caller that this worker alone has the message from now on, and, if running is
-// given, which read of it runs now and alone. It reports
-// false when that did not arrive: the message stays the broker's then.
+// tellHeld notifies the caller that from now on only this worker holds the message and, if running is not nil, that
+// read *running now runs alone. It reports false if the notification failed: the message then stays unacknowledged.
 func (m *message) tellHeld(ctx context.Context, running *int) bool {
-	m.sending <- struct{}{} // nothing follows the last reply
+	m.sending <- struct{}{} // no notification may follow the last reply
 	defer func() { <-m.sending }()
 	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
 		return true
 	}
 	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
-	return err == nil || errors.Is(err, mq.ErrUnroutable) // nobody waits for it any more
+	return err == nil || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits
 }
 
 func closed(done <-chan struct{}) bool {

@@ -2,14 +2,14 @@ package slave
 
 import "sync/atomic"
 
-// budget bounds the bytes of all answers that are rendered and not sent. It is safe for concurrent use.
+// budget bounds the total bytes of all answers that are rendered but not sent. It is safe for concurrent use.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take reports whether there is room for n bytes, and takes it. One answer alone always has room: its own
-// size has a limit elsewhere.
+// take reserves n bytes and reports whether there was room. A single answer always has room: its size is limited
+// elsewhere.
 func (b *budget) take(n int) bool {
 	if used := b.used.Add(int64(n)); used <= b.limit || used == int64(n) {
 		return true
@@ -18,5 +18,5 @@ func (b *budget) take(n int) bool {
 	return n == 0
 }
 
-// give gives back what take took.
+// give returns the bytes that take reserved.
 func (b *budget) give(n int) { b.used.Add(-int64(n)) }

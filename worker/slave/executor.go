@@ -15,12 +15,10 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Executor runs the reads of messages on a replica and answers them.
+// Executor runs the reads of messages on a replica and answers them. It is safe for concurrent use.
 //
-// The reads of a message run one after the other in one read transaction, which
-// costs half of a transaction each and lets them see one position. A
-// read that takes long, or waits for a position, does not hold up the others. It
-// is safe for concurrent use.
+// The reads of a message run one after another in one read transaction. This costs half of a transaction for each read,
+// and all reads see the same position. A read that takes long, or waits for a position, does not hold up the others.
 type Executor struct {
 	Stats Stats
 
@@ -31,13 +29,13 @@ type Executor struct {
 	debug     bool // log has a line for every read
 	slowAfter time.Duration
 	began     time.Time
-	fast      chan struct{} // a token for each run that is not slow
-	slow      chan struct{} // a token for each run that is
-	turns     chan struct{} // a token for each slow run that works at the moment
-	again     chan struct{} // a token for the run that waits for its second place
+	fast      chan struct{} // a token for each fast run
+	slow      chan struct{} // a token for each slow run
+	turns     chan struct{} // a token for each slow run whose turn it is
+	again     chan struct{} // a token for the run that waits for a fast slot again
 	alone     chan struct{} // a token for each read whose worker has died
-	lingering chan struct{} // a token for each message that waits and was acknowledged before its end
-	answers   budget        // of bytes that are rendered and not sent
+	lingering chan struct{} // a token for each waiting message that was acknowledged early
+	answers   budget        // of bytes that are rendered but not sent
 	runs      sync.WaitGroup
 }
 
@@ -61,13 +59,13 @@ func NewExecutor(c Config) *Executor {
 	}
 }
 
-// now is the clock of deadlines; those of a request are wall-clock times of
-// another process, so a monotonic clock would not help.
+// now returns the time by the clock of the deadlines. Deadlines are wall-clock times of another process, so a monotonic
+// clock would not help.
 func (e *Executor) now() time.Time { return time.Now() }
 
-// Serve answers every read of req and acknowledges d after the last reply was
-// handed to the broker, or earlier if that takes long. It returns when all are answered, or when ctx
-// ends, which interrupts what runs and leaves d as it is.
+// Serve answers every read of req. It acknowledges d after the last reply was handed to the broker, or earlier if that
+// takes long. Serve returns when all reads are answered, or when ctx ends; the end of ctx interrupts running reads and
+// leaves d unacknowledged.
 func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest) {
 	e.Stats.Messages.Add(1)
 	m := &message{
@@ -103,20 +101,19 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadReque
 	}
 }
 
-// Each calls f with every counter's name and value. The ratio of what read_busy_us
-// and read_places_us grew by is the part of the places for reads that was in use meanwhile; slow
-// reads, which are beside those places, bring it above one.
+// Each calls f with every counter's name and value. Over an interval, the increase of read_busy_us divided by the
+// increase of read_places_us is the fraction of the fast slots in use. Slow reads do not use these slots and can raise
+// the ratio above one.
 func (e *Executor) Each(f func(name string, value int64)) {
 	e.Stats.Each(f)
 	f("read_busy_us", e.Stats.Busy.Load()/int64(time.Microsecond))
 	f("read_places_us", int64(cap(e.fast))*time.Since(e.began).Microseconds())
 }
 
-// Wait returns when no run is left. Call it after the context of every Serve
-// has ended.
+// Wait returns when no run is active. Call it after the context of every Serve has ended.
 func (e *Executor) Wait() { e.runs.Wait() }
 
-// schedule runs what the replica is far enough for, and sets the rest aside.
+// schedule runs the reads whose positions the replica has reached, and lets the others wait.
 func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 	applied, ready := e.source.Applied()
 	late := func(i int) bool {
@@ -140,8 +137,8 @@ func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 	e.await(ctx, m, later)
 }
 
-// await runs reads as the replica reaches their positions. Those whose
-// deadline passes before get CodeNotCaughtUp, each at its own time.
+// await runs each read once the replica has reached its position. A read whose deadline passes first gets
+// CodeNotCaughtUp at that time.
 func (e *Executor) await(ctx context.Context, m *message, places []int) {
 	m.linger(ctx, e.lingering)
 	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
@@ -168,8 +165,8 @@ func (e *Executor) await(ctx context.Context, m *message, places []int) {
 	}
 }
 
-// release starts those of the ordered places that the replica has reached, in one run,
-// and returns the others.
+// release starts one run of the reads whose positions the replica has reached, and returns the others. places is
+// ordered by position.
 func (e *Executor) release(ctx context.Context, m *message, places []int) []int {
 	applied, _ := e.source.Applied()
 	n := 0
@@ -183,7 +180,7 @@ func (e *Executor) release(ctx context.Context, m *message, places []int) []int 
 	return places[n:]
 }
 
-// expire answers those whose deadline is not after now and returns the others.
+// expire answers the reads whose deadline is not after now and returns the others.
 func expire(m *message, places []int, now time.Time) []int {
 	return slices.DeleteFunc(places, func(i int) bool {
 		if m.reads[i].Deadline.After(now) {
@@ -198,7 +195,8 @@ func notCaughtUp() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "the worker has not caught up with the wanted position"}
 }
 
-// crowded is the answer to a read that has no room here beside those of others.
+// crowded returns the answer to a read that is refused because too many reads wait or, if slow, too many slow reads
+// run.
 func crowded(slow bool) dbaas.ReadResult {
 	r := dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many reads wait at the moment; try again"}
 	if slow {
@@ -207,7 +205,7 @@ func crowded(slow bool) dbaas.ReadResult {
 	return r
 }
 
-// tooMuch is the answer to a read whose answer has no room here beside those of others.
+// tooMuch returns the answer to a read whose answer exceeds the budget of unsent answers.
 func tooMuch() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many large answers are under way at the moment; try again"}
 }

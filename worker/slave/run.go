@@ -9,15 +9,15 @@ import (
 	"rideshare/internal/failpoint"
 )
 
-// work is the reads of one run and, once one of them was slow, of the run that
-// takes over: both claim from it.
+// work holds the reads of a run. If one of them is slow, the run that takes over claims the remaining reads from the
+// same work.
 type work struct {
 	m      *message
 	places []int
 	next   atomic.Int64
 }
 
-// claim returns the next read's place, or false when none is left.
+// claim returns the index of the next read, or false when no read is left.
 func (w *work) claim() (int, bool) {
 	n := w.next.Add(1) - 1
 	if n >= int64(len(w.places)) {
@@ -26,7 +26,7 @@ func (w *work) claim() (int, bool) {
 	return w.places[n], true
 }
 
-// rest claims everything that is left.
+// rest claims all remaining reads.
 func (w *work) rest() []int {
 	var places []int
 	for i, ok := w.claim(); ok; i, ok = w.claim() {
@@ -37,7 +37,7 @@ func (w *work) rest() []int {
 
 func (w *work) empty() bool { return w.next.Load() >= int64(len(w.places)) }
 
-// run runs reads at once, with a place among the fast, and flushes their answers.
+// run takes a fast slot, runs the given reads and flushes their answers.
 func (e *Executor) run(ctx context.Context, m *message, places []int) {
 	w := &work{m: m, places: places}
 	if e.enter(ctx, w, e.fast) {
@@ -45,8 +45,8 @@ func (e *Executor) run(ctx context.Context, m *message, places []int) {
 	}
 }
 
-// enter takes a place of a kind. It reports false when the worker ends, or the message gives up; then the
-// reads that are left have their answers.
+// enter takes a slot of the given kind. It reports false when the worker ends or the message gives up. If the message
+// has given up, enter refuses the remaining reads.
 func (e *Executor) enter(ctx context.Context, w *work, kind chan struct{}) bool {
 	select {
 	case kind <- struct{}{}:
@@ -57,18 +57,18 @@ func (e *Executor) enter(ctx context.Context, w *work, kind chan struct{}) bool 
 	}
 }
 
-// drive works until w is empty or was taken over. It owns a place among the fast and
-// gives it back, unless the run that took over has it.
+// drive works until w is empty or another run has taken it over. It owns a fast slot and releases it, unless that slot
+// passed to the other run.
 func (e *Executor) drive(ctx context.Context, w *work) {
 	for {
 		r := &run{exec: e, work: w}
 		if !w.empty() && !r.do(ctx) {
 			places := w.rest()
 			<-e.fast
-			e.await(ctx, w.m, places) // the replica was thrown away just now
+			e.await(ctx, w.m, places) // the replica has just been discarded
 			return
 		}
-		if r.slow { // nobody else looks at it any more
+		if r.slow { // safe to read: the run is over
 			<-e.slow
 		} else {
 			<-e.fast
@@ -80,8 +80,8 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 	}
 }
 
-// enterAgain takes a place among the fast for work that had one and gave it up. One such run at a time waits
-// beside those that come new, so that the many slow reads of one message do not hold up the messages of others.
+// enterAgain takes a fast slot for work that had one and gave it up. Only one such run at a time competes with new
+// runs, so that many slow reads of one message do not hold up the messages of others.
 func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
 	w.m.linger(ctx, e.lingering)
 	if !e.enter(ctx, w, e.again) {
@@ -91,24 +91,24 @@ func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
 	return e.enter(ctx, w, e.fast)
 }
 
-// run is one read transaction that works on reads until none is left, one was
-// taken over, or one was refused.
+// run is one read transaction. It works until no read is left, another run has taken over, or a read was refused a slow
+// slot.
 type run struct {
 	exec *Executor
 	work *work
-	ctx  context.Context // of the present reads
+	ctx  context.Context // ctx of the reads of this run
 	end  context.CancelFunc
 	turn turn
 
 	mu      sync.Mutex // guards the fields below
 	timer   *time.Timer
-	since   time.Time // when the present read began; zero between reads
+	since   time.Time // when the current read began; zero between reads
 	slow    bool      // another run has taken over
-	refused bool      // the present read is slow, and there is no place for it now
+	refused bool      // the current read is slow, and no slow slot is free
 	over    bool
 }
 
-// do reports false when the replica cannot be read now; then it has done nothing.
+// do runs the transaction. It reports false, having done nothing, when the replica cannot be read now.
 func (r *run) do(ctx context.Context) bool {
 	reader, err := r.work.m.reader()
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	}
 	seq := reader.Seq()
 	if seq < read.MinSeq && !failpoint.On(failpoint.NoPositionWait) {
-		// Only a database that has lost its newest entries gets here.
+		// This happens only if the database has lost its newest entries.
 		r.work.m.add(i, notCaughtUp(), 0)
 		return
 	}
@@ -158,7 +158,7 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	r.present(time.Time{})
 	switch {
 	case ctx.Err() != nil:
-		return // it was cut off by the end of the worker: that is no answer
+		return // the worker's end interrupted the read, so the result is no answer
 	case r.work.m.work.Err() != nil:
 		result = crowded(false)
 	case r.ctx.Err() != nil:
@@ -167,7 +167,7 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	}
 	result.Seq = seq
 	took := time.Duration(0)
-	if r.exec.debug || r.leaves() { // reading the clock is a part of what a point read costs
+	if r.exec.debug || r.leaves() { // reading the clock is a notable part of the cost of a point read
 		took = r.exec.now().Sub(now)
 	}
 	r.work.m.add(i, result, took)
@@ -186,15 +186,15 @@ func (r *run) stop() {
 	r.timer.Stop()
 }
 
-// leaves reports whether this run has no more reads to do.
+// leaves reports whether this run claims no more reads.
 func (r *run) leaves() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.slow || r.refused
 }
 
-// watch looks at the present read from outside; one that is slow gives its place
-// up. One timer for a whole run costs the fast reads nothing.
+// watch checks the age of the current read. A slow read gives up its fast slot. One timer for a whole run costs the
+// fast reads nothing.
 func (r *run) watch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,9 +213,9 @@ func (r *run) watch(ctx context.Context) {
 	r.timer.Reset(next)
 }
 
-// giveUpPlace moves this run among the slow and lets another run take the rest and
-// send what is ready. Where there is no room among the slow it ends the present read, which begins again
-// when there is some: a place among the fast is for reads that are fast.
+// giveUpPlace moves this run to a slow slot, and starts another run for the remaining reads and a flush of the ready
+// answers. If no slow slot is free, it cancels the current read, which starts again when one is: fast slots are
+// reserved for fast reads.
 func (r *run) giveUpPlace(ctx context.Context) {
 	e := r.exec
 	select {
@@ -229,6 +229,6 @@ func (r *run) giveUpPlace(ctx context.Context) {
 	r.turn.slow.Store(true)
 	r.work.m.linger(ctx, nil)
 	e.Stats.TakenOver.Add(1)
-	e.runs.Go(func() { e.drive(ctx, r.work) }) // with the place of this run
+	e.runs.Go(func() { e.drive(ctx, r.work) }) // with the fast slot of this run
 	e.runs.Go(func() { r.work.m.flush(ctx) })  // the answers so far have waited long enough
 }

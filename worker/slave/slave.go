@@ -15,45 +15,45 @@ import (
 	"rideshare/internal/mq"
 )
 
-// prefetch is how many messages a slave may hold. A message is a whole batch, so
-// a few keep the cores busy; more would wait here while another slave is idle.
+// prefetch is how many messages a slave may hold. A message is a whole batch, so a few keep the cores busy; more would
+// wait here while another slave is idle.
 const prefetch = 8
 
-// Source is what this package needs from the replica. It is safe for concurrent use.
+// Source is the part of the replica that this package needs. It is safe for concurrent use.
 type Source interface {
-	// Applied returns the position, and whether the replica may be read at all.
+	// Applied returns the replica's position, and whether the replica may be read at all.
 	Applied() (dbaas.Head, bool)
-	// WaitApplied returns nil once the replica may be read and has applied want,
-	// else ctx's error. A position of no cluster is one of whichever the replica has.
+	// WaitApplied returns nil once the replica may be read and has applied want, else ctx's error. If want names no
+	// cluster, any cluster of the replica will do.
 	WaitApplied(ctx context.Context, want dbaas.Head) error
-	// Reader returns a reader at the present position without waiting, or an
-	// error when the replica may not be read now.
+	// Reader returns a reader at the present position without waiting, or an error when the replica may not be read
+	// now.
 	Reader() (Reader, error)
-	// Serving waits until the replica may be read and returns a channel that is
-	// closed when that is over, or ctx's error.
+	// Serving waits until the replica may be read. It returns a channel that is closed when the replica may no longer
+	// be read, or ctx's error.
 	Serving(ctx context.Context) (lost <-chan struct{}, err error)
 }
 
 // Reader is one read transaction. It is used by one goroutine at a time.
 type Reader interface {
-	// Cluster is the one that Seq belongs to.
+	// Cluster returns the cluster that Seq belongs to.
 	Cluster() dbaas.ClusterID
-	// Seq is the position that every read of this Reader sees.
+	// Seq returns the position that every read of this Reader sees.
 	Seq() dbaas.Seq
-	// Pace has pace called now and then while a read that takes long runs, on its goroutine; pace may wait.
+	// Pace registers pace. A long read calls it periodically on its own goroutine; pace may block.
 	Pace(pace func())
-	// Read runs one read until its deadline or ctx's end.
+	// Read runs one read until its deadline or the end of ctx.
 	Read(ctx context.Context, r *dbaas.Read) dbaas.ReadResult
 	// Close ends the transaction.
 	Close()
 }
 
-// Replier is what this package needs of the bus to answer. mq.Conn implements it.
+// Replier is the part of the bus that sends answers. mq.Conn implements it.
 type Replier interface {
 	Reply(ctx context.Context, to string, m mq.Message) error
 }
 
-// Bus is what a Slave needs of the bus. mq.Conn implements it.
+// Bus is the part of the bus that a Slave needs. mq.Conn implements it.
 type Bus interface {
 	Replier
 	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
@@ -67,15 +67,14 @@ type Slave struct {
 	log    *slog.Logger
 }
 
-// New returns a Slave that lets exec run the reads.
+// New returns a Slave whose reads run on exec.
 func New(bus Bus, source Source, exec *Executor, log *slog.Logger) *Slave {
 	return &Slave{bus: bus, source: source, exec: exec, log: log}
 }
 
-// Run consumes readQ while the replica may be read, calls serving whenever that
-// begins or ends, and returns nil after stop was closed and everything in
-// hand was answered. When ctx ends, what is in hand is left alone, for the broker
-// to deliver again, and Run returns ctx's error. Any other error is the bus's own.
+// Run consumes readQ while the replica may be read, and calls serving whenever that begins or ends. It returns nil
+// after stop was closed and all pending reads were answered. When ctx ends, Run returns ctx's error and leaves the
+// pending messages unacknowledged; the broker redelivers them. Any other error is an error of the bus.
 func (s *Slave) Run(ctx context.Context, stop <-chan struct{}, serving func(bool)) error {
 	var inHand sync.WaitGroup
 	defer inHand.Wait()
@@ -104,13 +103,13 @@ func (s *Slave) Run(ctx context.Context, stop <-chan struct{}, serving func(bool
 	return ctx.Err()
 }
 
-// consume serves until lost is closed or stopCtx ends; then it returns nil.
+// consume serves reads until lost is closed or stopCtx ends; then it returns nil.
 func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHand *sync.WaitGroup) error {
 	consumeCtx, cancel := context.WithCancel(stopCtx)
 	defer cancel()
 	inHand.Go(func() {
 		select {
-		case <-lost: // let other slaves take the reads meanwhile
+		case <-lost: // let other slaves take the reads
 			cancel()
 		case <-consumeCtx.Done():
 		}
@@ -137,34 +136,34 @@ func (s *Slave) reject(ctx context.Context, d mq.Delivery, err error) {
 	}
 }
 
-// Config says how an Executor works. Zero values mean the defaults.
+// Config configures an Executor. Zero values mean the defaults.
 type Config struct {
-	// Worker is who answers.
+	// Worker is the id of the worker that answers.
 	Worker dbaas.WorkerID
 	Source Source
 	Bus    Replier
 	Log    *slog.Logger
-	// Fast bounds how many read transactions run at once, but for the slow ones.
-	// Default: the number of cores, since a read is all CPU.
+	// Fast bounds how many read transactions run at once, apart from the slow ones. Default: the number of cores, since
+	// a read only uses CPU.
 	Fast int
-	// Slow bounds how many of those that run longer than SlowAfter have given
-	// up their place among the fast. Default 16; each has a connection of its own.
+	// Slow bounds how many runs that took longer than SlowAfter may continue in a slow slot. Default 16; each has a
+	// connection of its own.
 	Slow int
 	// SlowAfter is how long one read may hold up the rest of its message.
 	// Default 5 ms: 1000 point reads.
 	SlowAfter time.Duration
-	// AnswerBytes bounds the answers that are rendered and not sent, all together; a read that finds no room
-	// is refused, a single answer always has room. While they are sent
-	// they take up to three times that. Default DefaultAnswerBytes.
+	// AnswerBytes bounds the total size of the answers that are rendered but not sent. A read that exceeds the bound is
+	// refused, but a single answer always has room. While they are sent, the answers take up to three times that
+	// memory. Default DefaultAnswerBytes.
 	AnswerBytes int64
 }
 
-// DefaultAnswerBytes is room for the largest answer and some others.
+// DefaultAnswerBytes has room for the largest answer and some others.
 const DefaultAnswerBytes = 96 << 20
 
 const (
 	defaultSlow      = 16
 	defaultSlowAfter = 5 * time.Millisecond
-	// maxWait is the deadline of a read that came without one, so that nothing waits for ever.
+	// maxWait is the deadline of a read that came without one, so that no read waits for ever.
 	maxWait = 30 * time.Second
 )

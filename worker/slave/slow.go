@@ -2,8 +2,8 @@ package slave
 
 import "context"
 
-// runSlow runs a read that is known to be slow as soon as there is a place for it among the slow. It holds nothing
-// while it waits; how many messages wait is bounded, and the read's own deadline ends it.
+// runSlow runs a read that is known to be slow once a slow slot is free. It holds no resources while it waits. The
+// number of waiting messages is bounded, and the read's own deadline ends the wait.
 func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 	m := w.m
 	m.linger(ctx, e.lingering)
@@ -19,7 +19,7 @@ func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 		return
 	}
 	reader, err := m.reader()
-	if err != nil { // the replica was thrown away just now
+	if err != nil { // the replica has just been discarded
 		<-e.slow
 		e.await(ctx, m, []int{i})
 		return
@@ -29,7 +29,7 @@ func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 	e.oneSlow(ctx, w, reader, i)
 }
 
-// oneSlow answers one read that works by turns from its begin.
+// oneSlow answers one read that takes turns from its start.
 func (e *Executor) oneSlow(ctx context.Context, w *work, reader Reader, i int) {
 	r := &run{exec: e, work: w, ctx: w.m.work}
 	r.turn.turns = e.turns

@@ -2,9 +2,9 @@ package slave
 
 import "sync/atomic"
 
-// Stats counts since the start. It is safe for concurrent use.
+// Stats holds counters since the start. It is safe for concurrent use.
 type Stats struct {
-	// Busy is the time that read transactions took, in nanoseconds, those that run now left out.
+	// Busy is the total time of finished read transactions, in nanoseconds.
 	Busy                                                                                                                  atomic.Int64
 	Messages, Reads, Failed, Expired, NotCaughtUp, TakenOver, Crowded, Alone, Lingered, Rejected, Unroutable, ReplyErrors atomic.Int64
 }

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// turnTime is how long a slow read works before it lets another one work.
+// turnTime is how long a slow read works before it lets another slow read work.
 const turnTime = 5 * time.Millisecond
 
-// turn lets slow reads work by turns, on half of the cores. All at once they would leave nothing of the
-// machine to those that are fast: what is runnable shares the cores evenly, and a point read that waits for
-// 16 others at each of its steps takes a second. All but slow belongs to the read's goroutine.
+// turn makes slow reads take turns on half of the cores. Running all at the same time, they would starve the fast
+// reads: all runnable goroutines share the cores evenly, and a point read that waits for 16 others at each of its steps
+// takes a second. All fields but slow belong to the read's goroutine.
 type turn struct {
 	turns chan struct{}
 	slow  atomic.Bool // the read is to take turns from now on
-	since time.Time   // of the present turn; zero while it has none
+	since time.Time   // start of the current turn; zero while the read has none
 }
 
-// pace is called now and then while the read runs. It waits for a turn, or for ctx's end.
+// pace is called periodically while the read runs. It waits for a turn, or for the end of ctx.
 func (t *turn) pace(ctx context.Context) {
 	if !t.slow.Load() || !t.since.IsZero() && time.Since(t.since) < turnTime {
 		return
@@ -31,7 +31,7 @@ func (t *turn) pace(ctx context.Context) {
 	}
 }
 
-// end gives the turn back, if the read has one.
+// end releases the turn, if the read has one.
 func (t *turn) end() {
 	if !t.since.IsZero() {
 		t.since = time.Time{}
