@@ -192,7 +192,7 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 	}
 }
 
-// tryAgainError says that persdb rejected a commit or that its outcome is unknown: the commit must be retried.
+// tryAgainError says that persdb did not accept a commit or that its outcome is unknown: the commit must be retried.
 type tryAgainError struct{ error }
 
 func (e tryAgainError) Unwrap() error { return e.error }

@@ -70,7 +70,7 @@ func (m *Master) isolate(ctx context.Context, batch []ref, code dbaas.Code, err 
 	return passing
 }
 
-// giveUp refuses an operation that persdb rejects even in a commit of its own.
+// giveUp refuses an operation that persdb does not accept even in a commit of its own.
 func (m *Master) giveUp(ctx context.Context, r ref, code dbaas.Code, err error) {
 	op := r.op()
 	var message string

@@ -21,8 +21,8 @@ import (
 
 const (
 	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. A message
-	// with a slow operation waits here for its turn; eight such messages do not block the queue. Each may be as large
-	// as the largest request: a worker's memory limit has room for all (deploy/stack.sh).
+	// with a slow operation waits here for its turn; up to eight of them hold nothing back at the broker. Each may be
+	// as large as the largest request: a worker's memory limit has room for all (deploy/stack.sh).
 	prefetch = 12
 	// maxBatchOps bounds one commit: at 256 operations the fixed cost of a commit is 5 % of its time (docs:
 	// performance, "Commit and apply"), more only adds delay.
@@ -79,7 +79,7 @@ type Config struct {
 	CommitTimeout time.Duration
 	// SendTimeout bounds one broadcast and one reply. Default 1 s.
 	SendTimeout time.Duration
-	// Backoff is the wait after the first commit that persdb rejects; it doubles up to 500 ms. Default 10 ms.
+	// Backoff is the first wait after a commit that persdb did not accept; it doubles up to 500 ms. Default 10 ms.
 	Backoff time.Duration
 }
 

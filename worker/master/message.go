@@ -118,8 +118,8 @@ type ref struct {
 func (r ref) op() *operation { return &r.m.ops[r.index] }
 
 // refuse answers an operation that was certainly not done. An operation that no caller waits for is given up instead:
-// it stays pending until persdb has stored its failure. If persdb rejects that too, the message becomes a dead letter,
-// and the master receives it again from the dead-letter queue.
+// it stays pending until persdb has stored its failure. If persdb does not accept that either, the message becomes a
+// dead letter, and the master receives it again from the dead-letter queue.
 func (r ref) refuse(code dbaas.Code, message string) {
 	op := r.op()
 	switch {

@@ -9,31 +9,31 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// maxIdle bounds the idle connections of readers; each has a page cache. More than that run
-// at once only while slow reads are under way.
+// maxIdle bounds the idle connections of readers; each has a page cache. More connections are in use only while slow
+// reads run.
 const maxIdle = 8
 
-// file is one generation of the replica: one snapshot and what was applied to it.
-// writer and head belong to the goroutine of Run.
+// file is one generation of the replica: a snapshot and the entries applied to it. writer and head belong to the
+// goroutine of Run.
 type file struct {
 	path    string
 	cluster dbaas.ClusterID // of its snapshot
 	writer  *sqlite.Conn
 	head    dbaas.Head
 
-	crowded int64 // the size of the WAL at which relieve tries next
+	crowded int64 // the size of the WAL at which relieve tries again
 
 	limits  sqlite.Limits // of clients' statements
 	onStuck func(sql string)
 
 	mu      sync.Mutex // guards the fields below
 	idle    []*sqlite.Conn
-	reading map[*Reader]time.Time // since when
+	reading map[*Reader]time.Time // by the time at which they began
 	retired bool
 }
 
-// apply applies consecutive entries, from the one after head, in one transaction.
-// After an error the file must be thrown away.
+// apply applies consecutive entries, starting after head, in one transaction. After an error the file must be
+// discarded.
 func (f *file) apply(entries []dbaas.Entry) error {
 	if err := f.writer.BeginWrite(); err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -51,14 +51,14 @@ func (f *file) apply(entries []dbaas.Entry) error {
 	return nil
 }
 
-// rollback ends what apply has begun and could not finish: the file is at head again. It reports whether it could.
+// rollback undoes an unfinished apply, so that the file is at head again. It reports whether it succeeded.
 func (f *file) rollback() bool { return f.writer.End() == nil }
 
-// acquire returns a connection for reading; release takes it back.
+// acquire returns a connection for reading; the caller returns it with release.
 func (f *file) acquire() (*sqlite.Conn, error) {
 	f.mu.Lock()
 	if n := len(f.idle); n > 0 && !f.retired {
-		c := f.idle[n-1] // the last one used has the warmest cache
+		c := f.idle[n-1] // the connection used last has the warmest cache
 		f.idle = f.idle[:n-1]
 		f.mu.Unlock()
 		return c, nil
@@ -67,8 +67,8 @@ func (f *file) acquire() (*sqlite.Conn, error) {
 	return f.open(sqlite.Options{ReadOnly: true})
 }
 
-// scan returns a connection that reads all of the file and is closed then, so that a worker's memory is not as large as its
-// file.
+// scan returns a connection for reading the whole file. The caller closes it afterwards, so that the worker does not
+// keep the whole file in memory.
 func (f *file) scan() (*sqlite.Conn, error) {
 	return f.open(sqlite.Options{ReadOnly: true, Scan: true})
 }
@@ -95,9 +95,9 @@ func (f *file) release(c *sqlite.Conn) {
 }
 
 // drop closes a connection for reading.
-func (f *file) drop(c *sqlite.Conn) { _ = c.Close() } // it has only read.
+func (f *file) drop(c *sqlite.Conn) { _ = c.Close() } // the connection has only read.
 
-// retire closes and removes the file. Reads under way go on to their end.
+// retire closes and removes the file. Reads in progress run to their end.
 func (f *file) retire() {
 	f.mu.Lock()
 	idle := f.idle

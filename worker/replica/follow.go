@@ -14,23 +14,22 @@ import (
 	"rideshare/internal/pause"
 )
 
-// Reasons to throw a file away, besides what applying returns.
+// Reasons to discard a file, besides errors of applying entries.
 var (
-	// errBehindLog: persdb's log cannot give the entry after the position: it was trimmed, or is damaged.
+	// errBehindLog: persdb's log cannot return the entry after the position, because it was trimmed or is damaged.
 	errBehindLog = errors.New("the log has no good entry after the position")
-	// errFuture: persdb does not have the position: its database went back in time.
+	// errFuture: persdb's head is before the position, because its database went back in time.
 	errFuture = errors.New("position is beyond persdb's head")
-	// errCluster: persdb's database is of another history.
+	// errCluster: persdb's database has a different history.
 	errCluster = errors.New("persdb has another cluster id")
-	// errDiffers: at an equal position the tables are not those of persdb.
+	// errDiffers: at the same position the tables differ from persdb's.
 	errDiffers = errors.New("tables differ from persdb's")
 )
 
-// follow applies what comes until the file must be thrown away, and returns why,
-// or ctx's error.
+// follow applies entries until the file must be discarded. It returns the reason, or ctx's error.
 func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 	var retry <-chan time.Time // set while persdb does not answer
-	failing := 0               // tries to read the log since the last success
+	failing := 0               // failed attempts to read the log since the last success
 	for {
 		entries, behind, broken := r.takeInbox()
 		if broken != nil {
@@ -57,7 +56,7 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 				}
 				retry = time.After(pause.next())
 			}
-			continue // entries may have come meanwhile
+			continue // entries may have arrived during the call
 		}
 		select {
 		case <-r.wake:
@@ -70,7 +69,7 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 	}
 }
 
-// transientError says that persdb did not answer; the file is as good as before.
+// transientError says that persdb did not answer; the file is still good.
 type transientError struct{ error }
 
 func (e transientError) Unwrap() error { return e.error }
@@ -88,8 +87,8 @@ func (r *Replica) takeInbox() (entries []dbaas.Entry, behind bool, broken error)
 	return entries, behind, broken
 }
 
-// apply applies those broadcast entries that come next, in one transaction, and
-// reports whether there is a gap before the others, which the log fills.
+// apply applies the broadcast entries that follow the position, in one transaction. It reports whether a gap precedes
+// the remaining entries; the log fills it.
 func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 	if !slices.IsSortedFunc(entries, bySeq) {
 		slices.SortStableFunc(entries, bySeq)
@@ -97,15 +96,15 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 	next, at := make([]dbaas.Entry, 0, len(entries)), f.head
 	for _, e := range entries {
 		switch {
-		case e.Cluster != f.cluster: // The log says who is right.
+		case e.Cluster != f.cluster: // The log decides which cluster is right.
 			r.config.Log.Warn("entry of another cluster refused", logkey.Cluster, e.Cluster, logkey.Seq, e.Seq)
 			gap = true
 		case e.Seq <= at.Seq:
 			r.Stats.Duplicates.Add(1)
-		case e.Seq > at.Seq+1, e.Away: // what is away, the log has.
+		case e.Seq > at.Seq+1, e.Away: // an entry that is away must be read from the log.
 			gap = true
 		case e.Epoch < at.Epoch:
-			// Never in the log, so nobody who may write has sent it.
+			// Such an entry is never in the log, so its sender was not allowed to write.
 			r.Stats.StaleEpoch.Add(1)
 			r.config.Log.Warn("entry of a stale epoch refused", logkey.Seq, e.Seq, logkey.Epoch, e.Epoch)
 			gap = true
@@ -122,7 +121,7 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 
 func bySeq(a, b dbaas.Entry) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// write applies consecutive entries and announces the new position.
+// write applies consecutive entries and publishes the new position.
 func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -148,8 +147,8 @@ func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	return nil
 }
 
-// catchUp reads the log until it has nothing more than the file has. Then the replica may be read. quiet bounds the
-// silence within a page.
+// catchUp reads the log until the file has all of it. Then the replica may be read. quiet bounds the silence within a
+// page.
 func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) error {
 	r.Stats.CatchUps.Add(1)
 	for {
@@ -177,7 +176,7 @@ func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) err
 	}
 }
 
-// noNext says why persdb's log does not give the entry after f's position.
+// noNext returns the reason why persdb's log does not return the entry after f's position.
 func (r *Replica) noNext(ctx context.Context, f *file) error {
 	if head, err := r.config.Store.Head(ctx); err == nil && head.Cluster == f.cluster && head.Seq < f.head.Seq {
 		return errFuture
@@ -191,8 +190,8 @@ func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration
 	return r.config.Store.Log(ctx, after, 0)
 }
 
-// watchHead compares the position with persdb's head now and then. It runs
-// beside follow, so that a persdb that does not answer holds nothing up.
+// watchHead compares the position with persdb's head periodically. It runs concurrently with follow, so that an
+// unresponsive persdb does not block applying.
 func (r *Replica) watchHead(ctx context.Context) {
 	ticker := time.NewTicker(r.config.AntiEntropy)
 	defer ticker.Stop()
@@ -227,7 +226,7 @@ func (r *Replica) compare(ctx context.Context) {
 	if r.file != file {
 		return
 	}
-	// What was applied before the head was read is at persdb, unless that has lost it.
+	// Entries applied before the head was read are at persdb, unless persdb has lost them.
 	switch {
 	case r.broken != nil:
 	case head.Cluster != before.Cluster:
@@ -241,7 +240,7 @@ func (r *Replica) compare(ctx context.Context) {
 	}
 }
 
-// backoff waits longer and longer. It belongs to one goroutine.
+// backoff waits longer each time. It belongs to one goroutine.
 type backoff struct {
 	first, limit, last time.Duration
 }

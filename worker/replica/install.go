@@ -23,11 +23,11 @@ const (
 	copyBufBytes = 256 << 10
 )
 
-// errSnapshot is returned for a snapshot that is not what its head says.
+// errSnapshot is returned for a snapshot that does not match its announced head or checksum.
 var errSnapshot = errors.New("snapshot is not what was announced")
 
-// clean makes dir and removes the files of an earlier life: whether they are whole, only
-// their owner could know.
+// clean creates dir and removes the files of an earlier process: only that process could know whether they are
+// complete.
 func clean(dir string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make replica directory: %w", err)
@@ -47,14 +47,14 @@ func clean(dir string) error {
 	return nil
 }
 
-// install takes a snapshot, checks it and opens it. The name is new each time, so
-// that readers of the file before are not disturbed.
+// install fetches a snapshot, checks it and opens it. Each generation has a new file name, so that readers of the
+// previous file are not disturbed.
 func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
 	started := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.config.SnapshotTimeout)
 	defer cancel()
 	temp := filepath.Join(r.config.Dir, tempName)
-	defer func() { _ = os.Remove(temp) }() // gone already when all went well
+	defer func() { _ = os.Remove(temp) }() // after success the file no longer exists
 	head, err := r.fetch(ctx, temp)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *Replica) install(ctx context.Context, generation int) (*file, error) {
 	return f, nil
 }
 
-// fetch copies persdb's snapshot to path and checks its sum.
+// fetch copies persdb's snapshot to path and verifies its checksum.
 func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 	s, err := r.config.Store.Snapshot(ctx)
 	if err != nil {
@@ -93,8 +93,8 @@ func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 	return s.Head, err
 }
 
-// save writes the snapshot without an fsync: the file is never used by a later life. The disk has the
-// commits of others to flush, and gets it bit by bit.
+// save writes the snapshot without an fsync: no later process uses the file. The disk has other processes' commits to
+// flush, so out passes the data to it in small portions.
 func save(out io.Writer, s *dbaas.Snapshot) error {
 	sum := dbaas.NewSnapshotSum()
 	_, err := io.CopyBuffer(io.MultiWriter(out, sum), s.Body, make([]byte, copyBufBytes))
@@ -114,7 +114,7 @@ func save(out io.Writer, s *dbaas.Snapshot) error {
 	return nil
 }
 
-// meter counts the bytes of one try to take a snapshot.
+// meter counts the bytes of one attempt to fetch a snapshot.
 type meter struct {
 	r    *Replica
 	came int64
@@ -130,8 +130,8 @@ func (m *meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// openFile opens an installed snapshot and checks that it is at head's position. Its bytes are those that
-// persdb made, as the checksum says; to look at each page again would only read all of them again.
+// openFile opens an installed snapshot and checks that it is at head's position. The checksum has already proved that
+// the bytes are those that persdb sent, so openFile does not check every page again.
 func openFile(path string, head dbaas.Head) (*file, error) {
 	w, err := sqlite.Open(path, sqlite.Options{})
 	if err != nil {
@@ -144,16 +144,15 @@ func openFile(path string, head dbaas.Head) (*file, error) {
 		err = fmt.Errorf("%w: position %d inside, %d outside", errSnapshot, f.head.Seq, head.Seq)
 	}
 	if err != nil {
-		_ = w.Close() // the file goes anyway.
+		_ = w.Close() // the caller removes the file anyway.
 		return nil, err
 	}
 	return f, nil
 }
 
-// removeFiles removes a database and what belongs to it. Connections that
-// still have it open keep what they see.
+// removeFiles removes a database and its WAL files. Connections that still have it open can continue to read it.
 func removeFiles(path string) {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		_ = os.Remove(path + suffix) // what is left is removed at the next start.
+		_ = os.Remove(path + suffix) // a file that remains is removed at the next start.
 	}
 }

@@ -20,15 +20,15 @@ func (r *Replica) Applied() (dbaas.Head, bool) {
 	return head, ok
 }
 
-// Following reports whether the replica is caught up and takes what comes. One that may be read but does not follow has
-// met an entry that it could not apply, and is being made anew.
+// Following reports whether the replica is caught up and applies new entries. A replica that may be read but does not
+// follow has met an entry that it could not apply, and is being rebuilt.
 func (r *Replica) Following() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ready
 }
 
-// readable returns the file that may be read, if one may, and the position. The caller holds mu.
+// readable returns the file that may be read and its position, and false if no file may be read. The caller holds mu.
 func (r *Replica) readable() (*file, dbaas.Head, bool) {
 	if !r.ready && r.old != nil {
 		return r.old, r.oldHead, true
@@ -36,9 +36,9 @@ func (r *Replica) readable() (*file, dbaas.Head, bool) {
 	return r.file, r.head, r.ready
 }
 
-// WaitApplied returns nil once the replica may be read and has applied want, else
-// ctx's error. A position of no cluster is one of whichever the replica has. If that takes long it asks persdb's log at once, rather than
-// at the next comparison.
+// WaitApplied returns nil once the replica may be read and has applied want, else ctx's error. If want names no
+// cluster, any cluster of the replica will do. If the wait is long, WaitApplied has persdb's log read immediately
+// instead of at the next periodic comparison.
 func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 	var nudge <-chan time.Time
 	patience := r.config.NudgeAfter
@@ -64,8 +64,8 @@ func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 	}
 }
 
-// Serving waits until the replica may be read and returns a channel that is
-// closed when it may not be read any more. Its error is ctx's.
+// Serving waits until the replica may be read and returns a channel that is closed when it may no longer be read. Its
+// error is ctx's.
 func (r *Replica) Serving(ctx context.Context) (lost <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
@@ -82,7 +82,8 @@ func (r *Replica) Serving(ctx context.Context) (lost <-chan struct{}, err error)
 	}
 }
 
-// adopt makes f the file that entries go to. Nobody reads it yet, and nobody an old one of another cluster any more.
+// adopt makes f the file that entries are applied to. It is not readable yet. adopt drops the old file if it belongs to
+// another cluster.
 func (r *Replica) adopt(f *file) {
 	r.mu.Lock()
 	other := r.old != nil && r.old.cluster != f.cluster
@@ -97,7 +98,7 @@ func (r *Replica) adopt(f *file) {
 	r.announce()
 }
 
-// caughtUp lets readers in, and lets go of the file that they had until now.
+// caughtUp makes f readable and retires the old file.
 func (r *Replica) caughtUp(ctx context.Context, f *file) {
 	r.mu.Lock()
 	first, old := !r.ready, r.old
@@ -114,9 +115,9 @@ func (r *Replica) caughtUp(ctx context.Context, f *file) {
 	}
 }
 
-// leave lets go of f, which cannot go on because of err. If f was caught up and is a prefix of the log all the same, readers
-// keep it until there is another one: they need no more than its position, or wait. What is wrong in itself goes at once, and
-// what was kept before with it.
+// leave gives up f, which cannot continue because of err. If f was caught up and is still a prefix of the log, readers
+// keep it until the next file is ready: they need no more than its position, or wait. A file that is itself wrong is
+// retired immediately, together with any old file.
 func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	prefix := errors.Is(err, sqlite.ErrDiverged) || errors.Is(err, errBehindLog)
 	r.mu.Lock()
@@ -141,10 +142,10 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	}
 }
 
-// spread is the time over which replicas that met the same entry ask for their snapshots.
+// spread is the time over which replicas that failed at the same entry spread their requests for snapshots.
 const spread = 500 * time.Millisecond
 
-// stepBack lets go of the old file once another worker has what this one lacks: reads that need it go there.
+// stepBack drops the old file once another worker has entries that it lacks: reads that need those entries go there.
 func (r *Replica) stepBack(ctx context.Context) {
 	r.mu.Lock()
 	old, seq := r.old, r.oldHead.Seq
@@ -155,7 +156,7 @@ func (r *Replica) stepBack(ctx context.Context) {
 	}
 }
 
-// dropOld lets go of the old file, if there is one.
+// dropOld drops the old file, if there is one.
 func (r *Replica) dropOld() {
 	r.mu.Lock()
 	old := r.old
@@ -167,7 +168,7 @@ func (r *Replica) dropOld() {
 	}
 }
 
-// announce wakes everybody who waits for a change. The caller holds mu.
+// announce wakes all waiters for a change. The caller holds mu.
 func (r *Replica) announce() {
 	_, _, ok := r.readable()
 	switch {

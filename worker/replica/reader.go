@@ -12,11 +12,10 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// chunkBytes is the size of the buffers that answers are rendered into: some
-// hundred point reads fit into one.
+// chunkBytes is the size of the buffers that answers are rendered into: a few hundred point reads fit into one.
 const chunkBytes = 16 << 10
 
-// errReaderEnded is the answer of reads that were ended for the sake of the replica.
+// errReaderEnded is the answer to reads that were stopped so that the WAL could be emptied.
 var errReaderEnded = dbaas.Errorf(dbaas.CodeTimeout, "the read took so long that the replica's log of changes grew too large; make it shorter, or send it in parts")
 
 // Reader is one read transaction on one connection. It is used by one goroutine at a time.
@@ -26,13 +25,12 @@ type Reader struct {
 	conn    *sqlite.Conn
 	head    dbaas.Head
 	buf     []byte
-	ended   atomic.Bool // it has seen its state for too long: see file.relieve
+	ended   atomic.Bool // it was stopped because it was open for too long: see file.relieve
 	release func(*file, *sqlite.Conn)
 }
 
-// Reader returns a Reader that sees the present position, without waiting. It
-// returns an error with CodeNotCaughtUp while the replica may not be read. The
-// caller closes the Reader.
+// Reader returns a Reader at the present position, without waiting. It returns an error with CodeNotCaughtUp while the
+// replica may not be read. The caller closes the Reader.
 func (r *Replica) Reader() (*Reader, error) {
 	r.mu.Lock()
 	f, _, ok := r.readable()
@@ -40,7 +38,7 @@ func (r *Replica) Reader() (*Reader, error) {
 	return r.reader(f, ok, (*file).acquire, (*file).release)
 }
 
-// scanner returns a Reader for all of the file that entries go to.
+// scanner returns a Reader for scanning the whole file that entries are applied to.
 func (r *Replica) scanner() (*Reader, error) {
 	r.mu.Lock()
 	f, ok := r.file, r.ready
@@ -48,7 +46,7 @@ func (r *Replica) scanner() (*Reader, error) {
 	return r.reader(f, ok, (*file).scan, (*file).drop)
 }
 
-// reader returns a Reader of f, if that may be read, on a connection that connect gives and release takes back.
+// reader returns a Reader of f, provided ok is true. connect opens its connection and release returns it.
 func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, error), release func(*file, *sqlite.Conn)) (*Reader, error) {
 	if !ok {
 		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the worker has not caught up")
@@ -62,7 +60,7 @@ func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, er
 		rd.Close()
 		return nil, err
 	}
-	// The first read fixes the state, so the position belongs to it.
+	// The first read fixes the snapshot that the transaction sees, so the position belongs to that snapshot.
 	if rd.head, err = conn.Position(); err != nil {
 		rd.Close()
 		return nil, err
@@ -72,17 +70,17 @@ func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, er
 	return rd, nil
 }
 
-// Cluster is the one that Seq belongs to.
+// Cluster returns the cluster that Seq belongs to.
 func (rd *Reader) Cluster() dbaas.ClusterID { return rd.head.Cluster }
 
-// Seq is the position that the Reader sees.
+// Seq returns the position that the Reader sees.
 func (rd *Reader) Seq() dbaas.Seq { return rd.head.Seq }
 
-// Pace has pace called now and then while a read that takes long runs, on its goroutine; pace may wait.
+// Pace registers pace. A long read calls it periodically on its own goroutine; pace may block.
 func (rd *Reader) Pace(pace func()) { rd.conn.Pace(pace) }
 
-// Read runs one read, until its deadline or ctx's end, and returns its answer, which may fail
-// by itself. The body is not changed by later reads.
+// Read runs one read until its deadline or the end of ctx, and returns its answer or its failure. Later reads do not
+// change the body.
 func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 	if cap(rd.buf)-len(rd.buf) < chunkBytes/16 {
 		rd.buf = make([]byte, 0, chunkBytes)
@@ -100,7 +98,7 @@ func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 		return rd.failed(ctx, read, err)
 	}
 	if n+len(out) <= cap(rd.buf) {
-		rd.buf = rd.buf[:n+len(out)] // it may be in another array; then this only wastes room
+		rd.buf = rd.buf[:n+len(out)] // out may be in another array; then this only wastes space
 	}
 	return dbaas.ReadResult{Seq: rd.head.Seq, Body: slices.Clip(out)}
 }
@@ -120,7 +118,7 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 	return result
 }
 
-// Close ends the transaction and gives the connection back.
+// Close ends the transaction and returns the connection.
 func (rd *Reader) Close() {
 	rd.file.exit(rd)
 	rd.conn.Pace(nil)
@@ -142,7 +140,7 @@ func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return rd.hashes(ctx)
 }
 
-// hashPart hashes what want has of persdb.
+// hashPart hashes the same part as want, which persdb hashed.
 func (rd *Reader) hashPart(ctx context.Context, from dbaas.HashFrom, want dbaas.HashPart) (dbaas.HashPart, error) {
 	p := dbaas.HashPart{Limit: want.Limit}
 	p.Seq = rd.head.Seq

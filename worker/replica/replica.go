@@ -1,6 +1,6 @@
-// Package replica keeps a worker's copy of the database: it takes a snapshot from
-// persdb, follows the log over syncQ, catches up from persdb's log when something
-// is missing, and lets readers see it. Its state is always a prefix of the log.
+// Package replica maintains a worker's copy of the database: it fetches a snapshot from persdb, follows the log over
+// syncQ, catches up from persdb's log when entries are missing, and serves readers. Its state is always a prefix of the
+// log.
 package replica
 
 import (
@@ -19,7 +19,7 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// Store is what this package needs of persdb.
+// Store is the part of persdb that this package needs.
 type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
@@ -27,36 +27,37 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
-// Config says how a Replica works. Dir, Store and Log are required.
+// Config configures a Replica. Dir, Store and Log are required.
 type Config struct {
-	// Dir is a directory of the replica's own. What an earlier life left there is removed.
+	// Dir is a directory for the replica alone. Files left there by an earlier process are removed.
 	Dir   string
 	Store Store
 	Log   *slog.Logger
-	// AntiEntropy is how often the position is compared with persdb's head, since a quiet
-	// syncQ is no proof. Default 2 s: the longest a replica lags when the
-	// last broadcast was lost and nobody asks for the position.
+	// AntiEntropy is how often the position is compared with persdb's head, since a quiet syncQ proves nothing. Default
+	// 2 s: the longest a replica lags when the last broadcast was lost and no reader waits for the position.
 	AntiEntropy time.Duration
-	// NudgeAfter is how long a reader waits for a position before the log is asked
-	// for it. Default 10 ms: a broadcast that is on its way has come by then.
+	// NudgeAfter is how long a reader waits for a position before the log is read for it. Default 10 ms: a broadcast in
+	// flight has arrived by then.
 	NudgeAfter time.Duration
-	// StoreTimeout bounds one look at persdb's head, and the silence within a page of the log: a long page on a
-	// slow line takes what it takes. After a page that did not come the next one gets twice as long, up to four times. Default 2 s.
+	// StoreTimeout bounds one query of persdb's head, and the silence within a page of the log: a long page on a slow
+	// line may take as long as it needs. After a failed page the next attempt gets twice as long, up to four times.
+	// Default 2 s.
 	StoreTimeout time.Duration
-	// SnapshotTimeout bounds taking a snapshot. Default 10 min.
+	// SnapshotTimeout bounds fetching a snapshot. Default 10 min.
 	SnapshotTimeout time.Duration
 	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy. Default 50 ms.
 	Backoff time.Duration
 	// Ahead, if set, reports whether another worker that serves reads has applied more than seq. It may take a second.
 	Ahead func(ctx context.Context, seq dbaas.Seq) bool
-	// VerifyEvery is how often a part of the tables, some 64 MiB, is compared with persdb's by its hash: one part after the other. Default
-	// 60 s, and longer where hashing takes more than a small share of that; negative means never.
+	// VerifyEvery is how often one part of the tables, about 64 MiB, is compared with persdb's by its hash; successive
+	// parts are compared in turn. Default 60 s, and longer where hashing takes more than a small share of that;
+	// negative means never.
 	VerifyEvery time.Duration
 	// VerifyTimeout bounds the comparison of one part. Default 20 s.
 	VerifyTimeout time.Duration
-	// Limits bound what one statement of a client may take; sqlite's defaults where zero.
+	// Limits bounds the resources of one client statement; zero fields mean sqlite's defaults.
 	Limits sqlite.Limits
-	// OnStuck, if set, is called for a statement that nothing stops, as sqlite.Options says.
+	// OnStuck, if set, is called for a statement that cannot be stopped, as sqlite.Options says.
 	OnStuck func(sql string)
 }
 
@@ -68,38 +69,38 @@ const (
 	defaultBackoff         = 50 * time.Millisecond
 	defaultVerifyEvery     = time.Minute
 	defaultVerifyTimeout   = 20 * time.Second
-	// maxInbox bounds the broadcast entries that wait to be applied, and
-	// maxInboxBytes their size: what does not fit is read from the log again.
+	// maxInbox bounds the number of broadcast entries that wait to be applied, and maxInboxBytes their total size:
+	// entries that do not fit are read from the log later.
 	maxInbox      = 8192
 	maxInboxBytes = 64 << 20
 )
 
-// Replica is the copy. Its methods are safe for concurrent use.
+// Replica is the worker's copy of the database. Its methods are safe for concurrent use.
 type Replica struct {
 	Stats Stats
 
 	config   Config
-	progress atomic.Uint64 // as Progress
-	furthest int64         // bytes of a snapshot that came since the last one was installed; Run's alone
-	wake     chan struct{} // has a token when there is something to do for Run
-	verify   chan struct{} // has a token while a comparison with persdb's hashes runs
+	progress atomic.Uint64 // see Progress
+	furthest int64         // most bytes received of a snapshot since the last one was installed; belongs to Run
+	wake     chan struct{} // holds a token when Run has work to do
+	verify   chan struct{} // holds a token while a comparison with persdb's hashes runs
 
 	mu         sync.Mutex // guards the fields below
 	bound      bool       // syncQ has been bound once
 	inbox      []dbaas.Entry
 	inboxBytes int
-	behind     bool  // the log has, or may have, what we have not
-	broken     error // why file must be thrown away, if others than Run found a reason
+	behind     bool  // the log has, or may have, entries that the replica lacks
+	broken     error // why file must be discarded, if a goroutine other than Run's found a reason
 	file       *file
 	head       dbaas.Head // position of file
-	ready      bool       // file has reached the head that it saw first
-	old        *file      // may be read at oldHead until file is ready; nil for none
+	ready      bool       // file has caught up with the log once
+	old        *file      // may be read at oldHead until file is ready; may be nil
 	oldHead    dbaas.Head
-	lost       chan struct{} // closed when the replica may not be read any more; nil while it may not
+	lost       chan struct{} // closed when the replica may no longer be read; nil while it may not be read
 	changed    chan struct{}
 }
 
-// New returns a Replica. Run makes it live.
+// New returns a Replica. Run starts it.
 func New(c Config) *Replica {
 	c.AntiEntropy = cmp.Or(c.AntiEntropy, defaultAntiEntropy)
 	c.NudgeAfter = cmp.Or(c.NudgeAfter, defaultNudgeAfter)
@@ -111,8 +112,8 @@ func New(c Config) *Replica {
 	return &Replica{config: c, wake: make(chan struct{}, 1), verify: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// Subscriber returns what the bus calls with the broadcasts of syncQ. The replica
-// does not begin before the subscription is bound.
+// Subscriber returns the callbacks for the broadcasts of syncQ. The replica does not start before the subscription is
+// bound.
 func (r *Replica) Subscriber() mq.Subscriber {
 	return mq.Subscriber{Entry: r.broadcast, Gap: r.gap}
 }
@@ -135,8 +136,7 @@ func (r *Replica) broadcast(body []byte) {
 	r.Offer(e)
 }
 
-// Offer hands over an entry that persdb has committed. Order, gaps and
-// repetitions do not matter. It does not wait.
+// Offer passes an entry that persdb has committed. Entries may be reordered, missing or repeated. Offer does not block.
 func (r *Replica) Offer(e dbaas.Entry) {
 	size := 64 + e.Size()
 	r.mu.Lock()
@@ -158,7 +158,7 @@ func (r *Replica) ring() {
 	}
 }
 
-// lag makes Run look at the log.
+// lag makes Run read the log.
 func (r *Replica) lag() {
 	r.mu.Lock()
 	r.behind = true
@@ -166,12 +166,13 @@ func (r *Replica) lag() {
 	r.ring()
 }
 
-// Progress grows while the replica comes nearer to being read: with the bytes of a snapshot, of a page of the log, and with each
-// entry that is applied. A snapshot that broke off adds nothing until it is further than it was.
+// Progress grows while the replica comes closer to being readable: with the bytes of a snapshot, of a page of the log,
+// and with each applied entry. After a snapshot transfer broke off, the next attempt adds nothing until it has received
+// more bytes than any attempt before.
 func (r *Replica) Progress() uint64 { return r.progress.Load() }
 
-// Run keeps the replica until ctx ends, whose error it returns; then it removes
-// the files. Any other error says that the directory cannot be used.
+// Run maintains the replica until ctx ends; then it removes the files and returns ctx's error. Any other error says
+// that the directory cannot be used.
 func (r *Replica) Run(ctx context.Context) error {
 	if err := clean(r.config.Dir); err != nil {
 		return err
@@ -194,7 +195,7 @@ func (r *Replica) Run(ctx context.Context) error {
 				r.config.Log.WarnContext(ctx, "snapshot not taken", logkey.Error, err)
 			}
 			if !isTransient(err) {
-				r.dropOld() // it may have the room that the snapshot needs
+				r.dropOld() // the old file may occupy the space that the snapshot needs
 			}
 			pause.wait(ctx)
 			continue
@@ -204,13 +205,13 @@ func (r *Replica) Run(ctx context.Context) error {
 		r.explain(ctx, f, err)
 		r.leave(ctx, f, err)
 		if ctx.Err() == nil && !errors.Is(err, errBehindLog) {
-			pause.wait(ctx) // a file that cannot stay must not become a storm of snapshots
+			pause.wait(ctx) // repeatedly discarded files must not cause a storm of snapshots
 		}
 	}
 	return ctx.Err()
 }
 
-// explain logs why a file cannot go on.
+// explain logs why a file cannot continue.
 func (r *Replica) explain(ctx context.Context, f *file, err error) {
 	switch {
 	case ctx.Err() != nil:

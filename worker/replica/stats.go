@@ -2,13 +2,13 @@ package replica
 
 import "sync/atomic"
 
-// Stats counts since the start. It is safe for concurrent use.
+// Stats holds counters since the start. It is safe for concurrent use.
 type Stats struct {
 	Entries, Drains, Duplicates, Gaps, StaleEpoch, Malformed, Dropped atomic.Int64
 	CatchUps, Snapshots, Diverged, HeadErrors, ReadErrors             atomic.Int64
-	// ReadsEnded counts reads that were ended, since the WAL could not be emptied because of them.
+	// ReadsEnded counts reads that were stopped because they kept the WAL from being emptied.
 	ReadsEnded atomic.Int64
-	// Verified counts comparisons with persdb's hashes, VerifyErrors those that came to no result.
+	// Verified counts comparisons with persdb's hashes; VerifyErrors counts those without a result.
 	Verified, VerifyErrors atomic.Int64
 }
 

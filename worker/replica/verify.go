@@ -14,15 +14,14 @@ import (
 )
 
 const (
-	// verifyTries is how often both sides are looked at, until they are seen at one position:
-	// while writes go on that takes luck.
+	// verifyTries is how often both sides are read until they are at the same position: during writes that takes luck.
 	verifyTries = 5
-	// verifyShare is by how much the wait for the next comparison is longer than the last
-	// one took: at most 2 % of the time goes into hashing.
+	// verifyShare is the least ratio of the wait for the next comparison to the duration of the last one: at most 2 %
+	// of the time is spent on hashing.
 	verifyShare = 50
 )
 
-// verifyAlways compares the replica with persdb now and then, until ctx ends.
+// verifyAlways compares the replica with persdb periodically until ctx ends.
 func (r *Replica) verifyAlways(ctx context.Context) {
 	every := r.config.VerifyEvery
 	if every < 0 {
@@ -30,7 +29,7 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 	}
 	var from dbaas.HashFrom
 	for wait := every; ; {
-		// Workers that started together must not all ask persdb at the same moment.
+		// Workers that started together must not all call persdb at the same moment.
 		if !pause.For(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter is no secret.
 			return
 		}
@@ -44,13 +43,13 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 	}
 }
 
-// Verify compares the hashes of all tables with persdb's, part by part, each at one position. If they
-// differ, or the file cannot be read, the replica is thrown away and starts again from a snapshot; the
-// result says so. Applying and reading go on meanwhile. One part is compared at a time, whoever asks.
+// Verify compares the hashes of all tables with persdb's, part by part, each part at one position. If they differ, or
+// the file cannot be read, the replica is discarded and rebuilt from a snapshot; the result says so. Applying and
+// reading continue during the comparison. Concurrent callers compare one part at a time.
 //
-// A nil error means that all were compared, or that Differ is not empty. CodeNotCaughtUp: there is no replica
-// at the moment. CodeUnavailable: persdb does not answer, or the two were never seen at
-// one position because of writes; trying again is safe.
+// A nil error means that all parts were compared, or that Differ is not empty. CodeNotCaughtUp means that there is no
+// replica at the moment. CodeUnavailable means that persdb does not answer, or that the two were never seen at one
+// position because of writes; retrying is safe.
 func (r *Replica) Verify(ctx context.Context) (workerapi.Verification, error) {
 	for from := (dbaas.HashFrom{}); ; {
 		v, next, err := r.verifyPart(ctx, from)
@@ -61,7 +60,7 @@ func (r *Replica) Verify(ctx context.Context) (workerapi.Verification, error) {
 	}
 }
 
-// verifyPart compares what begins at a place, and returns the place after it; the same one after an error.
+// verifyPart compares the part that begins at from, and returns the start of the next part, or from after an error.
 func (r *Replica) verifyPart(ctx context.Context, from dbaas.HashFrom) (v workerapi.Verification, next dbaas.HashFrom, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.config.VerifyTimeout)
 	defer cancel()
@@ -96,10 +95,10 @@ func (r *Replica) comparePart(ctx context.Context, from dbaas.HashFrom) (workera
 	return workerapi.Verification{}, from, dbaas.Errorf(dbaas.CodeUnavailable, "writes went on: not seen at persdb's position in %d tries", verifyTries)
 }
 
-// readerWithHashes returns persdb's hashes from a place on and a Reader at their position, or no
-// Reader if the replica was never seen there. The Reader is opened before persdb is asked,
-// so that no time lies between the two positions but that of the question; if persdb was
-// further, the replica may still come by exactly there.
+// readerWithHashes returns persdb's hashes of the part at from and a Reader at the same position, or no Reader if the
+// replica was never seen there. The Reader is opened before persdb is asked for the hashes, so that only the duration
+// of that call lies between the two positions. If persdb was further, the replica may still pass exactly that position
+// later.
 func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*Reader, dbaas.HashPart, error) {
 	head, err := r.config.Store.Head(ctx)
 	if err != nil {
@@ -127,9 +126,9 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 	return rd, want, nil
 }
 
-// readerAt waits until a position is applied and opens a Reader, which may be further.
+// readerAt waits until position at is applied and opens a Reader, whose position may be later.
 func (r *Replica) readerAt(ctx context.Context, at dbaas.Head) (*Reader, error) {
-	if r.Following() { // one that is not says so at once
+	if r.Following() { // otherwise scanner fails immediately
 		if err := r.WaitApplied(ctx, at); err != nil {
 			return nil, dbaas.WrapError(dbaas.CodeUnavailable, "the position was not reached in time", err)
 		}
@@ -137,7 +136,7 @@ func (r *Replica) readerAt(ctx context.Context, at dbaas.Head) (*Reader, error) 
 	return r.scanner()
 }
 
-// judge compares what rd sees with persdb's hashes of the same position.
+// judge compares the tables that rd sees with persdb's hashes of the same position.
 func (r *Replica) judge(ctx context.Context, rd *Reader, from dbaas.HashFrom, want dbaas.HashPart) (workerapi.Verification, error) {
 	v := workerapi.Verification{Seq: want.Seq}
 	got, err := rd.hashPart(ctx, from, want)
@@ -149,13 +148,13 @@ func (r *Replica) judge(ctx context.Context, rd *Reader, from dbaas.HashFrom, wa
 		return v, nil
 	case ctx.Err() != nil, rd.ended.Load():
 		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", err)
-	default: // what cannot be read is as bad as what differs
+	default: // an unreadable file is as bad as one that differs
 		r.condemn(rd.file, err)
 		return v, fmt.Errorf("hash the replica: %w", err)
 	}
 }
 
-// condemn makes Run throw f away, if it is still in use.
+// condemn makes Run discard f, if it is still in use.
 func (r *Replica) condemn(f *file, reason error) {
 	r.mu.Lock()
 	if r.file == f && r.broken == nil {

@@ -6,26 +6,27 @@ import (
 )
 
 const (
-	// maxWAL is the size of the WAL over which readers that keep it from being emptied are ended: a container's replica
-	// lies in a file system of 256 MiB, and what applying writes goes to the WAL first.
+	// maxWAL is the size of the WAL above which readers that keep it from being emptied are stopped: a container's
+	// replica is in a file system of 256 MiB, and applied entries are written to the WAL first.
 	maxWAL = 32 << 20
-	// walStep is how much it grows before the next try, if one was in vain.
+	// walStep is how much the WAL grows before the next attempt after a failed one.
 	walStep = 4 << 20
-	// readerGrace is how long a reader is safe, and hardGrace beyond twice maxWAL. Point reads are over by then.
+	// readerGrace is how long a reader is never stopped; hardGrace applies instead above twice maxWAL. Point reads have
+	// finished by then.
 	readerGrace = time.Second
 	hardGrace   = 100 * time.Millisecond
-	// walWait is how long applying waits for readers who were ended.
+	// walWait is how long applying waits for readers that were stopped.
 	walWait = 100 * time.Millisecond
 )
 
-// enter notes a reader that has fixed what it sees.
+// enter records a reader whose snapshot is fixed.
 func (f *file) enter(rd *Reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reading[rd] = time.Now()
 }
 
-// exit forgets it. From then on nobody ends what runs on its connection.
+// exit removes a reader. From then on its connection is not stopped.
 func (f *file) exit(rd *Reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -35,8 +36,8 @@ func (f *file) exit(rd *Reader) {
 	}
 }
 
-// relieve empties a WAL that has grown long, and ends the readers who have kept it from that for longest. It returns how many
-// it ended. It belongs to the goroutine that applies, and is called between transactions.
+// relieve empties a WAL that has grown long, and stops the readers that have kept it from being emptied for longest. It
+// returns how many readers it stopped. It belongs to the goroutine that applies, and is called between transactions.
 func (f *file) relieve() (ended int, err error) {
 	info, err := os.Stat(f.path + "-wal")
 	if err != nil || info.Size() <= f.crowded {
@@ -58,7 +59,7 @@ func (f *file) relieve() (ended int, err error) {
 	return ended, err
 }
 
-// end ends the readers that have been there for longer than grace.
+// end stops the readers that have been open for longer than grace.
 func (f *file) end(grace time.Duration) (ended int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

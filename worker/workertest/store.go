@@ -1,5 +1,5 @@
-// Package workertest is persdb for the tests of package worker and below it: the real store, with a switch for each fault
-// of the way to it.
+// Package workertest provides persdb for the tests of package worker and the packages below it: the real store, with a
+// switch for each fault of the connection to it.
 package workertest
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// pageEntries makes pages short, so that there are several.
+	// pageEntries makes pages short, so that a log has several.
 	pageEntries = 10
 	// kept is how many operations Trim leaves in the log.
 	kept = 3
@@ -29,9 +29,9 @@ type Store struct {
 
 	tb      testing.TB
 	path    string
-	elapsed atomic.Int64 // by the clock of ages
+	elapsed atomic.Int64 // of the clock that determines the age of entries
 
-	committing sync.Mutex // held until lose has returned, so that it is called in the order of the log
+	committing sync.Mutex // held until lose has returned, so that lose is called in log order
 
 	mu    sync.Mutex // guards the fields below
 	down  bool
@@ -39,8 +39,8 @@ type Store struct {
 	lose  func(dbaas.Commit) error
 }
 
-// NewStore returns a Store with the tables that schema makes, at position 0, or with those of the application without a
-// schema. It ends with the test.
+// NewStore returns a Store at position 0, with the tables that schema creates, or with those of the application if
+// schema is empty. It is closed when the test ends.
 func NewStore(tb testing.TB, schema ...string) *Store {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -66,7 +66,8 @@ func NewStore(tb testing.TB, schema ...string) *Store {
 	return s
 }
 
-// create makes a file that commitlog takes for its own, since it has a position: the tables are there before the first entry.
+// create creates a file with the tables of schema before the first entry. commitlog accepts the file as its own because
+// it has a position.
 func create(path string, schema []string) (err error) {
 	c, err := sqlite.Open(path, sqlite.Options{})
 	if err != nil {
@@ -84,17 +85,17 @@ func create(path string, schema []string) (err error) {
 	return nil
 }
 
-// Path is the database file, for an independent witness.
+// Path returns the database file, for an independent witness.
 func (s *Store) Path() string { return s.path }
 
-// SetDown makes every call of a worker fail as if nobody listened.
+// SetDown makes every call of a worker fail as if persdb were not listening.
 func (s *Store) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-// LoseAnswers makes f decide what Commit returns after it has committed; nil stops that.
+// LoseAnswers makes f determine the error that Commit returns after it has committed; nil stops that.
 func (s *Store) LoseAnswers(f func(dbaas.Commit) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,10 +109,10 @@ func (s *Store) Calls(method string) int {
 	return s.calls[method]
 }
 
-// Trim forgets the log but for the entries of the newest few operations.
+// Trim removes the log except for the entries of the newest few operations.
 func (s *Store) Trim() {
 	s.tb.Helper()
-	s.elapsed.Add(int64(time.Minute)) // no entry is too young then
+	s.elapsed.Add(int64(time.Minute)) // old enough for every entry to be trimmed
 	if _, err := s.Store.Trim(s.tb.Context()); err != nil {
 		s.tb.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func (s *Store) Write(statements ...dbaas.Statement) dbaas.Entry {
 	return *c.Entry
 }
 
-// enter counts a call, and refuses it while the store is down.
+// enter counts a call, and fails it while the store is down.
 func (s *Store) enter(method string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Swapped is a persdb in whose place another one can come, of another cluster.
+// Swapped is a persdb that can be replaced by one of another cluster.
 type Swapped struct {
 	Now atomic.Pointer[Store]
 }
