@@ -10,21 +10,21 @@ import (
 	"rideshare/internal/pause"
 )
 
-// bounded is the body of an answer. It waits only so long for the next bytes, and for all of them as long as they come.
+// bounded is the body of an answer. It limits the wait for the next bytes, but not the total time while bytes arrive.
 type bounded struct {
 	ctx   context.Context //nolint:containedctx // of the call that the body belongs to.
 	body  io.ReadCloser
 	stop  context.CancelFunc
 	quiet time.Duration
-	timer *time.Timer // ends the call when nothing comes
+	timer *time.Timer // ends the call when no bytes arrive
 }
 
 func newBounded(ctx context.Context, body io.ReadCloser, stop context.CancelFunc, quiet time.Duration) *bounded {
 	return &bounded{ctx: ctx, body: body, stop: stop, quiet: quiet, timer: time.AfterFunc(quiet, stop)}
 }
 
-// Read implements io.Reader. It returns io.EOF only when the answer's last chunk came, which net/http
-// sees to; other errors are *dbaas.Error with CodeUnavailable.
+// Read implements io.Reader. It returns io.EOF only after the answer's last chunk, which net/http guarantees; other
+// errors are *dbaas.Error with CodeUnavailable.
 func (b *bounded) Read(p []byte) (int, error) {
 	b.timer.Reset(b.quiet)
 	n, err := b.body.Read(p)
@@ -38,7 +38,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, dbaas.WrapError(dbaas.CodeUnavailable, "persdb's answer broke off", err)
 }
 
-// Close implements io.Closer. It may be called before the end.
+// Close implements io.Closer. It may be called before the end of the body.
 func (b *bounded) Close() error {
 	b.timer.Stop()
 	b.stop()

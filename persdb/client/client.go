@@ -1,6 +1,5 @@
-// Package client speaks to persdb's server. It offers the same methods as
-// commitlog.Store with the same promises, so that workers do not know whether
-// persdb is in their process or on another machine.
+// Package client is the client of persdb's server. It offers the same methods as commitlog.Store with the same
+// guarantees, so that workers need not know whether persdb is in their process or on another machine.
 package client
 
 import (
@@ -21,14 +20,14 @@ import (
 	"rideshare/internal/frame"
 )
 
-// Config are the settings of a Client. Only URL is required.
+// Config holds the settings of a Client. Only URL is required.
 type Config struct {
-	// URL is where the server listens, http://host:port.
+	// URL is the address of the server, http://host:port.
 	URL string
-	// HTTP makes the calls; a client of its own with keep-alive if nil.
+	// HTTP makes the calls; if nil, the Client creates its own with keep-alive.
 	HTTP *http.Client
-	// Timeout bounds, besides a call's context, the wait for its answer to begin, and the silence within
-	// the answer; 15 s if zero. A paused server must not hold a worker for ever.
+	// Timeout bounds, in addition to a call's context, the wait for the start of the answer, and the silence within the
+	// answer; 15 s if zero. A paused server must not block a worker for ever.
 	Timeout time.Duration
 }
 
@@ -39,7 +38,7 @@ const (
 	maxProblem = 64 << 10
 )
 
-// Client calls one persdb. It is safe for concurrent use.
+// Client calls one persdb server. It is safe for concurrent use.
 type Client struct {
 	base    string
 	http    *http.Client
@@ -64,7 +63,7 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close drops idle connections. Calls that run are not ended; their contexts do that.
+// Close closes idle connections. It does not end running calls; their contexts do.
 func (c *Client) Close() error {
 	if c.own != nil {
 		c.own.CloseIdleConnections()
@@ -78,11 +77,10 @@ type call struct {
 	body         []byte
 	header       http.Header
 	timeout      time.Duration
-	effect       bool // a lost answer means that the outcome is not known
+	effect       bool // the call has an effect, so after a lost answer its outcome is unknown
 }
 
-// do sends a request and returns the answer of a success. Its body ends with ctx
-// or when stop is called.
+// do sends a request and returns the answer if it is a success. The body ends with ctx or when stop is called.
 func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop context.CancelFunc, err error) {
 	ctx, stop = context.WithCancel(ctx)
 	timer := time.AfterFunc(in.timeout, stop) // bounds the wait for headers; a body is bounded by its reader.
@@ -98,7 +96,7 @@ func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop con
 	resp, err = c.http.Do(req)
 	if err != nil {
 		stop()
-		if !connected.Load() { // surely nothing was sent
+		if !connected.Load() { // certainly nothing was sent
 			return nil, nil, lost(false, fmt.Errorf("%w: %w", dbaas.ErrUnreachable, err))
 		}
 		return nil, nil, lost(in.effect, err)
@@ -110,7 +108,7 @@ func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop con
 	return resp, stop, nil
 }
 
-// lost is the error of a call that was sent and has no answer.
+// lost returns the error of a call that was sent but got no answer.
 func lost(effect bool, err error) error {
 	if effect {
 		return dbaas.WrapError(dbaas.CodeUnknown, "persdb did not answer, the outcome is not known", err)
@@ -118,8 +116,8 @@ func lost(effect bool, err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", err)
 }
 
-// problem makes the server's error again. An answer that is not persdb's own,
-// as a proxy's, tells nothing about the effect.
+// problem restores the server's error. An answer that is not persdb's own, such as a proxy's, does not show whether the
+// call had an effect.
 func problem(resp *http.Response, effect bool) error {
 	defer func() { _ = resp.Body.Close() }()
 	var p struct {
@@ -133,15 +131,14 @@ func problem(resp *http.Response, effect bool) error {
 	return &dbaas.Error{Code: p.Code, Message: p.Detail}
 }
 
-// fetch is do with the whole body, of at most frame.MaxBytes twice: a commit's
-// answer has two frames.
+// fetch is do followed by reading the whole body, of at most twice frame.MaxBytes: a commit's answer has two frames.
 func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
 	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it.
 	if err != nil {
 		return nil, nil, err
 	}
 	answer := newBounded(ctx, resp.Body, stop, c.timeout)
-	defer func() { _ = answer.Close() }() // all of it was read, or nobody wants the rest.
+	defer func() { _ = answer.Close() }() // the body was read completely, or the rest is not needed.
 	body, err := io.ReadAll(io.LimitReader(answer, 2*frame.MaxBytes+1))
 	if err == nil && len(body) > 2*frame.MaxBytes {
 		err = frame.ErrTooLarge
@@ -163,8 +160,7 @@ func (c *Client) fetchJSON(ctx context.Context, in call, out any) error {
 	return nil
 }
 
-// Claim asks for a new epoch. After an error one may have been handed out in
-// vain, which does no harm.
+// Claim requests a new epoch. After an error an epoch may have been issued and stays unused, which does no harm.
 func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var out struct {
 		Epoch dbaas.Epoch `json:"epoch"`
@@ -173,7 +169,7 @@ func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return out.Epoch, err
 }
 
-// Names of headers, as the server sends them.
+// Names of the headers that the server sends.
 const (
 	headerSeq   = "X-Seq"
 	headerEpoch = "X-Epoch"

@@ -12,9 +12,9 @@ import (
 	"rideshare/internal/frame"
 )
 
-// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable: surely not
-// sent or surely not done. CodeUnknown: sent, and then the connection or the context
-// ended; the same batch sent again finds out.
+// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means certainly not sent or certainly not done.
+// CodeUnknown means that the connection or the context ended after the batch was sent; sending the same batch again
+// finds out.
 func (c *Client) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {

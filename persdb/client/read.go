@@ -24,15 +24,16 @@ func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
 	return dbaas.Head(out), err
 }
 
-// Sizes returns what the database takes.
+// Sizes returns the present sizes of the database.
 func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
 	var out dbaas.Sizes
 	err := c.fetchJSON(ctx, call{method: http.MethodGet, path: "/v1/sizes", timeout: c.timeout}, &out)
 	return out, err
 }
 
-// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute. A page may take as long as it
-// needs while its bytes come: each of them is heard (pause.Heard), and the client's timeout bounds the silence between.
+// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute. A page may take as long as
+// it needs while its bytes arrive: each arrival is reported by pause.Heard, and the client's timeout bounds the silence
+// between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))
 	body, header, err := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})
@@ -83,7 +84,7 @@ func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return out, err
 }
 
-// HashPart returns the content hashes of the rows from a place on.
+// HashPart returns the content hashes of one part of the rows, starting at from.
 func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	body, err := json.Marshal(from)
 	if err != nil {
@@ -94,9 +95,9 @@ func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashP
 	return out, err
 }
 
-// Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with
-// an error instead of io.EOF when not all of it came, or when nothing comes for the client's timeout.
-// Whether the bytes are those of Sum is for the caller to see, who also closes Body.
+// Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with an error
+// instead of io.EOF if the copy is incomplete, or if no bytes arrive for the client's timeout. The caller verifies Sum
+// and closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	resp, stop, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/snapshot", timeout: 8 * c.timeout}) //nolint:bodyclose // newBounded closes it. Others may be read first.
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	return &dbaas.Snapshot{Head: head, Body: newBounded(ctx, resp.Body, stop, c.timeout), Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
 }
 
-// sumOf reads the checksum that follows a snapshot, if it came.
+// sumOf reads the checksum that follows a snapshot, and reports whether it arrived.
 func sumOf(trailer http.Header) (sum uint32, whole bool) {
 	digits := trailer.Get(headerSum)
 	n, err := strconv.ParseUint(digits, 16, 32)

@@ -7,43 +7,44 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// sizes bounds one entry.
+// sizes holds the limits of one entry.
 type sizes struct {
 	entry  int64 // bytes of changes
 	rows   int   // bytes of rows that all operations return
 	result int   // bytes of rows that one statement returns
 }
 
-// defaultSizes leave room for encoding below the 96 MiB of a frame.
+// defaultSizes leaves room for encoding within the 96 MiB of a frame.
 func defaultSizes() sizes { return sizes{entry: 80 << 20, rows: 48 << 20, result: 32 << 20} }
 
-// slowPerBatch is how many operations that take the whole SharedLimit a batch takes: what has not run by then is put off.
+// slowPerBatch is how many operations that take the whole SharedLimit fit in one batch: operations that have not run by
+// then are deferred.
 const slowPerBatch = 10
 
-// errRetry means that the plan has changed and the batch must run from its start.
+// errRetry means that the plan has changed and the batch must be run again from its start.
 var errRetry = errors.New("run the batch again")
 
 // stmtRef names one statement of a batch.
 type stmtRef struct{ op, statement int }
 
-// plan is what earlier rounds of a batch have learnt, and how far this round is.
+// plan holds what earlier rounds of a batch have found, and the progress of this round.
 type plan struct {
-	failed map[stmtRef]*dbaas.Error // statements that fail without being run
-	tried  int                      // statements of an operation alone before this place ran well in an earlier round, unless they failed
-	full   int                      // operations from this place on are not run, if not 0
-	writes map[int]bool             // operations that did, or may do, more than read
-	strict bool                     // look at each operation for whether it lets the tables grow too large
-	watch  bool                     // look for the statement that changes the schema unseen
-	used   int64                    // pages of the file at the last look
+	failed map[stmtRef]*dbaas.Error // statements that must fail without being run
+	tried  int                      // if the operation is alone: its statements before this index succeeded in an earlier round, unless they are in failed
+	full   int                      // if not 0: operations from this index on are not run
+	writes map[int]bool             // operations that wrote, or may have written
+	strict bool                     // check the size of the tables after each operation
+	watch  bool                     // find the statement that changed the schema without being recorded
+	used   int64                    // pages of the file at the last check
 
 	rows  int // bytes of rows returned
 	ran   int
-	opEnd time.Time     // when the running operation must have ended
-	good  time.Duration // how long its statements took that succeeded
+	opEnd time.Time     // deadline of the running operation
+	good  time.Duration // total time of its successful statements
 }
 
-// runOnce runs the operations once, inside the open transaction, and leaves the
-// results and changes. It returns errRetry after it has changed the plan.
+// runOnce runs the operations once, inside the open transaction, and stores the results and changes in b. It returns
+// errRetry after it has changed the plan.
 func (b *batch) runOnce() error {
 	p := &b.plan
 	p.rows, p.ran = 0, 0
@@ -84,8 +85,8 @@ func (b *batch) runOnce() error {
 	return b.schemaRecorded(version)
 }
 
-// schemaRecorded makes sure that no statement has changed the schema without a part of the entry that
-// says so. If one has, the next round finds out which.
+// schemaRecorded verifies that every schema change is recorded in the entry. If one is not, it makes the next round
+// find the statement.
 func (b *batch) schemaRecorded(version int64) error {
 	now, err := b.s.conn.SchemaVersion()
 	if err != nil {
@@ -108,8 +109,8 @@ func (b *batch) schemaRecorded(version int64) error {
 
 var errTooMuch = &dbaas.Error{Code: dbaas.CodeTooLarge, Message: "the operation changes or returns too much at once"}
 
-// overflow takes operation i out: for good, with err, if it alone is too much, else into a
-// later batch, together with all after it.
+// overflow removes operation i from the batch. If the operation is too large even alone, it is refused with err.
+// Otherwise it and all later operations are deferred to a later batch.
 func (b *batch) overflow(i int, err *dbaas.Error) error {
 	if b.plan.ran > 0 {
 		b.plan.full = i
@@ -120,10 +121,10 @@ func (b *batch) overflow(i int, err *dbaas.Error) error {
 	return errRetry
 }
 
-// alone reports whether no other operation waits in the batch.
+// alone reports whether the batch runs only one operation.
 func (b *batch) alone() bool { return len(b.run) == 1 }
 
-// operation runs one operation and writes its result.
+// operation runs one operation and stores its result.
 func (b *batch) operation(i int) error {
 	op := &b.ops[i]
 	if op.GiveUp != "" {
@@ -146,8 +147,8 @@ func (b *batch) operation(i int) error {
 	return nil
 }
 
-// limit sets the time of the operation that begins: OperationLimit from the start of the batch for an
-// operation alone, SharedLimit for one with neighbours.
+// limit sets the deadline of the operation that begins: OperationLimit from the start of the batch for an operation
+// alone, SharedLimit from now for an operation with others in its batch.
 func (b *batch) limit() {
 	b.plan.good = 0
 	if b.alone() {
@@ -157,11 +158,12 @@ func (b *batch) limit() {
 	}
 }
 
-// again reports whether the statement of an operation alone ran well in an earlier round: it has its time again.
+// again reports whether the statement, of an operation alone, succeeded in an earlier round: it then gets its full time
+// again.
 func (b *batch) again(at stmtRef) bool { return b.alone() && at.statement < b.plan.tried }
 
-// late returns what becomes of a statement when its operation's time is over: nil while it is not. An operation with
-// neighbours is put off, to be committed alone.
+// late returns nil while the operation's time is not over. After that it fails the statement with errLate if the
+// operation is alone. Otherwise it defers the operation, to be committed alone, and returns errRetry.
 func (b *batch) late(at stmtRef) error {
 	if b.again(at) || time.Now().Before(b.plan.opEnd) {
 		return nil
@@ -170,16 +172,16 @@ func (b *batch) late(at stmtRef) error {
 		return errLate
 	}
 	b.refuse(at.op, dbaas.CodeSlow, "the operation takes longer than others may wait")
-	b.plan.failed = nil // others may have failed because of what it did
+	b.plan.failed = nil // other operations may have failed because of its changes
 	return errRetry
 }
 
 var errLate = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "execute timeout"}
 
-// atomic reports whether the statements of an operation hold together.
+// atomic reports whether the statements of an operation take effect together or not at all.
 func (b *batch) atomic(i int) bool { return b.ops[i].Atomic && len(b.ops[i].Statements) > 1 }
 
-// together runs an operation whose statements hold together: the first failure undoes them all.
+// together runs an atomic operation: the first failure undoes all its statements.
 func (b *batch) together(i int) error {
 	c, mark := b.s.conn, b.s.capture.Mark()
 	if err := c.Savepoint(); err != nil {

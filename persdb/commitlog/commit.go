@@ -12,18 +12,20 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// Commit runs the operations of one batch in order, as one transaction, one entry
-// and one fsync, and returns one result for each.
+// Commit runs the operations of one batch in order, as one transaction, one entry and one fsync, and returns one result
+// for each operation.
 //
-// A nil error means that everything in it is on disk. An operation whose id is
-// known gets the result of its first run; one that could have run before, but so
-// long ago that this is forgotten, is refused with CodeExpired. One past its deadline did not run and is
-// refused with CodeUnavailable. An operation that failed is remembered as failed, and so is one that is
-// given up. Entry is nil when no operation ran.
+// A nil error means that everything in the batch is on disk. The result of an operation depends on its id and deadline:
+//   - A known id gets the result of its first run.
+//   - An id that may have run so long ago that the log no longer knows it is refused with CodeExpired.
+//   - An operation past its deadline did not run and is refused with CodeUnavailable.
+//   - An operation that failed or is given up is recorded as failed.
 //
-// Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done,
-// a newer master exists, or by is of another cluster), CodeFull and CodeUnavailable (surely not done), CodeTooLarge
-// (not done), CodeUnknown (may be done; the same batch sent again finds out).
+// Entry is nil when no operation ran.
+//
+// Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done, a newer master exists, or by is of
+// another cluster), CodeFull and CodeUnavailable (certainly not done), CodeTooLarge (not done), CodeUnknown (may be
+// done; sending the same batch again finds out).
 func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	began := time.Now()
 	out, err := s.commit(ctx, by, ops)
@@ -71,17 +73,17 @@ type batch struct {
 	epoch   dbaas.Epoch
 	ops     []dbaas.Operation
 	results []dbaas.OperationResult
-	run     []int       // places of the operations to run
-	twins   map[int]int // place of an operation met before in the batch -> place of the first
+	run     []int       // indices of the operations to run
+	twins   map[int]int // index of a duplicate operation -> index of the first with the same id
 	changes []dbaas.Change
 	entry   *dbaas.Entry
 	plan    plan
 	used    int64 // pages of the file before the batch
 }
 
-// resolve decides what needs no run: known, expired and repeated operations.
+// resolve handles the operations that need no run: known, expired and repeated ones.
 func (b *batch) resolve(ctx context.Context) error {
-	now := time.Now() // deadlines were set by this clock when the batch came
+	now := time.Now() // deadlines were set by this clock when the batch arrived
 	first := make(map[dbaas.OpID]int, len(b.ops))
 	known := lookup{s: b.s}
 	for i := range b.ops {
@@ -121,12 +123,12 @@ func (b *batch) resolve(ctx context.Context) error {
 	return nil
 }
 
-// tooOld reports whether an operation that is not known can have run in an entry that was trimmed, or is damaged.
+// tooOld reports whether an unknown operation may have run in an entry that was trimmed or is damaged.
 func (b *batch) tooOld(op *dbaas.Operation) bool {
 	return op.SeenSeq < max(b.s.bounds.Trimmed, b.s.index.lost)
 }
 
-// givenUp is the result of an operation that is given up: it failed, for all time.
+// givenUp returns the result of an operation that is given up: a permanent failure.
 func (b *batch) givenUp(op *dbaas.Operation) dbaas.OperationResult {
 	failed := dbaas.StatementResult{Code: dbaas.CodeUnavailable, Message: op.GiveUp}
 	if b.tooOld(op) {
@@ -145,7 +147,7 @@ func (b *batch) refuse(i int, code dbaas.Code, message string) {
 	b.results[i] = dbaas.OperationResult{ID: b.ops[i].ID, Code: code, Message: message}
 }
 
-// copyTwins gives operations that came twice in the batch the first one's result.
+// copyTwins gives repeated operations of the batch the result of the first.
 func (b *batch) copyTwins() {
 	for i, j := range b.twins {
 		if b.ops[i].Fingerprint != b.ops[j].Fingerprint {
@@ -156,9 +158,9 @@ func (b *batch) copyTwins() {
 	}
 }
 
-// commit runs the operations and stores the entry. When an operation cannot stay
-// in the transaction without hurting the others, everything is undone and run
-// again without it: each round takes at least one statement out, so there is an end.
+// commit runs the operations and stores the entry. If an operation cannot stay in the transaction without affecting
+// others, commit undoes everything and runs the batch again without it. Each round excludes at least one statement, so
+// the loop ends.
 func (b *batch) commit(ctx context.Context) error {
 	c := b.s.conn
 	for {
@@ -197,7 +199,7 @@ func unavailableOrNil(err error) error {
 	return unavailable(err)
 }
 
-// place gives all that ran its position: the entry of the batch, or the head that it read at.
+// place sets the position of every operation that ran: the entry of the batch, or the head at which it read.
 func (b *batch) place(seq dbaas.Seq) {
 	for _, i := range b.run {
 		if b.results[i].Code == dbaas.CodeOK {
@@ -206,7 +208,7 @@ func (b *batch) place(seq dbaas.Seq) {
 	}
 }
 
-// ran returns the places of the operations that belong into the entry.
+// ran returns the indices of the operations that belong in the entry.
 func (b *batch) ran() []int {
 	ran := b.run[:0:0]
 	for _, i := range b.run {
@@ -217,9 +219,8 @@ func (b *batch) ran() []int {
 	return ran
 }
 
-// store appends the entry, commits and publishes it. On any error before COMMIT
-// surely nothing is done; an error of COMMIT itself is unknown, unless the
-// transaction is still there to be undone.
+// store appends the entry, commits and publishes it. After any error before COMMIT, certainly nothing is done. The
+// outcome of an error of COMMIT itself is unknown, unless the transaction is still open and can be undone.
 func (b *batch) store(ctx context.Context) error {
 	s := b.s
 	entry, ids, records, err := b.build()
@@ -262,8 +263,7 @@ func (b *batch) store(ctx context.Context) error {
 	return nil
 }
 
-// commitNow is COMMIT without the caller's context: a commit is never interrupted
-// half way.
+// commitNow runs COMMIT without the caller's context: a commit is never interrupted half way.
 func (s *Store) commitNow() error {
 	began := time.Now()
 	err := s.conn.Within(context.Background(), s.conn.Commit)
@@ -273,9 +273,9 @@ func (s *Store) commitNow() error {
 	return err
 }
 
-// commitFailed decides what an error of COMMIT means. The log may have the entry
-// already if it is not in this file, so then only it knows. Without room for all of the transaction, its last
-// page, which makes it count, is not in the WAL: the engine has undone it.
+// commitFailed determines the outcome after an error of COMMIT. A log outside this file may already hold the entry, so
+// only that log knows the outcome. If a full disk had no room for the whole transaction, its last page, which makes it
+// valid, is not in the WAL: the engine has undone it.
 func (s *Store) commitFailed(err error) error {
 	_, local := s.log.(*TableLog)
 	if local && (s.conn.InTransaction() || dbaas.CodeOf(err) == dbaas.CodeFull) {
@@ -287,7 +287,7 @@ func (s *Store) commitFailed(err error) error {
 	return dbaas.WrapError(dbaas.CodeUnknown, "the outcome of the commit is not known", err)
 }
 
-// build makes the entry of what ran.
+// build builds the entry of the operations that ran.
 func (b *batch) build() (*dbaas.Entry, []dbaas.OpID, []byte, error) {
 	s := b.s
 	at := s.cfg.Now().Truncate(time.Millisecond)

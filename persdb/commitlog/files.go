@@ -5,13 +5,14 @@ import (
 	"os"
 )
 
-// files is what the store makes durable beside the engine's own files. Tests have a disk that loses power in its place.
+// files holds the file operations by which the store makes data durable outside the engine's own files. Tests replace
+// it by a disk that loses power.
 type files struct {
 	sync   func(path string) error
 	rename func(from, to string) error
 }
 
-// syncPath makes a file durable, or the entries of a directory.
+// syncPath makes a file, or the entries of a directory, durable.
 func syncPath(path string) error {
 	f, err := os.Open(path) //nolint:gosec // the store's own file.
 	if err != nil {

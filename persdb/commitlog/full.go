@@ -11,24 +11,24 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// DefaultReserve is the room that a store in production keeps back.
+// DefaultReserve is the disk space that a production store keeps in reserve.
 const DefaultReserve = 32 << 20
 
-// diskFull is what callers see when the engine found no room.
+// diskFull is the message that callers see when the engine found no disk space.
 const diskFull = "persdb's disk is full"
 
 var errDiskFull = &dbaas.Error{Code: dbaas.CodeFull, Message: diskFull}
 
-// reserve is room on the disk that is kept back for the day when there is no other: a file of zeros. On a disk that is
-// really full the WAL cannot go into the database, so that not even a delete, a trim or a claim would find room.
+// reserve is disk space kept back for when the disk is full: a file of zeros. On a completely full disk the WAL cannot
+// be written back to the database, so not even a delete, a trim or a claim would find space.
 type reserve struct {
 	path string
-	size int64 // 0: none is kept
+	size int64 // 0: no reserve
 	kept bool
-	free func() int64 // bytes that the disk has
+	free func() int64 // returns the free bytes of the disk
 }
 
-// keep makes the file, unless the disk would have no room beside it.
+// keep creates the file, unless the disk has too little space besides it.
 func (r *reserve) keep() error {
 	if r.size == 0 || r.kept {
 		return nil
@@ -52,7 +52,7 @@ func (r *reserve) keep() error {
 	return nil
 }
 
-// use gives the room to others. It returns false if there was none.
+// use releases the reserved space. It returns false if there was none.
 func (r *reserve) use() bool {
 	used := r.kept && os.Remove(r.path) == nil
 	r.kept = r.kept && !used
@@ -66,7 +66,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// freeBytes returns the room on the disk of a directory, 0 if it cannot be found out.
+// freeBytes returns the free space on the disk of a directory, or 0 if it cannot be determined.
 func freeBytes(dir string) int64 {
 	var disk syscall.Statfs_t
 	if syscall.Statfs(dir, &disk) != nil {
@@ -75,8 +75,8 @@ func freeBytes(dir string) int64 {
 	return int64(disk.Bavail) * int64(disk.Bsize) //nolint:gosec,unconvert // other systems have other types.
 }
 
-// noteFull keeps the record of a disk that is full, from the first step that found no room on, and gives the reserve away.
-// It returns err in the words for callers. The caller owns the connection, and no transaction is open.
+// noteFull marks the disk as full after the first step that found no space, and releases the reserve. It returns err
+// with the message for callers. The caller owns the connection, and no transaction is open.
 func (s *Store) noteFull(ctx context.Context, err error) error {
 	if dbaas.CodeOf(err) != dbaas.CodeFull {
 		return err
@@ -86,12 +86,12 @@ func (s *Store) noteFull(ctx context.Context, err error) error {
 	}
 	s.fullAt = s.tables.Load()
 	if s.reserve.use() {
-		s.conn.CheckpointPassive() // what the WAL has finds room in the database now.
+		s.conn.CheckpointPassive() // the contents of the WAL now find space in the database.
 	}
 	return dbaas.WrapError(dbaas.CodeFull, diskFull, err)
 }
 
-// noteRoom ends what noteFull began, once a step has written and the reserve is there again.
+// noteRoom ends the state that noteFull began, once a step has written and the reserve exists again.
 func (s *Store) noteRoom(ctx context.Context) {
 	if s.full.Load() && s.reserve.keep() == nil {
 		s.full.Store(false)
@@ -99,5 +99,6 @@ func (s *Store) noteRoom(ctx context.Context) {
 	}
 }
 
-// short reports whether the store lives on its reserve: then what grows is refused, so that deletes find room.
+// short reports whether the store has used up its reserve. It then refuses operations that grow the tables, so that
+// deletes find space.
 func (s *Store) short() bool { return s.full.Load() && s.reserve.size > 0 && !s.reserve.kept }

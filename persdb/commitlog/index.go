@@ -7,36 +7,35 @@ import (
 	"rideshare/internal/frame"
 )
 
-// index finds the operations of the retained log by id. It is derived from the
-// log and rebuilt at open.
+// index maps operation ids to the entries of the retained log. It is derived from the log and rebuilt at open.
 type index struct {
 	places map[dbaas.OpID]place
-	// entries are those of the retained log, oldest first and dense.
+	// entries describes the entries of the retained log, oldest first and without gaps.
 	entries []entryInfo
 	ops     int   // in all entries
 	bytes   int64 // of all entries' records
-	pages   int64 // of the log's table, about
+	pages   int64 // of the log's table, approximately
 	filling logPages
-	lost    dbaas.Seq // the newest entry that may have had operations of which nothing is known, since it is damaged
+	lost    dbaas.Seq // the newest damaged entry whose operations may be unknown
 }
 
-// place is where the log has an operation.
+// place is the location of an operation in the log.
 type place struct {
 	seq   dbaas.Seq
 	order int32 // among the operations of its entry
 }
 
-// entryInfo is what the trimming policy looks at.
+// entryInfo is the part of an entry that the trimming policy uses.
 type entryInfo struct {
 	seq dbaas.Seq
-	// met is when this process met the entry, by Config.Elapsed: at its commit, or at the open.
+	// met is when this process first saw the entry, by Config.Elapsed: at its commit, or at open.
 	met   time.Duration
 	ops   int
 	bytes int64
-	pages int64 // new ones that it took
+	pages int64 // new pages that the entry took
 }
 
-// add makes the operations of a committed entry known, whose record is met now.
+// add adds the operations of a committed entry, first seen at now.
 func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 	for i, id := range ids {
 		x.places[id] = place{seq: r.Entry.Seq, order: int32(i)}
@@ -49,7 +48,7 @@ func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 	x.pages += info.pages
 }
 
-// addRecord is add for a record that was read from the log. Of one that is damaged it knows what can be read.
+// addRecord adds a record that was read from the log. Of a damaged record it adds what can be read.
 func (x *index) addRecord(r *Record, now time.Duration) {
 	known, err := frame.DecodeRecords(r.Operations)
 	if err != nil {
@@ -81,8 +80,8 @@ func (x *index) forget(r *Record) {
 	x.dropEntries(r.Entry.Seq)
 }
 
-// forgetUpTo removes the operations of all entries up to seq. It looks at every operation: it is for records that cannot be
-// read, since they are damaged, or gone after a trim whose outcome was not known.
+// forgetUpTo removes the operations of all entries up to seq. It scans every operation. It is for records that cannot
+// be read, because they are damaged or were removed by a trim whose outcome was unknown.
 func (x *index) forgetUpTo(seq dbaas.Seq) {
 	if len(x.entries) == 0 || x.entries[0].seq > seq {
 		return

@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// lockDir keeps a second process out of the directory: the index of known
-// operations lives in one process's memory. The lock ends with the process.
+// lockDir prevents a second process from using the directory: the index of known operations is in the memory of one
+// process. The lock ends with the process.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "persdb.lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the directory is the operator's choice.
 	if err != nil {

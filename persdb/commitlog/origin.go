@@ -10,12 +10,13 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// made is what the lock file holds once a database was made in its directory. A process that dies while it makes the first
-// one leaves it empty, and the next start makes the database again.
+// made is the content of the lock file once a database was created in its directory. If a process dies while it creates
+// the first database, the lock file stays empty, and the next start creates the database again.
 const made = "a database was made here\n"
 
-// checkOrigin refuses to take a file that is missing, empty or somebody else's for a new database: whoever mistypes a
-// directory, or restores half a backup, would be served an empty system. Nothing is changed.
+// checkOrigin returns an error instead of treating a missing, empty or foreign file as a new database. Otherwise an
+// operator who mistypes a directory, or restores half a backup, would be served an empty system. checkOrigin changes
+// nothing.
 func (s *Store) checkOrigin() error {
 	lock, err := s.lock.Stat()
 	if err != nil {
@@ -30,7 +31,7 @@ func (s *Store) checkOrigin() error {
 		return refuseIf(before, "%s is missing or empty, but persdb.lock says that a database was made here: "+
 			"put a backup of the file there, or remove persdb.lock to start with an empty database", s.path())
 	}
-	_, noJournal := os.Stat(s.path() + "-journal") // there is one if a process died while it made the first database.
+	_, noJournal := os.Stat(s.path() + "-journal") // it exists if a process died while it created the first database.
 	c, err := sqlite.Open(s.path(), sqlite.Options{ReadOnly: true, Undo: noJournal == nil})
 	if err != nil {
 		return damaged(err)
@@ -48,7 +49,7 @@ func (s *Store) checkOrigin() error {
 		"put a backup of persdb's own file there, or give another directory", s.path())
 }
 
-// damaged adds the next step to an error of a file that cannot be read.
+// damaged adds the next step for the operator to an error of an unreadable file.
 func damaged(err error) error { return fmt.Errorf("%w; put a backup of the file in its place", err) }
 
 func refuseIf(wrong bool, format string, args ...any) error {
@@ -58,13 +59,13 @@ func refuseIf(wrong bool, format string, args ...any) error {
 	return nil
 }
 
-// create makes the tables and opens the log, in one transaction, so that a death
-// on the way leaves an empty file and not half a schema.
+// create creates the tables and opens the log in one transaction, so that a process that dies in between leaves an
+// empty file rather than half a schema.
 func (s *Store) create() error {
 	if err := s.conn.BeginWrite(); err != nil {
 		return err
 	}
-	defer func() { _ = s.conn.End() }() // after Commit it does nothing.
+	defer func() { _ = s.conn.End() }() // no effect after Commit.
 	tables, err := s.conn.Tables()
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	if len(tables) == 0 && position.Seq == 0 { // later an empty schema is what clients made of it.
+	if len(tables) == 0 && position.Seq == 0 { // an empty schema at a later position was made by clients.
 		for _, sql := range application {
 			if err = s.conn.Exec(sql); err != nil {
 				return fmt.Errorf("create schema: %w", err)
@@ -104,7 +105,7 @@ func (s *Store) create() error {
 	return s.conn.Commit()
 }
 
-// keepCluster reads the cluster id, and makes it in a file that has none yet.
+// keepCluster reads the cluster id, and creates it in a file that has none yet.
 func (s *Store) keepCluster() error {
 	err := s.conn.Exec("CREATE TABLE IF NOT EXISTS rs_cluster(one INTEGER PRIMARY KEY CHECK(one=1), id TEXT NOT NULL) STRICT")
 	if err == nil {
@@ -116,7 +117,7 @@ func (s *Store) keepCluster() error {
 	return s.conn.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return s.cluster.UnmarshalText([]byte(r.Text(0))) })
 }
 
-// markMade remembers that the database was made.
+// markMade records that the database was created.
 func (s *Store) markMade() error {
 	lock, err := s.lock.Stat()
 	if err != nil || lock.Size() > 0 {

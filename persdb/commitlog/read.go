@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// Bounds of one page of the log: about 4 MiB, so that a replica that catches up
-// takes large steps and no part holds much in memory.
+// pageEntries and pageBytes bound one page of the log: about 4 MiB, so that a replica that catches up takes large steps
+// and no part holds much in memory.
 const (
 	pageEntries = 4096
 	pageBytes   = 4 << 20
@@ -25,16 +25,16 @@ func (s *Store) Head(context.Context) (dbaas.Head, error) {
 	return s.head(), nil
 }
 
-// head is the newest position and epoch, of this cluster. The caller holds mu.
+// head returns the newest position and epoch of this cluster. The caller holds mu.
 func (s *Store) head() dbaas.Head {
 	return dbaas.Head{Cluster: s.cluster, Seq: s.bounds.Head.Seq, Epoch: s.bounds.Head.Epoch}
 }
 
-// Log returns the entries after a position, in order, as many as fit a page, and
-// the head. When there is none it waits for one, up to wait, and then returns none.
+// Log returns the head and the entries after a position, in order, as many as fit in a page. If there is no entry, Log
+// waits up to wait for one, and then returns an empty page.
 //
-// dbaas.ErrGone: entries after the position were trimmed, or it is after the head;
-// either way the caller must take a snapshot. So it must with CodeDamaged: the entry after the position is damaged.
+// dbaas.ErrGone means that entries after the position were trimmed, or that it is after the head. CodeDamaged means
+// that the entry after the position is damaged. In all these cases the caller must take a snapshot.
 func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	head, err := s.await(ctx, after, wait)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	return page, nil
 }
 
-// Await waits until the log has an entry after a position, up to wait, and returns how many bytes a page after the position
-// may have: 0 if there is none. Errors are those of Log.
+// Await waits up to wait until the log has an entry after a position, and returns the maximum size in bytes of a page
+// after it, or 0 if there is no entry. Errors are those of Log.
 func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error) {
 	head, err := s.await(ctx, after, wait)
 	if err != nil || after >= head.Seq {
@@ -75,7 +75,7 @@ func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	return pageBytes, nil
 }
 
-// unread turns errors of reading into those that callers know.
+// unread converts errors of reading to the codes that callers expect.
 func unread(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
 	case dbaas.CodeGone, dbaas.CodeDamaged, dbaas.CodeNotFound, dbaas.CodeUnavailable:
@@ -84,7 +84,7 @@ func unread(err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the log could not be read now", err)
 }
 
-// await returns the head once it is not at after, or when wait is over.
+// await returns the head once it differs from after, or when wait is over.
 func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Head, error) {
 	var over <-chan time.Time
 	for {
@@ -109,8 +109,7 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	}
 }
 
-// Lookup returns the result of an operation that the log still knows, else an
-// error with CodeNotFound.
+// Lookup returns the result of an operation that is still in the log, else an error with CodeNotFound.
 func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
 	known := lookup{s: s}
 	record, ok, err := known.find(ctx, id)
@@ -123,8 +122,7 @@ func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResul
 	return record.Result, nil
 }
 
-// lookup finds stored operations; it keeps the last entry, since operations that
-// come again come together.
+// lookup finds stored operations. It caches the last entry, since operations that are repeated usually arrive together.
 type lookup struct {
 	s       *Store
 	seq     dbaas.Seq
@@ -149,7 +147,7 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (frame.Record, bool, e
 		if len(page) == 0 {
 			return frame.Record{}, false, dbaas.Errorf(dbaas.CodeInternal, "the log has no entry %d", at.seq)
 		}
-		l.records, _ = frame.DecodeRecords(page[0].Operations) // what is missing is found below.
+		l.records, _ = frame.DecodeRecords(page[0].Operations) // a missing record is detected below.
 		l.seq = at.seq
 	}
 	if int(at.order) >= len(l.records) || l.records[at.order].Result.ID != id {
@@ -158,8 +156,8 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (frame.Record, bool, e
 	return l.records[at.order], true, nil
 }
 
-// HashPart returns the content hashes of the rows from a place on, some 64 MiB of them, all of one position. So a database of
-// any size is compared part by part.
+// HashPart returns the content hashes of about 64 MiB of rows, starting at from, all at one position. Thus a database
+// of any size can be compared part by part.
 func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	h := dbaas.HashPart{Limit: dbaas.HashPartBytes}
 	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
@@ -172,8 +170,7 @@ func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPa
 	return h, nil
 }
 
-// Hashes returns the content hashes of all application tables, all of one
-// position. It reads the whole database.
+// Hashes returns the content hashes of all application tables at one position. It reads the whole database.
 func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	var h dbaas.TableHashes
 	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
@@ -186,7 +183,8 @@ func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return h, nil
 }
 
-// hash runs fn at one position, which it sets seq to. fn calls rest between its pieces of work, so that it takes a part of a core.
+// hash runs fn at one position, which it stores in seq. fn calls rest between its pieces of work, so that it uses only
+// a part of a core.
 func (s *Store) hash(ctx context.Context, seq *dbaas.Seq, fn func(c *sqlite.Conn, rest func()) error) error {
 	err := s.readers.Use(ctx, func(c *sqlite.Conn) error {
 		position, err := c.Position()

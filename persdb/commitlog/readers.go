@@ -7,8 +7,7 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// Readers is a pool of read-only connections to the file. Each Use sees one state,
-// that of its first read.
+// Readers is a pool of read-only connections to the file. Each Use sees one state, fixed by its first read.
 type Readers struct {
 	free chan *sqlite.Conn
 }
@@ -26,8 +25,8 @@ func OpenReaders(path string, n int) (*Readers, error) {
 	return r, nil
 }
 
-// Use runs fn with a connection inside a read transaction. It waits for a free
-// connection until ctx ends, and statements of fn are interrupted then.
+// Use runs fn with a connection inside a read transaction. It waits for a free connection until ctx ends; the end of
+// ctx also interrupts the statements of fn.
 func (r *Readers) Use(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	var c *sqlite.Conn
 	select {
@@ -44,8 +43,7 @@ func (r *Readers) Use(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	})
 }
 
-// Close waits until all connections are free and closes them. Use must not be
-// called any more.
+// Close waits until all connections are free and closes them. Use must not be called afterwards.
 func (r *Readers) Close() error {
 	var errs []error
 	for range len(r.free) {

@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// load brings the database up to the log and derives the index from it.
+// load brings the database up to the end of the log and builds the index from the log.
 func (s *Store) load(ctx context.Context) error {
 	b, err := s.log.Head(ctx)
 	if err != nil {
@@ -28,8 +28,8 @@ func (s *Store) load(ctx context.Context) error {
 	return s.measure()
 }
 
-// catchUp reads the log after from, up to head, into the index, and applies what
-// is after applied to the database: a log outside the file can be ahead of it.
+// catchUp reads the log after from, up to head, into the index. It applies the entries after applied to the database: a
+// log outside the file can be ahead of it.
 func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) error {
 	for from < head {
 		records, err := s.log.Read(ctx, from, Limit{Records: 4096, Bytes: 8 << 20, Damaged: true})
@@ -62,7 +62,7 @@ func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) erro
 	return nil
 }
 
-// tellDamage says what a damaged entry that the database holds costs.
+// tellDamage logs what is lost by a damaged entry that the database has already applied.
 func (s *Store) tellDamage(ctx context.Context, r *Record) {
 	lost := "its changes: replicas that need it take a snapshot"
 	if r.Damage == DamagedOperations {
@@ -71,7 +71,7 @@ func (s *Store) tellDamage(ctx context.Context, r *Record) {
 	s.cfg.Log.ErrorContext(ctx, "entry of the log is damaged on the disk", logkey.Seq, r.Entry.Seq, "lost", lost)
 }
 
-// replay applies an entry that the log has and the database has not, as a replica does.
+// replay applies an entry of the log that the database lacks, as a replica does.
 func (s *Store) replay(r *Record) error {
 	if r.Damage != 0 {
 		return errDamaged(r.Entry.Seq)
@@ -90,7 +90,7 @@ func (s *Store) replay(r *Record) error {
 	})
 }
 
-// settle finds out what became of a commit, a claim or a trim whose outcome was not known.
+// settle determines the outcome of a commit, claim or trim whose outcome was unknown.
 func (s *Store) settle(ctx context.Context) error {
 	if err := s.conn.End(); err != nil {
 		return err

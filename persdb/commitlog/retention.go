@@ -3,19 +3,20 @@ package commitlog
 import "time"
 
 const (
-	// minAge is how long an entry is kept whatever the bounds of time and operations are: a broker that delivers
-	// a message again does so within seconds, and replicas fetch the log every few seconds.
+	// minAge is the least time for which an entry is kept, whatever the bounds of time and operations are: a broker
+	// redelivers a message within seconds, and replicas fetch the log every few seconds.
 	minAge = time.Minute
-	// hardBytes is how many times Retention.Bytes the log may have before young entries are trimmed too. A disk that
-	// is full stops all writes; an entry that is trimmed early costs a replica that is behind a snapshot, and a message
-	// that comes again a refusal. So the disk goes first.
+	// hardBytes is the multiple of Retention.Bytes above which young entries are trimmed too. A full disk stops all
+	// writes. An entry trimmed early only costs a snapshot for a replica that is behind, and a refusal for a
+	// redelivered message. So the disk has priority.
 	hardBytes = 2
 )
 
-// Retention bounds the log. An entry is trimmed when it is older than For, or when it and what came after it are more
-// than Ops operations or more than Bytes. An entry younger than a minute is kept until the log has twice Bytes.
+// Retention bounds the log. An entry is trimmed when it is older than For, or when it and all later entries together
+// have more than Ops operations or more than Bytes. An entry younger than a minute is kept until the log exceeds twice
+// Bytes.
 //
-// Age is the time since this process met the entry: a clock that steps changes nothing, and after a restart all
+// Age is the time since this process first saw the entry: a clock that steps has no effect, and after a restart all
 // entries are new.
 type Retention struct {
 	For   time.Duration
@@ -23,8 +24,8 @@ type Retention struct {
 	Bytes int64 // of the log's records, at least 1; the file needs a little more
 }
 
-// trimmable returns how many of the oldest entries the policy gives up at now.
-// It is a pure function; the newest entry is always kept.
+// trimmable returns how many of the oldest entries may be trimmed at now. It is a pure function; the newest entry is
+// always kept.
 func (p Retention) trimmable(entries []entryInfo, ops int, bytes int64, now time.Duration) int {
 	n := 0
 	for n < len(entries)-1 {

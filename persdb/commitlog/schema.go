@@ -1,12 +1,12 @@
 package commitlog
 
-// application is the schema of the rideshare application, made with the file.
-// Source: api.md of the project, "statements, the structured form".
+// application is the schema of the rideshare application, created with the file. Source: api.md of the project,
+// "statements, the structured form".
 //
-// Clients may read and write these tables and add indexes that are not UNIQUE, but not drop or alter them.
+// Clients may read and write these tables and add indexes that are not UNIQUE, but may not drop or alter the tables.
 //
-// users keeps its rowid: names may be 100,000 characters long, and a table
-// without rowid would repeat them in its inner pages.
+// users keeps its rowid: names may be 100,000 characters long, and a table without rowid would repeat them in its inner
+// pages.
 var application = [...]string{
 	`CREATE TABLE users(
 		username TEXT NOT NULL PRIMARY KEY,

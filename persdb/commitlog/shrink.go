@@ -9,14 +9,14 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// defaultShrinkFrom is the size from which a file is worth making smaller.
+// defaultShrinkFrom is the file size from which shrinking is worthwhile.
 const defaultShrinkFrom = 64 << 20
 
-// shrink gives the room of a file back that is mostly free pages: it copies what is used into a new file, which takes
-// the old one's place by a rename. Row ids stay as they are. A death on the way leaves the old file, and beside it a
-// part of the new one, which the next start removes.
+// shrink compacts a file that is mostly free pages: it copies the used pages into a new file, which replaces the old
+// one by a rename. Row ids do not change. If the process dies in between, the old file and a part of the new one
+// remain; the next start removes that part.
 //
-// It runs at the start, when no commit waits. It is no error that the disk has no room for the copy.
+// shrink runs at the start, when no commit waits. A disk without room for the copy is not an error.
 func (s *Store) shrink(ctx context.Context) error {
 	path, copied := s.path(), s.path()+".new"
 	if err := os.Remove(copied); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -24,13 +24,13 @@ func (s *Store) shrink(ctx context.Context) error {
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Size() < s.cfg.shrinkFrom {
-		return nil //nolint:nilerr // there is no file yet.
+		return nil //nolint:nilerr // the file does not exist yet.
 	}
 	done, err := s.copyUsed(path, copied, info.Size())
 	if err != nil || !done {
 		return errors.Join(err, removed(copied))
 	}
-	if wal, absent := os.Stat(path + "-wal"); absent == nil && wal.Size() > 0 { // it belongs to the old file
+	if wal, absent := os.Stat(path + "-wal"); absent == nil && wal.Size() > 0 { // the WAL belongs to the old file
 		return removed(copied)
 	}
 	if err = s.replaceBy(copied); err != nil {
@@ -42,8 +42,8 @@ func (s *Store) shrink(ctx context.Context) error {
 	return nil
 }
 
-// replaceBy puts a copy in the place of the file. The directory is synced before that too: the old file's WAL is gone for good then,
-// else it could be there again after a loss of power, beside the new file.
+// replaceBy replaces the file by a copy. It also syncs the directory before the rename, so that the removal of the old
+// file's WAL is durable. Otherwise that WAL could reappear beside the new file after a power loss.
 func (s *Store) replaceBy(copied string) error {
 	for _, path := range []string{copied, s.cfg.Dir} {
 		if err := s.cfg.files.sync(path); err != nil {
@@ -56,7 +56,8 @@ func (s *Store) replaceBy(copied string) error {
 	return s.cfg.files.sync(s.cfg.Dir)
 }
 
-// copyUsed copies the used pages of a file of which more than half are free, if the disk has room for twice as many.
+// copyUsed copies the used pages if more than half of the file's pages are free and the disk has room for twice the
+// used pages.
 func (s *Store) copyUsed(path, to string, size int64) (done bool, err error) {
 	c, err := sqlite.Open(path, sqlite.Options{Durable: true})
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// Shares of the limit, in percent.
+// warnAt and roomyAt are percentages of the limit.
 const (
-	warnAt  = 80 // above it the log has a warning
-	roomyAt = 95 // below it a database that was full is so no more
+	warnAt  = 80 // above it a warning is logged
+	roomyAt = 95 // below it a full database counts as no longer full
 )
 
-// logPages counts the pages of the log's table as entries come. The table grows at its end only, where the engine fills
-// one leaf after the other, so that the count needs no look at the file.
-// Source: https://www.sqlite.org/fileformat2.html, "B-tree Pages" and "B-tree Cell Format"
+// logPages counts the pages of the log's table as entries are appended. The table grows only at its end, where the
+// engine fills one leaf after another, so counting needs no access to the file. Source:
+// https://www.sqlite.org/fileformat2.html, "B-tree Pages" and "B-tree Cell Format"
 type logPages struct {
 	room int64 // of the newest leaf
 }
@@ -49,8 +49,8 @@ func (l *logPages) add(record int64) int64 {
 	return pages
 }
 
-// measure takes down how many pages the tables have: all that are used but the log's. The caller owns the
-// connection, and no uncommitted entry is in the file.
+// measure records the size of the tables: all used pages except the log's. The caller owns the connection, and no
+// uncommitted entry is in the file.
 func (s *Store) measure() error {
 	used, err := s.conn.UsedPages()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Store) measure() error {
 	return nil
 }
 
-// watch warns once when the tables come near their limit.
+// watch logs one warning when the tables come near their limit.
 func (s *Store) watch(ctx context.Context) {
 	size, limit := s.tables.Load(), s.cfg.MaxTables
 	near := limit > 0 && size > limit/100*warnAt
@@ -77,7 +77,7 @@ func (s *Store) watch(ctx context.Context) {
 	s.near = near
 }
 
-// begin starts a round: it records changes, and notes how many pages there are.
+// begin starts a round: it starts recording changes and records the number of used pages.
 func (b *batch) begin() error {
 	if err := b.s.capture.Begin(); err != nil || b.s.limit() == 0 {
 		return err
@@ -87,8 +87,8 @@ func (b *batch) begin() error {
 	return err
 }
 
-// checkGrowth takes operation i, which has run, out if the tables have grown too large by it. Batches that end below the
-// limit are not looked at operation by operation: checkSize decides that.
+// checkGrowth removes operation i, which has just run, from the batch if it has made the tables too large. It acts only
+// in a strict round: checkSize first checks the batch as a whole.
 func (b *batch) checkGrowth(i int) error {
 	p := &b.plan
 	if !p.strict {
@@ -102,7 +102,8 @@ func (b *batch) checkGrowth(i int) error {
 	return err
 }
 
-// checkSize runs the batch again, operation by operation, if the tables are too large after it and have grown.
+// checkSize makes the batch run again in a strict round, checked operation by operation, if it has grown the tables
+// beyond their limit.
 func (b *batch) checkSize() error {
 	if b.plan.strict || b.s.limit() == 0 {
 		return nil
@@ -114,7 +115,7 @@ func (b *batch) checkSize() error {
 	return err
 }
 
-// tooLarge reports whether the tables are over their limit now.
+// tooLarge reports whether the tables now exceed their limit.
 func (b *batch) tooLarge() (bool, error) {
 	now, err := b.s.conn.UsedPages()
 	if err != nil {
@@ -124,7 +125,7 @@ func (b *batch) tooLarge() (bool, error) {
 	return b.s.tables.Load()+(now-b.used)*sqlite.PageSize > b.s.limit(), nil
 }
 
-// limit returns how many bytes the tables may take now; 0 without a limit. The caller owns the connection.
+// limit returns how many bytes the tables may take now, or 0 without a limit. The caller owns the connection.
 func (s *Store) limit() int64 {
 	if s.short() && (s.cfg.MaxTables == 0 || s.fullAt < s.cfg.MaxTables) {
 		return s.fullAt
@@ -132,7 +133,7 @@ func (s *Store) limit() int64 {
 	return s.cfg.MaxTables
 }
 
-// outgrown is the refusal of an operation that would make the tables too large.
+// outgrown returns the error for an operation that would make the tables too large.
 func (s *Store) outgrown() *dbaas.Error {
 	if s.short() {
 		return errDiskFull
@@ -143,7 +144,7 @@ func (s *Store) outgrown() *dbaas.Error {
 		(s.tables.Load()+mib-1)/mib, s.cfg.MaxTables/mib)
 }
 
-// Sizes returns what the database takes now. It does not wait for commits.
+// Sizes returns the present sizes of the database. It does not wait for commits.
 func (s *Store) Sizes(context.Context) (dbaas.Sizes, error) {
 	s.mu.RLock()
 	out := dbaas.Sizes{
@@ -151,7 +152,7 @@ func (s *Store) Sizes(context.Context) (dbaas.Sizes, error) {
 	}
 	s.mu.RUnlock()
 	for _, suffix := range []string{"", "-wal"} {
-		if info, err := os.Stat(s.path() + suffix); err == nil { // a file that is away has no bytes.
+		if info, err := os.Stat(s.path() + suffix); err == nil { // a missing file has no bytes.
 			out.File += info.Size()
 		}
 	}

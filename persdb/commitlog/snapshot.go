@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// snapshotDir holds the beginnings of snapshots while they are made.
+	// snapshotDir holds the first parts of snapshots while they are made.
 	snapshotDir = "snapshots"
-	// maxSnapshots is how many are read at once: each holds a connection and keeps the WAL from starting again.
+	// maxSnapshots is how many snapshots are read at the same time: each holds a connection and keeps the WAL from
+	// being reset.
 	maxSnapshots = 4
 )
 
-// cleanSnapshots removes what a process that died has left.
+// cleanSnapshots removes the files that a dead process left.
 func (s *Store) cleanSnapshots() error {
 	dir := filepath.Join(s.cfg.Dir, snapshotDir)
 	if err := os.RemoveAll(dir); err != nil {
@@ -29,9 +30,9 @@ func (s *Store) cleanSnapshots() error {
 	return os.Mkdir(dir, 0o750)
 }
 
-// Snapshot returns a copy of all application tables as they are after one entry,
-// which is made while it is read. Commits go on meanwhile. The caller closes Body, soon, since the WAL
-// grows until then. ctx bounds the wait while others are read.
+// Snapshot returns a copy of all application tables as of one entry. The copy is made while Body is read. Commits
+// continue in the meantime, but the WAL grows until Body is closed, so the caller must close it soon. ctx bounds the
+// wait while other snapshots are read.
 func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	select {
 	case s.copying <- struct{}{}:
@@ -64,7 +65,7 @@ func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {
 	return begun, err
 }
 
-// snapshotBody sums up what is read.
+// snapshotBody computes the checksum of the bytes that are read.
 type snapshotBody struct {
 	source  *sqlite.Snapshot
 	sum     hash.Hash32

@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// statement runs one statement. An error ends the round; a failure of the
-// statement alone is a result, and then it has left no trace.
+// statement runs one statement. An error ends the round. A failure of the statement alone is returned as a result and
+// has left no trace.
 func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	if err := b.plan.failed[at]; err != nil {
 		b.plan.writes[at.op] = true
@@ -44,7 +44,7 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	}
 	b.plan.good += time.Since(began)
 	b.plan.rows += rowsSize(&result)
-	if !b.atomic(at.op) && c.OpenForeignKeys() { // of the deferred kind; alone, the statement would fail at its commit.
+	if !b.atomic(at.op) && c.OpenForeignKeys() { // a deferred foreign key; alone, the statement would fail at its commit.
 		return b.exclude(at, errForeignKey)
 	}
 	return result, nil
@@ -52,7 +52,7 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 
 func (b *batch) sql(at stmtRef) string { return b.ops[at.op].Statements[at.statement].SQL }
 
-// execute runs a prepared statement in the way that fits it.
+// execute runs a prepared statement in the way that its kind requires.
 func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, error) {
 	if stmt.Schema() {
 		return b.schema(at, stmt)
@@ -61,7 +61,7 @@ func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, e
 		began := time.Now()
 		rows, done, err := b.s.capture.Empty(name)
 		if err != nil || done {
-			b.plan.opEnd = b.plan.opEnd.Add(time.Since(began)) // it cannot be interrupted, and must be possible at any size
+			b.plan.opEnd = b.plan.opEnd.Add(time.Since(began)) // emptying a table cannot be interrupted, and must be possible at any size
 			return dbaas.StatementResult{RowsAffected: rows}, err
 		}
 	}
@@ -83,14 +83,15 @@ func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, e
 	return result, b.recorded(stmt, changes, version)
 }
 
-// recorded makes sure that what a statement changed will be in the entry. It looks from another side than
-// the capture: at the engine's own count of rows and, where a statement of the batch changed the schema unseen, at its version.
+// recorded verifies that everything a statement changed will be in the entry. It checks independently of the capture:
+// by the engine's own count of changed rows and, if a statement of the batch changed the schema without being recorded,
+// by the schema version.
 func (b *batch) recorded(stmt *sqlite.Stmt, changes, version int64) error {
 	capture := b.s.capture
 	if err := capture.Err(); err != nil {
 		return err
 	}
-	if stmt.WritesSequence() { // these rows are not counted; all of the table is compared at the end.
+	if stmt.WritesSequence() { // the engine does not count these rows; the whole table is compared at the end.
 		return nil
 	}
 	if b.s.conn.TotalChanges()-changes > capture.Rows() {
@@ -106,8 +107,8 @@ func (b *batch) recorded(stmt *sqlite.Stmt, changes, version int64) error {
 
 var errNotRecorded = &dbaas.Error{Code: dbaas.CodeInternal, Message: "the statement was not run: what it changes could not be recorded for the replicas"}
 
-// schema runs a statement that changes the schema. It becomes a part of the entry of its own, as text. Alone, it is
-// undone if replicas could not follow the new schema; in an operation that holds together the whole operation is undone.
+// schema runs a statement that changes the schema. The change becomes a separate part of the entry, as text. If
+// replicas could not follow the new schema, the statement is undone, or the whole operation if that is atomic.
 func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, error) {
 	c, capture, atomic := b.s.conn, b.s.capture, b.atomic(at.op)
 	mark := capture.Mark()
@@ -139,8 +140,8 @@ func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, er
 	return result, c.Release()
 }
 
-// droppedWhole calls run, without foreign keys where that makes no difference but time: a table that is dropped
-// and has foreign keys on it is deleted row by row otherwise.
+// droppedWhole calls run, without foreign keys where they only cost time: with foreign keys, dropping a table that
+// other tables refer to deletes it row by row.
 func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
 	for _, name := range stmt.Dropped() {
 		whole, err := b.s.conn.Droppable(name)
@@ -154,8 +155,8 @@ func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
 	return run()
 }
 
-// timed runs a part of a statement within the statement's and the operation's time. An operation alone whose
-// statements stand by themselves keeps the time back that it takes to run the good ones again.
+// timed runs a part of a statement within the time limits of the statement and the operation. If the operation is alone
+// and not atomic, timed reserves the time needed to run its successful statements again.
 func (b *batch) timed(at stmtRef, fn func() error) error {
 	end, limit := time.Now().Add(b.s.cfg.StatementLimit), b.plan.opEnd
 	if b.alone() && !b.atomic(at.op) {
@@ -167,13 +168,13 @@ func (b *batch) timed(at stmtRef, fn func() error) error {
 	return b.s.conn.Until(end, fn)
 }
 
-// exclude lets the statement fail with err in the next round without being run.
+// exclude makes the statement fail with err in the next round without being run.
 func (b *batch) exclude(at stmtRef, err *dbaas.Error) (dbaas.StatementResult, error) {
 	b.fails(at, err)
 	return dbaas.StatementResult{}, errRetry
 }
 
-// fails notes that the statement fails, also if the batch runs again.
+// fails records that the statement fails, so that it fails again if the batch is rerun.
 func (b *batch) fails(at stmtRef, err *dbaas.Error) {
 	if b.plan.failed == nil {
 		b.plan.failed = map[stmtRef]*dbaas.Error{}
@@ -182,8 +183,8 @@ func (b *batch) fails(at stmtRef, err *dbaas.Error) {
 	b.plan.tried = max(b.plan.tried, at.statement)
 }
 
-// classify decides what an error of one statement means for the batch. readOnly
-// means that the statement cannot have left a trace.
+// classify decides how an error of one statement affects the batch. readOnly means that the statement cannot have left
+// a trace.
 func (b *batch) classify(at stmtRef, err error, readOnly bool) (dbaas.StatementResult, error) {
 	e, ok := errors.AsType[*dbaas.Error](err)
 	if !ok {
@@ -202,7 +203,7 @@ func (b *batch) classify(at stmtRef, err error, readOnly bool) (dbaas.StatementR
 		if b.s.capture.Over() {
 			return dbaas.StatementResult{}, b.overflow(at.op, errTooMuch)
 		}
-		if b.s.conn.Interrupted() { // by the caller's context: it is the batch that took too long.
+		if b.s.conn.Interrupted() { // by the caller's context: the batch took too long.
 			return dbaas.StatementResult{}, unavailable(context.DeadlineExceeded)
 		}
 		if late := b.late(at); late != nil && !errors.Is(late, errLate) {
@@ -217,8 +218,8 @@ func (b *batch) classify(at stmtRef, err error, readOnly bool) (dbaas.StatementR
 	return b.exclude(at, e)
 }
 
-// ownFull reports whether a statement that found no room is alone at fault: the disk has room, or a counter of AUTOINCREMENT has
-// reached its end, which the engine reports in the same way.
+// ownFull reports whether a CodeFull error is the statement's own fault: the disk has room, or an AUTOINCREMENT counter
+// is exhausted, which the engine reports in the same way.
 func (b *batch) ownFull() (bool, error) {
 	room, err := b.s.conn.RoomToGrow()
 	if err != nil || room && freeBytes(b.s.cfg.Dir) > 2*b.s.sizes.entry {
@@ -227,11 +228,12 @@ func (b *batch) ownFull() (bool, error) {
 	return b.s.conn.CounterUsedUp()
 }
 
-// untouched reports whether a statement that failed has left the transaction as it was, or is undone with its operation.
-//
-// Not so after OR ROLLBACK and after an interrupt, which end the transaction; after a failure that came when the statement had run;
-// and where rows were recorded or a deferred key is open: OR FAIL keeps the rows before the one that failed, and without a statement
-// journal the engine keeps them too, as with a wrong type in a STRICT table.
+// untouched reports whether a failed statement has left the transaction as it was, or is undone with its operation. It
+// returns false
+//   - after OR ROLLBACK or an interrupt, which end the transaction,
+//   - after a failure that came when the statement had already run,
+//   - if rows were recorded or a deferred foreign key is open: OR FAIL keeps the rows before the failed one, and
+//     without a statement journal the engine keeps them too, as with a wrong type in a STRICT table.
 func (b *batch) untouched(at stmtRef, e *dbaas.Error, readOnly bool) bool {
 	if !b.s.conn.InTransaction() {
 		return false

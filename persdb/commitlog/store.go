@@ -1,7 +1,6 @@
-// Package commitlog is the only truth of the system: it owns the durable database
-// file and decides, one batch at a time, which operations take effect, in which
-// order, and exactly once. It stands at the end of the write path, below persdb's
-// HTTP server, and at the start of what replicas apply. DESIGN.md has the whole story.
+// Package commitlog is the single source of truth of the system. It owns the durable database file and decides, one
+// batch at a time, which operations take effect, in which order, and exactly once. It is the end of the write path,
+// below persdb's HTTP server, and the source of the entries that replicas apply. DESIGN.md describes it in full.
 package commitlog
 
 import (
@@ -24,44 +23,45 @@ import (
 // FileName is the database file inside the data directory.
 const FileName = "persdb.db"
 
-// Config are the settings of a Store. Only Dir is required.
+// Config holds the settings of a Store. Only Dir is required.
 type Config struct {
-	// Dir holds the database file, made if missing. One process at a time.
+	// Dir holds the database file and is created if missing. Only one process may use it at a time.
 	Dir string
-	// Retain bounds the log; an hour, 1,000,000 operations and 1 GiB where zero.
+	// Retain bounds the log; zero fields mean an hour, 1,000,000 operations and 1 GiB.
 	Retain Retention
-	// MaxTables is how many bytes tables and indexes may take; no limit if zero. What would let them grow beyond it is
-	// refused with CodeFull, what does not is taken.
+	// MaxTables is how many bytes tables and indexes may take; zero means no limit. Operations that would grow them
+	// beyond it are refused with CodeFull; all others are accepted.
 	MaxTables int64
 	// Reserve is how many bytes of the disk are kept back, so that deletes, trims and claims have room when it is full;
-	// DefaultReserve in production, none if zero.
+	// zero means none. Production uses DefaultReserve.
 	Reserve int64
-	// TrimEvery is the pause between two looks at the bounds; a minute if zero, never if negative.
+	// TrimEvery is the interval between two checks of the retention bounds; a minute if zero, never if negative.
 	TrimEvery time.Duration
 	// StatementLimit is how long one statement may run before it fails alone; 2 s if zero.
 	StatementLimit time.Duration
-	// OperationLimit is how long the statements of one operation may run together before those that are left fail; 3 s if zero.
+	// OperationLimit is how long all statements of one operation may run before the remaining ones fail; 3 s if zero.
 	OperationLimit time.Duration
-	// SharedLimit is how long an operation may run while others wait in its batch; 50 ms if zero. After that it is put off
-	// with dbaas.CodeSlow, for the master to commit it alone.
+	// SharedLimit is how long an operation may run while others wait in its batch; 50 ms if zero. A longer operation is
+	// deferred with dbaas.CodeSlow, and the master commits it alone.
 	SharedLimit time.Duration
-	// Limits bound what one statement of a client may take; sqlite's defaults where zero.
+	// Limits bounds the resources of one client statement; zero fields mean sqlite's defaults.
 	Limits sqlite.Limits
-	// OnStuck, if set, is called for a statement that nothing stops, as sqlite.Options says.
+	// OnStuck, if set, is called for a statement that cannot be stopped, as sqlite.Options says.
 	OnStuck func(sql string)
-	// Log gets life-cycle lines and failures; nothing is logged if nil.
+	// Log receives lines about the life cycle and failures; nothing is logged if nil.
 	Log *slog.Logger
-	// OnCommit, if set, is told of every call of Commit: how many operations, how it ended and how
-	// long it took. OnSync is told how long COMMIT alone took, which is the fsync. Neither may block.
+	// OnCommit, if set, is called after every Commit with the number of operations, the outcome and the duration.
+	// OnSync, if set, is called with the duration of COMMIT alone, which is the fsync. Neither may block.
 	OnCommit func(operations int, outcome dbaas.Code, took time.Duration)
 	OnSync   func(took time.Duration)
 	// Now is the wall clock, for deadlines and the times of entries; time.Now if nil.
 	Now func() time.Time
-	// Elapsed is the time since a moment of this process, and never steps. Ages are by it. If nil: since Open.
+	// Elapsed returns the time since a fixed moment of this process and never steps. Ages are measured by it. If nil:
+	// the time since Open.
 	Elapsed    func() time.Duration
-	shrinkFrom int64 // the size from which a file with much free room is made smaller at open
+	shrinkFrom int64 // the size from which a file that is mostly free is shrunk at open
 	files      files
-	// OpenLog returns the log. If nil it is in tables of the database file.
+	// OpenLog returns the log. If nil, the log is in tables of the database file.
 	OpenLog func(writer *sqlite.Conn, readers *Readers) (Log, error)
 }
 
@@ -73,7 +73,7 @@ const (
 	defaultStatementLimit = 2 * time.Second
 	defaultOperationLimit = 3 * time.Second
 	defaultSharedLimit    = 50 * time.Millisecond
-	// readerCount is how many log reads, look-ups and hash runs go on at once.
+	// readerCount is how many log reads, look-ups and hash runs are possible at the same time.
 	readerCount = 4
 )
 
@@ -83,34 +83,34 @@ type Store struct {
 	log      Log
 	readers  *Readers
 	lock     *os.File
-	writing  chan struct{} // holds one token: who takes it owns conn and calls log's writing methods
+	writing  chan struct{} // a lock with one token: its holder owns conn and may call the log's writing methods
 	copying  chan struct{} // a token for each snapshot that is read
 	conn     *sqlite.Conn
 	capture  *sqlite.Capture // on conn
-	doubtful bool            // guarded by writing: the outcome of the last commit, claim or trim is not known
+	doubtful bool            // guarded by writing: the outcome of the last commit, claim or trim is unknown
 	lastAt   time.Time
-	tables   atomic.Int64 // bytes of tables and indexes after the last step
-	outgrew  atomic.Bool  // an operation was refused since the tables would have grown too large
-	near     bool         // of the trimming goroutine: tables is near its limit
-	full     atomic.Bool  // the last step that would write found no room on the disk
+	tables   atomic.Int64 // bytes of tables and indexes after the last write
+	outgrew  atomic.Bool  // an operation was refused because it would have made the tables too large
+	near     bool         // belongs to the trimming goroutine: tables is near its limit
+	full     atomic.Bool  // the last write found no room on the disk
 	sizes    sizes
 	hooks    hooks
 	cluster  dbaas.ClusterID // not changed after Open
 	reserve  reserve         // guarded by writing, as fullAt
-	fullAt   int64           // bytes of tables when the disk was found full last
+	fullAt   int64           // bytes of tables when the disk was last found full
 
 	mu      sync.RWMutex // guards what follows; taken after writing
 	index   index
 	bounds  Bounds
 	changed chan struct{} // closed and replaced when the head moves
-	tooLong chan struct{} // gets a token when the log must be trimmed at once
+	tooLong chan struct{} // gets a token when the log must be trimmed immediately
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the trimming goroutine has ended
 }
 
-// hooks are called at the named points of a commit, in tests only. An error
-// stands for the failure of the step that follows.
+// hooks are called at the named points of a commit, only in tests. An error simulates the failure of the step that
+// follows.
 type hooks struct {
 	beforeAppend, beforeCommit, afterCommit hook
 }
@@ -124,11 +124,11 @@ func (h hook) call() error {
 	return h()
 }
 
-// Open opens the database in cfg.Dir, makes it with the application's schema if
-// there is none, brings it up to its log, and starts trimming. The caller closes it.
+// Open opens the database in cfg.Dir, or creates it with the application's schema, brings it up to its log, and starts
+// trimming. The caller closes it.
 //
-// It returns CodeConflict when another process has the directory open, and
-// CodeInternal when the file is damaged, somebody else's, or gone from where a database was.
+// Open returns CodeConflict when another process has the directory open, and CodeInternal when the file is damaged, is
+// not persdb's, or is missing although a database was created there.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, maxSnapshots),
@@ -140,7 +140,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	began := time.Now()
 	if err := s.open(ctx); err != nil {
-		_ = s.closeFiles() // the first error is the one to tell.
+		_ = s.closeFiles() // the first error is the one to return.
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.cfg.Log.InfoContext(ctx, "store opened", logkey.Cluster, s.cluster, logkey.Seq, s.bounds.Head.Seq, logkey.Epoch, s.bounds.Head.Epoch,
@@ -219,7 +219,8 @@ func (s *Store) open(ctx context.Context) error {
 	if err = s.conn.QuickCheck(); err != nil {
 		return damaged(err)
 	}
-	// A process that died may have left a commit in the WAL that it had not synced. Nobody is told of it before it is durable.
+	// A dead process may have left a commit in the WAL that was not synced. Make it durable before it becomes visible
+	// to any client.
 	if err = errors.Join(s.cfg.files.sync(s.path()+"-wal"), s.cfg.files.sync(s.cfg.Dir)); err != nil {
 		return err
 	}
@@ -232,8 +233,7 @@ func (s *Store) open(ctx context.Context) error {
 	return s.load(ctx)
 }
 
-// Close ends trimming, waits for a commit that is running, and closes the files.
-// The Store's other methods must not be called any more.
+// Close ends trimming, waits for a running commit, and closes the files. No other method may be called afterwards.
 func (s *Store) Close() error {
 	s.stop()
 	<-s.done
@@ -255,8 +255,7 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// write runs fn while it owns the connection. It waits for its turn until ctx
-// ends; then nothing was done.
+// write runs fn while it owns the connection. It waits for its turn until ctx ends; in that case fn was not run.
 func (s *Store) write(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -285,13 +284,13 @@ func (s *Store) moveTo(b Bounds) {
 	if s.index.bytes > hardBytes*s.cfg.Retain.Bytes {
 		select {
 		case s.tooLong <- struct{}{}:
-		default: // trimming is under way.
+		default: // a token is already there.
 		}
 	}
 }
 
-// Claim hands out a new epoch to a new master. When it returns, the epoch is on
-// disk and no older one can commit any more.
+// Claim issues a new epoch to a new master. When it returns, the epoch is on disk and no older epoch can commit any
+// more.
 func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
 	err := s.write(ctx, func() error {
@@ -313,8 +312,8 @@ func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
-// unavailable keeps the codes that a caller branches on and turns the rest into
-// CodeUnavailable: surely not done.
+// unavailable keeps the codes that callers distinguish and converts the others to CodeUnavailable, which means
+// certainly not done.
 func unavailable(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
 	case dbaas.CodeFull, dbaas.CodeStaleEpoch, dbaas.CodeUnavailable, dbaas.CodeUnknown:

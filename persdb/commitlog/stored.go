@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// maxKeptRows is how many bytes of rows the log keeps of one operation's result.
+	// maxKeptRows is the largest size in bytes of rows that the log stores with one operation's result.
 	maxKeptRows = 64 << 10
 	// notKept is the message of a statement whose rows are left out. Its code is CodeOK.
 	notKept = "done, its answer was not kept"
 )
 
-// kept returns what the log keeps of a result: all of it, or, if its rows are large, all but the rows.
+// kept returns the part of a result that the log stores: all of it, or, if its rows are large, everything but the rows.
 func kept(r dbaas.OperationResult) dbaas.OperationResult {
 	size := 0
 	for i := range r.Statements {
@@ -31,7 +31,7 @@ func kept(r dbaas.OperationResult) dbaas.OperationResult {
 	return r
 }
 
-// rowsSize returns about how many bytes the rows of a result take.
+// rowsSize returns the approximate size in bytes of the rows of a result.
 func rowsSize(s *dbaas.StatementResult) int {
 	size := 0
 	for _, row := range s.Rows {
@@ -42,10 +42,10 @@ func rowsSize(s *dbaas.StatementResult) int {
 	return size
 }
 
-// needsRecord reports whether the log must remember operation i, which ran. To run one whose statements all succeeded and only
-// read a second time does no harm, so it needs no record, with two exceptions: somebody may ask for the result of a queued
-// one (without a deadline) later, and a client's own id always stands for the same statements and the same answer.
-// An operation that failed is remembered: a later delivery must not succeed.
+// needsRecord reports whether the log must record operation i, which ran. An operation that succeeded and only read can
+// safely run again, so it needs no record, with two exceptions: the result of a queued operation (without a deadline)
+// may be queried later, and a client's own id must always stand for the same statements and the same answer. A failed
+// operation is recorded: a later delivery must not succeed.
 func (b *batch) needsRecord(i int) bool {
 	op, results := &b.ops[i], b.results[i].Statements
 	failed := len(results) < len(op.Statements) || slices.ContainsFunc(results, func(s dbaas.StatementResult) bool { return s.Code != dbaas.CodeOK })

@@ -7,20 +7,20 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Damage says which bytes of a stored entry are not those that were written.
+// Damage says which bytes of a stored entry differ from those that were written.
 type Damage uint8
 
 const (
-	// DamagedChanges says the changes. Operations and place are as they were written.
+	// DamagedChanges means that only the changes are damaged. Operations and position are intact.
 	DamagedChanges Damage = iota + 1
-	// DamagedOperations says seq, epoch, time, operations or the sum, and so perhaps all of them.
+	// DamagedOperations means that seq, epoch, time, operations or the sum is damaged, and possibly all of them.
 	DamagedOperations
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumOf returns an entry's checksum as the log stores it: CRC-32C of seq, epoch, at and ops in the high half, and continued
-// over changes in the low half, so that operations are checked without their changes.
+// sumOf returns an entry's checksum as the log stores it. The high half is the CRC-32C of seq, epoch, at and ops; the
+// low half is the same CRC continued over changes. Thus operations can be checked without their changes.
 func sumOf(seq, epoch, at int64, ops, changes []byte) int64 {
 	var place [24]byte
 	for i, v := range []int64{seq, epoch, at} {
@@ -30,7 +30,8 @@ func sumOf(seq, epoch, at int64, ops, changes []byte) int64 {
 	return int64(uint64(head)<<32 | uint64(crc32.Update(head, castagnoli, changes))) //nolint:gosec // bits.
 }
 
-// damageOf compares an entry's stored sum with that of what was read. Without the changes only the high halves count.
+// damageOf compares an entry's stored sum with the sum of the bytes that were read. Without the changes it compares
+// only the high halves.
 func damageOf(stored, read int64, noChanges bool) Damage {
 	switch diff := uint64(stored) ^ uint64(read); { //nolint:gosec // bits.
 	case diff>>32 != 0:

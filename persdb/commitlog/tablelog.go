@@ -12,15 +12,15 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// TableLog is the Log in tables of the state machine's own file, so that an entry
-// and its rows are one transaction with one fsync.
+// TableLog is a Log in tables of the state machine's own file, so that an entry and its rows are one transaction with
+// one fsync.
 type TableLog struct {
 	writer  *sqlite.Conn // its owner calls Claim, Append and Trim one at a time
 	readers *Readers
 }
 
-// logTables are the log's tables. A row of rs_log is one entry: ops and changes
-// are frames, at is milliseconds since 1970, sum is sumOf all others. rs_bounds remembers what was trimmed.
+// logTables creates the log's tables. A row of rs_log is one entry: ops and changes are frames, at is in milliseconds
+// since 1970, and sum is sumOf of all other columns. rs_bounds stores up to where the log was trimmed.
 var logTables = [...]string{
 	`CREATE TABLE IF NOT EXISTS rs_epoch(one INTEGER PRIMARY KEY CHECK(one=1), cur INTEGER NOT NULL) STRICT`,
 	`INSERT OR IGNORE INTO rs_epoch(one, cur) VALUES(1, 0)`,
@@ -30,8 +30,8 @@ var logTables = [...]string{
 		sum INTEGER, ops BLOB NOT NULL, changes BLOB NOT NULL) STRICT`,
 }
 
-// NewTableLog returns the log in writer's file and makes its tables if they are
-// missing, in the transaction that is open on writer. Reads use readers.
+// NewTableLog returns the log in writer's file and creates missing tables in the transaction that is open on writer.
+// Reads use readers.
 func NewTableLog(writer *sqlite.Conn, readers *Readers) (*TableLog, error) {
 	for _, sql := range logTables {
 		if err := writer.Exec(sql); err != nil {
@@ -44,7 +44,7 @@ func NewTableLog(writer *sqlite.Conn, readers *Readers) (*TableLog, error) {
 	return &TableLog{writer: writer, readers: readers}, nil
 }
 
-// addSum adds the checksum to the log of an older version, whose entries have none.
+// addSum adds the checksum column to the log of an older version, whose entries have no checksum.
 func addSum(writer *sqlite.Conn) error {
 	missing := true
 	err := writer.Query("SELECT name='sum' FROM pragma_table_info('rs_log')", func(r sqlite.Row) error {
@@ -154,8 +154,7 @@ func (l *TableLog) Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Re
 	return records, nil
 }
 
-// readRecords looks at the sizes first, so that a page never costs more memory
-// than its bound, but for its first record.
+// readRecords reads the sizes first, so that a page never uses more memory than its bound, except for its first record.
 func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error) {
 	count, size := 0, int64(0)
 	err := c.Query("SELECT length(ops)+length(changes) FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?", func(r sqlite.Row) error {
@@ -163,7 +162,7 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 		if count == 0 || size <= int64(limit.Bytes) {
 			count++
 		} else {
-			size = 1 << 62 // what follows does not fit either.
+			size = 1 << 62 // no later record fits either.
 		}
 		return nil
 	}, integer(after), dbaas.Integer(int64(limit.Records)))
@@ -172,7 +171,7 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 	}
 	records, over := make([]Record, 0, count), false
 	query := "SELECT seq, epoch, at, sum IS NULL, sum, ops, changes FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
-	if limit.NoChanges { // they are the last column, so that the engine does not go through their pages.
+	if limit.NoChanges { // changes are the last column, so the engine does not read their pages.
 		query = "SELECT seq, epoch, at, sum IS NULL, sum, ops, x'00' FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
 	}
 	err = c.Query(query, func(r sqlite.Row) error {
@@ -188,8 +187,8 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 	return records, err
 }
 
-// readRecord reads one row of rs_log. One of an older version has no sum: then only what cannot be decoded is known to be
-// damaged.
+// readRecord reads one row of rs_log. A row of an older version has no sum; it counts as damaged only if it cannot be
+// decoded.
 func readRecord(r sqlite.Row, noChanges bool) Record {
 	ops, changes := r.Blob(5), r.Blob(6)
 	record := Record{Operations: ops, Entry: dbaas.Entry{

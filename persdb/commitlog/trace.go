@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/reqlog"
 )
 
-// trace writes a line for each operation of a batch: what became of it, under its
-// request's id. An error is the whole batch's.
+// trace logs a line for each operation of a batch with its outcome and its request's id. err is the error of the whole
+// batch.
 func (s *Store) trace(ctx context.Context, ops []dbaas.Operation, out dbaas.Commit, err error, took time.Duration) {
 	lowest := reqlog.Level(dbaas.CodeOf(err), took)
 	if lowest == slog.LevelDebug && !s.cfg.Log.Enabled(ctx, lowest) {

@@ -8,11 +8,10 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// trimChunk is how many entries are trimmed in one transaction: few enough that a
-// commit never waits long for it.
+// trimChunk is how many entries are trimmed in one transaction: few enough that a commit never waits long for it.
 const trimChunk = 256
 
-// trimAlways trims now and then until ctx ends.
+// trimAlways trims periodically until ctx ends.
 func (s *Store) trimAlways(ctx context.Context) {
 	defer close(s.done)
 	if s.cfg.TrimEvery < 0 {
@@ -32,7 +31,7 @@ func (s *Store) trimAlways(ctx context.Context) {
 		n, err := s.Trim(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			if failures++; failures == 1 { // the first of a streak only.
+			if failures++; failures == 1 { // only the first of a series.
 				s.cfg.Log.WarnContext(ctx, "log not trimmed", logkey.Error, err)
 			}
 		case err == nil && n > 0:
@@ -42,9 +41,9 @@ func (s *Store) trimAlways(ctx context.Context) {
 	}
 }
 
-// Trim forgets the entries that the retention bounds give up, and returns
-// how many. Operations in them are no longer known: they are refused if they come
-// again. It stops early, without an error, when commits want to go first.
+// Trim removes the entries that the retention bounds no longer keep, and returns how many. Their operations are no
+// longer known and are refused if they are sent again. Trim runs in small transactions, so that commits can run in
+// between.
 func (s *Store) Trim(ctx context.Context) (int, error) {
 	total := 0
 	for {

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// largeBytes is the size from which bodies and pages go through a gate.
+	// largeBytes is the size above which request bodies and log pages must pass a gate.
 	largeBytes = 8 << 20
-	// largePages is how many large pages of the log are in memory at once: two, so that a reader that has stopped does not
-	// hold up all others.
+	// largePages is how many large pages of the log may be in memory at the same time: two, so that one stalled reader
+	// does not block all others.
 	largePages = 2
 )
 
-// gate lets a number of large things through at once, in the order of their coming, and small ones always.
+// gate admits a limited number of large bodies at a time, in order of arrival, and small ones always.
 type gate chan struct{}
 
 func newGate(n int) gate { return make(gate, n) }
 
-// take waits for a place for size bytes, which done gives back. A negative size is not known, and counts as large.
+// take waits for a slot for size bytes; done releases it. A negative size is unknown and counts as large.
 func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	if size >= 0 && size <= largeBytes {
 		return func() {}, nil
@@ -39,7 +39,7 @@ func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	}
 }
 
-// readBody reads a request's body into memory of its size.
+// readBody reads a request's body into a buffer of exactly its size.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	in := http.MaxBytesReader(w, r.Body, frame.MaxBytes)
 	var body []byte
@@ -62,8 +62,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// stream sends a body of unknown length to a reader that must not dawdle. It takes turns with others: at full speed
-// it and its reader would keep every core busy, and commits would wait for theirs.
+// stream sends a body of unknown length, with a time limit for the reader. It uses only a part of a core: at full speed
+// stream and its reader would keep every core busy, and commits would have to wait.
 func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 	end := time.Now().Add(snapshotTime)
 	control := http.NewResponseController(w)
@@ -74,7 +74,7 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 		if now.After(end) {
 			return errSlow
 		}
-		_ = control.SetWriteDeadline(now.Add(chunkTime)) // not supported by test recorders only.
+		_ = control.SetWriteDeadline(now.Add(chunkTime)) // only test recorders do not support it.
 		if _, sent := w.Write(buf[:n]); sent != nil {
 			return sent
 		}
@@ -92,8 +92,8 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 
 func sendFrame(w http.ResponseWriter, body []byte) error { return sendParts(w, [][]byte{body}) }
 
-// sendParts sends a frame. An error of the connection is not looked at: then nobody reads. A reader that takes no
-// byte for chunkTime is let go, since it holds the memory of the frame.
+// sendParts sends a frame. It ignores errors of the connection: the reader has gone then. A reader that accepts no byte
+// for chunkTime is disconnected, since it holds the memory of the frame.
 func sendParts(w http.ResponseWriter, parts [][]byte) error {
 	size := 0
 	for _, p := range parts {
@@ -106,7 +106,7 @@ func sendParts(w http.ResponseWriter, parts [][]byte) error {
 		for len(p) > 0 {
 			n := min(len(p), chunkBytes)
 			if size > chunkBytes {
-				_ = control.SetWriteDeadline(time.Now().Add(chunkTime)) // not supported by test recorders only.
+				_ = control.SetWriteDeadline(time.Now().Add(chunkTime)) // only test recorders do not support it.
 			}
 			if _, err := w.Write(p[:n]); err != nil {
 				return nil //nolint:nilerr // as above.

@@ -8,8 +8,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Problem is the body of an error, problem details as of RFC 9457 with our code
-// beside them, from which the client makes the same *dbaas.Error again.
+// Problem is the body of an error: problem details as of RFC 9457, with an additional code from which the client
+// restores the same *dbaas.Error.
 type Problem struct {
 	Title  string     `json:"title"`
 	Status int        `json:"status"`
@@ -17,8 +17,7 @@ type Problem struct {
 	Code   dbaas.Code `json:"code"`
 }
 
-// statusOf returns the HTTP status of a code. Callers look at the code; the
-// status is for logs and tools on the way.
+// statusOf returns the HTTP status of a code. Clients use the code; the status is for logs and intermediate tools.
 func statusOf(code dbaas.Code) int {
 	switch code {
 	case dbaas.CodeOK:

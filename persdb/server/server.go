@@ -1,6 +1,6 @@
-// Package server offers persdb's store to the workers over HTTP. It stands between
-// the master, the replicas and commitlog.Store, and adds nothing to the store's
-// promises: what bulk there is travels as binary frames, errors keep their codes.
+// Package server offers persdb's store to the workers over HTTP. It sits between the master or the replicas and
+// commitlog.Store, and adds nothing to the store's guarantees. Bulk data travels as binary frames, and errors keep
+// their codes.
 package server
 
 import (
@@ -19,7 +19,7 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// Store is what the server offers. *commitlog.Store implements it.
+// Store is the part of the store that the server offers. *commitlog.Store implements it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
@@ -38,17 +38,17 @@ const (
 	HeaderSeq   = "X-Seq"
 	HeaderEpoch = "X-Epoch"
 	HeaderSum   = "X-Crc32c"
-	// HeaderCluster is in answers with a position, and in a commit by a master that knows its cluster.
+	// HeaderCluster is sent in answers with a position, and in commits of a master that knows its cluster.
 	HeaderCluster = "X-Cluster-Id"
 )
 
 const (
-	// maxWait bounds a long poll of the log, whatever the caller asks for.
+	// maxWait bounds a long poll of the log, even if the caller asks for more.
 	maxWait = time.Minute
-	// chunkTime is how long a reader of a snapshot, or of a long page of the log, may take for one buffer.
+	// chunkTime is how long a reader of a snapshot, or of a long log page, may take for one buffer.
 	chunkTime  = 30 * time.Second
 	chunkBytes = 1 << 20
-	// snapshotTime is how long it may take for all: the WAL grows meanwhile.
+	// snapshotTime is how long a reader may take for a whole snapshot: the WAL grows until then.
 	snapshotTime = 10 * time.Minute
 )
 
@@ -68,11 +68,11 @@ type Server struct {
 	store Store
 	log   *slog.Logger
 	mux   *http.ServeMux
-	// Large bodies of commits and large pages of the log wait for each other: memory has to hold so many at once.
+	// commits and pages limit the large commit bodies and the large log pages that are in memory at the same time.
 	commits, pages gate
 }
 
-// New returns the handler. log gets failures of answers, once each.
+// New returns the handler. Each failed answer is logged once to log.
 func New(store Store, log *slog.Logger) *Server {
 	s := &Server{store: store, log: log, mux: http.NewServeMux(), commits: newGate(1), pages: newGate(largePages)}
 	s.handle("POST /v1/claim", s.claim)
@@ -93,7 +93,7 @@ func New(store Store, log *slog.Logger) *Server {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 var (
-	// errAborted ends an answer that has begun and cannot be finished.
+	// errAborted ends an answer that has begun but cannot be completed.
 	errAborted = errors.New("answer aborted")
 	errSlow    = errors.New("the answer was read too slowly")
 )
@@ -109,7 +109,7 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 			s.log.WarnContext(r.Context(), "request failed", logkey.Route, pattern, logkey.Code, code, logkey.Error, err)
 		}
 		if errors.Is(err, errAborted) {
-			panic(http.ErrAbortHandler) // net/http cuts the connection, and the reader sees that the end is missing.
+			panic(http.ErrAbortHandler) // net/http cuts the connection, so the reader sees that the answer is incomplete.
 		}
 		sendError(w, err)
 	})
@@ -165,14 +165,14 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	answer, err := EncodeCommit(out)
-	if err != nil { // it is on disk: the caller finds the results by their ids.
+	if err != nil { // the commit is on disk: the caller finds the results by their ids.
 		return dbaas.WrapError(dbaas.CodeUnknown, "the answer is too large", err)
 	}
 	return sendFrame(w, answer)
 }
 
-// EncodeCommit returns a commit as the answer's body: the length of a write reply,
-// the write reply, and then the entry, if there is one.
+// EncodeCommit encodes a commit as the body of an answer: the length of a write reply, the write reply, and then the
+// entry, if there is one.
 func EncodeCommit(c dbaas.Commit) ([]byte, error) {
 	reply := frame.WriteReply{Last: true, Answers: make([]frame.WriteAnswer, len(c.Results))}
 	for i := range c.Results {
@@ -256,7 +256,7 @@ func (s *Server) sizes(w http.ResponseWriter, r *http.Request) error {
 	return sendJSON(w, sizes)
 }
 
-// maxFrom bounds the body that names a place: a table's name.
+// maxFrom bounds the body with a dbaas.HashFrom, which contains a table name.
 const maxFrom = 1 << 20
 
 func (s *Server) hashPart(w http.ResponseWriter, r *http.Request) error {

@@ -1,5 +1,5 @@
-// Package logtest is what every commitlog.Log must do, whether it lies in the
-// database file or on another machine.
+// Package logtest is the conformance suite for every commitlog.Log, whether it is in the database file or on another
+// machine.
 package logtest
 
 import (
@@ -14,11 +14,11 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// Subject is a log with what the suite needs beside it.
+// Subject is the log under test with its environment.
 type Subject struct {
 	Log commitlog.Log
-	// Within runs fn as the last step of a commit of the state machine: a log in
-	// the same file joins its transaction. An error of fn undoes the commit.
+	// Within runs fn as the last step of a commit of the state machine: a log in the same file joins its transaction.
+	// An error of fn undoes the commit.
 	Within func(fn func() error) error
 }
 

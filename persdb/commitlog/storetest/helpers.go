@@ -1,6 +1,5 @@
-// Package storetest is what every way to reach persdb's store must do: the store
-// itself, and the store through server and client. It also has the helpers with
-// which tests build operations and replicas.
+// Package storetest is the conformance suite for every access to persdb's store: directly, and through server and
+// client. It also has helpers with which tests build operations and replicas.
 package storetest
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Store is what the suite tests. *commitlog.Store and *client.Client implement it.
+// Store is the store under test. *commitlog.Store and *client.Client implement it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
@@ -34,14 +33,14 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
-// ID returns the operation id that a test calls n.
+// ID returns a fixed operation id for the number n.
 func ID(n int) dbaas.OpID {
 	var id dbaas.OpID
 	binary.BigEndian.PutUint64(id[8:], uint64(n)+1) //nolint:gosec // small test numbers.
 	return id
 }
 
-// Op returns operation n of statements that stand by themselves.
+// Op returns operation n, whose statements are independent of each other.
 func Op(n int, statements ...string) dbaas.Operation {
 	op := dbaas.Operation{ID: ID(n)}
 	for _, text := range statements {
@@ -51,7 +50,7 @@ func Op(n int, statements ...string) dbaas.Operation {
 	return op
 }
 
-// Atomic returns operation n of statements that hold together.
+// Atomic returns operation n, whose statements take effect together or not at all.
 func Atomic(n int, statements ...string) dbaas.Operation {
 	op := Op(n, statements...)
 	op.Atomic = true
@@ -82,7 +81,7 @@ func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) d
 	return c
 }
 
-// Replica is a follower of a store, for tests: a snapshot and then the log.
+// Replica is a test replica of a store: a snapshot followed by the log.
 type Replica struct {
 	Path string
 	Conn *sqlite.Conn
@@ -125,9 +124,9 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 	return &Replica{Path: path, Conn: c}
 }
 
-// Witness reads a file through database/sql, another way to it than the store's,
-// and checks its structure and the application's foreign keys: clients may declare some of their own that fit no key.
-// The test imports modernc.org/sqlite.
+// Witness reads a file through database/sql, independently of the store, and checks its structure and the application's
+// foreign keys. It does not check clients' own foreign keys, which may refer to no key. The test imports
+// modernc.org/sqlite.
 func Witness(tb testing.TB, path string) {
 	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")

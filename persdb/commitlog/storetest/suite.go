@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Run runs the suite. open returns a store over a new, empty directory, with the
-// default settings.
+// Run runs the suite. open returns a store in a new, empty directory, with the default settings.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, Store){
@@ -35,7 +34,8 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	}
 }
 
-// smallDatabaseIsOnePart: the first part has what all hashes have, and the last place has nothing but the schema.
+// smallDatabaseIsOnePart: the first part has the same hashes as Hashes, and a part that begins after the last row
+// contains only the schema.
 func smallDatabaseIsOnePart(t *testing.T, s Store) {
 	t.Helper()
 	epoch, err := s.Claim(t.Context())
@@ -60,7 +60,7 @@ func smallDatabaseIsOnePart(t *testing.T, s Store) {
 	}
 }
 
-// insert returns operation n, which inserts a user of that name.
+// insert returns operation n, which inserts a user with the given name.
 func insert(n int, user string) dbaas.Operation {
 	return Op(n, "INSERT INTO users(username, password) VALUES('"+user+"', 'x') RETURNING username, 1.5 AS f, x'01' AS b, NULL AS z")
 }
@@ -137,7 +137,8 @@ func oldEpochIsStale(t *testing.T, s Store) {
 	}
 }
 
-// otherClusterIsStale: what has a position has the cluster's id, and only a commit for that one, or for none, is taken.
+// otherClusterIsStale: every result with a position has the cluster's id, and a commit is accepted only for that
+// cluster, or for no cluster.
 func otherClusterIsStale(t *testing.T, s Store) {
 	t.Helper()
 	epoch := Claim(t, s)
@@ -177,7 +178,7 @@ func lateIsExpired(t *testing.T, s Store) {
 	if c.Results[0].Code != dbaas.CodeUnavailable || c.Entry != nil {
 		t.Errorf("got %+v, want it refused with %q", c.Results[0], dbaas.CodeUnavailable)
 	}
-	op.Deadline = time.Now().Add(time.Hour) // it did not run, so it may now.
+	op.Deadline = time.Now().Add(time.Hour) // the operation did not run, so it may run now.
 	if c := Commit(t, s, epoch, op); c.Results[0].Code != dbaas.CodeOK {
 		t.Errorf("got %+v, want it run", c.Results[0])
 	}
