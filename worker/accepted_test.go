@@ -12,8 +12,9 @@ import (
 	"rideshare/worker"
 )
 
-// An accepted write outlives a persdb that is away while its master loses the broker again and again. It has a result
-// when persdb is back, also if the broker has given it up by then, and nothing is left of it at the broker.
+// An accepted write survives while persdb is unreachable and its master loses the broker again and again. It has a
+// result when persdb is back, even if the broker has dead-lettered it by then, and no message of it remains at the
+// broker.
 func TestWorker_AcceptedWrite_EndsWithAResult(t *testing.T) {
 	for _, losses := range []int{12, mq.DeliveryLimit + 1} {
 		t.Run(fmt.Sprint(losses), func(t *testing.T) {

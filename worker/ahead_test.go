@@ -14,7 +14,7 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// withoutSnapshots is a persdb that gives no snapshot while closed.
+// withoutSnapshots is a persdb that returns no snapshot while closed.
 type withoutSnapshots struct {
 	*workertest.Store
 
@@ -28,7 +28,8 @@ func (s *withoutSnapshots) Snapshot(ctx context.Context) (*dbaas.Snapshot, error
 	return s.Store.Snapshot(ctx)
 }
 
-// A slave whose replica alone cannot go on leaves the reads to the others. When no other has more it goes on with what it has.
+// A slave that is the only one whose replica cannot continue leaves the reads to the others. If no other worker is
+// ahead, it continues with what it has.
 func TestWorker_Diverged_ReadsOnlyWhileOthersHaveNoMore(t *testing.T) {
 	for name, others := range map[string]bool{"Alone": false, "OthersAhead": true} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// With the application's tables: rows, cascades and schema changes that went through a master equal
-// persdb's at a slave that followed and at one that started late from a trimmed log.
+// With the application's tables: rows, cascades and schema changes that a master committed are equal to persdb's on a
+// slave that followed and on one that started late from a trimmed log.
 func TestWorker_ApplicationTables_SlavesEqualPersdb(t *testing.T) {
 	c := newCluster(t, 0)
 	c.store = workertest.NewStore(t)

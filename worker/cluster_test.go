@@ -26,7 +26,7 @@ import (
 const (
 	schema = "CREATE TABLE n (i INTEGER PRIMARY KEY, v TEXT NOT NULL) STRICT"
 	limit  = 20 * time.Second
-	// callTimeout is long: the tests wait for answers, and never for its end.
+	// callTimeout is long: the tests wait for answers, never for the timeout.
 	callTimeout = 20 * time.Second
 )
 
@@ -80,7 +80,7 @@ type node struct {
 	pid    int
 }
 
-// start starts a worker with quick retries, that compares heads only if change says so.
+// start starts a worker with quick retries. It compares heads only if change enables that.
 func (c *cluster) start(pid int, change func(*worker.Config)) *node {
 	c.t.Helper()
 	n := &node{t: c.t, c: c, id: dbaas.WorkerID(fmt.Sprint("w", pid)), pid: pid, done: make(chan struct{}), client: c.coord.Dial()}

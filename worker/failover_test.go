@@ -29,7 +29,7 @@ func (c *cluster) writeBeside(op dbaas.Operation) <-chan result {
 	return out
 }
 
-// A promoted slave has persdb's head before it commits for the first time, and no longer consumes readQ.
+// A promoted slave catches up with persdb's head before its first commit, and no longer consumes readQ.
 func TestWorker_Promotion_CatchesUpBeforeTheFirstWrite(t *testing.T) {
 	c := newCluster(t, 0)
 	var once sync.Once
@@ -60,7 +60,7 @@ func TestWorker_Promotion_CatchesUpBeforeTheFirstWrite(t *testing.T) {
 	}
 }
 
-// A slow read in hand does not hold up a promotion, and is still answered.
+// A slow pending read does not hold up a promotion, and is still answered.
 func TestWorker_Promotion_DoesNotWaitForSlowReads(t *testing.T) {
 	c := newCluster(t, 0)
 	n := c.slave(2, nil)
@@ -90,7 +90,7 @@ func TestWorker_Promotion_DoesNotWaitForSlowReads(t *testing.T) {
 	}
 }
 
-// A master of a stale epoch ends with an error, and the next one answers its messages.
+// A master of a stale epoch ends with an error, and the next master answers its messages.
 func TestWorker_StaleMaster_NextOneAnswers(t *testing.T) {
 	c := newCluster(t, 0)
 	old := c.master(1, nil)
@@ -110,7 +110,7 @@ func TestWorker_StaleMaster_NextOneAnswers(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost is tried again and has one effect.
+// A commit whose answer is lost is retried and takes effect once.
 func TestWorker_LostCommitAnswer_OneEffect(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)
@@ -129,8 +129,8 @@ func TestWorker_LostCommitAnswer_OneEffect(t *testing.T) {
 	}
 }
 
-// A master killed between commit and broadcast: the write counts once, the next master answers it, and
-// the slaves get it although it was never broadcast.
+// A master is killed between commit and broadcast: the write takes effect once, the next master answers it, and the
+// slaves get it although it was never broadcast.
 func TestWorker_MasterKilledAfterCommit_SlavesConverge(t *testing.T) {
 	c := newCluster(t, 0)
 	old := c.master(1, nil)
@@ -156,7 +156,7 @@ func TestWorker_MasterKilledAfterCommit_SlavesConverge(t *testing.T) {
 	}
 }
 
-// A master whose session is in doubt takes no more writes, before its registration can be gone, and ends.
+// A master whose session is in doubt ends, and stops accepting writes before its registration can expire.
 func TestWorker_SessionDoubt_StopsWrites(t *testing.T) {
 	c := newCluster(t, 600*time.Millisecond)
 	m := c.master(1, nil)
@@ -175,8 +175,8 @@ func TestWorker_SessionDoubt_StopsWrites(t *testing.T) {
 	}
 }
 
-// A master whose session is in doubt goes on as long as its mastership is renewed, since
-// then nobody else is chosen, and registers again when the coordinator is back.
+// A master whose session is in doubt continues as long as its assignment is renewed, since no other master is chosen
+// then. It registers again when the coordinator is back.
 func TestWorker_SessionDoubtWhileRenewed_WritesGoOn(t *testing.T) {
 	c := newCluster(t, 600*time.Millisecond)
 	m := c.master(1, nil)
@@ -200,7 +200,7 @@ func TestWorker_SessionDoubtWhileRenewed_WritesGoOn(t *testing.T) {
 	}
 }
 
-// A slave whose session is lost goes on answering reads and registers again.
+// A slave whose session is lost continues to answer reads and registers again.
 func TestWorker_SessionDoubt_SlaveGoesOn(t *testing.T) {
 	c := newCluster(t, 100*time.Millisecond)
 	n := c.slave(2, nil)
@@ -218,7 +218,7 @@ func TestWorker_SessionDoubt_SlaveGoesOn(t *testing.T) {
 	c.registered(2, dbaas.RoleSlave)
 }
 
-// A master that is chosen again with a newer epoch goes on, and registers it.
+// A master that is chosen again with a newer epoch continues, and registers that epoch.
 func TestWorker_MasterChosenAgain_GoesOn(t *testing.T) {
 	c := newCluster(t, 0)
 	m := c.master(1, nil)
@@ -235,7 +235,7 @@ func TestWorker_MasterChosenAgain_GoesOn(t *testing.T) {
 	}
 }
 
-// While persdb is away reads go on, and a write is answered at once when it is back.
+// While persdb is unreachable reads continue, and a write is answered as soon as persdb is back.
 func TestWorker_StoreAway_ReadsGoOn(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)
@@ -259,7 +259,7 @@ func TestWorker_StoreAway_ReadsGoOn(t *testing.T) {
 	}
 }
 
-// A bus whose connections drop is used again, and nothing acknowledged is lost or done twice.
+// A worker continues on a bus whose connections drop, and no acknowledged write is lost or done twice.
 func TestWorker_BusDrops_WritesGoOn(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)

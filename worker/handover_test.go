@@ -22,8 +22,8 @@ func (n *node) demote(epoch dbaas.Epoch) error {
 	return n.c.api.Assign(n.t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleSlave, PID: n.pid, Epoch: epoch})
 }
 
-// A mastership goes to and fro between two workers under writes: none fails, each has one effect, nobody
-// restarts, and the one that was master serves reads.
+// A mastership moves back and forth between two workers during writes: no write fails, each takes effect once, no
+// worker restarts, and the former master serves reads.
 func TestWorker_HandOver_NoWriteFails(t *testing.T) {
 	c := newCluster(t, 0)
 	master, slave := c.master(1, nil), c.slave(2, nil)
@@ -73,7 +73,7 @@ func TestWorker_HandOver_NoWriteFails(t *testing.T) {
 	}
 }
 
-// A master that becomes a slave answers what is in hand first: a commit under way is waited for.
+// A master that is demoted first answers its pending writes: Assign waits for a commit in flight.
 func TestWorker_Demoted_AnswersWhatIsInHand(t *testing.T) {
 	c := newCluster(t, 0)
 	begun, finish := make(chan struct{}), make(chan struct{})
@@ -107,7 +107,8 @@ func TestWorker_Demoted_AnswersWhatIsInHand(t *testing.T) {
 	}
 }
 
-// A master that is to end says so in its registration and writes until its role is taken; then it leaves.
+// A master that is asked to end records that in its registration and writes until its role is taken over; then it
+// leaves.
 func TestWorker_MasterTerminated_LeavesWhenReplaced(t *testing.T) {
 	c := newCluster(t, 0)
 	m := c.master(1, func(w *worker.Config) { w.HandOver = time.Hour })
@@ -141,8 +142,8 @@ func (c *cluster) leaves(pid int) {
 	})
 }
 
-// A worker that is told to end between getting the mastership and being registered with it is registered as leaving: the
-// control loop would not know otherwise that it wants to be replaced.
+// A worker that is asked to end between getting the mastership and being registered with it is registered as leaving:
+// otherwise the control loop would not know that it wants to be replaced.
 func TestWorker_TerminatedBeforeItsRegistration_RegistersAsLeaving(t *testing.T) {
 	c := newCluster(t, 0)
 	n := c.start(1, func(w *worker.Config) { w.HandOver = time.Hour })
@@ -151,7 +152,8 @@ func TestWorker_TerminatedBeforeItsRegistration_RegistersAsLeaving(t *testing.T)
 	c.leaves(1)
 }
 
-// A master that is to end and is not replaced leaves by itself after a while, and at once when drained.
+// A master that is asked to end and is not replaced leaves by itself after Config.HandOver, and immediately when
+// drained.
 func TestWorker_MasterTerminatedAlone_Leaves(t *testing.T) {
 	c := newCluster(t, 0)
 	for pid, after := range []time.Duration{10 * time.Millisecond, time.Hour} {
@@ -169,7 +171,7 @@ func TestWorker_MasterTerminatedAlone_Leaves(t *testing.T) {
 	}
 }
 
-// A worker that is leaving is made master no more, but a master that is leaving can be chosen again.
+// A leaving worker is not made master, but a leaving master can be chosen again.
 func TestWorker_Leaving_TakesNoMastership(t *testing.T) {
 	c := newCluster(t, 0)
 	m := c.master(1, func(w *worker.Config) { w.HandOver = time.Hour })
@@ -193,7 +195,7 @@ func TestWorker_Leaving_TakesNoMastership(t *testing.T) {
 	}
 }
 
-// The wish to hand over is in the master's registration until the role is gone; only a master can have it.
+// The request to hand over stays in the master's registration until the role is gone; only a master can have it.
 func TestWorker_Yield_IsAnnouncedByMasters(t *testing.T) {
 	c := newCluster(t, 0)
 	m, s := c.master(1, nil), c.slave(2, nil)
@@ -222,7 +224,8 @@ func TestWorker_Yield_IsAnnouncedByMasters(t *testing.T) {
 	}
 }
 
-// A slave that was master in one cluster takes a mastership of another one, whose epochs are lower, as soon as its replica is of that.
+// A slave that was master in one cluster accepts a mastership of another cluster, whose epochs are lower, as soon as
+// its replica belongs to that cluster.
 func TestWorker_Assign_EpochOfAnotherClusterIsTaken(t *testing.T) {
 	c := newCluster(t, 0)
 	for range 5 {

@@ -9,7 +9,8 @@ import (
 	"rideshare/worker"
 )
 
-// A killed worker says no goodbye: its registration stays until the session ends, its deliveries go back.
+// A killed worker does not say goodbye: its registration stays until the session ends, and its deliveries are
+// redelivered.
 func TestWorker_Kill_SaysNoGoodbye(t *testing.T) {
 	c := newCluster(t, time.Hour)
 	n := c.slave(2, nil)
@@ -22,7 +23,8 @@ func TestWorker_Kill_SaysNoGoodbye(t *testing.T) {
 	}
 }
 
-// slowCut is a bus of which Sever returns late: when the worker closes the bus, as it does at its end, or has had the time for it.
+// slowCut is a bus whose Sever returns late: when the worker closes the bus, as it does at its end, or after the worker
+// had enough time to do so.
 type slowCut struct {
 	mq.Conn
 	closing chan struct{} // gets a value from Close
@@ -44,7 +46,7 @@ func (b slowCut) Close() error {
 	return nil
 }
 
-// A worker that notices the loss of its bus before Kill has cut off the rest says no goodbye either.
+// A worker that notices the loss of its bus before Kill has cut its other connections does not say goodbye either.
 func TestWorker_Kill_BusEndsFirst_SaysNoGoodbye(t *testing.T) {
 	c := newCluster(t, time.Hour)
 	n := c.slave(2, func(config *worker.Config) { config.Bus = slowCut{config.Bus, make(chan struct{})} })

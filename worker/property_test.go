@@ -24,7 +24,7 @@ import (
 
 var seed = flag.Uint64("seed", 0, "seed of the property tests; 0 takes another one each time")
 
-// chaos loses, repeats and reorders what each subscriber of syncQ gets.
+// chaos loses, repeats and reorders the broadcasts to each subscriber of syncQ.
 type chaos struct {
 	mu   sync.Mutex
 	rnd  *rand.Rand
@@ -78,7 +78,7 @@ func (h *history) committed(c dbaas.Commit) error {
 	return nil
 }
 
-// at waits for a position that a reader has seen before committed was told of it.
+// at waits for a position that a reader has seen before committed was called for it.
 func (h *history) at(seq dbaas.Seq) int {
 	for over := time.After(limit); ; {
 		h.mu.Lock()
@@ -101,7 +101,7 @@ func (h *history) newest() dbaas.Seq {
 	return h.last
 }
 
-// world is a cluster that random things happen to.
+// world is a cluster that random events happen to.
 type world struct {
 	*cluster
 	rnd     *rand.Rand
@@ -112,8 +112,8 @@ type world struct {
 	acked   dbaas.Seq
 }
 
-// tuned makes a worker that finds lost broadcasts soon, and compares itself with persdb all the time:
-// whatever happens, that must never raise a false alarm.
+// tuned configures a worker that detects lost broadcasts soon and verifies itself all the time; whatever happens,
+// verification must never raise a false alarm.
 func tuned(c *worker.Config) {
 	c.Replica.AntiEntropy, c.Replica.NudgeAfter = 30*time.Millisecond, 2*time.Millisecond
 	c.Replica.VerifyEvery = time.Millisecond
@@ -141,7 +141,7 @@ func (w *world) randomOperation() dbaas.Operation {
 	return op
 }
 
-// write writes a few operations and asks again with the same ids until they are answered.
+// write writes a few operations and retries with the same ids until they are answered.
 func (w *world) write() {
 	var ops []dbaas.Operation
 	for range 1 + w.rnd.IntN(4) {
@@ -161,7 +161,7 @@ func (w *world) write() {
 	})
 }
 
-// checkRead reads from some slave and compares what it sees with the history.
+// checkRead reads from any slave and compares the result with the history.
 func (w *world) checkRead(minSeq dbaas.Seq) error {
 	var r []dbaas.ReadResult
 	for {
@@ -172,7 +172,7 @@ func (w *world) checkRead(minSeq dbaas.Seq) error {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, context.DeadlineExceeded) { // the slave that had it may have died
+		if !errors.Is(err, context.DeadlineExceeded) { // the slave that held the read may have died
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (w *world) checkRead(minSeq dbaas.Seq) error {
 	return nil
 }
 
-// readBeside reads until stop is closed and returns the first thing that was wrong.
+// readBeside reads until stop is closed and returns the first error it finds.
 func (w *world) readBeside(stop <-chan struct{}) <-chan error {
 	out := make(chan error, 1)
 	go func() {
@@ -211,7 +211,7 @@ func (w *world) readBeside(stop <-chan struct{}) <-chan error {
 	return out
 }
 
-// replaceSlave ends one slave, well or badly, and starts another.
+// replaceSlave drains or kills one slave and starts another.
 func (w *world) replaceSlave() {
 	i := w.rnd.IntN(len(w.slaves))
 	old := w.slaves[i]
@@ -234,8 +234,8 @@ func (w *world) replaceMaster() {
 	w.slaves[i] = w.slave(w.pid(), tuned)
 }
 
-// Whatever is lost, repeated or reordered on syncQ and whoever dies, every read sees exactly a
-// prefix of the log, and at rest every replica equals persdb, row by row.
+// Whatever is lost, repeated or reordered on syncQ and whichever workers die, every read sees exactly a prefix of the
+// log, and at rest every replica equals persdb, row by row.
 func TestCluster_RandomFaults_ReplicasArePrefixesAndConverge(t *testing.T) {
 	s := *seed
 	if s == 0 {

@@ -16,7 +16,7 @@ import (
 	"rideshare/worker"
 )
 
-// alter changes a row in the worker's replica behind its back.
+// alter changes a row in the worker's replica without the worker's knowledge.
 func (n *node) alter() {
 	n.t.Helper()
 	paths, err := filepath.Glob(filepath.Join(n.dir, "*.db"))
@@ -27,13 +27,13 @@ func (n *node) alter() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer func() { _ = db.Close() }() // Exec tells.
+	defer func() { _ = db.Close() }() // Exec reports errors.
 	if _, err = db.ExecContext(n.t.Context(), "UPDATE n SET v='other' WHERE i=1"); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-// healed waits until the worker has thrown its replica away once and equals persdb.
+// healed waits until the worker has discarded its replica once and equals persdb again.
 func (n *node) healed() {
 	n.t.Helper()
 	want, err := n.c.store.Hashes(n.t.Context())
@@ -52,8 +52,8 @@ func (n *node) healed() {
 	})
 }
 
-// A row altered in a slave's or the master's file is found when the worker is told to look; the worker
-// starts again from a snapshot without losing its role.
+// A row altered in a slave's or the master's file is found when a verification is requested; the worker starts again
+// from a snapshot without losing its role.
 func TestWorker_Verify_AlteredRowIsRepaired(t *testing.T) {
 	c := newCluster(t, 0)
 	m, s := c.master(1, nil), c.slave(2, nil)
@@ -73,7 +73,7 @@ func TestWorker_Verify_AlteredRowIsRepaired(t *testing.T) {
 	}
 }
 
-// Nobody has to tell a worker to look.
+// A worker also verifies its replica without a request.
 func TestWorker_Run_FindsAnAlteredRowByItself(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)
@@ -84,7 +84,7 @@ func TestWorker_Run_FindsAnAlteredRowByItself(t *testing.T) {
 	s.ready(dbaas.RoleSlave)
 }
 
-// A worker whose replica was thrown away notes that in its registration, until it has another one.
+// A worker whose replica was discarded records that in its registration until it has a new one.
 func TestWorker_ReplicaAway_IsRegistered(t *testing.T) {
 	c := newCluster(t, 0)
 	c.store.Write(insert(1))

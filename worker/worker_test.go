@@ -82,7 +82,7 @@ func TestWorker_Run_WriteReachesSlaves(t *testing.T) {
 	})
 }
 
-// A read that wants a position nobody has yet fails at its deadline, and delays none of its message.
+// A read at a position that no replica has reached fails at its deadline, and delays no other read of its message.
 func TestWorker_Run_MinSeqMissedIsNotCaughtUp(t *testing.T) {
 	c := newCluster(t, 0)
 	c.slave(2, nil)
@@ -98,7 +98,7 @@ func TestWorker_Run_MinSeqMissedIsNotCaughtUp(t *testing.T) {
 	}
 }
 
-// A slow statement delays none of its message, and a failing one fails alone.
+// A slow statement delays no other statement of its message, and a failing statement fails alone.
 func TestWorker_Run_SlowAndFailingReadsStandAlone(t *testing.T) {
 	c := newCluster(t, 0)
 	c.slave(2, nil)
@@ -120,7 +120,7 @@ func TestWorker_Run_SlowAndFailingReadsStandAlone(t *testing.T) {
 	}
 }
 
-// A linearizable read sees every write that was acknowledged before it, also when syncQ is silent.
+// A linearizable read sees every write that was acknowledged before it, even when syncQ is silent.
 func TestWorker_Run_LinearizableReadSeesAcknowledged(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)
@@ -135,7 +135,7 @@ func TestWorker_Run_LinearizableReadSeesAcknowledged(t *testing.T) {
 	}
 }
 
-// Linearizable reads that end late hold up no write, however many they are.
+// Long linearizable reads hold up no write, however many they are.
 func TestWorker_Run_SlowLinearizableReadsHoldUpNoWrite(t *testing.T) {
 	c := newCluster(t, 0)
 	n := c.master(1, nil)
@@ -160,7 +160,7 @@ func TestWorker_Run_SlowLinearizableReadsHoldUpNoWrite(t *testing.T) {
 	}
 }
 
-// A drained worker answers what is in hand, withdraws its registration and ends well.
+// A drained worker answers its pending work, withdraws its registration and ends without an error.
 func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 	c := newCluster(t, time.Hour)
 	n := c.slave(2, nil)
@@ -202,7 +202,7 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 	}
 }
 
-// A drain that takes too long ends the worker all the same, and well: what it held is the broker's again.
+// A drain that takes too long still ends the worker without an error: the broker redelivers what it held.
 func TestWorker_DrainTimeout_LeavesTheRestAndEndsWell(t *testing.T) {
 	c := newCluster(t, 0)
 	n := c.master(1, func(w *worker.Config) { w.DrainTimeout = time.Millisecond })
@@ -268,7 +268,7 @@ func TestWorker_Assign_Rules(t *testing.T) {
 	}
 }
 
-// A name that an earlier life left behind is taken as soon as it goes.
+// A name that an earlier worker left behind is taken as soon as it expires.
 func TestWorker_Run_WaitsForTheNameOfAnEarlierLife(t *testing.T) {
 	c := newCluster(t, time.Hour)
 	old, err := c.coord.OpenSession(t.Context())
@@ -293,7 +293,7 @@ func TestWorker_Run_WaitsForTheNameOfAnEarlierLife(t *testing.T) {
 	}
 }
 
-// The control API of package workerapi answers hashes that equal persdb's.
+// The control API of package workerapi returns hashes that equal persdb's.
 func TestWorker_Hashes_EqualPersdb(t *testing.T) {
 	c := newCluster(t, 0)
 	c.store.Write(insert(1))
@@ -308,7 +308,7 @@ func TestWorker_Hashes_EqualPersdb(t *testing.T) {
 	}
 }
 
-// A worker that loses the bus says so in its registration, and takes it back when the bus is there again.
+// A worker that loses the bus records that in its registration, and removes it when the bus is back.
 func TestWorker_BusLost_IsRegistered(t *testing.T) {
 	c := newCluster(t, 0)
 	bus := c.broker.Dial("w1")

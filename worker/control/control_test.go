@@ -17,7 +17,7 @@ import (
 	"rideshare/worker/control"
 )
 
-// fakeWorker answers what the test says and records what it is told.
+// fakeWorker returns what the test sets and records its calls.
 type fakeWorker struct {
 	assigned []workerapi.Assignment
 	yielded  []workerapi.Yield
@@ -55,7 +55,7 @@ func serve(t *testing.T, w *fakeWorker) (*workerapi.Client, string) {
 	return &workerapi.Client{HTTP: s.Client()}, s.URL
 }
 
-// What goes in at the client comes out at the worker, and back.
+// Calls of the client reach the worker unchanged, and so do its answers the client.
 func TestHandler_RoundTrips(t *testing.T) {
 	w := &fakeWorker{
 		status: workerapi.Status{ID: "w1", PID: 7, Role: dbaas.RoleMaster, Epoch: 3, Applied: 9, Ready: true, Counters: map[string]int64{"reads": 5}},
@@ -117,7 +117,7 @@ func TestHandler_ErrorsKeepTheirCode(t *testing.T) {
 	}
 }
 
-// Paths, methods and bodies that are not of the API are refused with their status.
+// Paths, methods and bodies that do not belong to the API are refused with their status.
 func TestHandler_Statuses(t *testing.T) {
 	w := &fakeWorker{}
 	_, url := serve(t, w)

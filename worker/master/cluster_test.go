@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/mq"
 )
 
-// A master ends when persdb is of another cluster than the one that it caught up with, and says so: at its next commit, which is not
-// done, and at its next linearizable read.
+// A master ends when persdb belongs to another cluster than at catch-up, and reports that: at its next commit, which is
+// not done, and at its next linearizable read.
 func TestMaster_Run_OtherClusterEndsIt(t *testing.T) {
 	body, err := frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatObjects, Linearizable: true}}}.Encode(time.Now())
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// persdb dies right after a commit, and its answer is lost; the same operation comes in a second message, and persdb stays away. The
-// write is on disk: nothing says that it was not done.
+// persdb dies right after a commit, and the commit's answer is lost. The same operation arrives in a second message,
+// and persdb stays unreachable. The write is on disk, so no answer may say that it was not done.
 func TestMaster_Run_DoubtIsOfTheOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -30,7 +30,7 @@ func TestMaster_Run_DoubtIsOfTheOperation(t *testing.T) {
 	})
 }
 
-// An operation that may have come before, in another message or to another master, is in doubt until
+// The outcome of an operation that may have been sent before, in another message or to another master, is unknown until
 // persdb has looked it up.
 func TestMaster_Run_MayHaveComeBefore(t *testing.T) {
 	for name, mark := range map[string]func(*dbaas.Operation, *fakeDelivery){
@@ -59,7 +59,7 @@ func TestMaster_Run_MayHaveComeBefore(t *testing.T) {
 	}
 }
 
-// A resent operation that persdb has looked up and not run is surely not done.
+// A resent operation that persdb has looked up and not run is certainly not done.
 func TestMaster_Run_LookedUpIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -78,8 +78,8 @@ func TestMaster_Run_LookedUpIsDefinite(t *testing.T) {
 	})
 }
 
-// A message that comes again takes the place of the delivery that was lost with its connection: however often that
-// happens, it is in hand once.
+// A redelivered message replaces the delivery that was lost with its connection: however often that happens, the
+// message is pending once.
 func TestMaster_Run_RedeliveryReplacesTheLostDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -102,8 +102,8 @@ func TestMaster_Run_RedeliveryReplacesTheLostDelivery(t *testing.T) {
 	})
 }
 
-// A refusal is stored nowhere. It is sent once the message is acknowledged, so that no redelivery runs what
-// was refused; if the message comes again all the same, the answer is that nobody knows.
+// Refusals are not stored. A refusal is sent only after the message is acknowledged, so that no redelivery can run what
+// was refused. If the message is redelivered anyway, the answer is that the outcome is unknown.
 func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

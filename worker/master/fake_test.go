@@ -12,16 +12,16 @@ import (
 	"rideshare/internal/mq"
 )
 
-// fakeStore commits in memory, with persdb's de-duplication and fencing. The
-// test can put a function before a commit's outcome.
+// fakeStore commits in memory, with persdb's de-duplication and fencing. The test can set functions that decide a
+// commit's outcome.
 type fakeStore struct {
 	mu      sync.Mutex
 	head    dbaas.Head
 	known   map[dbaas.OpID]dbaas.OperationResult
-	batches [][]dbaas.OpID // what each call that came through asked for
+	batches [][]dbaas.OpID // the operations of each call that was not failed
 	// fail, if set, is called with each batch, before it is stored; an error is the answer.
 	fail func(ops []dbaas.Operation) error
-	// judge, if set, may decide the result of an operation that is not known; false runs it.
+	// judge, if set, may decide the result of an unknown operation; if it returns false the operation is run.
 	judge func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool)
 	// lose, if set, is called after a batch was stored; an error is the answer.
 	lose func() error
@@ -29,10 +29,10 @@ type fakeStore struct {
 	gone bool // persdb cannot be reached
 }
 
-// away is the error of a persdb that cannot be reached.
+// away is the error of an unreachable persdb.
 var away = dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
 
-// asked returns what each call that came through asked for, so far.
+// asked returns the operations of each call so far that was not failed.
 func (s *fakeStore) asked() [][]dbaas.OpID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *fakeStore) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas
 	return c, nil
 }
 
-// run runs an operation that is not known.
+// run runs an unknown operation.
 func (s *fakeStore) run(op dbaas.Operation, batch int, epoch dbaas.Epoch, c *dbaas.Commit) dbaas.OperationResult {
 	if s.judge != nil {
 		if r, judged := s.judge(op, batch); judged {
@@ -129,13 +129,13 @@ func (s *fakeStore) Head(context.Context) (dbaas.Head, error) {
 	return s.head, nil
 }
 
-// fakeBus hands over deliveries and records what is sent, in order.
+// fakeBus delivers messages and records what is sent, in order.
 type fakeBus struct {
 	deliveries chan mq.Delivery // of writeQ
 	dead       chan mq.Delivery // of the dead letters
 	linear     chan mq.Delivery // of linearQ
-	hang       bool             // Broadcast does not begin before its context ends
-	slow       bool             // Broadcast is on its way at once, but not confirmed before its context ends
+	hang       bool             // Broadcast does not send before its context ends
+	slow       bool             // Broadcast sends immediately, but is not confirmed before its context ends
 
 	mu      sync.Mutex
 	begin   time.Time
@@ -158,7 +158,7 @@ func (b *fakeBus) note(event string) {
 	b.events = append(b.events, event)
 }
 
-// without returns the events but one.
+// without returns all events except one.
 func (b *fakeBus) without(event string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -283,7 +283,7 @@ func op(n byte, within time.Duration) dbaas.Operation {
 	return o
 }
 
-// fakeReplica records what it is offered, and is applied from caughtUp on.
+// fakeReplica records the entries it is offered; every position counts as applied once caughtUp is closed.
 type fakeReplica struct {
 	mu       sync.Mutex
 	offered  []dbaas.Seq

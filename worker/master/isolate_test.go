@@ -26,12 +26,12 @@ func failsFor(err error) func([]dbaas.Operation) error {
 	}
 }
 
-// One operation makes every commit fail that it is part of, as if persdb died of it or ran out of something. All others
-// are committed within a second and none of them fails; the one is refused with what is known of it.
+// One operation makes every commit that contains it fail, as if persdb crashed on it or ran out of a resource. All
+// others are committed within a second and none of them fails; the one is refused with what is known about its outcome.
 func TestMaster_Run_FailingOperationIsIsolated(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
-		resent bool // as every operation with a key
+		resent bool // like every operation with a key
 		want   dbaas.Code
 	}{
 		"Dies":              {dbaas.ErrUnknown, false, dbaas.CodeUnknown},
@@ -54,7 +54,7 @@ func TestMaster_Run_FailingOperationIsIsolated(t *testing.T) {
 				}
 				ops[57].ID, ops[57].Resent = culprit, c.resent
 				m.bus.send(t, "x", ops...)
-				for i := range 20 { // others come all the time
+				for i := range 20 { // other operations arrive all the time
 					m.bus.send(t, "later", op(byte(101+i), time.Second))
 					<-time.After(50 * time.Millisecond)
 				}
@@ -121,8 +121,8 @@ func TestMaster_Run_AcceptedWriteEndsWithAResult(t *testing.T) {
 	}
 }
 
-// When persdb does not even take the failure, the message goes to the dead letters, so that it holds up nobody; the failure is
-// stored from there as soon as persdb takes it.
+// If persdb does not accept even the failure, the message becomes a dead letter, so that it blocks no other message.
+// The failure is stored from the dead letter as soon as persdb accepts it.
 func TestMaster_Run_AcceptedWriteWaitsInTheDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -155,8 +155,8 @@ func TestMaster_Run_AcceptedWriteWaitsInTheDeadLetters(t *testing.T) {
 	})
 }
 
-// Dead letters of callers that have gone are dropped, also while persdb is away; those of accepted writes wait for it. One that
-// cannot be read is known by its message's name.
+// Dead letters whose callers have gone are dropped, even while persdb is unreachable; those of accepted writes wait for
+// it. An unreadable dead letter is identified by its message id.
 func TestMaster_Run_DeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -189,7 +189,7 @@ func TestMaster_Run_DeadLetters(t *testing.T) {
 	})
 }
 
-// What persdb puts off stays in hand and is committed later, in its order.
+// Operations that persdb defers stay pending and are committed later, in their order.
 func TestMaster_Run_PutOffIsCommittedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -241,7 +241,7 @@ func TestMaster_Run_SlowOperationsTakeTurns(t *testing.T) {
 	})
 }
 
-// A persdb that puts everything off makes no progress: each operation has its end all the same.
+// If persdb defers everything, no progress is made, but each operation still ends.
 func TestMaster_Run_EverythingPutOffEnds(t *testing.T) {
 	for _, code := range []dbaas.Code{dbaas.CodeAgain, dbaas.CodeSlow} {
 		synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestMaster_Run_BroadcastsRepliesAcks(t *testing.T) {
 	})
 }
 
-// What comes while a commit is under way goes into one commit after it.
+// Messages that arrive while a commit is in flight go into one commit after it.
 func TestMaster_Run_GathersWhileCommitting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -57,7 +57,7 @@ func TestMaster_Run_GathersWhileCommitting(t *testing.T) {
 	})
 }
 
-// An operation that cannot be committed with any batch does not take its neighbours with it.
+// An operation that makes every batch fail does not affect the other operations.
 func TestMaster_Run_BadOperationFailsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -84,7 +84,7 @@ func TestMaster_Run_BadOperationFailsAlone(t *testing.T) {
 	})
 }
 
-// A commit whose answer is lost is tried again and has one effect and a known answer.
+// A commit whose answer is lost is retried, takes effect once and gets a known answer.
 func TestMaster_Run_LostAnswerIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -107,7 +107,7 @@ func TestMaster_Run_LostAnswerIsTriedAgain(t *testing.T) {
 	})
 }
 
-// While persdb is away each operation is answered at its own deadline, as surely not done; one
+// While persdb is unreachable each operation is answered at its own deadline, as certainly not done; an operation
 // without a deadline waits.
 func TestMaster_Run_StoreAwayAnswersAtDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestMaster_Run_StoreAwayAnswersAtDeadlines(t *testing.T) {
 	})
 }
 
-// A late operation is not run; one that was delivered before is looked up at persdb first.
+// A late operation is not run; if it was delivered before, it is first looked up at persdb.
 func TestMaster_Run_LateOperationIsNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -163,7 +163,7 @@ func TestMaster_Run_LateOperationIsNotRun(t *testing.T) {
 	})
 }
 
-// A master of a stale epoch ends at once and neither answers nor acknowledges.
+// A master of a stale epoch ends immediately and neither answers nor acknowledges.
 func TestMaster_Run_StaleEpochEndsWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -216,7 +216,7 @@ func TestMaster_Run_AnswersBeforeTheBroadcastIsConfirmed(t *testing.T) {
 	})
 }
 
-// When ctx ends while commits wait to be made known, their deliveries are left to the broker.
+// When ctx ends while commits wait to be broadcast and answered, their deliveries stay unacknowledged.
 func TestMaster_Run_CutOffWhileBroadcasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, newStore(1))
@@ -267,7 +267,7 @@ func TestMaster_Run_UndecodableIsRejected(t *testing.T) {
 	})
 }
 
-// A linearizable read is served at the head that persdb had after it came, and only while the epoch is the newest.
+// A linearizable read is served at persdb's head as of after its arrival, and only while the epoch is the newest.
 func TestMaster_Run_LinearizableReadConfirmsEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
@@ -297,7 +297,7 @@ func TestMaster_Run_LinearizableReadConfirmsEpoch(t *testing.T) {
 	})
 }
 
-// A promoted worker has the store's head before it is a master.
+// A promoted worker catches up with the store's head before it serves as master.
 func TestMaster_CatchUp_WaitsForTheReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := start(t, newStore(1))

@@ -13,7 +13,7 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// history returns a store, of a cluster of its own, with so many rows and entries.
+// history returns a store, of a new cluster, with so many rows and entries.
 func history(t *testing.T, entries int) *workertest.Store {
 	t.Helper()
 	s := workertest.NewStore(t, schema)
@@ -21,8 +21,8 @@ func history(t *testing.T, entries int) *workertest.Store {
 	return s
 }
 
-// However long the log of the new persdb is, and however the replica learns of it: it throws its file away and becomes equal to the
-// new one.
+// However long the log of the new persdb is, and however the replica learns of it: the replica discards its file and
+// becomes equal to the new persdb.
 func TestReplica_Run_OtherClusterTakesSnapshot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*replica.Config)
@@ -61,8 +61,8 @@ func TestReplica_Run_OtherClusterTakesSnapshot(t *testing.T) {
 	}
 }
 
-// What the old master broadcasts late is applied to no file of the new cluster, though it is the next position; nor is what the new
-// master broadcasts applied to a file of the old one.
+// A late broadcast of the old master is not applied to a file of the new cluster, even if it has the next position; nor
+// is a broadcast of the new master applied to a file of the old cluster.
 func TestReplica_Broadcast_OtherClusterIsNotApplied(t *testing.T) {
 	before, after := history(t, 6), history(t, 6)
 	late := before.Write(insert(1000))
@@ -76,7 +76,7 @@ func TestReplica_Broadcast_OtherClusterIsNotApplied(t *testing.T) {
 	}
 }
 
-// heldLog gives no page after a position before open.
+// heldLog returns no page after a given position before open is closed.
 type heldLog struct {
 	*workertest.Swapped
 	after dbaas.Seq
@@ -94,7 +94,7 @@ func (s *heldLog) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	return s.Swapped.Log(ctx, after, wait)
 }
 
-// A file that readers keep until there is another one goes as soon as that is of another cluster.
+// A file that readers keep until the next one is ready is dropped as soon as that one belongs to another cluster.
 func TestReplica_CatchUp_OldFileOfAnotherClusterGoes(t *testing.T) {
 	before, after := history(t, 6), history(t, 30)
 	after.Trim() // so that the position seems trimmed

@@ -45,7 +45,7 @@ type live struct {
 	dir string
 }
 
-// run starts a Replica that never compares heads by itself, unless change says so.
+// run starts a Replica that never compares heads periodically, unless change enables that.
 func run(tb testing.TB, store replica.Store, change func(*replica.Config)) *live {
 	tb.Helper()
 	c := replica.Config{
@@ -76,7 +76,7 @@ func bound(tb testing.TB, store replica.Store, change func(*replica.Config)) *li
 	return l
 }
 
-// broadcast hands entries over as the bus does.
+// broadcast passes entries as the bus does.
 func (l *live) broadcast(entries ...dbaas.Entry) {
 	l.t.Helper()
 	for _, e := range entries {
@@ -99,7 +99,7 @@ func (l *live) reaches(seq dbaas.Seq) {
 	})
 }
 
-// count returns what the replica answers for the number of rows, and where.
+// count returns the replica's answer for the number of rows, and its position.
 func (l *live) count() (string, dbaas.Seq) {
 	l.t.Helper()
 	rd, err := l.Reader()
@@ -165,7 +165,7 @@ func (l *live) files() []string {
 	return paths
 }
 
-// faultStore lets a test stand in the way of one method.
+// faultStore lets a test intercept some methods of the store.
 type faultStore struct {
 	*workertest.Store
 	log      func() error
@@ -208,7 +208,7 @@ func (s *faultStore) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	return snap, err
 }
 
-// cutOff ends a snapshot's body after so many bytes.
+// cutOff ends a snapshot's body after a given number of bytes.
 func cutOff(s *dbaas.Snapshot, bytes int64) {
 	s.Body = struct {
 		io.Reader

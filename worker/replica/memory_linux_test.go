@@ -18,8 +18,8 @@ func (l *live) mapped() int {
 	return strings.Count(string(maps), l.path()+"\n")
 }
 
-// Readers map the file. What compares all of it has a connection of its own, which does not, so that a worker
-// does not keep as much memory as its database is large; what reads for callers stays.
+// Readers map the file. Comparing the whole file uses a separate connection that does not map it, so that a worker does
+// not keep as much memory as its database is large. The connections of ordinary readers stay mapped.
 func TestReplica_Verify_MapsNothing(t *testing.T) {
 	store := &faultStore{Store: workertest.NewStore(t, schema)}
 	fill(store.Store, 1, 3)
@@ -41,7 +41,7 @@ func TestReplica_Verify_MapsNothing(t *testing.T) {
 	}
 }
 
-// A comparison that cannot begin leaves its connection to nobody.
+// A comparison that cannot begin does not leave its connection in the pool.
 func TestReplica_Verify_FailedLeavesNoConnection(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 3)

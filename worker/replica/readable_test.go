@@ -18,15 +18,16 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// diverged is a replica that has met an entry after 3 that does not fit, and finds persdb at 5. It gets no snapshot before open.
+// diverged is a replica that has met an entry after 3 that cannot be applied, while persdb is at 5. It gets no snapshot
+// before open is closed.
 type diverged struct {
 	*live
 	open  func()
-	lost  <-chan struct{} // of the time before
+	lost  <-chan struct{} // closed when the replica could no longer be read
 	first string          // its file
 }
 
-// diverge makes one. refuse is what persdb says meanwhile.
+// diverge creates a diverged replica. refuse is persdb's error in the meantime.
 func diverge(t *testing.T, statement string, refuse func(*dbaas.Snapshot) error, change func(*replica.Config)) diverged {
 	t.Helper()
 	store := workertest.NewStore(t, schema)
@@ -57,7 +58,7 @@ func diverge(t *testing.T, statement string, refuse func(*dbaas.Snapshot) error,
 
 func away(*dbaas.Snapshot) error { return dbaas.ErrUnavailable }
 
-// closable returns a persdb whose snapshots are as refuse leaves them while closed is true.
+// closable returns a persdb that returns snapshots, or their errors, as refuse decides while closed is true.
 func closable(store *workertest.Store, refuse func(*dbaas.Snapshot) error) (fault *faultStore, closed *atomic.Bool) {
 	closed = &atomic.Bool{}
 	return &faultStore{Store: store, snapshot: func(s *dbaas.Snapshot) error {
@@ -68,8 +69,8 @@ func closable(store *workertest.Store, refuse func(*dbaas.Snapshot) error) (faul
 	}}, closed
 }
 
-// An entry that cannot be applied leaves a prefix of the log, which readers keep until there is a new file; they never see a part of
-// the entry. Who needs more waits.
+// An entry that cannot be applied leaves a prefix of the log, which readers keep until there is a new file; they never
+// see a part of the entry. Readers that need a later position wait.
 func TestReplica_Diverged_ReadsGoOn(t *testing.T) {
 	for name, statement := range map[string]string{
 		"RowDiffers":   "UPDATE n SET v='other' WHERE i=1",
@@ -105,7 +106,7 @@ func TestReplica_Diverged_ReadsGoOn(t *testing.T) {
 	}
 }
 
-// Readers of a file that cannot go on are sent away when another worker has more, and when its room may be needed.
+// Readers lose a file that cannot continue when another worker is ahead, and when the new snapshot may need its space.
 func TestReplica_Diverged_ReadsStop(t *testing.T) {
 	cut := func(s *dbaas.Snapshot) error {
 		cutOff(s, 100)
@@ -146,8 +147,8 @@ func TestReplica_Diverged_ReadsStop(t *testing.T) {
 	}
 }
 
-// A position after which persdb's log has no entry, or a damaged one, leads to a snapshot; a read under way keeps its state, and the
-// log says why.
+// A position after which persdb's log has no entry, or a damaged one, leads to a snapshot. A read in progress keeps its
+// state, and the reason is logged.
 func TestReplica_CatchUp_NoNextEntryTakesSnapshot(t *testing.T) {
 	damaged := dbaas.Errorf(dbaas.CodeDamaged, "entry 4 of the log is damaged")
 	for name, tc := range map[string]struct {
@@ -195,8 +196,8 @@ func TestReplica_CatchUp_NoNextEntryTakesSnapshot(t *testing.T) {
 	}
 }
 
-// A replica that is further than persdb has rows that persdb has lost. Nobody reads them any more, also when it is the log that
-// shows it and no snapshot is to be had.
+// A replica that is ahead of persdb has rows that persdb has lost. It is no longer read, even if only the log shows
+// this and no snapshot is available.
 func TestReplica_CatchUp_FuturePosition_IsNotRead(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	last := fill(store, 1, 3)[2]

@@ -41,7 +41,7 @@ func TestReader_Read_DeadlineAndErrors(t *testing.T) {
 	}
 }
 
-// Bodies stay as they are while later reads go into the same buffers.
+// Bodies do not change while later reads use the same buffers.
 func TestReader_Read_BodiesAreKept(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 300)

@@ -21,8 +21,8 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// A replica that starts late takes a snapshot, then the log after it, then what was
-// broadcast meanwhile, and only then is readable.
+// A replica that starts late takes a snapshot, then the log after it, then the entries broadcast in the meantime, and
+// only then is readable.
 func TestReplica_Run_LateStartReachesHead(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 5)
@@ -42,8 +42,8 @@ func TestReplica_Run_LateStartReachesHead(t *testing.T) {
 	}
 }
 
-// Nothing begins before the subscription is bound: what is committed between the snapshot and the
-// bind would be missed.
+// The replica does not start before the subscription is bound: an entry committed between the snapshot and the bind
+// would be missed.
 func TestReplica_Run_WaitsForTheSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := workertest.NewStore(t, schema)
@@ -58,7 +58,7 @@ func TestReplica_Run_WaitsForTheSubscription(t *testing.T) {
 	})
 }
 
-// Entries that were buffered out of order are no gap.
+// Entries that were buffered out of order do not count as a gap.
 func TestReplica_Apply_BufferedOutOfOrderIsNoGap(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	empty, err := store.Snapshot(t.Context())
@@ -79,7 +79,7 @@ func TestReplica_Apply_BufferedOutOfOrderIsNoGap(t *testing.T) {
 	}
 }
 
-// While the log is not read to its end, nobody reads the replica.
+// While the log is not read to its end, the replica cannot be read.
 func TestReplica_Reader_RefusedBeforeCaughtUp(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 3)
@@ -137,7 +137,7 @@ func TestReplica_Apply_GapStartsCatchUp(t *testing.T) {
 	}
 }
 
-// An entry that comes without its changes, since it is large, is fetched from the log, and so is what comes after it.
+// A large entry, which is broadcast without its changes, is read from the log, and so are the entries after it.
 func TestReplica_Apply_LargeEntryIsFetched(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, nil)
@@ -149,7 +149,7 @@ func TestReplica_Apply_LargeEntryIsFetched(t *testing.T) {
 	l.equals(store)
 }
 
-// Entries that come twice or in another order have one effect each.
+// Entries that arrive twice or in another order take effect once.
 func TestReplica_Apply_DuplicatesAndReorderingSkipped(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, nil)
@@ -163,7 +163,7 @@ func TestReplica_Apply_DuplicatesAndReorderingSkipped(t *testing.T) {
 	}
 }
 
-// Schema changes and rows around them come in their order.
+// Schema changes and the rows around them are applied in their order.
 func TestReplica_Apply_SchemaChange(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, nil)
@@ -182,7 +182,7 @@ func TestReplica_Apply_SchemaChange(t *testing.T) {
 	}
 }
 
-// An entry of an older epoch than the position's is refused, and the log is asked instead.
+// An entry of an older epoch than the position's is refused, and the log is read instead.
 func TestReplica_Apply_StaleEpochRefused(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	for range 3 {
@@ -221,7 +221,7 @@ func TestReplica_Run_FuturePositionTakesSnapshot(t *testing.T) {
 	l.equals(store)
 }
 
-// A lost broadcast is made up for by the comparison of heads.
+// The comparison of heads makes up for a lost broadcast.
 func TestReplica_Run_AntiEntropyFindsLostBroadcast(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, func(c *replica.Config) { c.AntiEntropy = 5 * time.Millisecond })
@@ -230,7 +230,7 @@ func TestReplica_Run_AntiEntropyFindsLostBroadcast(t *testing.T) {
 	l.reaches(3)
 }
 
-// Whoever waits for a position that was not broadcast gets it from the log soon.
+// A reader that waits for a position that was not broadcast soon gets it from the log.
 func TestReplica_WaitApplied_NudgesCatchUp(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, func(c *replica.Config) { c.NudgeAfter = time.Millisecond })
@@ -243,7 +243,7 @@ func TestReplica_WaitApplied_NudgesCatchUp(t *testing.T) {
 	}
 }
 
-// persdb being away does not stop what broadcasts bring, and its return ends the gap.
+// While persdb is unreachable broadcasts are still applied, and its return ends the gap.
 func TestReplica_Run_StoreAwayAppliesBroadcasts(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, nil)
@@ -259,7 +259,7 @@ func TestReplica_Run_StoreAwayAppliesBroadcasts(t *testing.T) {
 	l.equals(store)
 }
 
-// A snapshot that is not what its head says is not used.
+// A snapshot that does not match its announced head is not used.
 func TestReplica_Run_DamagedSnapshotIsRefused(t *testing.T) {
 	for name, damage := range map[string]func(*dbaas.Snapshot, []byte) []byte{
 		"Cut":           func(_ *dbaas.Snapshot, b []byte) []byte { return b[:len(b)-100] },
@@ -289,7 +289,7 @@ func TestReplica_Run_DamagedSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// Files of an earlier life are never used, and nothing is left at the end.
+// Files of an earlier process are never used, and no file is left at the end.
 func TestReplica_Run_LeavesNoFiles(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	dir := t.TempDir()
@@ -307,8 +307,8 @@ func TestReplica_Run_LeavesNoFiles(t *testing.T) {
 	}
 }
 
-// A replica's file need not survive its machine: after a loss of power, whatever was left of it, the next life begins with a
-// snapshot and equals persdb.
+// A replica's file need not survive a crash of its machine: whatever a power loss leaves of it, the next process begins
+// with a snapshot and equals persdb.
 func TestReplica_Run_PowerLost_EqualsPersdb(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	disk := disktest.New(t)

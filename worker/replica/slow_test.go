@@ -12,7 +12,8 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// A page of the log may take long while its bytes come, and one that persdb is long about gets more time with each try.
+// A page of the log may take long while its bytes arrive, and a page for which persdb is slow gets more time with each
+// attempt.
 func TestReplica_CatchUp_SlowPage(t *testing.T) {
 	for name, tc := range map[string]struct {
 		page func(context.Context) error
@@ -50,7 +51,8 @@ func TestReplica_CatchUp_SlowPage(t *testing.T) {
 	}
 }
 
-// Progress grows with the bytes of a snapshot as they come. A try that gets no further than the one before adds nothing.
+// Progress grows with the bytes of a snapshot as they arrive. An attempt that gets no further than the previous one
+// adds nothing.
 func TestReplica_Progress_Snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := workertest.NewStore(t, schema)

@@ -17,20 +17,21 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// alter runs a statement on the replica's file behind its back, as nobody but a bug or a broken disk does.
+// alter runs a statement on the replica's file without the replica's knowledge, as only a bug or a broken disk would.
 func (l *live) alter(statement string) {
 	l.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+l.path()+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	defer func() { _ = db.Close() }() // Exec tells.
+	defer func() { _ = db.Close() }() // Exec reports errors.
 	if _, err = db.ExecContext(l.t.Context(), statement); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// repairLimit is long since comparisons have a fiftieth of the time: one that takes 100 ms on a busy machine is followed by 5 s of rest.
+// repairLimit is long because comparisons take at most a fiftieth of the time: one that takes 100 ms on a busy machine
+// is followed by a pause of 5 s.
 const repairLimit = time.Minute
 
 // repaired waits until the replica has taken its second snapshot and may be read.
@@ -45,8 +46,7 @@ func (l *live) repaired(seq dbaas.Seq) {
 	l.reaches(seq)
 }
 
-// Whatever was altered in the file, the comparison names the tables, and the
-// replica is made anew.
+// Whatever was altered in the file, the comparison names the tables, and the replica is rebuilt.
 func TestReplica_Verify_AlteredFileIsRepaired(t *testing.T) {
 	for name, tc := range map[string]struct {
 		statement string
@@ -95,7 +95,7 @@ func TestReplica_Verify_EqualStays(t *testing.T) {
 	}
 }
 
-// Nobody has to ask: the replica compares itself now and then.
+// The replica also compares itself periodically, without a request.
 func TestReplica_Run_FindsAnAlteredRowByItself(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 5)
@@ -127,8 +127,8 @@ func (s inParts) HashPart(_ context.Context, from dbaas.HashFrom) (p dbaas.HashP
 	return p, err
 }
 
-// A database larger than a part is compared part by part, by the replica itself and on request, wherever the difference is. The
-// replica rests after each part, for long on a slow machine.
+// A database larger than one part is compared part by part, periodically and on request, wherever the difference is.
+// The replica pauses after each part, for long on a slow machine.
 func TestReplica_Verify_PartByPart(t *testing.T) {
 	for _, row := range []int{1, 50, 100} {
 		for _, byItself := range []bool{false, true} {
@@ -159,7 +159,7 @@ func verifyParts(t *testing.T, row int, byItself bool) {
 	l.equals(store)
 }
 
-// A write between the two looks is no difference: the replica is compared where persdb was.
+// A write between the two queries is no difference: the replica is compared at persdb's position.
 func TestReplica_Verify_WriteInBetweenIsFollowed(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 2)
@@ -178,7 +178,7 @@ func TestReplica_Verify_WriteInBetweenIsFollowed(t *testing.T) {
 	}
 }
 
-// Without persdb's answer for the replica's position nothing is known, and nothing is thrown away.
+// Without persdb's answer for the replica's position there is no result, and the file is not discarded.
 func TestReplica_Verify_NoResultKeepsTheReplica(t *testing.T) {
 	for name, hashes := range map[string]func(*dbaas.TableHashes) error{
 		"PersdbDown": func(*dbaas.TableHashes) error { return dbaas.ErrUnavailable },
@@ -206,7 +206,7 @@ func TestReplica_Verify_NoResultKeepsTheReplica(t *testing.T) {
 	}
 }
 
-// Before it has caught up there is nothing to compare, and the answer does not wait.
+// Before the replica has caught up there is nothing to compare, and Verify returns without waiting.
 func TestReplica_Verify_NotCaughtUp(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := run(t, store, nil)
@@ -215,7 +215,7 @@ func TestReplica_Verify_NotCaughtUp(t *testing.T) {
 	}
 }
 
-// While persdb hashes, the replica applies and answers.
+// While persdb hashes, the replica continues to apply entries and to answer reads.
 func TestReplica_Verify_HoldsNothingUp(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	fill(store, 1, 2)

@@ -10,8 +10,8 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// A read that goes on for long keeps the WAL from being emptied. It is ended when the WAL is too large for that, and
-// no other read is; the WAL stays bounded, whatever is written.
+// A long read keeps the WAL from being emptied. It is stopped when the WAL grows too large, and no other read is
+// stopped; the WAL stays bounded, whatever is written.
 func TestReplica_LongRead_WALStaysBounded(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, nil)

@@ -15,12 +15,12 @@ import (
 	"rideshare/worker/slave"
 )
 
-// Slow reads that find no place among the slow wait for one, until their deadlines, and hold up no others, however many they are, in
-// one message or in many: those beside them are answered as if they were alone.
+// Slow reads that find no slow slot wait for one, until their deadlines. However many they are, in one message or in
+// many, they hold up no others: the reads beside them are answered as if there were no slow ones.
 func TestExecutor_Serve_SlowReadsWithoutPlaceWaitAside(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages, each int
-		after          time.Duration // when the read beside them comes
+		after          time.Duration // when the read beside them arrives
 	}{"InManyMessages": {40, 1, 0}, "InOneMessage": {1, 40, 0}, "InManyMessagesEach": {200, 5, 600 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestExecutor_Serve_SlowReadsWithoutPlaceWaitAside(t *testing.T) {
 	}
 }
 
-// Reads that wait for a position beyond all room are refused: they hold up none that can be answered.
+// Reads that wait for a position and exceed the bound are refused: they hold up no read that can be answered.
 func TestExecutor_Serve_WaitingReadsWithoutRoomAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus()
@@ -90,7 +90,7 @@ func TestExecutor_Serve_WaitingReadsWithoutRoomAreRefused(t *testing.T) {
 	})
 }
 
-// All answers that wait for the broker have a bound together: beyond it a read is refused.
+// All answers that wait for the broker share one bound: a read beyond it is refused.
 func TestExecutor_Serve_AnswersHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus()
@@ -119,7 +119,7 @@ func TestExecutor_Serve_AnswersHaveABound(t *testing.T) {
 	})
 }
 
-// A run of large answers sends them as they fill a reply, and does not gather all of them.
+// A run of large answers sends them whenever they fill a reply, and does not gather all of them.
 func TestExecutor_Serve_LargeAnswersAreSentAsTheyCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := make([]dbaas.Read, 100)
@@ -145,7 +145,7 @@ func TestExecutor_Serve_LargeAnswersAreSentAsTheyCome(t *testing.T) {
 	})
 }
 
-// The reads of a message that another worker had run one after the other, each after the caller has heard of it.
+// The reads of a message whose previous worker died run one after another, each after its caller was notified.
 func TestExecutor_Serve_ReadsOfADeadWorkerRunAlone(t *testing.T) {
 	for name, mark := range map[string]func(*fakeDelivery, *bool){
 		"Redelivered": func(d *fakeDelivery, _ *bool) { d.redelivered = true },
@@ -183,7 +183,8 @@ func TestExecutor_Serve_ReadsOfADeadWorkerRunAlone(t *testing.T) {
 	}
 }
 
-// However many slow reads run, few of them work at a time, each in its turn; beside them only reads that are not slow yet.
+// However many slow reads run, only a few of them work at a time, in turns; apart from them only reads run that are not
+// slow yet.
 func TestExecutor_Serve_SlowReadsWorkByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, source := newBus(), newSource(1)
@@ -209,7 +210,7 @@ func TestExecutor_Serve_SlowReadsWorkByTurns(t *testing.T) {
 	})
 }
 
-// More slow reads than there are places, each with time enough, are all answered.
+// More slow reads than there are slots, each with enough time, are all answered.
 func TestExecutor_Serve_BurstOfSlowReadsIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := make([]dbaas.Read, 30)
@@ -229,7 +230,7 @@ func TestExecutor_Serve_BurstOfSlowReadsIsAnswered(t *testing.T) {
 	})
 }
 
-// Reads of dead workers that wait for a position leave the places to those that can run.
+// Reads of dead workers that wait for a position leave the slots to reads that can run.
 func TestExecutor_Serve_WaitingReadsOfDeadWorkersHoldNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus()

@@ -14,7 +14,7 @@ import (
 	"rideshare/worker/slave"
 )
 
-// codes returns the code of each answer by place.
+// codes returns the code of each answer by its index.
 func codes(results map[int]dbaas.ReadResult) map[int]dbaas.Code {
 	out := map[int]dbaas.Code{}
 	for i, r := range results {
@@ -57,7 +57,7 @@ func TestExecutor_Serve_FastReadsAreOneReply(t *testing.T) {
 	})
 }
 
-// A slow read holds up neither the reads before it nor those behind it, and its own answer comes last.
+// A slow read holds up neither the reads before it nor those after it, and is answered last.
 func TestExecutor_Serve_SlowReadDoesNotDelayNeighbours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, d, e := serve(t, newSource(1), read("a", time.Second), read("slow 200 ms", time.Second), read("c", time.Second), read("d", time.Second))
@@ -79,7 +79,7 @@ func TestExecutor_Serve_SlowReadDoesNotDelayNeighbours(t *testing.T) {
 	})
 }
 
-// More slow reads than there are places keep their bound, and are all answered.
+// More slow reads than there are slots stay within the bound, and are all answered.
 func TestExecutor_Serve_SlowReadsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource(1)
@@ -109,7 +109,7 @@ func TestExecutor_Serve_FailingReadFailsAlone(t *testing.T) {
 	})
 }
 
-// A read past its deadline is not started, one that runs past it is interrupted; the others go on.
+// A read past its deadline is not started, and a read that runs past its deadline is interrupted; the others continue.
 func TestExecutor_Serve_ExpiredReadTimesOutAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, d, _ := serve(t, newSource(1), read("a", -time.Second), read("slow 500 ms", 50*time.Millisecond), read("c", time.Second))
@@ -124,8 +124,8 @@ func TestExecutor_Serve_ExpiredReadTimesOutAlone(t *testing.T) {
 	})
 }
 
-// Reads that want a later position wait for it without delaying the others; each
-// that misses its own deadline is not caught up.
+// Reads that need a later position wait for it without delaying the others; each read that misses its own deadline gets
+// CodeNotCaughtUp.
 func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newSource(5)
@@ -153,9 +153,9 @@ func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
 	})
 }
 
-// Reads that nobody can answer yet do not take up what the consumer may hold: their message is
-// acknowledged while they wait, and still answered. Its caller is told before who holds it; while that cannot be
-// told it stays the broker's.
+// Reads that cannot be answered yet do not fill the consumer's prefetch: their message is acknowledged while they wait,
+// and still answered. Before that the caller is notified which worker holds the message; while the notification fails,
+// the message stays unacknowledged.
 func TestExecutor_Serve_LingeringMessageIsAcknowledged(t *testing.T) {
 	for name, c := range map[string]struct {
 		lingers dbaas.Read
@@ -222,7 +222,7 @@ func TestExecutor_Serve_NoReplicaWaits(t *testing.T) {
 	})
 }
 
-// When the worker is cut off nothing is answered or acknowledged any more, so that the broker delivers again.
+// When the worker is cut off it no longer answers or acknowledges anything, so that the broker redelivers.
 func TestExecutor_Serve_CutOffLeavesTheDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, bus := newSource(1), newBus()
@@ -238,7 +238,7 @@ func TestExecutor_Serve_CutOffLeavesTheDelivery(t *testing.T) {
 	})
 }
 
-// A caller that is gone is counted, and its message is dealt with.
+// A caller that has gone is counted, and its message is completed.
 func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := newBus()
@@ -252,8 +252,9 @@ func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
 	})
 }
 
-// Reads of another cluster than the replica's wait for it: its position says nothing about theirs. With it they are answered, without
-// it refused at their deadlines, also when they come to a worker alone.
+// Reads of another cluster than the replica's wait for that cluster: positions of different clusters cannot be
+// compared. They are answered once the replica has it, and otherwise refused at their deadlines, even if they are the
+// worker's only reads.
 func TestExecutor_Serve_OtherClusterWaits(t *testing.T) {
 	for name, redelivered := range map[string]bool{"First": false, "Again": true} {
 		t.Run(name, func(t *testing.T) {

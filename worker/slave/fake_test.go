@@ -15,8 +15,8 @@ import (
 	"rideshare/worker/slave"
 )
 
-// fakeSource is a replica whose position the test sets. A read's SQL says what
-// it does: "slow 20 ms" takes that long, "busy 20 ms" works that long, "large 9" has so many bytes, "fail" fails, anything else is echoed.
+// fakeSource is a replica whose position the test sets. A read's SQL selects its behaviour: "slow 20 ms" takes that
+// long, "busy 20 ms" works that long, "large 9" returns so many bytes, "fail" fails, anything else is echoed.
 type fakeSource struct {
 	mu      sync.Mutex
 	seq     dbaas.Seq
@@ -149,16 +149,16 @@ func (r *fakeReader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResul
 	return dbaas.ReadResult{Body: []byte(sql)}
 }
 
-// fakeBus records what is answered, and when, and hands over deliveries.
+// fakeBus records which answers are sent, and when, and delivers messages.
 type fakeBus struct {
 	mu         sync.Mutex
 	begin      time.Time
 	replies    []sentReply
 	err        error               // of Reply
-	takes      time.Duration       // what a Reply takes
-	others     map[string]*fakeBus // get what is sent to their names
-	held       []dbaas.WorkerID    // who said that they hold a message
-	running    []int               // the reads that were said to run alone, in order
+	takes      time.Duration       // how long a Reply takes
+	others     map[string]*fakeBus // receive the replies to their names
+	held       []dbaas.WorkerID    // the workers that announced that they hold a message
+	running    []int               // the reads that were announced as running alone, in order
 	consumers  int
 	deliveries chan mq.Delivery
 }
@@ -215,7 +215,7 @@ func (b *fakeBus) count(n int) {
 	b.consumers += n
 }
 
-// holders returns who has said that they hold a message.
+// holders returns the workers that announced that they hold a message.
 func (b *fakeBus) holders() []dbaas.WorkerID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -228,7 +228,7 @@ func (b *fakeBus) consuming() int {
 	return b.consumers
 }
 
-// answers returns the answer to each read by its place, and when it was sent.
+// answers returns the answer to each read by its index, and when it was sent.
 func (b *fakeBus) answers() (results map[int]dbaas.ReadResult, at map[int]time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,7 +241,7 @@ func (b *fakeBus) answers() (results map[int]dbaas.ReadResult, at map[int]time.D
 	return results, at
 }
 
-// fakeDelivery counts what becomes of it.
+// fakeDelivery counts its acknowledgements and rejections.
 type fakeDelivery struct {
 	message         mq.Message
 	redelivered     bool

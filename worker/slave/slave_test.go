@@ -34,7 +34,7 @@ func TestSlave_Run_UndecodableIsRejected(t *testing.T) {
 	})
 }
 
-// After stop what is in hand is answered before Run returns.
+// After stop the pending reads are answered before Run returns.
 func TestSlave_Run_StopFinishesWhatIsInHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, source := newBus(), newSource(1)
@@ -53,7 +53,7 @@ func TestSlave_Run_StopFinishesWhatIsInHand(t *testing.T) {
 	})
 }
 
-// A slave does not consume before its replica may be read, nor while it is thrown away.
+// A slave does not consume before its replica may be read, nor after its replica was discarded.
 func TestSlave_Run_ConsumesOnlyWhileReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus, source := newBus(), newSource(1)

@@ -9,7 +9,7 @@ import (
 	"rideshare/worker/workertest"
 )
 
-// What stands between worker and persdb in tests keeps persdb's promises.
+// The store that tests put between worker and persdb keeps persdb's guarantees.
 func TestStore_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()
