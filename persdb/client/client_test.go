@@ -21,7 +21,7 @@ import (
 	"rideshare/persdb/server"
 )
 
-// to returns a client of a handler.
+// to returns a client connected to a handler.
 func to(t *testing.T, h http.Handler) *client.Client {
 	t.Helper()
 	web := httptest.NewServer(h)
@@ -67,7 +67,7 @@ func (f failing) Hashes(context.Context) (dbaas.TableHashes, error) {
 	return dbaas.TableHashes{}, f.err
 }
 
-// calls are all methods, by name, as calls that only tell their error.
+// calls returns all methods by name, as functions that return only the error.
 func calls(ctx context.Context, s storetest.Store) map[string]func() error {
 	return map[string]func() error{
 		"Claim": func() error { _, err := s.Claim(ctx); return err },
@@ -85,8 +85,7 @@ func calls(ctx context.Context, s storetest.Store) map[string]func() error {
 	}
 }
 
-// Every code of every method comes out as it went in, with its message and
-// without its cause.
+// Every error code of every method is returned unchanged, with its message and without its cause.
 func TestClient_ErrorsKeepTheirCode(t *testing.T) {
 	for _, code := range []dbaas.Code{
 		dbaas.CodeInvalid, dbaas.CodeConstraint, dbaas.CodeNotFound, dbaas.CodeConflict, dbaas.CodeMismatch, dbaas.CodeExpired, dbaas.CodeTooLarge,
@@ -105,7 +104,7 @@ func TestClient_ErrorsKeepTheirCode(t *testing.T) {
 	}
 }
 
-// Where nobody listens, surely nothing was done.
+// If no server listens, certainly nothing was done.
 func TestClient_NobodyListens_Unavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -122,8 +121,8 @@ func TestClient_NobodyListens_Unavailable(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost, cut, or not persdb's own, has an unknown outcome;
-// other calls are unavailable.
+// A commit whose answer is lost, cut off, or not persdb's own has an unknown outcome; other calls fail with
+// CodeUnavailable.
 func TestClient_AnswerLost_CommitIsUnknown(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"Dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
@@ -149,8 +148,7 @@ func TestClient_AnswerLost_CommitIsUnknown(t *testing.T) {
 	}
 }
 
-// A server that hangs does not hold the caller beyond its context, and a commit is
-// then unknown.
+// A server that hangs does not block the caller beyond its context, and a commit then has an unknown outcome.
 func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 	release := make(chan struct{})
 	c := to(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -165,7 +163,7 @@ func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 	}
 }
 
-// A snapshot that is cut on its way never ends with io.EOF.
+// A snapshot that is cut off never ends with io.EOF.
 func TestClient_Snapshot_CutIsSeen(t *testing.T) {
 	content := strings.Repeat("database ", 10_000)
 	const sum = 0xf4deb857 // CRC-32C of content, computed bit by bit
@@ -212,7 +210,7 @@ func TestClient_Snapshot_CutIsSeen(t *testing.T) {
 	}
 }
 
-// Addresses that cannot work are refused at once.
+// Invalid addresses are refused immediately.
 func TestNew_BadURL(t *testing.T) {
 	for _, url := range []string{"", "host:1", "ftp://host", "http://", "http://[", "/path"} {
 		if _, err := client.New(client.Config{URL: url}); err == nil {

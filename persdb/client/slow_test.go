@@ -17,7 +17,8 @@ import (
 	"rideshare/persdb/server"
 )
 
-// line carries answers of a handler at some bytes a second, and holds them up at one place.
+// line is a transport that sends a handler's answers at a fixed number of bytes a second, and stalls at one byte
+// position.
 type line struct {
 	handler   http.Handler
 	perSecond int
@@ -62,7 +63,8 @@ func (p paged) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error
 	return dbaas.Page{Entries: []dbaas.Entry{p.entry}, Head: dbaas.Head{Seq: p.entry.Seq, Epoch: p.entry.Epoch}}, nil
 }
 
-// A long page gets through a slow line, far beyond every time-out, as long as its bytes come. One that comes to a stop ends.
+// A long page gets through a slow line, far beyond every time-out, as long as its bytes arrive. A page that stalls
+// fails.
 func TestClient_Log_SlowLine(t *testing.T) {
 	long := bytes.Repeat([]byte{7}, 40<<20)
 	entry := dbaas.Entry{Seq: 1, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: long}}}

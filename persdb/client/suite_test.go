@@ -19,7 +19,7 @@ var (
 	_ storetest.Store = (*client.Client)(nil)
 )
 
-// Through server and client the store keeps all its promises.
+// Through server and client the store keeps all its guarantees.
 func TestClient_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()

@@ -15,8 +15,8 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// forget forgets the first operation under a number if the store may have done so: its entry was trimmed and
-// another one comes, or it only read, and its id is not the client's.
+// forget forgets the first operation with a number if the store may have forgotten it: its entry was trimmed and the
+// number is sent again, or the operation only read and its id is not the client's.
 func (r *scriptRun) forget(ctx context.Context, o *sqlgen.Operation, op *dbaas.Operation) error {
 	f, ok := r.first[o.Number]
 	if !ok {
@@ -38,7 +38,7 @@ func (r *scriptRun) forget(ctx context.Context, o *sqlgen.Operation, op *dbaas.O
 	return nil
 }
 
-// onlyRead reports whether an operation did nothing that the store has to remember.
+// onlyRead reports whether the store need not remember an operation.
 func onlyRead(f *firstAnswer) bool {
 	for i, st := range f.sent.Statements {
 		verb, _, _ := strings.Cut(st.SQL, " ")
@@ -66,7 +66,7 @@ func (r *scriptRun) judge(o *sqlgen.Operation, sent *dbaas.Operation, got *dbaas
 		}
 		return nil
 	}
-	if got.Code == dbaas.CodeExpired && sent.SeenSeq < r.trimmed { // it only read, and came again late
+	if got.Code == dbaas.CodeExpired && sent.SeenSeq < r.trimmed { // the operation only read, and was repeated late
 		return nil
 	}
 	r.first[o.Number] = firstAnswer{*sent, *got}
@@ -98,8 +98,8 @@ func sameAnswers(o *sqlgen.Operation, want, got []dbaas.StatementResult) error {
 	return nil
 }
 
-// answerText writes an answer. After a failure in the same operation the last rowid is left out: SQLite
-// remembers the one that a failed statement had already used, and a batch that is run again does not.
+// answerText formats an answer. After a failure in the same operation the last rowid is left out: SQLite remembers the
+// rowid that a failed statement had already used, and a batch that is run again does not.
 func answerText(r dbaas.StatementResult, failed bool) string {
 	if r.Code != dbaas.CodeOK {
 		return "error " + r.Message

@@ -14,8 +14,8 @@ import (
 	"rideshare/internal/sqlgen"
 )
 
-// plain is SQLite without anything of this system's in between: no cache of statements, no
-// authorizer, no batch. What it answers is right by definition.
+// plain is SQLite without any code of this system in between: no cache of statements, no authorizer, no batch. Its
+// answers are right by definition.
 type plain struct {
 	tls *libc.TLS
 	db  uintptr
@@ -113,7 +113,7 @@ func (p *plain) must(sql string) {
 	}
 }
 
-// undo ends the transaction, unless the statement has done so itself.
+// undo ends the transaction, unless the statement has ended it.
 func (p *plain) undo() {
 	if lib.Xsqlite3_get_autocommit(p.tls, p.db) == 0 {
 		p.must("ROLLBACK")
@@ -161,7 +161,7 @@ func (p *plain) one(in *dbaas.Statement) dbaas.StatementResult {
 	return r
 }
 
-// bind sets the parameters and returns what frees their memory.
+// bind sets the parameters and returns a function that frees their memory.
 func (p *plain) bind(stmt uintptr, in *dbaas.Statement) (free func()) {
 	tls := p.tls
 	var held []uintptr
@@ -245,8 +245,8 @@ func show(row dbaas.Row) string {
 	return strings.Join(parts, " ")
 }
 
-// content is what clients can see of a file: the schema, every row with its rowid, the counters,
-// and what SQLite's own checks find.
+// content is everything that clients can see of a file: the schema, every row with its rowid, the counters, and the
+// results of SQLite's own checks.
 func (p *plain) content() map[string]string {
 	out := map[string]string{}
 	read := func(name string, queries ...string) {

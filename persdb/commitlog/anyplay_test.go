@@ -18,11 +18,11 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// scriptRun is one script on its way: the store, the replicas that follow it, and plain SQLite.
+// scriptRun is a running script: the store, the replicas that follow it, and plain SQLite.
 type scriptRun struct {
 	dir      string
 	now      time.Time     // the wall clock, which steps
-	elapsed  time.Duration // the clock that only goes on
+	elapsed  time.Duration // the clock that never steps
 	store    *commitlog.Store
 	epoch    dbaas.Epoch
 	model    *plain
@@ -32,7 +32,7 @@ type scriptRun struct {
 	loose    bool
 }
 
-// firstAnswer is what an operation was answered when it ran.
+// firstAnswer is the answer to an operation when it ran.
 type firstAnswer struct {
 	sent   dbaas.Operation
 	result dbaas.OperationResult
@@ -45,7 +45,7 @@ type logReader struct {
 	step int
 }
 
-// play runs a script in a directory in memory, where there is one, and returns the first thing that is wrong.
+// play runs a script in a directory in memory, if there is one, and returns the first error it finds.
 func play(ctx context.Context, s sqlgen.Script) (err error) {
 	parent := "/dev/shm"
 	if info, statErr := os.Stat(parent); statErr != nil || !info.IsDir() {
@@ -133,7 +133,7 @@ func (r *scriptRun) end() error {
 	return errors.Join(errs...)
 }
 
-// act does what a script wants between two batches.
+// act performs the script's action between two batches.
 func (r *scriptRun) act(ctx context.Context, what sqlgen.Action) error {
 	switch what {
 	case sqlgen.Restart:
@@ -155,7 +155,7 @@ func (r *scriptRun) act(ctx context.Context, what sqlgen.Action) error {
 			return err
 		}
 		n, err := r.store.Trim(ctx)
-		if n > 0 { // no more than all but the newest.
+		if n > 0 { // at most all but the newest.
 			r.trimmed = head.Seq - 1
 		}
 		return err
@@ -164,10 +164,10 @@ func (r *scriptRun) act(ctx context.Context, what sqlgen.Action) error {
 	return nil
 }
 
-// operation builds what a client sends; the same content under the same number is the same message again.
+// operation builds the operation that a client sends; the same content under the same number is the same message again.
 func (r *scriptRun) operation(o *sqlgen.Operation, head dbaas.Head) dbaas.Operation {
 	op := storetest.Op(o.Number)
-	if o.Number%2 == 1 { // as one whose caller waits and gave no id
+	if o.Number%2 == 1 { // like an operation whose caller waits and gave no id
 		op.ID[6], op.Deadline = 0x70, time.Now().Add(time.Hour)
 	}
 	op.SeenSeq, op.Atomic, op.Statements = head.Seq, o.Atomic, o.SQL()
@@ -178,10 +178,10 @@ func (r *scriptRun) operation(o *sqlgen.Operation, head dbaas.Head) dbaas.Operat
 	return op
 }
 
-// maxCommits bounds how often what a commit has put off is sent again.
+// maxCommits bounds how often deferred operations are sent again.
 const maxCommits = 100
 
-// batch commits operations as a master does: what persdb puts off goes into later commits.
+// batch commits operations as a master does: deferred operations go into later commits.
 func (r *scriptRun) batch(ctx context.Context, batch []sqlgen.Operation) error {
 	pending := batch
 	for range maxCommits {
@@ -228,7 +228,7 @@ func (r *scriptRun) join(ctx context.Context, step int) error {
 	return nil
 }
 
-// fetch makes the file anew from a snapshot.
+// fetch rebuilds the file from a snapshot.
 func (f *logReader) fetch(ctx context.Context, s *commitlog.Store) error {
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
@@ -245,7 +245,7 @@ func (f *logReader) fetch(ctx context.Context, s *commitlog.Store) error {
 	return err
 }
 
-// follow lets every replica apply what there is; one that is behind the log begins anew.
+// follow lets every replica apply all entries; a replica that is behind the log starts again from a snapshot.
 func (r *scriptRun) follow(ctx context.Context) error {
 	for i, f := range r.replicas {
 		err := f.follow(ctx, r.store)

@@ -18,9 +18,9 @@ const (
 	anyRunsEnv = "RIDESHARE_ANYSQL_RUNS"
 )
 
-// Whatever SQL clients send, in whatever batches, with operations that come again, restarts, trimmed
-// logs and new masters: each answer is that of plain SQLite which runs one operation after the other,
-// and the rows, rowids, counters and schema of every replica are those of the store and of plain SQLite.
+// Whatever SQL clients send, in whatever batches, with repeated operations, restarts, trimmed logs and new masters:
+// each answer is that of plain SQLite running one operation after another, and the rows, rowids, counters and schema of
+// every replica are those of the store and of plain SQLite.
 func TestStore_AnySQL_LikePlainSQLite(t *testing.T) {
 	if one := os.Getenv(anySeedEnv); one != "" {
 		seed, err := strconv.ParseUint(one, 10, 64)
@@ -81,7 +81,7 @@ func script(batches ...[]string) sqlgen.Script {
 	return s
 }
 
-// together returns operation n, whose statements hold together if there are several.
+// together returns operation n, which is atomic if it has several statements.
 func together(n int, texts ...string) sqlgen.Operation {
 	o := sqlgen.Operation{Number: n, Atomic: len(texts) > 1}
 	for _, sql := range texts {
@@ -95,7 +95,7 @@ func together(n int, texts ...string) sqlgen.Operation {
 	return o
 }
 
-// comesAgain is an operation without effect that a broker delivers again when something has changed, and it would have one.
+// comesAgain is an operation without effect that a broker redelivers after a change that would give it an effect.
 func comesAgain(change string, texts ...string) sqlgen.Script {
 	s := script([]string{"CREATE TABLE x(k INTEGER PRIMARY KEY, v)"}, []string{"INSERT INTO x VALUES(1, -9223372036854775807-1)"}, nil, []string{change}, nil)
 	again := together(7, texts...)
@@ -103,8 +103,8 @@ func comesAgain(change string, texts ...string) sqlgen.Script {
 	return s
 }
 
-// What once went wrong stays right: a text that met its table absent and then present, rows that a
-// conflict clause of the schema hides, keys that differ in bytes and not in meaning, rowids of no column.
+// Earlier failures stay fixed: a text whose table was first missing and then present, rows that a conflict clause of
+// the schema hides, keys that differ in bytes but not in meaning, rowids of no column.
 func TestStore_AnySQL_KnownScripts(t *testing.T) {
 	const dropX = "DROP TABLE IF EXISTS x"
 	for name, s := range map[string]sqlgen.Script{
@@ -149,7 +149,7 @@ func TestStore_AnySQL_KnownScripts(t *testing.T) {
 	}
 }
 
-// A script that fails becomes as small as it can.
+// A failing script is reduced to a minimal one.
 func TestStore_AnySQL_Shrinks(t *testing.T) {
 	small := sqlgen.Shrink(sqlgen.Make(1), func(s sqlgen.Script) bool {
 		return slices.ContainsFunc(s.Batches, func(b sqlgen.Batch) bool {

@@ -11,7 +11,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// outcome writes the results of one operation in short: ok, or the code and message of each statement.
+// outcome formats the results of one operation in short: ok, or the code and message of each statement.
 func outcome(r dbaas.OperationResult) string {
 	if r.Code != dbaas.CodeOK {
 		return "refused " + string(r.Code)
@@ -33,8 +33,8 @@ var (
 
 const ann, bob = "INSERT INTO users VALUES('ann','x')", "INSERT INTO users VALUES('bob','x')"
 
-// Whatever a batch holds, each operation has its own outcome, and replicas that
-// follow from before the batch and from after it have the same rows.
+// Whatever a batch contains, each operation has its own outcome, and replicas that follow from before the batch and
+// from after it have the same rows.
 func TestStore_Commit_Outcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before []string
@@ -191,8 +191,7 @@ func count(t *testing.T, r *storetest.Replica, table string) int {
 
 const endless = "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n)"
 
-// A statement that runs too long fails alone, also one that writes, and it stays
-// failed when it comes again.
+// A statement that runs too long fails alone, even if it writes, and stays failed when it is repeated.
 func TestStore_Commit_SlowStatementFailsAlone(t *testing.T) {
 	s := open(t, commitlog.Config{StatementLimit: 30 * time.Millisecond})
 	epoch := storetest.Claim(t, s)
@@ -210,7 +209,7 @@ func TestStore_Commit_SlowStatementFailsAlone(t *testing.T) {
 	storetest.NewReplica(t, s).Follow(t, s)
 }
 
-// What is too large is refused for good if it is alone, and later if it came with others.
+// An operation that is too large is refused permanently if it is alone, and deferred if it came with others.
 func TestStore_Commit_TooLarge(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)

@@ -16,7 +16,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// A statement whose text comes again means what it says now, whatever it compiled to before: replicas follow.
+// A statement with a repeated text has its present meaning, whatever it was compiled to before, also on replicas.
 func TestStore_Commit_SameTextAfterSchemaChange(t *testing.T) {
 	for name, list := range map[string][]string{
 		"DropTable":          {"DROP TABLE IF EXISTS x", "CREATE TABLE x(id INTEGER PRIMARY KEY, v)", "DROP TABLE IF EXISTS x", "CREATE TABLE x(id INTEGER PRIMARY KEY, other)"},
@@ -42,7 +42,7 @@ func TestStore_Commit_SameTextAfterSchemaChange(t *testing.T) {
 	}
 }
 
-// A table that is made, filled and dropped in one operation costs its neighbours nothing.
+// Creating, filling and dropping a table in one operation does not affect the other operations.
 func TestStore_Commit_DropWithRowsInOneBatch(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
@@ -94,7 +94,7 @@ func TestStore_Commit_AnyTable(t *testing.T) {
 	}
 }
 
-// A statement that fails after it has changed rows leaves none of them, as a statement that fails does.
+// A statement that fails after it has changed rows keeps none of the changes.
 func TestStore_Commit_FailedStatementLeavesNothing(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
@@ -111,7 +111,8 @@ func TestStore_Commit_FailedStatementLeavesNothing(t *testing.T) {
 	}
 }
 
-// A statement whose failure the engine reports as the fault of all, or leaves traces of, fails alone.
+// A statement fails alone even if the engine reports its failure as one of the whole transaction, or leaves traces of
+// it.
 func TestStore_Commit_FailureStaysWithItsStatement(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before []string
@@ -138,7 +139,7 @@ func TestStore_Commit_FailureStaysWithItsStatement(t *testing.T) {
 	}
 }
 
-// A statement that changes no row says so, whatever ran before it on the connection.
+// A statement that changes no row reports that, whatever ran before it on the connection.
 func TestStore_Commit_RowsAffectedIsItsOwn(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)
@@ -150,7 +151,7 @@ func TestStore_Commit_RowsAffectedIsItsOwn(t *testing.T) {
 	}
 }
 
-// Tables are emptied and dropped at any size: the entry is small, and rows that refer to them are seen to.
+// Tables can be emptied and dropped at any size: the entry is small, and rows that refer to them are handled.
 func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
@@ -178,8 +179,8 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 	r.Follow(t, s)
 }
 
-// An operation that takes longer than others may wait is put off, at no cost to them. Alone it may use its
-// time; what is not done by then fails for good.
+// An operation that takes longer than others may wait is deferred without affecting them. Alone it may use its full
+// time; statements that have not finished by then fail permanently.
 func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {
 	s := open(t, commitlog.Config{StatementLimit: 100 * time.Millisecond, OperationLimit: 150 * time.Millisecond, SharedLimit: 20 * time.Millisecond})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
@@ -201,8 +202,8 @@ func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {
 	}
 }
 
-// Bytes that change by themselves are found, by table; nothing else is: not after schema changes, restarts, commits that were
-// undone or whose outcome was not known.
+// Bytes that change on the disk are detected, by table, without false alarms: not after schema changes, restarts,
+// commits that were undone or whose outcome was unknown.
 func TestStore_Hashes_FindDamage(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir(), SharedLimit: time.Minute}
 	s := reopen(t, cfg)

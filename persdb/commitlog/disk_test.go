@@ -27,7 +27,7 @@ func onDisk(t *testing.T) *powerRun {
 	return r
 }
 
-// The connection that writes waits for the disk at every commit, those that read cannot write.
+// The writing connection waits for the disk at every commit; reading connections cannot write.
 func TestStore_Open_Settings(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "query_only": "0"} {
@@ -74,15 +74,15 @@ func (o *ops) syncs() (n int, last bool) {
 	return n, last
 }
 
-// A commit syncs the WAL between the beginning of COMMIT and its answer, once for all operations of a batch; so do a claim
-// and a trim.
+// A commit syncs the WAL once for all operations of a batch, between the beginning of COMMIT and its answer; so do a
+// claim and a trim.
 func TestStore_Sync_OncePerStep(t *testing.T) {
 	r := onDisk(t)
 	s := r.store
 	defer closeStore(t, s)
 	var o ops
 	r.disk.SetFault(o.note)
-	epoch := storetest.Claim(t, s) // what follows is not the first in its WAL, which has a header that is synced too
+	epoch := storetest.Claim(t, s) // a first commit also syncs the header of its WAL
 	insert := func(from, n int) (list []dbaas.Operation) {
 		for i := from; i < from+n; i++ {
 			list = append(list, op(i, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", i)))
@@ -110,7 +110,7 @@ func TestStore_Sync_OncePerStep(t *testing.T) {
 	}
 }
 
-// A copy does not take the place of the file before the directory is known to have lost the file's WAL.
+// A copy does not replace the file before the removal of the file's WAL is durable in the directory.
 func TestStore_Open_DirectoryNotSynced_OldFileStays(t *testing.T) {
 	d := disktest.New(t)
 	want := mostlyFree(t, d)
@@ -130,8 +130,8 @@ func TestStore_Open_DirectoryNotSynced_OldFileStays(t *testing.T) {
 	}
 }
 
-// A commit that its process had written and not synced when it died is found by the next process, which tells others of it. It is
-// there for good then.
+// A commit that a process had written but not synced when it died is found by the next process, which shows it to
+// others. It must be permanent by then.
 func TestStore_Open_CommitFoundInTheWAL_SurvivesPowerLoss(t *testing.T) {
 	for seed := range uint64(8) {
 		r := onDisk(t)
@@ -164,7 +164,7 @@ func TestStore_Open_CommitFoundInTheWAL_SurvivesPowerLoss(t *testing.T) {
 	}
 }
 
-// Once the first start has returned, a loss of power does not take the mark away by which a missing file is refused.
+// Once the first start has returned, a power loss does not remove the mark by which a missing file is detected.
 func TestStore_Open_MarkSurvivesPowerLoss(t *testing.T) {
 	for seed := range uint64(8) {
 		r := onDisk(t)
@@ -182,7 +182,7 @@ func TestStore_Open_MarkSurvivesPowerLoss(t *testing.T) {
 	}
 }
 
-// With a disk that takes two seconds for a sync, writes are slow and none is lost; reads go on meanwhile.
+// With a disk that takes two seconds for a sync, writes are slow but none is lost, and reads continue.
 func TestStore_SlowSync_ReadsGoOn(t *testing.T) {
 	d := disktest.New(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestStore_SlowSync_ReadsGoOn(t *testing.T) {
 	})
 }
 
-// walRoom is room for so many writes to the WAL; for any number if that is negative.
+// walRoom is the number of writes to the WAL that still find room; negative means any number.
 type walRoom struct {
 	left    int
 	refused bool
@@ -260,8 +260,9 @@ func (w *walRoom) passed(t *testing.T, err error) bool {
 	return done
 }
 
-// A disk without room for the WAL, at any write of a step: the step is refused with CodeFull, surely nothing is done, reads go on, and
-// the same step passes when there is room. Nothing of that needs a start, and all of it outlives a loss of power.
+// A disk has no room for the WAL, at any write of a step: the step fails with CodeFull, certainly nothing is done,
+// reads continue, and the same step succeeds when there is room. No restart is needed, and the results survive a power
+// loss.
 func TestStore_NoRoomForTheWAL_AtAnyWrite(t *testing.T) {
 	r := onDisk(t)
 	s, d := r.store, r.disk

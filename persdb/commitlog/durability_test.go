@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// reopen closes nothing: it opens a store that the caller closes itself.
+// reopen opens a store without closing any other; the caller closes it.
 func reopen(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	t.Helper()
 	cfg.TrimEvery = -1
@@ -37,8 +37,8 @@ func closeStore(t *testing.T, s io.Closer) {
 	}
 }
 
-// Results, epochs and positions are as they were after closing and opening, and
-// an operation that failed stays failed though it would succeed now.
+// Results, epochs and positions are the same after closing and reopening, and an operation that failed stays failed
+// though it would succeed now.
 func TestStore_Open_KnowsEverythingAgain(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
@@ -64,7 +64,7 @@ func TestStore_Open_KnowsEverythingAgain(t *testing.T) {
 	storetest.Witness(t, filepath.Join(cfg.Dir, commitlog.FileName))
 }
 
-// One directory has one store.
+// A directory can be opened by only one store at a time.
 func TestStore_Open_SecondIsRefused(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
@@ -75,7 +75,7 @@ func TestStore_Open_SecondIsRefused(t *testing.T) {
 	closeStore(t, reopen(t, cfg))
 }
 
-// A file that is no database is not opened, and not overwritten.
+// A file that is not a database is not opened, and not overwritten.
 func TestStore_Open_DamagedFileIsRefused(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	path := filepath.Join(cfg.Dir, commitlog.FileName)
@@ -91,8 +91,8 @@ func TestStore_Open_DamagedFileIsRefused(t *testing.T) {
 	}
 }
 
-// What fails before COMMIT is surely not done, what fails after it is unknown, and
-// in both cases the same batch sent again has its effect once.
+// A batch that fails before COMMIT is certainly not done, and the outcome of one that fails after it is unknown. In
+// both cases the same batch sent again takes effect once.
 func TestStore_Commit_FailureAtEachStep(t *testing.T) {
 	broken := errors.New("broken here")
 	once := func() func() error {
@@ -140,8 +140,8 @@ func TestStore_Commit_FailureAtEachStep(t *testing.T) {
 	}
 }
 
-// A full disk refuses batches with its own code, loses nothing, and is forgotten
-// as soon as there is room again.
+// A full disk makes batches fail with a code of its own and loses nothing, and writes are accepted again as soon as
+// there is room.
 func TestStore_Commit_FullDiskHeals(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
@@ -188,7 +188,7 @@ func logIsDense(t *testing.T, dir string, want int) {
 	}
 }
 
-// Snapshots that are taken while writers write are each exactly one state of the log.
+// Each snapshot taken during writes is exactly one state of the log.
 func TestStore_Snapshot_UnderConstantWrites(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)
@@ -219,7 +219,7 @@ func TestStore_Snapshot_UnderConstantWrites(t *testing.T) {
 	storetest.NewReplica(t, s).Follow(t, s)
 }
 
-// A snapshot's file is gone once it was read, also when a process died meanwhile.
+// A snapshot's file is removed once it was read, and also if a process died in the meantime.
 func TestStore_Snapshot_LeavesNoFile(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
@@ -251,7 +251,7 @@ func TestStore_Snapshot_LeavesNoFile(t *testing.T) {
 	}
 }
 
-// An entry has the state of the file it is in: the log's own tables are in no snapshot.
+// A snapshot contains none of the log's own tables.
 func TestStore_Snapshot_HasNoLog(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	storetest.Commit(t, s, storetest.Claim(t, s), op(1, "INSERT INTO users VALUES('ann','find-me-in-the-log')", "DELETE FROM users"))
@@ -276,7 +276,7 @@ func indexOf(b []byte, text string) int {
 	return -1
 }
 
-// Concurrent callers get each their own result, and every entry once.
+// Concurrent callers each get their own result, and every entry once.
 func TestStore_Commit_Concurrent(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)

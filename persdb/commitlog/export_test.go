@@ -24,12 +24,12 @@ func (s *Store) SetMaxPages(n int64) error {
 	return s.conn.SetMaxPages(n)
 }
 
-// SetSizes bounds one entry, for tests of what does not fit.
+// SetSizes bounds one entry, for tests of oversized operations.
 func (s *Store) SetSizes(entry int64, rows, result int) {
 	s.sizes = sizes{entry: entry, rows: rows, result: result}
 }
 
-// Trimmable asks the policy about entries of these ages, each with ops operations and bytes.
+// Trimmable applies the policy to entries of these ages, each with ops operations and bytes.
 func Trimmable(p Retention, ages []time.Duration, ops int, bytes int64) int {
 	const now = 1000 * time.Hour
 	var entries []entryInfo
@@ -39,10 +39,10 @@ func Trimmable(p Retention, ages []time.Duration, ops int, bytes int64) int {
 	return p.trimmable(entries, ops*len(ages), bytes*int64(len(ages)), now)
 }
 
-// Watch is the look at the sizes that the trimming goroutine takes.
+// Watch runs the size check of the trimming goroutine.
 func (s *Store) Watch(ctx context.Context) { s.watch(ctx) }
 
-// SetFree says how many bytes the disk has.
+// SetFree sets how many free bytes the disk has.
 func (s *Store) SetFree(n int64) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
@@ -55,27 +55,27 @@ func ShrinkFrom(cfg Config, size int64) Config {
 	return cfg
 }
 
-// OnDisk makes Open use a disk's own sync and rename for what the engine does not write.
+// OnDisk makes Open use a test disk's sync and rename for the files that the engine does not write.
 func OnDisk(cfg Config, sync func(path string) error, rename func(from, to string) error) Config {
 	cfg.files = files{sync: sync, rename: rename}
 	return cfg
 }
 
-// Checkpoint brings the WAL into the file, as far as readers let it.
+// Checkpoint copies the WAL to the file, as far as readers allow it.
 func (s *Store) Checkpoint() {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	s.conn.CheckpointPassive()
 }
 
-// Pragma sets or reads a setting of the connection that writes.
+// Pragma sets or reads a setting of the writing connection.
 func (s *Store) Pragma(name string) (string, error) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	return pragma(s.conn, name)
 }
 
-// ReaderPragma reads a setting of a connection that reads.
+// ReaderPragma reads a setting of a reading connection.
 func (s *Store) ReaderPragma(ctx context.Context, name string) (value string, err error) {
 	err = s.readers.Use(ctx, func(c *sqlite.Conn) error {
 		value, err = pragma(c, name)

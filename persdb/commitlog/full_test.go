@@ -18,8 +18,8 @@ import (
 // errNoRoom is the engine's error when the disk is full.
 var errNoRoom = &dbaas.Error{Code: dbaas.CodeFull, Message: "database or disk is full"}
 
-// A full disk that shows at any step of a commit, COMMIT itself included, is named at once, surely nothing is done,
-// the log has a line for the first of a streak, and all goes on when there is room.
+// When the disk is full at any step of a commit, COMMIT itself included, the error names it immediately, certainly
+// nothing is done, the first failure of a series is logged, and writes continue when there is room.
 func TestStore_Commit_DiskFullAtEachStep(t *testing.T) {
 	for name, arm := range map[string]func(*commitlog.Store, func() error){
 		"Append": func(s *commitlog.Store, full func() error) { s.FailBeforeAppend(full) },
@@ -66,7 +66,7 @@ func TestStore_Commit_DiskFullAtEachStep(t *testing.T) {
 	}
 }
 
-// A file that may not grow refuses growth, keeps taking what needs no room, and gives the log's room back.
+// A file that cannot grow refuses growth, accepts writes that need no room, and releases the log's space.
 func TestStore_Trim_DiskFull(t *testing.T) {
 	clk := newClock()
 	s := open(t, clk.config(""))
@@ -89,8 +89,9 @@ func TestStore_Trim_DiskFull(t *testing.T) {
 	storetest.Commit(t, s, epoch, seen(n, 1<<30, insert))
 }
 
-// A store that has a reserve gives it away when the disk is full, and lives on it: what grows is refused, deletes
-// and what fits into their room pass. With room on the disk the reserve is there again, and so are all writes.
+// A store with a reserve releases it when the disk is full and uses it: growth is refused, while deletes and writes
+// that fit into the freed space succeed. When the disk has room again the reserve is restored, and all writes are
+// accepted.
 func TestStore_Reserve_DeletesFindRoom(t *testing.T) {
 	const size = 1 << 20
 	dir := t.TempDir()
@@ -120,7 +121,7 @@ func TestStore_Reserve_DeletesFindRoom(t *testing.T) {
 	if kept() != 0 || dbaas.CodeOf(err) != dbaas.CodeFull {
 		t.Fatalf("%d bytes are kept back on a full disk, %v", kept(), err)
 	}
-	if err := s.SetMaxPages(10_000); err != nil { // what the reserve gave.
+	if err := s.SetMaxPages(10_000); err != nil { // the space of the reserve.
 		t.Fatal(err)
 	}
 	run := func(want string, o dbaas.Operation) {

@@ -15,7 +15,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// The table in the file is a log.
+// TableLog passes the conformance suite.
 func TestTableLog_Suite(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Subject {
 		t.Helper()
@@ -49,8 +49,7 @@ func TestTableLog_Suite(t *testing.T) {
 	})
 }
 
-// farLog is a log on another machine: what Append stored stays, whatever becomes
-// of the state machine's transaction.
+// farLog is a log on another machine: an appended record stays, whatever happens to the state machine's transaction.
 type farLog struct {
 	mu       sync.Mutex // guards what follows
 	records  []commitlog.Record
@@ -123,7 +122,7 @@ func (l *farLog) Trim(_ context.Context, seq dbaas.Seq) error {
 	return nil
 }
 
-// The log of the tests below is one too.
+// farLog passes the suite too.
 func TestFarLog_Suite(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Subject {
 		t.Helper()
@@ -131,8 +130,8 @@ func TestFarLog_Suite(t *testing.T) {
 	})
 }
 
-// The store works on a log outside its file: an entry that the log has and the
-// file lost is replayed, at the next commit or at the next start, and counts once.
+// The store works on a log outside its file: an entry that the log has and the file has lost is replayed, at the next
+// commit or at the next start, and takes effect once.
 func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	far := &farLog{}
 	cfg := commitlog.Config{
@@ -201,7 +200,7 @@ func (l *lossyLog) Trim(ctx context.Context, seq dbaas.Seq) error {
 	return l.lost(l.TableLog.Trim(ctx, seq))
 }
 
-// A trim and a claim that were durable though they failed are found out before the next step.
+// A trim and a claim that were durable although they returned an error are detected before the next step.
 func TestStore_TrimAndClaim_LostAnswerIsFoundOut(t *testing.T) {
 	clk := newClock()
 	cfg := clk.config("")

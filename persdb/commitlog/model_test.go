@@ -22,7 +22,7 @@ type model struct {
 	seq   dbaas.Seq
 }
 
-// answer is what the first run of an operation gave.
+// answer is the result of the first run of an operation.
 type answer struct {
 	kind string
 	text string
@@ -52,7 +52,7 @@ func (s step) sql() string {
 	}
 }
 
-// apply changes rows as SQLite does and says what the statement answers.
+// apply changes rows as SQLite does and returns the statement's answer.
 func (s step) apply(rows map[int]int) string {
 	n := 0
 	switch s.verb {
@@ -107,7 +107,7 @@ func (r request) operation() dbaas.Operation {
 	return o
 }
 
-// kind is what makes two requests with one id the same one: what is sent, not what was drawn.
+// kind identifies the content of a request: two requests with one id and the same kind are the same request.
 func (r request) kind() string {
 	text := fmt.Sprint(r.atomic)
 	for _, s := range r.steps {
@@ -185,9 +185,8 @@ func drawBatch(t *rapid.T) []request {
 	return rapid.SliceOfN(requests, 1, 6).Draw(t, "batch")
 }
 
-// Any sequence of batches, with ids that come again in the same or another form,
-// late operations, redelivered batches, new masters and restarts, gives the answers
-// and rows of the naive model; a replica that follows has the same.
+// Any sequence of batches, with ids repeated in the same or another form, late operations, redelivered batches, new
+// masters and restarts, gives the answers and rows of the naive model; a replica that follows has the same rows.
 func TestStore_Commit_LikeNaiveModel(t *testing.T) {
 	checks(t, "25")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -235,8 +234,8 @@ func TestStore_Commit_LikeNaiveModel(t *testing.T) {
 	})
 }
 
-// checks sets how many sequences are tried, unless the command line says it: each
-// opens real files and waits for the disk.
+// checks sets how many sequences are tried, unless the command line does: each sequence opens real files and waits for
+// the disk.
 func checks(t *testing.T, n string) {
 	t.Helper()
 	f := flag.Lookup("rapid.checks")

@@ -13,7 +13,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// foreign makes an SQLite file with a table of somebody else.
+// foreign creates an SQLite file with a table that is not persdb's.
 func foreign(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -28,8 +28,8 @@ func foreign(t *testing.T, path string) {
 	}
 }
 
-// Where a database was, a file that is gone, cut off or somebody else's is refused with the next step, and left as it is; a
-// fresh directory, and one whose first start ended early, get a new database.
+// If a database was created before, a missing, truncated or foreign file is refused with the next step for the
+// operator, and left unchanged. A fresh directory, or one whose first start ended early, gets a new database.
 func TestStore_Open_OnlyItsOwnDatabase(t *testing.T) {
 	cut := func(n int64) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -98,7 +98,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// A data folder keeps its cluster id, one of an older version gets one at its next open, and each has another.
+// A data folder keeps its cluster id; one of an older version gets an id at its next open; every folder has a different
+// id.
 func TestStore_Open_ClusterIDStays(t *testing.T) {
 	seen := map[dbaas.ClusterID]bool{}
 	for range 2 {

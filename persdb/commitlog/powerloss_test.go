@@ -39,8 +39,9 @@ func playPower(t *testing.T, seed uint64, cuts int, spoil func(*powerRun)) (*pow
 	return r, r.play(t.Context(), cuts)
 }
 
-// Whenever the disk loses power or the process dies, what was answered is there afterwards with its answer, what was not is there
-// whole or not at all, epochs and positions do not go back, and the file, its sums and a replica elsewhere fit.
+// Whenever the disk loses power or the process dies, every answered operation is still there with its answer, every
+// unanswered one is there whole or not at all, epochs and positions do not go back, and the file, its sums and a
+// replica elsewhere match.
 func TestStore_PowerLoss_NothingAcknowledgedIsLost(t *testing.T) {
 	first, runs := uint64(time.Now().UnixNano()), uint64(30)
 	if testing.Short() {
@@ -89,7 +90,7 @@ func TestStore_PowerLoss_NothingAcknowledgedIsLost(t *testing.T) {
 	}
 }
 
-// setting gives the connection that writes another setting than persdb does.
+// setting gives the writing connection another setting than persdb uses.
 func setting(pragma string) func(*powerRun) {
 	return func(r *powerRun) {
 		r.spoil = func(s *commitlog.Store) error {
@@ -99,7 +100,7 @@ func setting(pragma string) func(*powerRun) {
 	}
 }
 
-// A store that does not wait for its disk loses something within a few runs, else the test above proves nothing.
+// A store that does not wait for its disk loses something within a few runs; otherwise the test above proves nothing.
 func TestStore_PowerLoss_BrokenBuildsAreFound(t *testing.T) {
 	for name, spoil := range map[string]func(*powerRun){
 		"SynchronousNormal": setting("synchronous=NORMAL"),
@@ -118,7 +119,8 @@ func TestStore_PowerLoss_BrokenBuildsAreFound(t *testing.T) {
 	}
 }
 
-// mostlyFree leaves what a process leaves that died: a file of which most is free pages, and its WAL. It returns the content.
+// mostlyFree creates the files of a process that died: a database of mostly free pages, and its WAL. It returns the
+// content.
 func mostlyFree(t *testing.T, d *disktest.Disk) dbaas.TableHashes {
 	t.Helper()
 	r := powerRun{disk: d, elapsed: time.Hour}
@@ -145,7 +147,8 @@ func mostlyFree(t *testing.T, d *disktest.Disk) dbaas.TableHashes {
 	return h
 }
 
-// However far a start comes, the one that makes the database or the one that makes its file smaller, the next one finds what there was.
+// However far a start gets, whether it creates the database or shrinks its file, the next start finds the previous
+// content.
 func TestStore_PowerLoss_AtEachStepOfOpen(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *disktest.Disk) dbaas.TableHashes{
 		"FirstDatabase": func(*testing.T, *disktest.Disk) dbaas.TableHashes { return dbaas.TableHashes{} },
@@ -174,7 +177,7 @@ func TestStore_PowerLoss_AtEachStepOfOpen(t *testing.T) {
 	}
 }
 
-// copyDisk gives a disk the files of another, all durable.
+// copyDisk copies the files of one disk to another, all durable.
 func copyDisk(t *testing.T, to, from *disktest.Disk) {
 	t.Helper()
 	if err := os.CopyFS(to.Dir(), os.DirFS(from.Dir())); err != nil {
@@ -191,7 +194,8 @@ func copyDisk(t *testing.T, to, from *disktest.Disk) {
 	}
 }
 
-// openCut opens a store on a disk that goes off with the nth operation, and again when it is on. done says that there were fewer.
+// openCut opens a store on a disk that loses power at the nth operation, and again when power is back. done reports
+// that there were fewer operations.
 func openCut(t *testing.T, d *disktest.Disk, n int, seed uint64, want dbaas.TableHashes) (done bool, last disktest.Op) {
 	t.Helper()
 	r := powerRun{disk: d}

@@ -18,25 +18,26 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// powerRun is a store on a disk that goes off again and again, the naive model of what it was told, and a replica on another machine.
+// powerRun is a store on a disk that loses power again and again, with the naive model of its answers and a replica on
+// another machine.
 type powerRun struct {
 	dir     string // of the replica
 	rng     *rand.Rand
 	disk    *disktest.Disk
-	spoil   func(*commitlog.Store) error // makes the store forget what it must not
+	spoil   func(*commitlog.Store) error // makes the store lose data that it must keep
 	elapsed time.Duration
 
 	store   *commitlog.Store
-	epoch   dbaas.Epoch // the newest that the store has told
+	epoch   dbaas.Epoch // the newest epoch that the store has returned
 	model   *model
-	flight  []request // what was sent and not answered
+	flight  []request // requests that were sent but not answered
 	trimmed dbaas.Seq // may be trimmed up to here
 	replica *logReader
 	batches int
-	cuts    map[string]int // by what went on and the operation with which the disk went off
+	cuts    map[string]int // by the current step and the disk operation at which power was lost
 }
 
-// errOff says that the disk went off; all else that comes back is wrong.
+// errOff means that the disk lost power; every other error is a failure of the test.
 var errOff = errors.New("the disk is off")
 
 // grow makes transactions of very different sizes, and leaves free pages behind.
@@ -53,11 +54,11 @@ func (r *powerRun) config() commitlog.Config {
 	}, r.disk.SyncPath, r.disk.Rename), 60_000)
 }
 
-// play lets the disk go off so many times, and returns the first thing that is wrong.
+// play makes the disk lose power the given number of times, and returns the first error it finds.
 func (r *powerRun) play(ctx context.Context, times int) error {
 	r.model, r.cuts = &model{rows: map[int]int{}, known: map[int]answer{}}, map[string]int{}
 	defer func() {
-		_ = r.leave() // on a disk that is off nothing can be closed well
+		_ = r.leave() // without power, closing fails
 		if r.replica != nil && r.replica.conn != nil {
 			_ = r.replica.conn.Close()
 		}
@@ -78,7 +79,7 @@ func (r *powerRun) play(ctx context.Context, times int) error {
 	return nil
 }
 
-// step does one thing with the store, and says what.
+// step performs one action with the store, and returns its name.
 func (r *powerRun) step(ctx context.Context) (string, error) {
 	if r.store == nil {
 		return "open", r.open(ctx)
@@ -107,7 +108,7 @@ func (r *powerRun) step(ctx context.Context) (string, error) {
 	}
 }
 
-// offOr returns errOff if the disk is off: then err says nothing.
+// offOr returns errOff if the disk is off: err is meaningless then.
 func (r *powerRun) offOr(err error) error {
 	if off, _ := r.disk.Off(); off {
 		return errOff
@@ -133,7 +134,7 @@ func (r *powerRun) open(ctx context.Context) error {
 	if r.epoch == 0 || head.Epoch != r.epoch || r.rng.IntN(3) == 0 {
 		return r.claim(ctx)
 	}
-	return r.offOr(nil) // the master that there was goes on
+	return r.offOr(nil) // the previous master continues
 }
 
 func (r *powerRun) claim(ctx context.Context) error {
@@ -157,7 +158,7 @@ func (r *powerRun) first(ctx context.Context) error {
 	return nil
 }
 
-// commit sends a batch; some of its operations came before, in this form or another.
+// commit sends a batch; some of its operations were sent before, in the same or another form.
 func (r *powerRun) commit(ctx context.Context) error {
 	r.flight = rapid.Custom(drawBatch).Example(int(r.rng.Int64()))
 	for i := range r.flight {
@@ -198,7 +199,7 @@ func (r *powerRun) trim(ctx context.Context) error {
 	return r.recall(ctx)
 }
 
-// recall looks up every operation that the store must know, and forgets what it has trimmed.
+// recall looks up every operation that the store must know, and forgets those that the store has trimmed.
 func (r *powerRun) recall(ctx context.Context) error {
 	for id, a := range r.model.known {
 		got, err := r.store.Lookup(ctx, storetest.ID(id))
@@ -214,7 +215,7 @@ func (r *powerRun) recall(ctx context.Context) error {
 	return nil
 }
 
-// fetch makes the replica anew from a snapshot.
+// fetch rebuilds the replica from a snapshot.
 func (r *powerRun) fetch(ctx context.Context) error {
 	if r.replica != nil {
 		if err := r.replica.conn.Close(); err != nil {
@@ -230,7 +231,7 @@ func (r *powerRun) fetch(ctx context.Context) error {
 	return nil
 }
 
-// follow lets the replica apply what there is. What it has, the store must have.
+// follow lets the replica apply all entries. The store must have everything that the replica has.
 func (r *powerRun) follow(ctx context.Context) error {
 	if r.replica == nil {
 		return r.fetch(ctx)
@@ -262,10 +263,10 @@ func (r *powerRun) leave() error {
 	return s.Close()
 }
 
-// comeBack starts the store again, on a disk that may go off meanwhile, and looks at what it has.
+// comeBack starts the store again, on a disk that may lose power during the start, and checks its content.
 func (r *powerRun) comeBack(ctx context.Context, what string) error {
 	for again := true; again; {
-		_ = r.leave() // nothing can be closed well
+		_ = r.leave() // closing fails without power
 		_, last := r.disk.Off()
 		r.cuts[fmt.Sprintf("%s: %s %s", what, last.Kind, filepath.Ext(last.Name))]++
 		if r.rng.IntN(3) == 0 {
@@ -289,7 +290,7 @@ func (r *powerRun) comeBack(ctx context.Context, what string) error {
 	return r.check(ctx)
 }
 
-// check compares the store with the model. What was in flight is there whole, or not at all.
+// check compares the store with the model. A batch that was in flight is there whole, or not at all.
 func (r *powerRun) check(ctx context.Context) error {
 	head, err := r.store.Head(ctx)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// A clock that was wrong by years, in either direction, refuses nobody: positions decide what may run.
+// A clock that was wrong by years, in either direction, makes no operation fail: positions decide which operations may
+// run.
 func TestStore_Commit_ClockStepsRefuseNothing(t *testing.T) {
 	clk := newClock()
 	s := reopen(t, clk.config(t.TempDir()))
@@ -30,8 +31,8 @@ func TestStore_Commit_ClockStepsRefuseNothing(t *testing.T) {
 	}
 }
 
-// An operation that is given up never runs: its failure is stored under its id, for every later
-// delivery and look-up, also when it came past its deadline.
+// An operation that is given up never runs: its failure is stored under its id, for every later delivery and look-up,
+// even if it arrived past its deadline.
 func TestStore_Commit_GivenUpIsStoredAsFailed(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)
@@ -67,7 +68,7 @@ func TestStore_Commit_GivenUpTooLateKeepsItsResult(t *testing.T) {
 	}
 }
 
-// What may have run in an entry that is forgotten is given up without a word about what it did.
+// An operation that may have run in a forgotten entry is given up without a statement about its effect.
 func TestStore_Commit_GivenUpAndTooOld(t *testing.T) {
 	clk := newClock()
 	s := reopen(t, clk.config(t.TempDir()))

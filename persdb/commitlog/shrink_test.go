@@ -10,7 +10,8 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// A file that is mostly free gives its room back at the next start. Row ids stay, so that replicas of the old file go on.
+// A file of mostly free pages is shrunk at the next start. Row ids do not change, so that replicas of the old file can
+// continue.
 func TestStore_Open_GivesRoomBack(t *testing.T) {
 	clk := newClock()
 	cfg := clk.config(t.TempDir())

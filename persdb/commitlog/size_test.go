@@ -15,7 +15,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// tablesOf asks an independent reader of the file how many bytes tables and indexes have, without the system's own.
+// tablesOf reads with an independent reader how many bytes tables and indexes take, without the system's own.
 func tablesOf(t *testing.T, dir string) (tables, log int64) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, commitlog.FileName)+"?mode=ro")
@@ -39,7 +39,7 @@ func sizes(t *testing.T, s *commitlog.Store) dbaas.Sizes {
 	return out
 }
 
-// What the store says of the tables' size is what they have, whatever the entries' sizes are, after trimming and after a start.
+// The store's size of the tables is correct, whatever the sizes of the entries are, after trimming and after a restart.
 func TestStore_Sizes_Tables(t *testing.T) {
 	for name, size := range map[string]int{"Small": 10, "Half": 1700, "Page": 3900, "Overflow": 4500, "Large": 50_000} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestStore_Sizes_Tables(t *testing.T) {
 	}
 }
 
-// At its limit the database refuses what would let it grow, with the way out, and takes everything else.
+// At its limit the database refuses growth, with an error that says how to make room, and accepts everything else.
 func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 	const mib = 1 << 20
 	var lines bytes.Buffer
@@ -137,7 +137,7 @@ func TestStore_Commit_DatabaseIsFull(t *testing.T) {
 	}
 }
 
-// The log has one warning when the database comes near its limit, and another one only after it was smaller.
+// One warning is logged when the database comes near its limit, and another only after it was smaller.
 func TestStore_Watch_WarnsOnce(t *testing.T) {
 	var lines bytes.Buffer
 	s := open(t, commitlog.Config{MaxTables: 1 << 20, Log: slog.New(slog.NewTextHandler(&lines, nil))})

@@ -17,7 +17,7 @@ func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 		cfg.Dir = t.TempDir()
 	}
 	cfg.TrimEvery = -1
-	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, time.Minute) // no operation is put off because the machine is busy
+	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, time.Minute) // no operation is deferred because the machine is busy
 	s, err := commitlog.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	return s
 }
 
-// The store keeps the promises of the suite that client and server keep too.
+// The store passes the suite that client and server pass too.
 func TestStore_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A large answer is given once and not kept: what comes again is told that it is done, and nothing runs twice.
+// A large answer is returned once and not stored: a repeated operation is answered as done, and nothing runs twice.
 func TestStore_Commit_LargeAnswerIsNotKept(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
@@ -39,8 +39,8 @@ func TestStore_Commit_LargeAnswerIsNotKept(t *testing.T) {
 	closeStore(t, s)
 }
 
-// An operation that only reads leaves nothing in the log, alone or beside others, unless a result may be asked for:
-// it was queued, a client named it, or something of it failed.
+// An operation that only reads leaves nothing in the log, alone or with others, unless its result may be queried: it
+// was queued, a client named it, or a part of it failed.
 func TestStore_Commit_ReadsAreNotLogged(t *testing.T) {
 	s := open(t, commitlog.Config{})
 	epoch := storetest.Claim(t, s)

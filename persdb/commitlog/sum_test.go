@@ -15,7 +15,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// sqlOn runs one statement on the file of a store that is closed, by another way than the store's.
+// sqlOn runs one statement on the file of a closed store, independently of the store.
 func sqlOn(t *testing.T, cfg commitlog.Config, text string, args ...any) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, commitlog.FileName))
@@ -28,7 +28,7 @@ func sqlOn(t *testing.T, cfg commitlog.Config, text string, args ...any) {
 	}
 }
 
-// flip flips one bit of a column of entry 2: of the byte at a place, or of a number.
+// flip flips one bit in a column of entry 2: in the byte at an offset, or in a number.
 func flip(t *testing.T, cfg commitlog.Config, column string, at int) {
 	t.Helper()
 	if column != "ops" && column != "changes" {
@@ -48,7 +48,7 @@ func flip(t *testing.T, cfg commitlog.Config, column string, at int) {
 	sqlOn(t, cfg, "UPDATE rs_log SET "+column+"=? WHERE seq=2", b)
 }
 
-// threeEntries makes a store of three entries, two operations each, and closes it.
+// threeEntries creates and closes a store of three entries with two operations each.
 func threeEntries(t *testing.T) commitlog.Config {
 	t.Helper()
 	cfg := commitlog.Config{Dir: t.TempDir()}
@@ -61,14 +61,14 @@ func threeEntries(t *testing.T) commitlog.Config {
 	return cfg
 }
 
-// Whatever bit of an entry flips on the disk: the store starts and says so, the entry goes to no replica, its operations do not
-// run again, and the stored answer is given only if it is the one that was stored.
+// Whatever bit of an entry flips on the disk: the store starts and logs it, no replica gets the entry, its operations
+// do not run again, and the stored answer is returned only if it is intact.
 func TestStore_Open_DamagedEntryIsKnown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		column  string
 		at      int
-		answers bool      // the operations are as they were written
-		seen    dbaas.Seq // by the second operation when it comes again
+		answers bool      // the operations are intact
+		seen    dbaas.Seq // position seen by the second operation when it is repeated
 	}{
 		"Epoch":       {column: "epoch", seen: 3},
 		"Time":        {column: "at", seen: 3},
@@ -109,7 +109,7 @@ func TestStore_Open_DamagedEntryIsKnown(t *testing.T) {
 	}
 }
 
-// wantDamaged checks that the log gives what is before and after entry 2, and not the entry.
+// wantDamaged checks that the log returns the entries before and after entry 2, but not entry 2.
 func wantDamaged(t *testing.T, s *commitlog.Store) {
 	t.Helper()
 	for after, want := range map[dbaas.Seq]dbaas.Seq{0: 1, 2: 3} {
@@ -123,7 +123,7 @@ func wantDamaged(t *testing.T, s *commitlog.Store) {
 	}
 }
 
-// Damage that comes while the store is open is found too, and trimming goes over it.
+// Damage that occurs while the store is open is detected too, and trimming continues past it.
 func TestStore_Trim_DamagedEntryGoes(t *testing.T) {
 	clk := newClock()
 	cfg := clk.config(threeEntries(t).Dir)
@@ -142,7 +142,7 @@ func TestStore_Trim_DamagedEntryGoes(t *testing.T) {
 	}
 }
 
-// The log of an older version, without sums, is opened and read, and what is written from then on has them.
+// The log of an older version, without sums, can be opened and read, and new entries have sums.
 func TestStore_Open_LogWithoutSums(t *testing.T) {
 	cfg := threeEntries(t)
 	sqlOn(t, cfg, "ALTER TABLE rs_log DROP COLUMN sum")

@@ -13,7 +13,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// clock is a wall clock that tests set, and the time since the start, which only goes on.
+// clock is a wall clock that tests set, and the time since the start, which never steps.
 type clock struct {
 	mu      sync.Mutex // guards what follows
 	now     time.Time
@@ -52,7 +52,7 @@ func (c *clock) step(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// seen returns operation n as accepted by who had seen a position.
+// seen returns operation n as accepted by a caller that had seen a position.
 func seen(n int, at dbaas.Seq, statement string) dbaas.Operation {
 	o := op(n, statement)
 	o.SeenSeq = at
@@ -68,7 +68,8 @@ func trim(t *testing.T, s *commitlog.Store) int {
 	return n
 }
 
-// The policy gives up what is too old or too much, but never the newest, and nothing young unless the disk is at stake.
+// The policy trims entries that are too old or too many, but never the newest, and no young ones unless the disk may
+// fill up.
 func TestRetention_Trimmable(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	policy := commitlog.Retention{For: h, Ops: 100, Bytes: 1000}
@@ -100,8 +101,8 @@ func TestRetention_Trimmable(t *testing.T) {
 	}
 }
 
-// What was trimmed is gone for readers, and an operation that may have been in it
-// is refused and not run again, also after opening again.
+// Trimmed entries are gone for readers. An operation that may have been in one is refused and not run again, also after
+// reopening.
 func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 	clk := newClock()
 	dir := t.TempDir()
@@ -130,7 +131,7 @@ func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 			want string
 		}{
 			{seen(2, 2, "INSERT INTO users VALUES('u2','x')"), "refused expired"},
-			{seen(3, 0, "INSERT INTO users VALUES('u3','x')"), "ok"}, // known still: its old answer.
+			{seen(3, 0, "INSERT INTO users VALUES('u3','x')"), "ok"}, // still known: its old answer.
 			{seen(50, 0, ann), "refused expired"},
 			{seen(51, 2, ann), "refused expired"},
 			{seen(52, 3, "SELECT 1"), "ok"},
@@ -153,7 +154,7 @@ func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 	closeStore(t, s)
 }
 
-// A log of more entries than one chunk is trimmed to its newest entry, and goes on.
+// A log of more entries than one chunk is trimmed to its newest entry, and continues to work.
 func TestStore_Trim_Everything(t *testing.T) {
 	clk := newClock()
 	s := open(t, clk.config(""))
@@ -176,7 +177,7 @@ func TestStore_Trim_Everything(t *testing.T) {
 	}
 }
 
-// A wall clock that steps, for a moment or for good, neither refuses operations nor changes what is trimmed.
+// A wall clock that steps, briefly or permanently, neither makes operations fail nor changes which entries are trimmed.
 func TestStore_Trim_ClockSteps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for name, steps := range map[string][2]time.Duration{
@@ -229,7 +230,7 @@ func TestStore_Trim_ClockSteps(t *testing.T) {
 	}
 }
 
-// The log keeps to its bytes, and gives up young entries only at twice that.
+// The log stays within its bytes, and trims young entries only above twice that.
 func TestStore_Trim_Bytes(t *testing.T) {
 	clk := newClock()
 	cfg := clk.config("")
@@ -258,7 +259,7 @@ func TestStore_Trim_Bytes(t *testing.T) {
 	}
 }
 
-// A log that grows past twice its bytes is trimmed without waiting for the next look at it.
+// A log that grows past twice its bytes is trimmed without waiting for the next periodic check.
 func TestStore_Trim_TooLongIsTrimmedAtOnce(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir(), TrimEvery: time.Hour, Retain: commitlog.Retention{Bytes: 10_000}}
 	s, err := commitlog.Open(t.Context(), cfg)
@@ -278,7 +279,7 @@ func TestStore_Trim_TooLongIsTrimmedAtOnce(t *testing.T) {
 	closeStore(t, s)
 }
 
-// The times of entries never go back, though the clock may.
+// The times of entries never go back, even if the clock does.
 func TestStore_Commit_ClockGoesBack(t *testing.T) {
 	clk := newClock()
 	s := open(t, clk.config(""))

@@ -19,7 +19,7 @@ import (
 	"rideshare/persdb/server"
 )
 
-// stub answers what a test puts into it.
+// stub returns the answers that a test stores in it.
 type stub struct {
 	server.Store // methods that a test does not use panic.
 	head         dbaas.Head
@@ -74,7 +74,7 @@ func do(t *testing.T, method, url string, body io.Reader, header ...string) (int
 	return resp.StatusCode, string(b)
 }
 
-// Requests that are not as they should be never reach the store.
+// Invalid requests never reach the store.
 func TestServer_BadRequests(t *testing.T) {
 	s := &stub{}
 	url := serve(t, s)
@@ -125,7 +125,7 @@ func TestServer_HealthAndHead(t *testing.T) {
 	}
 }
 
-// A long poll is bounded, whatever the caller asks for.
+// A long poll is bounded, even if the caller asks for more.
 func TestServer_LogWaitIsBounded(t *testing.T) {
 	s := &stub{}
 	url := serve(t, s)
@@ -150,7 +150,7 @@ func (b *breaking) Read(p []byte) (int, error) {
 
 func (b *breaking) Close() error { return nil }
 
-// A snapshot that cannot be read to its end is cut off, so that its reader sees it.
+// A snapshot that cannot be read to its end is cut off, so that its reader notices.
 func TestServer_Snapshot_FailureCutsBody(t *testing.T) {
 	url := serve(t, &stub{snapshot: &dbaas.Snapshot{Body: &breaking{left: 300 << 10}}})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/snapshot", nil)
@@ -167,7 +167,7 @@ func TestServer_Snapshot_FailureCutsBody(t *testing.T) {
 	}
 }
 
-// paced is a snapshot of which each part takes a while to be made.
+// paced is a snapshot of which each part takes some time to produce.
 type paced struct {
 	each time.Duration
 	left int
@@ -184,7 +184,8 @@ func (p *paced) Read(b []byte) (int, error) {
 
 func (p *paced) Close() error { return nil }
 
-// A snapshot rests for as long as it works, so that commits get their turn, but does not make a slow one much slower.
+// Sending a snapshot pauses as long as it works, so that commits get the CPU, but does not make a slow snapshot much
+// slower.
 func TestServer_Snapshot_RestsBetweenItsParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ each, want time.Duration }{
@@ -230,7 +231,7 @@ func (c *crowd) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (db
 	return dbaas.Commit{}, nil
 }
 
-// Large bodies and large pages wait for each other, small ones for nobody.
+// Large bodies and large pages wait for each other; small ones do not wait.
 func TestServer_LargeRequestsWait(t *testing.T) {
 	const callers = 5
 	for name, tc := range map[string]struct {

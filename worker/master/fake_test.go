@@ -18,7 +18,7 @@ type fakeStore struct {
 	mu      sync.Mutex
 	head    dbaas.Head
 	known   map[dbaas.OpID]dbaas.OperationResult
-	batches [][]dbaas.OpID // the operations of each call that was not failed
+	batches [][]dbaas.OpID // the operations of each call that reached the store
 	// fail, if set, is called with each batch, before it is stored; an error is the answer.
 	fail func(ops []dbaas.Operation) error
 	// judge, if set, may decide the result of an unknown operation; if it returns false the operation is run.
@@ -32,7 +32,7 @@ type fakeStore struct {
 // away is the error of an unreachable persdb.
 var away = dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", dbaas.ErrUnreachable)
 
-// asked returns the operations of each call so far that was not failed.
+// asked returns the operations of each call so far that reached the store.
 func (s *fakeStore) asked() [][]dbaas.OpID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

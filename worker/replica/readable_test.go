@@ -19,15 +19,15 @@ import (
 )
 
 // diverged is a replica that has met an entry after 3 that cannot be applied, while persdb is at 5. It gets no snapshot
-// before open is closed.
+// before open is called.
 type diverged struct {
 	*live
 	open  func()
-	lost  <-chan struct{} // closed when the replica could no longer be read
+	lost  <-chan struct{} // from Serving, before the entry: closed when the replica can no longer be read
 	first string          // its file
 }
 
-// diverge creates a diverged replica. refuse is persdb's error in the meantime.
+// diverge creates a diverged replica. Until open is called, refuse decides the error of a snapshot request.
 func diverge(t *testing.T, statement string, refuse func(*dbaas.Snapshot) error, change func(*replica.Config)) diverged {
 	t.Helper()
 	store := workertest.NewStore(t, schema)
