@@ -206,7 +206,7 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 func TestWorker_DrainTimeout_LeavesTheRestAndEndsWell(t *testing.T) {
 	c := newCluster(t, 0)
 	n := c.master(1, func(w *worker.Config) { w.DrainTimeout = time.Millisecond })
-	c.store.SetDown(true) // the write stays in hand
+	c.store.SetDown(true) // the write stays pending
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	defer writing.Wait()

@@ -226,7 +226,7 @@ func TestReplica_Run_AntiEntropyFindsLostBroadcast(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, func(c *replica.Config) { c.AntiEntropy = 5 * time.Millisecond })
 	l.reaches(0)
-	fill(store, 1, 3) // nobody tells
+	fill(store, 1, 3) // not broadcast
 	l.reaches(3)
 }
 
@@ -235,7 +235,7 @@ func TestReplica_WaitApplied_NudgesCatchUp(t *testing.T) {
 	store := workertest.NewStore(t, schema)
 	l := bound(t, store, func(c *replica.Config) { c.NudgeAfter = time.Millisecond })
 	l.reaches(0)
-	fill(store, 1, 3) // nobody tells
+	fill(store, 1, 3) // not broadcast
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if err := l.WaitApplied(ctx, dbaas.Head{Seq: 3}); err != nil {

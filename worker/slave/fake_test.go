@@ -25,9 +25,9 @@ type fakeSource struct {
 	lost    chan struct{}
 	changed chan struct{}
 	open    int // readers
-	most    int // most readers at once
-	working int // busy reads that work
-	busiest int // most of them at once
+	most    int // most readers at the same time
+	working int // busy reads that are running
+	busiest int // most busy reads at the same time
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
