@@ -30,7 +30,7 @@ type stmtRef struct{ op, statement int }
 // plan holds what earlier rounds of a batch have found, and the progress of this round.
 type plan struct {
 	failed map[stmtRef]*dbaas.Error // statements that must fail without being run
-	tried  int                      // if the operation is alone: its statements before this index succeeded in an earlier round, unless they are in failed
+	tried  int                      // of an operation alone: statements before this index succeeded in an earlier round, unless in failed
 	full   int                      // if not 0: operations from this index on are not run
 	writes map[int]bool             // operations that wrote, or may have written
 	strict bool                     // check the size of the tables after each operation

@@ -31,8 +31,7 @@ type operation struct {
 	// share is the largest number of operations in a commit with this one, 0 for any number. An operation with a share
 	// waits in the side lane.
 	share int
-	// failures is how many commits with this operation have failed; alone is how many of them contained only this
-	// operation.
+	// failures is how many commits of this operation with others have failed, alone how many commits of it alone.
 	failures, alone int
 	notBefore       time.Time
 }

@@ -60,7 +60,7 @@ func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, er
 		rd.Close()
 		return nil, err
 	}
-	// The first read fixes the snapshot that the transaction sees, so the position belongs to that snapshot.
+	// The first read fixes the state that the transaction sees, so the position belongs to that state.
 	if rd.head, err = conn.Position(); err != nil {
 		rd.Close()
 		return nil, err

@@ -195,8 +195,7 @@ func notCaughtUp() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "the worker has not caught up with the wanted position"}
 }
 
-// crowded returns the answer to a read that is refused because too many reads wait or, if slow, too many slow reads
-// run.
+// crowded returns the answer to a read refused because too many reads wait or, if slow, too many slow reads run.
 func crowded(slow bool) dbaas.ReadResult {
 	r := dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many reads wait at the moment; try again"}
 	if slow {

@@ -253,8 +253,8 @@ func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
 }
 
 // Reads of another cluster than the replica's wait for that cluster: positions of different clusters cannot be
-// compared. They are answered once the replica has it, and otherwise refused at their deadlines, even if they are the
-// worker's only reads.
+// compared. They are answered once the replica has it, and otherwise refused at their deadlines, even if they are
+// redelivered.
 func TestExecutor_Serve_OtherClusterWaits(t *testing.T) {
 	for name, redelivered := range map[string]bool{"First": false, "Again": true} {
 		t.Run(name, func(t *testing.T) {
