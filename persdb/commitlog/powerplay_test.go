@@ -18,8 +18,7 @@ import (
 	"rideshare/persdb/commitlog/storetest"
 )
 
-// powerRun is a store on a disk that loses power again and again, with the naive model of its answers and a replica on
-// another machine.
+// powerRun is a store on a disk that loses power again and again, with a model of its answers and a remote replica.
 type powerRun struct {
 	dir     string // of the replica
 	rng     *rand.Rand
