@@ -6,25 +6,25 @@ import (
 	"errors"
 )
 
-// ClusterID names the history that positions belong to: that of one data folder, from its first entry on. Positions of two
-// clusters have nothing in common. Zero is none: persdb's id is not known, or not asked for.
+// ClusterID identifies the history of one data folder, from its first entry on. Positions of different clusters
+// cannot be compared. Zero means that persdb's id is not known, or not asked for.
 type ClusterID [16]byte
 
 // ErrBadClusterID is returned by UnmarshalText for anything but 32 hexadecimal digits.
 var ErrBadClusterID = errors.New("a cluster id is 32 hexadecimal digits")
 
-// NewClusterID returns a random one.
+// NewClusterID returns a random id.
 func NewClusterID() (id ClusterID) {
 	_, _ = rand.Read(id[:]) // crypto/rand.Read never fails, by its documentation.
 	return id
 }
 
-// IsZero reports whether id is none.
+// IsZero reports whether id is unset.
 func (id ClusterID) IsZero() bool { return id == ClusterID{} }
 
 func (id ClusterID) String() string { return hex.EncodeToString(id[:]) }
 
-// MarshalText implements encoding.TextMarshaler. None has no digits.
+// MarshalText implements encoding.TextMarshaler. The zero id becomes empty text.
 func (id ClusterID) MarshalText() ([]byte, error) {
 	if id.IsZero() {
 		return nil, nil
@@ -42,9 +42,9 @@ func (id *ClusterID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mastership is what a commit is made under.
+// Mastership identifies the master that makes a commit.
 type Mastership struct {
-	// Cluster is the one that gave the epoch out. A commit to another one is refused; zero is not compared.
+	// Cluster is the cluster that issued Epoch. persdb of another cluster refuses the commit; zero is not compared.
 	Cluster ClusterID
 	Epoch   Epoch
 }

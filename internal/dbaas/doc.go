@@ -1,6 +1,5 @@
-// Package dbaas holds the words of the system: positions, operations, results
-// and error codes, as every part uses them. It imports nothing outside the
-// standard library.
+// Package dbaas defines the vocabulary shared by all parts of the system: positions, operations, results and error
+// codes. It imports only the standard library.
 //
 // One word per idea, everywhere:
 //
@@ -8,6 +7,6 @@
 //   - persdb: the service that owns the durable database and the commit log.
 //   - operation: one write as a client sent it, with its id.
 //   - entry: one commit, that is one batch of operations, with its seq.
-//   - seq: position in the log, dense, from 1. epoch: number of a mastership.
+//   - seq: position in the log, dense, from 1. epoch: number of one master's term.
 //   - catch up: reach persdb's head from a snapshot and the log.
 package dbaas

@@ -14,12 +14,12 @@ const (
 	CodeInvalid      Code = "invalid"       // the caller must change the request
 	CodeConstraint   Code = "constraint"    // a key, unique, foreign key or check constraint refused the write
 	CodeNotFound     Code = "not_found"     // the thing named does not exist
-	CodeConflict     Code = "conflict"      // clashes with the present state, or the same key is still running
+	CodeConflict     Code = "conflict"      // clashes with the current state, or the same key is still running
 	CodeMismatch     Code = "mismatch"      // the operation's id was used for another operation
 	CodeExpired      Code = "expired"       // too late: it did not run now, and whether it ran before is no longer known
 	CodeTooLarge     Code = "too_large"     // over a size limit
-	CodeIncomplete   Code = "incomplete"    // surely not done, the request did not come to its end in time; safe to retry
-	CodeUnavailable  Code = "unavailable"   // surely not done, nobody can do it now; safe to retry
+	CodeIncomplete   Code = "incomplete"    // certainly not done, the request did not arrive completely in time; safe to retry
+	CodeUnavailable  Code = "unavailable"   // certainly not done, no worker can do it now; safe to retry
 	CodeNotCaughtUp  Code = "not_caught_up" // the worker did not reach the wanted position in time
 	CodeUnknown      Code = "unknown"       // handed over, outcome not known; retry with the same key
 	CodeTimeout      Code = "timeout"       // a read was not answered in time
@@ -27,10 +27,10 @@ const (
 	CodeForbidden    Code = "forbidden"     // the way the request came is refused, whatever it asks
 	CodeStaleEpoch   Code = "stale_epoch"   // a newer master exists
 	CodeGone         Code = "gone"          // the log no longer has it; take a snapshot
-	CodeDamaged      Code = "damaged"       // bytes of it changed on persdb's disk; what needs it takes a snapshot
+	CodeDamaged      Code = "damaged"       // its bytes were corrupted on persdb's disk; whoever needs it takes a snapshot
 	CodeFull         Code = "full"          // persdb's disk is full
-	CodeAgain        Code = "again"         // surely not run, the batch had no room for it; the master commits it again
-	CodeSlow         Code = "slow"          // surely not run, it took longer than others may wait; the master commits it alone
+	CodeAgain        Code = "again"         // certainly not run, the batch had no room for it; the master commits it again
+	CodeSlow         Code = "slow"          // certainly not run, it took longer than others may wait; the master commits it alone
 	CodeInternal     Code = "internal"      // a bug or a disk; details only in the log
 )
 
@@ -75,10 +75,10 @@ var (
 	ErrStaleEpoch = &Error{Code: CodeStaleEpoch, Message: "a newer master exists"}
 	// ErrGone is returned when the log was trimmed beyond the asked position.
 	ErrGone = &Error{Code: CodeGone, Message: "the log no longer has this position, take a snapshot"}
-	// ErrUnavailable is returned when surely nothing was done and a retry is safe.
+	// ErrUnavailable is returned when certainly nothing was done and a retry is safe.
 	ErrUnavailable = &Error{Code: CodeUnavailable, Message: "unavailable"}
-	// ErrUnreachable is among the causes of an error when who was called surely got nothing of the
-	// call: it says nothing about what the call asked for.
+	// ErrUnreachable is wrapped in an error when the called party certainly received nothing of the call. It says
+	// nothing about the subject of the call.
 	ErrUnreachable = errors.New("not reached")
 	// ErrUnknown is returned when a write was handed over and its outcome is not known.
 	ErrUnknown = &Error{Code: CodeUnknown, Message: "outcome not known"}

@@ -17,27 +17,27 @@ type Statement struct {
 	Named []NamedValue
 }
 
-// Fingerprint tells two operations with the same id apart.
+// Fingerprint distinguishes two operations with the same id.
 type Fingerprint [16]byte
 
 // Operation is one write as a client sent it.
 type Operation struct {
 	ID          OpID
 	Fingerprint Fingerprint
-	// SeenSeq is a position that the log had when the operation was accepted: it can only have run in
-	// an entry after that. persdb refuses an operation whose SeenSeq is below what the log still has,
-	// since it could no longer tell whether it has run.
+	// SeenSeq is a position that the log had reached when the operation was accepted: the operation can only have run
+	// in a later entry. persdb refuses an operation whose SeenSeq is below the oldest position still in the log,
+	// because it could no longer tell whether the operation has run.
 	SeenSeq Seq
-	// Deadline is when the caller stops waiting; the zero time means never. A
-	// master does not start an operation after it. Frames carry the time that is left.
+	// Deadline is when the caller stops waiting; zero means never. A master does not start an operation after its
+	// deadline. Frames carry the remaining time.
 	Deadline time.Time
 	// Resent says that the operation may have been sent before, in another message.
 	Resent bool
-	// GiveUp, if not empty, makes persdb store a failure with this text instead of running the
-	// statements. An operation that has run keeps its result, which is the answer then too.
+	// GiveUp, if not empty, makes persdb store a failure with this text instead of running the statements. An
+	// operation that has already run keeps its result, and persdb answers with that.
 	GiveUp string
-	// Atomic makes several statements hold together: the first failure undoes
-	// them all. Otherwise each statement stands by itself.
+	// Atomic makes the statements all succeed or all fail: the first failure rolls them all back. Otherwise each
+	// statement stands by itself.
 	Atomic     bool
 	Statements []Statement
 	// RequestID is the caller's request id, for the logs.
@@ -47,8 +47,8 @@ type Operation struct {
 // Row is one row of a result, in the order of StatementResult.Columns.
 type Row []Value
 
-// StatementResult is what one statement did. Code is CodeOK or says why it
-// failed; then Message is safe to show to a client. A Message with CodeOK says why a statement that is done has no rows.
+// StatementResult is the result of one statement. If Code is not CodeOK, the statement failed and Message is safe to
+// show to a client. A Message with CodeOK explains why a successful statement has no rows.
 type StatementResult struct {
 	Code         Code
 	Message      string
@@ -60,16 +60,17 @@ type StatementResult struct {
 	Rows    []Row
 }
 
-// OperationResult is the answer to one operation, as persdb stores it. The same
-// operation always gets the same result, however often it comes.
+// OperationResult is the answer to one operation, as persdb stores it. Resending the operation always gets the same
+// result.
 type OperationResult struct {
 	ID OpID
 	// Seq is the entry that holds the operation; zero if it was refused.
 	Seq Seq
-	// Code is CodeOK when the operation ran, even if a statement of it failed.
-	// CodeMismatch means that the id belongs to another operation, CodeExpired
-	// that persdb can no longer tell whether it has run, CodeUnavailable that it surely did not
-	// run, CodeAgain and CodeSlow that it did not run yet.
+	// Code is CodeOK when the operation ran, even if one of its statements failed. Other codes:
+	//   - CodeMismatch: the id belongs to another operation
+	//   - CodeExpired: persdb can no longer tell whether the operation has run
+	//   - CodeUnavailable: it certainly did not run
+	//   - CodeAgain and CodeSlow: it has not run yet
 	Code       Code
 	Message    string
 	Statements []StatementResult

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// OpID identifies an operation. It has the form of a UUID: version 7 when made
-// here, version 8 when derived from a client's Idempotency-Key.
+// OpID identifies an operation. It has the form of a UUID: version 7 if NewOpID made it, version 8 if it is derived
+// from a client's Idempotency-Key.
 type OpID [16]byte
 
 // ErrBadOpID is returned by ParseOpID for text that is not a UUID.
@@ -40,10 +40,10 @@ func (id OpID) stamp(version byte) OpID {
 	return id
 }
 
-// Generated reports whether id has the form of one that NewOpID made, and not of a client's.
+// Generated reports whether id has the form of an id from NewOpID, rather than of a client's.
 func (id OpID) Generated() bool { return id[6]>>4 == 7 }
 
-// IsZero reports whether id is no id.
+// IsZero reports whether id is unset.
 func (id OpID) IsZero() bool { return id == OpID{} }
 
 // String returns the usual form of a UUID.

@@ -17,15 +17,15 @@ const (
 	FormatAssociative Format = 3
 )
 
-// Read is one read as a client sent it. Its statements see one state.
+// Read is one read as a client sent it. Its statements all see the same state.
 type Read struct {
 	RequestID string
 	// Deadline is when the caller stops waiting.
 	Deadline time.Time
 	// MinSeq is the position that the answering worker must have applied.
 	MinSeq Seq
-	// Recent reads see every write that was acknowledged before they came: the orchestrator
-	// finds the position for them. It does not cross the bus.
+	// Recent reads see every write that was acknowledged before the read arrived: the orchestrator sets MinSeq for
+	// them. Recent is not sent over the bus.
 	Recent bool
 	// Linearizable reads go to the master, which confirms its epoch first.
 	Linearizable bool

@@ -10,7 +10,7 @@ import (
 type Commit struct {
 	// Results has one result for each operation, in the same order.
 	Results []OperationResult
-	// Entry is what the replicas need; nil when every operation was known or refused.
+	// Entry is the entry for the replicas; nil if every operation was already known or refused.
 	Entry *Entry
 }
 
@@ -25,33 +25,33 @@ type Page struct {
 type Snapshot struct {
 	Head Head
 	Body io.ReadCloser
-	// Sum returns the checksum (NewSnapshotSum) that Body has by its maker's account, once Body has been read to io.EOF.
-	// Without it the copy is not whole, and of no use.
+	// Sum returns the checksum (NewSnapshotSum) that the sender computed for Body, once Body has been read to io.EOF.
+	// If whole is false the copy is incomplete and must not be used.
 	Sum func() (sum uint32, whole bool)
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// NewSnapshotSum returns what sums up a snapshot's bytes: CRC-32C, as ext4, iSCSI and Kafka have it, against
-// damage on the way. It is no proof of who made them. On a core with the instruction for it 200 MiB take some 10 ms,
-// where SHA-256 takes 100 to 450.
+// NewSnapshotSum returns the hash for the bytes of a snapshot: CRC-32C, as in ext4, iSCSI and Kafka. It detects
+// damage in transit, not forgery. On a core with the CRC instruction 200 MiB take some 10 ms, against 100 to 450 ms
+// for SHA-256.
 func NewSnapshotSum() hash.Hash32 { return crc32.New(castagnoli) }
 
-// Sizes are what persdb's database takes, in bytes.
+// Sizes are the sizes of persdb's database, in bytes.
 type Sizes struct {
-	// Tables is what the tables and indexes take: about what a replica is.
+	// Tables is the size of the tables and indexes, which is about the size of a replica.
 	Tables int64 `json:"tables"`
 	// Limit is how large Tables may get; 0 without a limit.
 	Limit int64 `json:"limit"`
-	// Log is what the log keeps: entries and answers.
+	// Log is the size of the log: entries and answers.
 	Log int64 `json:"log"`
 	// File is the database file with its WAL: tables, log and free pages.
 	File int64 `json:"file"`
-	// DiskFree is the room that is left on the file's disk.
+	// DiskFree is the free space on the file's disk.
 	DiskFree int64 `json:"disk_free"`
-	// Full says that Limit has stopped an operation, and that there is not much more room since.
+	// Full reports that Limit has stopped an operation, and that little more room has become free since.
 	Full bool `json:"full"`
-	// DiskFull says that the last write found no room.
+	// DiskFull reports that the last write failed for lack of disk space.
 	DiskFull bool `json:"disk_full"`
 }
 
@@ -60,28 +60,29 @@ type Sizes struct {
 type TableHashes struct {
 	Seq    Seq               `json:"seq"`
 	Tables map[string]string `json:"tables"`
-	// Damaged are the tables whose rows are not those that persdb has committed. Only persdb knows.
+	// Damaged lists the tables whose rows differ from those that persdb committed. Only persdb can fill it.
 	Damaged []string `json:"damaged,omitempty"`
 }
 
-// HashFrom is a place in the tables, by name and then by row id. The zero value is the start.
+// HashFrom is a position in the tables, ordered by table name and then by row id. The zero value is the start.
 type HashFrom struct {
 	Table string `json:"table,omitempty"`
-	// Within says that the place is inside of Table, after the row with the id After.
+	// Within reports whether the position is inside Table, after the row with the id After.
 	Within bool  `json:"within,omitempty"`
 	After  int64 `json:"after,omitempty"`
 }
 
-// HashPart are the hashes of some rows from a place on. Two databases with the same Seq have the same HashPart from a place
-// if they are equal there.
+// HashPart holds the hashes of the rows from one HashFrom on. Two databases at the same Seq return the same HashPart
+// for the same HashFrom if their rows there are equal.
 type HashPart struct {
 	TableHashes
 
-	// Limit is the number of bytes after which it ended.
+	// Limit is the number of bytes after which this part ends.
 	Limit int `json:"limit"`
-	// Next is where the next part begins; zero at the end of all.
+	// Next is where the next part begins; zero after the last part.
 	Next HashFrom `json:"next"`
 }
 
-// HashPartBytes is how much persdb hashes at once: a part of a second, in which a reader keeps a WAL from starting again.
+// HashPartBytes is how much persdb hashes at once. It takes a fraction of a second, during which the read transaction
+// keeps the WAL from restarting.
 const HashPartBytes = 64 << 20

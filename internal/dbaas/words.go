@@ -5,22 +5,21 @@ import "time"
 // Seq is a position in the log: dense, from 1. Zero means before the first entry.
 type Seq uint64
 
-// Epoch is the number of a mastership. persdb gives epochs out, they only grow,
-// and zero is no epoch at all.
+// Epoch is the number of one master's term. persdb issues epochs; they only grow, and zero means no epoch.
 type Epoch uint64
 
 // ShardID names the shard that an operation or entry belongs to. There is one
 // shard, 0, today; the frames and the log carry it so that there can be more.
 type ShardID uint32
 
-// WorkerID identifies one life of a worker: a container id, or the launcher's
-// own id where workers are not containers. It is never used again.
+// WorkerID identifies one run of a worker: a container id, or the launcher's own id if workers are not containers. It
+// is never reused.
 type WorkerID string
 
-// Role is what a worker does at the moment.
+// Role is the current role of a worker.
 type Role string
 
-// The roles. A worker that has none yet is starting or catching up.
+// The roles. A worker without a role is starting or catching up.
 const (
 	RoleNone   Role = ""
 	RoleMaster Role = "master"
@@ -29,7 +28,7 @@ const (
 
 // Head is persdb's newest position and newest epoch, read together.
 type Head struct {
-	Cluster ClusterID // that Seq and Epoch belong to
+	Cluster ClusterID // cluster of Seq and Epoch
 	Seq     Seq
 	Epoch   Epoch
 }
@@ -38,8 +37,8 @@ type Head struct {
 type ChangeKind uint8
 
 const (
-	// ChangeSet is an SQLite changeset, in the log of an older version. No replica applies it: one that
-	// meets it takes a snapshot.
+	// ChangeSet is an SQLite changeset, from the log of an older version. No replica applies it: a replica that finds
+	// one takes a snapshot.
 	ChangeSet ChangeKind = 1
 	// ChangeSchema is the text of one schema statement.
 	ChangeSchema ChangeKind = 2
@@ -57,16 +56,16 @@ type Change struct {
 // transaction; an entry without changes only moves the position.
 type Entry struct {
 	Shard   ShardID
-	Cluster ClusterID // that Seq and Epoch belong to
+	Cluster ClusterID // cluster of Seq and Epoch
 	Seq     Seq
 	Epoch   Epoch
 	At      time.Time // when persdb committed it, millisecond resolution
 	Changes []Change
-	// Away says that the changes are not here, since they are large: the log has them.
+	// Away reports that the changes are left out because they are large; they can be read from the log.
 	Away bool
 }
 
-// Size returns how many bytes the changes have.
+// Size returns the total number of bytes in the changes.
 func (e *Entry) Size() int {
 	n := 0
 	for i := range e.Changes {

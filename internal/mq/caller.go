@@ -8,14 +8,12 @@ import (
 	"time"
 )
 
-// ErrReplyLost is returned by Call when the request was published and the reply
-// queue was lost before the last reply: no reply can come any more. It wraps
-// ErrUnconfirmed, since it means the same: nobody knows.
+// ErrReplyLost is returned by Call when the reply queue was lost after the request was published and before the last
+// reply: no further reply can arrive. It wraps ErrUnconfirmed, because the outcome is unknown in the same way.
 var ErrReplyLost = fmt.Errorf("reply queue lost: %w", ErrUnconfirmed)
 
-// Caller does request and reply over a Conn. It has one reply queue, which is
-// being consumed before the first request leaves, so that a fast worker cannot
-// answer into the void. It is safe for concurrent use.
+// Caller sends requests and receives their replies over a Conn. It consumes its one reply queue before it sends the
+// first request, so that even the fastest reply is received. It is safe for concurrent use.
 type Caller struct {
 	conn Conn
 
@@ -26,7 +24,7 @@ type Caller struct {
 	waiting map[string]*call
 }
 
-// call is a request whose last reply has not come.
+// call is a request whose last reply has not arrived.
 type call struct {
 	id      string
 	replyTo string
@@ -38,7 +36,7 @@ type call struct {
 	done    chan struct{} // closed when over is set
 }
 
-// finish ends the call, unless it is over already, and returns how it ended.
+// finish ends the call unless it has already ended, and returns its error.
 func (w *call) finish(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,22 +52,21 @@ func NewCaller(conn Conn) *Caller {
 	return &Caller{conn: conn, ready: make(chan struct{}), waiting: map[string]*call{}}
 }
 
-// Run consumes the reply queue until ctx ends, or conn is closed, and returns
-// the error. Calls that wait then get ErrReplyLost.
+// Run consumes the reply queue until ctx ends or conn is closed, and returns the error. Calls in flight then return
+// ErrReplyLost.
 func (c *Caller) Run(ctx context.Context) error {
 	defer c.setReplyTo("")
 	return c.conn.Replies(ctx, c.setReplyTo, c.deliver)
 }
 
-// Call publishes body to q and hands each reply to onReply, from another
-// goroutine but never two at once and none after Call has returned, until
-// onReply returns true: it was the last. A slow onReply holds up the replies of other calls.
+// Call publishes body to q and passes each reply to onReply, until onReply returns true to mark the last reply. The
+// request's TTL is ctx's deadline. onReply runs in another goroutine, never concurrently with itself, and never after
+// Call has returned. A slow onReply delays the replies of other calls.
 //
-// With ErrUnavailable, ErrUnroutable, ErrRefused and ErrClosed surely nothing was sent. With
-// any other error the request may have been dealt with, or may still be:
-// ErrUnconfirmed, also as ErrReplyLost, comes as soon as it is
-// known that no answer can be waited for, ctx's error when the last reply did
-// not come in time. Replies that came before stay handed over. The request's TTL is ctx's deadline.
+// After ErrUnavailable, ErrUnroutable, ErrRefused or ErrClosed certainly nothing was sent. After any other error the
+// request may have been executed, or may still be: ErrUnconfirmed (also as ErrReplyLost) is returned as soon as no
+// reply can be expected, ctx's error if the last reply was late. Replies that onReply has already received stay
+// valid.
 func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(body []byte) bool) error {
 	w, err := c.enter(ctx, onReply)
 	if err != nil {
@@ -92,8 +89,8 @@ func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(bo
 	}
 }
 
-// refused ends the call with an error of Publish, which knows best whether
-// anything was sent, unless the last reply is here: it can be faster than the confirm.
+// refused ends the call with an error of Publish, which knows best whether anything was sent. If the last reply has
+// already arrived, the call succeeds: a reply can be faster than the confirm.
 func (w *call) refused(err error) error {
 	if w.finish(err) == nil {
 		return nil
@@ -101,14 +98,14 @@ func (w *call) refused(err error) error {
 	return err
 }
 
-// enter registers a call on the present reply queue. With none, because the bus
-// is not connected yet or any more, it waits for one, and returns ErrUnavailable when ctx ends.
+// enter registers a call on the current reply queue. Without a reply queue, because the bus is not connected, it
+// waits for one, and returns ErrUnavailable when ctx ends.
 func (c *Caller) enter(ctx context.Context, onReply func(body []byte) bool) (*call, error) {
 	for {
 		c.mu.Lock()
 		if c.replyTo != "" {
-			// In one step with looking at the name: a queue lost in
-			// between would never tell this call.
+			// Register under the same lock that read the name: otherwise the queue could be lost in between, and this
+			// call would never be finished.
 			c.next++
 			w := &call{
 				id: strconv.FormatUint(c.next, 36), replyTo: c.replyTo,
@@ -137,8 +134,8 @@ func (c *Caller) leave(w *call) {
 	delete(c.waiting, w.id)
 }
 
-// setReplyTo notes the name of the reply queue, and ends the calls whose
-// replies went to another one: waiting for their deadline would be in vain.
+// setReplyTo stores the name of the reply queue, and ends the calls that expect their replies in another queue: those
+// replies can no longer arrive.
 func (c *Caller) setReplyTo(name string) {
 	c.mu.Lock()
 	if c.replyTo == "" && name != "" {
@@ -160,9 +157,9 @@ func (c *Caller) setReplyTo(name string) {
 	}
 }
 
-// deliver hands a reply to its call. Replies that nobody waits for are dropped:
-// their callers have gone, or the request was answered twice. Holding the
-// call's lock while onReply runs is what keeps the promise that none comes after Call has returned.
+// deliver passes a reply to its call. A reply without a waiting call is dropped: the caller has gone, or the request
+// was answered twice. deliver holds the call's lock while onReply runs, so that onReply never runs after Call has
+// returned.
 func (c *Caller) deliver(m Message) {
 	c.mu.Lock()
 	w := c.waiting[m.ID]

@@ -3,10 +3,9 @@
 // one conformance suite (mqtest) and, behind it, the broker (amqp) and an
 // in-process bus (inproc).
 //
-// A Conn keeps itself alive: after a lost connection it dials again with backoff
-// and jitter, declares its queues again and resumes its consumers. Nobody above
-// this package sees a connection come or go, but for the errors of Publish and
-// for Subscriber.Gap.
+// A Conn reconnects by itself: after a lost connection it dials again with backoff and jitter, redeclares its queues
+// and resumes its consumers. Callers notice a lost connection only through errors of Publish and through
+// Subscriber.Gap.
 package mq
 
 import (
@@ -18,33 +17,32 @@ import (
 // Queue is the name of a work queue.
 type Queue string
 
-// The queues, named as the course names them, and LinearQ for the linearizable reads, which only the
-// master takes: in writeQ they would stand before the writes. An implementation may put a
-// prefix before the names and a version behind.
+// The queues, named as the course names them, plus LinearQ for linearizable reads. Only the master takes those; in
+// writeQ they would delay the writes. An implementation may add a prefix and a version suffix to the names.
 const (
 	ReadQ   Queue = "readQ"
 	LinearQ Queue = "linearQ"
 	WriteQ  Queue = "writeQ"
 )
 
-// WorkQueues are all of them.
+// WorkQueues returns all work queues.
 func WorkQueues() []Queue { return []Queue{ReadQ, LinearQ, WriteQ} }
 
 // SyncQ is the fan-out of committed entries. It is an exchange, not a queue:
 // each subscriber has a private queue bound to it.
 const SyncQ = "syncQ"
 
-// DefaultMaxBytes is how many bytes wait in a queue at most: two of the largest messages. A broker that runs out of memory
-// or disk stops all publishers, those of other queues too.
+// DefaultMaxBytes limits the bytes waiting in one queue: twice the largest message. A broker that runs out of memory
+// or disk blocks all publishers, also those of other queues.
 const DefaultMaxBytes = 192 << 20
 
-// What Publish, Reply and Broadcast return. All but ErrUnconfirmed mean that the
-// broker surely does not have the message.
+// Errors of Publish, Reply and Broadcast. All but ErrUnconfirmed mean that the broker certainly does not have the
+// message.
 var (
-	// ErrUnavailable: not connected, or the broker blocks publishers (alarm), or the context
-	// had ended before (its error is wrapped too). Nothing was sent.
+	// ErrUnavailable: not connected, or the broker blocks publishers (alarm), or the context had already ended (its
+	// error is wrapped too). Nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrUnroutable: there is no such queue, the broker returned the message.
+	// ErrUnroutable: the queue does not exist; the broker returned the message.
 	ErrUnroutable = errors.New("message returned: no such queue")
 	// ErrRefused: the broker refused the message because the queue is full.
 	ErrRefused = errors.New("message refused: queue full")
@@ -53,21 +51,21 @@ var (
 	ErrUnconfirmed = errors.New("message sent but not confirmed")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("bus connection closed")
-	// ErrStale is returned by Ack and Reject when the connection that brought the
-	// delivery is gone: the broker delivers the message again, to anybody.
+	// ErrStale is returned by Ack and Reject when the connection of the delivery is lost. The broker redelivers the
+	// message, possibly to another consumer.
 	ErrStale = errors.New("delivery belongs to a lost connection")
 )
 
-// Message is what is published. The publisher may use Body again once the
-// call returned; who receives it must not change it.
+// Message is a published message. The publisher may reuse Body once the call has returned; the receiver must not
+// change it.
 type Message struct {
 	Body []byte
-	// ID goes with the message to the consumer; it correlates a reply with its request.
+	// ID is delivered with the message; it correlates a reply with its request.
 	ID string
-	// ReplyTo is the private queue of the publisher, empty for none.
+	// ReplyTo is the publisher's private reply queue, or empty.
 	ReplyTo string
-	// TTL is how long the message may wait in the queue; zero means for ever.
-	// The broker drops it some time after that, unless it is delivered before.
+	// TTL is how long the message may wait in the queue; zero means for ever. The broker drops an expired message
+	// some time later, unless it delivers the message first.
 	TTL time.Duration
 	// Persistent messages survive a restart of the broker once confirmed, if
 	// the bus is durable at all.
@@ -79,11 +77,10 @@ type Delivery interface {
 	Message() Message
 	// Redelivered reports whether the broker may have delivered it before.
 	Redelivered() bool
-	// Ack tells the broker that the message is dealt with. It returns ErrStale
-	// when the connection that brought it is gone.
+	// Ack tells the broker that the message is done. It returns ErrStale if the connection of the delivery is lost.
 	Ack() error
-	// Reject gives a message that is not dealt with to the dead letters (DeadQ); one from there is
-	// gone. It returns ErrStale as Ack does.
+	// Reject moves a message that could not be handled to the dead-letter queue (DeadQ). A message rejected from
+	// DeadQ is dropped. Reject returns ErrStale as Ack does.
 	Reject() error
 }
 
@@ -94,77 +91,77 @@ type ConsumeConfig struct {
 	Prefetch int
 }
 
-// Subscriber is how a worker hears of syncQ. Its functions are called from one
-// goroutine, in order.
+// Subscriber receives the broadcasts of syncQ. Its functions are called from one goroutine, in order.
 type Subscriber struct {
-	// Entry gets each broadcast in the order of the publisher, with losses:
-	// a slow subscriber loses the oldest ones first. body belongs to it.
+	// Entry receives each broadcast in the publisher's order. A slow subscriber loses the oldest broadcasts first.
+	// Entry may keep body.
 	Entry func(body []byte)
-	// Gap is called when broadcasts may have been lost because the private
-	// queue was made anew, and once when it is bound the first time: from then on
-	// broadcasts arrive.
+	// Gap is called once the private queue is first bound: broadcasts arrive from then on. It is called again each
+	// time the private queue had to be recreated, because broadcasts may have been lost.
 	Gap func()
 }
 
-// State is how a Conn is.
+// State describes a Conn.
 type State struct {
-	// Connected says that all that the Conn is made of is up. It is false before the first success.
+	// Connected reports whether every part of the Conn is up. It is false before the first success.
 	Connected bool
-	// Blocked says that the broker takes no messages (alarm), as far as it has told.
+	// Blocked reports whether the broker has announced that it accepts no messages (alarm).
 	Blocked bool
-	// Lost is how often a connection to the broker was lost since the start. Each was made anew, or is being made.
+	// Lost counts the connections to the broker that were lost since the start. Each is re-established, or being
+	// re-established.
 	Lost uint64
 }
 
 // Conn is one party's connection to the bus. It is safe for concurrent use.
 type Conn interface {
-	// Publish sends m to a work queue. A nil error means that the broker has
-	// taken responsibility for it (confirmed, on disk if Persistent and the bus
-	// is durable).
+	// Publish sends m to a work queue. A nil error means that the broker has taken responsibility for m (confirmed,
+	// and on disk if Persistent is set and the bus is durable).
 	//
-	// ErrUnavailable, ErrUnroutable, ErrRefused and ErrClosed mean that it was
-	// surely not taken, ErrUnconfirmed that nobody knows. Publishes of
-	// one goroutine keep their order.
+	// After ErrUnavailable, ErrUnroutable, ErrRefused or ErrClosed the broker certainly does not have m; after
+	// ErrUnconfirmed it may have m. Messages published from one goroutine keep their order.
 	Publish(ctx context.Context, q Queue, m Message) error
 
-	// Reply sends m to a private reply queue, named by a request's ReplyTo. An
-	// answer to somebody who is gone is ErrUnroutable.
+	// Reply sends m to a private reply queue, named by a request's ReplyTo. If the requester is gone, it returns
+	// ErrUnroutable.
 	Reply(ctx context.Context, to string, m Message) error
 
-	// Broadcast sends body to every present subscriber of syncQ, in order. A nil error
-	// says that the broker has it, not that anybody gets it. It calls onItsWay, unless that is nil, once: as soon
-	// as what this Conn sends later reaches the broker later, and in any case before it returns.
+	// Broadcast sends body to every current subscriber of syncQ, in order. A nil error means that the broker accepted
+	// the message, not that a subscriber received it. If onItsWay is not nil, Broadcast calls it exactly once before
+	// returning, as soon as any message sent later on this Conn is guaranteed to reach the broker later.
 	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
 
-	// Consume calls handle for each delivery of a work queue, or of DeadQ, one after the
-	// other, until ctx ends; then no delivery is handed over any more, Consume returns
-	// ctx's error, and those not yet acknowledged can still be. Deliveries
-	// that are not acknowledged when the Conn closes or its process dies go
-	// to another consumer, before all others in the queue. writeQ and DeadQ hand messages to
-	// one consumer at a time, the first that came (single active consumer); the next
-	// takes over when that one's Consume has ended and its deliveries are settled, or its connection is gone,
-	// and may when that one has nothing for some seconds.
+	// Consume delivers the messages of a work queue or of DeadQ to handle, one at a time, until ctx ends. It then
+	// returns ctx's error. Deliveries that handle received can still be acknowledged afterwards.
+	//
+	// A delivery that is not acknowledged when the Conn closes or its process dies is redelivered to another
+	// consumer, ahead of the rest of the queue.
+	//
+	// writeQ and DeadQ have a single active consumer: the first to subscribe. The next consumer becomes active when
+	//   - the active one's Consume has returned and its deliveries are settled, or
+	//   - its connection is lost, or
+	//   - (broker's choice) it has had no message for some seconds.
 	Consume(ctx context.Context, c ConsumeConfig, handle func(Delivery)) error
 
-	// Subscribe binds a private queue to syncQ and calls s until ctx ends, whose error it returns.
+	// Subscribe binds a private queue to syncQ and calls s until ctx ends. It returns ctx's error.
 	Subscribe(ctx context.Context, s Subscriber) error
 
-	// Replies binds a private reply queue, calls ready with its name each time it is
-	// made (again, with another name, after a lost connection, whose replies are lost), with
-	// the empty name as soon as it is lost, and when Replies ends, and
-	// calls handle with each message, until ctx ends, whose error it returns.
+	// Replies binds a private reply queue and calls handle with each message until ctx ends. It returns ctx's error.
+	//
+	// It calls ready with the queue's name each time it has created the queue. It calls ready with the empty name as
+	// soon as the queue is lost, and when Replies ends. After a lost connection the queue has a new name, and the
+	// replies in the old queue are lost.
 	Replies(ctx context.Context, ready func(name string), handle func(Message)) error
 
-	// Ready returns nil when the bus would take a message now, else an error that says why not.
+	// Ready returns nil if the bus would accept a message now, otherwise an error that gives the reason.
 	Ready() error
 
-	// State returns how the connection is. It never waits.
+	// State returns the state of the connection. It never waits.
 	State() State
 
 	// Durable reports whether a confirmed Persistent message survives the death of every process.
 	Durable() bool
 
-	// Close ends the connection within a bounded time, whatever state the broker is in. Unacknowledged
-	// deliveries go back. It is safe to call twice.
+	// Close ends the connection within a bounded time, whatever state the broker is in. Unacknowledged deliveries are
+	// redelivered. Close may be called twice.
 	Close() error
 }

@@ -15,83 +15,83 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultHeartbeat is how often both sides show that they live. A silent broker is
-	// given up after 1.5 times as long, a silent worker by the broker after twice
-	// to three times. RabbitMQ's guide warns of false alarms below 5 s; here one costs a
-	// failover that fencing makes harmless, and 10 s would cost half a minute without a master.
+	// DefaultHeartbeat is the heartbeat interval of both sides. The client gives up a silent broker after 1.5
+	// intervals; the broker gives up a silent worker after two to three. RabbitMQ's guide warns of false alarms below
+	// 5 s. Here a false alarm costs a failover that fencing makes harmless, while 10 s would cost half a minute
+	// without a master.
 	DefaultHeartbeat = 3 * time.Second
-	// DefaultConfirmTimeout is how long a confirm may take before the connection is
-	// made anew. Persistent messages under load were seen to take some hundred ms.
+	// DefaultConfirmTimeout is how long a confirm may take before the client reconnects. Under load, confirms of
+	// persistent messages were seen to take some hundred ms.
 	DefaultConfirmTimeout = 3 * time.Second
-	// DefaultMaxReady bounds a work queue. Messages are batches: this many are
-	// more than any deadline would let the workers finish.
+	// DefaultMaxReady limits a work queue. Messages are batches: the workers could not finish this many before any
+	// deadline.
 	DefaultMaxReady = 10_000
-	// DefaultSyncBuffer bounds what a slow subscriber may lag behind; what it
-	// loses it reads from the log.
+	// DefaultSyncBuffer limits how many broadcasts a slow subscriber may lag behind. It reads the lost ones from the
+	// log.
 	DefaultSyncBuffer = 1_000
 )
 
-// Bounds of single steps. All are far above what a healthy broker needs, and
-// add up to an end of Close within 5 s in any state.
+// Limits of single steps. All are far above what a healthy broker needs. Together they let Close end within 5 s in
+// any state.
 const (
 	// handshakeTimeout bounds TCP, TLS and AMQP handshakes together.
 	handshakeTimeout = 5 * time.Second
-	// callTimeout bounds a request to the broker that has an answer, such as a declare.
+	// callTimeout bounds a request that the broker answers, such as a declare.
 	callTimeout = 5 * time.Second
 	// writeTimeout bounds a single write to the socket: the client library has
 	// no bound, and a broker with an alarm does not read.
 	writeTimeout = 3 * time.Second
-	// closeTimeout bounds the polite end of a connection; then the socket is closed.
+	// closeTimeout bounds the orderly close of a connection; then the socket is closed.
 	closeTimeout = 2 * time.Second
-	// buryTimeout bounds putting a rejected read aside.
+	// buryTimeout bounds the copy of a rejected read to the dead letters.
 	buryTimeout = time.Second
 )
 
-// maxNames bounds what stands before names: AMQP has 255 bytes for a whole one.
+// maxNames bounds the length of prefix and name together: AMQP allows 255 bytes for a whole name.
 const maxNames = 200
 
-// Config says which broker, and under which names. Zero values mean the defaults.
+// Config selects the broker and the names to use there. Zero values mean the defaults.
 type Config struct {
 	// URL is the broker: amqp://user:password@host:port/vhost, or amqps.
 	URL string
-	// Prefix stands before the name of every queue and exchange, so that
-	// several systems can share a broker.
+	// Prefix is put before the name of every queue and exchange, so that several systems can share a broker.
 	Prefix string
-	// Name is how the broker lists the connections.
+	// Name is the name under which the broker lists the connections.
 	Name string
 	Log  *slog.Logger
-	// SeparateWrites gives what is published to writeQ a connection of its own, so that a writeQ
-	// that ends its publisher, or does not confirm, leaves the other queues alone. It is for who publishes to both.
+	// SeparateWrites gives publishes to writeQ their own connection. If writeQ then closes its connection, or does
+	// not confirm, the other queues are not affected. It is meant for a Conn that publishes to writeQ and other
+	// queues.
 	SeparateWrites bool
 	// Heartbeat is in whole seconds; see DefaultHeartbeat.
 	Heartbeat      time.Duration
 	ConfirmTimeout time.Duration
-	// MaxReady is the most messages that wait in a work queue; further ones are
-	// refused. What consumers hold does not count. The broker may overshoot by a few.
-	// Queues keep the limit that they were made with: another one needs another prefix.
+	// MaxReady is the most messages that wait in a work queue; the broker refuses further ones, though it may
+	// overshoot by a few. Unacknowledged messages do not count. A queue keeps the limit it was created with: a new
+	// limit needs a new prefix.
 	MaxReady int
-	// MaxBytes is how many bytes wait in a work queue, in the dead letters or for this connection as replies, in the
-	// same way; mq.DefaultMaxBytes if zero.
+	// MaxBytes limits, in the same way, the bytes that wait in a work queue, in the dead letters or as replies for
+	// this connection; mq.DefaultMaxBytes if zero.
 	MaxBytes int64
-	// SyncBuffer is the most broadcasts that wait at the broker for one
-	// subscriber; the oldest are lost first.
+	// SyncBuffer is the most broadcasts that wait at the broker for one subscriber. When it is exceeded, the broker
+	// drops the oldest first.
 	SyncBuffer int
-	// DialContext opens the TCP connection; nil means net.Dialer's.
+	// DialContext opens the TCP connection; if nil, net.Dialer does.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// withDefaults returns c ready for use, or all that is wrong with it.
+// withDefaults returns c with the defaults filled in, or an error that lists everything wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if _, err := amqp091.ParseURI(c.URL); err != nil {
-		// Not wrapped and without the URL: it holds a password.
+		// Without the library's error and without the URL: the URL contains a password.
 		errs = append(errs, errors.New("the URL is not like amqp://user:password@host:port/vhost"))
 	}
 	if c.MaxReady < 0 || c.MaxBytes < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 {
 		errs = append(errs, errors.New("a limit is negative"))
 	}
 	if len(c.Prefix)+len(c.Name) > maxNames {
-		// The library would find out at the first use, and end the connection each time.
+		// The library would fail at the first use, and close the connection each time.
 		errs = append(errs, fmt.Errorf("prefix and name together have more than %d bytes", maxNames))
 	}
 	if c.Heartbeat != 0 && c.Heartbeat < time.Second {

@@ -1,6 +1,6 @@
-// Package amqp is the bus over RabbitMQ: mq.Conn as the delivered system uses it. It stands
-// between the orchestrator and the workers on every request, and is the only package that
-// speaks AMQP. DESIGN.md says why it does what it does.
+// Package amqp implements mq.Conn over RabbitMQ, as the delivered system uses it. Every request passes through it
+// between the orchestrator and the workers, and it is the only package that uses AMQP. DESIGN.md gives the reasons
+// for its design.
 package amqp
 
 import (
@@ -20,8 +20,8 @@ import (
 
 // Conn is one party's connection to the broker. It implements mq.Conn.
 //
-// It is two connections, since an alarm of the broker stops the one that publishes, and
-// deliveries and acknowledgements must go on; or three, with Config.SeparateWrites. Each keeps itself alive.
+// It holds two connections, because a broker alarm blocks the publishing one, while deliveries and acknowledgements
+// must go on. With Config.SeparateWrites it holds three. Each reconnects by itself.
 type Conn struct {
 	config     Config
 	names      names
@@ -39,8 +39,8 @@ type Conn struct {
 
 var _ mq.Conn = (*Conn)(nil)
 
-// Dial returns a connection that is being made, and made again, in the background until Close: it
-// does not wait for the broker. The error says what is wrong with the settings.
+// Dial returns a Conn that connects, and reconnects, in the background until Close. Dial does not wait for the
+// broker; its error describes what is wrong with the settings.
 func Dial(config Config) (*Conn, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -62,7 +62,7 @@ func Dial(config Config) (*Conn, error) {
 	return c, nil
 }
 
-// newPublishing returns a link that publishes. what it is called stands behind the connection's name.
+// newPublishing returns a link that publishes. what is appended to the connection's name.
 func (c *Conn) newPublishing(what string) *link[*publisher] {
 	return newLink("bus "+what, c.config.Log, func(ctx context.Context) (*publisher, error) {
 		s, err := dialSession(ctx, c.config, c.config.Name+" "+what)
@@ -91,8 +91,8 @@ func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
 	return nil
 }
 
-// Reply implements mq.Conn. Names that the broker did not give are
-// unroutable: a forged one could write to any queue.
+// Reply implements mq.Conn. A name that the broker did not generate is unroutable: a forged name could write to any
+// queue.
 func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 	if !strings.HasPrefix(to, replyPrefix) {
 		if err := c.Ready(); err != nil {
@@ -106,8 +106,7 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 	return nil
 }
 
-// Broadcast implements mq.Conn. The broker keeps no broadcast over its own restart:
-// the log does.
+// Broadcast implements mq.Conn. Broadcasts do not survive a restart of the broker; the log has the entries.
 func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
 	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
 	m := &publication{exchange: c.names.sync, message: message}
@@ -121,15 +120,14 @@ func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) erro
 	return nil
 }
 
-// toQueue publishes to a queue by the broker's name of it.
+// toQueue publishes to a queue, given the broker's name for it.
 func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m mq.Message) error {
 	message := amqp091.Publishing{
 		DeliveryMode:  amqp091.Transient,
 		CorrelationId: m.ID,
 		ReplyTo:       m.ReplyTo,
 		MessageId:     strconv.FormatUint(c.published.Add(1), 36),
-		// The caller may use its buffer again while the writer is still at it, if its
-		// deadline ends the wait.
+		// A copy: if its deadline ends the wait, the caller may reuse its buffer while the writer still sends it.
 		Body: bytes.Clone(m.Body),
 	}
 	if m.Persistent {
@@ -183,8 +181,7 @@ func (c *Conn) State() mq.State {
 // Durable implements mq.Conn: writeQ is a quorum queue, on disk before a confirm.
 func (c *Conn) Durable() bool { return true }
 
-// Close implements mq.Conn. It returns within 5 s: a broker that does not
-// answer in 2 s is left without a goodbye.
+// Close implements mq.Conn. It returns within 5 s: if the broker does not answer in 2 s, the socket is closed.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -197,8 +194,8 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// aside runs f in the background, with an end that Close waits for. After Close it does not
-// run f: all that f could end is ending.
+// aside runs f in the background; Close waits for its end. After Close it does not run f, because everything that f
+// could end is already ending.
 func (c *Conn) aside(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +204,8 @@ func (c *Conn) aside(f func()) {
 	}
 }
 
-// bury puts a message that can never be dealt with aside, where the broker does not do it by itself.
+// bury copies a message that can never be handled to the dead letters, for queues where the broker does not do so
+// itself.
 func (c *Conn) bury(m mq.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buryTimeout)
 	defer cancel()

@@ -13,24 +13,24 @@ import (
 	"rideshare/internal/mq"
 )
 
-// What ends a receiver, but for its context.
+// Why a receiver ended, if not by its context.
 var (
-	// errLost: its channel, or queue, is gone.
+	// errLost: its channel or queue is lost.
 	errLost = errors.New("the broker ended the consumer")
-	// errIdle: it has nothing, and is made anew to be sure that it would get something.
+	// errIdle: it receives nothing, and is recreated in case it no longer works.
 	errIdle = errors.New("the consumer is idle")
 )
 
-// An idle consumer of writeQ is made anew: RabbitMQ 3.10 was seen to forget one, or to hand messages to one that
-// never got them, when the queue was deleted and made anew under load, without a word. Then that
-// takes idleTick times idleTicks and one more to heal. An idle one holds nothing that this could disturb.
+// An idle consumer of writeQ is recreated. RabbitMQ 3.10 was seen to forget a consumer silently, or to lose the
+// messages it sent to one, when the queue was deleted and recreated under load. Recreation heals this within
+// idleTicks+1 times idleTick. It disturbs nothing, because an idle consumer holds no messages.
 const (
 	idleTick  = time.Second
 	idleTicks = 2
 )
 
-// lives calls one with each session, and again on the same session when its queue was lost, until
-// ctx ends or the connection is closed. alive is for one to tell that it is set up.
+// lives calls one with each session, and again on the same session if its queue was lost, until ctx ends or the
+// connection is closed. one calls alive once it is set up.
 func (c *Conn) lives(ctx context.Context, what string, one func(s *session, alive func()) error) error {
 	var bad streak
 	alive := func() {
@@ -61,24 +61,24 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 	}
 }
 
-// consumer is one Consume during one life of its channel.
+// consumer is one Consume on one channel.
 type consumer struct {
 	conn       *Conn
 	session    *session
 	ch         *amqp091.Channel
 	queue      mq.Queue
-	single     bool // of a queue with a single active consumer
+	single     bool // the queue has a single active consumer
 	tag        string
 	deliveries <-chan amqp091.Delivery
 
 	mu      sync.Mutex // guards held and ending
-	held    int        // handed over and not settled
+	held    int        // deliveries passed to handle and not settled
 	ending  bool
 	settled chan struct{} // closed when ending and nothing is held
 }
 
-// Consume implements mq.Conn. It takes nothing before this Conn can publish: answers could not be sent, and their callers
-// would wait for them in vain. Until then the messages stay in the queue, for consumers that can answer.
+// Consume implements mq.Conn. It takes no message before this Conn can publish, because its answers could not be sent
+// and their callers would time out. Until then the messages stay in the queue, for consumers that can answer.
 func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func(mq.Delivery)) error {
 	if config.Prefetch < 1 {
 		return fmt.Errorf("consume %s: prefetch %d is less than 1", config.Queue, config.Prefetch)
@@ -103,7 +103,7 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 	})
 }
 
-// consumer makes the queue if it is missing, and begins to consume it.
+// consumer declares the queue if it is missing, and starts to consume it.
 func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) {
 	if err := s.declare(c.names, c.config); err != nil {
 		return nil, err
@@ -121,14 +121,14 @@ func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) 
 	return k, nil
 }
 
-// consume begins to consume a queue on a channel of its own.
+// consume starts to consume a queue on a new channel.
 func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-chan amqp091.Delivery, error) {
 	ch, err := s.channel()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.within(callTimeout, "consume "+name)()
-	// Never global: RabbitMQ 4.3 takes that for per consumer, without a word.
+	// Never global: RabbitMQ 4.3 silently treats global as per consumer.
 	if err = ch.Qos(prefetch, 0, false); err != nil {
 		return nil, nil, fmt.Errorf("limit the prefetch of %s: %w", name, err)
 	}
@@ -139,8 +139,8 @@ func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-c
 	return ch, deliveries, nil
 }
 
-// serve hands over deliveries until ctx ends or the consumer is lost. It returns at once in
-// either case: what takes the broker's answer, or waits for settlements, goes on aside.
+// serve passes deliveries to handle until ctx ends or the consumer is lost. It returns immediately in either case:
+// steps that wait for the broker's answer or for settlements run in aside.
 func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 	var tick <-chan time.Time
 	if k.single {
@@ -163,8 +163,8 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 			quiet = 0
 			switch {
 			case !ok:
-				// With the channel still open it was the queue that went. What is held came from
-				// there: nobody waits for its settlement.
+				// The channel is still open, so the queue was deleted. The unsettled deliveries came from that queue:
+				// their settlement no longer matters.
 				k.conn.aside(func() { k.session.closeChannel(k.ch) })
 				return errLost
 			case ctx.Err() != nil:
@@ -207,7 +207,7 @@ func (k *consumer) retire(last *amqp091.Delivery) {
 	}
 }
 
-// take makes a delivery that is handed over.
+// take makes the delivery that is passed to handle.
 func (k *consumer) take(d amqp091.Delivery) mq.Delivery {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +215,7 @@ func (k *consumer) take(d amqp091.Delivery) mq.Delivery {
 	return &delivery{from: k, raw: d}
 }
 
-// holds reports whether something is handed over and not settled.
+// holds reports whether a delivery was passed to handle and is not settled.
 func (k *consumer) holds() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -229,7 +229,7 @@ func (k *consumer) release() {
 	k.checkSettled()
 }
 
-// checkSettled is called with mu, after a change.
+// checkSettled is called with mu held, after a change.
 func (k *consumer) checkSettled() {
 	if k.ending && k.held == 0 {
 		close(k.settled)

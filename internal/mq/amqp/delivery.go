@@ -11,12 +11,12 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errSettled is returned for the second Ack or Reject of one delivery, which at
-// the broker would close the channel under every other delivery.
+// errSettled is returned for the second Ack or Reject of one delivery. The broker would answer a second one by
+// closing the channel, with all its other deliveries.
 var errSettled = errors.New("delivery was settled before")
 
-// delivery implements mq.Delivery. It settles on the very channel that brought it, which never comes
-// back once it is closed.
+// delivery implements mq.Delivery. It settles only on the channel that it arrived on; a closed channel is never
+// reopened.
 type delivery struct {
 	from    *consumer
 	raw     amqp091.Delivery
@@ -41,9 +41,9 @@ func (d *delivery) Ack() error {
 	return d.settle(func() error { return d.raw.Ack(false) })
 }
 
-// Reject implements mq.Delivery. The broker moves a write to the dead letters
-// by itself, and until it has, keeps it. readQ has no dead letters at the broker, where
-// expired reads would be among them, so that a copy is made here; that copy can get lost.
+// Reject implements mq.Delivery. For a write, the broker itself moves the message to the dead letters, and keeps it
+// until that is done. readQ has no dead letters at the broker, because expired reads would end up there too. So
+// Reject publishes a copy, which may get lost.
 func (d *delivery) Reject() error {
 	return d.settle(func() error {
 		if !d.from.single && !d.from.ch.IsClosed() {
@@ -55,7 +55,7 @@ func (d *delivery) Reject() error {
 	})
 }
 
-// settle calls how once. Whatever goes wrong there means that the channel is gone.
+// settle calls how once. Any error of how means that the channel is lost.
 func (d *delivery) settle(how func() error) error {
 	if d.settled.Swap(true) {
 		if d.from.ch.IsClosed() {

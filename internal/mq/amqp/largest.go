@@ -10,14 +10,15 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// largestTimeout bounds one try of CheckLargest: a message of 96 MiB at 25 Mbit/s.
+// largestTimeout bounds one attempt of CheckLargest: enough for a message of 96 MiB at 25 Mbit/s.
 const largestTimeout = 30 * time.Second
 
-// CheckLargest returns nil once the broker has taken a message of size bytes, and an error that names the broker's setting
-// if it refuses one. RabbitMQ refuses a message above max_message_size by closing the channel, with every other message on it, so
-// that is to be known before the first request. It waits for the broker until ctx ends, and returns ctx's error then.
+// CheckLargest returns nil once the broker has accepted a message of size bytes. If the broker refuses it, the error
+// names the broker's setting. RabbitMQ refuses a message above max_message_size by closing the channel, with every
+// other message on it, so the system must know this before the first request. CheckLargest waits for the broker until
+// ctx ends, and then returns ctx's error.
 //
-// The message goes to no queue: the broker looks at the size first. It has a connection of its own.
+// The message reaches no queue, because the broker checks the size first. The check uses its own connection.
 func CheckLargest(ctx context.Context, config Config, size int) error {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -38,7 +39,8 @@ func CheckLargest(ctx context.Context, config Config, size int) error {
 	}
 }
 
-// tryLargest publishes a message of size bytes to nobody. It returns the broker's refusal of the size, or an error when it learned nothing.
+// tryLargest publishes an unroutable message of size bytes. It returns the broker's refusal of the size, or an error
+// if the result is unknown.
 func tryLargest(ctx context.Context, config Config, size int) (*amqp091.Error, error) {
 	s, err := dialSession(ctx, config, config.Name+" size check")
 	if err != nil {

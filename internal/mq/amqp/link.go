@@ -20,7 +20,7 @@ type life interface {
 	close()
 }
 
-// lives are told apart by identity.
+// lives are compared by identity.
 type lives interface {
 	life
 	comparable
@@ -28,8 +28,8 @@ type lives interface {
 
 func (s *session) over() <-chan struct{} { return s.done }
 
-// link keeps one connection alive: when it is lost, it makes another one, for
-// as long as it takes. It is safe for concurrent use.
+// link keeps one connection alive: when the connection is lost, it makes another, for as long as it takes. It is safe
+// for concurrent use.
 type link[L lives] struct {
 	part string // for the log
 	log  *slog.Logger
@@ -40,15 +40,15 @@ type link[L lives] struct {
 	up      bool
 	closed  bool
 	err     error         // why it is not up
-	lost    uint64        // lives that have ended by themselves
-	changed chan struct{} // closed and made anew with each change
+	lost    uint64        // lives that ended by themselves
+	changed chan struct{} // closed and replaced with each change
 }
 
 func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Context) (L, error)) *link[L] {
 	return &link[L]{part: part, log: log, make: dial, changed: make(chan struct{})}
 }
 
-// run keeps the link up until ctx ends; then it closes the connection and returns, in bounded time.
+// run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time.
 func (l *link[L]) run(ctx context.Context) {
 	defer l.close()
 	var bad streak
@@ -83,13 +83,13 @@ func (l *link[L]) set(change func()) {
 	l.changed = make(chan struct{})
 }
 
-// close makes every call from now on return mq.ErrClosed.
+// close makes all later calls return mq.ErrClosed.
 func (l *link[L]) close() {
 	l.set(func() { l.closed, l.up = true, false })
 }
 
-// get returns what is alive, or ErrClosed, or ErrUnavailable with the reason, and a channel
-// that is closed when the answer may be another.
+// get returns the current life, or ErrClosed, or ErrUnavailable with the reason. The returned channel is closed when
+// the result may have changed.
 func (l *link[L]) get() (L, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,15 +106,15 @@ func (l *link[L]) get() (L, <-chan struct{}, error) {
 	}
 }
 
-// state returns what is alive, if anything is, and how often it was lost.
+// state returns the current life, if there is one, and how often it was lost.
 func (l *link[L]) state() (current L, up bool, lost uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current, l.up, l.lost
 }
 
-// next returns what is alive and is not last, as soon as there is something, or ctx's
-// error, or ErrClosed. Who has seen last die may be faster than the link, and asks for another.
+// next waits for a current life other than last. It returns ctx's error or ErrClosed if there is none before. A
+// caller may notice the end of last before the link does, so it passes last to get the one after it.
 func (l *link[L]) next(ctx context.Context, last L) (L, error) {
 	for {
 		one, changed, err := l.get()
@@ -129,7 +129,7 @@ func (l *link[L]) next(ctx context.Context, last L) (L, error) {
 	}
 }
 
-// await waits until something is alive. It returns ctx's error, ErrClosed, or errLost when given is closed before.
+// await waits until there is a current life. It returns ctx's error, ErrClosed, or errLost if given is closed first.
 func (l *link[L]) await(ctx context.Context, given <-chan struct{}) error {
 	for {
 		_, changed, err := l.get()
@@ -146,21 +146,21 @@ func (l *link[L]) await(ctx context.Context, given <-chan struct{}) error {
 	}
 }
 
-// opaque keeps the text of an error of the client library and hides its type, which
-// must not be known outside of this package.
+// opaque keeps the text of an error of the client library and hides its type, which must not be visible outside this
+// package.
 type opaque struct{ err error }
 
 func (o opaque) Error() string { return o.err.Error() }
 
-// streak counts failures in a row. A life that was short is one of them: a broker
-// that takes connections only to drop them is not to be stormed.
+// streak counts consecutive failures. A short life counts as a failure, so that a broker that accepts connections
+// only to drop them is not flooded with new ones.
 type streak struct {
 	failures int
 	since    time.Time // when the first failed
-	told     bool      // the log knows that it is down
+	told     bool      // the outage has been logged
 }
 
-// failed counts a failure and reports whether it is the first that the log should tell of.
+// failed counts a failure and reports whether it is the first one to log.
 func (s *streak) failed() (first bool) {
 	if s.failures == 0 {
 		s.since = time.Now()
@@ -178,7 +178,7 @@ func (s *streak) took() time.Duration {
 	return time.Since(s.since)
 }
 
-// keep waits for the end of a life, or closes it when ctx ends, and returns why it ended.
+// keep waits for the end of a life, or closes it when ctx ends. It returns why the life ended.
 func (s *streak) keep(ctx context.Context, one life) error {
 	begun := time.Now()
 	s.told = false

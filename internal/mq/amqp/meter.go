@@ -13,8 +13,8 @@ import (
 
 // Meter asks the broker how many messages wait. It implements mq.Meter.
 //
-// A quorum queue counts through its leader, which RabbitMQ gives a second: while there is none, or it
-// is slow, the broker answers 0 (3.10.8; a test shows it).
+// RabbitMQ asks the leader of a quorum queue for the count and waits one second. If there is no leader, or it is
+// slow, the broker answers 0 (3.10.8; a test shows it).
 type Meter struct {
 	names      names
 	asking     *link[*session]
@@ -24,8 +24,8 @@ type Meter struct {
 
 var _ mq.Meter = (*Meter)(nil)
 
-// DialMeter returns a Meter whose connection is being made, and made again, in the background until
-// Close. The error says what is wrong with the settings.
+// DialMeter returns a Meter that connects, and reconnects, in the background until Close. The error describes what is
+// wrong with the settings.
 func DialMeter(config Config) (*Meter, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -49,7 +49,7 @@ func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
 	case err != nil:
 		return nil, fmt.Errorf("not connected: %w: %w", mq.ErrUnavailable, err)
 	}
-	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls know no context
+	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls take no context
 	defer stop()
 	depths := map[mq.Queue]int{}
 	for q, name := range map[mq.Queue]string{mq.ReadQ: m.names.read, mq.LinearQ: m.names.linear, mq.WriteQ: m.names.write, mq.DeadQ: m.names.dead} {
@@ -65,7 +65,7 @@ func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
 	return depths, nil
 }
 
-// Close implements mq.Meter. It returns within some 2 s: a broker that does not answer is left without a goodbye.
+// Close implements mq.Meter. It returns within some 2 s: if the broker does not answer, the socket is closed.
 func (m *Meter) Close() error {
 	m.asking.close()
 	m.cancel()
@@ -73,8 +73,8 @@ func (m *Meter) Close() error {
 	return nil
 }
 
-// depth returns how many messages of a queue wait. The channel is thrown away, since
-// the answer that there is no such queue ends it.
+// depth returns how many messages of a queue wait. It uses a channel of its own, because the answer that the queue
+// does not exist closes the channel.
 func (s *session) depth(name string) (int, error) {
 	var q amqp091.Queue
 	err := s.aside("look at "+name, func(ch *amqp091.Channel) (err error) {

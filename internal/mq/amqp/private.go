@@ -9,19 +9,18 @@ import (
 	"rideshare/internal/mq"
 )
 
-// privatePrefetch is how many broadcasts or replies are on their way to this process at
-// most. Acknowledged by hand, since without acknowledgements the broker would send
-// all it has, and a slow subscriber hold it in its memory.
+// privatePrefetch is the most broadcasts or replies in flight to this process. They are acknowledged one by one:
+// without acknowledgements the broker would send all it has, and a slow subscriber would have to buffer it in memory.
 const privatePrefetch = 64
 
-// private is a queue of this connection alone, with its only consumer.
+// private is a queue that only this connection uses, with its only consumer.
 type private struct {
 	name       string
 	ch         *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
 }
 
-// openPrivate makes a private queue, bound to an exchange unless that is empty.
+// openPrivate creates a private queue, bound to an exchange unless that is empty.
 func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*private, error) {
 	ch, err := s.channel()
 	if err != nil {
@@ -72,7 +71,7 @@ func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
 		if err := s.declare(c.names, c.config); err != nil {
 			return err
 		}
-		// The broker's default when it is full: the oldest go first.
+		// The broker's default when the queue is full: the oldest messages are dropped first.
 		q, err := s.openPrivate(c.names.sync, c.config.Name, amqp091.Table{
 			"x-max-length": int64(c.config.SyncBuffer), "x-max-length-bytes": int64(maxSyncBytes),
 		})
@@ -91,7 +90,7 @@ func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func
 	return c.lives(ctx, "replies", func(s *session, alive func()) error {
 		q, err := s.openPrivate("", c.config.Name, amqp091.Table{
 			"x-max-length": int64(c.config.MaxReady), "x-max-length-bytes": c.config.MaxBytes,
-			"x-overflow": "reject-publish", // a worker is told that nobody takes its answers
+			"x-overflow": "reject-publish", // so that a worker learns that its answers are not being taken
 		})
 		if err != nil {
 			return err

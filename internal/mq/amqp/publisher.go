@@ -12,16 +12,16 @@ import (
 	"rideshare/internal/mq"
 )
 
-// publication is one message on its way to the broker.
+// publication is one message being published.
 type publication struct {
 	ctx      context.Context
 	exchange string
 	key      string
 	message  amqp091.Publishing
-	// mandatory messages come back when no queue takes them.
+	// mandatory messages are returned by the broker if no queue takes them.
 	mandatory bool
 
-	// written, unless it is nil, is called when the message is in the connection, in its order.
+	// written, unless nil, is called once the message has been written to the connection, in its order.
 	written func()
 
 	sent     chan struct{} // closed when confirm or err is set
@@ -30,16 +30,16 @@ type publication struct {
 	returned bool  // guarded by publisher.mu
 }
 
-// publisher is one life of the publishing connection. Only its writer uses the channel,
-// so that the order of publishes, confirms and the end cannot interleave, and a publish that
-// blocks in the socket does not keep its caller beyond the caller's deadline.
+// publisher is one life of the publishing connection. Only its writer goroutine uses the channel: this fixes the
+// order of publishes, confirms and the close, and a publish that blocks in the socket does not hold its caller beyond
+// the caller's deadline.
 type publisher struct {
 	*session
 	config  Config
 	ch      *amqp091.Channel
 	todo    chan *publication
 	swept   chan chan struct{} // see sweep
-	unswept chan struct{}      // closed when no more returns are taken
+	unswept chan struct{}      // closed when returns are no longer taken
 
 	confirms atomic.Uint64 // so far, as a sign of life
 
@@ -47,8 +47,8 @@ type publisher struct {
 	pending map[string]*publication
 }
 
-// newPublisher makes a publisher on a new session, ready to publish. It owns the
-// session, also when it returns an error.
+// newPublisher makes a publisher on a new session, ready to publish. It takes ownership of the session, even if it
+// returns an error.
 func newPublisher(s *session, c Config) (*publisher, error) {
 	p := &publisher{
 		session: s, config: c,
@@ -80,7 +80,7 @@ func (p *publisher) open() error {
 	closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
 	go func() { // ends with the channel
 		for err := range closed {
-			p.kill(err) // a connection that cannot publish is of no use
+			p.kill(err) // a connection that cannot publish is useless
 		}
 		p.kill(errOver)
 	}()
@@ -92,10 +92,10 @@ func (p *publisher) open() error {
 	return nil
 }
 
-// probe publishes messages to nobody and waits for their confirms. The broker tells a
-// connection of an alarm only when it publishes, so that without this the first call after
-// each reconnect would hang under an alarm, and Ready would not say the truth. The first
-// is still read under an alarm, and may be confirmed before the broker tells; no second one is.
+// probe publishes two unroutable messages and waits for their confirms. The broker announces an alarm only to a
+// connection that publishes. Without probe, the first call after each reconnect would hang under an alarm, and Ready
+// would be wrong. Under an alarm the broker still reads the first message, and may confirm it before it announces the
+// alarm; it never reads a second one.
 func (p *publisher) probe() error {
 	defer p.within(callTimeout, "first confirms")()
 	for range 2 {
@@ -146,7 +146,7 @@ func (p *publisher) send(m *publication) {
 	}
 }
 
-// refuses returns why nothing can be sent now, if so.
+// refuses returns the reason why nothing can be sent now, or nil.
 func (p *publisher) refuses(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
@@ -164,7 +164,7 @@ func notSent(ctx context.Context) error {
 	return fmt.Errorf("not sent: %w: %w", mq.ErrUnavailable, ctx.Err())
 }
 
-// publish sends m and waits for what becomes of it. Many may wait at once.
+// publish sends m and waits for its outcome. Many publishes may wait concurrently.
 func (p *publisher) publish(ctx context.Context, m *publication) error {
 	if err := p.refuses(ctx); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (p *publisher) publish(ctx context.Context, m *publication) error {
 	}
 	select {
 	case <-m.sent:
-	case <-ctx.Done(): // the writer has it
+	case <-ctx.Done(): // the writer already has m
 		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
 	}
 	if m.err != nil {
@@ -196,7 +196,7 @@ func (p *publisher) publish(ctx context.Context, m *publication) error {
 	return p.outcome(m)
 }
 
-// confirmed waits for the confirm of m, which is then positive or negative.
+// confirmed waits for the confirm of m, positive or negative.
 func (p *publisher) confirmed(ctx context.Context, m *publication) error {
 	before := p.confirms.Load()
 	timer := time.NewTimer(p.config.ConfirmTimeout)
@@ -208,8 +208,8 @@ func (p *publisher) confirmed(ctx context.Context, m *publication) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
 	case <-timer.C:
-		// A blocked broker confirms when its alarm ends. One that has confirmed
-		// others meanwhile is alive: one queue that is slow must not cost the others the connection.
+		// A blocked broker confirms when its alarm ends. A broker that has confirmed other messages in this time is
+		// alive: one slow queue must not cost the other queues the connection.
 		if !p.blocked.Load() && p.confirms.Load() == before {
 			p.kill(fmt.Errorf("no confirm in %v", p.config.ConfirmTimeout))
 		}
@@ -217,11 +217,10 @@ func (p *publisher) confirmed(ctx context.Context, m *publication) error {
 	}
 }
 
-// outcome tells what a confirm means.
+// outcome returns what a confirm means.
 func (p *publisher) outcome(m *publication) error {
 	if !m.confirm.Acked() {
-		// The library answers "no" also for all that is open when the channel
-		// ends; then nobody knows.
+		// When the channel ends, the library reports every open publish as refused; its outcome is unknown.
 		if p.ch.IsClosed() {
 			return fmt.Errorf("connection lost: %w", mq.ErrUnconfirmed)
 		}
@@ -230,7 +229,7 @@ func (p *publisher) outcome(m *publication) error {
 	if !m.mandatory {
 		return nil
 	}
-	// A message without a queue is confirmed too, right after it was returned.
+	// An unroutable message is confirmed too, right after it was returned.
 	p.sweep()
 	p.mu.Lock()
 	defer p.mu.Unlock()

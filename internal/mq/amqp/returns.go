@@ -2,12 +2,12 @@ package amqp
 
 import amqp091 "github.com/rabbitmq/amqp091-go"
 
-// returnsBuffer is how many returned messages may wait for the goroutine that takes them. It
-// does nothing else, so they hardly ever wait.
+// returnsBuffer is how many returned messages may wait for the goroutine that takes them. That goroutine does nothing
+// else, so they hardly ever wait.
 const returnsBuffer = 256
 
-// remember makes a return of m find it: by an id of its own, since returns and confirms
-// of many publishes are under way at once.
+// remember registers m so that its return can find it. It gives m an id of its own, because returns and confirms of
+// many publishes arrive concurrently.
 func (p *publisher) remember(m *publication) {
 	if !m.mandatory {
 		return
@@ -23,8 +23,8 @@ func (p *publisher) forget(m *publication) {
 	delete(p.pending, m.message.MessageId)
 }
 
-// takeReturns marks returned publications until the channel ends. A listener
-// that is full for 5 s would lose returns, so this does nothing else.
+// takeReturns marks returned publications until the channel ends. The library drops returns if their listener is full
+// for 5 s, so this goroutine does nothing else.
 func (p *publisher) takeReturns(returns chan amqp091.Return) {
 	defer close(p.unswept)
 	for {
@@ -57,14 +57,13 @@ func (p *publisher) markReturned(id string) {
 	}
 }
 
-// sweep returns when every return that came so far is marked. The library hands
-// over a return before the confirm that follows it, but to a goroutine of ours that
-// may be slower than the one that waits for the confirm.
+// sweep returns once every return received so far is marked. The library delivers a return before the confirm that
+// follows it, but to takeReturns, which may run later than the goroutine that waits for the confirm.
 func (p *publisher) sweep() {
 	swept := make(chan struct{})
 	select {
 	case p.swept <- swept:
 		<-swept
-	case <-p.unswept: // all that came are marked
+	case <-p.unswept: // all that arrived are marked
 	}
 }

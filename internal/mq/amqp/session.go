@@ -12,29 +12,28 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 )
 
-// errOver is why a session ended when the library does not say.
+// errOver is the reason for the end of a session if the library gives none.
 var errOver = errors.New("connection ended")
 
-// session is one life of one connection: after a loss there is another session, with channels of
-// its own. That, and not the library's recovery, is what keeps an acknowledgement of before
-// the loss from settling another message after it.
+// session is one life of one connection. After a loss there is a new session with new channels. This, rather than the
+// library's recovery, ensures that an acknowledgement from before the loss cannot settle another message after it.
 type session struct {
 	conn *amqp091.Connection
 	raw  net.Conn
-	done chan struct{} // closed when the connection is over
+	done chan struct{} // closed when the connection has ended
 
-	blocked      atomic.Bool   // the broker takes no publishes (alarm)
-	firstBlocked chan struct{} // closed when blocked was set once
+	blocked      atomic.Bool   // the broker accepts no publishes (alarm)
+	firstBlocked chan struct{} // closed when blocked is first set
 
-	// mayNotDeclare spares the broker's log a second refusal on the same connection.
+	// mayNotDeclare avoids a second refusal on the same connection, and its line in the broker's log.
 	mayNotDeclare atomic.Bool
 
 	mu  sync.Mutex // guards err
 	err error      // why it ended
 }
 
-// deadlineConn bounds each write. The library never does, so that a broker that does
-// not read would hold a publisher for ever.
+// deadlineConn bounds each write. The library has no bound, so a broker that does not read would block a publisher
+// for ever.
 type deadlineConn struct{ net.Conn }
 
 func (c deadlineConn) Write(p []byte) (int, error) {
@@ -44,7 +43,7 @@ func (c deadlineConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// dialSession connects, within handshakeTimeout. name is what the broker lists the connection as.
+// dialSession connects, within handshakeTimeout. name is how the broker lists the connection.
 func dialSession(ctx context.Context, c Config, name string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -62,7 +61,7 @@ func dialSession(ctx context.Context, c Config, name string) (*session, error) {
 				return nil, err
 			}
 			s.raw = raw
-			// The library's handshake knows no context: closing the socket ends it.
+			// The library's handshake takes no context: closing the socket ends it.
 			stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
 			return deadlineConn{raw}, nil
 		},
@@ -79,14 +78,14 @@ func dialSession(ctx context.Context, c Config, name string) (*session, error) {
 	return s, nil
 }
 
-// watch registers for what the broker tells about the connection. Both
-// goroutines end with the connection, whose end closes their channels.
+// watch listens for the broker's notifications about the connection. Both goroutines end with the connection, which
+// closes their channels.
 func (s *session) watch() {
 	closed := s.conn.NotifyClose(make(chan *amqp091.Error, 1))
 	blocked := s.conn.NotifyBlocked(make(chan amqp091.Blocking, 4))
 	go func() {
 		for err := range closed {
-			// At once: the library cannot finish its own end while a write is stuck.
+			// Kill first: the library cannot finish its own close while a write is stuck.
 			s.kill(err)
 		}
 		s.kill(errOver)
@@ -103,7 +102,7 @@ func (s *session) watch() {
 	}()
 }
 
-// fail notes why the session ended. The first reason is the one.
+// fail stores why the session ended. Only the first reason counts.
 func (s *session) fail(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,14 +117,14 @@ func (s *session) reason() error {
 	return s.err
 }
 
-// kill ends the session at once, whatever the broker does: every call that waits for it returns.
+// kill ends the session immediately, whatever the broker does: every call that waits for the session returns.
 func (s *session) kill(reason error) {
 	s.fail(reason)
 	_ = s.raw.Close()
 }
 
-// within kills the session unless the returned function is called in time. It bounds the
-// library's calls, which have neither context nor timeout.
+// within kills the session unless inTime is called before limit. It bounds the library's calls, which have neither
+// context nor timeout.
 func (s *session) within(limit time.Duration, what string) (inTime func()) {
 	timer := time.AfterFunc(limit, func() { s.kill(fmt.Errorf("%s: no answer in %v", what, limit)) })
 	return func() { timer.Stop() }
@@ -141,15 +140,14 @@ func (s *session) channel() (*amqp091.Channel, error) {
 	return ch, nil
 }
 
-// closeChannel ends a channel, and with it its consumer. What it held and did not settle goes back.
+// closeChannel closes a channel, and with it its consumer. The broker requeues its unsettled deliveries.
 func (s *session) closeChannel(ch *amqp091.Channel) {
 	defer s.within(callTimeout, "close a channel")()
 	_ = ch.Close() // an error means that it is closed already
 }
 
-// declare makes the queues that are missing. To a user of the broker who may not make
-// queues it is enough that they are there: an administrator can make them, and give each
-// part no more rights than it uses.
+// declare creates the missing queues. For a broker user without the right to create queues it is enough that they
+// exist: an administrator can create them, and so give each part no more rights than it uses.
 func (s *session) declare(n names, c Config) error {
 	if !s.mayNotDeclare.Load() {
 		err := s.aside("declare queues", func(ch *amqp091.Channel) error { return n.declare(ch, c) })
@@ -161,7 +159,7 @@ func (s *session) declare(n names, c Config) error {
 	return s.aside("find queues", func(ch *amqp091.Channel) error { return n.find(ch, c) })
 }
 
-// aside calls do with a channel that does not outlive it, and bounds it.
+// aside calls do with a temporary channel, and bounds the call.
 func (s *session) aside(what string, do func(*amqp091.Channel) error) error {
 	ch, err := s.channel()
 	if err != nil {
@@ -172,8 +170,8 @@ func (s *session) aside(what string, do func(*amqp091.Channel) error) error {
 	return do(ch)
 }
 
-// close ends the session politely if the broker answers in time, and returns when it is
-// over. A broker that blocks publishers does not read the request, so it is not asked.
+// close ends the session in good order if the broker answers in time, and returns when the session is over. A broker
+// that blocks publishers would not read the close request, so none is sent.
 func (s *session) close() {
 	if !s.blocked.Load() {
 		stop := s.within(closeTimeout, "close")

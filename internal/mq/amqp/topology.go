@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// readTTL is the longest that a read waits at the broker, whatever its own TTL: nobody
-	// waits for an answer that long.
+	// readTTL is the longest that a read waits at the broker, whatever its own TTL: no caller waits that long for an
+	// answer.
 	readTTL = time.Minute
-	// maxSyncBytes bounds the broadcasts that wait for one subscriber, which are small: large entries stay in the log.
+	// maxSyncBytes bounds the broadcasts that wait for one subscriber. They are small, because large entries stay in
+	// the log.
 	maxSyncBytes = 64 << 20
-	// maxDead bounds the dead letters that wait; the oldest go first.
+	// maxDead bounds the waiting dead letters; the oldest are dropped first.
 	maxDead = 10_000
-	// deadLimit is how often a dead letter may come back before it is dropped. RabbitMQ 4's own limit is 20.
+	// deadLimit is how often a dead letter may be redelivered before it is dropped. RabbitMQ 4's own limit is 20.
 	deadLimit = 100 * mq.DeliveryLimit
-	// replyPrefix is how the broker begins the names that it gives to queues.
+	// replyPrefix is the prefix of the queue names that the broker generates.
 	replyPrefix = "amq.gen-"
 )
 
-// names are the broker's names of the queues and the exchange. Arguments of a queue
-// cannot be changed, so each name has a version: other arguments, another version.
+// names are the broker's names of the queues and the exchange. The arguments of a queue cannot be changed, so each
+// name has a version: new arguments need a new version.
 type names struct {
 	read, linear, write, dead, sync string
 }
@@ -39,7 +40,7 @@ func newNames(prefix string) names {
 	}
 }
 
-// of returns the broker's name of a queue, empty for one that does not exist.
+// of returns the broker's name of a queue, or "" if there is no such queue.
 func (n names) of(q mq.Queue) string {
 	switch q {
 	case mq.ReadQ:
@@ -54,16 +55,16 @@ func (n names) of(q mq.Queue) string {
 	return ""
 }
 
-// queue is a queue that the system shares, with the arguments that it is made with.
+// queue is a shared queue, with the arguments it is declared with.
 type queue struct {
 	name string
 	args amqp091.Table
 }
 
-// queues are all of them, in the order to make them.
+// queues returns all shared queues, in the order to declare them.
 func (n names) queues(c Config) []queue {
 	return []queue{
-		// The dead letters first: a write that dies must have a place to go.
+		// The dead letters first: a rejected or expired write needs its target.
 		{n.dead, amqp091.Table{
 			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,
 			"x-single-active-consumer": true,
@@ -78,7 +79,7 @@ func (n names) queues(c Config) []queue {
 			"x-max-length":             int64(c.MaxReady),
 			"x-max-length-bytes":       c.MaxBytes,
 			"x-overflow":               "reject-publish",
-			// Through the default exchange, and not by the broker's default of at most once.
+			// Through the default exchange, at least once; the broker's default is at most once.
 			"x-dead-letter-exchange":    "",
 			"x-dead-letter-routing-key": n.dead,
 			"x-dead-letter-strategy":    "at-least-once",
@@ -88,8 +89,8 @@ func (n names) queues(c Config) []queue {
 	}
 }
 
-// readArgs are the arguments of a queue of reads. It is durable although its messages are not: RabbitMQ 4.3
-// refuses transient queues that are not exclusive, with the end of the whole connection.
+// readArgs are the arguments of a queue of reads. The queue is durable although its messages are not: RabbitMQ 4.3
+// refuses transient queues that are not exclusive, and closes the whole connection.
 func readArgs(c Config) amqp091.Table {
 	return amqp091.Table{
 		amqp091.QueueTypeArg: amqp091.QueueTypeClassic,
@@ -100,8 +101,8 @@ func readArgs(c Config) amqp091.Table {
 	}
 }
 
-// find returns nil if the queues and the exchange are all there, whoever made
-// them. It needs no right at the broker. Any error has closed ch.
+// find returns nil if the queues and the exchange all exist, whoever created them. It needs no rights at the broker.
+// Any error has closed ch.
 func (n names) find(ch *amqp091.Channel, c Config) error {
 	if err := ch.ExchangeDeclarePassive(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
 		return fmt.Errorf("find exchange %s: %w", n.sync, err)
@@ -114,7 +115,7 @@ func (n names) find(ch *amqp091.Channel, c Config) error {
 	return nil
 }
 
-// declare makes what is missing of the queues and the exchange. Any error has closed ch.
+// declare creates the queues and the exchange that are missing. Any error has closed ch.
 func (n names) declare(ch *amqp091.Channel, c Config) error {
 	if err := ch.ExchangeDeclare(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
 		return fmt.Errorf("declare exchange %s: %w", n.sync, err)
@@ -127,9 +128,9 @@ func (n names) declare(ch *amqp091.Channel, c Config) error {
 	return nil
 }
 
-// declarePrivate makes a queue for this connection alone, and returns the name that the
-// broker gave it. A name of our own would race, after a reconnect, with the
-// broker's removal of the old one. It is gone when its consumer is.
+// declarePrivate creates a queue for this connection alone, and returns the name that the broker generated. A name
+// chosen here would race, after a reconnect, with the broker's removal of the old queue. The queue is deleted when
+// its consumer ends.
 func declarePrivate(ch *amqp091.Channel, args amqp091.Table) (string, error) {
 	q, err := ch.QueueDeclare("", false, true, true, false, args)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package inproc is the bus inside one process: the broker of `rideshare up`
-// and of the tests. It keeps the promises of mq.Conn as the real broker does,
-// also the uncomfortable ones (redelivery, lost fan-out, stale deliveries), and
-// has a hook for each fault, so that a test can make them happen. It is not durable.
+// Package inproc is the bus inside one process: the broker of `rideshare up` and of the tests. It keeps the same
+// promises of mq.Conn as the real broker, including the uncomfortable ones (redelivery, lost fan-out, stale
+// deliveries). Tests can trigger each fault. It is not durable.
 package inproc
 
 import (
@@ -14,50 +13,49 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultMaxReady bounds a work queue. Messages are batches: this many are
-	// more than any deadline would let the workers finish.
+	// DefaultMaxReady limits a work queue. Messages are batches: the workers could not finish this many before any
+	// deadline.
 	DefaultMaxReady = 10_000
-	// DefaultSyncBuffer bounds what a slow subscriber may lag behind; what it
-	// loses it reads from the log.
+	// DefaultSyncBuffer limits how many broadcasts a slow subscriber may lag behind. It reads the lost ones from the
+	// log.
 	DefaultSyncBuffer = 1_000
-	// maxDeadLetters bounds the dead letters that are kept; the oldest go first.
+	// maxDeadLetters bounds the dead letters that are kept; the oldest are dropped first.
 	maxDeadLetters = 1_000
 )
 
 // Config says how long queues may get. Zero values mean the defaults.
 type Config struct {
-	// MaxReady is the most messages that wait in a work queue; further ones are refused.
-	// What consumers hold does not count.
+	// MaxReady is the most messages that wait in a work queue; further ones are refused. Unacknowledged messages do
+	// not count.
 	MaxReady int
-	// MaxBytes is how many bytes wait in a work queue, in the same way; mq.DefaultMaxBytes if zero.
+	// MaxBytes limits the waiting bytes of a work queue in the same way; mq.DefaultMaxBytes if zero.
 	MaxBytes int64
-	// SyncBuffer is the most broadcasts that wait for one subscriber; the oldest are lost first.
+	// SyncBuffer is the most broadcasts that wait for one subscriber; the oldest are dropped first.
 	SyncBuffer int
 }
 
-// SyncFault decides what a subscriber gets of a broadcast: returning nothing loses it,
-// the same twice duplicates it, holding it back and returning it later
-// reorders. It is called in the order of the broadcasts, once for each
-// subscriber, and must not call the bus. subscriber is the name given to Dial.
+// SyncFault decides which copies of a broadcast a subscriber receives. Returning nothing loses the broadcast,
+// returning it twice duplicates it, keeping it and returning it later reorders it. SyncFault is called in the order
+// of the broadcasts, once per subscriber, and must not call the bus. subscriber is the name given to Dial.
 type SyncFault func(subscriber string, body []byte) (deliver [][]byte)
 
-// DeadLetter is a message that ended in a queue without being dealt with.
+// DeadLetter is a message that was rejected, expired or redelivered too often.
 type DeadLetter struct {
 	Queue   mq.Queue
 	Message mq.Message
 }
 
-// Stats is a work queue at one moment.
+// Stats describes a work queue at one moment.
 type Stats struct {
 	Ready     int // waiting for a consumer
-	Unacked   int // held by consumers
+	Unacked   int // delivered to consumers and not settled
 	Consumers int
 }
 
 // Broker is the in-process broker; there is one per system. It is safe for concurrent use.
 //
-// One mutex guards everything: each step under it is a few dozen instructions, and no
-// handler is ever called with it.
+// One mutex guards everything: each step under it takes a few dozen instructions, and handlers are always called
+// without it.
 type Broker struct {
 	config Config
 
@@ -66,7 +64,7 @@ type Broker struct {
 	replies     map[string]*replyQueue
 	subscribers []*subscriber
 	conns       map[*Conn]struct{}
-	made        uint64 // reply queues so far, for their names
+	made        uint64 // number of reply queues so far, for their names
 	stopped     bool
 	blocked     bool
 	syncFault   SyncFault
@@ -92,8 +90,8 @@ func NewBroker(c Config) *Broker {
 	}
 }
 
-// Dial returns a new connection. The name is for faults and need not be unique. With
-// a stopped broker the connection comes up when the broker does.
+// Dial returns a new connection. name is used for faults and need not be unique. If the broker is stopped, the
+// connection comes up when the broker starts.
 func (b *Broker) Dial(name string) *Conn {
 	c := &Conn{broker: b, name: name, changed: make(chan struct{})}
 	b.mu.Lock()
@@ -105,7 +103,7 @@ func (b *Broker) Dial(name string) *Conn {
 	return c
 }
 
-// declare makes the work queues that are missing, as each party does when it connects.
+// declare creates the missing work queues, as each client does when it connects.
 func (b *Broker) declare() {
 	for _, name := range mq.WorkQueues() {
 		if b.queues[name] == nil {
@@ -117,7 +115,7 @@ func (b *Broker) declare() {
 	}
 }
 
-// Stats returns the state of a work queue, zero for one that does not exist.
+// Stats returns the state of a work queue, zero if the queue does not exist.
 func (b *Broker) Stats(name mq.Queue) Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +146,7 @@ func (b *Broker) DeadLetters() []DeadLetter {
 	return letters
 }
 
-// bury puts a message of q into the dead letters. The oldest one makes room.
+// bury moves a message of q to the dead letters, and drops the oldest dead letter if there are too many.
 func (b *Broker) bury(q *queue, m mq.Message) {
 	dead := b.queues[mq.DeadQ]
 	if dead == nil || q == dead {
@@ -161,12 +159,11 @@ func (b *Broker) bury(q *queue, m mq.Message) {
 	dead.add(&item{message: m, letter: DeadLetter{Queue: q.name, Message: m}}, b.now())
 }
 
-// newReplyName returns a name that no other reply queue ever had, so that late
-// replies cannot reach somebody else.
+// newReplyName returns a name that no other reply queue ever had, so that late replies cannot reach another caller.
 func (b *Broker) newReplyName(owner string) string {
 	b.made++
 	return fmt.Sprintf("reply.%s.%d", owner, b.made)
 }
 
-// now is the one clock of all TTLs.
+// now is the clock of all TTLs.
 func (b *Broker) now() time.Time { return time.Now() }

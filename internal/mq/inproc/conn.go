@@ -11,9 +11,8 @@ import (
 
 // Conn is one party's connection to a Broker. It implements mq.Conn.
 //
-// What is published is copied, so the publisher may use the body again. What
-// is delivered must not be changed by who receives it, but for broadcasts, of which each subscriber
-// gets its own copy.
+// A published body is copied, so the publisher may reuse it. A receiver must not change what is delivered, except for
+// broadcasts: each subscriber gets its own copy.
 type Conn struct {
 	broker *Broker
 	name   string
@@ -22,7 +21,7 @@ type Conn struct {
 	closed      bool
 	partitioned bool
 	lost        uint64        // how often drop was called
-	changed     chan struct{} // closed and made anew when the connection comes up or ends
+	changed     chan struct{} // closed and replaced when the connection comes up or ends
 	consumers   []*consumer
 	replies     []*replyQueue
 	subscribers []*subscriber
@@ -102,7 +101,7 @@ func (c *Conn) Ready() error {
 	return c.state()
 }
 
-// state returns why nothing can be published now, if so.
+// state returns the reason why nothing can be published now, or nil.
 func (c *Conn) state() error {
 	switch {
 	case c.closed:
@@ -139,10 +138,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Sever ends the connection without a goodbye, as the death of its process would. To the
-// broker that is the same as Close: it sees the connection end, and gives
-// the deliveries to others. To whoever still uses it everything fails for good: calls with mq.ErrClosed,
-// Ack with mq.ErrStale.
+// Sever ends the connection abruptly, as the death of its process would. For the broker this is the same as Close: it
+// sees the connection end, and redelivers the deliveries to other consumers. For the connection's users every later
+// call fails: calls return mq.ErrClosed, Ack mq.ErrStale.
 func (c *Conn) Sever() { c.end() }
 
 func (c *Conn) end() {
@@ -157,7 +155,7 @@ func (c *Conn) end() {
 	c.wake()
 }
 
-// Disconnect drops this connection only; it comes back at once.
+// Disconnect drops only this connection; it reconnects immediately.
 func (c *Conn) Disconnect() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
@@ -165,7 +163,7 @@ func (c *Conn) Disconnect() {
 	c.wake()
 }
 
-// Partition drops this connection and keeps it from coming back until Heal.
+// Partition drops this connection and keeps it from reconnecting until Heal.
 func (c *Conn) Partition() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
@@ -173,7 +171,7 @@ func (c *Conn) Partition() {
 	c.drop()
 }
 
-// Heal ends what Partition began.
+// Heal ends a Partition.
 func (c *Conn) Heal() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
@@ -188,7 +186,7 @@ func (c *Conn) wake() {
 	c.changed = make(chan struct{})
 }
 
-// drop ends everything that lives as long as the connection does.
+// drop ends everything that is bound to the life of the connection.
 func (c *Conn) drop() {
 	c.lost++
 	consumers, replies, subscribers := c.consumers, c.replies, c.subscribers

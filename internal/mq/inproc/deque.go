@@ -24,8 +24,8 @@ func (d *deque[T]) pushFront(v T) {
 	d.n++
 }
 
-// popFront takes the first element; there must be one. The slot is cleared, so
-// that a queue that was long once does not keep its messages alive.
+// popFront removes and returns the first element; the deque must not be empty. It clears the slot, so that a deque
+// that was once long does not keep its messages alive.
 func (d *deque[T]) popFront() T {
 	var zero T
 	v := d.ring[d.first]
@@ -37,7 +37,7 @@ func (d *deque[T]) popFront() T {
 
 func (d *deque[T]) clear() { *d = deque[T]{} }
 
-// grow makes room for one more.
+// grow makes room for one more element.
 func (d *deque[T]) grow() {
 	if d.n < len(d.ring) {
 		return

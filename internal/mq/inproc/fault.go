@@ -6,9 +6,8 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Disconnect drops every connection; all come back at once by themselves.
-// Deliveries that were not acknowledged are delivered again, replies on
-// their way and private queues are lost.
+// Disconnect drops every connection; all reconnect immediately by themselves. Unacknowledged deliveries are
+// redelivered; replies in flight and private queues are lost.
 func (b *Broker) Disconnect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -18,8 +17,8 @@ func (b *Broker) Disconnect() {
 	b.comeBack()
 }
 
-// Stop ends the broker as its death would: connections drop, messages that are
-// not persistent are lost. Until Start everything answers mq.ErrUnavailable.
+// Stop ends the broker as its death would: connections drop, and messages that are not persistent are lost. Until
+// Start every call returns mq.ErrUnavailable.
 func (b *Broker) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,7 +37,7 @@ func (b *Broker) Stop() {
 	}
 }
 
-// Start ends what Stop began: connections come back by themselves.
+// Start ends a Stop: connections come back by themselves.
 func (b *Broker) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +59,7 @@ func (b *Broker) comeBack() {
 // disk. Deliveries and acknowledgements go on.
 func (b *Broker) Block() { b.setBlocked(true) }
 
-// Unblock ends what Block began.
+// Unblock ends a Block.
 func (b *Broker) Unblock() { b.setBlocked(false) }
 
 func (b *Broker) setBlocked(blocked bool) {
@@ -69,9 +68,8 @@ func (b *Broker) setBlocked(blocked bool) {
 	b.blocked = blocked
 }
 
-// DeleteQueue deletes a work queue with its messages, behind the back of its
-// users. Its consumers notice and make it anew; without any it stays away until somebody
-// consumes from it or connects.
+// DeleteQueue deletes a work queue with its messages, without notice to its users. Its consumers notice the loss and
+// recreate the queue. Without consumers the queue stays deleted until a client consumes from it or connects.
 func (b *Broker) DeleteQueue(name mq.Queue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,15 +83,15 @@ func (b *Broker) DeleteQueue(name mq.Queue) {
 	}
 }
 
-// SetSyncFault makes f decide what each subscriber gets, nil ends that.
+// SetSyncFault makes f decide what each subscriber receives; nil ends that.
 func (b *Broker) SetSyncFault(f SyncFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.syncFault = f
 }
 
-// SetConfirmLost makes Publish return mq.ErrUnconfirmed although the message
-// was taken, whenever f says so; nil ends that. f must not call the bus.
+// SetConfirmLost makes Publish return mq.ErrUnconfirmed, although the message was accepted, whenever f returns true;
+// nil ends that. f must not call the bus.
 func (b *Broker) SetConfirmLost(f func(publisher string, q mq.Queue) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,18 +9,17 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errSettled is returned for the second Ack or Reject of one delivery, which
-// over a real broker would close the channel under every other delivery.
+// errSettled is returned for the second Ack or Reject of one delivery. A real broker would answer a second one by
+// closing the channel, with all its other deliveries.
 var errSettled = errors.New("delivery was settled before")
 
-// item is a message in a work queue. Its place keeps the order of publishing
-// when it comes back.
+// item is a message in a work queue. Its place preserves the order of publishing when the message is requeued.
 type item struct {
 	message     mq.Message
 	place       uint64
 	expires     time.Time // zero means never
 	redelivered bool
-	returns     int        // how often a consumer gave it back
+	returns     int        // how often a consumer returned it
 	letter      DeadLetter // of a dead letter
 }
 
@@ -41,7 +40,7 @@ type queue struct {
 	turn      int         // index of the consumer whose turn it is
 }
 
-// waiting is the messages of a queue that wait, with the bytes that they have.
+// waiting holds the ready messages of a queue, and the sum of their bytes.
 type waiting struct {
 	deque[*item]
 
@@ -64,21 +63,19 @@ func (w *waiting) popFront() *item {
 	return i
 }
 
-// consumer is one Consume during one life of its connection. Everything in it
-// is guarded by Broker.mu.
+// consumer is one Consume during one life of its connection. Broker.mu guards all its fields.
 type consumer struct {
 	inbox[*delivery]
 	conn     *Conn
 	queue    *queue
 	prefetch int
-	held     []*delivery // given to this consumer and not settled, those in the inbox too
-	ending   bool        // gets no more; stays until held is empty
+	held     []*delivery // delivered to this consumer and not settled, including those in the inbox
+	ending   bool        // receives no more; stays until held is empty
 }
 
 func (c *consumer) canTake() bool { return !c.ending && len(c.held) < c.prefetch }
 
-// push adds a new message, or reports that the queue is full. Messages that
-// consumers hold do not count.
+// push adds a new message, or reports that the queue is full. Unacknowledged messages do not count.
 func (q *queue) push(m mq.Message, now time.Time) bool {
 	q.dropExpired(now)
 	if q.ready.len() >= q.maxReady || q.ready.bytes+int64(len(m.Body)) > q.maxBytes {
@@ -92,7 +89,7 @@ func (q *queue) push(m mq.Message, now time.Time) bool {
 	return true
 }
 
-// add puts a message behind all others.
+// add appends a message to the end of the queue.
 func (q *queue) add(i *item, now time.Time) {
 	q.published++
 	i.place = q.published
@@ -100,8 +97,8 @@ func (q *queue) add(i *item, now time.Time) {
 	q.dispatch(now)
 }
 
-// dropExpired drops the expired messages at the head, as a broker does: behind
-// one that lives longer they stay until it is gone. Writes become dead letters.
+// dropExpired drops the expired messages at the head. As in a real broker, an expired message behind a longer-lived
+// one stays until that one is gone. Expired writes become dead letters.
 func (q *queue) dropExpired(now time.Time) {
 	for q.ready.len() > 0 && q.ready.at(0).expired(now) {
 		if i := q.ready.popFront(); q.name == mq.WriteQ {
@@ -110,7 +107,7 @@ func (q *queue) dropExpired(now time.Time) {
 	}
 }
 
-// dispatch hands ready messages to consumers that may take more.
+// dispatch gives ready messages to the consumers that may take more.
 func (q *queue) dispatch(now time.Time) {
 	for {
 		q.dropExpired(now)
@@ -128,9 +125,8 @@ func (q *queue) dispatch(now time.Time) {
 	}
 }
 
-// nextConsumer returns the consumer that gets the next message, or nil when
-// none may take one: the first that came for a single active consumer, also
-// while it is ending, else each in turn.
+// nextConsumer returns the consumer that gets the next message, or nil if none may take it. With a single active
+// consumer that is the first to subscribe, even while it is ending; otherwise the consumers take turns.
 func (q *queue) nextConsumer() *consumer {
 	if len(q.consumers) == 0 {
 		return nil
@@ -151,8 +147,7 @@ func (q *queue) nextConsumer() *consumer {
 	return nil
 }
 
-// requeue puts messages back where they were, which is before all that were
-// never delivered.
+// requeue puts messages back in their places, which are ahead of all messages that were never delivered.
 func (q *queue) requeue(items []*item) {
 	if len(items) == 0 {
 		return
@@ -167,7 +162,7 @@ func (q *queue) requeue(items []*item) {
 	}
 }
 
-// cut ends a consumer whose connection is gone: all that it holds goes back.
+// cut ends a consumer whose connection is lost: everything it holds is requeued.
 func (q *queue) cut(c *consumer, now time.Time) {
 	c.lose()
 	q.giveBack(c, c.held)
@@ -176,8 +171,8 @@ func (q *queue) cut(c *consumer, now time.Time) {
 	q.dispatch(now)
 }
 
-// retire ends a consumer in good order: what was not handed over goes back, what was can
-// still be settled.
+// retire ends a consumer in good order: deliveries that were not passed to handle are requeued; the others can still
+// be settled.
 func (q *queue) retire(c *consumer, now time.Time) {
 	if c.lost {
 		return
@@ -209,7 +204,7 @@ func (q *queue) giveBack(c *consumer, ds []*delivery) {
 	q.requeue(items)
 }
 
-// forget removes a consumer that holds nothing any more.
+// forget removes a consumer that no longer holds anything.
 func (q *queue) forget(c *consumer) {
 	c.conn.consumers = without(c.conn.consumers, c)
 	i := slices.Index(q.consumers, c)
@@ -226,7 +221,7 @@ func (q *queue) forget(c *consumer) {
 type delivery struct {
 	item        *item
 	consumer    *consumer
-	redelivered bool // as it was when it was handed over
+	redelivered bool // at the time of this delivery
 	settled     bool // guarded by Broker.mu
 }
 

@@ -9,14 +9,14 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errLost ends a receiver whose connection, or queue, is gone.
+// errLost ends a receiver whose connection or queue is lost.
 var errLost = errors.New("private queue lost")
 
-// inbox is what one receiver is to get. It is guarded by Broker.mu, but for the channel.
+// inbox holds the elements for one receiver. Broker.mu guards it, except for the channel.
 type inbox[T any] struct {
 	items deque[T]
 	lost  bool
-	ring  chan struct{} // holds a token when there is something to look at
+	ring  chan struct{} // holds a token when the receiver should look again
 }
 
 func newInbox[T any]() inbox[T] { return inbox[T]{ring: make(chan struct{}, 1)} }
@@ -34,7 +34,7 @@ func (in *inbox[T]) lose() {
 func (in *inbox[T]) wake() {
 	select {
 	case in.ring <- struct{}{}:
-	default: // a token is there already
+	default: // a token is already there
 	}
 }
 
@@ -63,8 +63,8 @@ func receive[T any](ctx context.Context, b *Broker, in *inbox[T]) (T, error) {
 	}
 }
 
-// lives calls attach, under the lock, each time the connection is up, and then
-// serve, until that returns another error than errLost or the connection is closed.
+// lives calls attach, under the lock, each time the connection is up, and then serve. It ends when serve returns an
+// error other than errLost, or the connection is closed.
 func (c *Conn) lives(ctx context.Context, attach func(), serve func() error) error {
 	for {
 		if ctx.Err() != nil {
