@@ -9,9 +9,8 @@ import (
 	"rideshare/internal/coord"
 )
 
-// Client is one party's way to the coordinator. It implements coord.Coordinator,
-// and can cut off all sessions that were opened through it, which is how a
-// worker inside this process is killed. It is safe for concurrent use.
+// Client is one client's access to the coordinator. It implements coord.Coordinator. It can cut off all sessions
+// opened through it, which simulates the kill of a worker inside this process. It is safe for concurrent use.
 type Client struct {
 	coordinator *Coordinator
 
@@ -23,10 +22,10 @@ type Client struct {
 
 var _ coord.Coordinator = (*Client)(nil)
 
-// Dial returns a Client of its own.
+// Dial returns a new Client.
 func (k *Coordinator) Dial() *Client { return &Client{coordinator: k} }
 
-// Open implements coord.Coordinator. After Sever it returns coord.ErrUnavailable at once.
+// Open implements coord.Coordinator. After Sever it returns coord.ErrUnavailable immediately.
 func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	s, err := c.coordinator.OpenSession(ctx)
 	if err != nil {
@@ -35,7 +34,7 @@ func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.severed || c.partitioned {
-		_ = s.Close() // it was never seen by anybody
+		_ = s.Close() // the caller never saw it
 		return nil, fmt.Errorf("cut off: %w", coord.ErrUnavailable)
 	}
 	c.sessions = slices.DeleteFunc(c.sessions, (*Session).ended)
@@ -43,7 +42,7 @@ func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	return s, nil
 }
 
-// Sever abandons every session, without a goodbye, and allows no more.
+// Sever abandons every session abruptly, and allows no more.
 func (c *Client) Sever() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,10 +53,10 @@ func (c *Client) Sever() {
 	c.sessions = nil
 }
 
-// Partition cuts every session off until Heal. Open fails meanwhile.
+// Partition cuts every session off until Heal. During that time Open fails.
 func (c *Client) Partition() { c.setPartitioned(true) }
 
-// Heal ends what Partition began.
+// Heal ends a Partition.
 func (c *Client) Heal() { c.setPartitioned(false) }
 
 func (c *Client) setPartitioned(on bool) {
@@ -73,7 +72,7 @@ func (c *Client) setPartitioned(on bool) {
 	}
 }
 
-// ended reports whether the session is over for good.
+// ended reports whether the session has ended for good.
 func (s *Session) ended() bool {
 	s.coordinator.mu.Lock()
 	defer s.coordinator.mu.Unlock()

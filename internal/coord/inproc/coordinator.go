@@ -1,6 +1,5 @@
-// Package inproc is the coordinator inside one process: that of `rideshare up`
-// and of the tests. Sessions end by themselves when nothing is heard of
-// them, as ZooKeeper's do, and each fault that ZooKeeper was seen to have can be made to happen.
+// Package inproc is the coordinator inside one process, used by `rideshare up` and by the tests. As in ZooKeeper, a
+// session ends when the coordinator hears nothing from it. Tests can trigger each fault that was seen in ZooKeeper.
 package inproc
 
 import (
@@ -13,16 +12,15 @@ import (
 	"rideshare/internal/coord"
 )
 
-// DefaultSessionTimeout is how long a session lives without being heard of. Inside one
-// process nothing is lost on the way, so it need not be long; it bounds
-// how long the registration of a killed worker stays.
+// DefaultSessionTimeout is how long a session lives without a message from its client. Inside one process no messages
+// are lost, so it can be short; it limits how long the registration of a killed worker stays.
 const DefaultSessionTimeout = 2 * time.Second
 
 // Config says how sessions end and where values are kept. Zero values mean the defaults.
 type Config struct {
-	// SessionTimeout is how long a session lives without being heard of.
+	// SessionTimeout is how long a session lives without a message from its client.
 	SessionTimeout time.Duration
-	// File keeps the slave count and the values over restarts; empty means that it is forgotten.
+	// File stores the slave count and the values across restarts; if empty, a restart loses them.
 	File string
 }
 
@@ -33,7 +31,7 @@ type Coordinator struct {
 
 	mu       sync.Mutex // guards the fields below and all sessions
 	state    state
-	changed  chan struct{} // closed and made anew when state changes
+	changed  chan struct{} // closed and replaced when state changes
 	sessions []*Session
 	members  map[int]registration // by pid
 	leader   *Session
@@ -42,23 +40,23 @@ type Coordinator struct {
 
 var _ coord.Coordinator = (*Coordinator)(nil)
 
-// state is whether the coordinator answers.
+// state is the state of the coordinator's process.
 type state int
 
 const (
 	running state = iota
-	stopped       // its process is dead: no session ends meanwhile
-	paused        // its process is frozen: the clock runs on
+	stopped       // its process is dead: sessions do not end during that time
+	paused        // its process is frozen: the clock keeps running
 )
 
-// registration is a node below /conts.
+// registration is a node under /conts.
 type registration struct {
 	member coord.Member
 	owner  *Session
 }
 
-// New returns a running Coordinator with what its file keeps, if there
-// is one. A file that cannot be read is an error: it is not overwritten.
+// New returns a running Coordinator with the contents of its file, if there is one. It returns an error for a file
+// that it cannot read, and does not overwrite it.
 func New(c Config) (*Coordinator, error) {
 	if c.SessionTimeout == 0 {
 		c.SessionTimeout = DefaultSessionTimeout
@@ -88,7 +86,7 @@ func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 	return s, nil
 }
 
-// OpenSession is Open for those who want the session's fault hooks.
+// OpenSession is Open for callers that need the session's fault hooks.
 func (k *Coordinator) OpenSession(ctx context.Context) (*Session, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -110,11 +108,11 @@ func (k *Coordinator) OpenSession(ctx context.Context) (*Session, error) {
 	}
 }
 
-// Stop is the death of the coordinator's process. Nothing is reached, and no session
-// ends, until Start: sessions are on its disk and get a whole time-out then.
+// Stop simulates the death of the coordinator's process. Until Start, no call reaches it and no session ends:
+// sessions are on its disk and get a full timeout at Start.
 func (k *Coordinator) Stop() { k.leave(stopped) }
 
-// Start ends what Stop began.
+// Start ends a Stop.
 func (k *Coordinator) Start() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -128,11 +126,11 @@ func (k *Coordinator) Start() {
 	}
 }
 
-// Pause freezes the coordinator's process, while its clock runs on. Nothing is reached until Resume.
+// Pause freezes the coordinator's process while its clock keeps running. No call reaches it until Resume.
 func (k *Coordinator) Pause() { k.leave(paused) }
 
-// Resume ends what Pause began: all sessions of which nothing was heard for their
-// time-out, and that is every one after a long pause, end at this moment.
+// Resume ends a Pause. Sessions that were silent for their timeout end at this moment; after a long pause those are
+// all sessions.
 func (k *Coordinator) Resume() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,7 +147,7 @@ func (k *Coordinator) Resume() {
 	}
 }
 
-// Wipe is the loss of all data: every session ends, and no value is left.
+// Wipe simulates the loss of all data: every session ends, and all values are gone.
 func (k *Coordinator) Wipe() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +157,7 @@ func (k *Coordinator) Wipe() {
 	}
 }
 
-// leave ends running.
+// leave changes the state from running to another state.
 func (k *Coordinator) leave(to state) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,7 +167,7 @@ func (k *Coordinator) leave(to state) {
 	k.setState(to)
 	for _, s := range k.sessions {
 		s.fallSilent()
-		s.expiry.Stop() // there is nobody to end it
+		s.expiry.Stop() // the process that would end it is not running
 	}
 }
 
@@ -179,8 +177,7 @@ func (k *Coordinator) setState(to state) {
 	k.changed = make(chan struct{})
 }
 
-// notify wakes everybody who watches. A session that is cut off hears of it
-// when it is back.
+// notify wakes all watching sessions. A session that is cut off is notified when it is back.
 func (k *Coordinator) notify() {
 	for _, s := range k.sessions {
 		s.wake()

@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/coord"
 )
 
-// kept is what outlives a restart: /slavecount and the named values. Version
-// zero means that it was never set.
+// kept is the data that survives a restart: /slavecount and the named values. Version zero means that the value was
+// never set.
 type kept struct {
 	Slaves  int              `json:"slaves"`
 	Version coord.Version    `json:"version"`
@@ -26,7 +26,7 @@ type value struct {
 	Version coord.Version `json:"version"`
 }
 
-// with returns k with one value replaced; k itself stays as it is.
+// with returns a copy of k with one value replaced.
 func (k kept) with(name string, v value) kept {
 	values := maps.Clone(k.Values)
 	if values == nil {
@@ -37,7 +37,7 @@ func (k kept) with(name string, v value) kept {
 	return k
 }
 
-// load reads what was kept, which is nothing if there is no such file.
+// load reads the saved data; without a file it returns nothing.
 func load(path string) (kept, error) {
 	data, err := os.ReadFile(filepath.Clean(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,8 +53,8 @@ func load(path string) (kept, error) {
 	return c, nil
 }
 
-// save replaces the file in one step: whatever dies on the way, it holds the old
-// value or the new one, and after nil the new one.
+// save replaces the file atomically: after a crash at any point the file holds the old value or the new one, and
+// after nil the new one.
 func save(path string, c kept) error {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -73,7 +73,7 @@ func save(path string, c kept) error {
 	if err := dir.Rename(temp, name); err != nil {
 		return err
 	}
-	// Without this the rename itself may be lost with the power.
+	// Without this, a power loss may undo the rename.
 	return syncDir(dir)
 }
 

@@ -15,18 +15,18 @@ type Session struct {
 
 	// guarded by Coordinator.mu
 	lost        bool // ended: expired or closed
-	dead        bool // its process is: nothing more may be done in its name
+	dead        bool // its process has died: nothing more may be done in its name
 	partitioned bool
 	doubted     bool
-	silentSince time.Time   // zero while the coordinator hears of it
+	silentSince time.Time   // zero while the coordinator hears from it
 	doubting    *time.Timer // the owner's clock: runs while silent
 	expiry      *time.Timer // the coordinator's clock: runs while silent
 }
 
 var _ coord.Session = (*Session)(nil)
 
-// doubtAfter is the part of the time-out after which a session that hears
-// nothing is in doubt: what ZooKeeper's client takes as its receive time-out.
+// doubtAfter is how long a session without answers waits before it is in doubt: two thirds of the timeout, as the
+// receive timeout of ZooKeeper's client.
 func doubtAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
 
 func newSession(k *Coordinator) *Session {
@@ -36,7 +36,7 @@ func newSession(k *Coordinator) *Session {
 	return s
 }
 
-// stoppedTimer returns a timer that calls f once it is reset and over.
+// stoppedTimer returns a stopped timer that calls f when it expires after a Reset.
 func stoppedTimer(f func()) *time.Timer {
 	t := time.AfterFunc(time.Hour, f)
 	t.Stop()
@@ -58,8 +58,7 @@ func (s *Session) Doubt() <-chan struct{} { return s.doubt }
 // Watch implements coord.Session. It is the same channel each time.
 func (s *Session) Watch() <-chan struct{} { return s.watch }
 
-// Close implements coord.Session. While the coordinator cannot be reached the
-// session is abandoned instead, as nobody can be told.
+// Close implements coord.Session. While the coordinator cannot be reached, Close abandons the session instead.
 func (s *Session) Close() error {
 	k := s.coordinator
 	k.mu.Lock()
@@ -74,12 +73,11 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// Abandon ends the use of the session without a goodbye, as the death of its
-// process would: every call returns coord.ErrSessionLost from now on, and what it
-// registered stays until the time-out is over.
+// Abandon ends the use of the session abruptly, as the death of its process would: every later call returns
+// coord.ErrSessionLost, and its registrations stay until the timeout.
 func (s *Session) Abandon() { s.coordinator.locked(s.abandon) }
 
-// Partition cuts the session's party off from the coordinator until Heal.
+// Partition cuts the session's client off from the coordinator until Heal.
 func (s *Session) Partition() {
 	s.coordinator.locked(func() {
 		s.partitioned = true
@@ -87,7 +85,7 @@ func (s *Session) Partition() {
 	})
 }
 
-// Heal ends what Partition began.
+// Heal ends a Partition.
 func (s *Session) Heal() {
 	s.coordinator.locked(func() {
 		s.partitioned = false
@@ -95,12 +93,12 @@ func (s *Session) Heal() {
 	})
 }
 
-// reached reports whether the coordinator hears of the session now.
+// reached reports whether the coordinator hears from the session now.
 func (s *Session) reached() bool {
 	return s.coordinator.state == running && !s.partitioned && !s.dead && !s.lost
 }
 
-// usable returns why nothing can be done in the session, if so.
+// usable returns the reason why the session cannot be used now, or nil.
 func (s *Session) usable() error {
 	switch {
 	case s.lost || s.dead:
@@ -121,7 +119,7 @@ func (s *Session) abandon() {
 	s.raiseDoubt()
 }
 
-// fallSilent starts both clocks, unless they run already.
+// fallSilent starts both clocks, unless they are already running.
 func (s *Session) fallSilent() {
 	if s.lost || !s.silentSince.IsZero() {
 		return
@@ -131,8 +129,8 @@ func (s *Session) fallSilent() {
 	s.expiry.Reset(s.coordinator.timeout)
 }
 
-// reconnect stops both clocks if the coordinator hears of the session again,
-// else it lets the coordinator's run on.
+// reconnect stops both clocks if the coordinator hears from the session again; otherwise the coordinator's clock
+// keeps running.
 func (s *Session) reconnect() {
 	k := s.coordinator
 	if s.lost || k.state != running || s.silentSince.IsZero() {
@@ -145,7 +143,7 @@ func (s *Session) reconnect() {
 	s.silentSince = time.Time{}
 	s.doubting.Stop()
 	s.expiry.Stop()
-	s.wake() // something may have changed meanwhile
+	s.wake() // there may have been changes during the silence
 }
 
 func (s *Session) raiseDoubt() {
@@ -157,8 +155,7 @@ func (s *Session) raiseDoubt() {
 	close(s.doubt)
 }
 
-// expireIfDue is called by the timer, which may have fired while the session came
-// back or the coordinator stopped.
+// expireIfDue is called by the timer, which may have fired just as the session came back or the coordinator stopped.
 func (s *Session) expireIfDue() {
 	k := s.coordinator
 	if k.state == running && !s.silentSince.IsZero() && time.Since(s.silentSince) >= k.timeout {
@@ -166,8 +163,7 @@ func (s *Session) expireIfDue() {
 	}
 }
 
-// expire ends the session and what it registered. The owner is in doubt before
-// anybody can see that.
+// expire ends the session and its registrations. It puts the owner in doubt before any other session can see that.
 func (s *Session) expire() {
 	if s.lost {
 		return
@@ -190,7 +186,7 @@ func (s *Session) expire() {
 	k.notify()
 }
 
-// wake tells the session's party to look again, if it can be told.
+// wake sends the session's client a token to look again, if the client can be reached.
 func (s *Session) wake() {
 	if s.reached() {
 		s.ring()

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// begin takes the lock for one call; end it with Unlock. With an error the lock is not held.
+// begin takes the lock for one call; the caller unlocks. If begin returns an error, the lock is not held.
 func (s *Session) begin(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", coord.ErrUnavailable, err)
@@ -100,8 +100,7 @@ func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
 	return k.kept.Slaves, k.kept.Version, nil
 }
 
-// SetSlaveCount implements coord.Session. With a file a nil error means that
-// the value is on disk.
+// SetSlaveCount implements coord.Session. If there is a file, a nil error means that the value is on disk.
 func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (s *Session) SetSlaveCount(ctx context.Context, n int, old coord.Version) e
 	return nil
 }
 
-// keep makes next what is kept. The caller holds mu.
+// keep makes next the stored data. The caller holds mu.
 func (k *Coordinator) keep(next kept) error {
 	if k.file != "" {
 		if err := save(k.file, next); err != nil {
@@ -145,8 +144,7 @@ func (s *Session) Value(ctx context.Context, name string) ([]byte, coord.Version
 	return bytes.Clone(v.Data), v.Version, nil
 }
 
-// SetValue implements coord.Session. With a file a nil error means that the
-// value is on disk.
+// SetValue implements coord.Session. If there is a file, a nil error means that the value is on disk.
 func (s *Session) SetValue(ctx context.Context, name string, data []byte, old coord.Version) error {
 	if len(data) > coord.MaxValueBytes {
 		return fmt.Errorf("set value %s: %d bytes are over the limit of %d", name, len(data), coord.MaxValueBytes)

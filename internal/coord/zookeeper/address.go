@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// defaultPort is ZooKeeper's, where an address names none.
+// defaultPort is ZooKeeper's port, for addresses without one.
 const defaultPort = "2181"
 
-// address is where a data set is: servers, and the node below which it is kept.
+// address says where the data is: the servers, and the node under which everything is kept.
 type address struct {
 	servers []string // host:port, not resolved
 	root    string   // "" or /a/b
@@ -27,7 +27,7 @@ func parse(text string) (address, error) {
 	hosts, root, _ := strings.Cut(rest, "/")
 	var a address
 	for host := range strings.SplitSeq(hosts, ",") {
-		// Each host is checked as the one of a URL of its own.
+		// Each host is checked as the host of a separate URL.
 		u, err := url.Parse("zk://" + host)
 		if err != nil {
 			return address{}, fmt.Errorf("server %q: %w", host, err)

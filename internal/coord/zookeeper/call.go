@@ -11,11 +11,11 @@ import (
 	"rideshare/internal/coord"
 )
 
-// call runs f, one request of the library, until ctx or the session ends. The library
-// knows no time-outs: a call that is given up goes on by itself until it is answered or
-// the connection ends, which a silent server brings about in time.
+// call runs f, one request of the library, until ctx or the session ends. The library has no timeouts: an abandoned
+// call continues by itself until it is answered or the connection ends. A silent server's connection ends in bounded
+// time.
 //
-// The error is nil, one of the answers of answered, or coord's ErrUnavailable or ErrSessionLost.
+// The error is nil, one of the errors for which answered returns true, or coord's ErrUnavailable or ErrSessionLost.
 func call[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -45,7 +45,7 @@ func call[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (
 	}
 }
 
-// do is call for requests without a value.
+// do is call for requests that return no value.
 func do(ctx context.Context, s *Session, f func(*zk.Conn) error) error {
 	_, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, f(c) })
 	return err
@@ -71,7 +71,7 @@ func (s *Session) proven(sent time.Time) {
 	}
 }
 
-// unanswered translates an error after which nothing is known of the outcome.
+// unanswered translates an error that leaves the outcome unknown.
 func (s *Session) unanswered(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Session) unanswered(err error) error {
 	return fmt.Errorf("%w: %s", coord.ErrUnavailable, err.Error())
 }
 
-// border is the last step of each method: errors of the library do not pass it.
+// border is the last step of each method: it keeps the library's errors from leaving this package.
 func border(what string, err error) error {
 	switch {
 	case err == nil:
@@ -111,7 +111,7 @@ func (s *Session) get(ctx context.Context, path string) (node, error) {
 	})
 }
 
-// set writes over that version.
+// set writes a node if it still has that version.
 func (s *Session) set(ctx context.Context, path string, data []byte, version int32) error {
 	return do(ctx, s, func(c *zk.Conn) error {
 		_, err := c.Set(path, data, version)
@@ -119,8 +119,8 @@ func (s *Session) set(ctx context.Context, path string, data []byte, version int
 	})
 }
 
-// create makes a node; with zk.FlagEphemeral it ends with the session. If the reply is lost
-// the node may be there: its owner says whose it is.
+// create makes a node; with zk.FlagEphemeral the node ends with the session. If the reply is lost, the node may
+// exist: its owner field shows whose it is.
 func (s *Session) create(ctx context.Context, path string, data []byte, flags int32) error {
 	return do(ctx, s, func(c *zk.Conn) error {
 		_, err := c.Create(path, data, flags, zk.WorldACL(zk.PermAll))
@@ -132,7 +132,8 @@ func (s *Session) remove(ctx context.Context, path string, version int32) error 
 	return do(ctx, s, func(c *zk.Conn) error { return c.Delete(path, version) })
 }
 
-// exists asks for a node, with the library's trap closed: it may say true and an error.
+// exists reports whether a node exists. It avoids a trap of the library, which may return true together with an
+// error.
 func (s *Session) exists(ctx context.Context, path string) (bool, error) {
 	return call(ctx, s, func(c *zk.Conn) (bool, error) {
 		is, _, err := c.Exists(path)

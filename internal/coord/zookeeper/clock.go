@@ -2,36 +2,34 @@ package zookeeper
 
 import "time"
 
-// clock is a session's own: it says when the server may end the session, without
-// the server. Any answer proves that the server heard of the session no earlier than
-// the request was sent, so the session cannot end before that and a whole time-out
-// more. The library's events are no such proof: a server that sends them may hear nothing.
+// clock is the session's own clock: it determines, without the server, the earliest time at which the server may end
+// the session. Any answer proves that the server heard from the session no earlier than the request was sent, so the
+// session cannot end before one full timeout after that. The library's events are no such proof: a server that sends
+// events may receive nothing.
 //
-// The session's mutex guards it.
+// The session's mutex guards clock.
 type clock struct {
-	length time.Duration // the session's; zero before there is one
-	proof  time.Time     // when the newest request that was answered was sent
+	length time.Duration // the session timeout; zero before the session exists
+	proof  time.Time     // when the newest answered request was sent
 	timer  *time.Timer
 }
 
-// doubtAfter is how long after a proof a session of that length is in doubt: two thirds.
-// The last third is for the timer that fires late, the pause between two looks
-// at it, and, with several servers, for what one of them did not yet tell the others
-// (half a tick).
+// doubtAfter is how long after a proof a session with that timeout is in doubt: two thirds. The last third allows for
+// a late timer, the pause between two checks of it, and, with several servers, for what one server has not yet passed
+// on to the others (half a tick).
 func doubtAfter(length time.Duration) time.Duration { return length * 2 / 3 }
 
-// beatEvery is how often a session of that length is proven when it is not used otherwise:
-// often enough that a connection that is lost just before a beat can be made anew in the
-// half of the length that is left until doubt.
+// beatEvery is how often an otherwise idle session sends a beat. It leaves enough time for a connection that is lost
+// just before a beat: half of the timeout remains until doubt, in which to reconnect.
 func beatEvery(length time.Duration) time.Duration { return length / 6 }
 
-// init prepares the clock; over is called, some time, when it is over.
+// init prepares the clock; over is called some time after the clock has run out.
 func (c *clock) init(over func()) {
 	c.timer = time.AfterFunc(time.Hour, over)
 	c.timer.Stop()
 }
 
-// prove winds the clock up. An older proof changes nothing.
+// prove restarts the clock. An older proof changes nothing.
 func (c *clock) prove(sent time.Time) {
 	if !sent.After(c.proof) {
 		return
@@ -42,7 +40,7 @@ func (c *clock) prove(sent time.Time) {
 
 func (c *clock) end() time.Time { return c.proof.Add(doubtAfter(c.length)) }
 
-// over reports whether it is; the timer may have fired while it was wound up.
+// over reports whether the clock has run out; the timer may have fired while prove restarted the clock.
 func (c *clock) over() bool { return c.length > 0 && !time.Now().Before(c.end()) }
 
 func (c *clock) stop() { c.timer.Stop() }

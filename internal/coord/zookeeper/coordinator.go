@@ -1,6 +1,6 @@
-// Package zookeeper is the coordinator on ZooKeeper: ephemeral nodes of sessions that
-// end when nothing is heard of them. DESIGN.md says which traps of the server and
-// of its client library are closed, and how.
+// Package zookeeper implements the coordinator on ZooKeeper. Registrations are ephemeral nodes of sessions that end
+// when the server hears nothing from them. DESIGN.md lists the traps of the server and of its client library, and how
+// this package avoids them.
 package zookeeper
 
 import (
@@ -15,23 +15,23 @@ import (
 	"rideshare/internal/coord"
 )
 
-// DefaultSessionTimeout is the length of a session unless configured: 6 s. A worker that was
-// killed is missed for at most that and one tick; a pause of the garbage collector
-// or of a busy machine does not end it. The server takes 2 to 20 ticks.
+// DefaultSessionTimeout is the session timeout unless configured: 6 s. A killed worker is noticed within that and one
+// tick, while a pause of the garbage collector or of a busy machine does not end the session. The server accepts 2 to
+// 20 ticks.
 const DefaultSessionTimeout = 6 * time.Second
 
 // Config says where ZooKeeper is.
 type Config struct {
-	// URL is zk://host:port,host:port/node. All is kept below the node, which is
-	// made if it is missing; that is how systems share a ZooKeeper.
+	// URL is zk://host:port,host:port/node. All data is kept under the node, which is created if it is missing; so
+	// several systems can share a ZooKeeper.
 	URL string
-	// SessionTimeout is asked for; the server has the last word. Zero means DefaultSessionTimeout.
+	// SessionTimeout is requested; the server decides. Zero means DefaultSessionTimeout.
 	SessionTimeout time.Duration
 	Log            *slog.Logger
 }
 
-// Coordinator implements coord.Coordinator. It is safe for concurrent use, and
-// holds nothing: each session has a connection of its own.
+// Coordinator implements coord.Coordinator. It is safe for concurrent use, and holds no resources: each session has
+// its own connection.
 type Coordinator struct {
 	address address
 	timeout time.Duration
@@ -40,8 +40,8 @@ type Coordinator struct {
 
 var _ coord.Coordinator = (*Coordinator)(nil)
 
-// New returns the coordinator at c.URL without contacting it: it need not run yet. An
-// error says what is wrong with the settings.
+// New returns the coordinator at c.URL without contacting it: the server need not run yet. An error describes what is
+// wrong with the settings.
 func New(c Config) (*Coordinator, error) {
 	at, err := parse(c.URL)
 	if err != nil {
@@ -56,9 +56,9 @@ func New(c Config) (*Coordinator, error) {
 	return &Coordinator{address: at, timeout: c.SessionTimeout, log: c.Log}, nil
 }
 
-// Open implements coord.Coordinator. It waits for a server, whatever is wrong
-// with it, and returns coord.ErrUnavailable once ctx ends. Another error is the server's
-// refusal to let the nodes be made.
+// Open implements coord.Coordinator. It retries until a server accepts, whatever is wrong with the servers, and
+// returns coord.ErrUnavailable once ctx ends. Any other error means that the server does not allow the nodes to be
+// created.
 func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 	for {
 		s, err := k.connect()
@@ -74,12 +74,12 @@ func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 		if !errors.Is(err, coord.ErrSessionLost) {
 			return nil, fmt.Errorf("open session: %w", err)
 		}
-		// It was lost before anybody had it.
+		// It was lost before the caller received it.
 		k.log.DebugContext(ctx, "session lost while it was opened")
 	}
 }
 
-// connect starts a session that is not there yet.
+// connect starts a session that does not exist on the server yet.
 func (k *Coordinator) connect() (*Session, error) {
 	servers := slices.Clone(k.address.servers)
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] }) //nolint:gosec // to spread load, not a secret

@@ -10,8 +10,7 @@ import (
 	"rideshare/internal/coord"
 )
 
-// prepare waits for the session and makes the nodes that others are below. It returns
-// coord.ErrUnavailable when ctx ends first.
+// prepare waits for the session and creates the parent nodes. It returns coord.ErrUnavailable if ctx ends first.
 func (s *Session) prepare(ctx context.Context) error {
 	for {
 		if err := s.awaitConnection(ctx); err != nil {
@@ -24,7 +23,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	}
 }
 
-// makeNodes makes the root and /conts, one level after the other.
+// makeNodes creates the root and /conts, level by level.
 func (s *Session) makeNodes(ctx context.Context) error {
 	all := s.conts()
 	for end := 1; end <= len(all); end++ {
@@ -58,8 +57,8 @@ func (s *Session) awaitConnection(ctx context.Context) error {
 	}
 }
 
-// keep proves the session again and again, and arms watches, until it is lost; then it
-// takes everything down. It is the session's one goroutine beside the library's.
+// keep proves the session at intervals, and arms watches, until the session is lost; then it releases everything. It
+// is the session's only goroutine besides the library's.
 func (s *Session) keep(events <-chan zk.Event) {
 	defer close(s.down)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -72,7 +71,7 @@ func (s *Session) keep(events <-chan zk.Event) {
 			s.takeDown(events)
 			return
 		case <-timer.C:
-			// The time-out is known, or known better, once there is a connection.
+			// The timeout is known, or may have changed, once there is a connection.
 			timer.Reset(beatEvery(s.Timeout()))
 			s.beat(ctx)
 		case <-s.work:
@@ -81,14 +80,14 @@ func (s *Session) keep(events <-chan zk.Event) {
 	}
 }
 
-// beat asks for any node. That there was an answer is all that matters.
+// beat asks for any node. Only the fact of an answer matters.
 func (s *Session) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
 	_, _ = s.exists(ctx, s.conts())
 }
 
-// takeDown ends the library's goroutines, and says goodbye first if that was asked for.
+// takeDown ends the library's goroutines, after an orderly end of the session if that was requested.
 func (s *Session) takeDown(events <-chan zk.Event) {
 	s.mu.Lock()
 	goodbye, was := s.goodbye, s.id != 0
@@ -99,7 +98,7 @@ func (s *Session) takeDown(events <-chan zk.Event) {
 	s.link.stop()
 	s.cancel()
 	if !goodbye {
-		s.link.cut() // so that nothing is waited for
+		s.link.cut() // so that the library waits for nothing
 	}
 	s.conn.Close() // at most a second for the answer
 	s.link.cut()
@@ -108,7 +107,7 @@ func (s *Session) takeDown(events <-chan zk.Event) {
 	}
 }
 
-// awaitGoodbye waits for a connection, over which the session can be ended.
+// awaitGoodbye waits for a connection on which to end the session.
 func (s *Session) awaitGoodbye() {
 	timer := time.NewTimer(goodbyeWait)
 	defer timer.Stop()

@@ -13,37 +13,36 @@ import (
 	"rideshare/internal/pause"
 )
 
-// dialPause is the longest wait before a connection that is not the first one: chance
-// spreads the clients of a server that came back, and a server that drops every
-// connection at once is not asked without end. It is short beside a session.
+// dialPause is the longest wait before a reconnection. The wait is random, so that the clients of a recovered server
+// do not arrive together, and a server that drops every connection immediately is not flooded. It is short compared
+// with a session.
 const dialPause = 200 * time.Millisecond
 
-// errStopped keeps the library from making a new session of its own.
+// errStopped keeps the library from starting a new session by itself.
 var errStopped = errors.New("the session is over")
 
-// link is how the library reaches the servers: it is the library's host provider and
-// dialer. The library's own ones resolve names once, before the first connection,
-// and wait for answers without a bound.
+// link connects the library to the servers: it is the library's host provider and dialer. The library's own ones
+// resolve names once, before the first connection, and wait for answers without limit.
 type link struct {
 	servers []string
-	silence time.Duration // longest wait for bytes
+	silence time.Duration // longest wait for data
 
 	mu      sync.Mutex // guards the fields below
-	tried   int        // dials since a server took the session
+	tried   int        // dials since a server last accepted the session
 	dials   int
 	stopped bool
 	conn    *boundedConn // newest
 }
 
-// Init implements zk.HostProvider. The servers are known already.
+// Init implements zk.HostProvider. The servers are already known.
 func (l *link) Init([]string) error { return nil }
 
 // Len implements zk.HostProvider.
 func (l *link) Len() int { return len(l.servers) }
 
-// Next implements zk.HostProvider: host and port as configured, so that each dial resolves the
-// name anew, since a container that was created again has another address. The
-// library fails what waits and sleeps a second if all servers were tried.
+// Next implements zk.HostProvider. It returns host and port as configured, so that each dial resolves the name again:
+// a recreated container has a new address. When all servers have been tried, the library fails the pending calls and
+// sleeps one second.
 func (l *link) Next() (server string, retryStart bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,14 +85,14 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 	return l.conn, nil
 }
 
-// stop refuses further connections. The present one stays.
+// stop refuses further connections. The current one stays open.
 func (l *link) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped = true
 }
 
-// cut ends the present connection, so that nobody waits for its answers.
+// cut closes the current connection, so that no call waits for its answers.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,16 +117,16 @@ func (l *link) grant() grant {
 type grant struct {
 	id      int64
 	timeout time.Duration
-	// asked is when the request was sent: the server hears of the session no earlier.
+	// asked is when the request was sent: the server heard from the session no earlier than that.
 	asked time.Time
 }
 
-// answerBytes is the length of the part of the answer that says it: length, protocol
-// version and time-out in milliseconds of 4 bytes each, then the session's id of 8.
+// answerBytes is the length of the part of the answer that holds the grant: length, protocol version and timeout in
+// milliseconds with 4 bytes each, then the session's id with 8.
 const answerBytes = 20
 
-// boundedConn is a connection on which no wait is endless, and which reads along
-// what the server grants, as the library does not tell the negotiated time-out.
+// boundedConn is a connection on which every wait is bounded. It also parses what the server grants, because the
+// library does not expose the negotiated timeout.
 type boundedConn struct {
 	net.Conn
 	silence time.Duration
@@ -138,9 +137,9 @@ type boundedConn struct {
 	granted grant
 }
 
-// SetReadDeadline implements net.Conn. The library waits for the answer to a connect request
-// for many session time-outs, and for the body of a packet without a bound. A connect request that a server does not
-// answer, since it has just begun to listen, gets half of the time: the next one must come before the session's end.
+// SetReadDeadline implements net.Conn. The library waits many session timeouts for the answer to a connect request,
+// and without limit for the body of a packet. A connect request gets half of the usual limit: a server that has just
+// begun to listen may not answer it, and the next request must come before the session ends.
 func (c *boundedConn) SetReadDeadline(t time.Time) error {
 	silence := c.silence
 	if c.connecting() {
@@ -152,7 +151,7 @@ func (c *boundedConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t) //nolint:wrapcheck // a net.Conn as any other
 }
 
-// connecting reports whether the server has not answered the connect request yet.
+// connecting reports whether the answer to the connect request is still missing.
 func (c *boundedConn) connecting() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

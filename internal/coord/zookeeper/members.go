@@ -17,7 +17,7 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// memberPrefix begins the names of registrations, before the pid.
+// memberPrefix is the prefix of the registration names, before the pid.
 const memberPrefix = "cont_"
 
 func (s *Session) conts() string         { return s.root + "/conts" }
@@ -34,10 +34,10 @@ func (s *Session) Register(ctx context.Context, m coord.Member) error {
 		return fmt.Errorf("register: %w", err)
 	}
 	path := s.member(m.PID)
-	// Others may create and remove the node between two steps: then look again.
+	// Others may create and remove the node between two steps; then start over.
 	for ctx.Err() == nil {
-		// A node that is there may be this session's, also if the call that made it
-		// seemed to fail. Only its owner says so: that the name is taken does not.
+		// An existing node may be this session's, even if the call that created it seemed to fail. Only its owner
+		// field shows that: a taken name does not.
 		var old node
 		old, err = s.get(ctx, path)
 		switch {
@@ -51,7 +51,7 @@ func (s *Session) Register(ctx context.Context, m coord.Member) error {
 		if !isGone(err) && !isThere(err) && !wasChanged(err) {
 			return border("register", err)
 		}
-		if isGone(err) { // also if somebody removed the parent
+		if isGone(err) { // also if another client removed the parent
 			if err = s.makeNodes(ctx); err != nil {
 				return border("register", err)
 			}
@@ -65,9 +65,9 @@ func (s *Session) Unregister(ctx context.Context, pid int) error {
 	return border("unregister", s.removeIf(ctx, pid, func(n node) bool { return s.owns(n.stat) }))
 }
 
-// Expel implements coord.Session. It removes the version that it read. Versions of a node that
-// was made anew begin again, so a successor that took the pid in the moment between
-// reading and removing can be hit; its next Register repairs that.
+// Expel implements coord.Session. It removes the version that it read. The versions of a recreated node start again,
+// so Expel can hit a successor that took the pid between the read and the removal; the successor's next Register
+// repairs that.
 func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error {
 	return border("expel", s.removeIf(ctx, pid, func(n node) bool {
 		var m coord.Member
@@ -75,7 +75,7 @@ func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) err
 	}))
 }
 
-// removeIf removes a registration if it is the one that is meant.
+// removeIf removes a registration if meant returns true for it.
 func (s *Session) removeIf(ctx context.Context, pid int, meant func(node) bool) error {
 	path := s.member(pid)
 	for ctx.Err() == nil {
@@ -96,9 +96,9 @@ func (s *Session) removeIf(ctx context.Context, pid int, meant func(node) bool) 
 	return tooFast(ctx)
 }
 
-// Members implements coord.Session. ZooKeeper reads one node at a time; two passes that find the same
-// were both true in the moment between them. It returns coord.ErrUnavailable
-// if they never are until ctx ends.
+// Members implements coord.Session. ZooKeeper reads one node at a time, so Members reads all nodes twice: two equal
+// passes were both true at the moment between them. It returns coord.ErrUnavailable if no two passes are equal before
+// ctx ends.
 func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
 	last, err := s.collect(ctx)
 	for err == nil {
@@ -118,8 +118,8 @@ type registration struct {
 	node
 }
 
-// same reports whether nothing was written between two readings: the numbers of the transactions
-// that made and last wrote it are never given again.
+// same reports whether the node was not written between two reads. It compares the ids of the transactions that
+// created and last wrote the node, which are never reused.
 func (r registration) same(o registration) bool {
 	return r.name == o.name && r.stat.Czxid == o.stat.Czxid && r.stat.Mzxid == o.stat.Mzxid
 }
@@ -152,7 +152,7 @@ func (s *Session) collect(ctx context.Context) ([]registration, error) {
 	return all, nil
 }
 
-// decode returns the members among the nodes, in order. What is none was put there by somebody else.
+// decode returns the members among the nodes, in order. A node that is not a member was put there by other software.
 func (s *Session) decode(ctx context.Context, all []registration) []coord.Member {
 	var members []coord.Member
 	for _, r := range all {

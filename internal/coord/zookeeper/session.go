@@ -14,16 +14,16 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// maxPacket bounds what a server may send at once: ZooKeeper's own limit, jute.maxbuffer.
+// maxPacket bounds a single packet from a server: ZooKeeper's own limit, jute.maxbuffer.
 const maxPacket = 1 << 20
 
-// goodbyeWait bounds how long Close waits for a connection to end the session with: longer than
-// the second that the library sleeps between two tries.
+// goodbyeWait bounds how long Close waits for a connection on which to end the session. It is longer than the second
+// that the library sleeps between two tries.
 const goodbyeWait = 1500 * time.Millisecond
 
-// settleTime is how long a session that watches leaves a new connection to the library:
-// at its beginning the library tells the server of the watches, and reads a number for that without
-// a lock which every answer to a request writes. Its goroutines need microseconds.
+// settleTime is how long a session with watches leaves a new connection to the library. At first the library
+// re-registers its watches with the server, and for that reads, without a lock, a number that every answer to a
+// request writes. Its goroutines need microseconds.
 const settleTime = 50 * time.Millisecond
 
 // Session implements coord.Session.
@@ -37,25 +37,25 @@ type Session struct {
 	watch chan struct{}
 	doubt chan struct{}
 	ended chan struct{} // closed when the session is lost
-	down  chan struct{} // closed when nothing of it runs any more
+	down  chan struct{} // closed when none of its goroutines run any more
 	work  chan struct{} // wakes the keeper
 
 	mu        sync.Mutex // guards the fields below
 	id        int64      // zero before the session exists, never changed after
 	timeout   time.Duration
 	connected bool
-	since     time.Time     // of the present loss of the connection
-	changed   chan struct{} // closed and made anew when connected changes
+	since     time.Time     // start of the current loss of the connection
+	changed   chan struct{} // closed and replaced when connected changes
 	settling  *time.Timer   // runs while a new connection is left to the library
 	lost      bool
-	goodbye   bool // the server is to be told of the end
+	goodbye   bool // the server is to be asked to end the session
 	clock     clock
 	watches   watches
 }
 
 var _ coord.Session = (*Session)(nil)
 
-// start begins to connect.
+// start starts to connect.
 func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
@@ -71,7 +71,7 @@ func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Sess
 		zk.WithDialer(func(network, server string, limit time.Duration) (net.Conn, error) {
 			return l.dial(ctx, network, server, limit)
 		}),
-		// The channel of events drops what does not fit; the callback misses nothing.
+		// The channel of events drops events that do not fit; the callback receives all.
 		zk.WithEventCallback(s.event),
 		zk.WithMaxBufferSize(maxPacket),
 		zk.WithLogInfo(false),
@@ -86,7 +86,7 @@ func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Sess
 	return s, nil
 }
 
-// Timeout implements coord.Session: what the server granted.
+// Timeout implements coord.Session: the timeout that the server granted.
 func (s *Session) Timeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *Session) Timeout() time.Duration {
 // Doubt implements coord.Session.
 func (s *Session) Doubt() <-chan struct{} { return s.doubt }
 
-// Close implements coord.Session. It waits up to goodbyeWait for a connection and a
-// second for the answer; without them the session ends by its time-out.
+// Close implements coord.Session. It waits up to goodbyeWait for a connection and one second for the answer; without
+// them the session ends by its timeout.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.end(true)
@@ -129,8 +129,8 @@ func (s *Session) event(e zk.Event) {
 	}
 }
 
-// hasSession notes what the server granted. The library would go on with a session of another id
-// after a loss; the link does not let it, and this makes sure.
+// hasSession stores what the server granted. After a loss the library would continue with a session of another id;
+// the link prevents that, and this check makes sure.
 func (s *Session) hasSession() {
 	granted := s.link.grant()
 	switch {
@@ -153,7 +153,7 @@ func (s *Session) hasSession() {
 	s.setConnected(true)
 }
 
-// settled is called some time after a connection was made.
+// settled is called settleTime after a connection was made.
 func (s *Session) settled() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Session) setConnected(is bool) {
 	s.changed = make(chan struct{})
 }
 
-// end makes the session lost for good, for its party. The keeper does the rest.
+// end marks the session as lost for good. The keeper does the rest.
 func (s *Session) end(goodbye bool) {
 	if s.lost {
 		return
@@ -193,7 +193,7 @@ func (s *Session) end(goodbye bool) {
 	close(s.ended)
 }
 
-// tick is called when the session's own clock is over.
+// tick is called when the session's own clock has run out.
 func (s *Session) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +210,8 @@ func (s *Session) raiseDoubt() {
 	}
 }
 
-// usable returns why nothing can be done in the session, if so. Nothing is sent without a connection:
-// the library would keep it, and do it when nobody waits for it any more.
+// usable returns the reason why the session cannot be used now, or nil. No request is sent without a connection: the
+// library would keep the request, and send it after its caller has given up.
 func (s *Session) usable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,31 +225,31 @@ func (s *Session) usable() error {
 	}
 }
 
-// owns reports whether a node is this session's. A session that has no id owns nothing:
-// nodes without an owner have the id zero.
+// owns reports whether a node belongs to this session. A session without an id owns nothing, because nodes without an
+// owner have the id zero.
 func (s *Session) owns(stat *zk.Stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id != 0 && stat.EphemeralOwner == s.id
 }
 
-// ring gives the party a token.
+// ring sends a token to the session's Watch channel.
 func (s *Session) ring() {
 	select {
 	case s.watch <- struct{}{}:
-	default: // one is there already
+	default: // a token is already there
 	}
 }
 
-// wake gives the keeper a token.
+// wake sends a token to the keeper.
 func (s *Session) wake() {
 	select {
 	case s.work <- struct{}{}:
-	default: // one is there already
+	default: // a token is already there
 	}
 }
 
-// libraryLog shows the library's words to those who look closely.
+// libraryLog writes the library's messages at debug level.
 type libraryLog struct{ log *slog.Logger }
 
 // Printf implements zk.Logger.

@@ -14,7 +14,7 @@ import (
 func (s *Session) slaveCount() string { return s.root + "/slavecount" }
 func (s *Session) leader() string     { return s.root + "/orchestrator" }
 
-// value is where a named value is kept: beside the other nodes, under a name that none of them has.
+// value returns the path of a named value: next to the other nodes, with a prefix that none of them has.
 func (s *Session) value(name string) string { return s.root + "/value_" + name }
 
 // SlaveCount implements coord.Session.
@@ -33,7 +33,7 @@ func (s *Session) SlaveCount(ctx context.Context) (int, coord.Version, error) {
 	return count, version(n.stat), nil
 }
 
-// version is a node's as this system counts: its first is 1, as 0 is that of a node that does not
+// version returns a node's version as this system counts it: the first is 1, since 0 stands for a node that does not
 // exist.
 func version(stat *zk.Stat) coord.Version { return coord.Version(stat.Version) + 1 }
 
@@ -62,14 +62,14 @@ func (s *Session) SetValue(ctx context.Context, name string, value []byte, old c
 	return s.replace(ctx, s.value(name), value, old)
 }
 
-// replace writes a node over the version that was read, or makes it over none.
+// replace overwrites a node if it still has the version that was read, or creates it if old is zero.
 func (s *Session) replace(ctx context.Context, path string, data []byte, old coord.Version) error {
 	var err error
 	switch {
 	case old == 0:
 		err = s.create(ctx, path, data, 0)
 	case old < 0 || old > math.MaxInt32:
-		// To the server a negative version means any.
+		// For the server a negative version means any version.
 		err = zk.ErrBadVersion
 	default:
 		err = s.set(ctx, path, data, int32(old-1))
@@ -80,8 +80,7 @@ func (s *Session) replace(ctx context.Context, path string, data []byte, old coo
 	return border("set "+path, err)
 }
 
-// Lead implements coord.Session. A session of which it is not known whether it
-// got the place, as the reply was lost, finds that out by the next call.
+// Lead implements coord.Session. If the reply is lost, the session may hold the place; the next call finds out.
 func (s *Session) Lead(ctx context.Context, name string) (bool, error) {
 	for ctx.Err() == nil {
 		err := s.create(ctx, s.leader(), []byte(name), zk.FlagEphemeral)

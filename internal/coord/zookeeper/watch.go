@@ -6,12 +6,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watches is which of the one-shot watches are armed. The session's mutex guards it.
+// watches records which of the one-shot watches are armed. The session's mutex guards it.
 type watches struct {
 	wanted  bool
-	changed bool // something fired that the party was not told of
+	changed bool // a watch fired, and the client has not been notified yet
 	armed   map[watchKey]bool
-	members []string // names below /conts when that was last armed
+	members []string // names under /conts when their watches were last armed
 }
 
 // watchKey is a watch: of a node's children, or of the node itself.
@@ -20,7 +20,7 @@ type watchKey struct {
 	children bool
 }
 
-// fired notes that the server sent an event, and with it took the watch away.
+// fired records an event of the server, which has thereby removed the watch.
 func (w *watches) fired(e zk.Event) {
 	w.changed = true
 	if e.Type != zk.EventNodeChildrenChanged {
@@ -31,14 +31,15 @@ func (w *watches) fired(e zk.Event) {
 	}
 }
 
-// forget takes nothing for armed: after a new connection it is not known what happened before, and the
-// library's own re-arming can miss a change that came meanwhile.
+// forget marks all watches as not armed. After a reconnection, events may have been missed: the library's own
+// re-arming can miss a change during the loss.
 func (w *watches) forget() {
 	w.changed = true
 	clear(w.armed)
 }
 
-// Watch implements coord.Session. It is the same channel each time. Sessions that never ask for it watch nothing.
+// Watch implements coord.Session. It always returns the same channel. A session on which Watch is never called sets
+// no watches.
 func (s *Session) Watch() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +50,8 @@ func (s *Session) Watch() <-chan struct{} {
 	return s.watch
 }
 
-// arm arms what fired, and then gives the party a token: whatever happens after its next look
-// fires again. What cannot be armed now is armed at the next beat.
+// arm re-arms the watches that fired, and then sends the client a token: any change after the client's next look
+// fires again. Watches that cannot be armed now are armed at the next beat.
 func (s *Session) arm(ctx context.Context) {
 	s.mu.Lock()
 	todo := s.watches.wanted && s.watches.changed && s.connected && !s.lost
@@ -110,9 +111,9 @@ func (s *Session) armAll(ctx context.Context) error {
 	return nil
 }
 
-// armOne arms a watch unless it is armed: each further one on the same node would stay in
-// the library's memory until it fires. It counts as armed before it is, since it
-// may fire before its call is back.
+// armOne arms a watch unless it is already armed, because each further one on the same node would stay in the
+// library's memory until it fires. It marks the watch as armed before the call, since the watch may fire before the
+// call returns.
 func (s *Session) armOne(ctx context.Context, key watchKey, f func(*zk.Conn) error) error {
 	s.mu.Lock()
 	armed := s.watches.armed[key]
@@ -129,7 +130,7 @@ func (s *Session) armOne(ctx context.Context, key watchKey, f func(*zk.Conn) err
 	delete(s.watches.armed, key)
 	s.mu.Unlock()
 	if isGone(err) {
-		return nil // a member that left meanwhile, of which its parent tells
+		return nil // the member has left in between; the watch on its parent reports that
 	}
 	return err
 }

@@ -177,13 +177,13 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 	}
 }
 
-// retire ends a consumer in good order: others get what was not handed over, and what was can
-// still be settled. last is a delivery that came too late to be handed over, if any.
+// retire ends a consumer in good order: deliveries that were not passed to handle are requeued, and the others can still
+// be settled. last is a delivery that came too late to be passed on, or nil.
 //
-// A queue with turns gets a cancel, and back what is left, at once. A queue with
-// a single active consumer does not: it would make the next one active while
-// deliveries of this one are still being worked on. There the channel stays as it is until these are
-// settled; closing it gives back the rest, in order.
+// On a queue with round-robin consumers retire cancels the consumer, which requeues the rest immediately. On a queue with
+// a single active consumer it does not cancel, because the broker would activate the next consumer while deliveries of
+// this one are still being processed. There the channel stays open until these are settled; closing it requeues the
+// rest, in order.
 func (k *consumer) retire(last *amqp091.Delivery) {
 	defer k.session.closeChannel(k.ch)
 	if !k.single {

@@ -12,9 +12,9 @@ import (
 	"rideshare/internal/mq"
 )
 
-// life is what a link keeps alive: a session, or something that lives on one.
+// life is what a link keeps alive: a session, or something built on a session.
 type life interface {
-	// over is closed when it has ended; reason then says why.
+	// over is closed when the life has ended; reason then returns why.
 	over() <-chan struct{}
 	reason() error
 	close()
