@@ -23,14 +23,14 @@ type call struct {
 	opts         Options
 }
 
-// answered is a good answer.
+// answered is a successful answer.
 type answered struct {
 	seq  dbaas.Seq
 	body []byte
 }
 
-// call sends k and returns the answer, or an *dbaas.Error. A position that came
-// with an error answer is returned too.
+// call sends k and returns the answer, or an *dbaas.Error. The position is returned even with an error answer, if it
+// has one.
 func (c *Client) call(ctx context.Context, k call) (answered, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -38,15 +38,15 @@ func (c *Client) call(ctx context.Context, k call) (answered, error) {
 	if ownKey {
 		k.opts.Key = newKey()
 	}
-	// left tells a request that never left from one that may have arrived. It
-	// stays set when the transport tries again after a connection that broke.
+	// left distinguishes a request that was never sent from one that may have arrived. It stays set when the
+	// transport retries after a broken connection.
 	var left atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
 	resp, err := c.send(httptrace.WithClientTrace(ctx, trace), k)
 	if err != nil {
 		return answered{}, c.lost(ctx, k, left.Load(), err)
 	}
-	defer func() { _ = resp.Body.Close() }() // The body is read to its end or given up; nothing to tell.
+	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
 	body, err := readAnswer(ctx, k, resp)
 	if err != nil {
 		return answered{}, c.lost(ctx, k, true, err)
@@ -68,17 +68,17 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	return c.transport.RoundTrip(req)
 }
 
-// seqOf returns the position that came with an answer, zero where it is missing.
+// seqOf returns the position in an answer's headers, zero if there is none.
 func seqOf(resp *http.Response) dbaas.Seq {
 	seq, _ := strconv.ParseUint(resp.Header.Get(httpapi.HeaderSeq), 10, 64)
 	return dbaas.Seq(seq)
 }
 
-// decodeRoom is how much room an answer takes with the rows that are made of it, as a multiple of its length.
+// decodeRoom is the memory for an answer and its decoded rows, as a multiple of the answer's length.
 const decodeRoom = 4
 
-// readAnswer reads a whole answer, up to maxAnswer. While the request that asked is served it counts as held, and a
-// read whose answer finds no room is refused.
+// readAnswer reads a whole answer, up to maxAnswer. The memory counts as held by the incoming request until that is
+// answered. If there is no room for the answer to a read, the read is refused.
 func readAnswer(ctx context.Context, k call, resp *http.Response) ([]byte, error) {
 	var buf bytes.Buffer
 	if n := resp.ContentLength; n > largeAnswer && n <= maxAnswer {
@@ -98,8 +98,8 @@ func readAnswer(ctx context.Context, k call, resp *http.Response) ([]byte, error
 	return buf.Bytes(), err
 }
 
-// lost returns the error for a call without an answer. What never left was
-// surely not done, nor was a read; a write that may have arrived is unknown.
+// lost returns the error for a call without an answer. A request that was never sent was certainly not done; neither
+// was a read. The outcome of a write that may have arrived is unknown.
 func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
 	if e, own := errors.AsType[*dbaas.Error](err); own && (!k.write || e.Code == dbaas.CodeInternal) {
 		return err
@@ -113,8 +113,8 @@ func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 }
 
-// refused returns the error that an error answer stands for. Where our own
-// credentials, paths or statements were wrong it is not the client's fault.
+// refused returns the error for an error answer. If this service's own credentials, paths or statements were wrong,
+// it is not the fault of the service's client.
 func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) error {
 	e := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
 	switch e.Code { //nolint:exhaustive // The others mean to our caller what they mean to us.
@@ -125,7 +125,7 @@ func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) 
 			e.Code = dbaas.CodeUnknown
 		}
 	case dbaas.CodeConflict:
-		// The transport sent it again while the first one still ran.
+		// The transport retried while the first request was still running.
 		if ownKey {
 			e.Code = dbaas.CodeUnknown
 		}
@@ -141,7 +141,7 @@ func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) 
 	return e
 }
 
-// opID is the operation's id as the orchestrator derives it.
+// opID is the operation's id, derived as the orchestrator does.
 func (c *Client) opID(k call) dbaas.OpID {
 	path, _, _ := strings.Cut(k.path, "?")
 	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: httpapi.CallerOf(c.authorization), Method: k.method, Path: path}

@@ -1,8 +1,8 @@
 // Package dbclient is the client of the orchestrator's HTTP API, as the users
 // and rides services use it: parameterised statements out, typed rows back.
 //
-// Every failure is a *dbaas.Error whose code says what the caller may do:
-// CodeUnavailable was surely not done, CodeUnknown may have been.
+// Every failure is a *dbaas.Error whose code tells the caller what to do: with CodeUnavailable the call was certainly
+// not done, with CodeUnknown it may have been.
 package dbclient
 
 import (
@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// maxIdleConns is how many connections stay open between requests: as many as
-	// calls are expected at once, or each burst would open and close hundreds.
+	// maxIdleConns is how many connections stay open between requests: as many as concurrent calls are expected. With
+	// fewer, each burst would open and close hundreds.
 	maxIdleConns = 512
-	// idleTimeout is under the server's 60 s, so that this side closes first and
-	// no request is sent into a closing connection.
+	// idleTimeout is less than the server's 60 s, so that the client closes first and never sends a request into a
+	// closing connection.
 	idleTimeout = 30 * time.Second
 	dialTimeout = 2 * time.Second
-	// defaultTimeout is over the orchestrator's own call timeout (5 s by default),
-	// so that its answer, which knows more, comes first.
+	// defaultTimeout is longer than the orchestrator's own call timeout (5 s by default), so that its more specific
+	// answer arrives first.
 	defaultTimeout = 10 * time.Second
 	// maxAnswer bounds an answer in memory, in bytes.
 	maxAnswer = 256 << 20
-	// largeAnswer is from where an answer counts as held by its request, in bytes.
+	// largeAnswer is the size in bytes from which an answer counts as held by its request.
 	largeAnswer = 64 << 10
 )
 
@@ -42,7 +42,7 @@ const (
 type Config struct {
 	// URL is the orchestrator's base URL, such as http://orchestrator:9500.
 	URL string
-	// Authorization is the header of that name, see Credentials; "" sends none.
+	// Authorization is the value of the Authorization header, see Credentials; "" sends none.
 	Authorization string
 	// Timeout bounds a call; zero means 10 s.
 	Timeout time.Duration
@@ -56,8 +56,8 @@ type Client struct {
 	transport     *http.Transport
 }
 
-// New returns a Client. A URL that is not http or https with a host is an error;
-// whether anybody answers there is seen at the first call.
+// New returns a Client. It returns an error unless the URL is http or https with a host. It does not contact the
+// server.
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil {
@@ -83,54 +83,51 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Close closes idle connections. Calls in hand go on.
+// Close closes idle connections. Calls in flight continue.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Options go with a call. The zero value is right for most.
+// Options are the options of a call. The zero value suits most calls.
 type Options struct {
-	// MinSeq is the position that a read must have seen at least; a write sees all.
+	// MinSeq is the position that a read must at least have seen; a write always sees the newest state.
 	MinSeq dbaas.Seq
-	// Key makes a write idempotent: the same key with the same statements is
-	// applied once. It is 1 to 255 printable characters, see httpapi.KeyScope; "" means a
-	// key of its own for this call.
+	// Key makes a write idempotent: the same key with the same statements is applied once. It has 1 to 255 printable
+	// characters, see httpapi.KeyScope. "" means a new key for this call.
 	Key string
 }
 
-// Answer is what a call brought back.
+// Answer is the result of a call.
 type Answer struct {
-	// Seq is the position that a write got or a read saw; zero if not told.
+	// Seq is the position of the write, or the one that the read saw; zero if the answer has none.
 	Seq     dbaas.Seq
 	Results []Result
 }
 
-// Query runs reads, all on one state that has every write acknowledged before.
-// The error is that of the call or of the first statement that failed; results
-// before it are in the answer.
+// Query runs reads, all on the same state, which has every write acknowledged before. The error is that of the call
+// or of the first statement that failed; the answer then has the results of the statements before it.
 func (c *Client) Query(ctx context.Context, opts Options, stmts ...dbaas.Statement) (Answer, error) {
 	return c.statements(ctx, "/db/query", false, opts, stmts)
 }
 
-// Execute runs writes, all or none of them. nil means that they are on disk.
-// CodeConstraint says that a key or foreign key refused, CodeUnavailable that
-// surely nothing was done, CodeUnknown that it may have been.
+// Execute runs writes, all or none of them. nil means that they are on disk. CodeConstraint means that a key or
+// foreign key constraint was violated, CodeUnavailable that certainly nothing was done, CodeUnknown that it may have
+// been.
 func (c *Client) Execute(ctx context.Context, opts Options, stmts ...dbaas.Statement) (Answer, error) {
 	return c.statements(ctx, "/db/execute?transaction", true, opts, stmts)
 }
 
-// Request runs reads and writes together, all or none of them, at the master:
-// what a read of it sees cannot change before a later write of it. Errors as for Execute.
+// Request runs reads and writes together on the master, all or none of them: no other write can change what one of
+// its reads sees before its later writes. Errors as for Execute.
 func (c *Client) Request(ctx context.Context, opts Options, stmts ...dbaas.Statement) (Answer, error) {
 	return c.statements(ctx, "/db/request?transaction", true, opts, stmts)
 }
 
-// Clear empties the users, rides and seats, all of them or nothing. Errors as for Execute.
+// Clear empties the tables of users, rides and seats, all or none. Errors as for Execute.
 func (c *Client) Clear(ctx context.Context, opts Options) (Answer, error) {
 	ans, err := c.call(ctx, call{method: http.MethodPost, path: "/api/v1/db/clear", write: true, opts: opts})
 	return Answer{Seq: ans.seq}, err
 }
 
-// Ready returns nil when the orchestrator can serve reads and writes, and its
-// answer about what is missing otherwise.
+// Ready returns nil if the orchestrator can serve reads and writes, otherwise its answer about what is missing.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.call(ctx, call{method: http.MethodGet, path: "/readyz"})
 	return err
@@ -165,8 +162,8 @@ func (c *Client) header(ctx context.Context, k call) http.Header {
 		h.Set(httpapi.HeaderIdempotencyKey, k.opts.Key)
 		return h
 	}
-	// Not sent: it tells the transport that a read may be sent again when it met
-	// a closing connection, as it may every write with its key.
+	// Not sent: it tells the transport that it may retry a read that met a closing connection, as it may retry every
+	// write, which has a key.
 	h["X-Idempotency-Key"] = nil
 	if k.opts.MinSeq > 0 {
 		h.Set(httpapi.HeaderMinSeq, strconv.FormatUint(uint64(k.opts.MinSeq), 10))
@@ -174,7 +171,6 @@ func (c *Client) header(ctx context.Context, k call) http.Header {
 	return h
 }
 
-// newKey makes the key of a write whose caller gave none. With a key the
-// transport may send a request again that met a closing connection, and the
-// database applies it once.
+// newKey generates the key of a write whose caller gave none. With a key the transport may retry a request that met a
+// closing connection: the database applies it once.
 func newKey() string { return uuid.NewString() }

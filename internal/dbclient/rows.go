@@ -12,7 +12,8 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// rowsRoom is what a stream of rows holds at once, in bytes: one row, the decoder's buffer, and what is made of them.
+// rowsRoom is the memory of a stream of rows, in bytes: one row, the decoder's buffer, and the values decoded from
+// them.
 const rowsRoom = 4 << 20
 
 // Rows runs one read and calls each with its rows, one after the other as they come, so that an answer of any length takes
@@ -66,7 +67,7 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 	return seq, err
 }
 
-// brokenError is an answer that ended too early or was none.
+// brokenError is an answer that was cut off or malformed.
 type brokenError struct{ err error }
 
 func (e *brokenError) Error() string { return "broken answer: " + e.err.Error() }
@@ -104,7 +105,7 @@ func (r *rowReader) row() error {
 	return r.each(row)
 }
 
-// skip reads the value of a key that holds no rows. That of an error is returned as the statement's.
+// skip reads the value of a key other than the rows. The value of "error" is returned as the statement's error.
 func (r *rowReader) skip(key string) error {
 	var value any
 	if err := r.dec.Decode(&value); err != nil {
@@ -122,7 +123,7 @@ func (r *rowReader) object(member func(key string) error) error {
 		if err != nil {
 			return &brokenError{err}
 		}
-		key, _ := token.(string) // the decoder lets nothing else be a key.
+		key, _ := token.(string) // the decoder allows only strings as keys.
 		return member(key)
 	})
 }

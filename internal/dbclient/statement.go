@@ -9,12 +9,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// SQL returns a statement with its parameters by position.
+// SQL returns a statement with parameters by position.
 func SQL(text string, args ...dbaas.Value) dbaas.Statement {
 	return dbaas.Statement{SQL: text, Args: args}
 }
 
-// Result is what one statement did.
+// Result is the result of one statement.
 type Result struct {
 	Columns []string
 	// Rows holds nil, string, int64, float64 or bool values, in the order of Columns.
@@ -23,7 +23,7 @@ type Result struct {
 	RowsAffected int64
 }
 
-// wireResult is a Result as it travels, or the statement's error.
+// wireResult is a Result as sent in JSON, or the statement's error.
 type wireResult struct {
 	Columns      []string `json:"columns"`
 	Values       [][]any  `json:"values"`
@@ -76,16 +76,15 @@ func plain(v dbaas.Value) any {
 	return nil
 }
 
-// decodeResults reads {"results":[...]} with one result for each of want
-// statements. A statement's error ends it: the results before it are returned
-// with the error.
+// decodeResults reads {"results":[...]} with one result for each of want statements. At a statement's error it stops,
+// and returns the results before it with the error.
 func decodeResults(body []byte, want int) ([]Result, error) {
 	var wire struct {
 		Results []wireResult `json:"results"`
 		Error   string       `json:"error"`
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber() // A float64 holds integers up to 2^53 only.
+	dec.UseNumber() // A float64 represents integers exactly only up to 2^53.
 	if err := dec.Decode(&wire); err != nil {
 		return nil, dbaas.WrapError(dbaas.CodeInternal, "decode results", err)
 	}
@@ -130,8 +129,8 @@ func exact(rows [][]any) error {
 	return nil
 }
 
-// statementError returns the error for what SQLite said about one statement. It
-// words all constraints alike; anything else is a fault of our own SQL.
+// statementError returns the error for SQLite's message about one statement. All constraint violations get the same
+// wording; anything else is a bug in our own SQL.
 func statementError(text string) error {
 	if strings.Contains(text, "constraint failed") {
 		return dbaas.Errorf(dbaas.CodeConstraint, "%s", text)

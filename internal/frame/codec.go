@@ -28,8 +28,8 @@ func appendTime(b []byte, t time.Time) []byte {
 	return appendInt(b, t.UnixMilli())
 }
 
-// appendLeft writes the milliseconds from now to t; the zero time is 0, and so t at now is
-// a millisecond ago.
+// appendLeft writes the milliseconds from now to t. 0 encodes the zero time, so a t equal to now is written as one
+// millisecond ago.
 func appendLeft(b []byte, t, now time.Time) []byte {
 	if t.IsZero() {
 		return appendInt(b, 0)
@@ -73,8 +73,8 @@ func appendValues(b []byte, values []dbaas.Value) []byte {
 	return b
 }
 
-// decoder reads fields off b. After the first error every further read returns
-// a zero value, so that callers check err once at the end.
+// decoder reads fields from b. After the first error every read returns a zero value, so that callers check err once
+// at the end.
 type decoder struct {
 	b   []byte
 	err error
@@ -87,7 +87,7 @@ func (d *decoder) fail(err error) {
 	d.b = nil
 }
 
-// end returns the first error; bytes left over are one.
+// end returns the first error; leftover bytes are an error too.
 func (d *decoder) end() error {
 	if d.err == nil && len(d.b) != 0 {
 		d.fail(ErrMalformed)
@@ -146,8 +146,7 @@ func (d *decoder) take(n uint64) []byte {
 
 func (d *decoder) text() string { return string(d.take(d.uint())) }
 
-// blob returns a part of the frame itself: it lives as long as the frame does
-// and must not be changed.
+// blob returns a part of the frame itself: it must not be changed, and is valid as long as the frame is.
 func (d *decoder) blob() []byte { return d.take(d.uint()) }
 
 func (d *decoder) time() time.Time {
@@ -158,10 +157,10 @@ func (d *decoder) time() time.Time {
 	return time.UnixMilli(ms)
 }
 
-// maxLeft bounds a time left, so that no sum with a time overflows.
+// maxLeft bounds a remaining time, so that adding it to a time cannot overflow.
 const maxLeft = 1 << 40 // ms, some 35 years
 
-// left reads what appendLeft wrote, as a time by the reader's clock. Two hosts' clocks need not agree.
+// left reads what appendLeft wrote, as a time on the reader's clock. The clocks of the two hosts need not agree.
 func (d *decoder) left(now time.Time) time.Time {
 	ms := d.int()
 	switch {
@@ -174,8 +173,8 @@ func (d *decoder) left(now time.Time) time.Time {
 	return now.Add(time.Duration(ms) * time.Millisecond)
 }
 
-// count reads the length of a list whose items take at least one byte each, so
-// that a forged length cannot make us allocate more than the frame's own size.
+// count reads the length of a list whose items take at least one byte each. So a forged length cannot cause an
+// allocation above the frame's own size.
 func (d *decoder) count() int {
 	n := d.uint()
 	if n > uint64(len(d.b)) {
@@ -185,8 +184,8 @@ func (d *decoder) count() int {
 	return int(n) //nolint:gosec // bounded by the frame's size.
 }
 
-// list reads a counted list. It grows as items arrive, so that a count alone
-// costs nothing; an empty list is nil.
+// list reads a list with its count. The list grows as items are decoded, so that a count alone costs nothing. An
+// empty list is nil.
 func list[T any](d *decoder, item func(*decoder) T) []T {
 	n := d.count()
 	if n == 0 {

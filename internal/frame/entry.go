@@ -7,12 +7,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// MaxEntryBytes is how many bytes of changes go with an entry to whoever did not ask for them. Larger ones are fetched
-// from the log, by each reader when it can: several copies of 80 MiB in a broker are an outage.
+// MaxEntryBytes limits the changes that are sent with an entry to receivers that did not ask for them. Receivers
+// fetch larger changes from the log when they can: several copies of 80 MiB would overload a broker.
 const MaxEntryBytes = 1 << 20
 
-// EncodeEntry returns e as a frame for syncQ and for the answer to a commit. The changes of a large one stay
-// away: it is decoded with Away set.
+// EncodeEntry returns e as a frame for syncQ and for the answer to a commit. If the changes are large, the frame
+// leaves them out, and decoding it sets Away.
 func EncodeEntry(e dbaas.Entry) ([]byte, error) {
 	if e.Away || e.Size() > MaxEntryBytes {
 		return sized(appendPlace(appendHeader(nil, KindEntryAway, e.Shard), &e))
@@ -42,8 +42,8 @@ func DecodeEntry(b []byte) (dbaas.Entry, error) {
 	return e, d.end()
 }
 
-// EncodeEntries returns a page of entries of one shard, or ErrTooLarge. The frame is the parts one after the other; large
-// changes are parts as they are, not copied.
+// EncodeEntries returns a page of entries of one shard, or ErrTooLarge. The frame is the concatenation of parts;
+// large changes become parts without being copied.
 func EncodeEntries(shard dbaas.ShardID, entries []dbaas.Entry) (parts [][]byte, err error) {
 	const large = 64 << 10
 	size := 0
@@ -144,7 +144,7 @@ func (d *decoder) change() dbaas.Change {
 	return c
 }
 
-// Record is what the log keeps of one operation.
+// Record is what the log stores about one operation.
 type Record struct {
 	Fingerprint dbaas.Fingerprint
 	Result      dbaas.OperationResult
@@ -162,7 +162,8 @@ func EncodeRecords(shard dbaas.ShardID, records []Record) ([]byte, error) {
 	return sized(b)
 }
 
-// DecodeRecords decodes a frame of KindRecords. With an error it returns the records before what cannot be decoded.
+// DecodeRecords decodes a frame of KindRecords. With an error it returns the records that it could decode before the
+// error.
 func DecodeRecords(b []byte) ([]Record, error) {
 	d, _, err := open(b, KindRecords)
 	if err != nil {

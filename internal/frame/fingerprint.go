@@ -7,12 +7,13 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// hashChunk is how much is encoded before it is hashed, in bytes: a statement may have 64 MiB, which are not copied for this.
+// hashChunk is how many bytes are encoded before they are hashed: a statement may have 64 MiB, which should not be
+// copied.
 const hashChunk = 4 << 10
 
-// FingerprintOf returns the fingerprint of an operation with these statements:
-// equal for equal statements and parameters, different otherwise but for a
-// chance of 2^-128. Source: SHA-256, first half, over the statements as a frame has them.
+// FingerprintOf returns the fingerprint of an operation with these statements. Equal statements and parameters have
+// equal fingerprints; others differ, except with a chance of 2^-128. Source: first half of SHA-256, over the
+// statements as encoded in a frame.
 func FingerprintOf(atomic bool, statements []dbaas.Statement) dbaas.Fingerprint {
 	f := fingerprint{hash: sha256.New(), b: make([]byte, 0, 256)}
 	f.b = appendBool(f.b, atomic)
@@ -24,7 +25,7 @@ func FingerprintOf(atomic bool, statements []dbaas.Statement) dbaas.Fingerprint 
 	return dbaas.Fingerprint(f.hash.Sum(f.b)[:16])
 }
 
-// fingerprint hashes what is encoded, piece by piece.
+// fingerprint hashes the encoded bytes, piece by piece.
 type fingerprint struct {
 	hash hash.Hash
 	b    []byte // encoded and not hashed yet

@@ -1,7 +1,6 @@
-// Package frame encodes what crosses the bus and what persdb stores: batches of
-// reads, writes and their answers, and entries. Frames are binary, versioned and
-// bounded; a decoder never trusts a length, never panics, and allocates at most
-// a small multiple of the frame's own size.
+// Package frame encodes what is sent over the bus and what persdb stores: batches of reads, writes and their answers,
+// and entries. Frames are binary, versioned and bounded. A decoder never trusts a length, never panics, and allocates
+// at most a small multiple of the frame's own size.
 //
 // Layout: "RS", version, kind, shard (uvarint), then the kind's own fields.
 // Numbers are varints, texts and blobs have a uvarint length before them.
@@ -14,19 +13,19 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Version is the only version that this build writes and reads.
+// Version is the only frame version that this build writes and reads.
 const Version = 1
 
-// MaxBytes is the largest frame that is encoded or decoded: the body limit of
-// /db/* (64 MiB) with room for its encoding, and below RabbitMQ 3's 128 MiB.
+// MaxBytes is the largest frame that is encoded or decoded: the body limit of /db/* (64 MiB) plus room for its
+// encoding, and less than RabbitMQ 3's 128 MiB.
 const MaxBytes = 96 << 20
 
 // Kind says what a frame holds.
 type Kind uint8
 
-// The kinds of frames. Numbers are part of the format and are never used again.
+// The kinds of frames. The numbers are part of the format and are never reused.
 const (
-	// 1 and 3 were requests with deadlines by the sender's clock.
+	// 1 and 3 were requests with deadlines in the sender's clock.
 	KindReadReply    Kind = 2
 	KindWriteReply   Kind = 4
 	KindEntry        Kind = 5
@@ -42,9 +41,9 @@ const (
 var (
 	// ErrTooLarge is returned for a frame over MaxBytes.
 	ErrTooLarge = errors.New("frame over the size limit")
-	// ErrMalformed is returned for bytes that are no complete frame of the wanted kind.
+	// ErrMalformed is returned for bytes that are not a complete frame of the wanted kind.
 	ErrMalformed = errors.New("malformed frame")
-	// ErrVersion is returned for a frame of another version.
+	// ErrVersion is returned for a frame of an unknown version.
 	ErrVersion = errors.New("frame version not known")
 )
 

@@ -6,13 +6,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// ReadRequest is a batch of reads on its way to a worker. Answers name a read by
-// its place in Reads.
+// ReadRequest is a batch of reads sent to a worker. Answers refer to a read by its index in Reads.
 type ReadRequest struct {
 	Shard dbaas.ShardID
-	// Again says that a worker had these reads, and has ended: one of them may be why.
+	// Again reports that a worker already received these reads and has died: one of them may be the cause.
 	Again bool
-	// Cluster is the one that the positions of Reads belong to; zero if that is not known.
+	// Cluster is the cluster of the positions in Reads; zero if it is not known.
 	Cluster dbaas.ClusterID
 	Reads   []dbaas.Read
 }
@@ -21,10 +20,10 @@ const (
 	readLinearizable = 1 << iota
 	readTimings
 	readBlobArray
-	readFlags // the first bit that has no meaning
+	readFlags // the first unused bit
 )
 
-// Encode returns the frame, or ErrTooLarge. Deadlines become the time that is left at now.
+// Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.
 func (r ReadRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+160*len(r.Reads)), KindReadRequest, r.Shard)
 	b = appendBool(b, r.Again)
@@ -54,8 +53,8 @@ func appendRead(b []byte, r *dbaas.Read, now time.Time) []byte {
 	return appendStatements(b, r.Statements)
 }
 
-// DecodeReadRequest decodes a frame of KindReadRequest. Texts are copies; blobs
-// are parts of b. Deadlines count from now, when the frame came.
+// DecodeReadRequest decodes a frame of KindReadRequest. Texts are copies; blobs are parts of b. Deadlines count from
+// now, when the frame arrived.
 func DecodeReadRequest(b []byte, now time.Time) (ReadRequest, error) {
 	d, shard, err := open(b, KindReadRequest)
 	if err != nil {
@@ -88,8 +87,8 @@ type ReadAnswer struct {
 	Result dbaas.ReadResult
 }
 
-// ReadReply answers some or all reads of a request; the reply with Last set is
-// the end of it. A worker sends what is ready and lets slow reads follow.
+// ReadReply answers some or all reads of a request. Last marks the final reply to the request. A worker sends ready
+// answers first and slow reads later.
 type ReadReply struct {
 	Shard   dbaas.ShardID
 	Last    bool
@@ -126,13 +125,12 @@ func DecodeReadReply(b []byte) (ReadReply, error) {
 	return r, d.end()
 }
 
-// ReadHeld is a reply without answers: the worker has acknowledged the request before its
-// end, so that the broker gives it to nobody else, and still works at it. It is
-// followed by replies of the usual kind, unless the worker dies.
+// ReadHeld is a reply without answers. It announces that the worker has acknowledged the request early, so the broker
+// will not redeliver it, and is still working on it. Ordinary replies follow, unless the worker dies.
 type ReadHeld struct {
 	Shard  dbaas.ShardID
 	Worker dbaas.WorkerID
-	// Running is the place of the read that the worker begins now, if it runs one after the other.
+	// Running is the index of the read that the worker starts now, if it runs the reads one by one.
 	Running *int
 }
 

@@ -6,8 +6,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// WriteRequest is a batch of operations on its way to the master, or from the
-// master to persdb.
+// WriteRequest is a batch of operations sent to the master, or by the master to persdb.
 type WriteRequest struct {
 	Shard      dbaas.ShardID
 	Operations []dbaas.Operation
@@ -17,10 +16,10 @@ type WriteRequest struct {
 const (
 	opAtomic = 1 << iota
 	opResent
-	opFlags // the first bit that has no meaning
+	opFlags // the first unused bit
 )
 
-// Encode returns the frame, or ErrTooLarge. Deadlines become the time that is left at now.
+// Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.
 func (r WriteRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+256*len(r.Operations)), KindWriteRequest, r.Shard)
 	b = appendUint(b, uint64(len(r.Operations)))
@@ -48,8 +47,8 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 	return appendStatements(b, op.Statements)
 }
 
-// DecodeWriteRequest decodes a frame of KindWriteRequest. Texts are copies;
-// blobs are parts of b. Deadlines count from now, when the frame came.
+// DecodeWriteRequest decodes a frame of KindWriteRequest. Texts are copies; blobs are parts of b. Deadlines count
+// from now, when the frame arrived.
 func DecodeWriteRequest(b []byte, now time.Time) (WriteRequest, error) {
 	d, shard, err := open(b, KindWriteRequest)
 	if err != nil {
@@ -88,8 +87,7 @@ type WriteAnswer struct {
 	Result dbaas.OperationResult
 }
 
-// WriteReply answers some or all operations of a request; the reply with Last
-// set is the end of it.
+// WriteReply answers some or all operations of a request. Last marks the final reply to the request.
 type WriteReply struct {
 	Shard   dbaas.ShardID
 	Last    bool

@@ -6,15 +6,15 @@ import (
 	"net"
 )
 
-// ErrNoListener is returned by Listener when the parent handed none over.
+// ErrNoListener is returned by Listener if the parent passed no listener.
 var ErrNoListener = errors.New("no inherited listener")
 
-// Listener returns the listener that the parent bound for this process. Connections
-// that came since then wait in it. The caller closes it.
+// Listener returns the listener that the parent bound for this process. Connections made since then are waiting in
+// it. The caller closes it.
 //
-// ErrNoListener: this process was not started by a launcher, or it took the listener
-// already. Any other error means that the variable names no listener. Like Watch, it is
-// called once, before other goroutines start processes.
+// ErrNoListener: this process was not started by a launcher, or it has already taken the listener. Any other error
+// means that the variable does not refer to a listener. Like Watch, it is called once, before other goroutines start
+// processes.
 func Listener() (net.Listener, error) {
 	file, err := take(EnvListener)
 	if err != nil {
@@ -23,7 +23,7 @@ func Listener() (net.Listener, error) {
 	if file == nil {
 		return nil, fmt.Errorf("%s is not set: %w", EnvListener, ErrNoListener)
 	}
-	listener, err := net.FileListener(file) // a copy, closed in what this process starts
+	listener, err := net.FileListener(file) // a copy that child processes do not inherit
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", EnvListener, err), file.Close())
 	}

@@ -1,5 +1,5 @@
-// Package pause waits for a while, as long as somebody still wants it. It is for what is
-// tried again or done now and then; what waits for events has channels of its own.
+// Package pause waits for a while, unless a context ends first. It is for retries and periodic work; code that waits
+// for events has its own channels.
 package pause
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// For waits for d, not at all if that is not above zero, and reports whether ctx has not ended by then. It
-// returns at once when ctx ends.
+// For waits for d, or until ctx ends. If d is not positive it does not wait. It reports whether ctx is still valid at
+// the end.
 func For(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

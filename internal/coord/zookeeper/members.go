@@ -112,7 +112,7 @@ func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
 	return nil, border("members", err)
 }
 
-// registration is a node below /conts as it was read.
+// registration is a node under /conts as it was read.
 type registration struct {
 	name string
 	node

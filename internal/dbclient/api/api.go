@@ -19,18 +19,18 @@ type Counter interface {
 	Reset(ctx context.Context, key string) (dbaas.Seq, error)
 }
 
-// DB is what the shared routes need of the database. *dbclient.Client implements it.
+// DB is the part of the database client that the shared routes need. *dbclient.Client implements it.
 type DB interface {
 	Clear(ctx context.Context, opts dbclient.Options) (dbclient.Answer, error)
 	Ready(ctx context.Context) error
 }
 
-// Config is what the shared routes need. All but Credentials and Metrics is required.
+// Config is the settings of the shared routes. All but Credentials and Metrics is required.
 type Config struct {
 	Service string // "users" or "rides"
 	DB      DB
 	Counter Counter
-	// Credentials guard the routes that empty something; nil leaves them open, as the course's clients need it.
+	// Credentials guard the routes that delete data; nil leaves them open, as the course's clients need it.
 	Credentials *httpapi.Credentials
 	Metrics     http.Handler // nil: no /metrics
 }
@@ -41,7 +41,7 @@ type shared struct{ cfg Config }
 func Register(a *httpapi.API, cfg Config) {
 	s := shared{cfg}
 	a.Handle(http.MethodGet, "/", func(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) })
-	// Older clients ask through the gateway, which only knows the longer path.
+	// Older clients call through the gateway, which only knows the longer path.
 	for _, path := range []string{"/api/v1/_count", "/api/v1/" + cfg.Service + "/_count"} {
 		a.Handle(http.MethodGet, path, s.count, httpapi.Course())
 		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(s.reset), httpapi.Course())
@@ -98,16 +98,15 @@ func (s shared) clear(c echo.Context) error {
 	return httpapi.Empty(c, http.StatusOK)
 }
 
-// ReadOptions returns the options of a read: the position that the client wants
-// to see. A malformed one is CodeInvalid.
+// ReadOptions returns the options of a read: the position that the client wants to see. A malformed position is
+// CodeInvalid.
 func ReadOptions(c echo.Context) (dbclient.Options, error) {
 	minSeq, err := httpapi.MinSeq(c)
 	return dbclient.Options{MinSeq: minSeq}, err
 }
 
-// WriteOptions returns the options of a write: the position for the reads
-// before it, and the client's Idempotency-Key within the scope of service, caller, method
-// and path. Malformed headers are CodeInvalid.
+// WriteOptions returns the options of a write: the position for the reads before it, and the client's
+// Idempotency-Key, scoped to service, caller, method and path. Malformed headers are CodeInvalid.
 func WriteOptions(c echo.Context, service string, creds *httpapi.Credentials) (dbclient.Options, error) {
 	opts, err := ReadOptions(c)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package apicount counts the HTTP requests of a service in the table apicount,
-// which all instances of the service share. It is beside the data path: counting
-// is one atomic addition, and a single goroutine writes the sum every 100 ms at most.
+// Package apicount counts the HTTP requests of a service in the table apicount, which all instances of the service
+// share. It is off the data path: counting is one atomic addition, and a single goroutine writes the sum at most
+// every 100 ms.
 package apicount
 
 import (
@@ -15,52 +15,52 @@ import (
 )
 
 const (
-	// interval is the least time between two writes of one process: counting must
-	// not cost a write per request.
+	// interval is the minimum time between two writes of one process, so that counting does not cost a write per
+	// request.
 	interval = 100 * time.Millisecond
-	// maxBackoff is the longest time between two tries while the database is away.
+	// maxBackoff is the longest time between two attempts while the database is not available.
 	maxBackoff = 5 * time.Second
 )
 
-// DB is what this package needs of the database. *dbclient.Client implements it.
+// DB is the part of the database client that this package needs. *dbclient.Client implements it.
 type DB interface {
 	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 }
 
-// Config is what a Counter needs. All but Interval is required.
+// Config is the settings of a Counter. All but Interval is required.
 type Config struct {
 	Service string // the key in apicount
 	DB      DB
 	Log     *slog.Logger
-	// Interval is the least time between two writes; zero means 100 ms.
+	// Interval is the minimum time between two writes; zero means 100 ms.
 	Interval time.Duration
 }
 
 // Counter counts requests. It is safe for concurrent use.
 //
-// Requests that another instance has counted and not written yet, for an
-// interval at most, are not in what Value returns, and survive a Reset.
+// Requests that another instance has counted but not yet written, for one interval at most, are missing from Value's
+// result, and survive a Reset.
 type Counter struct {
 	cfg     Config
-	pending atomic.Int64       // counted, in no batch yet
+	pending atomic.Int64       // counted, not in a batch yet
 	wake    chan struct{}      // of capacity 1: something is pending
-	stop    context.CancelFunc // ends the goroutine after the write under way
-	abort   context.CancelFunc // ends that write too
+	stop    context.CancelFunc // ends the goroutine after the write in flight
+	abort   context.CancelFunc // ends the write in flight too
 	done    chan struct{}      // closed when the goroutine has ended
 
 	writing chan struct{} // of capacity 1: held while writing; guards batch
 	batch   batch
 }
 
-// batch is a sum on its way. It keeps its key until it is known to be written or
-// known not to be, so that it counts exactly once.
+// batch is a sum being written. It keeps its key until it is certain whether it was written, so that it counts
+// exactly once.
 type batch struct {
 	n   int64
 	key string
 }
 
-// New returns a running Counter. Close it.
+// New returns a running Counter. The caller must Close it.
 func New(cfg Config) *Counter {
 	if cfg.Interval == 0 {
 		cfg.Interval = interval
@@ -79,13 +79,12 @@ func (c *Counter) Add() {
 	c.pending.Add(1)
 	select {
 	case c.wake <- struct{}{}:
-	default: // A wake-up is waiting already, and will see this request.
+	default: // A wake-up is already pending, and will include this request.
 	}
 }
 
-// Value writes what this process has counted and returns the sum of all
-// instances, with the position that it was read at. It returns the database's
-// errors, never an old value.
+// Value writes what this process has counted and returns the sum of all instances, with the position of the read. If
+// the database fails it returns the error, never an old value.
 func (c *Counter) Value(ctx context.Context, minSeq dbaas.Seq) (int64, dbaas.Seq, error) {
 	seq, err := c.flush(ctx)
 	if err != nil {
@@ -103,9 +102,8 @@ func (c *Counter) Value(ctx context.Context, minSeq dbaas.Seq) (int64, dbaas.Seq
 	return n, ans.Seq, nil
 }
 
-// Reset sets the counter to 0. What this process counted before is written
-// first, so that a failed Reset loses nothing; what comes while it runs counts
-// afterwards. key makes it idempotent, "" if the client gave none.
+// Reset sets the counter to 0. It first writes what this process has counted, so that a failed Reset loses nothing.
+// Requests that arrive while it runs count after the Reset. key makes it idempotent; "" if the client gave none.
 func (c *Counter) Reset(ctx context.Context, key string) (dbaas.Seq, error) {
 	if _, err := c.flush(ctx); err != nil {
 		return 0, err
@@ -116,9 +114,8 @@ func (c *Counter) Reset(ctx context.Context, key string) (dbaas.Seq, error) {
 	return ans.Seq, err
 }
 
-// Close writes what is pending and ends the counter. An error means that ctx or
-// the database did not let it, and that counts were lost. So are requests counted
-// after Close.
+// Close writes the pending counts and ends the counter. An error means that ctx or the database prevented the write,
+// and that counts were lost. Requests counted after Close are lost too.
 func (c *Counter) Close(ctx context.Context) error {
 	c.stop()
 	select {
@@ -134,10 +131,9 @@ func (c *Counter) Close(ctx context.Context) error {
 	return err
 }
 
-// run writes what is pending until soft ends: at once after a quiet time, then every interval at
-// most, more rarely while the database is away. A write under way goes on until
-// hard ends: the database would still run it while Close sends it again, and
-// answer that with a conflict.
+// run writes the pending counts until soft ends: immediately after a quiet time, then at most once per interval, less
+// often while the database is not available. A write in flight continues until hard ends: otherwise the database
+// would still be running it when Close sends it again, and would answer that with a conflict.
 func (c *Counter) run(soft, hard context.Context) {
 	defer close(c.done)
 	failures := 0
@@ -166,7 +162,7 @@ func (c *Counter) run(soft, hard context.Context) {
 	}
 }
 
-// again makes run come back although no request may follow.
+// again makes run continue even if no request follows.
 func (c *Counter) again() {
 	select {
 	case c.wake <- struct{}{}:

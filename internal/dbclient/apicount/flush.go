@@ -10,9 +10,8 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// flush writes what was pending when it was called and returns the position of
-// the write, zero if there was nothing to write. One runs at a time; waiting for
-// the other ends with ctx. On an error nothing is lost.
+// flush writes the counts that were pending when it was called and returns the position of the write, zero if there
+// was nothing to write. Only one flush runs at a time; waiting for the other ends with ctx. An error loses no counts.
 func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
 	select {
 	case c.writing <- struct{}{}:
@@ -20,7 +19,7 @@ func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
 	case <-ctx.Done():
 		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the request counter is busy", ctx.Err())
 	}
-	// A batch whose fate is not known goes first and alone, under its old key.
+	// A batch with an unknown outcome is written first and alone, under its old key.
 	old, err := c.settle(ctx)
 	if err != nil {
 		return 0, err
@@ -30,8 +29,7 @@ func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
 	return max(old, seq), err
 }
 
-// settle writes the batch and forgets it, unless its fate is not known. Its
-// caller holds writing.
+// settle writes the batch and clears it, unless its outcome is unknown. The caller holds writing.
 func (c *Counter) settle(ctx context.Context) (dbaas.Seq, error) {
 	if c.batch.n == 0 {
 		return 0, nil
@@ -41,8 +39,8 @@ func (c *Counter) settle(ctx context.Context) (dbaas.Seq, error) {
 		dbaas.Text(c.cfg.Service), dbaas.Integer(c.batch.n)))
 	switch {
 	case dbaas.CodeOf(err) == dbaas.CodeExpired:
-		// Too old for the database to tell whether it is in. Counting it again
-		// could count it twice; a lost count is the smaller lie, and is logged.
+		// Too old: the database can no longer tell whether it has the batch. Counting it again could count it twice.
+		// Losing the count is the smaller error, and is logged.
 		c.cfg.Log.WarnContext(ctx, "request counts given up", logkey.Count, c.batch.n, logkey.Error, err.Error())
 	case err != nil:
 		return ans.Seq, err

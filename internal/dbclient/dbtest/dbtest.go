@@ -24,7 +24,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// schema is that of the application, as the database service creates it.
+// schema is the application's schema, as the database service creates it.
 const schema = `
 CREATE TABLE users(username TEXT NOT NULL PRIMARY KEY, password TEXT NOT NULL);
 CREATE TABLE rides(rideId INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -34,7 +34,7 @@ CREATE TABLE riders(rideId INTEGER NOT NULL REFERENCES rides ON DELETE CASCADE,
 	user TEXT NOT NULL REFERENCES users ON DELETE CASCADE ON UPDATE CASCADE, PRIMARY KEY(rideId, user));
 CREATE TABLE apicount(service_name TEXT NOT NULL PRIMARY KEY, count INTEGER NOT NULL);`
 
-// Seen is one request as the stand-in got it.
+// Seen is one request that the stand-in received.
 type Seen struct {
 	Path   string // with the query
 	Header http.Header
@@ -45,7 +45,7 @@ type Seen struct {
 type DB struct {
 	// URL is its base URL.
 	URL string
-	// Server is its listener; close it to play a dead orchestrator.
+	// Server is its listener; closing it simulates a dead orchestrator.
 	Server *httptest.Server
 
 	mu      sync.Mutex // guards the fields below
@@ -62,7 +62,7 @@ type stored struct {
 	body        []byte
 }
 
-// Fault is what goes wrong with a request.
+// Fault is what fails in a request.
 type Fault int
 
 // The faults.
@@ -98,7 +98,7 @@ func New(tb testing.TB) *DB {
 	return d
 }
 
-// SetFault makes later requests go wrong as fault says for their path; nil heals.
+// SetFault makes later requests fail as fault returns for their path; nil ends that.
 func (d *DB) SetFault(fault func(path string) Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,7 @@ func (d *DB) Seen() []Seen {
 	return append([]Seen(nil), d.seen...)
 }
 
-// Exec runs a statement past the API.
+// Exec runs a statement, bypassing the API.
 func (d *DB) Exec(tb testing.TB, query string, args ...any) {
 	tb.Helper()
 	d.mu.Lock()
@@ -122,7 +122,7 @@ func (d *DB) Exec(tb testing.TB, query string, args ...any) {
 	}
 }
 
-// Text returns the one value of a query past the API, "" if there is no row.
+// Text returns the single value of a query, bypassing the API; "" if there is no row.
 func (d *DB) Text(tb testing.TB, query string, args ...any) string {
 	tb.Helper()
 	d.mu.Lock()
@@ -172,14 +172,14 @@ func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// opID is the id of a request's operation, as the orchestrator derives it. dbclient gives each write a key.
+// opID is the id of a request's operation, as the orchestrator derives it. dbclient sends a key with each write.
 func opID(r *http.Request) dbaas.OpID {
 	caller := httpapi.CallerOf(r.Header.Get("Authorization"))
 	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: caller, Method: r.Method, Path: r.URL.Path}
 	return scope.OpID(r.Header.Get(httpapi.HeaderIdempotencyKey))
 }
 
-// answer runs one request, or finds the answer that its key got before.
+// answer runs one request, or returns the earlier answer for its key.
 func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
 	var minSeq uint64
 	if text := r.Header.Get(httpapi.HeaderMinSeq); text != "" {
@@ -217,7 +217,7 @@ func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
 	return d.seq, out, nil
 }
 
-// run executes the statements in one transaction; a failing one undoes all.
+// run executes the statements in one transaction; a failing statement rolls all back.
 func (d *DB) run(ctx context.Context, body []byte) ([]byte, error) {
 	var stmts [][]any
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -245,7 +245,7 @@ func (d *DB) run(ctx context.Context, body []byte) ([]byte, error) {
 	return json.Marshal(map[string]any{"results": results})
 }
 
-// sqliteWords cuts what the driver adds: "constraint failed: UNIQUE constraint failed: t.c (1555)".
+// sqliteWords removes what the driver adds: "constraint failed: UNIQUE constraint failed: t.c (1555)".
 func sqliteWords(err error) string {
 	text := strings.TrimPrefix(err.Error(), "constraint failed: ")
 	if i := strings.LastIndex(text, " ("); i > 0 {

@@ -49,7 +49,7 @@ func query(ctx context.Context, tx *sql.Tx, text string, args []any) (map[string
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err below has what matters.
+	defer func() { _ = rows.Close() }() // Err below returns the errors that matter.
 	columns, err := rows.Columns()
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// Run tests what users and rides rely on of the orchestrator at a URL: the stand-in, or the real one. It empties the
-// application's tables.
+// Run tests the behaviour of the orchestrator that users and rides rely on. url is that of the stand-in or of the
+// real orchestrator. It empties the application's tables.
 func Run(t *testing.T, url string) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *dbclient.Client){
@@ -83,7 +83,7 @@ func readyAnswers(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// Values come back as they went in: big integers exact, hostile text unchanged, NULL as nil.
+// Values are returned exactly as they were written: big integers exact, hostile text unchanged, NULL as nil.
 func valuesAreExact(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	for _, text := range []string{"", "a\x00b", "日本 \u2028 <&>", `"'\`, strings.Repeat("x", 100_000)} {
@@ -99,7 +99,8 @@ func valuesAreExact(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// Results come in the order of the statements, reads and writes mixed: each sees those before it.
+// Results are in the order of the statements, reads and writes mixed: each statement sees the effects of those before
+// it.
 func resultsInOrder(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	ans, err := c.Request(t.Context(), dbclient.Options{}, countUsers, insertUser("ann"), countUsers, insertRide,
@@ -114,7 +115,7 @@ func resultsInOrder(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// A constraint that refuses undoes what went with it; the results before it are told.
+// A violated constraint rolls back the whole batch; the results before it are returned.
 func failedBatchIsUndone(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	ans, err := c.Request(t.Context(), dbclient.Options{}, insertUser("ann"), insertUser("ann"), insertUser("bob"))
@@ -126,7 +127,7 @@ func failedBatchIsUndone(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// Callers tell by the text which constraint it was. Wrong SQL is the caller's own bug.
+// Callers recognise by the text which constraint was violated. Wrong SQL is the caller's own bug.
 func errorsByCode(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	execute(t, c, "", insertUser("ann"))
@@ -150,7 +151,8 @@ func errorsByCode(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// The same key with the same statement is applied once, and gets the first answer; with another one it is CodeMismatch.
+// The same key with the same statement is applied once, and returns the first answer; with another statement it is
+// CodeMismatch.
 func keyIsAppliedOnce(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	first := execute(t, c, t.Name(), insertUser("ann"))
@@ -166,7 +168,7 @@ func keyIsAppliedOnce(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// A write that a constraint refused stays refused under its key, whatever was done since.
+// A write that violated a constraint stays refused under its key, whatever was done since.
 func keyOfFailureStays(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	execute(t, c, "", insertUser("ann"))
@@ -178,7 +180,7 @@ func keyOfFailureStays(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// One key stands for two operations at two routes.
+// One key at two routes identifies two operations.
 func keyBelongsToItsRoute(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	execute(t, c, t.Name(), insertUser("ann"))
@@ -190,7 +192,8 @@ func keyBelongsToItsRoute(t *testing.T, c *dbclient.Client) {
 	}
 }
 
-// Each write has a position above those before it. A read at that position sees it, and one that nobody has reached is refused.
+// Each write has a higher position than the writes before it. A read at that position sees the write, and a read at a
+// position that no worker has reached is refused.
 func positionsGrow(t *testing.T, c *dbclient.Client) {
 	t.Helper()
 	var last dbaas.Seq
