@@ -16,9 +16,10 @@ import (
 // them.
 const rowsRoom = 4 << 20
 
-// Rows runs one read and calls each with its rows, one after the other as they come, so that an answer of any length takes
-// little memory. It returns the position that the read saw, which each gets too. The error is that of the call, of
-// the statement, or of each, which ends it. The client's timeout is for the beginning of the answer and between two rows; what each takes does not count.
+// Rows runs one read and calls each with every row as it arrives, so that an answer of any length takes little memory.
+// It returns the position that the read saw, which is also passed to each. The error is that of the call, of the
+// statement, or of each, which ends the read. The client's timeout applies to the start of the answer and to the wait
+// between two rows; the time spent in each does not count.
 func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error) {
 	body, err := encodeStatements([]dbaas.Statement{stmt})
 	if err != nil {

@@ -15,33 +15,32 @@ import (
 // DefaultMaxBody is the body limit of a route that sets none, in bytes.
 const DefaultMaxBody = 1 << 20
 
-// Config is what an API needs from outside. Only Log is required.
+// Config is the settings of an API. Only Log is required.
 type Config struct {
-	// Log gets one debug line a request, and warnings and errors.
+	// Log gets one debug line per request, and warnings and errors.
 	Log *slog.Logger
 	// MaxBody is the body limit of routes that set none, in bytes; zero means DefaultMaxBody.
 	MaxBody int64
-	// Budget bounds what all requests hold, also those of other APIs that share it; nil means one of
-	// DefaultMemory for this API.
+	// Budget limits the memory that all requests hold, including those of other APIs with the same Budget. nil means
+	// a Budget of DefaultMemory for this API alone.
 	Budget *Budget
-	// Observe, if set, is called once for each request, after its answer. route is
-	// the pattern as registered, or Unmatched, and method one of the standard ones
-	// or "OTHER", so that both are safe as labels.
+	// Observe, if set, is called once for each request, after its answer. route is the registered pattern or
+	// Unmatched; method is a standard one or "OTHER". So both are safe as metric labels.
 	Observe func(route, method string, status int, took time.Duration)
 }
 
 // Unmatched is the route that Config.Observe gets for unknown paths.
 const Unmatched = "unmatched"
 
-// API is the routes of one service. Register with Handle first, then serve: an
-// API is safe for concurrent requests, not for registering while it serves.
+// API is the routes of one service. Register routes with Handle before serving: an API is safe for concurrent
+// requests, but not for registration while it serves.
 type API struct {
 	cfg    Config
 	echo   *echo.Echo
 	routes map[string]*route // by pattern
 }
 
-// route is what is known about one path, whatever the method.
+// route holds the rules of one path, for all its methods.
 type route struct {
 	pattern   string
 	segments  int
@@ -50,23 +49,23 @@ type route struct {
 	course    bool
 	maxBody   int64
 	onRequest []func()
-	// refused counts the answers of an outage since the last good one, so that
-	// only the first is a warning.
+	// refused counts the outage errors since the last successful answer, so that only the first is logged as a
+	// warning.
 	refused atomic.Int64
 }
 
-// Option says something about a path, for all its methods.
+// Option is a setting of a path, for all its methods.
 type Option func(*route)
 
-// Course makes error bodies of the path `{}`, as the course's clients expect,
-// unless the client accepts application/problem+json by name.
+// Course makes the path's error bodies `{}`, as the course's clients expect, unless the client explicitly accepts
+// application/problem+json.
 func Course() Option { return func(r *route) { r.course = true } }
 
 // MaxBody sets the body limit of the path, in bytes.
 func MaxBody(n int64) Option { return func(r *route) { r.maxBody = n } }
 
-// OnRequest calls fn for every request to the path before anything else, also
-// for those that are refused for their method or body.
+// OnRequest calls fn for every request to the path before anything else, including requests that are refused for
+// their method or body.
 func OnRequest(fn func()) Option {
 	return func(r *route) { r.onRequest = append(r.onRequest, fn) }
 }
@@ -81,17 +80,16 @@ func New(cfg Config) *API {
 	}
 	a := &API{cfg: cfg, echo: echo.New(), routes: map[string]*route{}}
 	a.echo.HideBanner, a.echo.HidePort = true, true
-	// The default trusts any X-Forwarded-For, so that clients could choose their address.
+	// Echo's default trusts any X-Forwarded-For, so that clients could choose their address.
 	a.echo.IPExtractor = echo.ExtractIPDirect()
 	a.echo.HTTPErrorHandler = func(err error, c echo.Context) { a.fail(c, nil, err) }
 	a.echo.Use(a.serve)
 	return a
 }
 
-// Handle registers h for a method and a pattern such as
-// "/api/v1/users/:username". A parameter stands for exactly one path segment
-// that is not empty; read it with Param. A GET answers HEAD too. Options given
-// with any method of a pattern hold for all of them.
+// Handle registers h for a method and a pattern such as "/api/v1/users/:username". A parameter matches exactly one
+// non-empty path segment; read it with Param. A GET route also answers HEAD. Options of any method of a pattern apply
+// to all its methods.
 func (a *API) Handle(method, pattern string, h echo.HandlerFunc, opts ...Option) {
 	rt, ok := a.routes[pattern]
 	if !ok {
@@ -111,7 +109,7 @@ func (a *API) Handle(method, pattern string, h echo.HandlerFunc, opts ...Option)
 	}
 }
 
-// Routes returns what was registered, such as "GET /api/v1/users/:username", sorted.
+// Routes returns the registered routes, such as "GET /api/v1/users/:username", sorted.
 func (a *API) Routes() []string {
 	var all []string
 	for pattern, rt := range a.routes {
@@ -123,13 +121,13 @@ func (a *API) Routes() []string {
 	return all
 }
 
-// HandleHTTP registers a plain handler, such as the one of /metrics.
+// HandleHTTP registers a plain http.Handler, such as that of /metrics.
 func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option) {
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
 }
 
-// The headers that every answer has. They are shared by all answers and never changed: who
-// sets such a header replaces the whole slice.
+// The headers that every answer has. All answers share these slices, which are never changed: code that sets such a
+// header replaces the whole slice.
 var (
 	noSniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
@@ -145,9 +143,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	state := &request{id: id, held: holding{budget: a.cfg.Budget}}
 	defer state.held.end()
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, state))
-	// Echo routes by RawPath only where it differs from the default encoding, and
-	// by the decoded path otherwise. Always routing by the encoded path is what
-	// lets Param decode exactly once.
+	// Echo routes by RawPath only if it differs from the default encoding, and otherwise by the decoded path. Always
+	// routing by the encoded path allows Param to decode exactly once.
 	u := *r.URL
 	u.RawPath = r.URL.EscapedPath()
 	r.URL = &u

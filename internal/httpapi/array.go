@@ -9,11 +9,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// arrayPiece is from how many bytes on an Array is sent piece by piece.
+// arrayPiece is the size in bytes from which an Array sends what it has buffered.
 const arrayPiece = 64 << 10
 
-// Array answers with a JSON array whose items come one after the other, without holding all of them. An error after the
-// first piece has left cuts the answer off, so that the client cannot take it for complete.
+// Array answers with a JSON array whose items are sent one by one, without holding all of them in memory. An error
+// after the first piece was sent aborts the answer, so that the client cannot take it for complete.
 type Array struct {
 	c   echo.Context
 	buf bytes.Buffer
@@ -21,7 +21,7 @@ type Array struct {
 	n   int
 }
 
-// NewArray returns an Array that has sent nothing.
+// NewArray returns an Array that has sent nothing yet.
 func NewArray(c echo.Context) *Array {
 	a := &Array{c: c}
 	a.enc = json.NewEncoder(&a.buf)
@@ -47,7 +47,7 @@ func (a *Array) Add(item any) error {
 	return a.flush()
 }
 
-// flush sends what there is.
+// flush sends the buffered bytes.
 func (a *Array) flush() error {
 	w := a.c.Response()
 	if !w.Committed {
@@ -59,7 +59,7 @@ func (a *Array) flush() error {
 	return err
 }
 
-// End sends the rest, or 204 where no item was added.
+// End sends the rest, or 204 if no item was added.
 func (a *Array) End() error {
 	if a.n == 0 {
 		return a.c.NoContent(http.StatusNoContent)

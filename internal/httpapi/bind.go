@@ -6,16 +6,13 @@ import (
 	"strings"
 )
 
-// UnmarshalStrict decodes one JSON value into dst, a pointer. It refuses, as
-// CodeInvalid: malformed text, text that is not UTF-8, data after the value,
-// a key that comes twice (at any depth), a field that dst does not have, also
-// one that differs only in case, a missing field, null, and a value of another
-// type.
+// UnmarshalStrict decodes one JSON value into dst, a pointer. It refuses as CodeInvalid: malformed text, text that is
+// not UTF-8, data after the value, a duplicate key (at any depth), a key that dst has no field for (case matters), a
+// missing field, null, and a value of the wrong type.
 //
-// A field of a struct is optional when its tag says omitempty, required
-// otherwise. Structs, pointers, slices and maps by string are followed; other
-// types are left to encoding/json, so that json.RawMessage and types with an
-// UnmarshalJSON of their own see the text, null included.
+// A struct field is optional if its tag says omitempty, otherwise required. The rules apply within structs, pointers,
+// slices and maps with string keys. Other types are decoded by encoding/json, so that json.RawMessage and types with
+// their own UnmarshalJSON receive the text, including null.
 func UnmarshalStrict(data []byte, dst any) error {
 	if err := checkDocument(data); err != nil {
 		return err
@@ -29,8 +26,7 @@ func UnmarshalStrict(data []byte, dst any) error {
 	return bind(data[from:s.pos], reflect.ValueOf(dst).Elem(), "value")
 }
 
-// bind decodes raw, which checkDocument has seen, into dst. name is what a
-// complaint calls it.
+// bind decodes raw, which checkDocument has accepted, into dst. Error messages use name for dst.
 func bind(raw []byte, dst reflect.Value, name string) error {
 	if _, own := reflect.TypeAssert[json.Unmarshaler](dst.Addr()); own {
 		return bindLeaf(raw, dst, name)
@@ -86,7 +82,7 @@ func bindStruct(raw []byte, dst reflect.Value, name string) error {
 	return nil
 }
 
-// fieldName returns the name of a field in JSON and whether it must be there.
+// fieldName returns the name of a field in JSON and whether the field is required.
 func fieldName(f reflect.StructField) (name string, required bool) {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name, !strings.Contains(options, "omitempty")

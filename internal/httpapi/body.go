@@ -13,8 +13,9 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// ReadBody returns the whole body, in one piece of the right size where the client says how long it is. Until the
-// request is answered it counts as held, see Hold. Errors: those of BodyError, and CodeUnavailable while others hold too much.
+// ReadBody returns the whole body. If the client declares its length, the body is read into one buffer of that size.
+// It counts as held until the request is answered, see Hold. Errors: those of BodyError, and CodeUnavailable while
+// other requests hold too much.
 func ReadBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength < 0 {
@@ -36,7 +37,7 @@ func ReadBody(c echo.Context) ([]byte, error) {
 	return body, err
 }
 
-// readUnknown reads a body of unknown length. One that is not small may become as long as the route allows.
+// readUnknown reads a body of unknown length. Once it is not small, room for the route's whole limit is taken.
 func readUnknown(c echo.Context) ([]byte, error) {
 	r, state := c.Request(), requestOf(c.Request().Context())
 	if err := Hold(r.Context(), smallHold); err != nil {
@@ -61,12 +62,12 @@ func readUnknown(c echo.Context) ([]byte, error) {
 	if err := Hold(r.Context(), limit); err != nil {
 		return nil, err
 	}
-	err := readPieces(c, limit, limit-smallHold+1, move) // one byte more than the route allows, which finds out
+	err := readPieces(c, limit, limit-smallHold+1, move) // one byte more than the route allows, to detect a body that is too long
 	return buf.Bytes(), err
 }
 
-// BodyError says why a body could not be read to its end: CodeTooLarge over its limit, CodeIncomplete when it did not come
-// in time, CodeInvalid when the client stopped sending.
+// BodyError returns why a body could not be read to its end: CodeTooLarge if it was over its limit, CodeIncomplete if
+// it did not arrive in time, CodeInvalid if the client stopped sending.
 func BodyError(err error) *dbaas.Error {
 	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(over.Limit)
@@ -86,8 +87,7 @@ func DecodeJSON(c echo.Context, dst any) error {
 	return UnmarshalStrict(body, dst)
 }
 
-// NoBody checks that the request carries nothing: no body or an empty JSON
-// object. Anything else is CodeInvalid.
+// NoBody checks that the request has no body or an empty JSON object. Anything else is CodeInvalid.
 func NoBody(c echo.Context) error {
 	if c.Request().ContentLength == 0 {
 		return nil

@@ -10,31 +10,32 @@ import (
 )
 
 const (
-	// DefaultMemory is the size of a Budget unless a setting says otherwise, in bytes: four bodies of the largest size.
+	// DefaultMemory is the default size of a Budget in bytes: four bodies of the largest size.
 	DefaultMemory = 256 << 20
-	// smallHold is up to where a request holds room of the reserve: it never waits behind large ones.
+	// smallHold is the largest hold, in bytes, that is taken from the reserve: it never waits behind large ones.
 	smallHold = 64 << 10
-	// reserveShare is the size of the reserve, as a share of the budget, on top of it.
+	// reserveShare is the divisor of the reserve: the budget's size divided by it, in addition to the budget.
 	reserveShare = 16
-	// roomWait is how long a request waits for room. It is well under the deadline of a call, so that the client hears why.
+	// roomWait is how long a request waits for room. It is well below the deadline of a call, so that the client
+	// still receives the reason.
 	roomWait = time.Second
-	// evictEvery is how often a request that waits looks for slow transfers.
+	// evictEvery is how often a waiting request looks for slow transfers.
 	evictEvery = roomWait / 4
 )
 
-// Budget bounds the bytes of requests and answers that a process holds at once. It is safe for concurrent use.
+// Budget limits the bytes of requests and answers that a process holds at any time. It is safe for concurrent use.
 type Budget struct {
 	large, small pool
 }
 
-// NewBudget returns a Budget of so many bytes.
+// NewBudget returns a Budget of the given number of bytes.
 func NewBudget(bytes int64) *Budget {
 	b := &Budget{large: pool{size: bytes, free: bytes}, small: pool{size: bytes / reserveShare, free: bytes / reserveShare}}
 	b.large.transfers.grace, b.small.transfers.grace = slowGrace, shortGrace
 	return b
 }
 
-// of returns the pool that n bytes are taken of.
+// of returns the pool from which n bytes are taken.
 func (b *Budget) of(n int64) *pool {
 	if n <= smallHold {
 		return &b.small
@@ -42,13 +43,13 @@ func (b *Budget) of(n int64) *pool {
 	return &b.large
 }
 
-// pool is a number of bytes that requests take in the order in which they come.
+// pool is a number of bytes that requests take in order of arrival.
 type pool struct {
 	size      int64
-	transfers transfers // those that hold some of it
+	transfers transfers // transfers that hold some of the bytes
 
 	mu      sync.Mutex // guards the fields below
-	free    int64      // below zero while answers that cannot be refused are over the size
+	free    int64      // negative while answers that cannot be refused exceed the size
 	waiting list.List  // of *waiter
 }
 
@@ -57,7 +58,7 @@ type waiter struct {
 	taken chan struct{} // closed when n has been taken
 }
 
-// tryTake takes n bytes if there is room and no one waits.
+// tryTake takes n bytes if there is room and no request is waiting.
 func (p *pool) tryTake(n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +69,7 @@ func (p *pool) tryTake(n int64) bool {
 	return true
 }
 
-// take waits for n bytes, at most until ctx ends, and reports whether it got them. As long as it waits slow transfers end.
+// take waits for n bytes until ctx ends, and reports whether it got them. While it waits, slow transfers are evicted.
 func (p *pool) take(ctx context.Context, n int64) bool {
 	w := &waiter{n: n, taken: make(chan struct{})}
 	p.mu.Lock()
@@ -92,16 +93,16 @@ func (p *pool) take(ctx context.Context, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
-	case <-w.taken: // in the last moment
+	case <-w.taken: // just before ctx ended
 		return true
 	default:
 	}
 	p.waiting.Remove(place)
-	p.serve() // those behind it may need less
+	p.serve() // waiters behind this one may need less
 	return false
 }
 
-// give returns n bytes; below zero it takes them, without waiting.
+// give returns n bytes to the pool. A negative n takes bytes without waiting.
 func (p *pool) give(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +110,7 @@ func (p *pool) give(n int64) {
 	p.serve()
 }
 
-// serve lets those go on who wait and have room now. Its caller holds mu.
+// serve wakes the waiters, in order, for which there is room now. The caller holds mu.
 func (p *pool) serve() {
 	for place := p.waiting.Front(); place != nil; place = p.waiting.Front() {
 		w, ok := place.Value.(*waiter)
@@ -122,8 +123,8 @@ func (p *pool) serve() {
 	}
 }
 
-// holding is what one request holds. Its methods are safe for concurrent use. The zero value has no budget and
-// lets everything through.
+// holding is the bytes that one request holds. Its methods are safe for concurrent use. The zero value has no budget
+// and never refuses.
 type holding struct {
 	budget *Budget
 
@@ -131,9 +132,9 @@ type holding struct {
 	large, small int64
 }
 
-// Hold takes n bytes of the process's budget for the request of ctx, until that has been answered. It waits a second at
-// most for room. Errors: CodeTooLarge if the request would hold more than all there is, CodeUnavailable if others hold
-// too much. Outside of a request of an API it does nothing.
+// Hold takes n bytes of the process's budget for the request of ctx until the request has been answered. It waits for
+// room for a second at most. Errors: CodeTooLarge if the request would hold more than the whole budget,
+// CodeUnavailable if other requests hold too much. Outside a request of an API it does nothing.
 func Hold(ctx context.Context, n int64) error {
 	if r := requestOf(ctx); r != nil && r.held.budget != nil {
 		return r.held.take(ctx, n)
@@ -141,7 +142,8 @@ func Hold(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Charge takes n bytes as Hold does, but at once and always: for what is there already and cannot be refused, as the answer to a write.
+// Charge takes n bytes like Hold, but never waits or fails: it is for memory that already exists and cannot be
+// refused, such as the answer to a write.
 func Charge(ctx context.Context, n int64) {
 	if r := requestOf(ctx); r != nil && r.held.budget != nil && n > smallHold {
 		r.held.mu.Lock()
@@ -168,7 +170,7 @@ func (h *holding) take(ctx context.Context, n int64) error {
 	return nil
 }
 
-// end gives everything back.
+// end returns everything to the budget.
 func (h *holding) end() {
 	if h.large != 0 {
 		h.budget.large.give(h.large)

@@ -18,24 +18,23 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// challenge tells a client which credentials are taken (RFC 6750, RFC 7617).
+// challenge tells a client which credentials are accepted (RFC 6750, RFC 7617).
 const challenge = `Bearer realm="rideshare", Basic realm="rideshare", charset="UTF-8"`
 
-// ErrCredentials is returned by ParseCredentials for a file with a line that is
-// none, or with no credentials at all: an empty file must not mean open doors,
-// nor locked ones by mistake.
+// ErrCredentials is returned by ParseCredentials for a file with a malformed line or without credentials. An empty
+// file must neither open all routes nor lock them by mistake.
 var ErrCredentials = errors.New("malformed credentials file")
 
-// Credentials are who may use guarded routes. Several can be valid at once, so that
-// they can be changed one by one. Nil Credentials let everybody in.
+// Credentials hold the accepted credentials of guarded routes. Several can be valid at a time, so that they can be
+// rotated one by one. Nil Credentials accept every request.
 type Credentials struct {
-	// accepted are hashes, of equal length whatever the secret's, so that
-	// comparing them takes the same time.
+	// accepted are hashes. They have equal length whatever the secret's, so that comparing them takes constant time.
 	accepted [][sha256.Size]byte
 	first    string
 }
 
-// Authorization returns the Authorization header that the first line stands for, "" for nil Credentials. The parts call each other with it.
+// Authorization returns the Authorization header for the first line of the file, "" for nil Credentials. The parts of
+// the system use it when they call each other.
 func (k *Credentials) Authorization() string {
 	if k == nil {
 		return ""
@@ -43,8 +42,8 @@ func (k *Credentials) Authorization() string {
 	return k.first
 }
 
-// ParseCredentials reads lines "bearer TOKEN" and "basic USER:PASSWORD". Empty
-// lines and those that begin with # do not count.
+// ParseCredentials reads lines "bearer TOKEN" and "basic USER:PASSWORD". It ignores empty lines and lines that begin
+// with #.
 func ParseCredentials(r io.Reader) (*Credentials, error) {
 	creds := &Credentials{}
 	lines := bufio.NewScanner(r)
@@ -64,7 +63,7 @@ func ParseCredentials(r io.Reader) (*Credentials, error) {
 			creds.accepted = append(creds.accepted, hashBasic(secret))
 			creds.first = cmp.Or(creds.first, "Basic "+base64.StdEncoding.EncodeToString([]byte(secret)))
 		default:
-			// The line itself is a secret and stays out of the message.
+			// The line itself is a secret and must not appear in the message.
 			return nil, fmt.Errorf("line %d is neither \"bearer TOKEN\" nor \"basic USER:PASSWORD\": %w", n, ErrCredentials)
 		}
 	}
@@ -81,8 +80,8 @@ func hashBearer(token string) [sha256.Size]byte { return sha256.Sum256([]byte("b
 
 func hashBasic(pair string) [sha256.Size]byte { return sha256.Sum256([]byte("basic\x00" + pair)) }
 
-// Guard returns h behind the credentials. Without them the route is open. A change that a
-// page of another origin sent is refused in both cases, see checkOrigin.
+// Guard returns h behind the credentials. With nil Credentials the route is open. In both cases Guard refuses a
+// change sent by a page of another origin, see checkOrigin.
 func (k *Credentials) Guard(h echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := checkOrigin(c.Request()); err != nil {
@@ -96,8 +95,8 @@ func (k *Credentials) Guard(h echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Caller returns who sent an accepted request, for KeyScope. It is "" for any other
-// request, and for nil Credentials, which know no one.
+// Caller returns the sender of an accepted request, for KeyScope. It is "" for any other request, and for nil
+// Credentials.
 func (k *Credentials) Caller(r *http.Request) string {
 	if k == nil || !k.accept(r) {
 		return ""
@@ -105,8 +104,8 @@ func (k *Credentials) Caller(r *http.Request) string {
 	return CallerOf(r.Header.Get(echo.HeaderAuthorization))
 }
 
-// CallerOf returns who an Authorization header names: the user of a basic pair, whose
-// password may change, or the hash of a bearer token; "" if it names no one.
+// CallerOf returns the caller named by an Authorization header: the user of a basic pair, whose password may change,
+// or the hash of a bearer token; "" if the header names no caller.
 func CallerOf(authorization string) string {
 	_, caller, _ := present(authorization)
 	return caller
@@ -118,13 +117,13 @@ func (k *Credentials) accept(r *http.Request) bool {
 		return false
 	}
 	match := 0
-	for i := range k.accepted { // all of them, so that time does not tell which one matched.
+	for i := range k.accepted { // all of them, so that the timing does not reveal which one matched.
 		match |= subtle.ConstantTimeCompare(k.accepted[i][:], presented[:])
 	}
 	return match == 1
 }
 
-// present reads an Authorization header: the hash to compare, and who it names.
+// present parses an Authorization header: it returns the hash to compare, and the caller.
 func present(authorization string) (hash [sha256.Size]byte, caller string, ok bool) {
 	r := http.Request{Header: http.Header{echo.HeaderAuthorization: {authorization}}}
 	if user, password, basic := r.BasicAuth(); basic {

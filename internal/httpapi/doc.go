@@ -1,9 +1,7 @@
-// Package httpapi is the HTTP side that all services share: routing rules, error
-// bodies, strict JSON, request ids, body limits and the listener. It sits first
-// and last on the path of every request, and it alone knows which status
-// belongs to which dbaas.Code.
+// Package httpapi is the HTTP layer that all services share: routing rules, error bodies, strict JSON, request ids,
+// body limits and the listener. It handles the start and the end of every request, and only this package maps a
+// dbaas.Code to a status.
 //
-// An API answers 404 for an unknown path (a trailing slash makes one), 405 with
-// Allow for another method of a known one, never a redirect. Handlers return
-// errors; the API writes the body.
+// An API answers 404 for an unknown path (a trailing slash makes a path unknown), and 405 with Allow for a known path
+// with another method. It never redirects. Handlers return errors; the API writes the body.
 package httpapi

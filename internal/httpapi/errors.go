@@ -10,18 +10,18 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// HeaderOpID carries the operation's id when the outcome of a write is not
-// known, so that it survives where the body is `{}`.
+// HeaderOpID carries the operation's id when the outcome of a write is unknown. A header, because the body may be
+// `{}`.
 const HeaderOpID = "X-Operation-Id"
 
-// retryAfter is how many seconds a refused client should wait: a new master or
-// slave takes a few seconds, and one second keeps clients from missing it.
+// retryAfter is how many seconds a refused client should wait. A new master or slave takes a few seconds; clients
+// that retry every second notice it soon.
 const retryAfter = "1"
 
-// problemPrefix makes the type of a problem from its code. It never changes.
+// problemPrefix plus a code is the type of a problem. It never changes.
 const problemPrefix = "urn:rideshare:problem:"
 
-// status is the only place where a code becomes an HTTP status.
+// status is the only mapping from codes to HTTP statuses.
 var status = map[dbaas.Code]int{
 	dbaas.CodeOK:           http.StatusOK,
 	dbaas.CodeInvalid:      http.StatusBadRequest,
@@ -29,7 +29,7 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeNotFound:     http.StatusNotFound,
 	dbaas.CodeConflict:     http.StatusConflict,
 	dbaas.CodeMismatch:     http.StatusUnprocessableEntity,
-	dbaas.CodeExpired:      http.StatusGatewayTimeout, // whether it ran is not known, which is what 504 says
+	dbaas.CodeExpired:      http.StatusGatewayTimeout, // the outcome is unknown, which is the meaning of 504
 	dbaas.CodeTooLarge:     http.StatusRequestEntityTooLarge,
 	dbaas.CodeIncomplete:   http.StatusRequestTimeout,
 	dbaas.CodeUnavailable:  http.StatusServiceUnavailable,
@@ -38,9 +38,9 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeTimeout:      http.StatusGatewayTimeout,
 	dbaas.CodeUnauthorized: http.StatusUnauthorized,
 	dbaas.CodeForbidden:    http.StatusForbidden,
-	dbaas.CodeStaleEpoch:   http.StatusServiceUnavailable, // surely not done, a newer master will
+	dbaas.CodeStaleEpoch:   http.StatusServiceUnavailable, // certainly not done; a newer master will serve
 	dbaas.CodeGone:         http.StatusGone,
-	dbaas.CodeFull:         http.StatusServiceUnavailable, // surely not done, until there is room again
+	dbaas.CodeFull:         http.StatusServiceUnavailable, // certainly not done, until there is room again
 	dbaas.CodeDamaged:      http.StatusInternalServerError,
 	dbaas.CodeInternal:     http.StatusInternalServerError,
 }
@@ -51,7 +51,7 @@ var (
 	errPanicked = errors.New("handler panicked")
 )
 
-// Problem is an error body (RFC 9457) with our two extensions, code and op_id.
+// Problem is an error body (RFC 9457) with two extensions, code and op_id.
 type Problem struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`
@@ -70,9 +70,8 @@ func StatusOf(code dbaas.Code) int {
 	return http.StatusInternalServerError
 }
 
-// CodeFromStatus returns the code that a client should see for a status when
-// the body says nothing more. 502 and 504 are CodeUnknown: whoever answered had
-// passed the request on.
+// CodeFromStatus returns the code for a status if the body gives none. 502 and 504 are CodeUnknown: the server that
+// answered had already passed the request on.
 func CodeFromStatus(httpStatus int) dbaas.Code {
 	switch httpStatus {
 	case http.StatusNotFound:
@@ -107,9 +106,8 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 	return dbaas.CodeInternal
 }
 
-// ErrorFromAnswer turns an error answer back into the *dbaas.Error that made it:
-// the same code and operation id, read from a problem body where there is one,
-// from the status otherwise.
+// ErrorFromAnswer converts an error answer back to the *dbaas.Error that caused it. Code and operation id come from a
+// problem body if there is one, otherwise from the status.
 func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) *dbaas.Error {
 	e := &dbaas.Error{Code: CodeFromStatus(httpStatus), Message: http.StatusText(httpStatus)}
 	var p Problem
@@ -130,13 +128,13 @@ func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) *dbaas.Err
 	return e
 }
 
-// WriteError answers r with err, for handlers outside of an API such as the
-// gateway's. course says whether the path answers `{}` by default.
+// WriteError answers r with err, for handlers outside an API such as the gateway's. course reports whether the path
+// answers `{}` by default.
 func WriteError(w http.ResponseWriter, r *http.Request, course bool, err error) {
 	writeError(w, r, course, err)
 }
 
-// codeOf is dbaas.CodeOf, but knows what the end of a context means.
+// codeOf is dbaas.CodeOf, but also knows the errors of contexts.
 func codeOf(err error) dbaas.Code {
 	code := dbaas.CodeOf(err)
 	if code != dbaas.CodeInternal {
@@ -145,7 +143,7 @@ func codeOf(err error) dbaas.Code {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return dbaas.CodeTimeout
-	case errors.Is(err, context.Canceled): // The client is gone; nobody reads this.
+	case errors.Is(err, context.Canceled): // The client has gone and will not read this.
 		return dbaas.CodeUnavailable
 	}
 	return code
@@ -159,7 +157,7 @@ func statusOf(err error) int {
 	return StatusOf(codeOf(err))
 }
 
-// problemOf returns the body for err: a message only where it was made to be shown.
+// problemOf returns the body for err. It has a message only if err has one that may be shown.
 func problemOf(err error) Problem {
 	code := codeOf(err)
 	p := Problem{Status: statusOf(err), Code: string(code)}
@@ -176,7 +174,7 @@ func problemOf(err error) Problem {
 	return p
 }
 
-// writeError writes status, headers and body of err.
+// writeError writes the status, headers and body for err.
 func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) {
 	p := problemOf(err)
 	p.Instance = RequestID(r.Context())
@@ -190,15 +188,15 @@ func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) 
 	contentType, body := "application/json", []byte("{}")
 	if !course || acceptsProblem(r.Header) {
 		contentType = "application/problem+json"
-		// A Problem has only strings and a number, which cannot fail to encode.
+		// A Problem has only strings and a number, so encoding cannot fail.
 		body, _ = json.Marshal(p)
 	}
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // The client may be gone; there is nobody to tell.
+	_, _ = w.Write(body) // The client may have gone; there is nothing to do.
 }
 
-// acceptsProblem reports whether the client names problem+json. A wildcard is not asking for it.
+// acceptsProblem reports whether the client lists problem+json explicitly. A wildcard does not count.
 func acceptsProblem(h http.Header) bool {
 	for _, line := range h.Values("Accept") {
 		for part := range strings.SplitSeq(line, ",") {

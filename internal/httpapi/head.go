@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// headMemory bounds what the long heads (request line and headers) of all requests of a server take, in bytes. The head of
-	// a request is read before any route is known.
+	// headMemory limits the memory, in bytes, for the long heads (request line and headers) of all requests of a
+	// server. A head is read before its route is known.
 	headMemory = 64 << 20
-	// shortHead is up to where a head takes nothing of that.
+	// shortHead is the size in bytes up to which a head does not count towards headMemory.
 	shortHead = 64 << 10
-	// headCopies is how often a head is in memory: as it came, parsed, and as the path is decoded.
+	// headCopies is how many copies of a head are in memory: as received, parsed, and for decoding the path.
 	headCopies = 3
-	// headStep is how much room is taken at once, in bytes.
+	// headStep is how much room is taken in one step, in bytes.
 	headStep = 1 << 20
 )
 
-// noRoomForHead is the answer to a head for which there is no room. There is no request yet that could be answered.
+// noRoomForHead is sent if there is no room for a head. It is raw, because there is no request yet to answer.
 const noRoomForHead = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: " + retryAfter + "\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 var errNoRoomForHead = errors.New("too many long request heads at the moment")
 
-// headListener bounds the heads of requests on its connections.
+// headListener limits the heads of requests on its connections.
 type headListener struct {
 	net.Listener
 	room pool
@@ -46,18 +46,18 @@ func (l *headListener) Accept() (net.Conn, error) {
 	return &headConn{Conn: conn, room: &l.room}, nil
 }
 
-// headConn is a connection that counts what comes while no request is being served: that is a head.
+// headConn counts the bytes that arrive while no request is being served: they belong to a head.
 type headConn struct {
 	net.Conn
 	room *pool
 
 	mu      sync.Mutex // guards the fields below
 	serving bool
-	read    int64 // of the head that is coming
+	read    int64 // bytes received of the current head
 	held    int64
 }
 
-// Read implements net.Conn. Where a head finds no room the connection ends with 503.
+// Read implements net.Conn. If there is no room for a head, Read answers 503 and closes the connection.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.count(int64(n)) {
@@ -88,7 +88,7 @@ func (c *headConn) count(n int64) bool {
 	return true
 }
 
-// serve says whether a request is being served. What its head held is given back after it.
+// serve sets whether a request is being served. At its end the room of its head is returned.
 func (c *headConn) serve(serving bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *headConn) serve(serving bool) {
 	}
 }
 
-// release gives back what is held. Its caller holds mu.
+// release returns what is held. The caller holds mu.
 func (c *headConn) release() {
 	c.room.give(c.held)
 	c.read, c.held = 0, 0
@@ -113,12 +113,12 @@ func (c *headConn) Close() error {
 
 type headConnKey struct{}
 
-// withHeadConn lets boundHead find the connection of a request.
+// withHeadConn stores the connection in ctx, for boundHead.
 func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, headConnKey{}, conn)
 }
 
-// boundHead tells the connection when a request is being served.
+// boundHead tells the connection when serving of a request starts and ends.
 func boundHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(headConnKey{}).(*headConn); ok {

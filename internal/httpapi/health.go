@@ -11,8 +11,8 @@ import (
 // readyTimeout bounds a readiness check: it must answer before the prober gives up.
 const readyTimeout = 2 * time.Second
 
-// HandleHealth registers /livez (the process answers), /readyz (ready returned
-// nil; its error is the answer otherwise) and, if metrics is not nil, /metrics.
+// HandleHealth registers /livez (the process answers), /readyz (ready returned nil; otherwise the answer is its
+// error) and, if metrics is not nil, /metrics.
 func (a *API) HandleHealth(ready func(context.Context) error, metrics http.Handler) {
 	a.Handle(http.MethodGet, "/livez", func(c echo.Context) error { return Empty(c, http.StatusOK) })
 	a.Handle(http.MethodGet, "/readyz", func(c echo.Context) error {

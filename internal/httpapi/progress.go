@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// progressBytes is what of a long body must come within one read time-out: a body that comes goes on, whatever
-// it takes in all, and one that dribbles ends. 1 MiB in 15 s is under every line that carries 64 MiB.
+// progressBytes is how much of a long body must arrive within one read timeout. A body that keeps arriving may take
+// any time in total, while one that trickles is ended. 1 MiB in 15 s is slower than any line that could carry 64 MiB.
 const progressBytes = 1 << 20
 
-// withProgress gives requests with a long body another read time-out, and write time-out for the answer,
-// with each progressBytes of it, and once more at its end: the handler has yet to work then. Without
-// it the server's time-outs are for the whole request, however long.
+// withProgress renews the read timeout, and the write timeout for the answer, of a request with a long body after
+// each progressBytes of it. It renews them once more at the end of the body, because the handler then still has work
+// to do. Otherwise the server's timeouts apply to the whole request, however long.
 func withProgress(next http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.ContentLength; n < 0 || n > progressBytes {
@@ -22,12 +22,12 @@ func withProgress(next http.Handler, read, write time.Duration) http.Handler {
 	})
 }
 
-// progressBody is the body of one request. Like any body it is read by one goroutine at a time.
+// progressBody is the body of one request. Like any body it is read by one goroutine only.
 type progressBody struct {
 	io.ReadCloser
 	control     *http.ResponseController
 	read, write time.Duration
-	since       int // bytes since the deadlines were set
+	since       int // bytes since the deadlines were last set
 }
 
 // Read implements io.Reader.
@@ -40,7 +40,7 @@ func (b *progressBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// extend sets the deadlines anew. A connection that cannot is gone, and the next Read says so.
+// extend renews the deadlines. If that fails, the connection is lost, and the next Read returns the error.
 func (b *progressBody) extend() {
 	now := time.Now()
 	_ = b.control.SetReadDeadline(now.Add(b.read))

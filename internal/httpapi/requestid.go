@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// HeaderRequestID carries the request id, in and out.
+// HeaderRequestID carries the request id, in requests and answers.
 const HeaderRequestID = "X-Request-Id"
 
-// maxRequestID is the longest request id taken over from a client, in bytes: it
-// travels in every message and log line of the request.
+// maxRequestID is the longest request id accepted from a client, in bytes: every message and log line of the request
+// carries the id.
 const maxRequestID = 128
 
 type requestKey struct{}
 
-// request is what the context of a request carries.
+// request is the data of a request in its context.
 type request struct {
 	id      string
 	maxBody int64 // of its route, in bytes
@@ -42,9 +42,8 @@ func RequestID(ctx context.Context) string {
 	return ""
 }
 
-// RequestIDFrom returns the request id that the headers carry: X-Request-Id, or
-// else the trace id of a well-formed traceparent (W3C Trace Context). Without
-// one, or with one that does not belong into a log line, it makes a new one.
+// RequestIDFrom returns the request id in the headers: X-Request-Id, or else the trace id of a well-formed
+// traceparent (W3C Trace Context). If there is none, or it is not fit for a log line, it generates an id.
 func RequestIDFrom(h http.Header) string {
 	if id := h.Get(HeaderRequestID); validRequestID(id) {
 		return id

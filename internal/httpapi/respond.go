@@ -19,10 +19,10 @@ const (
 	HeaderIdempotencyKey = "Idempotency-Key"
 )
 
-// maxIdempotencyKey is the longest key taken, in characters.
+// maxIdempotencyKey is the longest accepted key, in characters.
 const maxIdempotencyKey = 255
 
-// JSON answers with v as JSON. Text is not escaped for HTML.
+// JSON answers with v as JSON. It does not escape text for HTML.
 func JSON(c echo.Context, httpStatus int, v any) error {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -38,15 +38,15 @@ func Empty(c echo.Context, httpStatus int) error {
 	return c.JSONBlob(httpStatus, []byte("{}"))
 }
 
-// SetSeq puts the position of the answer into its headers, if it has one.
+// SetSeq sets the position header of the answer, unless seq is zero.
 func SetSeq(c echo.Context, seq dbaas.Seq) {
 	if seq > 0 {
 		c.Response().Header().Set(HeaderSeq, strconv.FormatUint(uint64(seq), 10))
 	}
 }
 
-// MinSeq returns the position that the client wants to see, zero if it does not
-// say. A malformed one is CodeInvalid.
+// MinSeq returns the position that the client wants to see, zero if the client gives none. A malformed position is
+// CodeInvalid.
 func MinSeq(c echo.Context) (dbaas.Seq, error) {
 	values := c.Request().Header.Values(HeaderMinSeq)
 	if len(values) == 0 {
@@ -59,8 +59,8 @@ func MinSeq(c echo.Context) (dbaas.Seq, error) {
 	return dbaas.Seq(n), nil
 }
 
-// IdempotencyKey returns the client's key, "" if it sends none. One that is not
-// 1 to 255 printable ASCII characters is CodeInvalid.
+// IdempotencyKey returns the client's key, "" if there is none. A key that is not 1 to 255 printable ASCII characters
+// is CodeInvalid.
 func IdempotencyKey(c echo.Context) (string, error) {
 	values := c.Request().Header.Values(HeaderIdempotencyKey)
 	if len(values) == 0 {

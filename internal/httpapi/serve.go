@@ -20,15 +20,15 @@ import (
 // Param returns a path parameter, percent-decoded exactly once.
 func Param(c echo.Context, name string) string {
 	raw := c.Param(name)
-	// The server refused malformed escapes when it parsed the request line.
+	// The server has already refused malformed escapes when it parsed the request line.
 	if decoded, err := url.PathUnescape(raw); err == nil {
 		return decoded
 	}
 	return raw
 }
 
-// serve is the one middleware: it finds the path's rules, runs the handler,
-// turns its error into an answer, and accounts for it.
+// serve is the only middleware: it finds the path's rules, runs the handler, converts its error to an answer, and
+// records the request.
 func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -41,7 +41,7 @@ func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 			a.recovered(c, rt)
 		}
 		a.account(c, rt, time.Since(start))
-		if cut { // the client must not take what it got for complete
+		if cut { // the client must not take the partial answer for complete
 			panic(http.ErrAbortHandler)
 		}
 		return nil
@@ -50,9 +50,8 @@ func (a *API) serve(next echo.HandlerFunc) echo.HandlerFunc {
 
 // match returns the rules of the request's path, nil for an unknown path.
 //
-// Echo falls back to a parameter route when the literal one lacks the method
-// (POST /rides/count becomes /rides/:id), and its last parameter swallows
-// slashes; both are put right here.
+// Echo falls back to a parameter route if the literal route lacks the method (POST /rides/count becomes /rides/:id),
+// and its last parameter matches slashes too. match corrects both.
 func (a *API) match(c echo.Context) *route {
 	path := c.Request().URL.RawPath
 	rt, ok := a.routes[path]
@@ -65,7 +64,7 @@ func (a *API) match(c echo.Context) *route {
 	return rt
 }
 
-// run calls the handler if path, method and body length are fit. A panic becomes an internal error.
+// run calls the handler if path, method and body length are valid. A panic becomes an internal error.
 func (a *API) run(c echo.Context, rt *route, next echo.HandlerFunc) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,7 +90,7 @@ func (a *API) run(c echo.Context, rt *route, next echo.HandlerFunc) (err error) 
 	return next(c)
 }
 
-// limitBody refuses a body that says it is too long and cuts one off that does not say.
+// limitBody refuses a body whose declared length is over the limit, and cuts off a longer body of unknown length.
 func limitBody(c echo.Context, limit int64) error {
 	r := c.Request()
 	if state := requestOf(r.Context()); state != nil {
@@ -106,8 +105,8 @@ func limitBody(c echo.Context, limit int64) error {
 	return nil
 }
 
-// panicked logs a handler's panic and returns the error to answer with. An
-// answer that has begun is cut off, or the client would take it for complete.
+// panicked logs a handler's panic and returns the error to answer with. If the answer has begun, it is aborted, so
+// that the client does not take it for complete.
 func (a *API) panicked(c echo.Context, p any) error {
 	if p == http.ErrAbortHandler { //nolint:errorlint // It is recovered as the value itself, as net/http documents.
 		panic(p)
@@ -130,7 +129,7 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	case err == errPanicked: //nolint:errorlint // It is never wrapped, and was logged where it happened.
 	case status == http.StatusInternalServerError:
 		level, message = slog.LevelError, "request went wrong"
-	case codeOf(err) == dbaas.CodeNotCaughtUp: // A client that asks for a position far ahead is no outage.
+	case codeOf(err) == dbaas.CodeNotCaughtUp: // Not an outage: the client asked for a position far ahead.
 	case status > http.StatusInternalServerError && rt != nil && ctx.Err() == nil && rt.refused.Add(1) == 1:
 		level, message = slog.LevelWarn, "outage began"
 	}
@@ -144,7 +143,7 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	writeError(c.Response(), c.Request(), rt != nil && rt.course, err)
 }
 
-// recovered ends a streak of refusals on a path with one line that counts them.
+// recovered ends a series of refusals on a path with one log line that counts them.
 func (a *API) recovered(c echo.Context, rt *route) {
 	if rt == nil || rt.refused.Load() == 0 {
 		return
@@ -180,8 +179,7 @@ func (a *API) logRequest(c echo.Context, level slog.Level, status int, took time
 		logkey.Method, c.Request().Method, logkey.Route, c.Path(), logkey.Status, status, logkey.Took, took)
 }
 
-// MethodLabel returns a method as it may become a label: one that a client made
-// up is OTHER.
+// MethodLabel returns a method as a metric label: OTHER for a non-standard one.
 func MethodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,

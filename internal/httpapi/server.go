@@ -14,25 +14,25 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// MaxHeaderBytes is the longest request line and headers. A username may be as
-// long as a body, and in a path each byte of it may take three: 3 MiB and some room.
+// MaxHeaderBytes limits the request line and headers. A username may be as long as a body, and each of its bytes may
+// take three in a path: 3 MiB and some room.
 const MaxHeaderBytes = 4 << 20
 
-// Timeouts of a Server that sets none.
+// Default timeouts and limits of a Server.
 const (
-	// readHeaderTimeout ends connections that dribble their headers.
+	// readHeaderTimeout ends connections that send their headers too slowly.
 	readHeaderTimeout = 5 * time.Second
-	// DefaultReadTimeout bounds a whole request, and of a body over 1 MiB each MiB.
+	// DefaultReadTimeout bounds a whole request; for a body over 1 MiB it bounds each MiB.
 	DefaultReadTimeout = 15 * time.Second
-	// DefaultWriteTimeout is well over the longest call timeout (5 s by default).
+	// DefaultWriteTimeout is well above the longest call timeout (5 s by default).
 	DefaultWriteTimeout = 60 * time.Second
-	// idleTimeout is longer than that of our own clients, so that they close
-	// idle connections first and never send into a closing one.
+	// idleTimeout is longer than that of the system's own clients, so that they close idle connections first and
+	// never send a request into a closing one.
 	idleTimeout = 60 * time.Second
-	// defaultMaxConns bounds open connections, and with them memory.
+	// defaultMaxConns limits open connections, and with them memory.
 	defaultMaxConns = 8192
-	// drainTime is how long requests in hand go on at a stop, answerTime how long their answers may take afterwards. A
-	// process ends within 10 s, with all that stands behind its requests.
+	// drainTime is how long requests in flight may continue at a stop, answerTime how long their answers may take
+	// after that. A process must end within 10 s, including everything behind its requests.
 	drainTime  = 3 * time.Second
 	answerTime = time.Second
 )
@@ -40,21 +40,21 @@ const (
 // ServerConfig is the settings of a Server. Addr, Handler and Log are required.
 type ServerConfig struct {
 	Addr string // host:port, port 0 picks a free one; or unix:///path
-	// Listener is used instead of Addr if it is set, as one that a parent process handed over.
+	// Listener, if set, is used instead of Addr. It may come from a parent process.
 	Listener net.Listener
 	Handler  http.Handler
 	Log      *slog.Logger
-	// ReadTimeout and WriteTimeout: zero means the default, negative none. A
-	// handler that streams sets its own with http.ResponseController. Both begin
-	// anew with each MiB of a long body that has come.
+	// ReadTimeout and WriteTimeout: zero means the default, negative none. A streaming handler sets its own with
+	// http.ResponseController. Both start again with each MiB received of a long body.
 	ReadTimeout  time.Duration
 	WriteTimeout time.Duration
-	// AllowedHosts are the names, besides localhost, that requests may call the server by. None: on a loopback
-	// address no other, elsewhere any.
+	// AllowedHosts are the host names, besides localhost, under which clients may call the server. If empty, a
+	// loopback address allows no others, any other address allows all.
 	AllowedHosts []string
-	// Exposed, if set, is logged as a warning when the server listens beyond this machine: why that is a risk, and the cure.
+	// Exposed, if set, is a warning to log when the server listens beyond this machine: it explains the risk and the
+	// remedy.
 	Exposed string
-	// MaxConns is how many connections may be open; zero means 8192.
+	// MaxConns limits open connections; zero means 8192.
 	MaxConns int
 }
 
@@ -64,12 +64,12 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	hosts    hostRule   // set before the first request
-	done     chan error // what Serve ended with, once
+	done     chan error // the result of Serve, once
 
-	endRequests context.CancelFunc // ends the contexts of all requests
+	endRequests context.CancelFunc // cancels the contexts of all requests
 }
 
-// NewServer returns a Server that does not listen yet.
+// NewServer returns a Server that is not listening yet.
 func NewServer(cfg ServerConfig) *Server {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = defaultMaxConns
@@ -95,14 +95,14 @@ func NewServer(cfg ServerConfig) *Server {
 		WriteTimeout:      cfg.WriteTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
-		// net/http's own lines are about broken connections of clients.
+		// net/http's own log lines are about clients' broken connections.
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
 	return s
 }
 
-// Open listens and serves in the background until Close. nil means that
-// connections are taken; a busy or malformed address is an error here.
+// Open listens and serves in the background until Close. nil means that the server accepts connections; a busy or
+// malformed address is an error.
 func (s *Server) Open(ctx context.Context) error {
 	listener := s.cfg.Listener
 	if listener == nil {
@@ -127,11 +127,11 @@ func (s *Server) Open(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns where the server listens, with the real port. It must be open.
+// Addr returns the address of the listener, with the actual port. The server must be open.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// URL returns the base URL of the server, without a slash at its end. An
-// address for all interfaces becomes the loopback one.
+// URL returns the base URL of the server, without a trailing slash. It replaces the address for all interfaces by the
+// loopback address.
 func (s *Server) URL() string {
 	host, port, err := net.SplitHostPort(s.Addr())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -140,17 +140,16 @@ func (s *Server) URL() string {
 	return "http://" + s.Addr()
 }
 
-// Done returns what serving ended with: nil after Close, an error if the
-// listener broke. It yields once and is closed then.
+// Done returns a channel with the result of serving: nil after Close, an error if the listener failed. It yields one
+// value and is then closed.
 func (s *Server) Done() <-chan error { return s.done }
 
-// OnShutdown calls fn in a goroutine of its own when Close begins, for streams
-// that would otherwise hold it up.
+// OnShutdown calls fn in a new goroutine when Close begins, to end streams that would otherwise delay Close.
 func (s *Server) OnShutdown(fn func()) { s.http.RegisterOnShutdown(fn) }
 
-// Draining returns the context to close servers with. The requests that they have in hand go on for drainTime; then their
-// contexts end, so that the handlers answer what is known, and answerTime later connections are cut. Call done
-// after the last Close.
+// Draining returns the context to close servers with. Requests in flight continue for drainTime. Then their contexts
+// end, so that handlers answer with what is known; answerTime later connections are cut. Call done after the last
+// Close.
 func Draining(ctx context.Context, servers ...*Server) (closing context.Context, done context.CancelFunc) {
 	closing, cancel := context.WithTimeout(ctx, drainTime+answerTime)
 	timer := time.AfterFunc(drainTime, func() {
@@ -164,8 +163,9 @@ func Draining(ctx context.Context, servers ...*Server) (closing context.Context,
 	}
 }
 
-// Close stops taking connections, waits for requests in hand until ctx ends, and then cuts off what is left, which is
-// logged: a client that does not read its answer is no failure of the server. Closing a server that never opened does nothing.
+// Close stops accepting connections, waits for requests in flight until ctx ends, and then cuts off the rest. It only
+// logs that: a client that does not read its answer is not a failure of the server. Closing a server that was never
+// opened does nothing.
 func (s *Server) Close(ctx context.Context) error {
 	defer s.endRequests()
 	if s.listener == nil {

@@ -12,18 +12,18 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// errCrossSite answers a change that a web page of another site sent: the browser would
-// send it, with the credentials that it knows, whoever made the page.
+// errCrossSite answers a change sent by a web page of another site. A browser sends such a request with the
+// credentials it has stored, whoever made the page.
 var errCrossSite = dbaas.Errorf(dbaas.CodeForbidden,
 	"a web page of another site may not send changes here: serve the page from this address, or send the request from a server")
 
-// safe reports whether a method changes nothing (RFC 9110). A browser lets no other site read the answer.
+// safe reports whether a method changes nothing (RFC 9110). A browser does not let other sites read the answer.
 func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// checkSite refuses a change that a browser says comes from a page of another site. Every
-// browser sends Sec-Fetch-Site to https and to loopback addresses, and pages cannot set it; other clients send none.
+// checkSite refuses a change if the browser reports that it comes from a page of another site. Every browser sends
+// Sec-Fetch-Site to https and to loopback addresses, and pages cannot set it; other clients do not send it.
 func checkSite(r *http.Request) error {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -35,11 +35,12 @@ func checkSite(r *http.Request) error {
 	return errCrossSite
 }
 
-// checkOrigin refuses a change whose Origin is another host. It is what browsers send where they send no Sec-Fetch-Site.
+// checkOrigin refuses a change whose Origin is another host. Browsers send Origin even where they send no
+// Sec-Fetch-Site.
 func checkOrigin(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" || safe(r.Method) || r.Header.Get("Sec-Fetch-Site") != "" {
-		return nil // a Sec-Fetch-Site was looked at before, and knows more
+		return nil // a Sec-Fetch-Site header has already been checked, and is more reliable
 	}
 	if u, err := url.Parse(origin); err == nil && u.Host == r.Host && u.Host != "" {
 		return nil
@@ -47,9 +48,10 @@ func checkOrigin(r *http.Request) error {
 	return errCrossSite
 }
 
-// hostRule says which Host a listener answers: on a loopback address and where names are set, only addresses and those. A page of any site can
-// have its own name resolve to 127.0.0.1 (DNS rebinding), and is then of the same site for the browser: only
-// the name in Host gives it away. Browsers have no way to do that to an address.
+// hostRule decides which Host headers a listener accepts. On a loopback address, or if names are configured, it
+// accepts only IP addresses and those names. A page of any site can have its own name resolve to 127.0.0.1 (DNS
+// rebinding); for the browser, page and server are then the same site, and only the name in Host reveals the attack.
+// It is not possible with an IP address in Host.
 type hostRule struct {
 	loopback bool
 	allowed  []string // names besides localhost
@@ -73,13 +75,13 @@ func (h hostRule) check(r *http.Request) error {
 		"the host %.100q is not known here: call this address by its number or as localhost, or name the host in ALLOWED_HOSTS", host)
 }
 
-// onLoopback reports whether only this machine reaches a listener of that address.
+// onLoopback reports whether a listener at addr can be reached only from this machine.
 func onLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }
 
-// sameSite answers what a web page of another site sent with 403, and lets everything else through to next.
+// sameSite answers requests of other sites' web pages with 403, and passes all others to next.
 func (s *Server) sameSite(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := s.hosts.check(r)

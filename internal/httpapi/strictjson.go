@@ -8,25 +8,24 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// maxDepth is how deep arrays and objects of a body may be nested. Our own
-// bodies need 4; the bound keeps a body of brackets from using up the stack.
+// maxDepth limits the nesting of arrays and objects in a body. The system's own bodies need 4; the limit keeps a body
+// of brackets from exhausting the stack.
 const maxDepth = 64
 
-// scanner checks JSON text and finds its parts. encoding/json is too lenient
-// for us: it takes duplicate keys, replaces broken UTF-8 and lone surrogates,
-// and compares field names without case.
+// scanner checks JSON text and finds its parts. encoding/json is too lenient: it accepts duplicate keys, replaces
+// broken UTF-8 and lone surrogates, and ignores case in field names.
 type scanner struct {
 	data []byte
 	pos  int
 }
 
-// invalid returns the error for a body that is not as it must be. Its text goes to the client.
+// invalid returns the error for a malformed body. Its text is sent to the client.
 func invalid(format string, args ...any) error {
 	return dbaas.Errorf(dbaas.CodeInvalid, "body: "+format, args...)
 }
 
-// checkDocument reports whether data is exactly one JSON value, with unique
-// keys at any depth and text that survives unchanged.
+// checkDocument reports whether data is exactly one JSON value, with unique keys at any depth and text that decoding
+// preserves.
 func checkDocument(data []byte) error {
 	s := &scanner{data: data}
 	s.space()
@@ -61,7 +60,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// value moves over one value, which starts at the position.
+// value skips one value, which starts at the current position.
 func (s *scanner) value(depth int) error {
 	switch c := s.peek(); {
 	case c == '{':
@@ -87,8 +86,7 @@ func (s *scanner) malformed() error {
 	return invalid("malformed JSON at byte %d", s.pos)
 }
 
-// object moves over one object and calls each for its members, in order. A key
-// that comes twice is an error.
+// object skips one object and calls each for its members, in order. A duplicate key is an error.
 func (s *scanner) object(depth int, each func(key string, raw []byte) error) error {
 	var seen keySet
 	return s.list(depth, '}', func() error {
@@ -116,7 +114,7 @@ func (s *scanner) object(depth int, each func(key string, raw []byte) error) err
 	})
 }
 
-// array moves over one array and calls each for its elements, in order.
+// array skips one array and calls each for its elements, in order.
 func (s *scanner) array(depth int, each func(raw []byte) error) error {
 	return s.list(depth, ']', func() error {
 		from := s.pos
@@ -127,7 +125,7 @@ func (s *scanner) array(depth int, each func(raw []byte) error) error {
 	})
 }
 
-// list moves over a bracket, items with commas between, and the closing bracket.
+// list skips an opening bracket, items separated by commas, and the closing bracket.
 func (s *scanner) list(depth int, end byte, item func() error) error {
 	if depth == 0 {
 		return invalid("nested deeper than %d", maxDepth)
@@ -156,7 +154,7 @@ func (s *scanner) list(depth int, end byte, item func() error) error {
 	}
 }
 
-// text moves over a string and returns what it says.
+// text skips a string and returns its value.
 func (s *scanner) text() (string, error) {
 	from, escaped := s.pos, false
 	for s.pos++; s.pos < len(s.data); s.pos++ {
@@ -166,7 +164,7 @@ func (s *scanner) text() (string, error) {
 			return s.unquote(s.data[from:s.pos], escaped)
 		case c == '\\':
 			escaped = true
-			s.pos++ // Whatever is escaped, it does not end the string.
+			s.pos++ // An escaped character never ends the string.
 		case c < ' ':
 			return "", s.malformed()
 		}
@@ -191,7 +189,7 @@ func (s *scanner) unquote(quoted []byte, escaped bool) (string, error) {
 	return out, nil
 }
 
-// number moves over a number: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?
+// number skips a number: -?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?
 func (s *scanner) number() error {
 	if s.peek() == '-' {
 		s.pos++
@@ -219,7 +217,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// digits moves over digits and reports whether there was one.
+// digits skips digits and reports whether there was one.
 func (s *scanner) digits() bool {
 	from := s.pos
 	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf16"
 )
 
-// fewKeys is up to how many keys of an object are compared one by one; more get a map.
+// fewKeys is how many keys of an object are compared one by one; an object with more gets a map.
 const fewKeys = 16
 
-// keySet is the keys of one object so far.
+// keySet is the keys seen so far of one object.
 type keySet struct {
 	few  []string
 	many map[string]struct{}
@@ -37,15 +37,15 @@ func (k *keySet) add(key string) bool {
 	return true
 }
 
-// loneSurrogate reports whether quoted JSON text has an escaped half of a
-// surrogate pair, which encoding/json would replace silently.
+// loneSurrogate reports whether quoted JSON text contains an escaped half of a surrogate pair, which encoding/json
+// would silently replace.
 func loneSurrogate(quoted []byte) bool {
 	for i := 0; i < len(quoted); i++ {
 		if quoted[i] != '\\' {
 			continue
 		}
 		first, ok := escapedUnit(quoted[i:])
-		i++ // over the escaped character, so that `\\u` is not taken for `\u`
+		i++ // skip the escaped character, so that `\\u` is not taken for `\u`
 		if !ok || !utf16.IsSurrogate(first) {
 			continue
 		}
@@ -53,12 +53,12 @@ func loneSurrogate(quoted []byte) bool {
 		if !ok || utf16.DecodeRune(first, second) == '\uFFFD' {
 			return true
 		}
-		i += 5 + 5 // over the rest of both escapes
+		i += 5 + 5 // skip the rest of both escapes
 	}
 	return false
 }
 
-// escapedUnit returns the UTF-16 unit of text that starts with \uXXXX.
+// escapedUnit returns the UTF-16 code unit of text that starts with \uXXXX.
 func escapedUnit(text []byte) (rune, bool) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return 0, false

@@ -13,34 +13,35 @@ import (
 )
 
 const (
-	// transferPiece is after how many bytes of a long body or answer its progress is noted.
+	// transferPiece is after how many bytes of a long body or answer its progress is recorded.
 	transferPiece = 64 << 10
-	// slowRate is the least rate, in bytes a second, at which a body or a long answer may come or go while others
-	// wait for its room: 4 Mbit/s.
+	// slowRate is the minimum rate, in bytes per second, of a body or a long answer while other requests wait for its
+	// room: 4 Mbit/s.
 	slowRate = 512 << 10
-	// slowGrace is how long a long transfer is not looked at, shortGrace a short one: less than others wait for room.
+	// slowGrace is how long a long transfer runs before its rate is checked. shortGrace is the same for a short
+	// transfer, and is less than other requests wait for room.
 	slowGrace, shortGrace = 2 * time.Second, roomWait / 4
 )
 
-// transfers are the bodies that come and the long answers that go. A client that is slow holds its room for
-// minutes: while no one waits for it that is fine, else it loses its place. It is safe for concurrent use.
+// transfers are the bodies being received and the long answers being sent. A slow client holds its room for minutes:
+// that is fine while no request waits for the room, otherwise the transfer is evicted. It is safe for concurrent use.
 type transfers struct {
 	grace time.Duration
 
 	mu     sync.Mutex // guards the fields below
 	all    map[*transfer]struct{}
-	looked time.Time // when evict last looked at all
+	looked time.Time // when evict last checked the transfers
 }
 
-// transfer is one of them.
+// transfer is one body or answer in transfer.
 type transfer struct {
 	since   time.Time
 	done    atomic.Int64 // bytes
 	evicted atomic.Bool
-	stop    func() // wakes who waits for the client
+	stop    func() // unblocks the read or write that waits for the client
 }
 
-// begin registers a transfer; end forgets it.
+// begin registers a transfer; end removes it.
 func (ts *transfers) begin(t *transfer) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -56,7 +57,7 @@ func (ts *transfers) end(t *transfer) {
 	delete(ts.all, t)
 }
 
-// evict ends the transfers that are slow. However many wait, it looks at them only so often.
+// evict ends the slow transfers. It limits how often it checks, however many requests wait.
 func (ts *transfers) evict() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -74,7 +75,7 @@ func (ts *transfers) evict() {
 
 var errTooSlow = dbaas.Errorf(dbaas.CodeUnavailable, "the transfer was too slow while others waited for its room: try again, or send less at once")
 
-// poolOf returns the pool that n bytes of a request were taken of, nil for none.
+// poolOf returns the pool from which n bytes of a request were taken, or nil.
 func poolOf(r *http.Request, n int64) *pool {
 	if state := requestOf(r.Context()); state != nil && state.held.budget != nil {
 		return state.held.budget.of(n)
@@ -82,11 +83,11 @@ func poolOf(r *http.Request, n int64) *pool {
 	return nil
 }
 
-// past is a deadline that wakes at once who reads or writes.
+// past is a deadline in the past, which unblocks a reader or writer immediately.
 func past() time.Time { return time.Unix(1, 0) }
 
-// pieces calls move for the next bytes, up to n in all, as long as the client is fast enough for those who wait for room of the
-// pool. io.EOF of move ends it well.
+// pieces calls move for the next bytes, up to n in total, as long as the client is fast enough for the requests that
+// wait for room in the pool. It returns nil if move returns io.EOF.
 func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 	t := &transfer{since: time.Now(), stop: stop}
 	if p != nil {
@@ -100,7 +101,7 @@ func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 		n -= next
 	}
 	if p != nil {
-		p.transfers.end(t) // it is evicted by now, or never
+		p.transfers.end(t) // after this the transfer can no longer be evicted
 	}
 	switch {
 	case t.evicted.Load():
@@ -111,22 +112,22 @@ func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 	return err
 }
 
-// readPieces reads up to n bytes of the body by move, for which held bytes were taken.
+// readPieces reads up to n bytes of the body with move. held bytes were taken for the body.
 func readPieces(c echo.Context, held, n int64, move func(n int64) error) error {
 	return pieces(poolOf(c.Request(), held), n, func() {
-		_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(past()) // one that cannot is not on a connection.
+		_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(past()) // an error means that there is no connection.
 	}, move)
 }
 
-// WriteLong writes an answer, or a part of it, of any length. A long one that its client takes too slowly is cut off when others wait
-// for its room.
+// WriteLong writes an answer, or a part of it, of any length. If the client takes a long one too slowly while other
+// requests wait for its room, the answer is cut off.
 func WriteLong(c echo.Context, data []byte) error {
 	var p *pool
 	if n := int64(len(data)); n > smallHold {
 		p = poolOf(c.Request(), n)
 	}
 	return pieces(p, int64(len(data)), func() {
-		_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(past()) // one that cannot is not on a connection.
+		_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(past()) // an error means that there is no connection.
 	}, func(n int64) error {
 		_, err := c.Response().Write(data[:n])
 		data = data[n:]

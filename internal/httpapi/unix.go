@@ -13,17 +13,17 @@ import (
 	"syscall"
 )
 
-// UnixScheme begins an address that is a socket's absolute path: unix:///run/part.sock.
+// UnixScheme is the prefix of an address that is a socket's absolute path: unix:///run/part.sock.
 const UnixScheme = "unix://"
 
-// unixHost is the Host header of requests over a socket, which has no name of its own.
+// unixHost is the Host header of requests over a socket, which has no host name.
 const unixHost = "socket"
 
-// socketMode lets the owner and the group in, nobody else.
+// socketMode allows only the owner and the group.
 const socketMode = 0o660
 
-// Listen listens on host:port or on a socket. A socket that nobody serves any more
-// is replaced; one that answers is an error, as a busy port is.
+// Listen listens on host:port or on a socket. It replaces a socket whose process is gone; a socket that answers is an
+// error, as a busy port is.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, UnixScheme)
 	if !unix {
@@ -50,14 +50,14 @@ func listen(ctx context.Context, network, address string) (net.Listener, error) 
 	return listener, nil
 }
 
-// removeStale removes the socket of a process that was killed: nobody takes connections there.
+// removeStale removes the socket of a process that was killed, if connections to it are refused.
 func removeStale(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
 		return errors.Join(fmt.Errorf("listen on %s: another process serves it", path), conn.Close())
 	case !errors.Is(err, syscall.ECONNREFUSED):
-		return nil // none there: listening tells
+		return nil // no socket here; net.Listen reports other errors
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return nil //nolint:nilerr // nothing of ours: listening tells
@@ -68,8 +68,8 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// Reach says how to call what listens on an http:// URL or on a socket: the base URL,
-// without a slash at its end, and a transport of the caller's own. An error names what is allowed.
+// Reach returns how to call a server at an http:// URL or on a socket: the base URL, without a trailing slash, and a
+// new transport. The error lists the allowed forms.
 func Reach(address string) (base string, transport *http.Transport, err error) {
 	transport = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: idleTimeout / 2, DisableCompression: true}
 	if path, unix := strings.CutPrefix(address, UnixScheme); unix && strings.HasPrefix(path, "/") {

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// Answer is what a call brought back.
+// Answer is the response to a call.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   string
 }
 
-// Do sends one request with a body of known length and headers that are given as names and values in turn. No redirect is
-// followed. The test ends if there is no answer.
+// Do sends one request with a body of known length. headers are alternating names and values. Do follows no redirect,
+// and fails the test if there is no answer.
 func Do(tb testing.TB, method, url, body string, headers ...string) Answer {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
@@ -38,7 +38,7 @@ func Do(tb testing.TB, method, url, body string, headers ...string) Answer {
 	return Answer{Status: resp.StatusCode, Header: resp.Header, Body: string(got)}
 }
 
-// OK returns the body of an answer, which must be 200.
+// OK makes a call and returns the body of its answer, whose status must be 200.
 func OK(tb testing.TB, method, url, body string) string {
 	tb.Helper()
 	got := Do(tb, method, url, body)
@@ -48,7 +48,8 @@ func OK(tb testing.TB, method, url, body string) string {
 	return got.Body
 }
 
-// Want fails the test unless a call of the service at url, such as "GET /", answers want's status and body.
+// Want makes a call, such as "GET /", to the service at url and fails the test unless the answer has want's status
+// and body.
 func Want(tb testing.TB, url, call, body string, want Answer) {
 	tb.Helper()
 	method, path, _ := strings.Cut(call, " ")

@@ -10,12 +10,12 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// parameter is a part of a pattern that stands for any path segment.
+// parameter matches a parameter in a pattern.
 var parameter = regexp.MustCompile(`:\w+`)
 
-// Guarded returns the routes of a, such as "GET /x", that are not in open, with a path segment x for each parameter. The
-// test fails unless each of them is 401 without credentials, and each of open is not. open says of a route why it needs none.
-// HEAD is as GET.
+// Guarded returns the routes of a, such as "GET /x", that are not in open, with x as the segment for each parameter.
+// It fails the test unless each of them answers 401 without credentials, and each route in open does not. open maps a
+// route to the reason why it needs no credentials. HEAD counts as GET.
 func Guarded(tb testing.TB, a *httpapi.API, open map[string]string) []string {
 	tb.Helper()
 	var guarded []string
