@@ -2,8 +2,8 @@ package testenv
 
 import "os"
 
-// Artefact creates a file for what a failed test leaves to be looked at, in the directory that RIDESHARE_ARTEFACTS names, else
-// in the directory of temporary files. A "*" in name becomes a number that no other file has. The caller closes the file.
+// Artefact creates a file for the evidence of a failed test, in the directory named by RIDESHARE_ARTEFACTS, or else
+// in the directory of temporary files. A "*" in name becomes a unique number. The caller closes the file.
 func Artefact(name string) (*os.File, error) {
 	return os.CreateTemp(os.Getenv("RIDESHARE_ARTEFACTS"), name)
 }

@@ -13,22 +13,22 @@ import (
 	"testing"
 )
 
-// Disk is a file system of a test's own at Dir, which the test may fill and break. It ends with the test, after
-// whatever the test starts later. It needs Linux and root: without them the test fails if CI is set; else it is
-// skipped, aloud.
+// Disk is a separate file system for one test at Dir, which the test may fill and break. It is removed at the end of
+// the test, after everything that the test starts later. It needs Linux and root. Without them the test fails if CI
+// is set; otherwise it is skipped with a visible message.
 type Disk struct {
 	Dir string
 
 	filler string
 }
 
-// MemoryDisk mounts a disk of that many bytes at a directory, which it makes.
+// MemoryDisk mounts a disk of that many bytes at dir, which it creates.
 func MemoryDisk(tb testing.TB, dir string, size int64) *Disk {
 	tb.Helper()
 	return mount(tb, dir, "-t", "tmpfs", "-o", "size="+strconv.FormatInt(size, 10), "tmpfs")
 }
 
-// FailingDisk mounts a disk of that many bytes, for which Fail can be called, at a directory, which it makes.
+// FailingDisk mounts a disk of that many bytes, which supports Fail, at dir, which it creates.
 func FailingDisk(tb testing.TB, dir string, size int64) *Disk {
 	tb.Helper()
 	device := filepath.Join(tb.TempDir(), "device")
@@ -49,11 +49,11 @@ func mount(tb testing.TB, dir string, args ...string) *Disk {
 	if _, err := command(tb.Context(), "mount", append(args, dir)...); err != nil {
 		cannot(tb, false, "no disk of the test's own, which needs Linux and root: %v", err)
 	}
-	tb.Cleanup(func() { _, _ = command(context.Background(), "umount", "-l", dir) }) // the test may have done it
+	tb.Cleanup(func() { _, _ = command(context.Background(), "umount", "-l", dir) }) // the test may already have done it
 	return &Disk{Dir: dir, filler: filepath.Join(dir, "filler")}
 }
 
-// Fill leaves no room on the disk until Free.
+// Fill fills the disk completely until Free.
 func (d *Disk) Fill(tb testing.TB) {
 	tb.Helper()
 	f, err := os.Create(d.filler)
@@ -68,7 +68,7 @@ func (d *Disk) Fill(tb testing.TB) {
 	}
 }
 
-// Free ends what Fill began.
+// Free ends a Fill.
 func (d *Disk) Free(tb testing.TB) {
 	tb.Helper()
 	if err := os.Remove(d.filler); err != nil {
@@ -76,8 +76,8 @@ func (d *Disk) Free(tb testing.TB) {
 	}
 }
 
-// Fail makes a failing disk refuse all changes from now on, as the kernel does when it finds a file system damaged. What
-// is on it can be read. A disk with open files cannot be made read-only in another way.
+// Fail makes a failing disk refuse all later changes, as the kernel does when it finds a file system damaged. Its
+// contents can still be read. There is no other way to make a disk with open files read-only.
 func (d *Disk) Fail(tb testing.TB) {
 	tb.Helper()
 	source, err := command(tb.Context(), "findmnt", "-n", "-o", "SOURCE", d.Dir)
@@ -93,7 +93,7 @@ func (d *Disk) Fail(tb testing.TB) {
 	}
 }
 
-// Replace puts a copy of what is on the disk in its place.
+// Replace unmounts the disk and puts a directory with a copy of its contents in its place.
 func (d *Disk) Replace(tb testing.TB) {
 	tb.Helper()
 	replacement := filepath.Join(filepath.Dir(d.Dir), "replacement")

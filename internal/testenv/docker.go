@@ -10,17 +10,18 @@ import (
 	"testing"
 )
 
-// dockerHost is the variable that names the container engine, and the address without it.
+// dockerHost is the variable with the address of the container engine; defaultDockerHost is the address if it is
+// unset.
 const (
 	dockerHost        = "DOCKER_HOST"
 	defaultDockerHost = "unix:///var/run/docker.sock"
 )
 
-// Docker returns the address of the container engine, after it has answered. Tests name all
-// that they make after themselves, remove it, and do nothing to the engine itself.
+// Docker returns the address of the container engine, once the engine has answered. Tests put their own name into
+// everything they create, remove it, and do not change the engine itself.
 //
-// The address is that of the variable DOCKER_HOST, or the usual socket. Without an answer the
-// test fails if the variable or CI is set; else it is skipped, which is said aloud.
+// The address comes from the variable DOCKER_HOST, or is the usual socket. If there is no answer, the test fails if
+// the variable or CI is set; otherwise it is skipped with a visible message.
 func Docker(tb testing.TB) string {
 	tb.Helper()
 	address := os.Getenv(dockerHost)
@@ -51,6 +52,6 @@ func answersDocker(ctx context.Context, address string) error {
 	if resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("ping: %s", resp.Status)
 	}
-	_ = resp.Body.Close() // nothing in it is of interest
+	_ = resp.Body.Close() // its content is not needed
 	return err
 }

@@ -1,4 +1,4 @@
-// Package testenv holds what tests of several packages need.
+// Package testenv contains helpers for the tests of several packages.
 package testenv
 
 import (
@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Between two tries Eventually waits, at first the shortest time, then ever longer up to the
-// longest: what comes soon is seen at once, and a long wait does not take the CPU from what it waits for.
+// Limits of the wait between two attempts of Eventually. The waits grow, so that an early success is seen immediately
+// and a long wait does not take CPU time from what it waits for.
 const (
 	shortestPoll = 2 * time.Millisecond
 	longestPoll  = 50 * time.Millisecond
 )
 
-// Eventually calls check until it returns nil, and fails the test with its last
-// error once limit is over. The limit bounds a broken run, it is no assertion about speed.
+// Eventually calls check until it returns nil, and fails the test with its last error once limit has passed. The
+// limit only ends a broken run; it does not assert speed.
 func Eventually(tb testing.TB, limit time.Duration, check func() error) {
 	tb.Helper()
 	deadline := time.Now().Add(limit)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// Network is the network between its clients and one TCP service, with its faults. It is safe for concurrent use.
+// Network simulates the network between the clients and one TCP service, with faults. It is safe for concurrent use.
 //
-// It faults streams, not packets: a lost packet shows to both ends as a delay, which Slow makes.
-// It is our own because a fault here can be one process's alone, and toxiproxy as a library has not had a
-// release with its module path since 2022 and brings six modules.
+// Its faults affect streams, not packets: a lost packet appears to both ends as a delay, which Slow simulates. The
+// project has its own implementation because a fault here can affect a single process, and because toxiproxy as a
+// library has had no release with its module path since 2022 and brings six modules.
 type Network struct {
 	listener net.Listener
 	target   string
@@ -26,14 +26,14 @@ type Network struct {
 	stalled  map[Direction]bool
 	refusing bool
 	slowness Slowness
-	limited  map[Direction]int     // bytes that still pass before connections are dropped
-	conns    map[net.Conn]net.Conn // the client's end of each connection, by both ends
-	victim   int                   // pid; 0 for everybody
-	spared   map[net.Conn]bool     // those of conns that are not the victim's
+	limited  map[Direction]int     // bytes that may still pass before connections are dropped
+	conns    map[net.Conn]net.Conn // the client's end of each connection, keyed by both ends
+	victim   int                   // pid; 0 for all processes
+	spared   map[net.Conn]bool     // connections in conns that are not the victim's
 	running  sync.WaitGroup
 }
 
-// Direction is the way of bytes through a Network.
+// Direction is the direction in which bytes pass through a Network.
 type Direction int
 
 // The directions.
@@ -42,25 +42,25 @@ const (
 	ToClient
 )
 
-// Slowness is how bytes travel; the zero value is as fast as the machine.
+// Slowness is how fast bytes travel; zero means as fast as the machine allows.
 type Slowness struct {
-	// Latency delays what is sent, Jitter adds up to as much again at random. The order stays.
+	// Latency delays all data; Jitter adds a random delay of up to Jitter. The order is preserved.
 	Latency, Jitter time.Duration
-	// Slice, if not zero, is the most bytes that arrive at once.
+	// Slice, if not zero, is the most bytes that arrive in one piece.
 	Slice int
 }
 
-// chunk is bytes on their way.
+// chunk is data in flight.
 type chunk struct {
 	data []byte
 	at   time.Time // when they were sent
 	end  bool      // the sender has closed
 }
 
-// maxChunks bounds what is on its way in one direction of one connection.
+// maxChunks limits the data in flight in one direction of one connection.
 const maxChunks = 256
 
-// NewNetwork returns a network before the service of that URL, for this test.
+// NewNetwork returns a network in front of the service at that URL, for this test.
 func NewNetwork(tb testing.TB, service string) *Network {
 	tb.Helper()
 	u, err := url.Parse(service)
@@ -86,14 +86,14 @@ func NewNetwork(tb testing.TB, service string) *Network {
 	return n
 }
 
-// Addr is where clients connect instead of to the service.
+// Addr is the address to which clients connect instead of to the service.
 func (n *Network) Addr() string { return n.listener.Addr().String() }
 
-// Cut stalls both ways: nothing arrives, nothing is refused, as on a network that
-// loses every packet. Heal lets go on what was sent meanwhile.
+// Cut stalls both directions: no data arrives, and no connection is refused, as on a network that loses every packet.
+// Heal releases what was sent in that time.
 func (n *Network) Cut() { n.Stall(ToServer, ToClient) }
 
-// Stall is Cut for some ways.
+// Stall is Cut for some directions only.
 func (n *Network) Stall(ways ...Direction) {
 	n.set(func() {
 		for _, way := range ways {
@@ -102,7 +102,7 @@ func (n *Network) Stall(ways ...Direction) {
 	})
 }
 
-// Only makes stalls and slowness concern the connections of one process alone, those to come too, until Heal.
+// Only limits stalls and slowness to the current and future connections of one process, until Heal.
 func (n *Network) Only(pid int) {
 	var present map[net.Conn]net.Conn
 	n.set(func() {
@@ -110,7 +110,7 @@ func (n *Network) Only(pid int) {
 		clear(n.spared)
 		present = maps.Clone(n.conns)
 	})
-	mine := owns(pid) // slow on a busy machine, so nobody waits for it
+	mine := owns(pid) // slow on a busy machine, so called without the lock
 	n.set(func() {
 		for conn, client := range present {
 			n.spared[conn] = !mine(client)
@@ -118,11 +118,11 @@ func (n *Network) Only(pid int) {
 	})
 }
 
-// Slow makes connections slow, those of now too.
+// Slow makes current and future connections slow.
 func (n *Network) Slow(s Slowness) { n.set(func() { n.slowness = s }) }
 
-// Limit lets that many more bytes pass one way, all connections together; then every connection is
-// dropped, and each new one with its first byte.
+// Limit lets that many more bytes pass in one direction, counted over all connections. After that it drops every
+// connection, and each new one at its first byte.
 func (n *Network) Limit(way Direction, bytes int) { n.set(func() { n.limited[way] = bytes }) }
 
 // Heal ends every fault but Abandon.
@@ -135,10 +135,10 @@ func (n *Network) Heal() {
 	})
 }
 
-// Reset drops the connections of now.
+// Reset drops the current connections.
 func (n *Network) Reset() { n.set(n.drop) }
 
-// Abandon drops the connections of now and to come, as the death of every client does.
+// Abandon drops current and future connections, as if every client had died.
 func (n *Network) Abandon() {
 	n.set(func() {
 		n.refusing = true
@@ -153,7 +153,7 @@ func (n *Network) set(change func()) {
 	n.changed.Broadcast()
 }
 
-// drop is called with mu.
+// drop is called with mu held.
 func (n *Network) drop() {
 	for conn := range n.conns {
 		_ = conn.Close()
@@ -199,7 +199,7 @@ func (n *Network) keep(client, server net.Conn) bool {
 	return true
 }
 
-// pump copies one way of a connection until one side ends, and then ends the other one.
+// pump copies one direction of a connection until one side closes, and then closes the other side.
 func (n *Network) pump(to, from net.Conn, way Direction) {
 	chunks, over := make(chan chunk, maxChunks), make(chan struct{})
 	n.running.Go(func() {
@@ -222,7 +222,7 @@ func (n *Network) pump(to, from net.Conn, way Direction) {
 		defer close(over)
 		defer func() { _, _ = to.Close(), from.Close() }()
 		for c := range chunks {
-			// The end of a connection gets lost as everything else does.
+			// The end of a connection can get lost too.
 			if !n.deliver(to, from, way, c) {
 				return
 			}
@@ -230,7 +230,7 @@ func (n *Network) pump(to, from net.Conn, way Direction) {
 	})
 }
 
-// deliver writes a chunk as the network is now, and reports whether the connection is still there.
+// deliver writes a chunk under the current faults, and reports whether the connection still exists.
 func (n *Network) deliver(to, from net.Conn, way Direction, c chunk) bool {
 	for first := true; first || len(c.data) > 0; first = false {
 		slow, there := n.pass(from, way)
@@ -246,7 +246,7 @@ func (n *Network) deliver(to, from net.Conn, way Direction, c chunk) bool {
 			delay += rand.N(slow.Jitter) //nolint:gosec // a fault is no secret
 		}
 		if left := time.Until(c.at.Add(delay)); left > 0 {
-			time.Sleep(left) // the network's own time; bounded by the test's faults
+			time.Sleep(left) // the simulated network's own delay; bounded by the test's faults
 		}
 		passed := n.spend(way, len(piece))
 		if _, err := to.Write(piece[:passed]); err != nil || passed < len(piece) {
@@ -257,7 +257,7 @@ func (n *Network) deliver(to, from net.Conn, way Direction, c chunk) bool {
 	return !c.end
 }
 
-// pass waits while the way is stalled, and reports whether the connection is still there.
+// pass waits while the direction is stalled, and reports whether the connection still exists.
 func (n *Network) pass(conn net.Conn, way Direction) (Slowness, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -270,7 +270,7 @@ func (n *Network) pass(conn net.Conn, way Direction) (Slowness, bool) {
 	return n.slowness, n.conns[conn] != nil
 }
 
-// spend takes bytes off the limit, if there is one, and returns how many may pass.
+// spend subtracts bytes from the limit, if there is one, and returns how many may pass.
 func (n *Network) spend(way Direction, bytes int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

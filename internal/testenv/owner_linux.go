@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// owns returns what reports whether a process of this machine had, at the call, the other end of a TCP connection
-// over IPv4 loopback. The kernel's list of sockets is long, and read once.
+// owns returns a function that reports whether, at the time of the call to owns, a process of this machine had the
+// other end of a TCP connection over IPv4 loopback. The kernel's list of sockets is long, so it is read only once.
 func owns(pid int) func(end net.Conn) bool {
 	inodes, ends := map[string]bool{}, map[[2]string]bool{}
-	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is right
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is valid
 	for _, link := range links {
-		target, _ := os.Readlink(link) // "" for one that is closed by now
+		target, _ := os.Readlink(link) // "" if it has been closed since
 		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
 			inodes[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	list, _ := os.ReadFile("/proc/net/tcp") // without it nobody owns anything
+	list, _ := os.ReadFile("/proc/net/tcp") // without it the result is always false
 	for line := range strings.Lines(string(list)) {
 		// sl local_address rem_address st queues timer retransmits uid timeout inode ...
 		if f := strings.Fields(line); len(f) > 9 && inodes[f[9]] {
@@ -31,7 +31,7 @@ func owns(pid int) func(end net.Conn) bool {
 	}
 }
 
-// kernelName is how the kernel writes an IPv4 address: the bytes in the order of a little-endian machine.
+// kernelName returns an IPv4 address in the kernel's notation: the bytes in the order of a little-endian machine.
 func kernelName(a net.Addr) string {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok || tcp.IP.To4() == nil {

@@ -4,5 +4,5 @@ package testenv
 
 import "net"
 
-// owns is known on Linux only.
+// owns works on Linux only.
 func owns(int) func(net.Conn) bool { return func(net.Conn) bool { return false } }

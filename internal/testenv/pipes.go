@@ -2,8 +2,8 @@ package testenv
 
 import "net"
 
-// Pipes is a listener of connections in memory, for servers in a synctest bubble. Accept returns what is sent to Conns, and
-// net.ErrClosed once Conns is closed. Close does nothing.
+// Pipes is a listener for in-memory connections, for servers in a synctest bubble. Accept returns the connections
+// sent to Conns, and net.ErrClosed once Conns is closed. Close does nothing.
 type Pipes struct{ Conns chan net.Conn }
 
 // Accept implements net.Listener.

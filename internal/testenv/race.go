@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// CollectRaces makes processes that start from now on write what the race detector finds to files in dir, wherever their
+// CollectRaces makes processes started from now on write reports of the race detector to files in dir, wherever their
 // output goes. The returned function returns an error with these reports, or nil if there are none.
 func CollectRaces(dir string) (found func() error, err error) {
 	const name = "race-report"

@@ -16,15 +16,15 @@ import (
 	"rideshare/internal/services"
 )
 
-// probeTimeout bounds the question whether a service answers.
+// probeTimeout limits the check whether a service answers.
 const probeTimeout = 10 * time.Second
 
-// RabbitMQ returns the URL of the RabbitMQ that tests share, after it has answered. Tests on
-// it use names of their own and do not break it; StartRabbitMQ gives one that may be broken.
+// RabbitMQ returns the URL of the RabbitMQ that tests share, once it has answered. Tests must use names of their own
+// on it and must not break it; StartRabbitMQ returns one that a test may break.
 //
-// The URL is that of the variable RABBITMQ_URL, else of what `make services`
-// started. Without an answer the test fails if the variable or CI is set; else it
-// is skipped, which is a gap in the run and is said aloud.
+// The URL comes from the variable RABBITMQ_URL, or is that of the RabbitMQ started by `make services`. If there is no
+// answer, the test fails if the variable or CI is set; otherwise it is skipped with a visible message, because that
+// is a gap in the run.
 func RabbitMQ(tb testing.TB) string {
 	tb.Helper()
 	return shared(tb, "RABBITMQ_URL", answersAMQP)
@@ -62,7 +62,8 @@ func missing(tb testing.TB, variable string, err error) {
 	cannot(tb, set, "no service: %s: %v (`make services` starts one)", variable, err)
 }
 
-// cannot ends a test that cannot run: it fails in CI and if its part is wanted by other means, else it is skipped, aloud.
+// cannot ends a test that cannot run. The test fails in CI or if wanted is set; otherwise it is skipped with a
+// visible message.
 func cannot(tb testing.TB, wanted bool, format string, args ...any) {
 	tb.Helper()
 	if wanted || os.Getenv("CI") != "" {
@@ -71,7 +72,7 @@ func cannot(tb testing.TB, wanted bool, format string, args ...any) {
 	tb.Skipf("NOT TESTED, "+format, args...)
 }
 
-// contact connects to the first host of a URL and asks whether it answers.
+// contact connects to the first host of a URL and checks whether the service answers.
 func contact(ctx context.Context, address string, answers func(context.Context, string) error) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -84,8 +85,7 @@ func contact(ctx context.Context, address string, answers func(context.Context, 
 	return nil
 }
 
-// answersAMQP sends the protocol header: a broker that is ready offers a connection, in a
-// frame, and frames of methods begin with 1.
+// answersAMQP sends the protocol header. A broker that is ready replies with a method frame, which begins with 1.
 func answersAMQP(ctx context.Context, host string) error {
 	answer, err := ask(ctx, host, "AMQP\x00\x00\x09\x01")
 	if err != nil {
@@ -102,7 +102,7 @@ func answersAMQP(ctx context.Context, host string) error {
 	return nil
 }
 
-// answersZooKeeper asks for the mode, which only a server that serves has.
+// answersZooKeeper asks for the mode, which only a serving ZooKeeper has.
 func answersZooKeeper(ctx context.Context, host string) error {
 	answer, err := ask(ctx, host, "srvr")
 	if err != nil {
@@ -118,7 +118,7 @@ func answersZooKeeper(ctx context.Context, host string) error {
 	return errors.Join(errors.New("it does not serve"), lines.Err())
 }
 
-// ask sends a question; the caller reads the answer, until ctx ends, and closes it.
+// ask sends a question. The caller reads the answer, until ctx ends, and closes the connection.
 func ask(ctx context.Context, host, question string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", host)

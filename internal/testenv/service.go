@@ -7,11 +7,10 @@ import (
 	"rideshare/internal/services"
 )
 
-// Service is a RabbitMQ or ZooKeeper of a test's own, which it may break. It ends
-// with the test, also when the test's process is killed. Its methods fail the
-// test that they are given, and are not safe for concurrent use.
+// Service is a RabbitMQ or ZooKeeper for one test, which may break it. It ends with the test, even if the test's
+// process is killed. Its methods fail the test passed to them, and are not safe for concurrent use.
 type Service struct {
-	// URL stays the same over Kill, Wipe and Start.
+	// URL stays the same across Kill, Wipe and Start.
 	URL string
 
 	own *services.Service
@@ -36,7 +35,7 @@ func startService(tb testing.TB, name, variable string) *Service {
 	if err != nil {
 		missing(tb, variable, err)
 	}
-	// Cleanups run when the test's context is over.
+	// Cleanups run after the test's context has ended.
 	tb.Cleanup(func() {
 		if stopErr := own.Stop(context.Background()); stopErr != nil {
 			tb.Errorf("clean up: %v", stopErr)
@@ -45,35 +44,35 @@ func startService(tb testing.TB, name, variable string) *Service {
 	return &Service{URL: own.URL, own: own}
 }
 
-// Own reports whether the service is this test's own. One that is not has a URL only, and
-// none of the methods below.
+// Own reports whether the service belongs to this test. A service that does not has only a URL, and supports none of
+// the methods below.
 func (s *Service) Own() bool { return s.own != nil }
 
-// Kill ends the service's process with SIGKILL. Its data stays.
+// Kill kills the service's process with SIGKILL. Its data stays.
 func (s *Service) Kill(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Kill)
 }
 
-// Wipe is Kill, and the loss of all data: Start starts an empty one. Only ZooKeeper has it.
+// Wipe is Kill plus the loss of all data: Start then starts an empty service. Only ZooKeeper supports it.
 func (s *Service) Wipe(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Wipe)
 }
 
-// Start starts it again after Kill or Wipe, and returns when it answers. One that runs is no error.
+// Start restarts the service after Kill or Wipe, and returns when it answers. If it is running, Start does nothing.
 func (s *Service) Start(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Start)
 }
 
-// Pause freezes its process with SIGSTOP until Resume.
+// Pause freezes the service's process with SIGSTOP until Resume.
 func (s *Service) Pause(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Pause)
 }
 
-// Resume ends what Pause began.
+// Resume ends a Pause.
 func (s *Service) Resume(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.Resume)

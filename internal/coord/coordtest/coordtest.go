@@ -19,20 +19,19 @@ type Features struct {
 	// Bubble runs each test in a synctest bubble: instantly, and with a proof
 	// that no goroutine is left. It needs an implementation without sockets.
 	Bubble bool
-	// Patience bounds the wait for what must happen. It must be several session
-	// time-outs; zero means 60 s.
+	// Patience limits the wait for what must happen. It must be several session timeouts; zero means 60 s.
 	Patience time.Duration
-	// LateRequests says that a request which waited at a frozen coordinator may be the first thing that it sees when it
-	// goes on, before it ends the sessions that are over by then.
+	// LateRequests reports that a frozen coordinator, when it resumes, may handle a request that was waiting before
+	// it ends the sessions that have expired.
 	LateRequests bool
 }
 
-// World is a coordinator of a test's own, empty, with the faults that tests need.
+// World is an empty coordinator for one test, with the faults that tests need.
 type World interface {
 	coord.Coordinator
-	// Abandon ends a session's process without a goodbye.
+	// Abandon ends a session's process abruptly.
 	Abandon(t testing.TB, s coord.Session)
-	// Cut keeps a session's party from reaching the coordinator until Heal.
+	// Cut keeps a session's client from reaching the coordinator until Heal.
 	Cut(t testing.TB, s coord.Session)
 	Heal(t testing.TB, s coord.Session)
 	// Stop kills the coordinator's process; Start starts it again with its data.
@@ -88,14 +87,14 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 	}
 }
 
-// suite is what one test works with.
+// suite is the state of one test.
 type suite struct {
 	*testing.T
 	features Features
 	world    World
 }
 
-// open returns a session of a party of its own.
+// open returns a session of a new client.
 func (s *suite) open() coord.Session {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
@@ -142,7 +141,7 @@ func (s *suite) wantMembers(session coord.Session, want ...coord.Member) {
 	})
 }
 
-// pass waits for d, where a test is about time itself.
+// pass waits for d, in tests about time itself.
 func (s *suite) pass(d time.Duration) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), d)
@@ -150,7 +149,7 @@ func (s *suite) pass(d time.Duration) {
 	<-ctx.Done()
 }
 
-// inDoubt reports whether the session's doubt has come.
+// inDoubt reports whether the session is in doubt.
 func inDoubt(session coord.Session) bool {
 	select {
 	case <-session.Doubt():

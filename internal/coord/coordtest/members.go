@@ -5,7 +5,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// A registration is seen by everybody, with its latest content, until it is withdrawn.
+// All sessions see a registration, with its latest content, until it is withdrawn.
 func testRegister(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1001, Worker: "w1", Role: dbaas.RoleSlave, Epoch: 3, Applied: 7, Control: "http://w1"}
@@ -33,7 +33,7 @@ func testOrdered(s *suite) {
 	s.wantMembers(b, first, second, third)
 }
 
-// Close ends the session and its registrations at once; nothing can be done in it any more.
+// Close ends the session and its registrations immediately; the session cannot be used any more.
 func testClose(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -54,8 +54,8 @@ func testClose(s *suite) {
 	}
 }
 
-// What a dead process registered keeps its name until its session ends, also
-// from its successor; then the name is free.
+// A dead process's registration keeps its name until its session ends, even against its successor; then the name is
+// free.
 func testAbandoned(s *suite) {
 	dead, successor := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "old"}
@@ -68,7 +68,7 @@ func testAbandoned(s *suite) {
 	s.wantMembers(successor, next)
 }
 
-// Unregister leaves others' registrations alone.
+// Unregister does not touch the registrations of other sessions.
 func testUnregisterOwn(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -79,8 +79,8 @@ func testUnregisterOwn(s *suite) {
 	s.wantMembers(b, m)
 }
 
-// Expel removes the registration of the worker that is known to be dead, and not
-// that of a living one that has its pid by now.
+// Expel removes the registration of a worker that is known to be dead, but not that of a living worker that now has
+// its pid.
 func testExpel(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "living"}
@@ -93,13 +93,13 @@ func testExpel(s *suite) {
 		s.Errorf("expel: got %v, want nil", err)
 	}
 	s.wantMembers(b)
-	// Its owner, if it lives after all, may register again.
+	// If the owner is alive after all, it may register again.
 	s.register(a, m)
 	s.wantMembers(b, m)
 }
 
-// A watcher is woken by each kind of change, also of its own making or of
-// somebody's death, and by the end of its own session.
+// A watcher is woken by each kind of change, including its own changes and another client's death, and by the end of
+// its own session.
 func testWatch(s *suite) {
 	a, b := s.open(), s.open()
 	doomed, leader := s.open(), s.open()

@@ -14,8 +14,7 @@ import (
 // shortCall is how long a test waits for a call that cannot succeed.
 const shortCall = 100 * time.Millisecond
 
-// The slave count is written only over what was read: of many who add one at the
-// same time none is overwritten.
+// The slave count is written only over the version that was read: of many concurrent increments none is lost.
 func testSlaveCount(s *suite) {
 	a := s.open()
 	_, version, err := a.SlaveCount(s.Context())
@@ -47,7 +46,7 @@ func testSlaveCount(s *suite) {
 	s.wantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
 }
 
-// addOne adds one to the slave count, however often others are faster.
+// addOne adds one to the slave count; it retries while others are faster.
 func (s *suite) addOne(session coord.Session) {
 	for {
 		n, version, err := session.SlaveCount(s.Context())
@@ -64,8 +63,8 @@ func (s *suite) addOne(session coord.Session) {
 	}
 }
 
-// A named value is none until it is set, then written only over what was read, whole, for
-// everybody, and apart from other names and from the slave count.
+// A named value is ErrNone until it is set, then written only over the version that was read. It is stored whole, is
+// visible to all sessions, and is separate from other names and from the slave count.
 func testValues(s *suite) {
 	a, b := s.open(), s.open()
 	_, version, err := a.Value(s.Context(), "one")
@@ -93,7 +92,7 @@ func testValues(s *suite) {
 	s.wantError("slave count", err, coord.ErrNone)
 }
 
-// One session leads; another one does when that has ended.
+// Only one session leads; another can lead once that one has ended.
 func testLead(s *suite) {
 	a, b := s.open(), s.open()
 	s.wantLead(a, true)
@@ -105,7 +104,7 @@ func testLead(s *suite) {
 	s.eventually(func() error { return s.leads(b) })
 }
 
-// A dead leader leads until its session ends, then another can.
+// A dead leader keeps the leadership until its session ends; then another can lead.
 func testLeadAfterDeath(s *suite) {
 	a, b := s.open(), s.open()
 	s.wantLead(a, true)
@@ -130,8 +129,8 @@ func (s *suite) leads(session coord.Session) error {
 	return err
 }
 
-// Who is cut off is in doubt before anybody can see its registration gone, and
-// finds its session lost when it is back.
+// A session that is cut off is in doubt before any other session can see its registration gone, and finds itself lost
+// when it is back.
 func testDoubt(s *suite) {
 	a, b := s.open(), s.open()
 	s.register(a, coord.Member{PID: 1, Worker: "w1"})
@@ -151,7 +150,7 @@ func testDoubt(s *suite) {
 	s.lost(a)
 }
 
-// lost waits until the session is known to be lost.
+// lost waits until the session knows that it is lost.
 func (s *suite) lost(session coord.Session) {
 	s.Helper()
 	s.eventually(func() error {
@@ -165,7 +164,8 @@ func (s *suite) lost(session coord.Session) {
 	}
 }
 
-// abandon waits until the coordinator says what has become of a session whose owner must be in doubt, and closes it.
+// abandon waits until the coordinator reports the fate of a session whose owner must be in doubt, and closes the
+// session.
 func (s *suite) abandon(session coord.Session) {
 	s.Helper()
 	s.eventually(func() error {
@@ -182,7 +182,7 @@ func (s *suite) abandon(session coord.Session) {
 	}
 }
 
-// A short cut costs nothing but errors meanwhile; a longer one after it counts from its own beginning.
+// A short cut causes only errors while it lasts; a longer one after it counts from its own beginning.
 func testShortCut(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -209,8 +209,8 @@ func (s *suite) short() context.Context {
 	return ctx
 }
 
-// A coordinator that was dead for long finds every session again; they are in
-// doubt, as their owners could not know.
+// A coordinator that was dead for long still has every session when it restarts; they are in doubt, because their
+// owners could not know.
 func testRestart(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -234,15 +234,15 @@ func testRestart(s *suite) {
 	if v, _, err := b.Value(s.Context(), "one"); string(v) != "kept" || err != nil {
 		s.Errorf("value after the restart: got %q and error %v, want kept", v, err)
 	}
-	// Its owner replaces the session: closing the old one frees the name at once.
+	// Its owner replaces the session: closing the old session frees the name immediately.
 	if err := a.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}
 	s.register(s.open(), m)
 }
 
-// A coordinator that was frozen for long ends every session when it goes on, but see Features.LateRequests. Owners
-// are in doubt in either case, and can begin anew.
+// A coordinator that was frozen for long ends every session when it resumes, but see Features.LateRequests. Owners
+// are in doubt in either case, and can start again.
 func testPause(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}

@@ -26,7 +26,7 @@ func deathTests() []test {
 	}
 }
 
-// What a dead consumer held comes before all others, marked as redelivered.
+// The unacknowledged deliveries of a dead consumer are redelivered ahead of all others, and marked as redelivered.
 func testRedelivery(s *suite) {
 	c, doomed := s.dial("publisher"), s.dial("doomed")
 	s.publish(c, mq.ReadQ, numbered(5)...)
@@ -45,7 +45,7 @@ func testRedelivery(s *suite) {
 	s.wantError("ack by the dead", m1.Ack(), mq.ErrStale)
 }
 
-// Close gives back what was not acknowledged.
+// Close requeues unacknowledged deliveries.
 func testCloseGivesBack(s *suite) {
 	c, leaving := s.dial("publisher"), s.dial("leaving")
 	s.publish(c, mq.WriteQ, "m0", "m1")
@@ -60,7 +60,7 @@ func testCloseGivesBack(s *suite) {
 	s.consume(c, mq.WriteQ, 2).acked("m1")
 }
 
-// A delivery whose Consume has ended goes back too when the connection ends.
+// A delivery whose Consume has ended is also requeued when the connection ends.
 func testEndedGivesBack(s *suite) {
 	c, leaving := s.dial("publisher"), s.dial("leaving")
 	s.publish(c, mq.ReadQ, "m0")
@@ -71,7 +71,7 @@ func testEndedGivesBack(s *suite) {
 	s.consume(c, mq.ReadQ, 1).acked("m0")
 }
 
-// A severed connection never works again and says so.
+// A severed connection never works again, and its calls return that.
 func testSevered(s *suite) {
 	c := s.dial("doomed")
 	k := s.consume(c, mq.ReadQ, 1)
@@ -88,8 +88,8 @@ func testSevered(s *suite) {
 	s.wantError("ack", m0.Ack(), mq.ErrStale)
 }
 
-// An acknowledgement over a lost connection must not settle what the new one
-// delivered in its place: that message would be gone, though nobody dealt with it.
+// An acknowledgement on a lost connection must not settle a delivery of the new one: that message would be lost
+// unhandled.
 func testStaleAck(s *suite) {
 	c := s.dial("one")
 	k := s.consume(c, mq.WriteQ, 1)
@@ -105,7 +105,7 @@ func testStaleAck(s *suite) {
 	s.consume(s.dial("heir"), mq.WriteQ, 1).acked("m0", "m1", "m2")
 }
 
-// Close ends all calls in bounded time, also while the broker blocks, and twice.
+// Close ends all calls in bounded time, even while the broker blocks, and may be called twice.
 func testClose(s *suite) {
 	c := s.dial("one")
 	k := s.consume(c, mq.ReadQ, 1)
@@ -132,8 +132,7 @@ func testClose(s *suite) {
 	s.wantError("Broadcast", c.Broadcast(s.Context(), nil, nil), mq.ErrClosed)
 }
 
-// A write that its consumers die with again and again ends as a dead letter, and does not keep the queue
-// from going on.
+// A write whose consumers die repeatedly becomes a dead letter, and does not block the queue.
 func testDeadly(s *suite) {
 	c := s.dial("publisher")
 	s.publish(c, mq.WriteQ, "deadly", "m1")
@@ -146,7 +145,7 @@ func testDeadly(s *suite) {
 	s.consume(c, mq.DeadQ, 1).acked("deadly")
 }
 
-// A queue deleted under its consumer is made again, and the consumer goes on.
+// If a queue is deleted under its consumer, it is recreated and the consumer continues.
 func testDeletedUnderConsumer(s *suite) {
 	c := s.dial("one")
 	k := s.consume(c, mq.ReadQ, 1)
@@ -157,8 +156,8 @@ func testDeletedUnderConsumer(s *suite) {
 	k.acked("m1")
 }
 
-// Connections that drop twice under load lose nothing that was confirmed.
-// Duplicates are allowed: an acknowledgement can be lost too.
+// Connections that drop twice under load lose nothing that was confirmed. Duplicates are allowed, because
+// acknowledgements can get lost too.
 func testReconnect(s *suite) {
 	const publishers, each = 4, 2_500
 	var seen sync.Map
@@ -167,7 +166,7 @@ func testReconnect(s *suite) {
 		if _, twice := seen.LoadOrStore(d.Message().ID, true); !twice {
 			distinct.Add(1)
 		}
-		_ = d.Ack() // ErrStale: it comes again
+		_ = d.Ack() // ErrStale: it will be redelivered
 	}
 	for range 2 {
 		c := s.dial("consumer")
@@ -208,7 +207,7 @@ func testReconnect(s *suite) {
 	})
 }
 
-// The state tells of a connection that was lost and made anew, and of the end.
+// State reports that a connection was lost and re-established, and that it ended.
 func testState(s *suite) {
 	c := s.dial("one")
 	connected := func(lost uint64) func() error {

@@ -7,7 +7,7 @@ import (
 	"rideshare/internal/mq"
 )
 
-// smallBuffer is the private queue of the test with a slow subscriber.
+// smallBuffer is the length of the private queue in the test with a slow subscriber.
 const smallBuffer = 10
 
 // fanOutTests are about syncQ.
@@ -23,14 +23,14 @@ func fanOutTests() []test {
 	}
 }
 
-// subscriber keeps what it hears.
+// subscriber stores what it receives.
 type subscriber struct {
 	*running
 	gaps    chan struct{}
 	entries chan []byte
 }
 
-// subscribe returns a subscriber that is bound: its first gap has come.
+// subscribe returns a subscriber that is bound: its first Gap has been called.
 func (s *suite) subscribe(c mq.Conn, capacity int) *subscriber {
 	s.Helper()
 	sub := &subscriber{gaps: make(chan struct{}, 100), entries: make(chan []byte, capacity)}
@@ -73,7 +73,7 @@ func testFanOut(s *suite) {
 	}
 }
 
-// Without subscribers a broadcast is taken and gone.
+// A broadcast without subscribers is accepted and lost.
 func testNobody(s *suite) {
 	c := s.dial("master")
 	s.broadcast(c, 0, 3)
@@ -84,7 +84,7 @@ func testNobody(s *suite) {
 	}
 }
 
-// Whoever broadcasts is told once that the message is on its way, also when it goes nowhere.
+// onItsWay is called once per broadcast, even without subscribers.
 func testOnItsWay(s *suite) {
 	c := s.dial("master")
 	told := 0
@@ -99,7 +99,7 @@ func testOnItsWay(s *suite) {
 	}
 }
 
-// A subscriber may write into the body that it gets; nobody else sees that.
+// A subscriber may write into the body that it receives; no other subscriber sees that.
 func testOwnCopy(s *suite) {
 	c := s.dial("master")
 	a, b := s.subscribe(s.dial("a"), 1), s.subscribe(s.dial("b"), 1)
@@ -116,11 +116,11 @@ func testOwnCopy(s *suite) {
 	}
 }
 
-// A subscriber that does not keep up loses the oldest broadcasts and gets the
-// newest, still in order; the publisher does not wait for it.
+// A slow subscriber loses the oldest broadcasts and receives the newest, still in order; the publisher does not wait
+// for it.
 func testSlow(s *suite) {
 	c := s.dial("master")
-	slow := s.subscribe(s.dial("slow"), 0) // it stands still at each entry
+	slow := s.subscribe(s.dial("slow"), 0) // it blocks at each entry
 	const n = 2_000
 	s.broadcast(c, 0, n)
 	last, heard := -1, 0
@@ -137,8 +137,7 @@ func testSlow(s *suite) {
 	}
 }
 
-// After a lost connection the subscriber is told that it may have missed
-// something, and from then on hears everything again.
+// After a lost connection the subscriber's Gap is called, and from then on it receives everything again.
 func testGap(s *suite) {
 	c := s.dial("master")
 	sub := s.subscribe(s.dial("slave"), 100)
@@ -152,7 +151,7 @@ func testGap(s *suite) {
 	}
 }
 
-// Subscribe returns its context's error, and nothing is heard after that.
+// Subscribe returns its context's error, and nothing is received after that.
 func testSubscribeEnds(s *suite) {
 	c := s.dial("master")
 	sub := s.subscribe(c, 10)

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/mq"
 )
 
-// meterTests are about the counts of what waits.
+// meterTests are about the counts of waiting messages.
 func meterTests() []test {
 	return []test{
 		{name: "MeterCountsWhatWaits", run: testDepths},
@@ -26,7 +26,7 @@ func (s *suite) meter() mq.Meter {
 	return m
 }
 
-// depths waits until the meter tells want.
+// depths waits until the meter returns want.
 func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
 	s.Helper()
 	s.eventually(func() error {
@@ -43,7 +43,7 @@ func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
 	})
 }
 
-// What waits counts, what a consumer holds does not, and what was rejected is a dead letter.
+// Waiting messages count, unacknowledged ones do not, and a rejected message counts as a dead letter.
 func testDepths(s *suite) {
 	c, m := s.dial("one"), s.meter()
 	s.depths(m, map[mq.Queue]int{mq.ReadQ: 0, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0})
@@ -59,7 +59,7 @@ func testDepths(s *suite) {
 	s.depths(m, map[mq.Queue]int{mq.ReadQ: 2, mq.LinearQ: 0, mq.WriteQ: 2, mq.DeadQ: 1})
 }
 
-// A queue that was deleted hides no other one.
+// A deleted queue does not hide the others.
 func testDepthMissing(s *suite) {
 	c, m := s.dial("one"), s.meter()
 	s.publish(c, mq.WriteQ, "m0")
@@ -67,7 +67,7 @@ func testDepthMissing(s *suite) {
 	s.depths(m, map[mq.Queue]int{mq.LinearQ: 0, mq.WriteQ: 1, mq.DeadQ: 0})
 }
 
-// A lost connection is made anew.
+// A lost connection is re-established.
 func testMeterReconnects(s *suite) {
 	c, m := s.dial("one"), s.meter()
 	s.publish(c, mq.WriteQ, "m0")

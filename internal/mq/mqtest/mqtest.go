@@ -1,6 +1,6 @@
-// Package mqtest is the conformance suite of the bus: what every implementation
-// of mq.Conn and mq.Meter must do, with one test for each promise. It assumes nothing about speed:
-// what is promised to happen is waited for, up to Features.Patience.
+// Package mqtest is the conformance suite of the bus: what every implementation of mq.Conn and mq.Meter must do, with
+// one test for each promise. It assumes nothing about speed: each test waits for a promised event, up to
+// Features.Patience.
 package mqtest
 
 import (
@@ -11,41 +11,40 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Features says what an implementation is like, and how long its tests wait.
+// Features describes an implementation, and how long its tests wait.
 type Features struct {
 	// Durable is what mq.Conn.Durable must return.
 	Durable bool
 	// Bubble runs each test in a synctest bubble: instantly, and with a proof
 	// that no goroutine is left. It needs an implementation without sockets.
 	Bubble bool
-	// Patience bounds the wait for what must happen; zero means 10 s.
+	// Patience limits the wait for what must happen; zero means 10 s.
 	Patience time.Duration
 	// Quiet is how long a test watches that something does not happen; zero means 200 ms.
 	Quiet time.Duration
 }
 
-// Limits are the bounds of a bus's queues. Zero means at least 20,000.
+// Limits are the limits of a bus's queues. Zero means at least 20,000.
 type Limits struct {
 	MaxReady   int // of each work queue
 	MaxBytes   int64
 	SyncBuffer int // of each subscriber's private queue
 }
 
-// Bus is a bus of a test's own, with the faults that tests need. Its queues are empty and
-// nobody else's.
+// Bus is a bus for one test, with the faults that tests need. Its queues are empty and used by no other test.
 type Bus interface {
 	// Dial returns a new connection. The test closes it.
 	Dial(t testing.TB, name string) mq.Conn
 	// DialMeter returns a new meter. The test closes it.
 	DialMeter(t testing.TB) mq.Meter
-	// Sever cuts a connection as the death of its process does.
+	// Sever cuts a connection as the death of its process would.
 	Sever(t testing.TB, c mq.Conn)
-	// Disconnect drops every connection at the broker's side; they come back by themselves.
+	// Disconnect drops every connection on the broker's side; they reconnect by themselves.
 	Disconnect(t testing.TB)
 	// Block makes the broker refuse publishers (alarm), Unblock ends that.
 	Block(t testing.TB)
 	Unblock(t testing.TB)
-	// DeleteQueue deletes a work queue behind the back of its users.
+	// DeleteQueue deletes a work queue without notice to its users.
 	DeleteQueue(t testing.TB, q mq.Queue)
 	// DeadLetters returns how many messages the dead-letter queue has.
 	DeadLetters(t testing.TB) int
@@ -54,7 +53,7 @@ type Bus interface {
 // NewBus makes a Bus and cleans up after the test.
 type NewBus func(t testing.TB, l Limits) Bus
 
-// test is one promise.
+// test is the test of one promise.
 type test struct {
 	name   string
 	limits Limits

@@ -30,7 +30,7 @@ func queueTests() []test {
 	}
 }
 
-// A message arrives as it was published, also when the publisher uses its buffer again.
+// A message arrives as it was published, even if the publisher reuses its buffer.
 func testConfirmed(s *suite) {
 	c := s.dial("one")
 	if got := c.Durable(); got != s.features.Durable {
@@ -53,7 +53,7 @@ func testConfirmed(s *suite) {
 	s.ack(d)
 }
 
-// What one goroutine publishes is delivered in that order.
+// Messages published from one goroutine are delivered in that order.
 func testOrder(s *suite) {
 	c := s.dial("one")
 	k := s.consume(s.dial("other"), mq.WriteQ, 3)
@@ -72,7 +72,7 @@ func testOrder(s *suite) {
 	}
 }
 
-// A consumer holds at most its prefetch, and gets one more for each that it acknowledges.
+// A consumer holds at most its prefetch, and gets one more message for each that it acknowledges.
 func testPrefetch(s *suite) {
 	c := s.dial("one")
 	s.publish(c, mq.ReadQ, numbered(4)...)
@@ -89,7 +89,7 @@ func testPrefetch(s *suite) {
 func testShare(s *suite) {
 	c := s.dial("publisher")
 	a, b := s.consume(s.dial("a"), mq.ReadQ, 1), s.consume(s.dial("b"), mq.ReadQ, 1)
-	// Each holds one: now both are surely there.
+	// Each holds one delivery: now both are certainly subscribed.
 	s.publish(c, mq.ReadQ, "x", "x")
 	heldA, heldB := a.next("x"), b.next("x")
 	s.ack(heldA)
@@ -114,7 +114,7 @@ func testShare(s *suite) {
 	}
 }
 
-// A message of one work queue does not reach the other's consumers.
+// A message of one work queue does not reach the consumers of another.
 func testSeparate(s *suite) {
 	c := s.dial("one")
 	s.publish(c, mq.ReadQ, "read")
@@ -122,14 +122,14 @@ func testSeparate(s *suite) {
 	s.publish(c, mq.WriteQ, "write")
 	linear := s.consume(c, mq.LinearQ, 1)
 	held := linear.next("linearizable")
-	s.consume(c, mq.WriteQ, 5).acked("write") // whatever is held of another queue
+	s.consume(c, mq.WriteQ, 5).acked("write") // whatever is unacknowledged in another queue
 	s.consume(c, mq.ReadQ, 5).acked("read")
 	s.ack(held)
 	linear.acked("another")
 }
 
-// Consume returns its context's error; what it handed over can be acknowledged
-// later, what it did not goes to others.
+// Consume returns its context's error. Deliveries that it passed to handle can be acknowledged later; the others go
+// to other consumers.
 func testConsumeEnds(s *suite) {
 	c := s.dial("one")
 	a := s.consume(c, mq.ReadQ, 2)
@@ -147,8 +147,8 @@ func testConsumeEnds(s *suite) {
 	b.nothing()
 }
 
-// What a consumer had been sent and not handed over when its context ended goes
-// to others at once, while the delivery in hand is still its own.
+// When a consumer's context ends, the messages sent to it but not passed to handle go to other consumers immediately,
+// while the pending delivery is still its own.
 func testUnseen(s *suite) {
 	c := s.dial("one")
 	inHand, finish := make(chan mq.Delivery, 5), make(chan struct{})
@@ -172,7 +172,7 @@ func testUnseen(s *suite) {
 	}
 }
 
-// A consumer that could never get anything is a mistake, not a silent one.
+// A consumer that could never receive anything is an error.
 func testBadPrefetch(s *suite) {
 	c := s.dial("one")
 	err := c.Consume(s.Context(), mq.ConsumeConfig{Queue: mq.ReadQ}, func(mq.Delivery) {})
@@ -181,12 +181,12 @@ func testBadPrefetch(s *suite) {
 	}
 }
 
-// writeQ has one consumer at a time, the first that came, and the next one when that is gone.
+// writeQ has one consumer at a time, the first to subscribe, and the next one once that is gone.
 func testSingleActive(s *suite) {
 	c, connA := s.dial("publisher"), s.dial("a")
 	a := s.consume(connA, mq.WriteQ, 3)
 	s.publish(c, mq.WriteQ, "first")
-	a.acked("first") // a is surely the active one
+	a.acked("first") // a is certainly the active one
 	b := s.consume(s.dial("b"), mq.WriteQ, 10)
 	s.publish(c, mq.WriteQ, numbered(5)...)
 	a.acked("m0")
@@ -196,8 +196,8 @@ func testSingleActive(s *suite) {
 	b.acked("m1", "m2", "m3", "m4")
 }
 
-// The next consumer of writeQ takes over only when the one before has settled
-// all that it was given, so that two never work at the same time.
+// The next consumer of writeQ becomes active only when the previous one has settled all its deliveries, so that two
+// never work at the same time.
 func testSingleHandOver(s *suite) {
 	c := s.dial("publisher")
 	a := s.consume(s.dial("a"), mq.WriteQ, 1)
@@ -225,7 +225,7 @@ func testTTL(s *suite) {
 	k.nothing()
 }
 
-// A rejected message goes to the dead letters and never comes back.
+// A rejected message goes to the dead letters and is never redelivered.
 func testReject(s *suite) {
 	c := s.dial("one")
 	k := s.consume(c, mq.WriteQ, 1)
@@ -243,7 +243,7 @@ func testReject(s *suite) {
 	})
 }
 
-// A write that expires in its queue is a dead letter, and comes from there without a TTL.
+// A write that expires in its queue becomes a dead letter, and is delivered from there without a TTL.
 func testExpiredWrite(s *suite) {
 	c := s.dial("one")
 	const ttl = 50 * time.Millisecond
@@ -260,8 +260,8 @@ func testExpiredWrite(s *suite) {
 	s.ack(d)
 }
 
-// The dead letters go to one consumer at a time, the first that came. A letter that it does not acknowledge comes again, and one
-// that it rejects is gone.
+// The dead letters have one consumer at a time, the first to subscribe. A dead letter that it does not acknowledge is
+// redelivered; one that it rejects is dropped.
 func testDeadConsumer(s *suite) {
 	c, doomed := s.dial("one"), s.dial("doomed")
 	s.publish(c, mq.WriteQ, numbered(3)...)

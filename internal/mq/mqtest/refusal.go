@@ -10,15 +10,15 @@ import (
 	"rideshare/internal/mq"
 )
 
-// smallQueue is the length limit of the tests about full queues, and
-// overshoot what a broker may take beyond it.
+// smallQueue is the length limit in the tests about full queues, and overshoot is how many messages beyond it a
+// broker may accept.
 const (
 	smallQueue = 5
 	overshoot  = 50
 	smallBytes = 100_000
 )
 
-// refusalTests are about publishes that do not succeed.
+// refusalTests are about publishes that fail.
 func refusalTests() []test {
 	return []test{
 		{name: "NoQueueIsUnroutable", run: testUnroutable},
@@ -30,7 +30,7 @@ func refusalTests() []test {
 	}
 }
 
-// A message for a queue that is not there comes back; a consumer makes the queue anew.
+// A message for a missing queue is returned; a consumer recreates the queue.
 func testUnroutable(s *suite) {
 	c := s.dial("one")
 	s.bus.DeleteQueue(s.T, mq.ReadQ)
@@ -41,8 +41,8 @@ func testUnroutable(s *suite) {
 	k.nothing()
 }
 
-// A full queue refuses; what it confirmed is there, what it refused is not, and
-// there is room again when consumers have worked.
+// A full queue refuses messages. What it confirmed is there, what it refused is not, and there is room again once
+// consumers have worked.
 func testFull(s *suite) {
 	c := s.dial("one")
 	accepted := 0
@@ -64,7 +64,7 @@ func testFull(s *suite) {
 	k.acked("again")
 }
 
-// A queue that has many bytes refuses, however few messages they are, and takes what fits once consumers have worked.
+// A queue with many bytes refuses messages, however few it has, and accepts what fits once consumers have worked.
 func testFullOfBytes(s *suite) {
 	c := s.dial("one")
 	body := func(n int) string { return fmt.Sprintf("m%d", n) + strings.Repeat(" ", 30_000) }
@@ -86,7 +86,7 @@ func testFullOfBytes(s *suite) {
 	k.acked(body(99))
 }
 
-// Only messages that wait count against the limit.
+// Only waiting messages count against the limit.
 func testHeldDoNotCount(s *suite) {
 	c := s.dial("one")
 	k := s.consume(c, mq.ReadQ, 10*smallQueue)
@@ -96,16 +96,15 @@ func testHeldDoNotCount(s *suite) {
 	}
 }
 
-// While the broker blocks publishers a publish says that it was not taken, and
-// deliveries and acknowledgements go on.
+// While the broker blocks publishers, a publish returns that it was not accepted, and deliveries and acknowledgements
+// go on.
 func testBlocked(s *suite) {
 	c, consuming := s.dial("publisher"), s.dial("consumer")
 	k := s.consume(consuming, mq.ReadQ, 1)
 	s.publish(c, mq.ReadQ, "m0", "m1")
 	m0 := k.next("m0")
 	s.bus.Block(s.T)
-	// A real broker tells of the alarm only after the first publish under it,
-	// whose outcome is open.
+	// A real broker announces the alarm only after the first publish during it, whose outcome is unknown.
 	s.eventually(func() error {
 		ctx, cancel := context.WithTimeout(s.Context(), s.features.Quiet)
 		defer cancel()
@@ -129,7 +128,7 @@ func testBlocked(s *suite) {
 	k.acked("m2")
 }
 
-// A publish whose time is over before it began sends nothing.
+// A publish whose context has already ended sends nothing.
 func testEndedContext(s *suite) {
 	c := s.dial("one")
 	ctx, cancel := context.WithCancel(s.Context())

@@ -23,7 +23,7 @@ func replyTests() []test {
 	}
 }
 
-// replyQueue is a Replies that keeps what it gets.
+// replyQueue is a Replies that stores what it receives.
 type replyQueue struct {
 	*running
 	names chan string // empty when lost
@@ -68,7 +68,7 @@ func testReply(s *suite) {
 	}
 }
 
-// An answer to somebody who is gone comes back.
+// A reply to a requester that is gone is returned.
 func testReplyVanished(s *suite) {
 	c, leaving := s.dial("worker"), s.dial("leaving")
 	q := s.replies(c)
@@ -85,7 +85,7 @@ func testReplyVanished(s *suite) {
 	s.vanished(c, "never-was-there")
 }
 
-// vanished waits until a reply to that name comes back: a broker needs time to delete the queue.
+// vanished waits until a reply to that name is returned: a broker needs time to delete the queue.
 func (s *suite) vanished(c mq.Conn, name string) {
 	s.Helper()
 	s.eventually(func() error {
@@ -96,8 +96,8 @@ func (s *suite) vanished(c mq.Conn, name string) {
 	})
 }
 
-// After a lost connection there is a reply queue again, with another name, so
-// that late replies cannot be taken for new ones.
+// After a lost connection there is a new reply queue with another name, so that late replies cannot be mistaken for
+// new ones.
 func testReplyRenamed(s *suite) {
 	c := s.dial("one")
 	q := s.replies(c)
@@ -136,7 +136,7 @@ func (s *suite) serve(c mq.Conn, parts ...string) {
 	})
 }
 
-// A call gets the parts of its answer in order, and none after the last.
+// A call receives the parts of its answer in order, and none after the last.
 func testCall(s *suite) {
 	s.serve(s.dial("worker"), " 1", " 2", " 3", " late")
 	caller := s.caller(s.dial("caller"))
@@ -182,7 +182,7 @@ func testManyCalls(s *suite) {
 	}
 }
 
-// A call that nobody answers ends with its deadline, and so does its message.
+// A call without an answer ends at its deadline, and so does its message.
 func testCallDeadline(s *suite) {
 	c := s.dial("one")
 	caller := s.caller(c)
@@ -195,7 +195,7 @@ func testCallDeadline(s *suite) {
 	s.consume(c, mq.ReadQ, 1).nothing()
 }
 
-// The answer to a call that is over is dropped, and not taken for that to the next call.
+// The answer to a call that has ended is dropped, and not mistaken for the answer to the next call.
 func testLateReply(s *suite) {
 	c := s.dial("worker")
 	k := s.consume(c, mq.ReadQ, 5)
@@ -226,7 +226,7 @@ func testLateReply(s *suite) {
 	}
 }
 
-// A call whose answer cannot come any more ends at once, with its outcome unknown.
+// A call whose answer can no longer arrive ends immediately, with an unknown outcome.
 func testCallLost(s *suite) {
 	k := s.consume(s.dial("worker"), mq.ReadQ, 1)
 	caller := s.caller(s.dial("caller"))

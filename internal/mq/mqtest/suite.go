@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// suite is what one test works with.
+// suite is the state of one test.
 type suite struct {
 	*testing.T
 	features Features
@@ -42,7 +42,7 @@ func (s *suite) publish(c mq.Conn, q mq.Queue, bodies ...string) {
 	}
 }
 
-// pass waits for d, where a test is about time itself.
+// pass waits for d, in tests about time itself.
 func (s *suite) pass(d time.Duration) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), d)
@@ -58,7 +58,7 @@ type running struct {
 	err    error // valid once ended is closed
 }
 
-// start runs f until the test is over, or stop.
+// start runs f until the test ends, or stop is called.
 func (s *suite) start(f func(ctx context.Context) error) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{s: s, cancel: cancel, ended: make(chan struct{})}
@@ -92,7 +92,7 @@ func (r *running) stop() error {
 	return r.wait()
 }
 
-// consumer is a Consume that keeps what it gets.
+// consumer is a Consume that stores what it receives.
 type consumer struct {
 	*running
 	got chan mq.Delivery
@@ -122,7 +122,7 @@ func (k *consumer) next(want string) mq.Delivery {
 	}
 }
 
-// acked gets and acknowledges messages with these bodies, in this order.
+// acked receives and acknowledges messages with these bodies, in this order.
 func (k *consumer) acked(bodies ...string) {
 	k.s.Helper()
 	for _, want := range bodies {
