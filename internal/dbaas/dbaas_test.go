@@ -26,7 +26,7 @@ func TestNewOpID_LaterTime_SortsLater(t *testing.T) {
 	}
 }
 
-// The same key gives the same id, another key another one.
+// The same key gives the same id; another key gives another id.
 func TestOpIDFromKey_SameKey_SameID(t *testing.T) {
 	first := dbaas.OpIDFromKey("a")
 	if again := dbaas.OpIDFromKey("a"); again != first {
@@ -37,7 +37,7 @@ func TestOpIDFromKey_SameKey_SameID(t *testing.T) {
 	}
 }
 
-// Text that is no UUID is refused.
+// Text that is not a UUID is refused.
 func TestParseOpID_NotAUUID_Refused(t *testing.T) {
 	for _, s := range []string{"", "x", "00000000000000000000000000000000", "0198f2c4-7c4e-7b1a-9c52-3f6d8b0a1e2", "0198f2c4-7c4e-7b1a-9c52-3f6d8b0a1e2g", "0198f2c4+7c4e-7b1a-9c52-3f6d8b0a1e2d"} {
 		if _, err := dbaas.ParseOpID(s); !errors.Is(err, dbaas.ErrBadOpID) {
@@ -67,7 +67,7 @@ func TestError_Is_MatchesTheCode(t *testing.T) {
 	}
 }
 
-// A cluster id is written and read as 32 digits, none as nothing, and nothing else is one.
+// A cluster id is encoded as 32 digits, the zero id as empty text; anything else is refused.
 func TestClusterID_Text_RoundTrip(t *testing.T) {
 	for _, id := range []dbaas.ClusterID{{}, {1, 15: 255}, dbaas.NewClusterID()} {
 		text, err := id.MarshalText()

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// Hundreds of calls at once are all answered.
+// Hundreds of concurrent calls are all answered.
 func TestClient_ManyAtOnce(t *testing.T) {
 	c := newClient(t, dbtest.New(t).URL)
 	var wg sync.WaitGroup
@@ -27,7 +27,7 @@ func TestClient_ManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// Wrong credentials, paths or SQL of ours are never told to a client as its own fault.
+// Wrong credentials, paths or SQL of our own are never reported to a client as its fault.
 func TestClient_OurFaultsAreInternal(t *testing.T) {
 	for _, code := range []dbaas.Code{dbaas.CodeUnauthorized, dbaas.CodeInvalid, dbaas.CodeNotFound} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func TestClient_OurFaultsAreInternal(t *testing.T) {
 	}
 }
 
-// An orchestrator that says yes and sends nonsense is a bug, not a result.
+// A success answer with invalid contents is a bug, not a result.
 func TestClient_NonsenseAnswer(t *testing.T) {
 	for _, body := range []string{"", "[]", `{"results":[]}`, `{"results":[{},{}]}`, `{"error":"x"}`} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
@@ -51,7 +51,7 @@ func TestClient_NonsenseAnswer(t *testing.T) {
 	}
 }
 
-// Only a usable URL makes a client.
+// New accepts only a usable URL.
 func TestNew_Settings(t *testing.T) {
 	for _, url := range []string{"", "localhost:9500", "amqp://x", "http://", "://"} {
 		if _, err := dbclient.New(dbclient.Config{URL: url}); err == nil {

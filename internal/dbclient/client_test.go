@@ -26,8 +26,8 @@ func newClient(t *testing.T, url string) *dbclient.Client {
 
 const insertUser = "INSERT INTO users VALUES(?, 'x')"
 
-// What happens to the connection decides the code: a write that may have arrived
-// is unknown and names its operation, what never left is unavailable.
+// The state of the connection decides the code: a write that may have arrived is unknown and names its operation; a
+// request that was never sent is unavailable.
 func TestClient_LostCalls(t *testing.T) {
 	db := dbtest.New(t)
 	c := newClient(t, db.URL)
@@ -66,7 +66,7 @@ func TestClient_LostCalls(t *testing.T) {
 		})
 	}
 	db.Server.Close()
-	// A request into a connection that is just closing may have arrived, for all a client can know.
+	// A request sent into a closing connection may have arrived, as far as a client can know.
 	c.Close()
 	for name, call := range map[string]func() error{"write": write, "read": read} {
 		if err := call(); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
@@ -81,7 +81,7 @@ func asError(err error, target **dbaas.Error) bool {
 	return ok
 }
 
-// A call ends with its context; whether that is a timeout or unknown depends on what it was.
+// A call ends with its context; whether that is a timeout or unknown depends on the call.
 func TestClient_Deadline(t *testing.T) {
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -104,7 +104,7 @@ func TestClient_Deadline(t *testing.T) {
 	}
 }
 
-// The headers of a call say who asks, for what position, and under which key.
+// The headers of a call carry the caller, the position and the key.
 func TestClient_Headers(t *testing.T) {
 	db := dbtest.New(t)
 	c, err := dbclient.New(dbclient.Config{URL: db.URL + "/", Authorization: "Bearer t0ken"})

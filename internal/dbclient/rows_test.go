@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// answering is a client of an orchestrator that answers everything as answer does.
+// answering is a client of an orchestrator whose answers come from answer.
 func answering(t *testing.T, timeout time.Duration, answer http.HandlerFunc) *dbclient.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func answering(t *testing.T, timeout time.Duration, answer http.HandlerFunc) *db
 
 var selectNames = dbclient.SQL("SELECT username, n FROM users")
 
-// Rows come one by one while the answer is still being made, so that none of it is held.
+// Rows arrive one by one while the answer is still being produced, so that nothing has to be held.
 func TestClient_Rows_ComeAsTheyAreSent(t *testing.T) {
 	seen := make(chan string)
 	c := answering(t, 10*time.Second, func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +66,8 @@ func TestClient_Rows_ComeAsTheyAreSent(t *testing.T) {
 	}
 }
 
-// An answer that is an error, is cut off, or is none is an error whose code says what the caller may do.
+// An error answer, a truncated answer and a malformed answer each cause an error whose code tells the caller what to
+// do.
 func TestClient_Rows_Errors(t *testing.T) {
 	for _, tt := range []struct {
 		name, body string
@@ -111,7 +112,7 @@ func TestClient_Rows_CallersError(t *testing.T) {
 	}
 }
 
-// A database that stops in the middle is given up after the timeout.
+// A database that stops in the middle of an answer is given up after the timeout.
 func TestClient_Rows_Stalled(t *testing.T) {
 	leave := make(chan struct{})
 	c := answering(t, 50*time.Millisecond, func(w http.ResponseWriter, _ *http.Request) {

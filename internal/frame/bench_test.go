@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/frame"
 )
 
-// BenchmarkReadBatch is the way of 64 point reads through the codec, once.
+// BenchmarkReadBatch encodes and decodes 64 point reads and their answers once.
 func BenchmarkReadBatch(b *testing.B) {
 	reads := make([]dbaas.Read, 64)
 	for i := range reads {

@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// A fingerprint is kept with the answer of an operation, so it must never change: it is that of the statements as a
-// frame has them, however long they are.
+// A fingerprint is stored with the answer of an operation, so it must never change. It is computed over the
+// statements as encoded in a frame, however long they are.
 func TestFingerprintOf_IsTheHashOfTheFrame(t *testing.T) {
 	statements := []dbaas.Statement{{SQL: ""}, {SQL: "SELECT ?"}}
 	for _, n := range []int{0, 1, 127, 128, 255, hashChunk - 1, hashChunk, hashChunk + 1, 3*hashChunk + 7} {

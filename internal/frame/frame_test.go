@@ -18,12 +18,12 @@ import (
 // sent is when the requests of these tests are encoded, and by default decoded.
 var sent = time.UnixMilli(1_000_000)
 
-// received is decode of a frame that comes at once.
+// received is decode of a frame that arrives immediately.
 func received[T any](decode func([]byte, time.Time) (T, error)) func([]byte) (T, error) {
 	return func(b []byte) (T, error) { return decode(b, sent) }
 }
 
-// sameAfter checks that what was decoded is what was encoded.
+// sameAfter checks that the decoded value equals the encoded one.
 func sameAfter[T any](t *rapid.T, want T, b []byte, err error, decode func([]byte) (T, error)) {
 	if err != nil {
 		t.Fatalf("encode: %v", err)
@@ -37,7 +37,7 @@ func sameAfter[T any](t *rapid.T, want T, b []byte, err error, decode func([]byt
 	}
 }
 
-// Whatever is encoded comes back unchanged, for every kind of frame.
+// Encoding and decoding preserves every value, for every kind of frame.
 func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		reads := frame.ReadRequest{Again: rapid.Bool().Draw(t, "again"), Cluster: drawSixteen(t), Shard: 7, Reads: drawList(t, drawRead)}
@@ -86,7 +86,7 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 	})
 }
 
-// A deadline crosses between two hosts whose clocks are years apart as the time that is left.
+// A deadline is sent as the remaining time, so it survives between two hosts whose clocks are years apart.
 func TestRequests_Deadline_IsTheTimeLeft(t *testing.T) {
 	there := sent.AddDate(-7, 0, 0)
 	for _, c := range []struct{ deadline, want time.Time }{
@@ -178,7 +178,7 @@ func TestDecode_WrongHeader_NamesWhy(t *testing.T) {
 	}
 }
 
-// A forged count does not make the decoder allocate what the frame cannot hold.
+// A forged count does not make the decoder allocate more than the frame can hold.
 func TestDecode_ForgedCount_AllocatesLittle(t *testing.T) {
 	good, err := frame.ReadRequest{}.Encode(sent)
 	if err != nil {
@@ -220,7 +220,7 @@ func TestFingerprintOf_AnyChange_Differs(t *testing.T) {
 	}
 }
 
-// A large entry travels without its changes, and is not taken for one that has none.
+// A large entry is sent without its changes, and differs from an entry that has none.
 func TestEncodeEntry_LargeIsAway(t *testing.T) {
 	change := func(n int) []dbaas.Change {
 		return []dbaas.Change{{Kind: dbaas.ChangeRows, Data: make([]byte, n)}}
@@ -258,7 +258,7 @@ func encodePage(shard dbaas.ShardID, entries []dbaas.Entry) ([]byte, error) {
 	return bytes.Join(parts, nil), err
 }
 
-// The large changes of a page are parts as they are, and a page that no frame can hold is refused.
+// The large changes of a page become parts without a copy, and a page that no frame can hold is refused.
 func TestEncodeEntries_LargeChangesAreNotCopied(t *testing.T) {
 	data := bytes.Repeat([]byte("large"), 20_000)
 	rows := dbaas.Change{Kind: dbaas.ChangeRows, Data: data}

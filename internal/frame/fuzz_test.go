@@ -8,8 +8,7 @@ import (
 	"rideshare/internal/frame"
 )
 
-// Any bytes either fail to decode or decode to something that encodes and
-// decodes to the same again; nothing panics.
+// Any bytes either fail to decode, or decode to a value that survives encoding and decoding; nothing panics.
 func FuzzDecode(f *testing.F) {
 	op := dbaas.Operation{ID: dbaas.OpIDFromKey("k"), Statements: []dbaas.Statement{{
 		SQL: "insert", Args: []dbaas.Value{dbaas.Integer(-1), dbaas.Blob([]byte{1}), dbaas.Float(0.5), dbaas.Null()},
@@ -49,8 +48,8 @@ func seed(b []byte, err error) []byte {
 	return b
 }
 
-// again encodes what b decodes to, and checks that decoding and encoding once
-// more changes nothing: the first encoding is the normal form.
+// again encodes the value that b decodes to, and checks that decoding and encoding it once more changes nothing: the
+// first encoding is the normal form.
 func again[T any](t *testing.T, b []byte, decode func([]byte) (T, error), encode func(T) ([]byte, error)) {
 	t.Helper()
 	v, err := decode(b)

@@ -23,7 +23,7 @@ type observed struct {
 	status        int
 }
 
-// answer is the head of an answer.
+// answer is the status and headers of an answer.
 type answer struct {
 	StatusCode int
 	Header     http.Header
@@ -34,8 +34,8 @@ type fixture struct {
 	url  string
 	seen []observed
 	logs bytes.Buffer
-	// finished gets a value when a handler has returned, which is after its
-	// answer and its lines in seen and logs.
+	// finished receives a value when a handler has returned, which is after its answer and its lines in seen and
+	// logs.
 	finished chan struct{}
 }
 
@@ -61,7 +61,7 @@ func newFixture(t *testing.T, register func(a *httpapi.API)) *fixture {
 	return f
 }
 
-// do sends one request whose path is taken as it is.
+// do sends one request with the path exactly as given.
 func (f *fixture) do(t *testing.T, method, path, body string, headers ...string) (answer, string) {
 	t.Helper()
 	var reader io.Reader
@@ -145,7 +145,7 @@ func TestAPI_Routing(t *testing.T) {
 	}
 }
 
-// A path parameter comes decoded exactly once, whatever it holds and however long it is.
+// A path parameter is decoded exactly once, whatever it contains and however long it is.
 func TestParam_DecodedExactlyOnce(t *testing.T) {
 	f := newFixture(t, routes)
 	names := []string{
@@ -169,7 +169,7 @@ func TestParam_NeedlessEscape(t *testing.T) {
 	}
 }
 
-// Every answer has a request id, the client's own where it is fit for a log.
+// Every answer has a request id: the client's own if it is fit for a log.
 func TestAPI_RequestID(t *testing.T) {
 	var inContext string
 	f := newFixture(t, func(a *httpapi.API) {
@@ -199,8 +199,7 @@ func TestAPI_RequestID(t *testing.T) {
 	}
 }
 
-// Bodies over the limit are 413 whether they announce their length or not, and
-// a path may have a limit of its own.
+// Bodies over the limit are 413 whether they declare their length or not, and a path may have its own limit.
 func TestAPI_BodyLimit(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		read := func(c echo.Context) error {

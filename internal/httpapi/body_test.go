@@ -16,7 +16,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// A body that does not come to its end is 408 when its time was over and 400 when the client left, whether its length was announced or not.
+// An incomplete body is 408 if it timed out and 400 if the client left, whether its length was declared or not.
 func TestReadBody_NotToItsEnd_SaysWhy(t *testing.T) {
 	api := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	api.Handle(http.MethodPost, "/", func(c echo.Context) error {

@@ -20,7 +20,7 @@ import (
 
 const mib = 1 << 20
 
-// gauge knows how many bytes of bodies have been read by requests that are not answered yet, and the most there ever were.
+// gauge counts the body bytes read by requests that are not answered yet, and their maximum so far.
 type gauge struct{ now, most atomic.Int64 }
 
 func (g *gauge) add(n int64) {
@@ -28,7 +28,7 @@ func (g *gauge) add(n int64) {
 	}
 }
 
-// countedBody counts what is read of it.
+// countedBody counts the bytes read from it.
 type countedBody struct {
 	io.Reader
 	gauge *gauge
@@ -61,7 +61,7 @@ func newBusy(budget int64, work func(c echo.Context, body []byte) error) *busy {
 	return b
 }
 
-// post sends a body of n bytes, without saying so if it is chunked.
+// post sends a body of n bytes, without its length if it is chunked.
 func (b *busy) post(t *testing.T, n int64, chunked bool) *httptest.ResponseRecorder {
 	t.Helper()
 	body := &countedBody{Reader: io.LimitReader(zeros{}, n), gauge: &b.gauge}
@@ -79,8 +79,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// More large bodies than there is room for: never more is held than the bound. Those that find no room within a second are refused,
-// with the reason and when to try again, and when the others are answered all of the room is back.
+// There are more large bodies than there is room for: the bytes held never exceed the limit. Requests that find no
+// room within a second are refused, with the reason and a time to retry. When the others are answered, all room is
+// back.
 func TestBudget_ManyLargeBodies_HeldWithinTheBound(t *testing.T) {
 	for _, chunked := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestBudget_ManyLargeBodies_HeldWithinTheBound(t *testing.T) {
 	}
 }
 
-// Small requests do not wait behind large ones, not even while some wait for room.
+// Small requests do not wait behind large ones, even while large ones wait for room.
 func TestBudget_SmallBodies_PassLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(4*mib, func(c echo.Context, body []byte) error {
@@ -144,7 +145,8 @@ func TestBudget_SmallBodies_PassLargeOnes(t *testing.T) {
 	})
 }
 
-// What a request holds besides its body counts too. One that alone needs more than there is will never get it: 413.
+// Memory that a request holds besides its body counts too. A request that alone needs more than the budget can never
+// succeed: 413.
 func TestHold_CountsUntilTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		need := int64(3 * mib)
@@ -173,7 +175,7 @@ func TestHold_CountsUntilTheAnswer(t *testing.T) {
 	})
 }
 
-// What cannot be refused is charged: others wait until it is gone.
+// Memory that cannot be refused is charged: other requests wait until it is returned.
 func TestCharge_GoesOverTheBoundAndOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
@@ -198,7 +200,7 @@ func TestCharge_GoesOverTheBoundAndOthersWait(t *testing.T) {
 	})
 }
 
-// A handler that panics gives back what it held.
+// A handler that panics returns what it held.
 func TestBudget_Panic_GivesBack(t *testing.T) {
 	b := newBusy(4*mib, func(_ echo.Context, body []byte) error {
 		if len(body) > 3*mib {

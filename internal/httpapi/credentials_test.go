@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// A file that is not what it should be is an error that shows no secret.
+// An invalid file causes an error that shows no secret.
 func TestParseCredentials_BrokenFiles_AreErrors(t *testing.T) {
 	for _, file := range []string{"", "# only\n", "hunter2", "bearer", "bearer ", "bearer hunter2 x", "basic hunter2", "basic :hunter2", "digest hunter2", "bearer ok\nhunter2\n"} {
 		_, err := httpapi.ParseCredentials(strings.NewReader(file))
@@ -19,7 +19,7 @@ func TestParseCredentials_BrokenFiles_AreErrors(t *testing.T) {
 	}
 }
 
-// A caller is known by accepted credentials alone. A basic user stays the same when the password changes.
+// Only accepted credentials identify a caller. A basic user stays the same caller when the password changes.
 func TestCredentials_Caller(t *testing.T) {
 	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer one\nbearer two\nbasic ann:old\nbasic ann:new\nbasic bob:old\n"))
 	if err != nil {
@@ -59,7 +59,7 @@ func TestCredentials_Caller(t *testing.T) {
 	}
 }
 
-// The same key of another service, caller, method or path is another key, wherever the parts are cut.
+// The same key of another service, caller, method or path is another key, wherever the parts are split.
 func TestKeyScope_AnyPartDiffers_AnotherKey(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range []httpapi.KeyScope{
@@ -78,7 +78,7 @@ func TestKeyScope_AnyPartDiffers_AnotherKey(t *testing.T) {
 	}
 }
 
-// The parts call each other with the first line of the file.
+// The parts of the system call each other with the first line of the file.
 func TestCredentials_Authorization_IsTheFirstLine(t *testing.T) {
 	for file, want := range map[string]string{
 		"# ours\n\nbearer t0ken\nbasic a:b\n": "Bearer t0ken",

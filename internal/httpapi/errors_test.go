@@ -14,8 +14,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// Each code has its status, survives the way to a client and back, and outages
-// carry Retry-After.
+// Each code has its status and survives the way to a client and back; outages carry Retry-After.
 func TestError_CodeSurvivesRoundTrip(t *testing.T) {
 	op := dbaas.NewOpID(time.Now())
 	for code, status := range map[dbaas.Code]int{
@@ -44,7 +43,7 @@ func TestError_CodeSurvivesRoundTrip(t *testing.T) {
 	}
 }
 
-// Course paths answer `{}` unless the client names problem+json; others always answer a problem.
+// Course paths answer `{}` unless the client lists problem+json; others always answer a problem.
 func TestError_BodyByPathAndAccept(t *testing.T) {
 	fail := func(echo.Context) error {
 		return &dbaas.Error{Code: dbaas.CodeUnknown, Message: "lost", Op: dbaas.OpIDFromKey("k")}
@@ -81,7 +80,7 @@ func TestError_BodyByPathAndAccept(t *testing.T) {
 	}
 }
 
-// A problem has all the members that RFC 9457 and api.md name.
+// A problem has all the members specified by RFC 9457 and api.md.
 func TestError_ProblemMembers(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		a.Handle(http.MethodGet, "/", func(echo.Context) error {
@@ -102,7 +101,7 @@ func TestError_ProblemMembers(t *testing.T) {
 	}
 }
 
-// Statuses of strangers become the code that is safe to act on.
+// Statuses from other servers become the code that is safe to act on.
 func TestCodeFromStatus_Strangers(t *testing.T) {
 	for status, want := range map[int]dbaas.Code{
 		200: dbaas.CodeOK, 204: dbaas.CodeOK, 400: dbaas.CodeInvalid, 405: dbaas.CodeInvalid, 429: dbaas.CodeUnavailable,

@@ -17,7 +17,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// heads is a server on connections in memory that answers 200.
+// heads is a server on in-memory connections that answers 200.
 type heads struct {
 	listener testenv.Pipes
 	server   *httpapi.Server
@@ -53,8 +53,8 @@ func status(conn net.Conn, text string) int {
 	return resp.StatusCode
 }
 
-// Long heads are bounded together: those that find no room are refused at once, short requests go on, and when
-// the senders are gone there is room again.
+// Long heads are limited together: those without room are refused immediately, short requests continue, and when the
+// senders are gone there is room again.
 func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeads(t)
@@ -101,6 +101,6 @@ func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 		}
 		close(h.listener.Conns)
 		_ = h.server.Close(context.Background())
-		time.Sleep(time.Hour) // of the fake clock: whoever waits has ended
+		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// A request that comes before the routes waits for them.
+// A request that arrives before the routes exist waits for them.
 func TestLateHandler_RequestBeforeSet_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := httpapi.NewLateHandler()
@@ -34,7 +34,7 @@ func TestLateHandler_RequestBeforeSet_Waits(t *testing.T) {
 	})
 }
 
-// A client that goes away is not waited for.
+// A waiting request ends when its client goes away.
 func TestLateHandler_ClientGone_Returns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -15,11 +15,11 @@ import (
 
 const (
 	mebibyte = 1 << 20
-	// shortTime is the time-out of the tests' server: longer than a MiB takes on loopback on the busiest machine.
+	// shortTime is the timeout of the test server: longer than a MiB takes on loopback on the busiest machine.
 	shortTime = time.Second
 )
 
-// readingServer answers each request with how much of its body came, then what ended it.
+// readingServer answers each request with how much of its body arrived, then the error that ended it.
 func readingServer(t *testing.T, read, write time.Duration) *httpapi.Server {
 	t.Helper()
 	s := httpapi.NewServer(httpapi.ServerConfig{
@@ -36,8 +36,8 @@ func readingServer(t *testing.T, read, write time.Duration) *httpapi.Server {
 	return s
 }
 
-// send sends a body in pieces, as long as the server takes them, and returns the answer's body.
-// pause comes between the pieces: it is what a slow line does, and no wait for anything.
+// send sends a body in pieces, as long as the server takes them, and returns the answer's body. The pause between the
+// pieces simulates a slow line; it does not wait for anything.
 func send(t *testing.T, s *httpapi.Server, pieces []int, length int, pause time.Duration) string {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr())
@@ -72,7 +72,7 @@ func repeat(n, times int) []int {
 	return pieces
 }
 
-// A long body that comes steadily may take longer than the time-outs, and is answered.
+// A long body that arrives steadily may take longer than the timeouts, and is answered.
 func TestServer_LongBody_GoesOnWhileItComes(t *testing.T) {
 	s := readingServer(t, shortTime, shortTime)
 	got := send(t, s, repeat(mebibyte, 12), 12*mebibyte, shortTime/6)
@@ -81,7 +81,7 @@ func TestServer_LongBody_GoesOnWhileItComes(t *testing.T) {
 	}
 }
 
-// A long body that dribbles ends, although each piece is in time; so does a short one.
+// A long body that trickles is ended, although each piece is in time; so is a short one.
 func TestServer_DribblingBody_Ends(t *testing.T) {
 	for name, length := range map[string]int{"Long": 12 * mebibyte, "Short": mebibyte} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// A panic is a 500 that says nothing, and the next request is served.
+// A panic is a 500 that reveals nothing, and the next request is served.
 func TestAPI_PanicIsHiddenAndSurvived(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		a.Handle(http.MethodGet, "/", func(echo.Context) error { panic("secret") })
@@ -31,7 +31,7 @@ func TestAPI_PanicIsHiddenAndSurvived(t *testing.T) {
 	}
 }
 
-// Metrics see patterns and standard methods only, so that a client cannot make labels up.
+// Metrics see only patterns and standard methods, so that a client cannot create labels.
 func TestAPI_ObserveLabelsAreBounded(t *testing.T) {
 	f := newFixture(t, routes)
 	f.do(t, http.MethodGet, "/things/a%2Fb", "")
@@ -60,7 +60,7 @@ func TestAPI_OnRequestCountsRefusals(t *testing.T) {
 	}
 }
 
-// An outage is one warning when it begins and one with a count when it ends.
+// An outage is logged as one warning at its start and one with a count at its end.
 func TestAPI_OutageIsLoggedOnce(t *testing.T) {
 	var failing error = dbaas.ErrUnavailable
 	f := newFixture(t, func(a *httpapi.API) {
@@ -74,7 +74,7 @@ func TestAPI_OutageIsLoggedOnce(t *testing.T) {
 	for range 3 {
 		f.do(t, http.MethodGet, "/", "")
 	}
-	failing = &dbaas.Error{Code: dbaas.CodeNotCaughtUp} // A client can have that any time.
+	failing = &dbaas.Error{Code: dbaas.CodeNotCaughtUp} // A client can cause that at any time.
 	f.do(t, http.MethodGet, "/", "")
 	failing = nil
 	f.do(t, http.MethodGet, "/", "")
@@ -84,7 +84,7 @@ func TestAPI_OutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// An error that nobody gave a code is a bug: 500, logged, hidden.
+// An error without a code is a bug: 500, logged, hidden from the client.
 func TestAPI_UncodedErrorIsHidden(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		a.Handle(http.MethodGet, "/", func(echo.Context) error { return errors.New("disk /dev/sda") })

@@ -50,7 +50,7 @@ func bodyOf(t *testing.T, resp *http.Response) string {
 	return string(body)
 }
 
-// A busy or malformed address is an error of Open, and closing what never opened is none.
+// A busy or malformed address is an error of Open; closing a server that was never opened is not an error.
 func TestServer_Open_BusyPortIsAnError(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	first := openServer(t, http.NotFoundHandler())
@@ -68,7 +68,7 @@ func TestServer_Open_BusyPortIsAnError(t *testing.T) {
 	}
 }
 
-// Close waits for the request in hand, and Done tells that serving ended well.
+// Close waits for the request in flight, and Done reports that serving ended well.
 func TestServer_Close_WaitsForRequests(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -123,7 +123,7 @@ func TestServer_Close_IsBounded(t *testing.T) {
 	<-ended
 }
 
-// A readiness check answers what the check says, liveness always answers.
+// A readiness check answers with the result of ready; liveness always answers.
 func TestAPI_HandleHealth(t *testing.T) {
 	var notReady error
 	f := newFixture(t, func(a *httpapi.API) {
@@ -145,7 +145,7 @@ func TestAPI_HandleHealth(t *testing.T) {
 	}
 }
 
-// Positions and keys are read strictly, and a position is written only if there is one.
+// Positions and keys are parsed strictly, and a position is sent only if there is one.
 func TestHeaders(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		a.Handle(http.MethodGet, "/", func(c echo.Context) error {

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// openSite returns the address of a server that answers 200, and what it logged.
+// openSite returns the address of a server that answers 200, and its log.
 func openSite(t *testing.T, cfg httpapi.ServerConfig) (*httpapi.Server, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -25,7 +25,7 @@ func openSite(t *testing.T, cfg httpapi.ServerConfig) (*httpapi.Server, *bytes.B
 	return s, &log
 }
 
-// sendTo returns the answer to a request that set has changed.
+// sendTo returns the answer to a request that set has modified.
 func sendTo(t *testing.T, s *httpapi.Server, method string, set func(*http.Request)) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL(), http.NoBody)
@@ -41,7 +41,7 @@ func sendTo(t *testing.T, s *httpapi.Server, method string, set func(*http.Reque
 	return resp.StatusCode, bodyOf(t, resp)
 }
 
-// A browser names the site of the page that sends a request: what another site sends changes nothing.
+// A browser names the site of the page that sends a request: requests from other sites change nothing.
 func TestServer_PageOfAnotherSite_ChangesNothing(t *testing.T) {
 	s, _ := openSite(t, httpapi.ServerConfig{Addr: "127.0.0.1:0"})
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"} {
@@ -62,7 +62,8 @@ func TestServer_PageOfAnotherSite_ChangesNothing(t *testing.T) {
 	}
 }
 
-// A page whose own name resolves to this machine is of the same site for the browser. On a loopback address only known names are answered.
+// For the browser, a page whose own name resolves to this machine is the same site. On a loopback address only known
+// names are answered.
 func TestServer_UnknownHostOnLoopback_IsForbidden(t *testing.T) {
 	s, _ := openSite(t, httpapi.ServerConfig{Addr: "127.0.0.1:0", AllowedHosts: []string{"db.internal"}})
 	for host, want := range map[string]int{
@@ -82,7 +83,7 @@ func TestServer_UnknownHostOnLoopback_IsForbidden(t *testing.T) {
 	}
 }
 
-// Beyond loopback names are the network's business, unless they are set.
+// Beyond loopback all names are accepted, unless names are configured.
 func TestServer_UnknownHostElsewhere_IsAnswered(t *testing.T) {
 	s, _ := openSite(t, httpapi.ServerConfig{Addr: "0.0.0.0:0"})
 	if status, body := sendTo(t, s, "POST", func(r *http.Request) { r.Host = "orchestrator:9500" }); status != 200 {
@@ -96,7 +97,7 @@ func TestServer_UnknownHostElsewhere_IsAnswered(t *testing.T) {
 	}
 }
 
-// A part that others than this machine reach without credentials warns, with its address and the cure.
+// A server that other machines reach without credentials logs a warning, with its address and the remedy.
 func TestServer_Exposed_WarnsBeyondLoopback(t *testing.T) {
 	for addr, want := range map[string]int{"0.0.0.0:0": 1, "127.0.0.1:0": 0, "unix://" + t.TempDir() + "/s": 0} {
 		s, log := openSite(t, httpapi.ServerConfig{Addr: addr, Exposed: "set AUTH_FILE"})

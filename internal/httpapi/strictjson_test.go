@@ -29,7 +29,7 @@ type document struct {
 	Raws  []json.RawMessage `json:"raws,omitempty"`
 }
 
-// What is well-formed is decoded exactly, white space and escapes included.
+// Well-formed text is decoded exactly, white space and escapes included.
 func TestUnmarshalStrict_Accepts(t *testing.T) {
 	three := int64(3)
 	for _, tt := range []struct {
@@ -115,7 +115,7 @@ func TestUnmarshalStrict_Refuses(t *testing.T) {
 	}
 }
 
-// Objects with many keys find their duplicates too.
+// Duplicates are also found in objects with many keys.
 func TestUnmarshalStrict_ManyKeys(t *testing.T) {
 	var b strings.Builder
 	for i := range 100 {
@@ -130,7 +130,7 @@ func TestUnmarshalStrict_ManyKeys(t *testing.T) {
 	}
 }
 
-// NoBody takes nothing and an empty object, whatever the method, and nothing else.
+// NoBody accepts an empty body and an empty object, whatever the method, and nothing else.
 func TestNoBody(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
@@ -154,8 +154,8 @@ func TestNoBody(t *testing.T) {
 	}
 }
 
-// Whatever comes in, the strict decoder neither panics nor takes what
-// encoding/json refuses, and where both decode they agree.
+// For any input, the strict decoder neither panics nor accepts what encoding/json refuses, and where both decode they
+// agree.
 func FuzzUnmarshalStrict(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"ann"}`, `{"name":"\ud83d\ude00"}`, `{"raw":[1,2.5e-3,{"a":null}],"name":""}`, `{"name":"a","name":"b"}`,

@@ -18,7 +18,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// bubble serves an API with 4 MiB of room on connections in memory: POST / reads its body, GET / answers 3 MiB.
+// bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / answers 3 MiB.
 type bubble struct {
 	listener testenv.Pipes
 	server   *http.Server
@@ -46,7 +46,7 @@ func newBubble() *bubble {
 func (b *bubble) close() {
 	close(b.listener.Conns)
 	_ = b.server.Close()
-	time.Sleep(time.Hour) // of the fake clock: whoever waits has ended
+	time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
 }
 
 // dial returns a connection that has sent the head of a request.
@@ -77,7 +77,7 @@ func answered(t *testing.T, conn net.Conn) (status int, body string) {
 	return resp.StatusCode, body
 }
 
-// A client that sends its long body slower than others can wait for loses its place to them.
+// A client that sends its long body too slowly while others wait for its room is evicted.
 func TestReadBody_SlowClient_LosesItsPlace(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -122,8 +122,8 @@ func TestReadBody_SlowClient_LosesItsPlace(t *testing.T) {
 	}
 }
 
-// Clients that send the heads of short requests and nothing more lose their places to others, however new they are: short requests
-// are answered within the time that one waits for room.
+// Clients that send only the heads of short requests are evicted when others wait, however new they are: short
+// requests are answered within the time that a request waits for room.
 func TestReadBody_StalledShortBodies_MakeRoom(t *testing.T) {
 	for name, length := range map[string]int{"Announced": 64 << 10, "Chunked": -1} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestReadBody_StalledShortBodies_MakeRoom(t *testing.T) {
 	}
 }
 
-// Without anyone who waits a slow client keeps its place.
+// If no request waits for room, a slow client is not evicted.
 func TestReadBody_SlowClientAlone_IsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble()
@@ -170,7 +170,7 @@ func TestReadBody_SlowClientAlone_IsServed(t *testing.T) {
 	})
 }
 
-// A client that does not take its long answer loses its place too: the answer is cut off.
+// A client that does not take its long answer is evicted too: the answer is cut off.
 func TestWriteLong_SlowClient_LosesItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble()

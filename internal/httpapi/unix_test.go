@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// getOver asks what listens at address.
+// getOver sends a request to the server at address.
 func getOver(t *testing.T, address string) int {
 	t.Helper()
 	base, transport, err := httpapi.Reach(address)
@@ -29,8 +29,8 @@ func getOver(t *testing.T, address string) int {
 	return resp.StatusCode
 }
 
-// A socket is served and reached as a port is, for owner and group only, also where a
-// killed process left one, and one that is served already is refused.
+// A socket is served and reached as a port is, for owner and group only. A socket left by a killed process is
+// replaced; a socket in use is refused.
 func TestListen_Unix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
 	stale, err := net.Listen("unix", path)
@@ -60,7 +60,7 @@ func TestListen_Unix(t *testing.T) {
 	}
 }
 
-// What is at the path and is no socket stays.
+// A file at the path that is not a socket stays.
 func TestListen_Unix_FileIsKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {

@@ -15,13 +15,13 @@ import (
 	"rideshare/internal/lifeline"
 )
 
-// limit bounds a wait for what must happen.
+// limit is the maximum wait for what must happen.
 const limit = 30 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handOver gives this process a copy of f as its parent would: open in what it starts, and
-// named in the environment. It returns the copy's number.
+// handOver passes this process a copy of f as its parent would: inheritable by child processes, and named in the
+// environment. It returns the copy's number.
 func handOver(t *testing.T, variable string, f *os.File) int {
 	t.Helper()
 	fd, err := syscall.Dup(int(f.Fd()))
@@ -35,7 +35,7 @@ func handOver(t *testing.T, variable string, f *os.File) int {
 	return fd
 }
 
-// line hands over a lifeline and returns the parent's end of it.
+// line passes a lifeline and returns the parent's end of it.
 func line(t *testing.T) (parent *os.File, fd int) {
 	t.Helper()
 	theirs, parent, err := os.Pipe()
@@ -46,7 +46,7 @@ func line(t *testing.T) (parent *os.File, fd int) {
 	return parent, handOver(t, lifeline.EnvLine, theirs)
 }
 
-// handedOn tells whether a process that is started now would get the file.
+// handedOn reports whether a process started now would inherit the file.
 func handedOn(t *testing.T, fd int) bool {
 	t.Helper()
 	flags, _, err := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
@@ -74,7 +74,8 @@ func wantGone(t *testing.T, gone <-chan struct{}) {
 	}
 }
 
-// The end of the parent is told, whatever it wrote before, and the lifeline goes no further.
+// The end of the parent is reported, whatever the parent wrote before, and child processes do not inherit the
+// lifeline.
 func TestWatch_ParentEnds(t *testing.T) {
 	parent, fd := line(t)
 	gone := watch(t, t.Context())
@@ -96,7 +97,7 @@ func TestWatch_ParentEnds(t *testing.T) {
 	wantGone(t, gone)
 }
 
-// A parent that is gone before anybody watches is told of, too.
+// A parent that was gone before Watch is reported too.
 func TestWatch_ParentIsGone(t *testing.T) {
 	parent, _ := line(t)
 	if err := parent.Close(); err != nil {
@@ -105,7 +106,7 @@ func TestWatch_ParentIsGone(t *testing.T) {
 	wantGone(t, watch(t, t.Context()))
 }
 
-// Watching ends with its context, which closes the lifeline; nothing is told then.
+// Watch ends with its context and closes the lifeline; then onGone is not called.
 func TestWatch_ContextEnds(t *testing.T) {
 	parent, _ := line(t)
 	settled := goleak.IgnoreCurrent()
@@ -130,7 +131,8 @@ func TestWatch_NoParent(t *testing.T) {
 	}
 }
 
-// A variable that names no lifeline is an error that names the variable, not the parent's end.
+// A variable that does not refer to a lifeline is an error that names the variable; it is not reported as the end of
+// the parent.
 func TestWatch_NoLifeline(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/lifeline"
 )
 
-// The parent's listener works here, with what came before it was taken, and closing it
-// gives the port back: no copy stays open.
+// The parent's listener works here, including connections made before it was taken, and closing it frees the port: no
+// copy stays open.
 func TestListener_Inherited(t *testing.T) {
 	parent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestListener_Inherited(t *testing.T) {
 	if got, err := io.ReadAll(io.LimitReader(conn, 1)); string(got) != "x" {
 		t.Errorf("got %q and error %v through the listener, want x", got, err)
 	}
-	// The other end closes first, so that no half of the connection keeps the port.
+	// The other end closes first, so that no half-closed connection keeps the port.
 	if err := errors.Join(early.Close(), conn.Close(), listener.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,14 @@ func TestListener_Inherited(t *testing.T) {
 	}
 }
 
-// A process that no launcher started has no listener, and is told so.
+// A process that no launcher started has no listener, and gets ErrNoListener.
 func TestListener_None(t *testing.T) {
 	if _, err := lifeline.Listener(); !errors.Is(err, lifeline.ErrNoListener) {
 		t.Errorf("got %v, want %v", err, lifeline.ErrNoListener)
 	}
 }
 
-// A variable that names something else is an error that names the variable.
+// A variable that refers to something else is an error that names the variable.
 func TestListener_NoListener(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {

@@ -54,7 +54,7 @@ func startCaller(t *testing.T, conn *fakeConn) *mq.Caller {
 
 func last([]byte) bool { return true }
 
-// The request carries the reply queue, an id of its own, the time left and, on writeQ only, persistence.
+// The request carries the reply queue, a unique id, the remaining time and, on writeQ only, persistence.
 func TestCaller_Call_Request(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestCaller_Call_Request(t *testing.T) {
 	})
 }
 
-// Without a reply queue nothing leaves: a call waits for one, and says
-// that nothing was sent when its time is over first.
+// Without a reply queue nothing is sent: a call waits for a reply queue, and if its deadline passes first returns
+// that nothing was sent.
 func TestCaller_Call_WaitsForReplyQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestCaller_Call_WaitsForReplyQueue(t *testing.T) {
 	})
 }
 
-// With a bus that is down a call fails at once, with the bus's reason.
+// If the bus is down a call fails immediately, with the bus's error.
 func TestCaller_Call_BusDownFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestCaller_Call_BusDownFailsAtOnce(t *testing.T) {
 	})
 }
 
-// What Publish says is what Call says, but when the answer was faster than the confirm.
+// Call returns the error of Publish, unless the answer was faster than the confirm.
 func TestCaller_Call_PublishErrors(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{mq.ErrUnavailable, mq.ErrUnroutable, mq.ErrRefused, mq.ErrClosed, mq.ErrUnconfirmed} {
@@ -157,8 +157,8 @@ func TestCaller_Call_PublishErrors(t *testing.T) {
 	}
 }
 
-// A lost reply queue ends the calls that wait for it, and no others: as soon as
-// it is known, when another takes its place, and when Run ends.
+// A lost reply queue ends the calls that wait for it, and no others: as soon as the loss is known, when another queue
+// takes its place, and when Run ends.
 func TestCaller_Call_LostReplyQueue(t *testing.T) {
 	t.Parallel()
 	losses := map[string]func(conn *fakeConn){
@@ -193,7 +193,7 @@ func TestCaller_Call_LostReplyQueue(t *testing.T) {
 	}
 }
 
-// When Run ends no call is left waiting.
+// When Run ends, no call keeps waiting.
 func TestCaller_Run_EndEndsCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,8 +216,8 @@ func TestCaller_Run_EndEndsCalls(t *testing.T) {
 	})
 }
 
-// No reply is handed over once Call has returned, even when it is on its way
-// at that moment, and one being handed over is waited for.
+// No reply reaches onReply once Call has returned, even if it arrives at that moment. Call waits for an onReply that
+// is running.
 func TestCaller_Call_NoReplyAfterReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +231,8 @@ func TestCaller_Call_NoReplyAfterReturn(t *testing.T) {
 		go func() {
 			called <- caller.Call(ctx, mq.ReadQ, nil, func([]byte) bool {
 				cancel()
-				runtime.Gosched() // let Call return now, if it would
-				replies++         // and race with the reading below
+				runtime.Gosched() // let Call return now, if it wrongly would
+				replies++         // and race with the read below
 				return false
 			})
 		}()
@@ -251,7 +251,7 @@ func TestCaller_Call_NoReplyAfterReturn(t *testing.T) {
 	})
 }
 
-// A reply handler that takes its time does not keep other calls from leaving.
+// A slow reply handler does not keep other calls from being sent.
 func TestCaller_Call_SlowHandlerDoesNotBlockCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestCaller_Call_SlowHandlerDoesNotBlockCalls(t *testing.T) {
 		go conn.handle(mq.Message{ID: first})
 		<-entered
 		go func() { called <- caller.Call(t.Context(), mq.ReadQ, nil, last) }()
-		second := <-sent // in a bubble a call that waits for the handler is a deadlock
+		second := <-sent // in a bubble, a call that waits for the handler is a deadlock
 		close(leave)
 		conn.handle(mq.Message{ID: second})
 		for range 2 {

@@ -1,6 +1,6 @@
 package mq
 
-// Waiting returns how many calls c remembers.
+// Waiting returns the number of calls in flight.
 func (c *Caller) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,6 +33,6 @@ func TestUntilQuiet(t *testing.T) {
 		if took := time.Since(start); took != 22*time.Second {
 			t.Errorf("the outer one ended after %v, want 22s: it hears what the inner one hears", took)
 		}
-		pause.Heard(t.Context()) // nothing listens
+		pause.Heard(t.Context()) // without OnHeard or UntilQuiet
 	})
 }

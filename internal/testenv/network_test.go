@@ -12,7 +12,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// echo is a service that sends back what it gets, behind a network; client is connected to it.
+// echo is a service that returns what it receives, behind a network; client is connected to it.
 func echo(t *testing.T) (network *testenv.Network, client net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func answer(t *testing.T, client net.Conn, text string, within time.Duration) (s
 
 const soon, never = 10 * time.Second, 100 * time.Millisecond
 
-// What is sent over a cut network comes once it is healed; each way can be stalled alone.
+// Data sent over a cut network arrives once the network is healed; each direction can be stalled alone.
 func TestNetwork_Cut_NothingPassesUntilHealed(t *testing.T) {
 	t.Parallel()
 	for _, ways := range [][]testenv.Direction{{testenv.ToServer}, {testenv.ToClient}, {testenv.ToServer, testenv.ToClient}} {
@@ -79,7 +79,7 @@ func TestNetwork_Cut_NothingPassesUntilHealed(t *testing.T) {
 	}
 }
 
-// After its limit a network drops the connection in the middle of what is sent.
+// At its limit a network drops the connection in the middle of the data.
 func TestNetwork_Limit_DropsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	network, client := echo(t)
@@ -89,7 +89,7 @@ func TestNetwork_Limit_DropsInTheMiddle(t *testing.T) {
 	}
 }
 
-// A slow network delays and slices, and loses and reorders nothing.
+// A slow network delays and slices data, but loses and reorders nothing.
 func TestNetwork_Slow_DelaysAndKeepsOrder(t *testing.T) {
 	t.Parallel()
 	const latency = 50 * time.Millisecond
@@ -106,7 +106,7 @@ func TestNetwork_Slow_DelaysAndKeepsOrder(t *testing.T) {
 	}
 }
 
-// Connections over an abandoned network are dropped, those to come too.
+// Connections over an abandoned network are dropped, including future ones.
 func TestNetwork_Abandon_DropsAll(t *testing.T) {
 	t.Parallel()
 	network, client := echo(t)
@@ -124,7 +124,7 @@ func TestNetwork_Abandon_DropsAll(t *testing.T) {
 	}
 }
 
-// A fault of one process's network leaves the others' alone, whether they were connected before or not.
+// A network fault limited to one process does not affect other processes, whether they connected before or after.
 func TestNetwork_Only_SparesOthers(t *testing.T) {
 	t.Parallel()
 	network, client := echo(t)

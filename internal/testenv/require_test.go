@@ -12,8 +12,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// recorder is a test that is looked at from outside: it ends its goroutine as a
-// real one does, and keeps how.
+// recorder is a test that can be observed: it ends its goroutine as a real test does, and records how.
 type recorder struct {
 	testing.TB
 	end string
@@ -55,7 +54,7 @@ func unset(t *testing.T, variables ...string) {
 	}
 }
 
-// elsewhere changes to a checkout in which nothing is started, and returns it.
+// elsewhere changes to a checkout in which no service is started, and returns its path.
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +95,8 @@ func serve(t *testing.T, answer string) string {
 	return listener.Addr().String()
 }
 
-// Without a service a test is skipped, loudly; where somebody counts on it, it fails.
+// Without a service a test is skipped with a visible message; if the service was requested explicitly, the test
+// fails.
 func TestRabbitMQ_MissingServiceSkipsOnlyWhereNobodyCountsOnIt(t *testing.T) {
 	elsewhere(t)
 	unset(t, "CI", "RABBITMQ_URL")
@@ -114,7 +114,7 @@ func TestRabbitMQ_MissingServiceSkipsOnlyWhereNobodyCountsOnIt(t *testing.T) {
 	}
 }
 
-// A test that cannot have a disk of its own is skipped, loudly; in CI it fails.
+// A test that cannot have its own disk is skipped with a visible message; in CI it fails.
 func TestMemoryDisk_CannotMount_SkipsOnlyOutsideCI(t *testing.T) {
 	mount := func(tb testing.TB) string {
 		tb.Helper()

@@ -47,10 +47,10 @@ func TestStartZooKeeper_FaultsAndReturn(t *testing.T) {
 	}
 }
 
-// Services whose owner was killed end by themselves; a pid that is in use by
-// somebody else by now is not taken for the service.
+// Services whose owner was killed end by themselves; another process that now has the pid is not taken for the
+// service.
 func TestServicesScript_OwnerGoneEndsService(t *testing.T) {
-	testenv.StartZooKeeper(t) // where it cannot be had, this is not tested either
+	testenv.StartZooKeeper(t) // where it is not available, this is not tested either
 	dir := t.TempDir()
 	script := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), "../../tools/services.sh", append(args, "--dir", dir, "zookeeper")...)
@@ -58,7 +58,7 @@ func TestServicesScript_OwnerGoneEndsService(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	// The pid of this test, of another time.
+	// This test's pid, at another time.
 	write(t, filepath.Join(dir, "zookeeper", "zookeeper.pid"), strconv.Itoa(os.Getpid())+" 1 another-boot\n")
 	if out, err := script("stop"); err != nil {
 		t.Fatalf("stop with a stale pid: %v: %s", err, out)

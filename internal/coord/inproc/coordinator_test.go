@@ -88,7 +88,7 @@ func TestNew_FileKeepsValues(t *testing.T) {
 	}
 }
 
-// A file that makes no sense is an error, not a fresh start.
+// A file with invalid contents is an error, not a fresh start.
 func TestNew_BadFileIsAnError(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "slavecount.json")
@@ -100,7 +100,7 @@ func TestNew_BadFileIsAnError(t *testing.T) {
 	}
 }
 
-// A slave count that cannot be kept is not set.
+// A slave count that cannot be saved is not set.
 func TestSession_SetSlaveCount_NotOnDiskIsNotSet(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "missing")
@@ -113,7 +113,7 @@ func TestSession_SetSlaveCount_NotOnDiskIsNotSet(t *testing.T) {
 	}
 }
 
-// A session that is cut off is in doubt after two thirds of its time-out and gone after all of it.
+// A session that is cut off is in doubt after two thirds of its timeout and ends after all of it.
 func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -168,7 +168,8 @@ func TestSession_Heal_DoubtStays(t *testing.T) {
 	})
 }
 
-// A session closed by a party that is cut off ends when its time is over, as nobody could be told.
+// A session closed by a client that is cut off ends at its timeout, because the coordinator does not learn of the
+// close.
 func TestSession_Close_CutOffEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,8 +199,8 @@ func TestSession_Close_CutOffEndsInTime(t *testing.T) {
 	})
 }
 
-// While the coordinator is stopped no session ends, not even a dead process's:
-// that one gets a whole time-out when it starts.
+// While the coordinator is stopped no session ends, not even a dead process's: that session gets a full timeout at
+// the start.
 func TestCoordinator_Stop_NothingExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +225,7 @@ func TestCoordinator_Stop_NothingExpires(t *testing.T) {
 	})
 }
 
-// A pause shorter than the time-out ends nobody's session.
+// A pause shorter than the timeout ends no session.
 func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 	})
 }
 
-// A pause ends the sessions that fell silent before it, too, if it is long enough.
+// A long enough pause also ends the sessions that fell silent before it.
 func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -259,8 +260,8 @@ func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
 	})
 }
 
-// A severed client is as good as dead: its sessions are of no use at once, what they
-// registered ends in time, and no other can be opened.
+// A severed client is as good as dead: its sessions cannot be used any more, their registrations end in time, and it
+// can open no other session.
 func TestClient_Sever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,7 +287,7 @@ func TestClient_Sever(t *testing.T) {
 	})
 }
 
-// A partitioned client opens no session, and its sessions live on once it is healed in time.
+// A partitioned client opens no session; its sessions survive if it is healed in time.
 func TestClient_Partition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,7 +309,7 @@ func TestClient_Partition(t *testing.T) {
 	})
 }
 
-// A call whose time is over does nothing.
+// A call whose context has ended does nothing.
 func TestSession_EndedContextIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := open(t, newCoordinator(t, ""))

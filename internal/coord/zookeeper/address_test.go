@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A URL names servers, which are not resolved, and the node below which all is kept.
+// A URL names servers, which are not resolved, and the node under which everything is kept.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]address{

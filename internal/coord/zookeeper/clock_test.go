@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// watched is a clock with what guards it, and how often it was over.
+// watched is a clock with its mutex, and a count of how often it ran out.
 type watched struct {
 	mu    sync.Mutex
 	clock clock
@@ -34,7 +34,7 @@ func (w *watched) prove(sent time.Time) {
 	w.clock.prove(sent)
 }
 
-// wantOver lets time pass, in a bubble, and looks how often the clock was over by then.
+// wantOver lets time pass, in a bubble, and checks how often the clock has run out by then.
 func (w *watched) wantOver(t *testing.T, after time.Duration, want int) {
 	t.Helper()
 	<-time.After(after)
@@ -46,8 +46,8 @@ func (w *watched) wantOver(t *testing.T, after time.Duration, want int) {
 	}
 }
 
-// A session that is proven is not in doubt; two thirds of its length after the
-// sending of the last request that was answered it is, however late the answer came.
+// A session with a recent proof is not in doubt. It is in doubt two thirds of its timeout after the last answered
+// request was sent, however late the answer came.
 func TestClock_DoubtCountsFromSending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestClock_DoubtCountsFromSending(t *testing.T) {
 	})
 }
 
-// A clock that was stopped, or that belongs to no session yet, says nothing.
+// A clock that was stopped, or whose session does not exist yet, never runs out.
 func TestClock_StoppedIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestClock_StoppedIsSilent(t *testing.T) {
 	})
 }
 
-// A session without an id owns nothing, above all not what has no owner.
+// A session without an id owns nothing, in particular no node without an owner.
 func TestSession_WithoutIDOwnsNothing(t *testing.T) {
 	t.Parallel()
 	s := &Session{}

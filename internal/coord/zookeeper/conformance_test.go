@@ -18,13 +18,13 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// sessionTimeout is that of tests: six ticks. An attempt to connect that gets no answer takes half of it, and the
-// library sleeps a second before the next one, which must come in time.
+// sessionTimeout is the session timeout of tests: six ticks. A connect attempt without an answer takes half of it,
+// and the library sleeps a second before the next attempt, which must come in time.
 const sessionTimeout = 6 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a part of a ZooKeeper server, with a network of its own for each session.
+// world is one part of a ZooKeeper server, with a separate network for each session.
 type world struct {
 	t       testing.TB
 	service *testenv.Service // nil if it is shared and must not be broken
@@ -47,13 +47,13 @@ func newWorld(tb testing.TB, url string, service *testenv.Service) *world {
 	return w
 }
 
-// sharedWorld is one on the server that all tests share.
+// sharedWorld is a world on the server that all tests share.
 func sharedWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorld(t, testenv.ZooKeeper(t), nil)
 }
 
-// Open implements coord.Coordinator, through a proxy of the session's own.
+// Open implements coord.Coordinator, through a separate proxy for each session.
 func (w *world) Open(ctx context.Context) (coord.Session, error) {
 	p := testenv.NewNetwork(w.t, w.url)
 	k, err := zookeeper.New(zookeeper.Config{URL: "zk://" + p.Addr() + w.root, SessionTimeout: sessionTimeout, Log: w.log})
@@ -100,7 +100,7 @@ func (w *world) Resume(tb testing.TB) {
 	w.service.Resume(tb)
 }
 
-// witness returns a plain connection to the server, which sees what is really there.
+// witness returns a plain connection to the server, which shows the actual nodes.
 func (w *world) witness() *zk.Conn {
 	w.t.Helper()
 	p := testenv.NewNetwork(w.t, w.url)
@@ -121,7 +121,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// clear removes what the test made.
+// clear removes what the test created.
 func (w *world) clear() {
 	if err := removeAll(w.witness(), w.root); err != nil {
 		w.t.Errorf("remove %s: %v", w.root, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Servers are tried in turn, by name, and only when all failed the library is told to pause.
+// Servers are tried in turn, by name; the library is told to pause only after all have failed.
 func TestLink_PausesAfterAllServersFailed(t *testing.T) {
 	t.Parallel()
 	l := &link{servers: []string{"a:1", "b:2"}}
@@ -34,8 +34,8 @@ func TestLink_PausesAfterAllServersFailed(t *testing.T) {
 	}
 }
 
-// After the end of a session no connection is made, so the library cannot begin another session,
-// and what it holds for one is failed.
+// After the end of a session no connection is made. So the library cannot start another session, and its pending
+// requests fail.
 func TestLink_StoppedMakesNoConnection(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func TestLink_StoppedMakesNoConnection(t *testing.T) {
 	}
 }
 
-// What the server grants is read along, however its answer is cut into pieces.
+// The grant is parsed from the server's answer, however that is cut into pieces.
 func TestBoundedConn_ReadsGrant(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
@@ -106,7 +106,7 @@ func TestBoundedConn_ReadsGrant(t *testing.T) {
 	}
 }
 
-// A read without a deadline, or with one far away, still ends.
+// A read without a deadline, or with a distant one, still ends.
 func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
@@ -128,7 +128,7 @@ func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
 	}
 }
 
-// deadlines notes the read deadline, and reads zeros.
+// deadlines records the read deadline, and reads zeros.
 type deadlines struct {
 	net.Conn
 	read time.Time
@@ -141,7 +141,7 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 
 func (d *deadlines) Read(b []byte) (int, error) { return len(b), nil }
 
-// The answer to a connect request is waited for half as long as all that comes later.
+// The wait for the answer to a connect request is half as long as all later waits.
 func TestBoundedConn_ConnectRequestGetsHalfTheTime(t *testing.T) {
 	t.Parallel()
 	noted := &deadlines{}

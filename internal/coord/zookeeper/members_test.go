@@ -14,7 +14,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Nodes that are no registrations do no harm.
+// Nodes that are not registrations do no harm.
 func TestMembers_ForeignNodesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -36,14 +36,14 @@ func TestMembers_ForeignNodesAreLeftOut(t *testing.T) {
 	wantError(t, "register over a node without an owner", s.Register(t.Context(), coord.Member{PID: 7, Worker: "w7"}), coord.ErrExists)
 }
 
-// Members are those of one moment: of several that change together, none is ever seen without the others.
+// Members returns a consistent state: of several nodes that change together, none is ever seen without the others.
 func TestMembers_OneMoment(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	reader, _ := open(t, w)
 	conn := w.witness()
 	const members = 10
-	// write changes all in one transaction, which only a plain client can.
+	// write changes all nodes in one transaction, which only a plain client can do.
 	write := func(n int, request func(path string, data []byte) any) error {
 		var all []any
 		for i := range members {

@@ -17,10 +17,10 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// patience bounds the wait for what must happen.
+// patience limits the wait for what must happen.
 const patience = time.Minute
 
-// open returns a session of a party of its own, and its network.
+// open returns a session of a new client, and its network.
 func open(t *testing.T, w *world) (coord.Session, *testenv.Network) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -47,7 +47,7 @@ func wantError(t *testing.T, what string, got, want error) {
 	}
 }
 
-// brief returns a context for a call whose reply does not come.
+// brief returns a context for a call whose reply is lost.
 func brief(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -74,7 +74,7 @@ func inDoubt(s coord.Session) bool {
 	}
 }
 
-// stat waits until there is a node, and returns what the server says of it.
+// stat waits until a node exists, and returns the server's metadata of it.
 func stat(t *testing.T, conn *zk.Conn, path string) *zk.Stat {
 	t.Helper()
 	var found *zk.Stat
@@ -89,8 +89,8 @@ func stat(t *testing.T, conn *zk.Conn, path string) *zk.Stat {
 	return found
 }
 
-// The nodes have the names and contents that are agreed, below the node of the URL, and
-// registrations and the place of the leader end with their session.
+// The nodes have the specified names and contents, under the node in the URL. Registrations and the leader's node end
+// with their session.
 func TestSession_NodesAreAsAgreed(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -128,7 +128,7 @@ func TestSession_NodesAreAsAgreed(t *testing.T) {
 	}
 }
 
-// The time-out is what the server grants, not what was asked for.
+// The timeout is the one that the server granted, not the requested one.
 func TestSession_TimeoutIsTheServers(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -162,7 +162,7 @@ func TestSession_RootsAreSeparate(t *testing.T) {
 	}
 }
 
-// A connection that breaks is made anew, in the same session, and watches go on.
+// A broken connection is re-established in the same session, and watches go on.
 func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -193,8 +193,8 @@ func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 	}
 }
 
-// A server that is heard but does not hear is no reason for trust: doubt comes before the end,
-// although the server's events keep the connection busy until then.
+// A server that sends but does not receive proves nothing: doubt comes before the session's end, although the
+// server's events keep the connection busy until then.
 func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -206,7 +206,7 @@ func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 		register(t, b, coord.Member{PID: 100 + i, Worker: "other"})
 	}
 	for range others {
-		<-a.Watch() // tokens coalesce; the first comes when everything is watched
+		<-a.Watch() // tokens coalesce; the first comes when all watches are armed
 		if members, err := a.Members(t.Context()); err == nil && len(members) == others+1 {
 			break
 		}
@@ -218,7 +218,7 @@ func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 	for i := range others {
 		<-tick.C
 		if i == 40 {
-			// From now on silence, which the client takes for an end long after the server does.
+			// From now on the server is silent; the client would treat that as a loss long after the server does.
 			network.Cut()
 		}
 		if gone(t, conn, w.root+"/conts/cont_1") {
@@ -232,7 +232,7 @@ func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 	t.Error("a session of which nothing was heard did not end")
 }
 
-// A registration, a leader's place or a slave count whose reply was lost was written; asking again finds that out.
+// A registration, a leadership or a slave count whose reply was lost was written; the next call finds that out.
 func TestSession_ReplyLost_NextCallKnows(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -247,7 +247,7 @@ func TestSession_ReplyLost_NextCallKnows(t *testing.T) {
 		network.Reset()
 		network.Heal()
 	}
-	// A registration reads first, whose reply must come.
+	// A registration starts with a read, whose reply must arrive.
 	first := stat(t, conn, w.root+"/conts")
 	if first.NumChildren != 0 {
 		t.Fatalf("got %d registrations, want none", first.NumChildren)
@@ -271,12 +271,12 @@ func TestSession_ReplyLost_NextCallKnows(t *testing.T) {
 		return err
 	})
 	wantError(t, "set again", set(t.Context()), coord.ErrVersion)
-	// What is this session's by its owner is its registration, whoever's call made it.
+	// A node that this session owns is its registration, whichever call created it.
 	register(t, s, m)
 	register(t, s, m)
 }
 
-// Close ends in time whatever the server does, and a call that waits ends with it.
+// Close ends in time whatever the server does, and ends calls in flight.
 func TestClose_ServerSilent_Ends(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -294,8 +294,7 @@ func TestClose_ServerSilent_Ends(t *testing.T) {
 	network.Heal()
 }
 
-// A session that the server ended is not replaced behind its party's back: the
-// client makes no further connection.
+// A session that the server ended is not replaced silently: the client makes no further connection.
 func TestSession_Expired_StaysLost(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
@@ -320,13 +319,13 @@ func TestSession_Expired_StaysLost(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("close: got %v, want nil", err)
 	}
-	// The connection on which it learnt of the loss was its last.
+	// The connection that reported the loss was its last.
 	if members, err := b.Members(t.Context()); len(members) != 0 || err != nil {
 		t.Errorf("members: got %v and error %v, want none", members, err)
 	}
 }
 
-// gone reports whether the server says that there is no such node.
+// gone reports whether the server returns that there is no such node.
 func gone(t *testing.T, conn *zk.Conn, path string) bool {
 	t.Helper()
 	is, _, err := conn.Exists(path)

@@ -32,7 +32,7 @@ func newCounter(t *testing.T, db *dbtest.DB) *apicount.Counter {
 	}
 	t.Cleanup(client.Close)
 	c := apicount.New(apicount.Config{Service: "users", DB: client, Log: discard, Interval: time.Millisecond})
-	t.Cleanup(func() { _ = c.Close(context.Background()) }) // Tests that care close it themselves.
+	t.Cleanup(func() { _ = c.Close(context.Background()) }) // Some tests close it themselves.
 	return c
 }
 
@@ -45,7 +45,7 @@ func value(t *testing.T, c *apicount.Counter) int64 {
 	return n
 }
 
-// Value has every request that was counted before it, also those of other instances.
+// Value includes every request that was counted before it, also those of other instances.
 func TestCounter_Value_IsExactAndShared(t *testing.T) {
 	db := dbtest.New(t)
 	one, two := newCounter(t, db), newCounter(t, db)
@@ -70,7 +70,7 @@ func TestCounter_Value_IsExactAndShared(t *testing.T) {
 	}
 }
 
-// What is counted reaches the table without anybody asking.
+// Counts reach the table without a call of Value.
 func TestCounter_Add_IsWrittenInTheBackground(t *testing.T) {
 	db := dbtest.New(t)
 	c := newCounter(t, db)
@@ -118,7 +118,7 @@ func TestCounter_Close_LosesNothing(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost counts exactly once, whichever way it was lost.
+// A write whose answer was lost counts exactly once, whether or not it was done.
 func TestCounter_UnknownOutcome_CountsOnce(t *testing.T) {
 	for _, fault := range []dbtest.Fault{dbtest.Lose, dbtest.LoseAnswer, dbtest.Vague, dbtest.Refuse} {
 		db := dbtest.New(t)
@@ -165,7 +165,7 @@ func (f *fakeDB) written() int {
 	return f.writes
 }
 
-// A request a millisecond for a second costs ten writes or so, not a thousand.
+// A request per millisecond for a second costs about ten writes, not a thousand.
 func TestCounter_WritesAtMostOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { return nil }}
@@ -184,7 +184,7 @@ func TestCounter_WritesAtMostOncePerInterval(t *testing.T) {
 	})
 }
 
-// While the database is away, tries become rare, one line says so, and one says that it is over.
+// While the database is not available, attempts become rare, one log line reports the start, and one the end.
 func TestCounter_DatabaseAway_BacksOffAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool
@@ -215,7 +215,7 @@ func TestCounter_DatabaseAway_BacksOffAndRecovers(t *testing.T) {
 	})
 }
 
-// Close ends with its context when the database hangs, and says so.
+// Close ends with its context when the database hangs, and returns an error.
 func TestCounter_Close_IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error {
@@ -233,8 +233,8 @@ func TestCounter_Close_IsBounded(t *testing.T) {
 	})
 }
 
-// Close waits for a write under way instead of giving it up and sending it again,
-// which the database would refuse as still running.
+// Close waits for a write in flight instead of abandoning and resending it, which the database would refuse as still
+// running.
 func TestCounter_Close_LetsTheWriteUnderWayFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})

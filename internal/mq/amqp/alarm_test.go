@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// A publisher that reconnects under an alarm knows of it before anybody calls:
-// no call has to find out by waiting.
+// A publisher that reconnects during an alarm knows of the alarm before its first call: no call has to find out by
+// waiting.
 func testAlarmReconnect(t *testing.T, b *bus) {
 	t.Helper()
 	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
@@ -39,7 +39,7 @@ func testAlarmReconnect(t *testing.T, b *bus) {
 			t.Fatalf("publish: got %v, want ErrUnavailable at once", err)
 		}
 	}
-	// One that is connected since before is told when it publishes.
+	// A connection that is older than the alarm learns of it when it publishes.
 	testenv.Eventually(t, patience, func() error {
 		return is(within(t, leaving, time.Second, mq.Message{TTL: time.Millisecond}), mq.ErrUnavailable)
 	})
@@ -49,8 +49,8 @@ func testAlarmReconnect(t *testing.T, b *bus) {
 	publish(t, c, mq.ReadQ, 1)
 }
 
-// Under an alarm the broker does not read. Publishes that fill the socket return by their
-// deadlines all the same, those behind them too, and the bus recovers.
+// During an alarm the broker does not read. Publishes that fill the socket, and those queued behind them, still
+// return by their deadlines, and the bus recovers.
 func testAlarmFullSocket(t *testing.T, b *bus) {
 	t.Helper()
 	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
@@ -63,7 +63,7 @@ func testAlarmFullSocket(t *testing.T, b *bus) {
 			callers.Go(func() {
 				body := make([]byte, big)
 				refused(t, within(t, conn, time.Second, mq.Message{Body: body, TTL: time.Second}))
-				clear(body) // it is the caller's again
+				clear(body) // the caller may reuse it
 			})
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// Many publishes are in flight at once; each gets its own outcome, also when some
-// come back and others do not.
+// Many concurrent publishes each get their own outcome, even if some messages are returned and others are not.
 func TestPublish_ManyInFlight_EachItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -42,7 +41,7 @@ func TestPublish_ManyInFlight_EachItsOwnOutcome(t *testing.T) {
 	publishes.Wait()
 }
 
-// A message arrives with everything that it was published with.
+// A message arrives with everything it was published with.
 func TestPublish_Message_ArrivesWhole(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -80,8 +79,8 @@ func TestReply_ForgedName_IsUnroutable(t *testing.T) {
 	}
 }
 
-// A message that no party of this system wrote is handed over like any other; rejected, from
-// either work queue, it is a dead letter, and the queue goes on.
+// A message from outside this system is delivered like any other. Rejected from either work queue it becomes a dead
+// letter, and the queue goes on.
 func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -112,7 +111,8 @@ func TestReject_ForeignMessage_IsDeadLetterAndQueueGoesOn(t *testing.T) {
 	}
 }
 
-// A delivery is settled once: a second time would, at the broker, end the channel under all others.
+// A delivery is settled only once: the broker would answer a second settlement by closing the channel with all other
+// deliveries.
 func TestAck_Twice_IsAnErrorAndHarmless(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -130,7 +130,7 @@ func TestAck_Twice_IsAnErrorAndHarmless(t *testing.T) {
 	ack(t, h.next(t, 1)[0])
 }
 
-// A consumer that ends and begins again many times leaves no channel and no consumer behind.
+// A consumer that is started and stopped many times leaves no channel and no consumer behind.
 func TestConsume_EndedManyTimes_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -164,7 +164,7 @@ func TestConsume_EndedManyTimes_LeavesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish is what one connection can have confirmed per second, with many callers.
+// BenchmarkPublish measures how many publishes per second one connection can have confirmed, with many callers.
 func BenchmarkPublish(b *testing.B) {
 	bus := newBus(b, nil, testenv.RabbitMQ(b), mqtest.Limits{MaxReady: 10_000_000})
 	c := bus.connected(b, "one")
@@ -179,7 +179,8 @@ func BenchmarkPublish(b *testing.B) {
 	})
 }
 
-// A connection that cannot publish yet takes no messages, since it could not answer them: another consumer gets them.
+// A connection that cannot publish yet takes no messages, because it could not answer them: another consumer gets
+// them.
 func TestConsume_CannotPublishYet_TakesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})

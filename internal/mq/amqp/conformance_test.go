@@ -7,8 +7,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// RabbitMQ keeps every promise of mq.Conn. It has a broker of its own, since an alarm
-// is for the whole broker.
+// RabbitMQ keeps every promise of mq.Conn. The test has its own broker, because an alarm affects the whole broker.
 func TestConformance(t *testing.T) {
 	service := testenv.StartRabbitMQ(t)
 	mqtest.Run(t, mqtest.Features{Durable: true, Patience: patience}, func(tb testing.TB, l mqtest.Limits) mqtest.Bus {

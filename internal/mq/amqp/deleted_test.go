@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// The writeQ is deleted under its consumer: the held delivery is nobody's any more, and the consumer
-// makes the queue anew and goes on.
+// If writeQ is deleted under its consumer, the unsettled delivery is void, and the consumer recreates the queue and
+// continues.
 func testWriteQDeleted(t *testing.T, b *bus) {
 	t.Helper()
 	c := b.connected(t, "one")
@@ -33,7 +33,7 @@ func testWriteQDeleted(t *testing.T, b *bus) {
 	ack(t, d)
 }
 
-// A reply queue that is deleted while its connection lives is told as lost, and made anew.
+// If a reply queue is deleted while its connection is up, it is reported as lost, and recreated.
 func testReplyQueueDeleted(t *testing.T, b *bus) {
 	t.Helper()
 	c := b.connected(t, "one")
@@ -51,8 +51,8 @@ func testReplyQueueDeleted(t *testing.T, b *bus) {
 	}
 }
 
-// A queue that is there with other arguments is an operator's mistake: the bus says so, without a
-// storm of reconnects, and works as soon as the queue is gone.
+// A queue that exists with other arguments is an operator's mistake: the bus reports it, without flooding the broker
+// with reconnects, and works as soon as the queue is gone.
 func testOtherArguments(t *testing.T, b *bus) {
 	t.Helper()
 	b.connected(t, "first")
@@ -71,8 +71,8 @@ func testOtherArguments(t *testing.T, b *bus) {
 	testenv.Eventually(t, patience, c.Ready)
 }
 
-// The writeQ goes, and nobody tells its consumer, as a quorum queue was seen to do under load. Another
-// connection may have made it anew by then, or not: the consumer finds out and goes on.
+// writeQ disappears without notice to its consumer, as a quorum queue was seen to do under load. Another connection
+// may or may not have recreated the queue by then: the consumer notices and continues.
 func testWriteQForgetsConsumer(t *testing.T, b *bus) {
 	t.Helper()
 	for name, madeAnew := range map[string]bool{"Gone": false, "MadeAnew": true} {

@@ -13,8 +13,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// TestFault does to a broker of its own what happens to brokers. The subtests share it, one after
-// the other, and leave it as it was.
+// TestFault causes the faults that brokers have, on its own broker. The subtests share it, one after the other, and
+// leave it as it was.
 func TestFault(t *testing.T) {
 	service := testenv.StartRabbitMQ(t)
 	for name, run := range map[string]func(t *testing.T, b *bus){
@@ -38,9 +38,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// The broker drops all connections while deliveries are held. Acknowledging
-// them settles nothing, so that in the end as many messages are left as
-// nobody has dealt with.
+// The broker drops all connections while deliveries are unsettled. Acknowledging these settles nothing, so that in
+// the end exactly the unhandled messages are left.
 func testDropped(t *testing.T, b *bus) {
 	t.Helper()
 	const published, prefetch, dealtWith = 20, 5, 3
@@ -72,8 +71,8 @@ func testDropped(t *testing.T, b *bus) {
 	}
 }
 
-// The broker is killed and comes back. Meanwhile publishes are unavailable, then
-// everybody is back without help, and what was confirmed is there, in order. The log says it once.
+// The broker is killed and restarted. In between, publishes are unavailable. Then all connections recover by
+// themselves, and what was confirmed is there, in order. The log reports the outage once.
 func testKilled(t *testing.T, b *bus) {
 	t.Helper()
 	const published = 30
@@ -94,8 +93,8 @@ func testKilled(t *testing.T, b *bus) {
 	receive(t, gaps)
 	publish(t, c, mq.WriteQ, published)
 
-	// RabbitMQ 3.10.8 forgets the leader of a quorum queue that it made less than some
-	// 3 s before a SIGKILL, and then never answers for it again: that is not what is tested here.
+	// RabbitMQ 3.10.8 forgets the leader of a quorum queue that was created less than some 3 s before a SIGKILL, and
+	// then never answers for that queue again: this is not tested here.
 	pass(t, 5*time.Second)
 	b.service.Kill(t)
 	if got := receive(t, replies); got != "" {
@@ -125,8 +124,8 @@ func testKilled(t *testing.T, b *bus) {
 	}
 }
 
-// The broker stops answering without closing anything (SIGSTOP). Callers get an answer by their
-// own deadlines, Close its end, and when the broker goes on so does everybody.
+// The broker stops answering without closing anything (SIGSTOP). Calls return by their own deadlines, Close within
+// its bound, and when the broker resumes, everything else does too.
 func testStopped(t *testing.T, b *bus) {
 	t.Helper()
 	c, leaving := b.connected(t, "one"), b.connected(t, "leaving")
@@ -157,8 +156,8 @@ func testStopped(t *testing.T, b *bus) {
 	ack(t, h.next(t, 1)[0])
 }
 
-// A connection that is lost between a message and its confirm leaves it open whether the
-// message was taken: that is not the broker's refusal.
+// If a connection is lost between a message and its confirm, it is unknown whether the message was accepted: that is
+// not a refusal by the broker.
 func testLostConfirm(t *testing.T, b *bus) {
 	t.Helper()
 	config, n := b.config("one")
@@ -186,8 +185,8 @@ func testLostConfirm(t *testing.T, b *bus) {
 	}
 }
 
-// The writeQ takes messages and confirms none, as one without a majority does. The connection of the writes is given
-// up; the one of the reads does not notice.
+// writeQ accepts messages and confirms none, like a queue without a majority. The connection for writes is given up;
+// the one for reads is not affected.
 func testWriteQSuspended(t *testing.T, b *bus) {
 	t.Helper()
 	log := &logBuffer{}

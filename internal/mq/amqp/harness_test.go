@@ -18,13 +18,13 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// patience bounds the wait for what must happen.
+// patience limits the wait for what must happen.
 const patience = 30 * time.Second
 
 // roomy is more than any test without limits publishes.
 const roomy = 20_000
 
-// bus is the names below one prefix on a broker, for one test.
+// bus is the set of names with one prefix on a broker, for one test.
 type bus struct {
 	service *testenv.Service // nil when the broker is shared
 	url     string
@@ -58,7 +58,7 @@ func sharedBus(t *testing.T, l mqtest.Limits) *bus {
 	return newBus(t, nil, testenv.RabbitMQ(t), l)
 }
 
-// names of the bus as the broker lists them. They are spelled out, since they are what an operator sees.
+// names of the bus as the broker lists them. They are spelled out here, because operators see them.
 func (b *bus) queue(q mq.Queue) string {
 	if q == mq.DeadQ {
 		return b.prefix + "dead.write.v2"
@@ -68,7 +68,7 @@ func (b *bus) queue(q mq.Queue) string {
 func (b *bus) dead() string     { return b.queue(mq.DeadQ) }
 func (b *bus) exchange() string { return b.prefix + "syncQ.v1" }
 
-// remove deletes all that the bus has at the broker.
+// remove deletes everything of the bus at the broker.
 func (b *bus) remove(tb testing.TB) {
 	tb.Helper()
 	b.admin(tb, func(ch *amqp091.Channel) error {
@@ -81,7 +81,7 @@ func (b *bus) remove(tb testing.TB) {
 	})
 }
 
-// admin does something at the broker that users of the bus cannot do.
+// admin does something at the broker that users of the bus have no right to do.
 func (b *bus) admin(tb testing.TB, do func(ch *amqp091.Channel) error) {
 	tb.Helper()
 	conn, err := amqp091.Dial(b.url)
@@ -110,7 +110,7 @@ func (b *bus) waiting(tb testing.TB, name string) int {
 	return n
 }
 
-// config is the settings of a connection to the bus, over a network of its own.
+// config is the settings of a connection to the bus, over its own network.
 func (b *bus) config(name string) (amqp.Config, *network) {
 	n := &network{}
 	return amqp.Config{
@@ -200,7 +200,7 @@ func (b *bus) DeleteQueue(tb testing.TB, q mq.Queue) {
 	})
 }
 
-// forgetQueue removes a quorum queue so that its consumers are not told.
+// forgetQueue removes a quorum queue without notice to its consumers.
 func (b *bus) forgetQueue(tb testing.TB, q mq.Queue) {
 	tb.Helper()
 	name := b.queue(q)
@@ -209,7 +209,7 @@ func (b *bus) forgetQueue(tb testing.TB, q mq.Queue) {
 		rabbit_amqqueue:internal_delete(rabbit_misc:r(<<"/">>, queue, <<"%[1]s">>), <<"test">>).`, name))
 }
 
-// suspendQueue stops a quorum queue, which then takes messages and does nothing with them, until resumeQueue.
+// suspendQueue stops a quorum queue until resumeQueue: it accepts messages and does nothing with them.
 func (b *bus) suspendQueue(tb testing.TB, q mq.Queue) {
 	tb.Helper()
 	b.service.Ctl(tb, "eval", fmt.Sprintf(`sys:suspend(list_to_atom("%%2F_%s")).`, b.queue(q)))
@@ -239,7 +239,7 @@ func (l *logBuffer) Write(p []byte) (int, error) {
 
 func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// count returns how many lines have all of these words.
+// count returns how many lines contain all of these words.
 func (l *logBuffer) count(words ...string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

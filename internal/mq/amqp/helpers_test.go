@@ -12,7 +12,7 @@ import (
 	"rideshare/internal/mq"
 )
 
-// closeBound is what Close promises, in any state of the broker.
+// closeBound is the bound that Close promises, in any state of the broker.
 const closeBound = 5 * time.Second
 
 // held is a Consume that keeps its deliveries for the test to settle.
@@ -78,7 +78,7 @@ func closeInTime(t *testing.T, c io.Closer) {
 	}
 }
 
-// within publishes with that much time and returns the error, which must come not much later.
+// within publishes with that timeout and returns the error, which must come not much later.
 func within(t *testing.T, c mq.Conn, limit time.Duration, m mq.Message) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -94,7 +94,7 @@ func within(t *testing.T, c mq.Conn, limit time.Duration, m mq.Message) error {
 	}
 }
 
-// refused fails the test unless err says that a message was not taken, or that nobody knows.
+// refused fails the test unless err means that a message was not accepted, or that this is unknown.
 func refused(t *testing.T, err error) {
 	t.Helper()
 	if !errors.Is(err, mq.ErrUnavailable) && !errors.Is(err, mq.ErrUnconfirmed) {
@@ -143,7 +143,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// pass waits, where time itself is the point.
+// pass waits, in tests about time itself.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A write to somebody who does not read fails after a time: the library would wait for ever.
+// A write to a peer that does not read fails after a time; the library would wait for ever.
 func TestDeadlineConn_NobodyReads_WriteFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestDeadlineConn_NobodyReads_WriteFails(t *testing.T) {
 	})
 }
 
-// The wait doubles with each failure up to the cap, and is anything between nothing and that.
+// The wait is random between zero and a bound that doubles with each failure up to the cap.
 func TestBackoff_DoublesUpToTheCap(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// A broker that takes messages of a size says so, and no queue has the message afterwards.
+// A broker that accepts messages of the size passes the check, and no queue has the message afterwards.
 func TestCheckLargest_WithinTheLimit_IsTaken(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
@@ -27,7 +27,7 @@ func TestCheckLargest_WithinTheLimit_IsTaken(t *testing.T) {
 	}
 }
 
-// A broker that refuses the size is an error that names its setting, and connections of others live on.
+// A broker that refuses the size causes an error that names its setting; other connections stay up.
 func testLargestRefused(t *testing.T, b *bus) {
 	t.Helper()
 	c := b.connected(t, "one")
@@ -49,7 +49,7 @@ func testLargestRefused(t *testing.T, b *bus) {
 	}
 }
 
-// A broker that is away is waited for, until the context ends.
+// The check waits for a broker that is down, until the context ends.
 func TestCheckLargest_BrokerAway_WaitsForIt(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// A broker that is frozen holds up neither who asks, nor Close, and is asked again when it is back.
+// A frozen broker delays neither Depths nor Close beyond their bounds, and is asked again when it is back.
 func testMeterFrozen(t *testing.T, b *bus) {
 	t.Helper()
 	b.connected(t, "one") // makes the queues
@@ -46,7 +46,7 @@ func testMeterFrozen(t *testing.T, b *bus) {
 	})
 }
 
-// A quorum queue that does nothing is told as empty, and costs no connection of who works.
+// A quorum queue that does nothing is reported as empty, and working connections are not affected.
 func testMeterQueueSuspended(t *testing.T, b *bus) {
 	t.Helper()
 	c := b.connected(t, "one")

@@ -8,28 +8,28 @@ import (
 	"sync"
 )
 
-// errNoNetwork is what dialing over a severed network gives.
+// errNoNetwork is the error of dialing over a severed network.
 var errNoNetwork = errors.New("network is severed")
 
-// network is the sockets of one Conn, with what can happen to them. It is safe for concurrent use.
+// network holds the sockets of one Conn, and can cause faults on them. It is safe for concurrent use.
 type network struct {
 	mu      sync.Mutex // guards the fields below
 	sockets []net.Conn
 	severed bool
 	dials   int
 	written int // bytes
-	// hold, if it is not nil, keeps back what is written by the connection that publishes until hold is closed.
+	// hold, if not nil, delays the publishing connection's writes until hold is closed.
 	hold chan struct{}
 }
 
-// counted is a socket that counts what is written, and may hold it back.
+// counted is a socket that counts the bytes written, and may delay them.
 type counted struct {
 	net.Conn
 	network *network
 }
 
 func (c counted) Write(p []byte) (int, error) {
-	if c.network.hold != nil && bytes.Contains(p, []byte(" publisher")) { // its name, which it gives at its start
+	if c.network.hold != nil && bytes.Contains(p, []byte(" publisher")) { // its name, which it sends first
 		<-c.network.hold
 	}
 	n, err := c.Conn.Write(p)
@@ -66,7 +66,7 @@ func (n *network) cut() {
 	n.sockets = nil
 }
 
-// sever cuts, and lets nothing connect again: to the broker that is the death of the process.
+// sever cuts, and prevents new connections: for the broker that is the death of the process.
 func (n *network) sever() {
 	n.mu.Lock()
 	n.severed = true

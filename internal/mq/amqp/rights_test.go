@@ -18,9 +18,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// testRights runs the system's steps on a broker that was set up by the stack's definitions:
-// the queues in them are those that the code would make, and each part can do all
-// that it does and nothing of what others do.
+// testRights runs the system's steps on a broker that was set up from the stack's definitions. The queues in them are
+// those that the code would create, and each part may do everything it needs and nothing that only others need.
 func testRights(t *testing.T, b *bus) {
 	t.Helper()
 	b.prefix, b.limits.MaxReady = "", amqp.DefaultMaxReady
@@ -59,7 +58,7 @@ func testRights(t *testing.T, b *bus) {
 	b.forbidden(t)
 }
 
-// counted checks that the orchestrator may count what waits.
+// counted checks that the orchestrator may count waiting messages.
 func (b *bus) counted(t *testing.T) {
 	t.Helper()
 	config, n := b.config("orchestrator")
@@ -120,7 +119,7 @@ func (b *bus) forbidden(t *testing.T) {
 	}
 }
 
-// importDefinitions loads the stack's definitions, with the users' names for passwords.
+// importDefinitions loads the stack's definitions, with the users' names as passwords.
 func importDefinitions(t *testing.T, b *bus) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "rabbitmq", "definitions.json"))

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/mq/amqp"
 )
 
-// refusing is a network with nobody at the other end. It counts who tries.
+// refusing is a network without a peer. It counts the attempts to connect.
 type refusing struct{ network }
 
 func (r *refusing) dial(context.Context, string, string) (net.Conn, error) {
@@ -33,8 +33,8 @@ func dialNobody(t *testing.T, log *logBuffer, dial func(context.Context, string,
 	return c
 }
 
-// Without a broker a connection tries for ever, neither in a storm nor with long breaks, says so
-// once in the log, and answers that it is unavailable, and why.
+// Without a broker a connection retries for ever, neither too often nor with long breaks, logs the outage once, and
+// returns ErrUnavailable with the reason.
 func TestConn_NoBroker_TriesForEverAndSaysItOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -56,8 +56,7 @@ func TestConn_NoBroker_TriesForEverAndSaysItOnce(t *testing.T) {
 	})
 }
 
-// A broker that takes connections and says nothing is given up after a while, and
-// does not hold up Close.
+// A broker that accepts connections and sends nothing is given up after a while, and does not delay Close.
 func TestConn_SilentBroker_IsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +84,7 @@ func TestConn_SilentBroker_IsGivenUp(t *testing.T) {
 	})
 }
 
-// Settings that can never work are refused at once, without telling the password.
+// Settings that can never work are refused immediately, without revealing the password.
 func TestDial_BadSettings_AreErrors(t *testing.T) {
 	t.Parallel()
 	const good = "amqp://guest:secret@broker/"

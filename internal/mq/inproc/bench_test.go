@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/mq/inproc"
 )
 
-// BenchmarkCall is one request and one reply of a kilobyte, from many callers.
+// BenchmarkCall measures one request and one reply of a kilobyte, from many callers.
 func BenchmarkCall(b *testing.B) {
 	broker := inproc.NewBroker(inproc.Config{})
 	orchestrator, worker := broker.Dial("orchestrator"), broker.Dial("worker")

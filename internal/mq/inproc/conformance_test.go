@@ -36,7 +36,7 @@ func TestConformance_Bubble(t *testing.T) {
 	mqtest.Run(t, mqtest.Features{Bubble: true}, newBus)
 }
 
-// The same outside of a bubble, where goroutines really run at the same time.
+// The same outside a bubble, where goroutines really run concurrently.
 func TestConformance_RealTime(t *testing.T) {
 	t.Parallel()
 	mqtest.Run(t, mqtest.Features{Quiet: 20_000_000}, newBus)

@@ -12,7 +12,7 @@ import (
 	"rideshare/internal/mq/inproc"
 )
 
-// consume starts a consumer that keeps what it gets, until the test ends.
+// consume starts a consumer that stores its deliveries, until the test ends.
 func consume(t *testing.T, c *inproc.Conn, q mq.Queue, prefetch int) <-chan mq.Delivery {
 	t.Helper()
 	got := make(chan mq.Delivery, 100)
@@ -43,7 +43,7 @@ func publish(t *testing.T, c *inproc.Conn, m mq.Message) {
 	}
 }
 
-// bodies takes what a consumer has got by now.
+// bodies takes what a consumer has received so far.
 func bodies(got <-chan mq.Delivery) []string {
 	synctest.Wait()
 	var list []string
@@ -53,7 +53,7 @@ func bodies(got <-chan mq.Delivery) []string {
 	return list
 }
 
-// Stats tells what waits, what is held and who consumes; expired messages do not count.
+// Stats returns the waiting messages, the unsettled ones and the consumers; expired messages do not count.
 func TestBroker_Stats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestBroker_Stats(t *testing.T) {
 	})
 }
 
-// A broker that stops keeps what is persistent, and everybody comes back when it starts.
+// A broker that stops keeps only persistent messages, and all connections come back when it starts.
 func TestBroker_Stop_KeepsPersistentOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestBroker_Stop_KeepsPersistentOnly(t *testing.T) {
 	})
 }
 
-// A partitioned connection is out of use until it is healed; what it held goes to others meanwhile.
+// A partitioned connection cannot be used until it is healed; its deliveries go to others during that time.
 func TestConn_Partition_OthersTakeOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestConn_Disconnect_OnlyThatOne(t *testing.T) {
 	})
 }
 
-// Who acknowledges twice is told so, and nothing else is acknowledged by it.
+// A second acknowledgement returns an error and acknowledges nothing else.
 func TestDelivery_Ack_TwiceIsAnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestBroker_DeadLetters(t *testing.T) {
 	})
 }
 
-// A test can lose, double and reorder broadcasts for one subscriber only.
+// A test can lose, duplicate and reorder broadcasts for one subscriber only.
 func TestBroker_SetSyncFault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +249,7 @@ func TestBroker_SetSyncFault(t *testing.T) {
 	})
 }
 
-// Who unsubscribed gets nothing kept for it any more.
+// After a subscriber has unsubscribed, nothing is kept for it.
 func TestConn_Subscribe_EndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func chanSeq(c <-chan string) func(yield func(string) bool) {
 	}
 }
 
-// A lost confirm is reported as unknown, though the message is there.
+// A lost confirm is reported as an unknown outcome, although the message is there.
 func TestBroker_SetConfirmLost(t *testing.T) {
 	t.Parallel()
 	b := inproc.NewBroker(inproc.Config{})
