@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Code says what went wrong in terms of what the caller can do about it.
+// Code classifies an error by what the caller can do about it.
 type Code string
 
 // The codes. internal/httpapi turns each into one HTTP status.
@@ -24,7 +24,7 @@ const (
 	CodeUnknown      Code = "unknown"       // handed over, outcome not known; retry with the same key
 	CodeTimeout      Code = "timeout"       // a read was not answered in time
 	CodeUnauthorized Code = "unauthorized"  // credentials missing or wrong
-	CodeForbidden    Code = "forbidden"     // the way the request came is refused, whatever it asks
+	CodeForbidden    Code = "forbidden"     // refused because of how the request was sent, whatever it asks for
 	CodeStaleEpoch   Code = "stale_epoch"   // a newer master exists
 	CodeGone         Code = "gone"          // the log no longer has it; take a snapshot
 	CodeDamaged      Code = "damaged"       // its bytes were corrupted on persdb's disk; whoever needs it takes a snapshot
@@ -73,7 +73,7 @@ func (e *Error) Is(target error) bool {
 var (
 	// ErrStaleEpoch is returned to a master whose epoch is no longer the newest.
 	ErrStaleEpoch = &Error{Code: CodeStaleEpoch, Message: "a newer master exists"}
-	// ErrGone is returned when the log was trimmed beyond the asked position.
+	// ErrGone is returned when the log has been trimmed past the requested position.
 	ErrGone = &Error{Code: CodeGone, Message: "the log no longer has this position, take a snapshot"}
 	// ErrUnavailable is returned when certainly nothing was done and a retry is safe.
 	ErrUnavailable = &Error{Code: CodeUnavailable, Message: "unavailable"}

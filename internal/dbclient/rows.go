@@ -41,7 +41,7 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 	if err != nil {
 		return 0, late(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // The body is read to its end or given up; nothing to tell.
+	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
 	seq := seqOf(resp)
 	if resp.StatusCode != http.StatusOK {
 		text, readErr := readAnswer(ctx, k, resp)

@@ -20,7 +20,7 @@ const Version = 1
 // encoding, and less than RabbitMQ 3's 128 MiB.
 const MaxBytes = 96 << 20
 
-// Kind says what a frame holds.
+// Kind is the type of a frame's contents.
 type Kind uint8
 
 // The kinds of frames. The numbers are part of the format and are never reused.

@@ -32,7 +32,7 @@ const (
 	// defaultMaxConns limits open connections, and with them memory.
 	defaultMaxConns = 8192
 	// drainTime is how long requests in flight may continue at a stop, answerTime how long their answers may take
-	// after that. A process must end within 10 s, including everything behind its requests.
+	// after that. A process must end within 10 s, including the work that its requests started.
 	drainTime  = 3 * time.Second
 	answerTime = time.Second
 )

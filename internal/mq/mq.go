@@ -1,6 +1,5 @@
-// Package mq is the bus between the orchestrator and the workers: three work
-// queues (readQ, linearQ, writeQ), one fan-out (syncQ) and private reply queues. It has
-// one conformance suite (mqtest) and, behind it, the broker (amqp) and an
+// Package mq is the bus between the orchestrator and the workers: three work queues (readQ, linearQ, writeQ), one fan-out
+// (syncQ) and private reply queues. One conformance suite (mqtest) covers both implementations: the broker (amqp) and an
 // in-process bus (inproc).
 //
 // A Conn reconnects by itself: after a lost connection it dials again with backoff and jitter, redeclares its queues
@@ -84,7 +83,7 @@ type Delivery interface {
 	Reject() error
 }
 
-// ConsumeConfig says how to consume a work queue.
+// ConsumeConfig is the settings of a consumer of a work queue.
 type ConsumeConfig struct {
 	Queue Queue
 	// Prefetch is how many unacknowledged deliveries this consumer may hold, at least 1.
@@ -94,7 +93,7 @@ type ConsumeConfig struct {
 // Subscriber receives the broadcasts of syncQ. Its functions are called from one goroutine, in order.
 type Subscriber struct {
 	// Entry receives each broadcast in the publisher's order. A slow subscriber loses the oldest broadcasts first.
-	// Entry may keep body.
+	// Entry owns body.
 	Entry func(body []byte)
 	// Gap is called once the private queue is first bound: broadcasts arrive from then on. It is called again each
 	// time the private queue had to be recreated, because broadcasts may have been lost.
@@ -112,7 +111,7 @@ type State struct {
 	Lost uint64
 }
 
-// Conn is one party's connection to the bus. It is safe for concurrent use.
+// Conn is one client's connection to the bus. It is safe for concurrent use.
 type Conn interface {
 	// Publish sends m to a work queue. A nil error means that the broker has taken responsibility for m (confirmed,
 	// and on disk if Persistent is set and the bus is durable).

@@ -16,7 +16,7 @@ import (
 // are lost, so it can be short; it limits how long the registration of a killed worker stays.
 const DefaultSessionTimeout = 2 * time.Second
 
-// Config says how sessions end and where values are kept. Zero values mean the defaults.
+// Config is the settings of a Coordinator. Zero values mean the defaults.
 type Config struct {
 	// SessionTimeout is how long a session lives without a message from its client.
 	SessionTimeout time.Duration

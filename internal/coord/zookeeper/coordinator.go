@@ -20,7 +20,7 @@ import (
 // 20 ticks.
 const DefaultSessionTimeout = 6 * time.Second
 
-// Config says where ZooKeeper is.
+// Config is the settings of a Coordinator.
 type Config struct {
 	// URL is zk://host:port,host:port/node. All data is kept under the node, which is created if it is missing; so
 	// several systems can share a ZooKeeper.

@@ -18,7 +18,7 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Conn is one party's connection to the broker. It implements mq.Conn.
+// Conn is one client's connection to the broker. It implements mq.Conn.
 //
 // It holds two connections, because a broker alarm blocks the publishing one, while deliveries and acknowledgements
 // must go on. With Config.SeparateWrites it holds three. Each reconnects by itself.

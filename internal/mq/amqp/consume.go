@@ -51,7 +51,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 			return ctx.Err()
 		}
 		if last = nil; s.conn.IsClosed() {
-			last = s // the link tells of it, and waits before the next session
+			last = s // the link logs the loss, and waits before the next session
 			continue
 		}
 		if bad.failed() {
@@ -188,7 +188,7 @@ func (k *consumer) retire(last *amqp091.Delivery) {
 	defer k.session.closeChannel(k.ch)
 	if !k.single {
 		if last != nil {
-			_ = last.Nack(false, true) // an error means that it goes back in any case
+			_ = last.Nack(false, true) // an error means that it is requeued in any case
 		}
 		stop := k.session.within(callTimeout, "cancel a consumer")
 		_ = k.ch.Cancel(k.tag, false) // an error has ended the channel, and its deliveries

@@ -108,7 +108,7 @@ func (p *publisher) probe() error {
 			if !confirm.Acked() {
 				return fmt.Errorf("first confirms: %w", p.overReason())
 			}
-		case <-p.firstBlocked: // it is up, and Ready says that it is blocked
+		case <-p.firstBlocked: // the connection is up, and Ready returns that it is blocked
 			return nil
 		}
 	}

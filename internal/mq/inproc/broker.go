@@ -23,7 +23,7 @@ const (
 	maxDeadLetters = 1_000
 )
 
-// Config says how long queues may get. Zero values mean the defaults.
+// Config limits the lengths of queues. Zero values mean the defaults.
 type Config struct {
 	// MaxReady is the most messages that wait in a work queue; further ones are refused. Unacknowledged messages do
 	// not count.

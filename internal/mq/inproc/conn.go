@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/mq"
 )
 
-// Conn is one party's connection to a Broker. It implements mq.Conn.
+// Conn is one client's connection to a Broker. It implements mq.Conn.
 //
 // A published body is copied, so the publisher may reuse it. A receiver must not change what is delivered, except for
 // broadcasts: each subscriber gets its own copy.

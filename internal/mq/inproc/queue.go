@@ -36,7 +36,7 @@ type queue struct {
 	maxBytes  int64
 	published uint64      // the place of the newest message
 	ready     waiting     // by ascending place
-	consumers []*consumer // in the order in which they came
+	consumers []*consumer // in order of subscription
 	turn      int         // index of the consumer whose turn it is
 }
 
