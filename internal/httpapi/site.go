@@ -49,7 +49,7 @@ func checkOrigin(r *http.Request) error {
 }
 
 // hostRule decides which Host headers a listener accepts. On a loopback address, or if names are configured, it
-// accepts only IP addresses and those names. A page of any site can have its own name resolve to 127.0.0.1 (DNS
+// accepts only IP addresses, localhost and those names. A page of any site can have its own name resolve to 127.0.0.1 (DNS
 // rebinding); for the browser, page and server are then the same site, and only the name in Host reveals the attack.
 // It is not possible with an IP address in Host.
 type hostRule struct {

@@ -87,7 +87,7 @@ func (s *Session) beat(ctx context.Context) {
 	_, _ = s.exists(ctx, s.conts())
 }
 
-// takeDown ends the library's goroutines, after an orderly end of the session if that was requested.
+// takeDown ends the library's goroutines. If requested, it first asks the server to end the session.
 func (s *Session) takeDown(events <-chan zk.Event) {
 	s.mu.Lock()
 	goodbye, was := s.goodbye, s.id != 0
