@@ -24,7 +24,7 @@ type Read struct {
 	Deadline time.Time
 	// MinSeq is the position that the answering worker must have applied.
 	MinSeq Seq
-	// Recent reads see every write that was acknowledged before the read arrived: the orchestrator sets MinSeq for
+	// Recent reads see every write that was acknowledged before the read arrived: the orchestrator raises MinSeq for
 	// them. Recent is not sent over the bus.
 	Recent bool
 	// Linearizable reads go to the master, which confirms its epoch first.
