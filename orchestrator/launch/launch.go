@@ -12,55 +12,52 @@ import (
 
 // Errors of every implementation.
 var (
-	// ErrUnavailable is returned when the engine cannot be reached. A Start that
-	// returned it may have happened: List tells, and the same Start again is safe.
+	// ErrUnavailable is returned when the engine cannot be reached. A Start that returned ErrUnavailable may still have
+	// taken effect: check with List, or call Start again with the same id, which is safe.
 	ErrUnavailable = errors.New("launcher unavailable")
-	// ErrNoWorker is returned for a worker that does not exist any more.
+	// ErrNoWorker is returned for a worker that no longer exists.
 	ErrNoWorker = errors.New("no such worker")
 )
 
-// Instance is one life of a worker, dead or alive, as the engine knows it. Its JSON
-// is what launch/remote sends.
+// Instance is one life of a worker, dead or alive, as reported by the engine. launch/remote sends it as JSON.
 type Instance struct {
 	ID dbaas.WorkerID `json:"id"`
-	// StartID is the caller's name for the start that made it.
+	// StartID is the caller's name for the start that created this worker.
 	StartID string `json:"start_id"`
-	// PID is the engine's number of the worker's process. It orders elections;
-	// it is zero when the worker does not run.
+	// PID is the process id that the engine reports for the worker; elections order workers by it. It is zero when the
+	// worker does not run.
 	PID int `json:"pid"`
 	// Control is the base URL of the worker's control API.
 	Control   string    `json:"control"`
 	Running   bool      `json:"running"`
 	StartedAt time.Time `json:"started_at"`
-	// ExitCode has a meaning when the worker does not run: 137 for SIGKILL.
+	// ExitCode is meaningful only when the worker does not run. It is 137 after SIGKILL.
 	ExitCode int `json:"exit_code"`
 }
 
 // Launcher starts and stops workers of one stack. It is safe for concurrent use.
 type Launcher interface {
-	// Start starts a worker, and is idempotent in startID: the same again returns
-	// the same worker as long as that has not been removed. nil means that the
-	// worker's process runs, not that it serves.
+	// Start starts a worker. It is idempotent in startID: the same startID returns the same worker until that worker has
+	// been removed. A nil error means that the worker's process runs, not that it is ready to serve.
 	Start(ctx context.Context, startID string) (Instance, error)
 
-	// Kill ends a worker at once (SIGKILL), paused or not, and returns when it
-	// is surely dead. One that is dead already is no error. ErrNoWorker: never seen, or removed.
+	// Kill ends a worker immediately (SIGKILL), paused or not, and returns once it is confirmed dead. Killing a dead
+	// worker is no error. ErrNoWorker: the worker never existed or was removed.
 	Kill(ctx context.Context, id dbaas.WorkerID) error
 
-	// Stop asks a worker to finish what is in hand and exit (SIGTERM), kills it when
-	// grace is over, and returns when it is surely dead. Errors as for Kill.
+	// Stop asks a worker to finish its pending work and exit (SIGTERM). It kills the worker when grace is over, and
+	// returns once it is confirmed dead. Errors as for Kill.
 	Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error
 
-	// Remove forgets a dead worker and everything it left behind. A worker that is not
-	// there is no error; one that runs is.
+	// Remove deletes the record of a dead worker and everything it left behind. Removing a worker that does not exist is
+	// no error; removing a running one is.
 	Remove(ctx context.Context, id dbaas.WorkerID) error
 
-	// List returns every worker of the stack that was not removed, dead ones too,
-	// by start time, then id.
+	// List returns every worker of the stack that was not removed, dead ones included, ordered by start time, then id.
 	List(ctx context.Context) ([]Instance, error)
 
-	// Events returns a channel that gets a token, soon, after any worker started
-	// or died, and after the engine was lost and found again. Tokens coalesce: a wake-up says to look
-	// again, not what happened. It is the same channel each time, for one reader, and is never closed.
+	// Events returns a channel that receives a token soon after any worker starts or dies, and after the connection to
+	// the engine is lost and restored. Tokens coalesce: a token means "look again", not what happened. Every call
+	// returns the same channel, which has a single reader and is never closed.
 	Events() <-chan struct{}
 }

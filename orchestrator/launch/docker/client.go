@@ -19,15 +19,15 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 )
 
-// callTimeout bounds a short call. A start takes 0.4 s, and a second when five come
-// at once (docker.md); an engine that is paused must not hold a caller for ever.
+// callTimeout bounds a short call. A start takes 0.4 s, and a second when five are concurrent (docker.md); a paused
+// engine must not block a caller for ever.
 const callTimeout = 20 * time.Second
 
 // maxTailBytes bounds what is read of a dead worker's output.
 const maxTailBytes = 64 << 10
 
-// Client is the Engine of Docker. It has two clients: one for short calls, and one without a
-// time limit for those that wait for something to happen.
+// Client is the Engine of Docker. It has two HTTP clients: one for short calls, and one without a time limit for calls
+// that wait for an event.
 type Client struct {
 	short *client.Client
 	long  *client.Client
@@ -63,29 +63,29 @@ func (c *Client) Create(ctx context.Context, p Plan) (string, error) {
 	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), noImage) {
 		return "", fmt.Errorf("%w: %w", errMissingImage, err)
 	}
-	if errdefs.IsNotFound(err) { // of what the container is made of
+	if errdefs.IsNotFound(err) { // something that the container is made of
 		return "", fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return made.ID, translate(err)
 }
 
-// noImage is in the engine's answer when it is the image that was not found.
+// noImage occurs in the engine's answer if the image is what was not found.
 const noImage = "No such image"
 
 func configOf(p Plan) *container.Config {
 	return &container.Config{
 		Image: p.Image, Cmd: p.Command, Env: p.Env, Labels: p.Labels, User: p.User,
-		// The image's own check asks another part; the control loop knows better how a worker is.
+		// The image's own health check is for another part; the control loop knows better whether a worker is well.
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 }
 
 func hostConfigOf(p Plan) *container.HostConfig {
-	initProcess := true // reaps, and passes SIGTERM on
+	initProcess := true // reaps children and forwards SIGTERM
 	h := &container.HostConfig{
 		NetworkMode:    container.NetworkMode(p.Network),
 		RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled}, // the control loop replaces: two supervisors would fight
-		AutoRemove:     false,                                                          // until the end is recorded
+		AutoRemove:     false,                                                          // the container stays until its end is recorded
 		ReadonlyRootfs: true,
 		CapDrop:        []string{"ALL"},
 		SecurityOpt:    []string{"no-new-privileges:true"},
@@ -108,7 +108,7 @@ func (c *Client) Start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := c.short.ContainerStart(ctx, id, container.StartOptions{})
-	if errdefs.IsInternal(err) { // how it says that the program or a mount cannot be
+	if errdefs.IsInternal(err) { // the engine's error for a program or a mount that cannot work
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return translate(err)
@@ -157,7 +157,7 @@ func (c *Client) Inspect(ctx context.Context, idOrName string) (Container, error
 	return out, nil
 }
 
-// parseTime is the zero time for what never happened, which the engine gives as the year 1.
+// parseTime returns the zero time for an event that never happened, which the engine reports as the year 1.
 func parseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || t.Year() <= 1 {
@@ -197,7 +197,7 @@ func (c *Client) Tail(ctx context.Context, id string, lines int) (string, error)
 	return strings.ToValidUTF8(strings.TrimSpace(text.String()), "?"), nil
 }
 
-// changes are the events after which the list of workers looks different.
+// changes are the events that change the list of workers.
 var changes = []events.Action{
 	events.ActionStart, events.ActionDie, events.ActionOOM, events.ActionPause, events.ActionUnPause, events.ActionDestroy,
 }
@@ -209,7 +209,7 @@ func (c *Client) Watch(ctx context.Context, label string, each func(Change)) err
 	args := filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", label))
 	messages, failed := c.long.Events(ctx, events.ListOptions{Filters: args})
 	select {
-	case err := <-failed: // it returns when the engine has answered, or not
+	case err := <-failed: // returns when the engine has answered, or failed to
 		return translate(err)
 	default:
 		each(Change{})
@@ -226,12 +226,12 @@ func (c *Client) Watch(ctx context.Context, label string, each func(Change)) err
 	}
 }
 
-// changeOf is what a message of the engine says.
+// changeOf converts a message of the engine.
 func changeOf(m events.Message) Change {
 	change := Change{ID: m.Actor.ID, Started: m.Action == events.ActionStart}
 	if m.Action == events.ActionDie {
 		code, err := strconv.Atoi(m.Actor.Attributes["exitCode"])
-		change.Died, change.ExitCode = err == nil, code // without its code it is found out as any other change
+		change.Died, change.ExitCode = err == nil, code // without an exit code the death is found like any other change
 	}
 	return change
 }

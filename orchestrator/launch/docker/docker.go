@@ -1,6 +1,6 @@
-// Package docker starts workers as containers: the same image as every other part,
-// with no right that it does not need. It keeps nothing that it could not find again by
-// its labels on the containers, so it may be killed and started at any time.
+// Package docker starts workers as containers, from the same image as every other part and with only the rights they
+// need. All its state can be found again from the labels on the containers, so it may be killed and restarted at any
+// time.
 package docker
 
 import (
@@ -21,42 +21,42 @@ import (
 // Config is what a Launcher needs. Engine, Stack, Image, Network, BusFile, Coordinator, Session and Persdb are required.
 type Config struct {
 	Engine Engine
-	// Stack names the system. Containers without its label are not ours and are never touched.
+	// Stack names the system. Containers without its label are foreign and never touched.
 	Stack string
-	// Project is the compose project whose `down --remove-orphans` removes the workers too, "" for none.
+	// Project is the compose project whose `down --remove-orphans` also removes the workers; "" for no project.
 	Project string
-	// Image is what every part runs in, with the rideshare binary as its entry point.
+	// Image is the image that every part runs in, with the rideshare binary as its entry point.
 	Image string
 	// Network is where workers reach the rest and are reached by their names. "host" is the
 	// network of the engine's machine: a worker gets a free port on 127.0.0.1 there.
 	Network string
-	// BusFile is the path, on the engine's machine, of the file with the broker's URL. It is
-	// mounted read-only, because an environment shows in `docker inspect`.
+	// BusFile is the path, on the engine's machine, of the file with the broker's URL. The file is mounted read-only; an
+	// environment variable would show in `docker inspect`.
 	BusFile     string
 	Coordinator string        // zk://host:port/chroot
-	Session     time.Duration // of a worker at the coordinator
+	Session     time.Duration // a worker's session length at the coordinator
 	Persdb      string        // base URL
-	Prefix      string        // before the names of queues
+	Prefix      string        // prefix of the queue names
 	LogLevel    string        // of the workers
-	Env         []string      // more settings of the workers, NAME=value
+	Env         []string      // additional settings of the workers, NAME=value
 	Limits      Limits
 	Log         *slog.Logger
 }
 
-// Limits is what one worker may use.
+// Limits bounds the resources of one worker.
 type Limits struct {
 	// User is uid:gid, in numbers. The user must be able to read BusFile.
 	User string
 	// Memory is all that a worker may use, its replica included, in bytes.
 	Memory int64
-	// Replica is the room for the replica, a file system in memory, in bytes.
+	// Replica is the size of the in-memory file system for the replica, in bytes.
 	Replica int64
 	CPUs    float64
-	// PIDs is how many threads it may have.
+	// PIDs is the maximum number of threads.
 	PIDs int64
 }
 
-// check returns what can never be.
+// check returns an error for settings that can never work.
 func (c Config) check() error {
 	if !user.MatchString(c.Limits.User) {
 		return fmt.Errorf("user %q is not uid:gid in numbers", c.Limits.User)
@@ -79,7 +79,7 @@ func (c Config) check() error {
 
 var user = regexp.MustCompile(`^\d+:\d+$`)
 
-// minMemory is what a worker needs besides its replica, in bytes.
+// minMemory is the memory that a worker needs besides its replica, in bytes.
 const minMemory = 64 << 20
 
 // Launcher implements launch.Launcher. It is safe for concurrent use.
@@ -93,14 +93,14 @@ type Launcher struct {
 
 	mu       sync.Mutex               // guards the fields below
 	starting map[string]chan struct{} // by start id; closed when the start is over
-	asked    map[dbaas.WorkerID]bool  // who was asked to end
-	dead     map[string]int           // exit codes of containers that were told to have died, by the engine's id
+	asked    map[dbaas.WorkerID]bool  // workers that were asked to end
+	dead     map[string]int           // exit codes of containers whose death the engine reported, by the engine's id
 }
 
 var _ launch.Launcher = (*Launcher)(nil)
 
-// New returns a Launcher that watches the engine until Close. The engine need not be up
-// yet; an error means a setting that can never be.
+// New returns a Launcher that watches the engine until Close. The engine need not be up yet; an error means a setting
+// that can never work.
 func New(c Config) (*Launcher, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("docker launcher: %w", err)
@@ -118,7 +118,7 @@ func New(c Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Close ends the look-out for events. Workers stay as they are, for the next Launcher of the stack.
+// Close stops watching for events. Workers keep running, for the next Launcher of the stack.
 func (l *Launcher) Close(context.Context) error {
 	l.end()
 	l.watch.Wait()
@@ -136,13 +136,13 @@ func (l *Launcher) notify() {
 }
 
 const (
-	// firstPause and lastPause are how long the watch waits after an error; it doubles between them.
+	// firstPause and lastPause bound the wait of the watch after an error; it doubles between them.
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// watchEngine turns changes into tokens until ctx ends. Changes while the engine was
-// lost are told by nobody, so that being connected again is a change too.
+// watchEngine turns changes into tokens until ctx ends. No event reports what changed while the engine was lost, so a
+// restored connection counts as a change too.
 func (l *Launcher) watchEngine(ctx context.Context) {
 	lost, next := 0, firstPause
 	for {
@@ -167,8 +167,8 @@ func (l *Launcher) watchEngine(ctx context.Context) {
 	}
 }
 
-// note remembers who died, so that List need not wait for the engine to have cleared up
-// after them. What was told before the engine was lost may be true no more, so the zero Change forgets it all.
+// note remembers which workers died, so that List need not wait for the engine to clean up after them. Reports from
+// before the engine was lost may be outdated, so the zero Change deletes them all.
 func (l *Launcher) note(c Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,12 +182,12 @@ func (l *Launcher) note(c Change) {
 	}
 }
 
-// unavailable says that what was asked for may have happened, or not.
+// unavailable returns an error for a call that may or may not have taken effect.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
 }
 
-// gone translates errNotFound, and takes everything else as no answer.
+// gone translates errNotFound, and treats every other error as no answer.
 func gone(what string, err error) error {
 	if errors.Is(err, errNotFound) {
 		return fmt.Errorf("%s: %w", what, launch.ErrNoWorker)

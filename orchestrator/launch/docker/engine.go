@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// Engine is what this package needs from a container engine: few enough calls that
-// another client library, or another engine, is one file. It is safe for concurrent use.
+// Engine is what this package needs from a container engine: so few calls that another client library, or another
+// engine, fits in one file. It is safe for concurrent use.
 //
-// Errors are errNotFound, errConflict and errMissingImage where they are named, errRefused for what the
-// engine will never do, and anything else means that it did not answer: the call may have happened.
+// Methods return errNotFound, errConflict and errMissingImage where documented, and errRefused for what the engine will
+// never do. Any other error means that the engine did not answer: the call may have taken effect.
 type Engine interface {
-	// Create makes a container that does not run yet. errConflict: the name is taken.
-	// errMissingImage: the engine has not got the image.
+	// Create creates a container without starting it. errConflict: the name is taken. errMissingImage: the engine does
+	// not have the image.
 	Create(ctx context.Context, p Plan) (id string, err error)
-	// Start runs it; one that runs already is no error. errNotFound: it was removed.
+	// Start starts the container; if it already runs, that is no error. errNotFound: it was removed.
 	Start(ctx context.Context, id string) error
 	// Signal sends a signal such as SIGKILL, which also ends a paused container. errConflict: it does not run.
 	Signal(ctx context.Context, id, signal string) error
-	// Wait returns when the container does not run. ctx alone bounds it. errNotFound: it was removed.
+	// Wait returns when the container does not run. Only ctx bounds the wait. errNotFound: it was removed.
 	Wait(ctx context.Context, id string) error
-	// Remove removes it with its anonymous volumes. errConflict: it runs, or is being removed. errNotFound.
+	// Remove removes the container with its anonymous volumes. errConflict: it runs, or is being removed. errNotFound:
+	// it was removed.
 	Remove(ctx context.Context, id string) error
-	// Inspect returns what the engine knows of the container with that id or name. errNotFound.
+	// Inspect returns the container with this id or name. errNotFound: there is none.
 	Inspect(ctx context.Context, idOrName string) (Container, error)
-	// List returns every container with that label, "key=value", in any state. Only ID and Labels are set.
+	// List returns every container with this label ("key=value"), in any state. Only ID and Labels are set.
 	List(ctx context.Context, label string) ([]Container, error)
-	// Tail returns the last lines of its two outputs.
+	// Tail returns the last lines of the container's two outputs.
 	Tail(ctx context.Context, id string, lines int) (string, error)
-	// Watch calls each as soon as it is surely listening, with the zero Change, and then for every change of
-	// a container with that label, until the connection or ctx ends, and returns why.
+	// Watch calls each with the zero Change once it is guaranteed to receive events, and then for every change of a
+	// container with this label. It returns an error when the connection or ctx ends.
 	Watch(ctx context.Context, label string, each func(Change)) error
 }
 
@@ -42,8 +43,8 @@ var (
 	errRefused      = errors.New("refused by the engine")
 )
 
-// Plan is a container that is to be made. What all of ours have in common is not in
-// it: no capability, a read-only root, no way to gain rights, no swap, no restart, bounded logs.
+// Plan describes a container to be created. It leaves out what all our containers have in common: no capabilities, a
+// read-only root, no way to gain rights, no swap, no restart, bounded logs.
 type Plan struct {
 	Name    string
 	Image   string
@@ -54,19 +55,19 @@ type Plan struct {
 	User string
 	// Network is the name of a network, or "host".
 	Network string
-	// Binds are files of the engine's host, by their path in the container, mounted read-only.
+	// Binds are files of the engine's host, keyed by their path in the container, mounted read-only.
 	Binds map[string]string
-	// Tmpfs are the options of file systems in memory, by their path.
+	// Tmpfs are the options of in-memory file systems, keyed by their path.
 	Tmpfs       map[string]string
 	MemoryBytes int64
 	NanoCPUs    int64
 	PIDs        int64
 }
 
-// status is a container's state in the engine's words.
+// status is a container's state in the engine's terms.
 type status string
 
-// The states that matter. In all others, and in these but running and paused, nothing of it runs.
+// The states that matter. Only in running and paused does the container have a process.
 const (
 	statusCreated status = "created"
 	statusRunning status = "running"
@@ -74,23 +75,23 @@ const (
 	statusExited  status = "exited"
 )
 
-// Change is what the engine told of one container. Most changes only say that it is time to look.
+// Change is an event of one container. Most changes only mean that the list should be read again.
 type Change struct {
 	ID string
-	// Died says that it has ended, with ExitCode. The engine tells so some 200 ms before Inspect does.
+	// Died reports that it has ended, with ExitCode. The event comes some 200 ms before Inspect shows the end.
 	Died     bool
 	ExitCode int
-	// Started says that it runs, also after it died.
+	// Started reports that it runs, also if it had died before.
 	Started bool
 }
 
-// Container is what the engine knows of a container.
+// Container is what the engine reports about a container.
 type Container struct {
 	ID     string
 	Name   string
 	Labels map[string]string
 	Status status
-	// PID is that of its first process, as the engine's host numbers it; 0 when it does not run.
+	// PID is the pid of its first process on the engine's host; 0 when it does not run.
 	PID       int
 	ExitCode  int
 	CreatedAt time.Time

@@ -12,13 +12,13 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// abandonedAfter is when a container that was made and never started is taken for dead. A start is over
-// long before, so whoever made it was killed in between.
+// abandonedAfter is the age at which a container that was created but never started counts as dead. A start takes far
+// less, so its creator must have been killed in between.
 const abandonedAfter = time.Minute
 
-// List implements launch.Launcher. A container that is made and about to be started
-// is not listed, lest it be removed as dead; one that nobody started in time is, as dead, and so
-// is removed by whoever keeps the workers as they should be.
+// List implements launch.Launcher. A container that was created and is about to be started is not listed, so that it is
+// not removed as dead. A container that was not started within abandonedAfter is listed as dead, so that the control
+// loop removes it.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	const what = "list workers"
 	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
@@ -28,7 +28,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	all := make([]Container, len(found))
 	errs := make([]error, len(found))
 	var group sync.WaitGroup
-	for n := range found { // pids are only in the answer for a single one; each takes a millisecond
+	for n := range found { // only Inspect returns pids; each call takes a millisecond
 		if dead, ok := l.toldDead(found[n]); ok {
 			all[n] = dead
 			continue
@@ -40,7 +40,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	list := make([]launch.Instance, 0, len(all))
 	for n, c := range all {
 		switch {
-		case errors.Is(errs[n], errNotFound): // removed meanwhile
+		case errors.Is(errs[n], errNotFound): // removed in the meantime
 		case errs[n] != nil:
 			return nil, unavailable(what, errs[n])
 		case !l.aboutToStart(c):
@@ -53,8 +53,8 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	return list, nil
 }
 
-// toldDead returns a container of which the engine told that it died. The engine answers nobody who inspects
-// one until it has cleared up after it, which takes it some 200 ms, and its list says until then that it runs.
+// toldDead returns a container whose death the engine has reported in an event. After a death the engine answers no
+// Inspect until it has cleaned up, which takes some 200 ms; until then its list shows the container as running.
 func (l *Launcher) toldDead(c Container) (Container, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (l *Launcher) toldDead(c Container) (Container, bool) {
 	return c, ok
 }
 
-// forgetDead forgets who is no longer in the engine's list: ids are never used again.
+// forgetDead drops the entries of containers that are no longer in the engine's list: ids are never reused.
 func (l *Launcher) forgetDead(found []Container) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

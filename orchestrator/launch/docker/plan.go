@@ -14,32 +14,32 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Our labels. They are the only way to recognise our containers.
+// Our labels. Our containers can be recognised only by these labels.
 const (
 	labelStack   = "rideshare.stack"
 	labelStart   = "rideshare.start"   // the start id
 	labelControl = "rideshare.control" // base URL of the control API
-	// labelWorker is the worker's id where that is not the container's: on the host's network.
+	// labelWorker is the worker's id where it differs from the container's: on the host's network.
 	labelWorker = "rideshare.worker"
-	// labelGeneration tells workers of the settings of today from older ones, for whoever upgrades.
+	// labelGeneration distinguishes workers with the current settings from older ones, for upgrades.
 	labelGeneration = "rideshare.generation"
 )
 
-// hostNetwork is the network of the engine's machine. There is no name that leads to a container there.
+// hostNetwork is the network of the engine's machine. A container there has no host name of its own.
 const hostNetwork = "host"
 
 const (
-	// controlPort is where the control API listens in a container of its own network.
+	// controlPort is the port of the control API in a container with its own network.
 	controlPort = 9540
 	busPath     = "/run/secrets/bus"
 	replicaPath = "/replica"
-	// shortID is how much of a container's id names it: what its host name is, by which the worker knows itself.
+	// shortID is the length of the prefix of a container's id that is its host name, and so the worker's id.
 	shortID = 12
 )
 
 func label(key, value string) string { return key + "=" + value }
 
-// identity is the worker's id: the beginning of the container's, which is never used again.
+// identity returns the worker's id: the beginning of the container's id, which is never reused.
 func identity(c Container) dbaas.WorkerID {
 	if id := c.Labels[labelWorker]; id != "" {
 		return dbaas.WorkerID(id)
@@ -47,19 +47,20 @@ func identity(c Container) dbaas.WorkerID {
 	return dbaas.WorkerID(c.ID[:min(len(c.ID), shortID)])
 }
 
-// address is how the control API of a worker is reached.
+// address says how the control API of a worker is reached.
 type address struct {
 	listen, url string
 	worker      dbaas.WorkerID // empty if it is the container's id
 }
 
-// addressOf returns the address of a worker that is about to be made.
+// addressOf returns the address of a worker that is about to be created.
 func (l *Launcher) addressOf(name string) (address, error) {
 	if l.config.Network != hostNetwork {
 		port := strconv.Itoa(controlPort)
 		return address{listen: ":" + port, url: "http://" + net.JoinHostPort(name, port)}, nil
 	}
-	// The port may be another's when the worker comes to it: then it dies, and the next one gets another.
+	// Another process may take the port before the worker binds it. Then the worker dies, and the next one gets another
+	// port.
 	free, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // resolves nothing: it does not wait
 	if err != nil {
 		return address{}, fmt.Errorf("find a free port: %w", err)
@@ -71,7 +72,7 @@ func (l *Launcher) addressOf(name string) (address, error) {
 	return address{listen: listen, url: "http://" + listen, worker: dbaas.WorkerID("w-" + strings.ToLower(rand.Text()[:10]))}, nil
 }
 
-// nameOf is the container's name for a start: the same for the same start, and nobody else's.
+// nameOf returns the container's name for a start: the same for the same start, and different for any other.
 func (l *Launcher) nameOf(startID string) string {
 	sum := sha256.Sum256([]byte(l.config.Stack + "\x00" + startID))
 	return fit(l.config.Stack) + "-worker-" + fit(startID) + "-" + hex.EncodeToString(sum[:4])
@@ -80,7 +81,7 @@ func (l *Launcher) nameOf(startID string) string {
 // maxNamePart keeps names fit for DNS: 63 bytes in all.
 const maxNamePart = 20
 
-// fit makes a text fit to be a part of a host name.
+// fit makes text fit to be part of a host name.
 func fit(text string) string {
 	fitting := strings.Map(func(r rune) rune {
 		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
@@ -95,7 +96,7 @@ func fit(text string) string {
 	return fitting
 }
 
-// plan is the container of a start. Everything in it is ours, but for the start id.
+// plan returns the container of a start. Only the start id comes from outside.
 func (l *Launcher) plan(startID string) (Plan, error) {
 	name := l.nameOf(startID)
 	at, err := l.addressOf(name)
@@ -112,7 +113,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 		Env: []string{
 			"WORKER_DIR=" + replicaPath, "RIDESHARE_BUS_FILE=" + busPath, "RIDESHARE_COORDINATOR=" + c.Coordinator,
 			"RIDESHARE_SESSION=" + c.Session.String(), "RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,
-			// The collector works harder before the kernel would end the worker.
+			// The garbage collector works harder before the kernel would kill the worker.
 			"GOMEMLIMIT=" + strconv.FormatInt((c.Limits.Memory-c.Limits.Replica)*9/10, 10),
 		},
 		Binds:       map[string]string{busPath: c.BusFile},
@@ -133,11 +134,12 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 	return p, nil
 }
 
-// tempBytes is the room for SQLite's temporary files, as much as a statement may use by default. What is not used takes no memory.
+// tempBytes is the room for SQLite's temporary files: as much as a statement may use by default. Unused room takes no
+// memory.
 const tempBytes = 128 << 20
 
-// compose adds the labels by which `docker-compose down --remove-orphans` takes a container for
-// one of the project's; fewer of them do not do (docker.md, trap 3).
+// compose adds the labels that make `docker-compose down --remove-orphans` treat a container as one of the project's;
+// all of them are needed (docker.md, trap 3).
 func (p *Plan) compose(project, startID string) {
 	p.Labels["com.docker.compose.project"] = project
 	p.Labels["com.docker.compose.service"] = "worker"
@@ -145,7 +147,7 @@ func (p *Plan) compose(project, startID string) {
 	p.Labels["com.docker.compose.container-number"] = strconv.Itoa(1 + int(crc32.ChecksumIEEE([]byte(startID))%1e6))
 }
 
-// generation names the settings that p was made from.
+// generation identifies the settings that p was made from.
 func (p *Plan) generation() string {
 	env := slices.Sorted(slices.Values(p.Env))
 	text := fmt.Sprintf("%s %s %s %q %v %v %d %d %d", p.Image, p.User, p.Network, env, p.Binds, p.Tmpfs, p.MemoryBytes, p.NanoCPUs, p.PIDs)

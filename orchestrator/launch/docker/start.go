@@ -9,8 +9,8 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// Start implements launch.Launcher. ErrUnavailable: the worker may come all the same.
-// Other errors mean that none runs and nothing is left; they say what to do, as for a missing image.
+// Start implements launch.Launcher. ErrUnavailable: the worker may still start. Any other error means that no worker
+// runs and nothing is left behind; it says what to do, for example about a missing image.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	done, err := l.begin(ctx, startID)
 	if err != nil {
@@ -21,7 +21,7 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	if err != nil {
 		return launch.Instance{}, err
 	}
-	if c.Status == statusCreated { // and not yet started: one that is dead had its life
+	if c.Status == statusCreated { // never started; a dead container has had its life
 		if c, err = l.run(ctx, c); err != nil {
 			return launch.Instance{}, err
 		}
@@ -29,8 +29,8 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	return describe(c), nil
 }
 
-// begin waits until no other start with that id is under way in this process, and returns what ends
-// this one. Without it the second one could start again what the first one's worker died of.
+// begin waits until no other start with this id is under way in this process. done ends this start. Without begin, a
+// second start could restart a container whose worker, started by the first, has already died.
 func (l *Launcher) begin(ctx context.Context, startID string) (done func(), err error) {
 	for {
 		l.mu.Lock()
@@ -55,8 +55,8 @@ func (l *Launcher) begin(ctx context.Context, startID string) (done func(), err 
 	}
 }
 
-// made returns the container of a start, which it makes if there is none. Its name says
-// whose it is, so an answer that was lost costs nothing: the name is taken then.
+// made returns the container of a start and creates it if there is none. Its name is derived from startID. So a lost
+// answer does no harm: on retry the name is taken.
 func (l *Launcher) made(ctx context.Context, startID string) (Container, error) {
 	p, err := l.plan(startID)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *Launcher) made(ctx context.Context, startID string) (Container, error) 
 		return Container{}, unavailable("start worker", err)
 	}
 	c, err := l.engine.Inspect(ctx, p.Name)
-	if err != nil { // removed meanwhile, or no answer: the same start again finds out
+	if err != nil { // removed in the meantime, or no answer: a retry of this start finds out
 		return Container{}, unavailable("start worker", err)
 	}
 	if c.Labels[labelStack] != l.config.Stack || c.Labels[labelStart] != startID {
@@ -83,11 +83,11 @@ func (l *Launcher) made(ctx context.Context, startID string) (Container, error) 
 	return c, nil
 }
 
-// run starts a container that was made, and removes it if it cannot be started.
+// run starts a container that was created, and removes it if it cannot be started.
 func (l *Launcher) run(ctx context.Context, c Container) (Container, error) {
 	err := l.engine.Start(ctx, c.ID)
 	switch {
-	case errors.Is(err, errRefused), errors.Is(err, errNotFound): // its network may be what was not found
+	case errors.Is(err, errRefused), errors.Is(err, errNotFound): // errNotFound may be about its network
 		err = fmt.Errorf("start worker: %w", err)
 		if removed := l.engine.Remove(ctx, c.ID); removed != nil && !errors.Is(removed, errNotFound) {
 			err = errors.Join(err, fmt.Errorf("remove what did not start: %w", removed))

@@ -11,10 +11,10 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// tailLines is how much of a dead worker's output is told: a panic's message and its first frames.
+// tailLines is how much of a dead worker's output is logged: a panic's message and its first frames.
 const tailLines = 20
 
-// Kill implements launch.Launcher. ErrUnavailable: it may be dead, or not.
+// Kill implements launch.Launcher. ErrUnavailable: the worker may or may not be dead.
 func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	c, err := l.find(ctx, id)
 	if err != nil {
@@ -24,7 +24,7 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return l.kill(ctx, c.ID)
 }
 
-// kill ends a container and returns when it is surely dead.
+// kill ends a container and returns once it is confirmed dead.
 func (l *Launcher) kill(ctx context.Context, id string) error {
 	const what = "kill worker"
 	err := l.engine.Signal(ctx, id, "SIGKILL")
@@ -37,9 +37,8 @@ func (l *Launcher) kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// Stop implements launch.Launcher. A worker is asked once by one Launcher: a second SIGTERM would end it
-// at once. One that is paused is not asked, since the engine would wake it, and it might write: it is
-// killed when grace is over.
+// Stop implements launch.Launcher. A Launcher asks a worker only once: a second SIGTERM would end it immediately. A
+// paused worker is not asked, because the engine would wake it and it might write: it is killed when grace is over.
 func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
 	const what = "stop worker"
 	found, err := l.find(ctx, id)
@@ -72,7 +71,7 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	}
 }
 
-// ask notes that a worker's end is wanted, and reports whether this is the first time.
+// ask notes that a worker was asked to end, and reports whether this is the first time.
 func (l *Launcher) ask(id dbaas.WorkerID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,8 +86,8 @@ func (l *Launcher) unask(id dbaas.WorkerID) {
 	delete(l.asked, id)
 }
 
-// Remove implements launch.Launcher. It is where a worker's end is recorded, because its
-// output goes with the container.
+// Remove implements launch.Launcher. It also records the worker's end, because the output is removed together with the
+// container.
 func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	const what = "remove worker"
 	found, err := l.find(ctx, id)
@@ -115,7 +114,7 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// record tells of a worker's end, with its last words unless the end was wanted.
+// record logs a worker's end, with its last output unless the end was requested.
 func (l *Launcher) record(ctx context.Context, c Container) {
 	id := identity(c)
 	log := l.log.With(logkey.Worker, string(id), "container", c.Name, logkey.Code, c.ExitCode)

@@ -17,9 +17,9 @@ type instance struct {
 	worker    Worker
 	control   http.Handler
 	startedAt time.Time
-	ctx       context.Context // ended by Stop and Kill; a worker's life is its scope
+	ctx       context.Context // ended by Stop and Kill; spans the worker's life
 	cancel    context.CancelFunc
-	served    context.Context // ended when nothing reaches the worker any more
+	served    context.Context // ended once no request can reach the worker any more
 	cut       context.CancelFunc
 	ended     chan struct{} // closed when no goroutine is left
 
@@ -53,14 +53,14 @@ func (i *instance) run() {
 	close(i.ended)
 }
 
-// kill cuts the worker off first, so that what its goroutines do when they
-// notice the end of their context reaches nobody. A worker that ended, or was killed, is left alone.
+// kill disconnects the worker first, so that nothing its goroutines do after the end of their context gets out. A worker
+// that has ended, or was killed, is left alone.
 func (i *instance) kill() {
 	i.mu.Lock()
 	alive := i.served.Err() == nil
 	if alive {
 		i.killed = true
-		i.cut() // requests under way fail, no more are let in
+		i.cut() // requests under way fail, new ones are refused
 	}
 	i.mu.Unlock()
 	if alive {

@@ -1,7 +1,6 @@
-// Package inproc starts workers as goroutines of this process, for `rideshare
-// up` and for the tests. A kill is as hard as that of a process in what
-// others can see: the worker is cut off from everything outside it before its
-// goroutines are told to end, so it cannot say goodbye.
+// Package inproc starts workers as goroutines of this process, for `rideshare up` and for tests. To the outside, a kill
+// looks as hard as that of a process: the worker is disconnected from everything before its goroutines are cancelled, so
+// it cannot say goodbye.
 package inproc
 
 import (
@@ -22,14 +21,14 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// firstPID is the pid of the first worker. Pids grow by one and are never used
-// again; they are no process numbers, so they start where few processes are.
+// firstPID is the pid of the first worker. Pids grow by one and are never reused. They are no real process ids, so they
+// start where few real ones are.
 const firstPID = 1000
 
-// killedExitCode is that of SIGKILL: 128 + 9, as a container engine reports it.
+// killedExitCode is the exit code of SIGKILL, 128 + 9, as a container engine reports it.
 const killedExitCode = 137
 
-// Spec is what a worker gets to know of itself.
+// Spec is what the launcher assigns to a worker.
 type Spec struct {
 	ID      dbaas.WorkerID
 	StartID string
@@ -42,13 +41,12 @@ type Spec struct {
 
 // Worker is one life of a worker. Its methods are called from several goroutines.
 type Worker interface {
-	// Run works until ctx ends, finishes what is in hand then, and returns when
-	// none of its goroutines is left. It is called once. nil and ctx's error are exit code 0; an
-	// error with a method ExitCode() int has that one, any other error has 1.
+	// Run works until ctx ends, then finishes its pending work and returns once none of its goroutines is left. It is
+	// called once. nil and ctx's error mean exit code 0; an error with a method ExitCode() int supplies its own code;
+	// any other error means 1.
 	Run(ctx context.Context) error
-	// Kill cuts the worker off at once from all that is outside it: bus,
-	// coordinator and persdb see it vanish without a goodbye. It does not wait, and comes
-	// at most once, possibly before Run or while that returns.
+	// Kill immediately disconnects the worker from everything outside it: bus, coordinator and persdb see it vanish
+	// without a goodbye. Kill does not wait. It is called at most once, possibly before Run or while Run returns.
 	Kill()
 	// Control returns the worker's control API. It is served from the start until Run returns.
 	Control() http.Handler
@@ -58,11 +56,11 @@ type Worker interface {
 type Config struct {
 	// Make returns a new worker that does nothing yet.
 	Make func(Spec) (Worker, error)
-	// Dir is the directory below which each worker gets one.
+	// Dir is the directory below which each worker gets its own.
 	Dir string
-	// Run becomes a part of each worker's id and tells those of this launcher
-	// from those of an earlier one; two launchers with the same Run give the same ids. It may be
-	// empty and must be fit for a file name and a host name.
+	// Run becomes part of each worker's id and distinguishes the workers of this launcher from those of an earlier one;
+	// two launchers with the same Run produce the same ids. It may be empty and must be fit for a file name and a host
+	// name.
 	Run string
 	Log *slog.Logger
 }
@@ -89,7 +87,7 @@ func New(c Config) *Launcher {
 	return &Launcher{config: c, events: make(chan struct{}, 1), removeAll: os.RemoveAll, instances: map[dbaas.WorkerID]*instance{}}
 }
 
-// Start implements launch.Launcher. A worker that cannot be made leaves nothing behind.
+// Start implements launch.Launcher. If the worker cannot be created, nothing is left behind.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return launch.Instance{}, fmt.Errorf("start worker: %w: %w", launch.ErrUnavailable, err)
@@ -136,8 +134,8 @@ func (l *Launcher) nextSpec(startID string) Spec {
 	}
 }
 
-// Kill implements launch.Launcher. ErrUnavailable: ctx ended before the last
-// goroutine did; the worker is cut off by then.
+// Kill implements launch.Launcher. ErrUnavailable: ctx ended before the last goroutine did; the worker is disconnected
+// by then.
 func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	i, err := l.find(id)
 	if err != nil {
@@ -166,8 +164,8 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	return i.wait(ctx)
 }
 
-// Remove implements launch.Launcher. The worker is listed, as dead, until its directory is gone. That may take
-// long for a large replica, and holds nobody else up.
+// Remove implements launch.Launcher. The worker is listed, as dead, until its directory is gone. That may take long for
+// a large replica, and blocks no other call.
 func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	i, err := l.find(id)
 	if err != nil {

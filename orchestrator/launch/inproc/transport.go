@@ -17,9 +17,8 @@ import (
 // hostSuffix follows the worker's id in the host name of its control API.
 const hostSuffix = ".worker.inproc"
 
-// Transport returns what an http.Client needs to reach the control APIs of this
-// launcher's workers, and nothing else. A worker that is dead, or was never
-// there, refuses the connection; one that is killed during a request resets it: errors as over TCP.
+// Transport returns a RoundTripper that reaches only the control APIs of this launcher's workers. Errors are as over
+// TCP: a worker that is dead or never existed refuses the connection; a worker killed during a request resets it.
 func (l *Launcher) Transport() http.RoundTripper { return transport{l} }
 
 type transport struct{ launcher *Launcher }
@@ -44,7 +43,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	stop := context.AfterFunc(i.served, cancel)
 	done := make(chan struct{})
-	go func() { // ends with the handler, for which the worker's end waits
+	go func() { // ends with the handler; the worker's end waits for it
 		defer i.requests.Done()
 		defer close(done)
 		defer cancel()
@@ -56,7 +55,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-i.served.Done():
 	case <-r.Context().Done():
 	}
-	// A handler often ends because of the two others, so they come first.
+	// A handler often ends because of one of the two other cases, so they are checked first.
 	switch {
 	case r.Context().Err() != nil:
 		return nil, r.Context().Err()
@@ -67,8 +66,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// enter lets a request in, unless the worker is cut off; it counts as one of
-// the worker's goroutines.
+// enter admits a request, unless the worker is disconnected. The request then counts as one of the worker's goroutines.
 func (i *instance) enter() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -83,7 +81,7 @@ func connectionError(op string, cause error) error {
 	return &net.OpError{Op: op, Net: "inproc", Err: cause}
 }
 
-// serverRequest is a client's request as a server sees it.
+// serverRequest converts a client's request to what a server receives.
 func serverRequest(ctx context.Context, r *http.Request) *http.Request {
 	s := r.Clone(ctx)
 	s.RequestURI = r.URL.RequestURI()

@@ -1,7 +1,6 @@
-// Package process starts workers as child processes of this one, on one machine without
-// a container engine: real pids, SIGKILL for a crash, and no child that outlives its
-// parent. It also keeps other children running (Supervise). What a child does for
-// this is in internal/lifeline.
+// Package process starts workers as child processes, on one machine without a container engine: with real pids, SIGKILL
+// for a crash, and no child that outlives its parent. It also keeps other children running (Supervise). The child's side
+// is in internal/lifeline.
 package process
 
 import (
@@ -19,7 +18,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// Spec is what a worker gets to know of itself.
+// Spec is what the launcher assigns to a worker.
 type Spec struct {
 	ID      dbaas.WorkerID
 	StartID string
@@ -31,19 +30,17 @@ type Spec struct {
 
 // Config is what a Launcher needs. Args and Dir are required.
 type Config struct {
-	// Binary is the program of the workers; empty means the one that runs.
+	// Binary is the program of the workers; empty means the running program.
 	Binary string
-	// Args returns the arguments of a worker, without the program's name. It may be called
-	// from several goroutines.
+	// Args returns the arguments of a worker, without the program's name. Several goroutines may call it.
 	Args func(Spec) []string
-	// Env is the environment of the workers; nil means that of this process.
+	// Env is the environment of the workers; nil means the environment of this process.
 	Env []string
-	// Dir is the directory below which each worker gets one. It is this launcher's
-	// alone, and what workers of an earlier launcher left in it is deleted.
+	// Dir is the directory below which each worker gets its own. Only this launcher may use it; whatever workers of an
+	// earlier launcher left in it is deleted.
 	Dir string
-	// Stdout and Stderr get what the workers write there, one Write for each line; nil
-	// discards it. Who else writes to them needs a writer that is safe for
-	// concurrent use, as a file is.
+	// Stdout and Stderr receive the workers' output, one Write per line; nil discards it. If anything else writes to
+	// them too, the writer must be safe for concurrent use, as a file is.
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger
 }
@@ -55,10 +52,10 @@ type Launcher struct {
 	lock           *os.File
 	stdout, stderr *sink
 	events         chan struct{}
-	closed         chan struct{}   // closed when no worker runs and none is started or removed any more
+	closed         chan struct{}   // closed when no worker runs and no start or removal is under way or can begin
 	awaitLast      func()          // closes closed after the last worker; once, in the background
-	running        sync.WaitGroup  // workers, and removals of their directories
-	inNoHurry      context.Context // of removals; hurry ends it
+	running        sync.WaitGroup  // counts workers and removals of their directories
+	inNoHurry      context.Context // for unhurried removals; hurry cancels it
 	hurry          context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
@@ -71,8 +68,8 @@ var _ launch.Launcher = (*Launcher)(nil)
 
 // New returns a Launcher without workers. Close ends it.
 //
-// ErrInUse: another launcher, perhaps in another process, has the directory. Other errors
-// name the binary that cannot be run, or the directory.
+// ErrInUse: another launcher, possibly in another process, uses the directory. Other errors name the binary that cannot
+// be run, or the directory.
 func New(c Config) (*Launcher, error) {
 	var err error
 	if c.Binary, err = findBinary(c.Binary); err != nil {
@@ -103,9 +100,8 @@ func New(c Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Close kills the workers that still run and gives the directory back. nil means that
-// none is left; starts fail from now on. ErrUnavailable: ctx ended first, and
-// Close may be called again.
+// Close kills the workers that still run and releases the directory. A nil error means that no worker is left. After
+// Close, starts fail. ErrUnavailable: ctx ended first; Close may be called again.
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closing = true
@@ -139,7 +135,7 @@ func (l *Launcher) notify() {
 	}
 }
 
-// unavailable says that what was asked for may have happened, or not.
+// unavailable returns an error for a call that may or may not have taken effect.
 func unavailable(what string, cause error) error {
 	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
 }

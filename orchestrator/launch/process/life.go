@@ -17,16 +17,16 @@ import (
 	"rideshare/internal/lifeline"
 )
 
-// drainLimit bounds how long the end of a dead child's output is waited for. The
-// pipes end with the child; only an output of ours that blocks takes longer.
+// drainLimit bounds the wait for the end of a dead child's output. The pipes end with the child; only a blocking writer
+// on our side takes longer.
 const drainLimit = time.Second
 
-// program is what a child is started from.
+// program describes how to start a child.
 type program struct {
 	binary string // found by exec.LookPath
 	args   []string
-	env    []string // nil means that of this process
-	// listener is handed over to the child; the caller's stays open, and the caller's.
+	env    []string // nil means the environment of this process
+	// listener is duplicated into the child; the caller keeps its own copy open and closes it.
 	listener       *net.TCPListener
 	stdout, stderr *sink
 }
@@ -37,13 +37,13 @@ type life struct {
 	stdout    lines
 	stderr    lines
 	startedAt time.Time
-	terminate func() error // SIGTERM, at the first call only
+	terminate func() error // sends SIGTERM, on the first call only
 	ended     chan struct{}
 
 	exitCode int // set before ended is closed
 }
 
-// begin starts a process. An error means that none was started; it names the binary.
+// begin starts a process. An error means that no process was started; it names the binary.
 func begin(p program) (*life, error) {
 	l := &life{stdout: lines{to: p.stdout}, stderr: lines{to: p.stderr}, ended: make(chan struct{})}
 	l.terminate = sync.OnceValue(func() error { return l.signal(syscall.SIGTERM) })
@@ -55,11 +55,10 @@ func begin(p program) (*life, error) {
 	return l, nil
 }
 
-// run starts the process and waits for its end on one thread that nobody else uses.
+// run starts the process and waits for its end on a dedicated thread.
 //
-// The kernel kills a child when the thread that started it ends, not when the parent
-// does. Threads end when a goroutine that is locked to one returns, so without the lock
-// any such goroutine, anywhere in this process, could take a child along.
+// The kernel kills a child when the thread that started it ends, not when the parent process does. A thread ends when a
+// goroutine locked to it returns. Without the lock here, any such goroutine in this process could take a child with it.
 func (l *life) run(p program, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -68,17 +67,16 @@ func (l *life) run(p program, started chan<- error) {
 	if err != nil {
 		return
 	}
-	// All that an error of Wait says is in the state, or it is about output.
+	// The process state has everything that an error of Wait could report, except errors about output.
 	_ = l.cmd.Wait()
 	l.stdout.flush()
 	l.stderr.flush()
 	l.exitCode = exitCode(l.cmd.ProcessState)
-	_ = line.Close() // the child is gone: nobody reads
+	_ = line.Close() // the child is gone, so nothing reads from it
 	close(l.ended)
 }
 
-// start starts the process and returns our end of its lifeline, which must be kept open
-// while it is to live.
+// start starts the process and returns our end of its lifeline. Keep it open as long as the process is to live.
 func (l *life) start(p program) (line *os.File, err error) {
 	listener, err := p.listener.File()
 	if err != nil {
@@ -96,7 +94,7 @@ func (l *life) start(p program) (line *os.File, err error) {
 	}
 	l.cmd = &exec.Cmd{
 		Path: p.binary, Args: append([]string{p.binary}, p.args...),
-		// The first of ExtraFiles gets number 3; of equal variables the last one counts.
+		// The first of ExtraFiles becomes file descriptor 3. If a variable is set twice, the last value counts.
 		ExtraFiles: []*os.File{listener, theirs},
 		Env:        append(slices.Clip(env), lifeline.EnvListener+"=3", lifeline.EnvLine+"=4"),
 		Stdout:     &l.stdout, Stderr: &l.stderr,
@@ -111,7 +109,7 @@ func (l *life) start(p program) (line *os.File, err error) {
 
 func (l *life) pid() int { return l.cmd.Process.Pid }
 
-// words returns the last lines that the process wrote: of its log, then of its errors.
+// words returns the last lines that the process wrote: first of its log, then of its standard error.
 func (l *life) words() string {
 	return strings.Trim(l.stdout.tail.String()+"\n"+l.stderr.tail.String(), "\n")
 }
@@ -125,8 +123,8 @@ func (l *life) over() bool {
 	}
 }
 
-// signal sends a signal. The process may have ended: that is no error, and no other
-// process that got its number can be hit (os.Process holds a handle).
+// signal sends a signal. If the process has ended, signal returns nil. It cannot hit another process that reused the
+// pid, because os.Process holds a handle.
 func (l *life) signal(s syscall.Signal) error {
 	if err := l.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("send %v to process %d: %w", s, l.pid(), err)
@@ -136,8 +134,8 @@ func (l *life) signal(s syscall.Signal) error {
 
 func (l *life) kill() error { return l.signal(syscall.SIGKILL) }
 
-// stop asks the process to finish, kills it when grace is over, and returns when it is
-// dead, or with ctx's error.
+// stop asks the process to finish and kills it when grace is over. It returns when the process is dead, or with ctx's
+// error.
 func (l *life) stop(ctx context.Context, grace time.Duration) error {
 	if l.over() {
 		return nil
@@ -162,7 +160,7 @@ func (l *life) stop(ctx context.Context, grace time.Duration) error {
 
 // wait returns when the process has ended, or with ctx's error.
 func (l *life) wait(ctx context.Context) error {
-	if l.over() { // also when ctx has ended
+	if l.over() { // checked first: it also counts when ctx has ended
 		return nil
 	}
 	select {
@@ -173,8 +171,8 @@ func (l *life) wait(ctx context.Context) error {
 	}
 }
 
-// exitCode is what a container engine would report: 128 and the signal's number for
-// one that a signal ended.
+// exitCode returns the code that a container engine would report: 128 plus the signal's number for a process ended by a
+// signal.
 func exitCode(s *os.ProcessState) int {
 	if status, ok := s.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// findBinary returns the path of a program, or that of this one.
+// findBinary returns the path of a program, or of the running program if name is empty.
 func findBinary(name string) (string, error) {
 	if name == "" {
 		self, err := os.Executable()
@@ -32,11 +32,11 @@ func findBinary(name string) (string, error) {
 // maxHostName keeps ids readable.
 const maxHostName = 20
 
-// hostName is the beginning of the host's name, as it is fit for a file name and a host name.
+// hostName returns the beginning of the host's name, made fit for file names and host names.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
-		return "host" // the rest of an id is unique without it
+		return "host" // ids stay unique without it
 	}
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	fit := strings.Map(func(r rune) rune {
@@ -48,15 +48,15 @@ func hostName() string {
 	return strings.Trim(fit[:min(len(fit), maxHostName)], "-")
 }
 
-// runName tells the workers of one launcher from those of all others: the second of its start, so
-// that names sort, and 40 random bits, because a clock can be set back.
+// runName distinguishes the workers of one launcher from those of all others. It has the second of the launcher's start,
+// so that names sort, and 40 random bits, because a clock can be set back.
 func runName(now time.Time) string {
 	return strconv.FormatInt(now.Unix(), 36) + strings.ToLower(rand.Text()[:8])
 }
 
-// listen binds a listener that is handed over; nothing is accepted here.
+// listen binds a listener that will be handed over; this process accepts nothing on it.
 func listen(address string) (*net.TCPListener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) // resolves nothing: it does not wait
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) // no name to resolve, so it does not block
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -68,5 +68,5 @@ func listen(address string) (*net.TCPListener, error) {
 	return tcp, nil
 }
 
-// urlOf is the base URL of what listens there, without a slash at its end.
+// urlOf returns the base URL of a listener, without a slash at its end.
 func urlOf(l net.Listener) string { return "http://" + l.Addr().String() }

@@ -8,22 +8,21 @@ import (
 )
 
 const (
-	// maxLineBytes is the longest line that is passed on whole; our own log
-	// lines are far shorter. A longer one is cut into several.
+	// maxLineBytes is the longest line passed on whole. Our own log lines are far shorter. Longer lines are cut.
 	maxLineBytes = 64 << 10
-	// tailLines and tailLineBytes bound what is kept of each of a child's two outputs, and so the one
-	// log line that tells of its death: enough for a panic's message and its first frames.
+	// tailLines and tailLineBytes bound what is kept of each of a child's two outputs, and so the log line that reports
+	// its death. They fit a panic's message and its first frames.
 	tailLines     = 20
 	tailLineBytes = 512
 )
 
-// sink passes lines of several children on, one Write for each, so that they do not mix.
+// sink passes on the lines of several children, one Write per line, so that lines do not mix.
 type sink struct {
 	mu sync.Mutex // held during Write
 	w  io.Writer  // nil discards
 }
 
-// write passes a line on. Output that cannot be written is lost: the child must not be held up by it.
+// write passes a line on. Output that cannot be written is dropped, so that it does not hold up the child.
 func (s *sink) write(line []byte) {
 	if s.w == nil {
 		return
@@ -33,7 +32,7 @@ func (s *sink) write(line []byte) {
 	_, _ = s.w.Write(line)
 }
 
-// lines is one output of one child. It cuts what is written into lines.
+// lines splits the data written by one output of one child into lines.
 type lines struct {
 	tail tail
 	to   *sink
@@ -63,8 +62,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on what has no end of line. The child is dead. If an output that
-// blocks holds up Write still, it is left alone.
+// flush passes on an unfinished last line. The child is dead by then. If Write is still blocked by the output, flush
+// does nothing.
 func (l *lines) flush() {
 	if !l.mu.TryLock() {
 		return
@@ -85,8 +84,8 @@ func (l *lines) emit(line []byte) {
 	l.to.write(line)
 }
 
-// tail is the last lines of one output of a child. Each output has its own, so that a talkative log
-// does not push out the panic that explains the death.
+// tail keeps the last lines of one output of a child. Each output has its own tail, so that a busy log does not push out
+// the panic that explains the death.
 type tail struct {
 	mu    sync.Mutex // guards the fields below
 	ring  [tailLines]string

@@ -14,23 +14,23 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// errClosed is what a start gets after Close.
+// errClosed is returned by a start after Close.
 var errClosed = errors.New("launcher is closed")
 
-// worker is one life of a worker, from the start that was asked for to its removal.
+// worker is one life of a worker, from the request to start it until its removal.
 type worker struct {
-	asked atomic.Bool // to end
+	asked atomic.Bool // to end, by Stop or Kill
 	ready chan struct{}
 
-	// Set before ready is closed. A worker with err was never started and is forgotten.
+	// Set before ready is closed. A worker with err set was never started and is dropped.
 	spec Spec
 	life *life
 	err  error
 }
 
-// Start implements launch.Launcher. ErrUnavailable: ctx ended first, and the worker is
-// started all the same unless the next Start, or List, says otherwise. Other errors mean that none was
-// started and nothing is left of it; they name the binary that does not run.
+// Start implements launch.Launcher. ErrUnavailable: ctx ended first; the worker still starts unless the next Start or
+// List reports otherwise. Any other error means that no worker was started and nothing is left behind; it names the
+// binary that cannot be run.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	if err := ctx.Err(); err != nil {
 		return launch.Instance{}, unavailable("start worker", err)
@@ -50,7 +50,7 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	return w.describe(), nil
 }
 
-// worker returns the worker of a start, which it begins if it is the first.
+// worker returns the worker of startID. The first call for a startID begins its start.
 func (l *Launcher) worker(startID string) (*worker, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,15 +73,15 @@ func (l *Launcher) worker(startID string) (*worker, error) {
 	return w, nil
 }
 
-// live is the whole life of a worker.
+// live runs through the whole life of a worker.
 func (l *Launcher) live(w *worker) {
 	w.life, w.spec.Control, w.err = l.begin(w.spec)
 	l.mu.Lock()
 	switch {
 	case w.err != nil:
 		delete(l.workers, w.spec.ID)
-	case l.closing: // Close could not kill what had not begun
-		_ = w.kill() // a child of ours can be signalled
+	case l.closing: // Close could not kill a worker that had not begun
+		_ = w.kill() // a child of this process can always be signalled
 	}
 	close(w.ready)
 	l.mu.Unlock()
@@ -89,23 +89,22 @@ func (l *Launcher) live(w *worker) {
 		return
 	}
 	log := l.config.Log.With(logkey.Worker, string(w.spec.ID), logkey.PID, w.life.pid())
-	l.notify() // first: a log may block
+	l.notify() // before the log, which may block
 	log.Info("process started", logkey.Addr, w.spec.Control)
 	<-w.life.ended
 	l.notify()
 	logEnd(log, w.life, w.asked.Load())
 }
 
-// begin starts the process of a worker and returns where its control API is. An error means that
-// nothing is left of it.
+// begin starts the process of a worker and returns the URL of its control API. After an error nothing is left behind.
 func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
-	// The port is bound before the start and handed over: it is known at once, nobody else can
-	// have it, and what connects before the worker serves waits.
+	// The port is bound before the start and handed over to the child. So it is known immediately, no other process can
+	// take it, and connections made before the worker serves wait in the listener.
 	listener, err := listen("127.0.0.1:0")
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { _ = listener.Close() }() // now the worker's alone: it refuses connections when that is dead
+	defer func() { _ = listener.Close() }() // from now on only the worker has it: connections are refused once the worker is dead
 	s.Control = urlOf(listener)
 	if err = os.MkdirAll(s.Dir, 0o750); err != nil {
 		return nil, "", fmt.Errorf("make directory: %w", err)
@@ -120,7 +119,7 @@ func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
 	return e, s.Control, nil
 }
 
-// begun tells whether the start is over, and was one.
+// begun reports whether the start has finished successfully.
 func (w *worker) begun() bool {
 	select {
 	case <-w.ready:
@@ -130,7 +129,7 @@ func (w *worker) begun() bool {
 	}
 }
 
-// kill asks for the end of a worker that has begun.
+// kill requests the end of a worker that has begun.
 func (w *worker) kill() error {
 	if w.life.over() {
 		return nil
@@ -151,7 +150,7 @@ func (w *worker) describe() launch.Instance {
 	return i
 }
 
-// logEnd tells of the end of a child, with its last words unless the end was wanted.
+// logEnd logs the end of a child, with its last output unless the end was requested.
 func logEnd(log *slog.Logger, e *life, asked bool) {
 	if asked || e.exitCode == 0 {
 		log.Info("process ended", logkey.Code, e.exitCode)

@@ -15,8 +15,8 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// Kill implements launch.Launcher. ErrUnavailable: ctx ended before the process was
-// surely dead; it has its signal by then.
+// Kill implements launch.Launcher. ErrUnavailable: ctx ended before the process was confirmed dead; SIGKILL has been
+// sent by then.
 func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	w, err := l.find(id)
 	if err != nil {
@@ -31,9 +31,8 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// Stop implements launch.Launcher. A worker is asked once: however often Stop is called, it
-// gets one SIGTERM. One that is paused is not woken, and killed when grace is over.
-// ErrUnavailable: ctx ended first; the worker may yet finish by itself.
+// Stop implements launch.Launcher. A worker gets only one SIGTERM, however often Stop is called. A paused worker is not
+// woken; it is killed when grace is over. ErrUnavailable: ctx ended first; the worker may still finish by itself.
 func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
 	w, err := l.find(id)
 	if err != nil {
@@ -49,9 +48,9 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	return nil
 }
 
-// Remove implements launch.Launcher. It deletes the worker's directory, bit by bit after it returned: the
-// fsyncs of persdb and the broker would wait for a large replica's blocks to be freed. What an end of this process
-// leaves of it is deleted by the next launcher.
+// Remove implements launch.Launcher. It deletes the worker's directory gradually after it has returned: otherwise the
+// fsyncs of persdb and the broker would wait while a large replica's blocks are freed. If this process ends first, the
+// next launcher deletes the rest.
 func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	w, err := l.find(id)
 	if errors.Is(err, launch.ErrNoWorker) {
@@ -63,7 +62,7 @@ func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.workers, id)
-	if l.closing { // nobody waits for more to end; the next launcher deletes it.
+	if l.closing { // Close does not wait for further removals; the next launcher deletes the directory
 		return nil
 	}
 	l.running.Go(func() {
@@ -74,8 +73,8 @@ func (l *Launcher) Remove(_ context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// List implements launch.Launcher. Starts under way are waited for, which takes
-// milliseconds, so that what is not listed surely does not run. ErrUnavailable: ctx ended first.
+// List implements launch.Launcher. It waits for starts under way, which take milliseconds, so a worker that is not
+// listed certainly does not run. ErrUnavailable: ctx ended first.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	l.mu.Lock()
 	workers := slices.Collect(maps.Values(l.workers))
@@ -97,7 +96,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	return list, nil
 }
 
-// find returns a worker that has begun. Nobody knows the id of one that has not.
+// find returns a worker that has begun. Until a worker has begun, no caller knows its id.
 func (l *Launcher) find(id dbaas.WorkerID) (*worker, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

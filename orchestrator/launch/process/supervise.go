@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// firstPause and maxPause bound how long a child that died is waited with. The first
-	// is short, since a crash should cost little; the last one keeps a child that
-	// cannot run from being a fork bomb.
+	// firstPause and maxPause bound the pause before a dead child is restarted. The first pause is short, so that a
+	// crash costs little; the last keeps a child that cannot run from becoming a fork bomb.
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
-	// stableAfter is how long a child has to run for its next death to count as the first.
+	// stableAfter is how long a child must have run for its next death to count as the first.
 	stableAfter = 10 * time.Second
 )
 
 // ChildConfig says what Supervise keeps running. Name is required.
 type ChildConfig struct {
 	Name string // in the log
-	// Binary is the program; empty means the one that runs.
+	// Binary is the program; empty means the running program.
 	Binary string
 	// Args are its arguments, without the program's name.
 	Args []string
-	// Env is its environment; nil means that of this process.
+	// Env is its environment; nil means the environment of this process.
 	Env []string
-	// Listen is the address that is handed over to it; empty means a free port on 127.0.0.1.
+	// Listen is the address of the listener handed over to it; empty means a free port on 127.0.0.1.
 	Listen string
 	// Stdout and Stderr are as in Config.
 	Stdout, Stderr io.Writer
@@ -45,17 +44,17 @@ type Child struct {
 	program  program
 	listener *net.TCPListener
 	stopping chan struct{} // closed by Stop
-	stopped  chan struct{} // closed when nothing runs any more
+	stopped  chan struct{} // closed when no process is left
 
-	mu   sync.Mutex // guards the fields below; a start happens under it
+	mu   sync.Mutex // guards the fields below; held during a start
 	stop bool
 	life *life
 }
 
-// Supervise starts a program, and starts it again whenever it ends, always on the same address: the
-// listener stays open here, so while nothing runs connections wait in it. The
-// caller stops it. nil means that the process runs, not that it serves; an error that
-// nothing was started. It names the binary or the address. After that a start that fails is tried again.
+// Supervise starts a program and restarts it whenever it ends, always on the same address: the listener stays open here,
+// so connections wait in it while no process runs. The caller must Stop the child. A nil error means that the process
+// runs, not that it is ready to serve. An error means that nothing was started; it names the binary or the address.
+// Later starts that fail are retried.
 func Supervise(c ChildConfig) (*Child, error) {
 	binary, err := findBinary(c.Binary)
 	if err != nil {
@@ -90,7 +89,7 @@ func Supervise(c ChildConfig) (*Child, error) {
 // URL returns the base URL of the child, without a slash at its end. It never changes.
 func (c *Child) URL() string { return urlOf(c.listener) }
 
-// PID returns the number of the process that runs at the moment, or zero.
+// PID returns the process id of the process that runs at the moment, or zero.
 func (c *Child) PID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,9 +99,9 @@ func (c *Child) PID() int {
 	return c.life.pid()
 }
 
-// Stop asks the child to finish (SIGTERM), kills it when grace is over, and closes the
-// listener. nil means that it is dead and stays so. An error wraps ctx's, which ended
-// first: the child is not started again, and Stop may be called again.
+// Stop asks the child to finish (SIGTERM), kills it when grace is over, and closes the listener. A nil error means that
+// the child is dead and will not be restarted. An error wraps that of ctx, which ended first: the child is not
+// restarted, and Stop may be called again.
 func (c *Child) Stop(ctx context.Context, grace time.Duration) error {
 	c.mu.Lock()
 	if !c.stop {
@@ -114,11 +113,11 @@ func (c *Child) Stop(ctx context.Context, grace time.Duration) error {
 	if err := last.stop(ctx, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", c.config.Name, err)
 	}
-	<-c.stopped // it was told, and its child is dead
+	<-c.stopped // keep has seen stopping, and its child is dead
 	return nil
 }
 
-// begin starts the program, unless the child was stopped: then it returns nil.
+// begin starts the program. It returns nil if the child was stopped.
 func (c *Child) begin() (*life, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,16 +133,16 @@ func (c *Child) begin() (*life, error) {
 	return e, nil
 }
 
-// keep starts the program again each time it has ended.
+// keep restarts the program each time it has ended.
 func (c *Child) keep() {
 	defer close(c.stopped)
 	defer func() { _ = c.listener.Close() }() // nothing was accepted here
-	deaths := 0                               // in a row
+	deaths := 0                               // consecutive
 	for e := c.life; e != nil; e = c.again(deaths) {
 		select {
 		case <-e.ended:
 		case <-time.After(stableAfter):
-			if deaths > 1 { // the first one was told by itself
+			if deaths > 1 { // the first death was logged on its own
 				c.config.Log.Info("process runs again", logkey.Count, deaths)
 			}
 			deaths = 0
@@ -154,8 +153,8 @@ func (c *Child) keep() {
 	}
 }
 
-// tell logs a death. Of a row the first is told, and the number by keep: a child that
-// cannot run would fill the log.
+// tell logs a death. Of consecutive deaths only the first is logged here, and keep logs their number: a child that
+// cannot run would otherwise fill the log.
 func (c *Child) tell(dead *life, deaths int) {
 	c.mu.Lock()
 	stop := c.stop
@@ -168,7 +167,7 @@ func (c *Child) tell(dead *life, deaths int) {
 	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths, logkey.Reason, dead.words())
 }
 
-// again starts the next life after so many deaths in a row. It returns nil once the child is stopped.
+// again starts the next life after the given number of consecutive deaths. It returns nil once the child is stopped.
 func (c *Child) again(deaths int) *life {
 	for ; ; deaths++ {
 		select {
@@ -184,7 +183,7 @@ func (c *Child) again(deaths int) *life {
 	}
 }
 
-// pause is how long a child is not started again after so many deaths in a row.
+// pause returns how long to wait before a restart after the given number of consecutive deaths.
 func pause(deaths int) time.Duration {
 	p := firstPause
 	for ; deaths > 1 && p < maxPause; deaths-- {

@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// callTimeout bounds a call besides its context: a launcher that is paused must
-	// not hold up the control loop for ever. A start on a busy engine takes seconds.
+	// callTimeout bounds a call in addition to its context: a paused launcher must not block the control loop for ever.
+	// A start on a busy engine takes seconds.
 	callTimeout = 30 * time.Second
-	// listTimeout is that of List, which every pass of the control loop waits for.
+	// listTimeout bounds List, which every pass of the control loop waits for.
 	listTimeout = 5 * time.Second
-	// answerTime is how long an answer may take beyond the time that was asked for.
+	// answerTime is how long an answer may take beyond the requested wait.
 	answerTime = 10 * time.Second
 	// maxAnswerBytes bounds what is read of an answer: thousands of workers.
 	maxAnswerBytes = 4 << 20
@@ -53,8 +53,8 @@ type Launcher struct {
 
 var _ launch.Launcher = (*Launcher)(nil)
 
-// New returns a Launcher that looks for events in the background until Close. The
-// other process need not be up yet; an error means a bad URL.
+// New returns a Launcher that polls for events in the background until Close. The other process need not be up yet; an
+// error means a bad URL.
 func New(c Config) (*Launcher, error) {
 	base, transport, err := httpapi.Reach(c.URL)
 	if err != nil {
@@ -73,7 +73,7 @@ func New(c Config) (*Launcher, error) {
 	return l, nil
 }
 
-// Close ends the look-out for events. Workers stay as they are.
+// Close stops polling for events. Workers keep running.
 func (l *Launcher) Close(context.Context) error {
 	l.end()
 	l.polling.Wait()
@@ -81,8 +81,8 @@ func (l *Launcher) Close(context.Context) error {
 	return nil
 }
 
-// Start implements launch.Launcher. An error that is not ErrUnavailable is the launcher's own word
-// that no worker runs for it, with the reason.
+// Start implements launch.Launcher. An error other than ErrUnavailable comes from the launcher itself: no worker runs
+// for this start, for the given reason.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	var i launch.Instance
 	err := l.call(ctx, callTimeout, PathStart, Start{StartID: startID}, &i)
@@ -92,7 +92,7 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	return i, nil
 }
 
-// Kill implements launch.Launcher. ErrUnavailable: it may be dead, or not.
+// Kill implements launch.Launcher. ErrUnavailable: the worker may or may not be dead.
 func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	if err := l.call(ctx, callTimeout, PathKill, Target{Worker: id}, nil); err != nil {
 		return fmt.Errorf("kill worker %s: %w", id, err)
@@ -100,8 +100,8 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// Stop implements launch.Launcher. ErrUnavailable: it may be about to finish. A grace over
-// MaxGrace is taken as that.
+// Stop implements launch.Launcher. ErrUnavailable: the worker may still finish. A grace above MaxGrace is reduced to
+// MaxGrace.
 func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
 	grace = min(grace, MaxGrace)
 	body := Stop{Worker: id, GraceMillis: grace.Milliseconds()}
@@ -131,8 +131,8 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 // Events implements launch.Launcher.
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
-// call sends in, if it is not nil, and reads the answer into out, if that is not nil.
-// Without an answer of the launcher's own the error is ErrUnavailable.
+// call sends in and reads the answer into out; either may be nil. If the launcher itself does not answer, the error is
+// ErrUnavailable.
 func (l *Launcher) call(ctx context.Context, timeout time.Duration, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -189,13 +189,13 @@ func unavailable(cause error) error {
 }
 
 const (
-	// firstPause and lastPause are how long the look-out waits after an error; it doubles between them.
+	// firstPause and lastPause bound how long polling pauses after an error; the pause doubles between them.
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
 )
 
-// poll asks for events until ctx ends. The launcher counts them, so one that
-// comes between two questions answers the second at once, and none is lost.
+// poll requests events until ctx ends. The launcher counts events, so an event between two requests answers the second
+// one immediately, and none is lost.
 func (l *Launcher) poll(ctx context.Context) {
 	seen, failed, rest := "", 0, firstPause
 	for ctx.Err() == nil {
@@ -212,7 +212,7 @@ func (l *Launcher) poll(ctx context.Context) {
 		if failed > 0 {
 			l.log.InfoContext(ctx, "launcher found again", "count", failed)
 		}
-		if at != seen || failed > 0 { // what happened while it was lost is not known
+		if at != seen || failed > 0 { // events may have been missed while the connection was lost
 			l.notify()
 		}
 		seen, failed, rest = at, 0, firstPause

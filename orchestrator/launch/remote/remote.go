@@ -1,7 +1,6 @@
-// Package remote reaches the launcher of another process, `rideshare launcher`, which
-// alone may talk to the engine. The caller can start, kill, stop, remove and list workers of
-// one stack and nothing else: what a worker is, the launcher knows from its own settings.
-// The other side is in launch/remote/api.
+// Package remote reaches the launcher of another process, `rideshare launcher`, which alone may talk to the engine. The
+// caller can start, kill, stop, remove and list workers of one stack and nothing else: the launcher's own settings
+// define what a worker is. The server side is in launch/remote/api.
 package remote
 
 import (
@@ -21,7 +20,7 @@ const (
 	PathEvents = "/v1/events"  // GET, answers an Event
 )
 
-// ParamAfter is the query parameter of PathEvents: the Event that the caller has seen.
+// ParamAfter is the query parameter of PathEvents: the last Event that the caller has seen.
 const ParamAfter = "after"
 
 const (
@@ -54,9 +53,8 @@ type List struct {
 	Workers []launch.Instance `json:"workers"`
 }
 
-// Event says where the launcher's events stand. A caller that has seen this one is
-// answered when it is no longer true, also because the launcher is another process
-// now, or with the same one after PollWait.
+// Event identifies the current state of the launcher's events. A request that names a seen Event is answered as soon as
+// the current one differs, which includes a restart of the launcher, or with the same Event after PollWait.
 type Event struct {
 	At string `json:"at"`
 }

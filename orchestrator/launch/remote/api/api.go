@@ -1,6 +1,5 @@
-// Package api offers a launcher over HTTP to the orchestrators of one stack: the other
-// side of launch/remote. It passes on start ids, worker ids and graces, and nothing that would
-// say what a worker is.
+// Package api offers a launcher over HTTP to the orchestrators of one stack: the server side of launch/remote. It passes
+// on only start ids, worker ids and graces, and nothing that defines what a worker is.
 package api
 
 import (
@@ -21,17 +20,17 @@ import (
 	"rideshare/orchestrator/launch/remote"
 )
 
-// maxBody is far over the longest body there is, in bytes.
+// maxBody is far above the longest valid body, in bytes.
 const maxBody = 4 << 10
 
 // Config is what a Service needs. Launcher and Log are required.
 type Config struct {
-	// Launcher does the work. The Service is the one reader of its events.
+	// Launcher does the work. The Service must be the only reader of its events.
 	Launcher launch.Launcher
 	Log      *slog.Logger
-	// Token is the bearer token that callers must have, "" for none.
+	// Token is the bearer token that callers must send, "" for none.
 	Token string
-	// Observe counts requests, and Metrics is the page of all metrics.
+	// Observe counts requests, and Metrics serves the page of all metrics.
 	Observe func(route, method string, status int, took time.Duration)
 	Metrics http.Handler
 }
@@ -39,8 +38,8 @@ type Config struct {
 // Service is the API of one launcher. It is safe for concurrent use.
 type Service struct {
 	launcher launch.Launcher
-	token    [sha256.Size]byte // of the header's whole value; of equal length whatever the token's
-	open     bool              // no token is asked for
+	token    [sha256.Size]byte // hash of the header's whole value, so that its length does not depend on the token's
+	open     bool              // no token is required
 	events   *events
 	routes   *httpapi.API
 }
@@ -65,7 +64,7 @@ func New(c Config) *Service {
 // Handler returns the API.
 func (s *Service) Handler() http.Handler { return s.routes }
 
-// Shutdown answers those who wait for events, who would otherwise hold up the end of the server.
+// Shutdown answers the callers that wait for events, which would otherwise hold up the server's shutdown.
 func (s *Service) Shutdown() { s.events.close() }
 
 // handle registers a route for callers with the token.
@@ -88,7 +87,7 @@ func (s *Service) authorized(header string) bool {
 	return strings.EqualFold(scheme, "bearer") && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
 }
 
-// ready tells whether the engine answers.
+// ready reports whether the engine answers.
 func (s *Service) ready(ctx context.Context) error {
 	if _, err := s.launcher.List(ctx); err != nil {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the engine does not answer", err)
@@ -104,8 +103,8 @@ func (s *Service) start(c echo.Context) error {
 	if err := checkName("start_id", in.StartID); err != nil {
 		return err
 	}
-	// A caller that gives up does not stop a start half way: it, or the next pass of
-	// its loop, finds the worker in the list.
+	// A caller that gives up does not stop a start half way: the caller, or the next pass of its loop, finds the worker
+	// in the list.
 	i, err := s.launcher.Start(context.WithoutCancel(c.Request().Context()), in.StartID)
 	if err != nil {
 		return told(err)
@@ -167,7 +166,7 @@ func (s *Service) event(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, remote.Event{At: at})
 }
 
-// checkName refuses names that are empty, long, or not fit for a log line.
+// checkName rejects names that are empty, too long, or unfit for a log line.
 func checkName(field, name string) error {
 	bad := name == "" || len(name) > remote.MaxNameBytes
 	for i := range len(name) {
@@ -179,8 +178,8 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// told gives an error of the launcher a code that the other side turns back. Its text is
-// for the orchestrator's log, so it is shown: nobody else calls this API.
+// told gives an error of the launcher a code that the client converts back. The error's text is included, since it is
+// for the orchestrator's log: only the orchestrator calls this API.
 func told(err error) error {
 	code := dbaas.CodeConflict // final: a missing image, a worker that still runs
 	switch {

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// events counts the tokens of a launcher's events, so that each of several callers
-// gets what it has not seen. It is safe for concurrent use.
+// events counts the tokens of a launcher's events, so that each of several callers receives those it has not seen. It is
+// safe for concurrent use.
 type events struct {
-	run  string // tells the counts of this process from those of another one
+	run  string // distinguishes the counts of this process from those of another one
 	done chan struct{}
 	stop sync.WaitGroup
 
@@ -43,15 +43,14 @@ func (e *events) add() {
 	e.next = make(chan struct{})
 }
 
-// now returns where the events stand, and what is closed when that changes.
+// now returns the current event id, and a channel that is closed when the id changes.
 func (e *events) now() (at string, next <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.run + "-" + strconv.Itoa(e.count), e.next
 }
 
-// wait returns where the events stand as soon as that is not what was seen, or when
-// ctx or the service ends.
+// wait returns the current event id as soon as it differs from seen, or when ctx or the service ends.
 func (e *events) wait(ctx context.Context, seen string) string {
 	at, next := e.now()
 	if at != seen {
@@ -66,7 +65,7 @@ func (e *events) wait(ctx context.Context, seen string) string {
 	return at
 }
 
-// close lets who waits go. It is called once.
+// close releases all waiting callers. It is called once.
 func (e *events) close() {
 	close(e.done)
 	e.stop.Wait()
