@@ -10,12 +10,13 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// clientBody is the body of a client's request. It keeps what was wrong with it: where the transport fails the cause may be
-// the body, and the transport's error need not say so, since net/http ends the context of a request whose body it cannot read.
+// clientBody is the body of a client's request. It records the body's own read error. When the transport fails, a broken
+// body may be the cause, and the transport's error need not show that, since net/http cancels the context of a request
+// whose body it cannot read.
 //
-// It stays at its end. When the transport has sent all of a body it looks whether there is more. By then
-// the answer may be on its way to the client, and the server has closed the body: the error would
-// make the transport close the connection, and so cut the answer off.
+// After the end of the body, Read keeps returning io.EOF. When the transport has sent a whole body, it reads once more
+// to check for further data. By then the answer may already be on its way to the client and the server may have closed
+// the body. The resulting error would make the transport close the connection and cut the answer off.
 type clientBody struct {
 	io.ReadCloser
 	ended   bool
@@ -36,7 +37,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 
 type clientBodyKey struct{}
 
-// withClientBody returns the request with its body as a clientBody, which bodyFailure finds.
+// withClientBody returns the request with its body wrapped in a clientBody, for bodyFailure.
 func withClientBody(r *http.Request) *http.Request {
 	body := &clientBody{ReadCloser: r.Body}
 	r = r.WithContext(context.WithValue(r.Context(), clientBodyKey{}, body))
@@ -44,7 +45,7 @@ func withClientBody(r *http.Request) *http.Request {
 	return r
 }
 
-// bodyFailure returns what was wrong with the body of a request, nil if nothing.
+// bodyFailure returns the read error of a request's body, or nil.
 func bodyFailure(ctx context.Context) *dbaas.Error {
 	if body, ok := ctx.Value(clientBodyKey{}).(*clientBody); ok {
 		return body.failure.Load()

@@ -1,6 +1,5 @@
-// Package gateway is the one port that clients see: /api/v1/users and what is
-// under it goes to the users service, everything else to rides. Paths and
-// queries pass exactly as they came; nothing is cleaned, nothing redirects.
+// Package gateway is the only port that clients see. /api/v1/users and the paths below it go to the users service,
+// everything else to rides. Paths and queries pass exactly as received: no cleaning, no redirects.
 package gateway
 
 import (
@@ -21,45 +20,43 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// usersPath is the path of users. Only it and what is under it goes there:
-// /api/v1/usersX does not.
+// usersPath is the path of users. Only this path and those below it go to users: /api/v1/usersX does not.
 const usersPath = "/api/v1/users"
 
-// defaultTimeout bounds one request through the gateway. It is over the services'
-// own timeouts, so that their answers, which know more, come first.
+// defaultTimeout bounds one request through the gateway. It is longer than the services' own timeouts, so that their
+// more specific answers come first.
 const defaultTimeout = 50 * time.Second
 
-// Config is the settings of a Gateway. Users, Rides and Log are required.
+// Config holds the settings of a Gateway. Users, Rides and Log are required.
 type Config struct {
 	// Users and Rides are the base URLs of the instances of each service, without a path.
 	Users, Rides []string
 	Log          *slog.Logger
-	// MaxBody is the longest body passed on, in bytes; zero means
-	// httpapi.DefaultMaxBody, that of the services behind.
+	// MaxBody is the longest body passed on, in bytes; zero means httpapi.DefaultMaxBody, the limit of the services.
 	MaxBody int64
 	// Timeout bounds one request until its answer begins; zero means 50 s.
 	Timeout time.Duration
 	// Observe is called for each request with the service's name as its route.
 	Observe func(route, method string, status int, took time.Duration)
-	// Now is the clock that a dead instance is left out by; nil means time.Now.
+	// Now is the clock that decides how long a dead instance is skipped; nil means time.Now.
 	Now func() time.Time
 }
 
-// Gateway passes requests on. It is safe for concurrent use.
+// Gateway forwards requests. It is safe for concurrent use.
 type Gateway struct {
 	cfg          Config
 	users, rides *service
 	transport    *http.Transport
 }
 
-// service is one of the two services behind.
+// service is one of the two backend services.
 type service struct {
 	name  string
 	proxy *httputil.ReverseProxy
 	away  atomic.Int64 // failures since the last answer
 }
 
-// New returns a Gateway. No instance, or one that is not http://host:port, is an error.
+// New returns a Gateway. It is an error if a service has no instance, or an instance that is not http://host:port.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = httpapi.DefaultMaxBody
@@ -100,8 +97,8 @@ func (g *Gateway) newService(name string, urls []string) (*service, error) {
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite:   rewrite,
 		Transport: pool,
-		// Without a FlushInterval streams, which have no length, still pass as they come, and all
-		// other answers leave as one piece, headers included.
+		// Even without a FlushInterval, streams (which have no length) are flushed as they come. All other answers are
+		// sent in one piece, headers included.
 		BufferPool:     &buffers{},
 		ErrorLog:       slog.NewLogLogger(g.cfg.Log.Handler(), slog.LevelDebug),
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { g.fail(w, r, s, err) },
@@ -128,7 +125,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	id := httpapi.RequestIDFrom(r.Header)
 	r = r.WithContext(httpapi.WithRequestID(r.Context(), id))
 	record := &recorder{ResponseWriter: w, status: http.StatusOK}
-	// Deferred because the proxy panics to cut an answer off whose rest is lost.
+	// Deferred because the proxy panics to abort an answer whose rest is lost.
 	defer func() {
 		if g.cfg.Observe != nil {
 			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), record.status, time.Since(start))
@@ -145,10 +142,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	s.proxy.ServeHTTP(record, r)
 }
 
-// fail answers a request that got no answer from its service.
+// fail answers a request that the service did not answer.
 func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, s *service, err error) {
 	ctx := r.Context()
-	if e := bodyFailure(ctx); e != nil { // the client's doing, and not the service's
+	if e := bodyFailure(ctx); e != nil { // caused by the client, not by the service
 		refuse(w, r, e)
 		return
 	}
@@ -165,9 +162,8 @@ func refuse(w http.ResponseWriter, r *http.Request, e *dbaas.Error) {
 	httpapi.WriteError(w, r, strings.HasPrefix(r.URL.EscapedPath(), "/api/v1/"), e)
 }
 
-// explain says what a missing answer means for the client: one that no instance
-// got is surely not done, a read may be tried again, and of a write that left
-// nobody knows.
+// explain says what a missing answer means for the client. A request that no instance received is certainly not done. A
+// read may be retried. For a write that was sent, the outcome is unknown.
 func explain(r *http.Request, err error) *dbaas.Error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errNobody) {
@@ -179,7 +175,7 @@ func explain(r *http.Request, err error) *dbaas.Error {
 	return dbaas.WrapError(dbaas.CodeUnknown, "the service did not answer", err)
 }
 
-// answered ends a streak of failures of s with one line that counts them.
+// answered ends a streak of failures of s by logging one line with their number.
 func (g *Gateway) answered(s *service) {
 	if s.away.Load() == 0 {
 		return

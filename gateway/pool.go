@@ -18,15 +18,15 @@ import (
 
 const (
 	dialTimeout = 2 * time.Second
-	// idleTimeout is under the services' 60 s, so that this side closes first.
+	// idleTimeout is below the services' 60 s, so that the gateway closes idle connections first.
 	idleTimeout  = 30 * time.Second
 	maxIdleConns = 512
-	// deadFor is how long an instance that refused a connection is left out: long
-	// enough not to slow requests down, short enough to see it come back.
+	// deadFor is how long an instance that refused a connection is skipped: long enough not to slow requests down, short
+	// enough to notice its return.
 	deadFor = time.Second
 )
 
-// errNobody is returned when no instance took the connection: surely nothing was done.
+// errNobody is returned when no instance accepted the connection: certainly nothing was done.
 var errNobody = errors.New("no instance takes connections")
 
 func newTransport(answerTimeout time.Duration) *http.Transport {
@@ -36,20 +36,20 @@ func newTransport(answerTimeout time.Duration) *http.Transport {
 		MaxIdleConnsPerHost:   maxIdleConns,
 		IdleConnTimeout:       idleTimeout,
 		ResponseHeaderTimeout: answerTimeout,
-		// An answer passes as it is, compressed or not.
+		// Answers pass unchanged, compressed or not.
 		DisableCompression: true,
 	}
 }
 
-// rewrite makes the outgoing request: everything as it came, but for the headers
-// of this hop. The instance is chosen by the pool.
+// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one. The pool chooses the
+// instance.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
-	// ReverseProxy drops query parts that it cannot parse; to judge them is the service's task.
+	// ReverseProxy drops query parts that it cannot parse; the service must judge them instead.
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
-	// The path goes out byte by byte, escapes included. One that starts with two
-	// slashes would be taken for a host, and needs no more than the usual way.
+	// The path is passed on byte by byte, including escapes. A path that starts with two slashes would be mistaken for a
+	// host; for such a path the default is right.
 	if raw, _, _ := strings.Cut(p.In.RequestURI, "?"); strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
 		p.Out.URL.Opaque = raw
 	}
@@ -69,7 +69,7 @@ func (b *buffers) Get() []byte {
 	return make([]byte, copyBytes)
 }
 
-// Put takes one back.
+// Put returns a buffer to the pool.
 func (b *buffers) Put(buf []byte) { b.pool.Put(&buf) }
 
 // instance is one address of a service.
@@ -78,9 +78,8 @@ type instance struct {
 	deadUntil    atomic.Int64 // Unix nanoseconds
 }
 
-// pool sends each request to the next instance in turn. One that takes no
-// connection is skipped for a while, and its request goes to another one, since
-// nothing of it has left. It is safe for concurrent use.
+// pool sends each request to the next instance in turn. An instance that refuses the connection is skipped for a while,
+// and the request goes to another instance, since no part of it was sent. It is safe for concurrent use.
 type pool struct {
 	transport http.RoundTripper
 	now       func() time.Time
@@ -88,7 +87,7 @@ type pool struct {
 	next      atomic.Uint64
 }
 
-// RoundTrip implements http.RoundTripper. It returns errNobody when no instance takes a connection.
+// RoundTrip implements http.RoundTripper. It returns errNobody when no instance accepts a connection.
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, in := range p.turn() {
 		resp, err := p.try(r, in)
@@ -103,8 +102,8 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errNobody
 }
 
-// turn returns the instances in the order to try them: round robin, those that
-// seem dead last. They are tried all the same: one may be back.
+// turn returns the instances in the order to try them: round robin, those marked dead last. Dead instances are still
+// tried, since one may be back.
 func (p *pool) turn() []*instance {
 	n, now := uint64(len(p.instances)), p.now().UnixNano()
 	first := p.next.Add(1)
@@ -120,7 +119,7 @@ func (p *pool) turn() []*instance {
 	return append(living, dead...)
 }
 
-// try sends r to one instance. errNobody says that nothing of it has left.
+// try sends r to one instance. errNobody means that no part of r was sent.
 func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	var left atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
@@ -128,10 +127,10 @@ func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	u := *r.URL
 	u.Scheme, u.Host = in.scheme, in.host
 	out.URL = &u
-	out.Host = "" // the instance's own: one on a loopback address answers no other name. X-Forwarded-Host has the client's.
+	out.Host = "" // the instance's own: an instance on a loopback address accepts no other. X-Forwarded-Host has the client's.
 	if r.Body != nil {
-		// The transport closes the body also when it could not connect, but the
-		// next instance needs it. The server closes the real one.
+		// The transport closes the body even when it could not connect, but the next instance needs the body. The server
+		// closes the real one.
 		out.Body = io.NopCloser(r.Body)
 	}
 	resp, err := p.transport.RoundTrip(out)

@@ -14,18 +14,17 @@ import (
 //go:embed areas.csv
 var areasCSV string
 
-// Area is the number of an area. Which ones exist is in areas.csv.
+// Area is the number of an area. The existing areas are in areas.csv.
 //
-// There is one spelling for each: its decimal digits without sign, space,
-// leading zero, fraction or exponent, as a JSON number or as a string. So 22
-// and "22" are the same area, and 22.0, 2.2e1, "022" and " 22" are none.
+// Each area has exactly one spelling: its decimal digits without sign, space, leading zero, fraction or exponent, as a
+// JSON number or as a string. So 22 and "22" are the same area, and 22.0, 2.2e1, "022" and " 22" are invalid.
 type Area int64
 
 // maxAreaDigits keeps the number far from overflowing.
 const maxAreaDigits = 9
 
-// ParseArea reads the decimal digits of an area. It returns CodeInvalid for
-// anything else; whether the area exists is another question.
+// ParseArea reads the decimal digits of an area. It returns CodeInvalid for anything else. It does not check whether the
+// area exists.
 func ParseArea(digits string) (Area, error) {
 	bad := digits == "" || len(digits) > maxAreaDigits || digits[0] == '0'
 	for i := range len(digits) {

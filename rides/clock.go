@@ -11,9 +11,8 @@ import (
 // timestampLayout shows the form of a timestamp: seconds come first.
 const timestampLayout = "DD-MM-YYYY:SS-MM-HH"
 
-// CheckTimestamp returns CodeInvalid unless s is a real date and time in the
-// form DD-MM-YYYY:SS-MM-HH: every digit there, leap years as in the Gregorian
-// calendar, years from 0001, hours to 23, no leap second. A past one is fine.
+// CheckTimestamp returns CodeInvalid unless s is a real date and time in the form DD-MM-YYYY:SS-MM-HH: with every digit,
+// Gregorian leap years, years from 0001, hours up to 23, no leap second. Past times are valid.
 func CheckTimestamp(s string) error {
 	bad := dbaas.Errorf(dbaas.CodeInvalid, "the timestamp is not a real time in the form %s", timestampLayout)
 	if len(s) != len(timestampLayout) {
@@ -37,7 +36,7 @@ func CheckTimestamp(s string) error {
 	return nil
 }
 
-// number returns the value of digits, which are known to be digits.
+// number returns the value of digits, which must contain only digits.
 func number(digits string) int {
 	n := 0
 	for i := range len(digits) {
@@ -59,8 +58,8 @@ func daysIn(year, month int) int {
 	return 31
 }
 
-// Clock returns a clock that runs like system but says at now. An empty at, which
-// is RFC 3339 otherwise, means system itself.
+// Clock returns a clock that runs at the speed of system but starts at at, a time in RFC 3339. If at is empty, Clock
+// returns system itself.
 func Clock(system func() time.Time, at string) (func() time.Time, error) {
 	if at == "" {
 		return system, nil
@@ -73,7 +72,7 @@ func Clock(system func() time.Time, at string) (func() time.Time, error) {
 	return func() time.Time { return system().Add(offset) }, nil
 }
 
-// Location returns a time zone by its IANA name, from the system or built in.
+// Location returns a time zone by its IANA name, from the system or the built-in data.
 func Location(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil {

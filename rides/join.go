@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// Statements of Join. They run as one operation at the only writer, so that
-// what the first one sees still holds when the second one inserts.
+// The statements of Join. They run as one operation at the only writer, so that what the first statement saw still holds
+// when the second one inserts.
 const (
 	joinLook = "SELECT created_by = ?2, EXISTS(SELECT 1 FROM riders WHERE rideId = ?1 AND user = ?2)," +
 		" seats IS NULL OR (SELECT count(*) FROM riders WHERE rideId = ?1) < seats FROM rides WHERE rideId = ?1"
@@ -17,16 +17,15 @@ const (
 		" AND (seats IS NULL OR (SELECT count(*) FROM riders WHERE rideId = ?1) < seats)"
 )
 
-// Join gives user a seat in a ride. nil means that it is on disk. The checks
-// come in this order: CodeInvalid, no such user; CodeNotFound, no such ride;
-// CodeInvalid, the creator itself or one who joined already; CodeConflict, no
-// seat is left. Other errors as for Create.
+// Join gives user a seat in a ride. nil: the seat is on disk. The checks come in this order. CodeInvalid: no such user.
+// CodeNotFound: no such ride. CodeInvalid: the user is the creator or has already joined. CodeConflict: no seat is left.
+// Other errors as for Create.
 func (r *Rides) Join(ctx context.Context, opts dbclient.Options, id int64, user string) (dbaas.Seq, error) {
 	known, err := r.cfg.Users.Exists(ctx, user, opts.MinSeq)
 	if err != nil {
 		return 0, err
 	}
-	// With a key this may be a repetition; see Create.
+	// With a key this may be a retry; see Create.
 	if !known && opts.Key == "" {
 		return 0, errNoUser()
 	}
@@ -34,7 +33,7 @@ func (r *Rides) Join(ctx context.Context, opts dbclient.Options, id int64, user 
 		dbclient.SQL(joinLook, dbaas.Integer(id), dbaas.Text(user)),
 		dbclient.SQL(joinInsert, dbaas.Integer(id), dbaas.Text(user)))
 	switch {
-	case dbaas.CodeOf(err) == dbaas.CodeConstraint: // The user vanished after the check.
+	case dbaas.CodeOf(err) == dbaas.CodeConstraint: // The user was deleted after the check.
 		return ans.Seq, dbaas.WrapError(dbaas.CodeInvalid, "no such user", err)
 	case err != nil:
 		return ans.Seq, err
@@ -46,7 +45,7 @@ func (r *Rides) Join(ctx context.Context, opts dbclient.Options, id int64, user 
 	return ans.Seq, whyNot(ans.Results[0].Rows)
 }
 
-// whyNot returns the first rule that a refused join broke, as joinLook saw it.
+// whyNot returns the first rule that a rejected join violated, according to the rows of joinLook.
 func whyNot(rows [][]any) error {
 	switch {
 	case len(rows) == 0:

@@ -7,17 +7,16 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// moment turns the column timestamp, DD-MM-YYYY:SS-MM-HH, into text that sorts
-// by time, in the form of sortLayout.
+// moment converts the column timestamp, DD-MM-YYYY:SS-MM-HH, to text that sorts by time, in the form of sortLayout.
 const moment = "substr(timestamp,7,4)||substr(timestamp,4,2)||substr(timestamp,1,2)" +
 	"||substr(timestamp,18,2)||substr(timestamp,15,2)||substr(timestamp,12,2)"
 
 // sortLayout is moment's form for package time: year, month, day, hour, minute, second.
 const sortLayout = "20060102150405"
 
-// Upcoming calls each with the rides from source to destination that are later than
-// now, by id, as they come from the database, and the position that they were read at,
-// which it returns too. CodeInvalid: the areas do not exist or are the same.
+// Upcoming calls each with the future rides from source to destination, ordered by id, as they arrive from the database,
+// and with the position at which they were read. It also returns that position. CodeInvalid: an area does not exist, or
+// both are the same.
 func (r *Rides) Upcoming(ctx context.Context, opts dbclient.Options, source, destination Area, each func(dbaas.Seq, Upcoming) error) (dbaas.Seq, error) {
 	if err := r.checkRoute(source, destination); err != nil {
 		return 0, err
@@ -31,7 +30,7 @@ func (r *Rides) Upcoming(ctx context.Context, opts dbclient.Options, source, des
 		})
 }
 
-// Get returns one ride, nil if there is none of this id. Ride and riders are of one moment.
+// Get returns one ride, or nil if there is no ride with this id. Ride and riders are read from one state.
 func (r *Rides) Get(ctx context.Context, opts dbclient.Options, id int64) (*Ride, dbaas.Seq, error) {
 	ans, err := r.cfg.DB.Query(ctx, opts,
 		dbclient.SQL("SELECT created_by, timestamp, source, destination, seats FROM rides WHERE rideId = ?", dbaas.Integer(id)),
@@ -62,7 +61,7 @@ func (r *Rides) Count(ctx context.Context, opts dbclient.Options) (int64, dbaas.
 	return integer(ans.Results[0].Rows[0][0]), ans.Seq, nil
 }
 
-// integer and text read columns whose type the schema fixes; another type is the zero value.
+// integer and text read columns whose type the schema fixes; any other type gives the zero value.
 func integer(v any) int64 {
 	n, _ := v.(int64)
 	return n

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// DB is what this package needs of the database. *dbclient.Client implements it.
+// DB is what this package needs from the database. *dbclient.Client implements it.
 type DB interface {
 	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
@@ -19,19 +19,18 @@ type DB interface {
 	Request(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 }
 
-// Users is what this package needs of the users service. *usercheck.Client implements it.
+// Users is what this package needs from the users service. *usercheck.Client implements it.
 type Users interface {
-	// Exists asks the users service, exactly once and without any cache, whether
-	// there is a user of this name at minSeq or later. CodeUnavailable: it does not answer.
+	// Exists asks the users service, exactly once and without a cache, whether this user exists at minSeq or later.
+	// CodeUnavailable: the users service did not answer.
 	Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error)
 }
 
-// Config is what Rides needs. All of it is required.
+// Config is what Rides needs. All fields are required.
 type Config struct {
 	DB    DB
 	Users Users
-	// Now is the service's clock and Location its time zone: together they say
-	// which rides are still to come.
+	// Now is the service's clock and Location its time zone: together they determine which rides are upcoming.
 	Now      func() time.Time
 	Location *time.Location
 }
@@ -51,7 +50,7 @@ func New(cfg Config) (*Rides, error) {
 	return &Rides{cfg: cfg, areas: areas}, nil
 }
 
-// Ride is one ride with those who joined.
+// Ride is one ride with the users who joined it.
 type Ride struct {
 	ID          int64
 	CreatedBy   string
@@ -69,7 +68,7 @@ type Upcoming struct {
 	Timestamp string
 }
 
-// NewRide is a ride as a client wants it.
+// NewRide is a ride as requested by a client.
 type NewRide struct {
 	CreatedBy   string
 	Timestamp   string
@@ -91,9 +90,8 @@ func (r *Rides) checkRoute(source, destination Area) error {
 	return nil
 }
 
-// Create stores a ride and returns its id. nil means that it is on disk.
-// CodeInvalid: a field or the creator is not right; CodeUnavailable: surely not
-// done; CodeUnknown: it may be.
+// Create stores a ride and returns its id. nil: the ride is on disk. CodeInvalid: a field or the creator is invalid.
+// CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
 func (r *Rides) Create(ctx context.Context, opts dbclient.Options, n NewRide) (int64, dbaas.Seq, error) {
 	if err := CheckTimestamp(n.Timestamp); err != nil {
 		return 0, 0, err
@@ -108,8 +106,8 @@ func (r *Rides) Create(ctx context.Context, opts dbclient.Options, n NewRide) (i
 	if err != nil {
 		return 0, 0, err
 	}
-	// With a key this may be the repetition of a call whose user is gone by now;
-	// it gets the first answer again. The foreign key refuses all others.
+	// With a key this may repeat a call whose user has been deleted since; it gets the first answer again. In all other
+	// cases the foreign key rejects the ride.
 	if !known && opts.Key == "" {
 		return 0, 0, errNoUser()
 	}
@@ -129,7 +127,7 @@ func (r *Rides) Create(ctx context.Context, opts dbclient.Options, n NewRide) (i
 	return ans.Results[0].LastInsertID, ans.Seq, nil
 }
 
-// Delete removes a ride with its seats. CodeInvalid: there is none. Other errors as for Create.
+// Delete removes a ride with its seats. CodeInvalid: there is no such ride. Other errors as for Create.
 func (r *Rides) Delete(ctx context.Context, opts dbclient.Options, id int64) (dbaas.Seq, error) {
 	ans, err := r.cfg.DB.Execute(ctx, opts, dbclient.SQL("DELETE FROM rides WHERE rideId = ?", dbaas.Integer(id)))
 	if err == nil && ans.Results[0].RowsAffected == 0 {

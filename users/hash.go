@@ -17,23 +17,23 @@ import (
 const (
 	saltSize = 16 // bytes; RFC 9106, section 3.1
 	hashSize = 32 // bytes
-	// hashWait is how long a request waits for its turn to hash: under the
-	// time-outs of the clients, so that they get an answer.
+	// hashWait is how long a request waits for its turn to hash: less than the clients' timeouts, so that they get an
+	// answer.
 	hashWait = 20 * time.Second
 )
 
-// Cost is what one hash costs. The zero value means DefaultCost.
+// Cost is the cost of one hash. The zero value means DefaultCost.
 type Cost struct {
 	MemoryKiB uint32
 	Passes    uint32
 }
 
-// DefaultCost is the set of the OWASP Password Storage Cheat Sheet with the
-// least memory, of equal strength to the others: many users are created at once.
+// DefaultCost is the parameter set of the OWASP Password Storage Cheat Sheet with the least memory, equal in strength to
+// the others: many users may be created concurrently.
 var DefaultCost = Cost{MemoryKiB: 7168, Passes: 5}
 
-// Hasher makes password hashes, as many at once as there are processors: more
-// would only take memory and make all of them late. It is safe for concurrent use.
+// Hasher computes password hashes, as many concurrently as there are processors: more would only take memory and delay
+// all of them. It is safe for concurrent use.
 type Hasher struct {
 	cost  Cost
 	slots chan struct{}
@@ -47,9 +47,8 @@ func NewHasher(cost Cost) *Hasher {
 	return &Hasher{cost: cost, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
-// Hash returns password's argon2id hash in the usual form,
-// $argon2id$v=19$m=7168,t=5,p=1$salt$hash. It returns CodeUnavailable when its
-// turn does not come before ctx ends or in 20 s.
+// Hash returns the argon2id hash of password in the usual form, $argon2id$v=19$m=7168,t=5,p=1$salt$hash. It returns
+// CodeUnavailable if its turn does not come before ctx ends or within 20 s.
 func (h *Hasher) Hash(ctx context.Context, password string, salt [saltSize]byte) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, hashWait)
 	defer cancel()
@@ -70,9 +69,8 @@ func randomSalt() (salt [saltSize]byte) {
 	return salt
 }
 
-// derivedSalt is the salt of a repeatable request. It must not depend on the
-// password, or equal passwords would show; the key is a hash of fixed length,
-// so no two pairs of key and name give the same bytes.
+// derivedSalt returns the salt of a repeatable request. The salt must not depend on the password, or equal passwords
+// would show. The key is a hash of fixed length, so no two pairs of key and name give the same bytes.
 func derivedSalt(key, name string) [saltSize]byte {
 	sum := sha256.Sum256([]byte(key + name))
 	return [saltSize]byte(sum[:saltSize])

@@ -1,6 +1,5 @@
-// Package users has the rules of the users service: who may be created, and how
-// a password is kept. It sits between the HTTP routes in users/api and the
-// database behind the orchestrator.
+// Package users has the rules of the users service: which users may be created, and how a password is stored. It sits
+// between the HTTP routes in users/api and the database behind the orchestrator.
 package users
 
 import (
@@ -12,13 +11,13 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// Reserved is the one name that nobody can have: /api/v1/users/_count is the counter's path.
+// Reserved is the one name that no user can have: /api/v1/users/_count is the counter's path.
 const Reserved = "_count"
 
-// sha1Hex is what a password must look like: a SHA-1 in hex, made by the client.
+// sha1Hex is the required form of a password: a SHA-1 in hex, computed by the client.
 var sha1Hex = regexp.MustCompile(`^[0-9A-Fa-f]{40}$`)
 
-// DB is what this package needs of the database. *dbclient.Client implements it.
+// DB is what this package needs from the database. *dbclient.Client implements it.
 type DB interface {
 	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
@@ -33,13 +32,12 @@ type Users struct {
 // New returns Users on db.
 func New(db DB, hasher *Hasher) *Users { return &Users{db: db, hasher: hasher} }
 
-// Create stores a user. nil means that it is on disk. CodeInvalid: name or
-// password are not allowed; CodeConstraint: the name is taken; CodeUnavailable:
-// surely not done; CodeUnknown: it may be.
+// Create stores a user. nil: the user is on disk. CodeInvalid: name or password are not allowed. CodeConstraint: the
+// name is taken. CodeUnavailable: certainly not done. CodeUnknown: it may or may not be done.
 //
-// With a key the same call makes the same statement, so that a repeated request
-// gets the first answer again: the salt comes from the key and the name, and no
-// look-up comes first, which would find the user that the first one made.
+// With a key, repeating the call produces the same statement, so that a retry gets the first answer again. For that, the
+// salt is derived from the key and the name, and no lookup comes first: it would find the user that the first call
+// created.
 func (u *Users) Create(ctx context.Context, opts dbclient.Options, name, password string) (dbaas.Seq, error) {
 	if name == "" || name == Reserved {
 		return 0, dbaas.Errorf(dbaas.CodeInvalid, "the username is empty or reserved")
@@ -51,7 +49,7 @@ func (u *Users) Create(ctx context.Context, opts dbclient.Options, name, passwor
 	if opts.Key != "" {
 		salt = derivedSalt(opts.Key, name)
 	} else {
-		// A look-up costs far less than a hash. Only the unique key decides.
+		// A lookup is far cheaper than a hash. Only the unique key is decisive.
 		taken, seq, err := u.Exists(ctx, opts, name)
 		if err != nil {
 			return seq, err
@@ -72,11 +70,10 @@ func (u *Users) Create(ctx context.Context, opts dbclient.Options, name, passwor
 	return ans.Seq, err
 }
 
-// Delete removes a user with its rides and seats. CodeInvalid: there is none.
-// Other errors as for Create.
+// Delete removes a user with its rides and seats. CodeInvalid: there is no such user. Other errors as for Create.
 func (u *Users) Delete(ctx context.Context, opts dbclient.Options, name string) (dbaas.Seq, error) {
 	unknown := dbaas.Errorf(dbaas.CodeInvalid, "no such user")
-	if !utf8.ValidString(name) { // It would reach the database as another name.
+	if !utf8.ValidString(name) { // It would reach the database as a different name.
 		return 0, unknown
 	}
 	ans, err := u.db.Execute(ctx, opts, dbclient.SQL("DELETE FROM users WHERE username = ?", dbaas.Text(name)))
@@ -86,13 +83,13 @@ func (u *Users) Delete(ctx context.Context, opts dbclient.Options, name string) 
 	return ans.Seq, err
 }
 
-// Lister is what List needs of the database. *dbclient.Client implements it.
+// Lister is what List needs from the database. *dbclient.Client implements it.
 type Lister interface {
 	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
 }
 
-// List calls each with all names in byte order, as they come from the database, and the position that they were read at,
-// which it returns too.
+// List calls each with every name, in byte order, as the names arrive from the database, and with the position at which
+// they were read. It also returns that position.
 func List(ctx context.Context, db Lister, opts dbclient.Options, each func(seq dbaas.Seq, name string) error) (dbaas.Seq, error) {
 	return db.Rows(ctx, opts, dbclient.SQL("SELECT username FROM users ORDER BY username"), func(seq dbaas.Seq, row []any) error {
 		name, _ := row[0].(string) // The column is declared TEXT NOT NULL.

@@ -1,8 +1,7 @@
-// Package failpoint has named points at each step of a write and of a change of role, at which
-// a test can make a process die, stop or get an error, and switches that break a promise on
-// purpose, to see that the tests notice.
+// Package failpoint has named points at each step of a write and of a change of role, at which a test can make a process
+// die, pause or get an error. It also has switches that break a promise on purpose, to prove that the tests notice.
 //
-// The released binary has none of it: without the build tag failpoint, Hit, Fail and On are empty, and what
+// The released binary has none of this: without the build tag failpoint, Hit, Fail and On are empty, and the code that
 // they guard is not compiled. `go build -tags failpoint` makes a binary in which
 //
 //   - RIDESHARE_FAILPOINTS arms points from the start, in every process that inherits it:
@@ -14,11 +13,11 @@
 // The actions are
 //
 //   - kill: the process ends itself with SIGKILL;
-//   - pause: whoever comes to the point waits there until the point is disarmed;
-//   - slow: whoever comes to the point waits there for a second, at points where a disk can be slow;
-//   - error: the step fails, at points that stand for one that can (see Point);
+//  - pause: a goroutine that reaches the point waits there until the point is disarmed;
+//  - slow: a goroutine that reaches the point waits there for a second, at points where a disk can be slow;
+//  - error: the step fails, at points whose step can fail (see Point);
 //   - on: for switches.
 //
-// An armed point stays armed. A test of a dying worker arms it in that process only, by its
-// pid: the next worker does not have it.
+// An armed point stays armed. A test of a dying worker arms the point in that process only, by its pid, so that the next
+// worker is not affected.
 package failpoint

@@ -12,7 +12,7 @@ import (
 // maxAction bounds a request's body: the name of an action.
 const maxAction = 64
 
-// ServeHTTP lets others arm and disarm points, and look at them.
+// ServeHTTP lets other processes arm, disarm and read points.
 func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	name := strings.TrimPrefix(req.URL.Path, "/")
 	switch req.Method {
@@ -30,6 +30,6 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.disarm(name)
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		_ = json.NewEncoder(w).Encode(r.state(name)) // who asked has gone
+		_ = json.NewEncoder(w).Encode(r.state(name)) // the client has gone
 	}
 }

@@ -2,14 +2,14 @@
 
 package failpoint
 
-// Hit does what the point is armed for.
+// Hit performs the action that the point is armed with.
 func Hit(Point) {}
 
-// Fail is Hit where an error is possible.
+// Fail is Hit for a point where an error is possible.
 func Fail(Point) error { return nil }
 
-// On reports whether a promise is to be broken.
+// On reports whether the switch is on, so that its promise must be broken.
 func On(Switch) bool { return false }
 
-// Serve arms points from the environment and listens for requests until the process ends.
+// Serve arms the points named in the environment and listens for requests until the process ends.
 func Serve() error { return nil }

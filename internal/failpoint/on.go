@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// process has the points of this process: they stand in lines that nothing of a test leads to.
+// process is the registry of this process. It is global because the points are in code that a test cannot pass a value
+// to.
 var process = newRegistry()
 
-// Hit does what the point is armed for.
+// Hit performs the action that the point is armed with.
 func Hit(p Point) { _ = process.hit(string(p)) } // arm refuses errors here
 
-// Fail is Hit where an error is possible.
+// Fail is Hit for a point where an error is possible.
 func Fail(p Point) error { return process.hit(string(p)) }
 
-// On reports whether a promise is to be broken.
+// On reports whether the switch is on, so that its promise must be broken.
 func On(s Switch) bool { return process.state(string(s)).Action == TurnOn }
 
-// Serve arms points from the environment and listens for requests until the process ends.
+// Serve arms the points named in the environment and listens for requests until the process ends.
 func Serve() error {
 	if err := process.armAll(os.Getenv(EnvArm)); err != nil {
 		return fmt.Errorf("%s: %w", EnvArm, err)

@@ -1,6 +1,6 @@
 package failpoint
 
-// The environment variables of a binary that was built with the tag.
+// The environment variables of a binary that was built with the tag failpoint.
 const (
 	// EnvArm arms points from the start: NAME=ACTION, separated by commas.
 	EnvArm = "RIDESHARE_FAILPOINTS"
@@ -8,24 +8,24 @@ const (
 	EnvDir = "RIDESHARE_FAILPOINT_DIR"
 )
 
-// Point is a line at which something can happen.
+// Point is a place in the code where an action can be injected.
 type Point string
 
-// The points on the way of a write, in order. An error is possible where it says so.
+// The points along a write, in order. An error is possible only where the comment says so.
 const (
-	// MasterTaken: a message came from writeQ, nothing is done with it yet.
+	// MasterTaken: a message was received from writeQ and not processed yet.
 	MasterTaken Point = "master-taken"
-	// MasterBeforeCommit: a batch is gathered, persdb not asked. An error means that it was not.
+	// MasterBeforeCommit: a batch is collected and not sent to persdb. An error means that persdb was not called.
 	MasterBeforeCommit Point = "master-before-commit"
-	// PersdbBeforeCommit: all is written inside the transaction. An error means that COMMIT failed.
+	// PersdbBeforeCommit: all rows are written inside the transaction. An error means that COMMIT failed.
 	PersdbBeforeCommit Point = "persdb-before-commit"
-	// PersdbAfterCommit: the entry is on disk, nobody knows. An error means that nobody gets to know.
+	// PersdbAfterCommit: the entry is on disk, and the answer not sent. An error means that no answer is sent.
 	PersdbAfterCommit Point = "persdb-after-commit"
-	// MasterAfterCommit: the master knows; neither slaves nor callers do.
+	// MasterAfterCommit: the master has persdb's answer; neither slaves nor callers know yet.
 	MasterAfterCommit Point = "master-after-commit"
-	// MasterAfterBroadcast: the entry went to syncQ, callers do not know.
+	// MasterAfterBroadcast: the entry was sent to syncQ; callers do not know yet.
 	MasterAfterBroadcast Point = "master-after-broadcast"
-	// MasterAfterReply: callers know, the message is not acknowledged.
+	// MasterAfterReply: callers have their answers; the message is not acknowledged.
 	MasterAfterReply Point = "master-after-reply"
 )
 
@@ -33,19 +33,19 @@ const (
 const (
 	// ControlAfterKill: the old worker is dead.
 	ControlAfterKill Point = "control-after-kill"
-	// ControlAfterClaim: the new epoch exists, nobody has it.
+	// ControlAfterClaim: the new epoch exists and is not assigned.
 	ControlAfterClaim Point = "control-after-claim"
-	// ControlBeforeAssign: a role is about to be given.
+	// ControlBeforeAssign: a role is about to be assigned.
 	ControlBeforeAssign Point = "control-before-assign"
-	// WorkerAssigned: the worker has the role, the orchestrator does not know it.
+	// WorkerAssigned: the worker has the role; the orchestrator does not know yet.
 	WorkerAssigned Point = "worker-assigned"
-	// ControlAfterAssign: the orchestrator knows it too.
+	// ControlAfterAssign: the orchestrator knows too.
 	ControlAfterAssign Point = "control-after-assign"
-	// WorkerEpochTaken: the worker begins its time as master, not caught up yet.
+	// WorkerEpochTaken: the worker begins its epoch as master and is not caught up yet.
 	WorkerEpochTaken Point = "worker-epoch-taken"
-	// WorkerBeforeRegister: it is caught up, the coordinator does not know it in this role.
+	// WorkerBeforeRegister: the worker is caught up and not yet registered at the coordinator in this role.
 	WorkerBeforeRegister Point = "worker-before-register"
-	// WorkerBeforeConsume: it is registered and takes nothing yet.
+	// WorkerBeforeConsume: the worker is registered and consumes nothing yet.
 	WorkerBeforeConsume Point = "worker-before-consume"
 )
 
@@ -54,19 +54,20 @@ type Switch string
 
 // The switches.
 const (
-	// NoEpochCheck: persdb takes commits of every epoch, so that two masters can write.
+	// NoEpochCheck: persdb accepts commits of every epoch, so that two masters can write.
 	NoEpochCheck Switch = "no-epoch-check"
-	// NoDeduplication: persdb runs an operation again that it knows.
+	// NoDeduplication: persdb reruns an operation that it has already run.
 	NoDeduplication Switch = "no-deduplication"
-	// AckBeforeCommit: the master answers and acknowledges before persdb has the write.
+	// AckBeforeCommit: the master answers and acknowledges a write before persdb has committed it.
 	AckBeforeCommit Switch = "ack-before-commit"
-	// NoPositionWait: a slave answers a read at once, however old its replica is.
+	// NoPositionWait: a slave answers a read immediately, however old its replica is.
 	NoPositionWait Switch = "no-position-wait"
-	// NoReadPosition: the master answers linearizable reads without asking persdb how far its replica must be.
+	// NoReadPosition: the master answers linearizable reads without asking persdb for the position that its replica must
+	// have.
 	NoReadPosition Switch = "no-read-position"
 )
 
-// Action is what an armed point does; see the package.
+// Action is what an armed point does; see the package documentation.
 type Action string
 
 // The actions.
@@ -78,11 +79,11 @@ const (
 	TurnOn Action = "on"
 )
 
-// State is what a process tells of a point.
+// State is the state of a point in a process.
 type State struct {
 	Action Action `json:"action"` // empty: not armed
-	// Hits is how often the point was come to while it was armed.
+	// Hits is how often the point was reached while it was armed.
 	Hits int `json:"hits"`
-	// Waiting is how many wait at it now.
+	// Waiting is how many goroutines wait at it now.
 	Waiting int `json:"waiting"`
 }

@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// errArmed is the error of points that are armed with one.
+// errArmed is the error of points that are armed with Error.
 var errArmed = errors.New("failpoint")
 
-// slowFor is how long Slow holds whoever comes to the point.
+// slowFor is how long Slow delays a goroutine at the point.
 const slowFor = time.Second
 
-// kinds says for each name what it can be armed with.
+// kinds lists the actions that each name can be armed with.
 var kinds = map[string][]Action{
 	string(MasterTaken):          {Kill, Pause},
 	string(MasterBeforeCommit):   {Kill, Pause, Error},
@@ -43,16 +43,16 @@ var kinds = map[string][]Action{
 	string(NoReadPosition):       {TurnOn},
 }
 
-// registry is the armed points of one process. It is safe for concurrent use.
+// registry holds the armed points of one process. It is safe for concurrent use.
 type registry struct {
-	mu     sync.Mutex // guards points and what is in them
+	mu     sync.Mutex // guards points and their fields
 	points map[string]*point
 	die    func()
 }
 
 type point struct {
 	State
-	released chan struct{} // closed when it is armed anew or disarmed
+	released chan struct{} // closed when the point is armed again or disarmed
 }
 
 func newRegistry() *registry {
@@ -62,7 +62,7 @@ func newRegistry() *registry {
 	}}
 }
 
-// hit does what a point is armed for; an error only for Error.
+// hit performs the action of a point; it returns an error only for Error.
 func (r *registry) hit(name string) error {
 	r.mu.Lock()
 	p := r.points[name]
@@ -88,12 +88,12 @@ func (r *registry) hit(name string) error {
 		}
 	case Error:
 		return fmt.Errorf("%w %s", errArmed, name)
-	case TurnOn: // is no point
+	case TurnOn: // switches are not points
 	}
 	return nil
 }
 
-// arm makes a point do action from now on. Those who wait at it go on.
+// arm sets the action of a point. Goroutines waiting at the point continue.
 func (r *registry) arm(name string, action Action) error {
 	allowed, known := kinds[name]
 	if !known {
@@ -106,7 +106,7 @@ func (r *registry) arm(name string, action Action) error {
 	return nil
 }
 
-// disarm makes a point do nothing. Those who wait at it go on.
+// disarm removes the action of a point. Goroutines waiting at the point continue.
 func (r *registry) disarm(name string) { r.set(name, nil) }
 
 func (r *registry) set(name string, p *point) {
@@ -121,7 +121,7 @@ func (r *registry) set(name string, p *point) {
 	}
 }
 
-// armAll arms what a list of NAME=ACTION names.
+// armAll arms the points in a list of NAME=ACTION.
 func (r *registry) armAll(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
 		if item == "" {
@@ -135,7 +135,7 @@ func (r *registry) armAll(list string) error {
 	return nil
 }
 
-// state returns what is known of a point.
+// state returns the state of a point.
 func (r *registry) state(name string) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

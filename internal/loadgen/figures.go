@@ -7,10 +7,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Figures sum up the requests of one stretch of time. Latencies are those of
-// all requests, failed ones too: somebody waited for them.
+// Figures summarizes the requests of a period. Latencies include failed requests: a client waited for them too.
 type Figures struct {
-	Count    int64            `json:"count"` // answered, well or not
+	Count    int64            `json:"count"` // answered, successfully or not
 	Failed   int64            `json:"failed"`
 	Failures map[string]int64 `json:"failures,omitempty"` // by name
 	P50      time.Duration    `json:"p50_ns"`
@@ -20,29 +19,29 @@ type Figures struct {
 	Max      time.Duration    `json:"max_ns"`
 }
 
-// Second is the requests that were answered in one second of a run.
+// Second summarizes the requests that were answered in one second of a run.
 type Second struct {
 	// At is the start of the second, since the start of the run.
 	At time.Duration `json:"at_ns"`
-	// Took is shorter than a second for the last one only.
+	// Took is less than a second only for the last Second.
 	Took time.Duration `json:"took_ns"`
-	// Level is that of the plan in the middle of the second.
+	// Level is the plan's level in the middle of the second.
 	Level float64            `json:"level"`
 	All   Figures            `json:"all"`
 	Kinds map[string]Figures `json:"kinds,omitempty"`
 }
 
-// Rate is answers a second.
+// Rate returns answers per second.
 func (s Second) Rate() float64 { return rate(s.All.Count, s.Took) }
 
-// Stretch is the figures of a longer time: a phase, or the run.
+// Stretch is the figures of a longer period: a phase, or the run.
 type Stretch struct {
 	Name string        `json:"name,omitempty"`
 	Took time.Duration `json:"took_ns"`
 	Figures
 }
 
-// Rate is answers a second.
+// Rate returns answers per second.
 func (s Stretch) Rate() float64 { return rate(s.Count, s.Took) }
 
 func rate(count int64, took time.Duration) float64 {
@@ -59,12 +58,12 @@ type Quantile struct {
 	Latency time.Duration `json:"latency_ns"`
 }
 
-// Summary is the figures of a run that has ended.
+// Summary is the figures of a completed run.
 type Summary struct {
 	Start        time.Time             `json:"start"`
 	Loop         Loop                  `json:"loop"`
 	Plan         Plan                  `json:"plan"`
-	Unsent       int64                 `json:"unsent"` // of an open loop: due, and not sent for lack of a free place in flight
+	Unsent       int64                 `json:"unsent"` // open loop only: requests that were due but not sent, because MaxInFlight was reached
 	All          Stretch               `json:"all"`
 	Phases       []Stretch             `json:"phases"`
 	Kinds        []Stretch             `json:"kinds"`        // ordered by name
@@ -72,10 +71,10 @@ type Summary struct {
 	Seconds      []Second              `json:"seconds"`
 }
 
-// longest is the longest latency that is told apart from longer ones.
+// longest is the longest latency that is recorded exactly.
 const longest = 5 * time.Minute
 
-// tally collects requests until it is asked for their figures.
+// tally collects requests until its figures are read.
 type tally struct {
 	latencies *hdrhistogram.Histogram // in microseconds
 	failed    int64
@@ -95,7 +94,7 @@ func (t *tally) add(latency time.Duration, failure string) {
 	}
 }
 
-// merge adds what other has.
+// merge adds the requests of other.
 func (t *tally) merge(other *tally) {
 	t.latencies.Merge(other.latencies)
 	t.failed += other.failed
@@ -125,8 +124,8 @@ func (t *tally) quantile(percent float64) time.Duration {
 	return time.Duration(t.latencies.ValueAtQuantile(percent)) * time.Microsecond
 }
 
-// distribution is the latency at quantiles that get denser towards 100 %, as far
-// as there are requests to tell them apart.
+// distribution returns the latency at quantiles that get denser towards 100 %, as far as there are enough requests to
+// tell them apart.
 func (t *tally) distribution() []Quantile {
 	count := float64(t.latencies.TotalCount())
 	if count == 0 {

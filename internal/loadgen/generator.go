@@ -1,10 +1,9 @@
-// Package loadgen sends requests by a plan and records how long the answers take.
+// Package loadgen sends requests according to a plan and records how long the answers take.
 //
-// In an open loop requests become due at the times of a schedule, whether or not
-// earlier ones were answered, and the latency counts from the due time: a
-// system that stands still for a second shows in the latency of all requests of
-// that second, not in one (no coordinated omission). In a closed loop a number of
-// clients each send one request after the other.
+// In an open loop, requests become due at scheduled times, whether or not earlier requests were answered, and latency
+// counts from the due time. So if the system stalls for a second, the latency of all requests of that second shows it,
+// not that of a single request (no coordinated omission). In a closed loop, each of a number of clients sends one
+// request after the other.
 package loadgen
 
 import (
@@ -25,18 +24,17 @@ const (
 	Closed Loop = "closed" // the level is clients
 )
 
-// lookEvery is how often a closed loop's resting client looks whether it is its turn.
+// lookEvery is how often an idle client of a closed loop checks whether it should send again.
 const lookEvery = 20 * time.Millisecond
 
-// Outcome is what became of one request.
+// Outcome is the result of one request.
 type Outcome struct {
 	// Kind groups the figures: the work, such as "join".
 	Kind string
-	// Failure is empty for a request that was answered as it should be, else a
-	// short name of what was wrong, such as "503". Failures are counted by it.
+	// Failure is empty for a request that was answered as expected; otherwise it is a short name of the failure, such as
+	// "503". Failures are counted by this name.
 	Failure string
-	// Pause is how long a closed loop's client waits before its next request; an
-	// open loop does not care.
+	// Pause is how long a client of a closed loop waits before its next request; an open loop ignores it.
 	Pause time.Duration
 }
 

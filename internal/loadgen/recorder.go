@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Recorder collects what became of the requests of one run: for each second, kind
-// and phase. It is safe for concurrent use. A request belongs to the second in which its
-// answer came, and to the phase in which it was due.
+// Recorder collects the outcomes of the requests of one run by second, kind and phase. It is safe for concurrent use. A
+// request belongs to the second in which its answer arrived, and to the phase in which it was due.
 type Recorder struct {
 	mu      sync.Mutex // guards everything below
 	start   time.Time
@@ -18,7 +17,7 @@ type Recorder struct {
 	all     *tally
 	kinds   map[string]*tally
 	phases  []*tally
-	current map[string]*tally // of the second that runs, by kind
+	current map[string]*tally // of the second in progress, by kind
 	seconds []Second
 }
 
@@ -52,17 +51,17 @@ func (r *Recorder) record(due, end time.Time, outcome Outcome) {
 	r.phases[phase].add(end.Sub(due), outcome.Failure)
 }
 
-// advance closes the seconds that are over at now. The caller holds mu.
+// advance closes the seconds that have ended by now. The caller holds mu.
 func (r *Recorder) advance(now time.Time) {
 	for now.Sub(r.start) >= r.next()+time.Second {
 		r.close(time.Second)
 	}
 }
 
-// next is the start of the second that runs.
+// next returns the start of the second in progress.
 func (r *Recorder) next() time.Duration { return time.Duration(len(r.seconds)) * time.Second }
 
-// close ends the second that runs, took after its start.
+// close ends the second in progress, took after its start.
 func (r *Recorder) close(took time.Duration) {
 	at := r.next()
 	_, level := r.plan.At(at + took/2)
@@ -82,7 +81,7 @@ func (r *Recorder) close(took time.Duration) {
 	r.seconds = append(r.seconds, second)
 }
 
-// end closes the run and returns its figures.
+// end closes the run and returns its summary.
 func (r *Recorder) end(now time.Time) Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,18 +93,18 @@ func (r *Recorder) end(now time.Time) Summary {
 	return r.summary()
 }
 
-// Progress is how a run stands.
+// Progress is the state of a run.
 type Progress struct {
 	Phase int // index in the plan
 	// Left is the time to the plan's end.
 	Left time.Duration
-	// Last is the last whole second; Total the run up to its end.
+	// Last is the last whole second; Total is the run up to the end of Last.
 	Last  Second
 	Total Figures
 }
 
-// Progress returns how the run stands at now. Before the first second is over
-// its figures are zero, before the start everything is.
+// Progress returns the state of the run at now. Until the first second is over its figures are zero; before the start
+// every field is.
 func (r *Recorder) Progress(now time.Time) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +121,7 @@ func (r *Recorder) Progress(now time.Time) Progress {
 	return p
 }
 
-// summary sums up a run that has ended. The caller holds mu.
+// summary summarizes a run that has ended. The caller holds mu.
 func (r *Recorder) summary() Summary {
 	s := Summary{
 		Start: r.start, Plan: r.plan, Seconds: r.seconds, Distribution: map[string][]Quantile{},

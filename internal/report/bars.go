@@ -73,7 +73,7 @@ func (b *Bars) draw(s size) (template.HTML, error) {
 	return render(p, s, b.Title)
 }
 
-// narrowLabel is the room for a label below which labels are turned, so that they do not run into each other.
+// narrowLabel is the width below which labels are rotated, so that they do not overlap.
 const narrowLabel = 70
 
 // groups puts the labels under their bars.

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Point is one value of a series. One that is infinite or no number is left out.
+// Point is one value of a series. Infinite values and NaN are left out.
 type Point struct{ X, Y float64 }
 
 // Series is one line of a plot.
@@ -21,7 +21,7 @@ type Series struct {
 	Points []Point
 	// Step draws values that hold until the next one, such as a count of slaves.
 	Step bool
-	// Dashed is for what was wanted, beside what was.
+	// Dashed is for a target value, drawn next to the measured one.
 	Dashed bool
 }
 
@@ -31,13 +31,13 @@ type Mark struct {
 	Name string
 }
 
-// Lines is a plot of values over time, or over anything that grows.
+// Lines is a plot of values over time, or over any other increasing quantity.
 type Lines struct {
 	Title, Text string
 	X, Y        string // names of the axes, with units
 	Series      []Series
 	Marks       []Mark
-	// LogY spreads values of different magnitudes. What is not positive is left out then.
+	// LogY makes the Y axis logarithmic. Values that are not positive are then left out.
 	LogY bool
 	// Percent makes X the share of requests in percent, spread out towards 100.
 	Percent bool
@@ -117,8 +117,7 @@ func (l *Lines) line(series Series, ink color.Color) (plot.Plotter, error) {
 
 func drawable(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// bound gives the axes a range that can be drawn also for few or equal values,
-// and starts the X axis and a linear Y axis at 0.
+// bound gives the axes a drawable range even for few or equal values, and starts the X axis and a linear Y axis at 0.
 func bound(p *plot.Plot, logY bool) {
 	if math.IsInf(p.X.Min, 0) || math.IsInf(p.Y.Min, 0) {
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1

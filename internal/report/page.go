@@ -1,5 +1,5 @@
-// Package report makes one HTML file of figures: tables and plots, readable on a
-// light and a dark screen and on a narrow one, with everything in it that it needs.
+// Package report makes one self-contained HTML file of figures: tables and plots, readable on light and dark, wide and
+// narrow screens.
 package report
 
 import (
@@ -22,7 +22,7 @@ type Page struct {
 // Fact is one figure that matters.
 type Fact struct {
 	Name, Value string
-	// Bad marks a value that somebody should look at.
+	// Bad marks a value that needs attention.
 	Bad bool
 }
 
@@ -44,13 +44,13 @@ type Table struct {
 
 // Plot is a drawing: Lines or Bars.
 type Plot interface {
-	// describe returns what stands around the drawing.
+	// describe returns the text around the drawing.
 	describe() caption
 	// draw returns the drawing as an SVG element of that size.
 	draw(size size) (template.HTML, error)
 }
 
-// caption is what stands around a drawing.
+// caption is the text around a drawing.
 type caption struct {
 	Title, Text string
 	Legend      []key
@@ -67,7 +67,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// figure is a plot as the template needs it, drawn for a wide and a narrow screen.
+// figure is a plot prepared for the template, drawn for a wide and a narrow screen.
 type figure struct {
 	caption
 	Wide, Narrow template.HTML

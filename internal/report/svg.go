@@ -24,8 +24,8 @@ var (
 	narrowSize = size{width: 360, height: 240, text: 11}
 )
 
-// The library draws in fixed colours. These stand for names of the page's
-// style, which differ between light and dark, and are replaced in the finished drawing.
+// The library draws in fixed colours. In the finished drawing these are replaced by names of the page's style, which
+// differ between light and dark.
 var (
 	lineInk = color.RGBA{R: 1, G: 2, B: 3, A: 255}
 	bandInk = color.RGBA{R: 1, G: 2, B: 4, A: 255}
@@ -44,7 +44,7 @@ func seriesInks() [maxSeries]color.RGBA {
 	return made
 }
 
-// styleNames are pairs of a fixed colour and what it becomes.
+// styleNames returns pairs of a fixed colour and its replacement.
 func styleNames() []string {
 	names := []string{hex(lineInk), "var(--line)", hex(bandInk), "var(--band)"}
 	for i, ink := range inks {

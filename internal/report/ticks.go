@@ -55,7 +55,7 @@ func (nines) Ticks(_, high float64) []plot.Tick {
 	return ticks
 }
 
-// number writes a value as people do: no exponent, no noise of binary fractions.
+// number formats a value for readers: no exponent, no rounding noise of binary fractions.
 func number(v float64) string {
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 10, 64), 64)
 	if err != nil { // Inf and NaN: nothing that a tick is at.

@@ -1,7 +1,6 @@
-// Package check verifies a running system from outside its data path: the log is dense, every
-// replica is what persdb is at an equal position, and nobody runs who is not
-// known or is known and does not run. It gathers through small interfaces and
-// judges with pure functions.
+// Package check verifies a running system from outside its data path: the log is dense, every replica equals persdb at
+// an equal position, every running worker is registered, and every registered worker runs. It gathers data through small
+// interfaces and judges it with pure functions.
 package check
 
 import (
@@ -17,14 +16,14 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// LogStore is what the check of the log needs of persdb.
+// LogStore is what the check of the log needs from persdb.
 type LogStore interface {
 	Head(ctx context.Context) (dbaas.Head, error)
-	// Log returns the entries after a position, CodeGone if they were trimmed, or CodeDamaged if the first is damaged.
+	// Log returns the entries after a position. CodeGone: they were trimmed. CodeDamaged: the first one is damaged.
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 }
 
-// Store is what this package needs of persdb.
+// Store is what this package needs from persdb.
 type Store interface {
 	LogStore
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
@@ -42,18 +41,18 @@ type Launcher interface {
 	List(ctx context.Context) ([]launch.Instance, error)
 }
 
-// Config says what a Checker works with. Log, Store, Workers, Launcher and Coordinator are required.
+// Config holds the dependencies and settings of a Checker. Log, Store, Workers, Launcher and Coordinator are required.
 type Config struct {
 	Log         *slog.Logger
 	Store       Store
 	Workers     Workers
 	Launcher    Launcher
 	Coordinator coord.Coordinator
-	// Settle is how long the check waits for what changes all the time: workers that
-	// come and go, replicas that follow. What is wrong until then is wrong. Default 10 s: a
-	// worker is replaced and caught up in less.
+	// Settle is how long the check waits for conditions that change all the time, such as workers that come and go and
+	// replicas that catch up. What is still wrong after Settle is reported. Default 10 s: replacing a worker, including
+	// its catching up, takes less.
 	Settle time.Duration
-	// Poll is the time between two looks meanwhile. Default 50 ms.
+	// Poll is the time between two attempts within Settle. Default 50 ms.
 	Poll time.Duration
 	// Limit bounds a whole check. Default 45 s, within the server's write timeout.
 	Limit time.Duration
@@ -70,7 +69,7 @@ const (
 // Checker checks one system. It is safe for concurrent use.
 type Checker struct {
 	cfg     Config
-	running chan struct{} // has a token while a check runs
+	running chan struct{} // holds a token while a check runs
 }
 
 // New returns a Checker.
@@ -84,12 +83,11 @@ func New(cfg Config) *Checker {
 	return &Checker{cfg: cfg, running: make(chan struct{}, 1)}
 }
 
-// Run checks everything and reports. What cannot be asked is an invariant that
-// does not hold, with the reason. A replica that differs is reported, and its worker is told to start
-// again from a snapshot.
+// Run checks everything and returns a report. If a part of the system does not answer, its invariant fails, with the
+// reason. A replica that differs is reported, and its worker is instructed to restart from a snapshot.
 //
-// The only error is CodeConflict, while another check runs: one reads the whole
-// log and all tables, of which one at a time is enough.
+// The only error is CodeConflict, while another check runs: a check reads the whole log and all tables, so one at a time
+// is enough.
 func (c *Checker) Run(ctx context.Context) (Report, error) {
 	select {
 	case c.running <- struct{}{}:
@@ -106,7 +104,7 @@ func (c *Checker) Run(ctx context.Context) (Report, error) {
 	parts.Go(func() { log = Log(ctx, c.cfg.Store) })
 	parts.Go(func() {
 		var who census
-		// Replicas are compared once it is clear whose there are.
+		// Replicas are compared once the set of workers is known.
 		members, who = c.members(ctx)
 		replicas, workers = c.replicas(ctx, who)
 	})
@@ -119,7 +117,7 @@ func (c *Checker) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// settle calls look until it says that all is well, or the time to settle is over.
+// settle calls look until it returns true, or the time to settle is over.
 func (c *Checker) settle(ctx context.Context, look func() (well bool)) {
 	deadline := time.NewTimer(c.cfg.Settle)
 	defer deadline.Stop()

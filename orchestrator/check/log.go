@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Log checks persdb's log, from the first entry that was not trimmed to the head
-// at its start: no entry is missing or damaged, and epochs never decrease.
+// Log checks persdb's log, from the first untrimmed entry to the head at the start of the check: no entry is missing or
+// damaged, and epochs never decrease.
 func Log(ctx context.Context, store LogStore) []Invariant {
 	w := walk{}
 	if err := w.read(ctx, store); err != nil {
@@ -22,19 +22,19 @@ func Log(ctx context.Context, store LogStore) []Invariant {
 	return []Invariant{judged(LogDense, seen, w.holes), w.intact(), judged(EpochsOrdered, fmt.Sprintf("epoch %d at the end", w.at.Epoch), w.falls)}
 }
 
-// maxTold bounds how many holes are told one by one.
+// maxTold bounds how many holes are reported individually.
 const maxTold = 10
 
-// walk goes along the log.
+// walk is the state of a pass along the log.
 type walk struct {
-	trimmed dbaas.Seq  // what was before the first entry
+	trimmed dbaas.Seq  // position before the first entry
 	at      dbaas.Head // the last entry seen
 	holes   []string
 	falls   []string
 	damaged []string
 }
 
-// intact judges the bytes of the entries; why is what kept them from being read.
+// intact returns the invariant for the entries' bytes; why is the reason if they could not be read.
 func (w *walk) intact(why ...string) Invariant {
 	if n := len(w.damaged); n > 0 {
 		w.damaged[n-1] += ": bytes changed on persdb's disk; replicas take a snapshot there, writes of such an entry that come again are refused, until it is trimmed"
@@ -79,8 +79,8 @@ func (w *walk) read(ctx context.Context, store LogStore) error {
 	return nil
 }
 
-// trimmedMeanwhile goes on behind what was trimmed since the walk began. Only the
-// oldest entries can be, so one that is gone while older ones are there is a hole.
+// trimmedMeanwhile continues after the entries that were trimmed since the walk began. Only the oldest entries can be
+// trimmed, so a missing entry with older entries before it is a hole.
 func (w *walk) trimmedMeanwhile(ctx context.Context, store LogStore, head dbaas.Seq) error {
 	to, err := trimmed(ctx, store, w.at.Seq+1, head)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *walk) trimmedMeanwhile(ctx context.Context, store LogStore, head dbaas.
 	return nil
 }
 
-// entries goes along one page.
+// entries checks the entries of one page.
 func (w *walk) entries(page []dbaas.Entry) {
 	for _, e := range page {
 		switch {
@@ -115,7 +115,7 @@ func (w *walk) entries(page []dbaas.Entry) {
 	}
 }
 
-// hole notes that the entries after the last one and before next are missing.
+// hole records that the entries between the last one and next are missing.
 func (w *walk) hole(next dbaas.Seq) {
 	if next == w.at.Seq+2 {
 		w.note(&w.holes, fmt.Sprintf("entry %d is missing", w.at.Seq+1))
@@ -133,8 +133,8 @@ func (w *walk) note(list *[]string, what string) {
 	}
 }
 
-// trimmed returns the position in [from, head] after which the log has entries.
-// What is gone is gone from the beginning, so the border is found by halving.
+// trimmed returns the position in [from, head] after which the log has entries. Entries are trimmed from the beginning,
+// so a binary search finds the position.
 func trimmed(ctx context.Context, store LogStore, from, head dbaas.Seq) (dbaas.Seq, error) {
 	has := func(after dbaas.Seq) (bool, error) {
 		_, err := store.Log(ctx, after, 0)
@@ -146,11 +146,11 @@ func trimmed(ctx context.Context, store LogStore, from, head dbaas.Seq) (dbaas.S
 		}
 		return err == nil, err
 	}
-	low, high := from, max(from, head) // after high there is surely nothing that is gone
+	low, high := from, max(from, head) // after high no entry is trimmed
 	if ok, err := has(low); err != nil || ok {
 		return low, err
 	}
-	low++ // low-1 is gone
+	low++ // low-1 is trimmed
 	for low < high {
 		middle := low + (high-low)/2
 		ok, err := has(middle)

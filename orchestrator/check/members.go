@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// openTimeout bounds one try to reach the coordinator.
+	// openTimeout bounds one attempt to reach the coordinator.
 	openTimeout = 3 * time.Second
-	// askTimeout bounds a question that a worker answers from memory.
+	// askTimeout bounds a request that a worker answers from memory.
 	askTimeout = 2 * time.Second
 )
 
-// census is who there is, by all who should know.
+// census lists the workers according to each source.
 type census struct {
-	running    []launch.Instance // of the launcher
-	registered []coord.Member    // at the coordinator
-	wanted     int               // slaves
+	running    []launch.Instance // according to the launcher
+	registered []coord.Member    // according to the coordinator
+	wanted     int               // number of slaves
 	answers    map[dbaas.WorkerID]answer
 }
 
-// answer is what a running worker says of itself.
+// answer is a running worker's report of itself.
 type answer struct {
 	status workerapi.Status
 	err    error
 }
 
-// members checks who runs, who is registered and who is wanted, and returns who runs.
+// members checks which workers run, are registered and are wanted, and returns the running ones.
 func (c *Checker) members(ctx context.Context) ([]Invariant, census) {
 	var session coord.Session
 	closeSession := func() {
@@ -83,7 +83,7 @@ func (c *Checker) open(ctx context.Context) (coord.Session, error) {
 	return session, nil
 }
 
-// count asks everybody once.
+// count asks every source once.
 func (c *Checker) count(ctx context.Context, session coord.Session) (census, error) {
 	instances, err := c.cfg.Launcher.List(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func unknown(err error) []Invariant {
 	return []Invariant{{Name: NoOrphans, Detail: why}, {Name: OneMaster, Detail: why}, {Name: SlavesWanted, Detail: why}}
 }
 
-// judge says whether those who run are those who are registered, and as many as wanted.
+// judge checks that the running workers are the registered ones, and as many as wanted.
 func (w census) judge() []Invariant {
 	var masters, slaves []string
 	for _, m := range w.registered {
@@ -143,7 +143,7 @@ func (w census) judge() []Invariant {
 	return []Invariant{judged(NoOrphans, fmt.Sprintf("%d workers run and are registered", len(w.running)), w.orphans()), one, wanted}
 }
 
-// orphans returns what is wrong with those who run and those who are registered.
+// orphans returns the problems of running and of registered workers.
 func (w census) orphans() []string {
 	var wrong []string
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

@@ -13,15 +13,15 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// comparison is what is known of one worker's replica.
+// comparison is the state of comparing one worker's replica.
 type comparison struct {
 	WorkerReport
 
 	control string
-	// seen is its hashes at the positions at which it was asked.
+	// seen has its hashes by the position at which they were read.
 	seen map[dbaas.Seq]dbaas.TableHashes
 	done bool
-	err  error // of the last question
+	err  error // of the last request
 }
 
 // replicas compares every running worker's tables with persdb's at an equal position.
@@ -55,8 +55,8 @@ func (c *Checker) replicas(ctx context.Context, who census) ([]Invariant, []Work
 	return []Invariant{judgeRows(truth), judgeReplicas(all)}, reports(all)
 }
 
-// judgeRows looks for tables whose rows are not the ones that persdb committed. Replicas cannot show that: their
-// snapshot may be of the damaged file.
+// judgeRows looks for tables whose rows are not the ones that persdb committed. Comparing replicas cannot show that:
+// their snapshot may come from the damaged file.
 func judgeRows(truth map[dbaas.Seq]dbaas.TableHashes) Invariant {
 	damaged := map[string]bool{}
 	for _, h := range truth {
@@ -71,8 +71,8 @@ func judgeRows(truth map[dbaas.Seq]dbaas.TableHashes) Invariant {
 		strings.Join(slices.Sorted(maps.Keys(damaged)), ", ") + "; restore a backup"}
 }
 
-// look asks persdb, and those who are not compared yet, for their hashes, all at
-// once: the closer together, the likelier that they are at one position.
+// look asks persdb and the workers not compared yet for their hashes, all concurrently: the closer together, the
+// likelier they are at one position.
 func (c *Checker) look(ctx context.Context, truth map[dbaas.Seq]dbaas.TableHashes, pending []*comparison) error {
 	var asked sync.WaitGroup
 	for _, r := range pending {
@@ -91,7 +91,7 @@ func (c *Checker) look(ctx context.Context, truth map[dbaas.Seq]dbaas.TableHashe
 	return err
 }
 
-// compare reports whether the worker was seen at a position of persdb's, and notes what differs there.
+// compare reports whether the worker was seen at a position of persdb's, and records which tables differ there.
 func (r *comparison) compare(truth map[dbaas.Seq]dbaas.TableHashes) bool {
 	for seq, mine := range r.seen {
 		if want, ok := truth[seq]; ok {
@@ -102,8 +102,8 @@ func (r *comparison) compare(truth map[dbaas.Seq]dbaas.TableHashes) bool {
 	return false
 }
 
-// finish tells a worker that differs, and makes one that could not be compared from here,
-// since writes went on, compare itself: it can hold its own position meanwhile.
+// finish informs a worker that differs. If writes kept a worker from being compared here, finish makes the worker
+// compare itself: it can hold its own position during the comparison.
 func (c *Checker) finish(ctx context.Context, r *comparison) {
 	if r.done && len(r.Differ) == 0 {
 		return
@@ -140,8 +140,8 @@ func differs(tables []string) string {
 	return "tables " + strings.Join(tables, ", ") + " differ"
 }
 
-// stillRunning leaves out the workers that could not be compared because they
-// have ended since they were counted: that is no fault of a replica.
+// stillRunning drops the workers that could not be compared because they ended after the census: that is not a fault of
+// a replica.
 func (c *Checker) stillRunning(ctx context.Context, all []*comparison) []*comparison {
 	if !slices.ContainsFunc(all, func(r *comparison) bool { return !r.done }) {
 		return all

@@ -13,21 +13,21 @@ import (
 
 // The names of the invariants, in the order of a report.
 const (
-	LogDense      = "log_dense"        // every entry from the trimmed position to the head is there
-	LogIntact     = "log_intact"       // the entries there are as they were written, byte by byte
+	LogDense      = "log_dense"        // every entry from the trimmed position to the head exists
+	LogIntact     = "log_intact"       // the existing entries are unchanged, byte by byte
 	EpochsOrdered = "epochs_ordered"   // epochs never decrease along the log
-	NoOrphans     = "nothing_orphaned" // who runs is registered in its role, who is registered runs
+	NoOrphans     = "nothing_orphaned" // every running worker is registered in its role, and every registered worker runs
 	OneMaster     = "one_master"
 	SlavesWanted  = "slaves_as_wanted"
-	RowsIntact    = "rows_intact"    // persdb's rows are those that it has committed, byte by byte
-	ReplicasEqual = "replicas_equal" // the tables of every worker are persdb's at an equal position
+	RowsIntact    = "rows_intact"    // persdb's rows are the ones it committed, byte by byte
+	ReplicasEqual = "replicas_equal" // at an equal position every worker's tables equal persdb's
 )
 
 // Invariant is one promise and whether it holds.
 type Invariant struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Detail says what was looked at, or what is wrong.
+	// Detail says what was checked, or what is wrong.
 	Detail string `json:"detail"`
 }
 
@@ -36,11 +36,11 @@ type WorkerReport struct {
 	PID    int            `json:"pid"`
 	Worker dbaas.WorkerID `json:"worker"`
 	Role   dbaas.Role     `json:"role"`
-	// Seq is the position at which it was compared, zero if it was not.
+	// Seq is the position at which it was compared, or zero if it was not.
 	Seq dbaas.Seq `json:"seq"`
-	// Differ names the tables that were not persdb's.
+	// Differ names the tables that differ from persdb's.
 	Differ []string `json:"differ,omitempty"`
-	// Problem says what is wrong with it, and what was done about that.
+	// Problem says what is wrong with the worker, and what was done about it.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (r Report) Failed() []Invariant {
 	return failed
 }
 
-// Replace puts invariants in the place of those of the same name.
+// Replace replaces the invariants that have the same names.
 func (r *Report) Replace(invariants ...Invariant) {
 	for _, with := range invariants {
 		for i := range r.Invariants {
@@ -85,7 +85,7 @@ func holds(invariants []Invariant) bool {
 	return true
 }
 
-// judged holds if nothing is wrong.
+// judged returns an invariant that holds if wrong is empty.
 func judged(name, well string, wrong []string) Invariant {
 	if len(wrong) == 0 {
 		return Invariant{Name: name, OK: true, Detail: well}
@@ -93,7 +93,7 @@ func judged(name, well string, wrong []string) Invariant {
 	return Invariant{Name: name, Detail: strings.Join(wrong, "; ")}
 }
 
-// reason is what may be told of err: never addresses or files.
+// reason returns the part of err that may be disclosed: never addresses or files.
 func reason(err error) string {
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code != dbaas.CodeInternal {
 		return e.Message

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// escaped reads the rest of a string that starts at start and has a backslash
-// at the scanner's place.
+// escaped reads the rest of a string that starts at start; the scanner stands at a backslash.
 func (s *scanner) escaped(start int) (string, error) {
 	out := append(make([]byte, 0, s.atMost(start)), s.b[start:s.at]...)
 	for s.at < len(s.b) {
@@ -33,7 +32,7 @@ func (s *scanner) escaped(start int) (string, error) {
 	return "", s.malformed()
 }
 
-// escape reads one escape sequence, two for a surrogate pair.
+// escape reads one escape sequence, or two for a surrogate pair.
 func (s *scanner) escape() (rune, error) {
 	if s.at+1 >= len(s.b) {
 		return 0, s.malformed()
@@ -102,8 +101,8 @@ func (s *scanner) hex4() (rune, error) {
 	return r, nil
 }
 
-// atMost returns how long the string that starts at start is at most: it is shorter than what is written, which ends at
-// the next quote that is not escaped.
+// atMost returns an upper bound for the length of the string that starts at start: its encoded length, up to the next
+// unescaped quote.
 func (s *scanner) atMost(start int) int {
 	end := s.at
 	for end < len(s.b) && s.b[end] != '"' {

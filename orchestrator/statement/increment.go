@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// increment reports whether p says "<column> + <integer>" of its own column, as
-// older clients write a counter, and the integer.
+// increment returns n and true if p sets its column to "<the same column> + <integer n>", which is how older clients
+// increment a counter.
 func increment(p pair) (int64, bool) {
 	if p.value.Kind != dbaas.KindText {
 		return 0, false
@@ -23,17 +23,16 @@ func increment(p pair) (int64, bool) {
 	}
 	digits := strings.Trim(rest, " ")
 	if strings.HasPrefix(digits, "+") {
-		return 0, false // ParseInt would take a second sign.
+		return 0, false // ParseInt would accept a second sign.
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	return n, err == nil
 }
 
-// increment writes the new value of p's column: its own value and n if the
-// column is declared as an integer, the text as it was sent if not, so that
-// "c + 1" stays a text in a column of texts. The schema is asked inside the
-// statement, since nobody outside can know that it did not change meanwhile.
-// INT anywhere in the type is SQLite's own rule for integers (datatype3, 3.1).
+// increment writes the new value of p's column. If the column is declared as an integer, the new value is its old value
+// plus n. Otherwise it is the text as sent, so that "c + 1" stays text in a text column. The statement itself looks up
+// the declared type, since the schema may change before the statement runs. INT anywhere in the type is SQLite's own
+// rule for integers (datatype3, 3.1).
 func (b *builder) increment(table string, p pair, n int64) {
 	b.WriteString("CASE WHEN EXISTS (SELECT 1 FROM pragma_table_info(")
 	b.bind(dbaas.Text(table))

@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// number reads an integer exactly when it fits into 64 bits and everything else
-// as a float. Numbers beyond the floats are refused: infinity is no JSON.
+// number reads an integer exactly if it fits into 64 bits, and any other number as a float. Numbers beyond the range of
+// floats are rejected: infinity is not valid JSON.
 func (s *scanner) number() (dbaas.Value, error) {
 	start := s.at
 	if s.b[s.at] == '-' {

@@ -7,9 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// ParseSQL reads the body of the SQL form: an array whose elements are a
-// statement, or an array of a statement and its parameters, by position or, in
-// one object, by name:
+// ParseSQL reads the body of the SQL form: an array. Each element is a statement, or an array of a statement and its
+// parameters. Parameters are given by position or, in one object, by name:
 //
 //	["SELECT 1", ["SELECT * FROM t WHERE a=? AND b=?", 1, "x"], ["DELETE FROM t WHERE a=:a", {"a": 1}]]
 //
@@ -17,20 +16,21 @@ import (
 // for blobs. Every error is a *dbaas.Error with CodeInvalid. Source: rqlite's
 // HTTP API, "Parameterized Statements".
 //
-// The statements share the body's memory, which must not change any more.
+// The statements share the body's memory, which must not be modified afterwards.
 func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL(body) }
 
 // MaxStatements is how many statements a request may have unless Limits says otherwise.
 const MaxStatements = 100_000
 
-// Limits bound what a body may become. A short text may be a value that takes much more room.
+// Limits bounds the memory of a parsed body. A short text may become a value that takes much more.
 type Limits struct {
 	Statements int // of one request; zero means MaxStatements
-	// Room is asked before the parameters take so many more bytes than the body; its error ends the parsing. nil: no bound.
+	// Room is called before the parameters take bytes more memory than the body; its error ends the parsing. nil: no
+	// bound.
 	Room func(bytes int64) error
 }
 
-// ParseSQL is ParseSQL within limits. Over them the error is CodeTooLarge, or that of Room.
+// ParseSQL is ParseSQL within limits. If a limit is exceeded, the error is CodeTooLarge, or that of Room.
 func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
 	if l.Statements == 0 {
 		l.Statements = MaxStatements
@@ -60,8 +60,8 @@ func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
 	return statements, nil
 }
 
-// ParseText reads a body that is one statement as plain text, which rqlite takes
-// with Content-Type text/plain. It reports false for a body that is JSON. The statement shares the body's memory.
+// ParseText reads a body that is one statement as plain text, which rqlite accepts with Content-Type text/plain. It
+// returns false for a body that is JSON. The statement shares the body's memory.
 func ParseText(body []byte) (dbaas.Statement, bool) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 || strings.IndexByte(`[{"`, text[0]) >= 0 {
@@ -141,7 +141,7 @@ func (s *scanner) named(st *dbaas.Statement, seen *keySet) error {
 	})
 }
 
-// parameter reads a value; an array of bytes is a blob.
+// parameter reads a value; an array of bytes becomes a blob.
 func (s *scanner) parameter() (dbaas.Value, error) {
 	if s.peek() != '[' {
 		return s.scalar()

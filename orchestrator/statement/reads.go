@@ -6,9 +6,9 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// OnlyReads reports whether every statement is a read beyond doubt, by its words: SELECT and VALUES are, WITH is unless it
-// leads to a change, and so is EXPLAIN of them. Everything else is taken for a write. A change that were
-// taken for a read would be refused by the slave, with an error that its client sees.
+// OnlyReads reports whether every statement is certainly a read, judged by its words. SELECT and VALUES are reads; so is
+// WITH unless it leads to a change, and EXPLAIN of a read. Everything else counts as a write: the slave would reject a
+// change that was taken for a read, and the client would see that error.
 func OnlyReads(statements []dbaas.Statement) bool {
 	for i := range statements {
 		if !isRead(statements[i].SQL) {
@@ -37,12 +37,12 @@ func isRead(sql string) bool {
 	}
 }
 
-// words takes a statement apart as the engine does. Source: https://www.sqlite.org/lang_keywords.html and
+// words splits a statement into words as the engine does. Source: https://www.sqlite.org/lang_keywords.html and
 // https://www.sqlite.org/lang_comment.html
 type words struct{ sql string }
 
-// change reports whether a word follows that changes rows: as names these words have to be quoted, but for REPLACE, which is a
-// function's name too.
+// change reports whether a word that changes rows follows. As names these words must be quoted, except REPLACE, which is
+// also the name of a function.
 func (w *words) change() bool {
 	for word := w.next(); word != ""; word = w.next() {
 		switch word {
@@ -57,8 +57,8 @@ func (w *words) change() bool {
 	return false
 }
 
-// next returns the next word in capitals, or a character that belongs to none, and the empty string at the end. Comments, texts
-// and quoted names are no words: of the latter two it returns the quote.
+// next returns the next word in capitals, or a character that is not part of a word, and the empty string at the end.
+// Comments, texts and quoted names are not words. For texts and quoted names next returns the quote.
 func (w *words) next() string {
 	w.skip()
 	if w.sql == "" {
@@ -74,7 +74,7 @@ func (w *words) next() string {
 	quote := w.take(1)
 	switch quote {
 	case "'", `"`, "`":
-		w.until(quote) // a doubled quote ends one text and begins another, which is the same here
+		w.until(quote) // a doubled quote ends one text and begins another; that makes no difference here
 	case "[":
 		w.until("]")
 	}
@@ -103,7 +103,7 @@ func (w *words) take(n int) string {
 	return s
 }
 
-// until skips what stands before end, and end.
+// until skips everything up to and including end.
 func (w *words) until(end string) {
 	_, w.sql, _ = strings.Cut(w.sql, end)
 }

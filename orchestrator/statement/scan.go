@@ -8,27 +8,26 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// scanner reads JSON strictly and once, without an intermediate tree: duplicate
-// keys, trailing data, invalid UTF-8 and lone surrogates are errors, and
-// integers keep all their 64 bits. encoding/json lets all of these through.
+// scanner parses JSON strictly and in one pass, without an intermediate tree. Duplicate keys, trailing data, invalid
+// UTF-8 and lone surrogates are errors, and integers keep all their 64 bits. encoding/json is lax on all of these.
 type scanner struct {
 	b     []byte
 	at    int
 	depth int
-	room  func(bytes int64) error // asked for room by the chunk; nil: there is always enough
-	taken int64                   // since room was asked for last, in bytes
+	room  func(bytes int64) error // requests memory, chunk by chunk; nil: unlimited
+	taken int64                   // bytes since the last call of room
 }
 
 const (
-	// valueRoom is what a parameter takes besides its text, in bytes, in a list that grows by copying.
+	// valueRoom is the memory of a parameter besides its text, in bytes, in a list that grows by copying.
 	valueRoom = 2 * int64(unsafe.Sizeof(dbaas.Value{}))
-	// namedRoom is the same for one with a name, which is also remembered to find duplicates.
+	// namedRoom is the same for a named parameter, whose name is also stored to find duplicates.
 	namedRoom = 4 * int64(unsafe.Sizeof(dbaas.NamedValue{}))
-	// roomChunk is how much is asked for at once, in bytes.
+	// roomChunk is how much memory is requested per call of room, in bytes.
 	roomChunk = 1 << 20
 )
 
-// take accounts for n bytes. The first chunk is free: few values take no more than any request does.
+// take accounts for n bytes. The first chunk is free: a few values take no more memory than any request does.
 func (s *scanner) take(n int64) error {
 	if s.taken += n; s.room == nil || s.taken <= roomChunk {
 		return nil
@@ -37,7 +36,7 @@ func (s *scanner) take(n int64) error {
 	return s.room(roomChunk)
 }
 
-// shared returns b as a string without copying: a body of 64 MiB would be there twice.
+// shared returns b as a string without copying, so that a body of 64 MiB is not held twice.
 func shared(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // The body is not changed after it has been read.
 }
@@ -80,8 +79,7 @@ func (s *scanner) enter(c byte) error {
 	return s.expect(c)
 }
 
-// object calls field for each key, with the scanner before its value. A key
-// that comes twice is an error.
+// object calls field for each key, with the scanner before the key's value. A duplicate key is an error.
 func (s *scanner) object(field func(key string) error) error {
 	if err := s.enter('{'); err != nil {
 		return err
@@ -147,11 +145,11 @@ func (s *scanner) next(end byte) (done bool, err error) {
 	}
 }
 
-// keySet finds duplicates: by comparing while there are few, which takes no memory of its own,
-// then by a map, so that a body of a million keys costs no quadratic time.
+// keySet finds duplicate keys: by comparison while there are few, which allocates nothing, then with a map, so that a
+// body of a million keys does not take quadratic time.
 type keySet struct {
 	few  [16]string
-	n    int // of few
+	n    int // number of keys in few
 	many map[string]struct{}
 }
 
@@ -177,8 +175,7 @@ func (k *keySet) add(key string) bool {
 	return true
 }
 
-// scalar reads a string, number, boolean or null. Booleans become 0 and 1, as
-// SQLite has none.
+// scalar reads a string, number, boolean or null. Booleans become 0 and 1, as SQLite has no booleans.
 func (s *scanner) scalar() (dbaas.Value, error) {
 	switch c := s.peek(); {
 	case c == '"':

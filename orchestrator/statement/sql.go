@@ -7,7 +7,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// countAll is the one expression among the columns of a read.
+// countAll is the only expression allowed among the columns of a read.
 const countAll = "count(*)"
 
 // builder writes SQL text and collects its parameters.
@@ -16,10 +16,10 @@ type builder struct {
 	args []dbaas.Value
 }
 
-// textRoom is how much SQL text most statements of the structured form need, in bytes.
+// textRoom is the SQL text that most statements of the structured form need, in bytes.
 const textRoom = 192
 
-// newBuilder returns a builder with room for a number of parameters.
+// newBuilder returns a builder with room for params parameters.
 func newBuilder(params int) *builder {
 	b := &builder{}
 	if params > 0 {
@@ -36,9 +36,8 @@ func (b *builder) name(name string) {
 	b.WriteByte('"')
 }
 
-// column writes "table"."column". The table is never left out where SQLite
-// takes a quoted name that it does not know for a text: "nope" = 'nope' would be
-// true for every row, "t"."nope" is an error.
+// column writes "table"."column". The table is always written where SQLite would treat an unknown quoted name as text:
+// "nope" = 'nope' would be true for every row, while "t"."nope" is an error.
 func (b *builder) column(table, column string) {
 	b.name(table)
 	b.WriteByte('.')
@@ -52,8 +51,7 @@ func (b *builder) bind(v dbaas.Value) {
 	b.WriteString(strconv.Itoa(len(b.args)))
 }
 
-// where writes the AND of equalities. NULL equals NULL here: that is what a
-// client who asks for it means.
+// where writes equalities joined by AND. Here NULL equals NULL: a client that asks for NULL means that.
 func (b *builder) where(table string, condition []pair) {
 	for i, p := range condition {
 		if i == 0 {

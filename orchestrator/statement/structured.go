@@ -14,7 +14,7 @@ type pair struct {
 	value  dbaas.Value
 }
 
-// form is a body of the structured form, as read. A nil list was not sent.
+// form is a parsed body of the structured form. A nil list means that the field was not sent.
 type form struct {
 	query     string
 	table     string
@@ -23,9 +23,8 @@ type form struct {
 	condition []pair
 }
 
-// ParseRead turns the body of a structured read into one SELECT. Columns come
-// back under the names that the client used. Every error is a *dbaas.Error with
-// CodeInvalid.
+// ParseRead turns the body of a structured read into one SELECT. Result columns keep the names that the client used.
+// Every error is a *dbaas.Error with CodeInvalid.
 func ParseRead(body []byte) (dbaas.Statement, error) {
 	f, err := parse(body, readFields)
 	if err != nil {
@@ -76,7 +75,7 @@ func ParseWrite(body []byte) (dbaas.Statement, error) {
 
 type fieldReader func(*form, *scanner, string) error
 
-// readFields and writeFields say which fields a body may have.
+// readFields and writeFields return the reader of a field, by its name, for each kind of body.
 func readFields(key string) fieldReader {
 	switch key {
 	case "table":
@@ -135,8 +134,8 @@ func (f *form) readTable(s *scanner, _ string) (err error) {
 	if f.table, err = s.field("table"); err != nil {
 		return err
 	}
-	// Not the application's tables: SQLite's own, its pragmas as tables, and the
-	// system's log. All of them are no table to a client of this form.
+	// These prefixes are not application tables: they are SQLite's own tables, its pragmas as tables, and the system's
+	// log. For a client of this form they do not exist.
 	for _, prefix := range []string{"sqlite_", "pragma_", "rs_"} {
 		if len(f.table) >= len(prefix) && strings.EqualFold(f.table[:len(prefix)], prefix) {
 			return invalid("no such table: %s", f.table)
@@ -179,12 +178,12 @@ func (f *form) readCondition(s *scanner, key string) (err error) {
 	return err
 }
 
-// refuseSQL is the answer to the fields of older clients that carried SQL text.
+// refuseSQL rejects the fields in which older clients sent SQL text.
 func (f *form) refuseSQL(_ *scanner, key string) error {
 	return invalid("SQL text in %q is not taken here: send SQL with bound parameters to /db/query, /db/execute or /db/request", key)
 }
 
-// field reads a string that the client must send as one.
+// field reads a value that must be a string.
 func (s *scanner) field(name string) (string, error) {
 	if s.peek() != '"' {
 		return "", invalid("%s holds a string that is none", name)
@@ -192,7 +191,7 @@ func (s *scanner) field(name string) (string, error) {
 	return s.text()
 }
 
-// pairs reads an object of columns and values, ordered by column: never nil.
+// pairs reads an object of columns and values, ordered by column. The result is never nil.
 func (s *scanner) pairs(name string) ([]pair, error) {
 	if s.peek() != '{' {
 		return nil, invalid("%s is an object of columns and values", name)
@@ -213,8 +212,8 @@ func (s *scanner) pairs(name string) ([]pair, error) {
 	return pairs, err
 }
 
-// checkName refuses what cannot be quoted: no name at all, and the zero byte,
-// where SQLite would end the whole statement.
+// checkName rejects names that cannot be quoted: the empty name, and a name with a zero byte, where SQLite would end the
+// whole statement.
 func checkName(what, name string) error {
 	if name == "" {
 		return invalid("the name of a %s is empty", what)

@@ -1,5 +1,5 @@
-// Package api is the HTTP surface of the rides service. It reads requests, asks
-// the rules in package rides, and writes answers.
+// Package api is the HTTP surface of the rides service. It parses requests, calls the rules in package rides, and writes
+// answers.
 package api
 
 import (
@@ -31,8 +31,8 @@ type Config struct {
 	Log      *slog.Logger
 	// Observe is called for each request; see httpapi.Config.
 	Observe func(route, method string, status int, took time.Duration)
-	Metrics http.Handler // of /metrics; nil: there is none
-	// Budget bounds what all requests hold; see httpapi.Config.
+	Metrics http.Handler // of /metrics; nil: no such route
+	// Budget bounds the memory of all requests together; see httpapi.Config.
 	Budget *httpapi.Budget
 	// Credentials guard db/clear and the reset of the counter; nil leaves them open.
 	Credentials *httpapi.Credentials
@@ -46,8 +46,7 @@ type Service struct {
 	creds   *httpapi.Credentials
 }
 
-// New returns a running Service. Serve its Handler, and Close it. An error
-// means that the program itself is damaged.
+// New returns a running Service. Serve its Handler, and Close it. An error means that the program itself is broken.
 func New(cfg Config) (*Service, error) {
 	rules, err := rides.New(rides.Config{DB: cfg.DB, Users: cfg.Users, Now: cfg.Now, Location: cfg.Location})
 	if err != nil {
@@ -74,15 +73,15 @@ func New(cfg Config) (*Service, error) {
 // Handler returns the service's HTTP handler.
 func (s *Service) Handler() http.Handler { return s.api }
 
-// Close writes the pending request counts. Stop serving first. Counts that the database does not take before ctx
-// ends are lost.
+// Close writes the pending request counts. Stop serving first. Counts that the database has not accepted when ctx ends
+// are lost.
 func (s *Service) Close(ctx context.Context) error {
-	_ = s.counter.Close(ctx) // it has logged what is lost, and a stop does not fail for that
+	_ = s.counter.Close(ctx) // it has logged what is lost; shutdown does not fail because of that
 	return nil
 }
 
-// rideID returns the id in the path. Anything but the decimal digits of a
-// positive integer, as they are written, is CodeNotFound.
+// rideID returns the id in the path. It returns CodeNotFound unless the id is a positive integer in plain decimal
+// digits.
 func rideID(c echo.Context) (int64, error) {
 	text := httpapi.Param(c, "rideId")
 	id, ok := parseID(text)

@@ -121,8 +121,8 @@ func (s *Service) count(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, []int64{n})
 }
 
-// parseID reads the digits of a positive integer that fits a row id, written
-// the one way that strconv writes it: no sign, no leading zero.
+// parseID reads the digits of a positive integer that fits a row id. It accepts only the form that strconv writes: no
+// sign, no leading zero.
 func parseID(text string) (int64, bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	return id, err == nil && id > 0 && strconv.FormatInt(id, 10) == text

@@ -1,5 +1,5 @@
-// Package usercheck asks the users service, through the gateway, whether a user
-// exists. It is on the path of creating and joining rides.
+// Package usercheck asks the users service, through the gateway, whether a user exists. Creating and joining rides use
+// it.
 package usercheck
 
 import (
@@ -19,7 +19,7 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// Mode says how the users service is asked.
+// Mode selects the request sent to the users service.
 type Mode string
 
 // The modes.
@@ -31,14 +31,14 @@ const (
 const (
 	timeout      = 5 * time.Second
 	dialTimeout  = 2 * time.Second
-	idleTimeout  = 30 * time.Second // under the server's 60 s
+	idleTimeout  = 30 * time.Second // below the server's 60 s
 	maxIdleConns = 256
 	maxAnswer    = 256 << 20 // bytes
-	// countPath is the path of users' counter, which no user can have.
+	// countPath is the path of the users counter; no user can have this name.
 	countPath = "_count"
 )
 
-// Config is the settings of a Client. Gateway is required.
+// Config holds the settings of a Client. Gateway is required.
 type Config struct {
 	Gateway string // base URL
 	Origin  string // header Origin: this rides instance; "" sends none
@@ -78,8 +78,8 @@ func New(cfg Config) (*Client, error) {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Exists asks once, without a cache, whether there is a user of this name at
-// minSeq or later. CodeUnavailable means that the users service did not say.
+// Exists asks once, without a cache, whether this user exists at minSeq or later. CodeUnavailable means that the users
+// service gave no valid answer.
 func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error) {
 	if name == "" || name == countPath {
 		return false, nil
@@ -95,12 +95,12 @@ func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (boo
 		return false, dbaas.WrapError(dbaas.CodeInternal, "make user check", err)
 	}
 	c.setHeaders(req, minSeq)
-	// RoundTrip and not a Client: a redirect is an answer nobody should follow.
+	// RoundTrip instead of an http.Client, because redirects must not be followed.
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return false, unavailable(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // Read as far as it matters; nothing to tell.
+	defer func() { _ = resp.Body.Close() }() // Read as far as needed; a close error does not matter.
 	found, err := c.read(name, resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)))
 	if err != nil {
 		return false, unavailable(err)
@@ -120,7 +120,7 @@ func (c *Client) setHeaders(req *http.Request, minSeq dbaas.Seq) {
 	}
 }
 
-// read returns what an answer says about name.
+// read returns whether name exists according to an answer.
 func (c *Client) read(name string, status int, body *json.Decoder) (bool, error) {
 	switch {
 	case c.cfg.Mode == List && status == http.StatusNoContent:
@@ -144,7 +144,7 @@ func (c *Client) read(name string, status int, body *json.Decoder) (bool, error)
 	return false, fmt.Errorf("users service answered %d", status)
 }
 
-// listed reports whether name is among an array of names, of which it holds one at a time: there may be millions.
+// listed reports whether name is in an array of names. It holds one name at a time: there may be millions.
 func listed(name string, names *json.Decoder) (bool, error) {
 	open, err := names.Token()
 	if err == nil && open != json.Delim('[') {
@@ -157,7 +157,7 @@ func listed(name string, names *json.Decoder) (bool, error) {
 		found = found || next == name
 	}
 	if err == nil {
-		_, err = names.Token() // the end: a list that is cut off proves nothing
+		_, err = names.Token() // the end must be there: a truncated list proves nothing
 	}
 	if err != nil {
 		return false, fmt.Errorf("decode users: %w", err)

@@ -1,5 +1,5 @@
-// Package api is the HTTP surface of the users service. It reads requests, asks
-// the rules in package users, and writes answers.
+// Package api is the HTTP surface of the users service. It parses requests, calls the rules in package users, and writes
+// answers.
 package api
 
 import (
@@ -27,8 +27,8 @@ type Config struct {
 	Log *slog.Logger
 	// Observe is called for each request; see httpapi.Config.
 	Observe func(route, method string, status int, took time.Duration)
-	Metrics http.Handler // of /metrics; nil: there is none
-	// Budget bounds what all requests hold; see httpapi.Config.
+	Metrics http.Handler // of /metrics; nil: no such route
+	// Budget bounds the memory of all requests together; see httpapi.Config.
 	Budget *httpapi.Budget
 	// Credentials guard db/clear and the reset of the counter; nil leaves them open.
 	Credentials *httpapi.Credentials
@@ -66,10 +66,10 @@ func New(cfg Config) *Service {
 // Handler returns the service's HTTP handler.
 func (s *Service) Handler() http.Handler { return s.api }
 
-// Close writes the pending request counts. Stop serving first. Counts that the database does not take before ctx
-// ends are lost.
+// Close writes the pending request counts. Stop serving first. Counts that the database has not accepted when ctx ends
+// are lost.
 func (s *Service) Close(ctx context.Context) error {
-	_ = s.counter.Close(ctx) // it has logged what is lost, and a stop does not fail for that
+	_ = s.counter.Close(ctx) // it has logged what is lost; shutdown does not fail because of that
 	return nil
 }
 

@@ -39,11 +39,11 @@ func NewDir(tb testing.TB) Dir {
 	return Dir(dir)
 }
 
-// Env is what stands in the environment of the processes. An empty Dir has none of it in effect.
+// Env returns the environment setting of the processes. An empty Dir has no effect.
 func (d Dir) Env() string { return failpoint.EnvDir + "=" + string(d) }
 
-// Arm arms a point in one process, once that listens. A process that is to be killed
-// there may come to the point before it has answered: that it is gone is answer enough.
+// Arm arms a point in one process, as soon as that process listens. A process that is to be killed at the point may die
+// before it has answered; its disappearance counts as the answer.
 func (d Dir) Arm(tb testing.TB, pid int, p failpoint.Point, a failpoint.Action) {
 	tb.Helper()
 	testenv.Eventually(tb, patience, func() error {
@@ -55,19 +55,19 @@ func (d Dir) Arm(tb testing.TB, pid int, p failpoint.Point, a failpoint.Action) 
 	})
 }
 
-// Break turns a switch on in one process.
+// Break turns on a switch in one process.
 func (d Dir) Break(tb testing.TB, pid int, s failpoint.Switch) {
 	tb.Helper()
 	d.eventually(tb, pid, http.MethodPut, string(s), string(failpoint.TurnOn))
 }
 
-// Disarm lets those who wait at a point go on.
+// Disarm releases everything that waits at a point.
 func (d Dir) Disarm(tb testing.TB, pid int, p failpoint.Point) {
 	tb.Helper()
 	d.eventually(tb, pid, http.MethodDelete, string(p), "")
 }
 
-// State returns what a process knows of a point.
+// State returns the state of a point in a process.
 func (d Dir) State(tb testing.TB, pid int, p failpoint.Point) failpoint.State {
 	tb.Helper()
 	var s failpoint.State
@@ -77,7 +77,7 @@ func (d Dir) State(tb testing.TB, pid int, p failpoint.Point) failpoint.State {
 	return s
 }
 
-// AwaitHit waits until somebody has come to a point since it was armed.
+// AwaitHit waits until the point has been reached since it was armed.
 func (d Dir) AwaitHit(tb testing.TB, pid int, p failpoint.Point) {
 	tb.Helper()
 	testenv.Eventually(tb, patience, func() error {
@@ -88,7 +88,7 @@ func (d Dir) AwaitHit(tb testing.TB, pid int, p failpoint.Point) {
 	})
 }
 
-// AwaitPaused waits until somebody waits at a point.
+// AwaitPaused waits until a goroutine is paused at a point.
 func (d Dir) AwaitPaused(tb testing.TB, pid int, p failpoint.Point) {
 	tb.Helper()
 	testenv.Eventually(tb, patience, func() error {
@@ -99,7 +99,7 @@ func (d Dir) AwaitPaused(tb testing.TB, pid int, p failpoint.Point) {
 	})
 }
 
-// eventually sends a request, which is refused only as long as the process does not listen yet.
+// eventually sends a request and retries as long as the process does not listen yet.
 func (d Dir) eventually(tb testing.TB, pid int, method, name, body string) []byte {
 	tb.Helper()
 	var answer []byte
