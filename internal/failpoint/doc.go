@@ -13,9 +13,9 @@
 // The actions are
 //
 //   - kill: the process ends itself with SIGKILL;
-//  - pause: a goroutine that reaches the point waits there until the point is disarmed;
-//  - slow: a goroutine that reaches the point waits there for a second, at points where a disk can be slow;
-//  - error: the step fails, at points whose step can fail (see Point);
+//   - pause: a goroutine that reaches the point waits there until the point is disarmed;
+//   - slow: a goroutine that reaches the point waits there for a second, at points where a disk can be slow;
+//   - error: the step fails, at points whose step can fail (see Point);
 //   - on: for switches.
 //
 // An armed point stays armed. A test of a dying worker arms the point in that process only, by its pid, so that the next

@@ -9,10 +9,11 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// started is the engine's own set-up, once a process and before anything can use the engine: afterwards it takes no allocator.
+// started is the engine's own initialization. It runs once per process, before anything can use the engine: afterwards
+// the engine accepts no allocator.
 var started = start()
 
-// allocator is kept by the engine as it is here.
+// allocator is stored by the engine by reference, so it must not change.
 var allocator = lib.Tsqlite3_mem_methods{
 	FxMalloc: callback(onMalloc), FxFree: callback(onFree), FxRealloc: callback(onRealloc), FxSize: callback(onSize),
 	FxRoundup: callback(onRoundup), FxInit: callback(onAllocatorInit), FxShutdown: callback(onAllocatorEnd),
@@ -35,7 +36,7 @@ func start() error {
 	return addFileSystem(tls)
 }
 
-// meters finds the meter of a connection by the number of its thread, as the engine calls what a connection runs on.
+// meters finds the meter of a connection by its thread number: the engine runs each connection on a libc "thread".
 var meters [4096]atomic.Pointer[meter]
 
 func meterOf(tls *libc.TLS) *meter {
@@ -45,7 +46,7 @@ func meterOf(tls *libc.TLS) *meter {
 	return nil
 }
 
-// register gives m a thread whose place among the meters is free.
+// register gives m a thread whose slot in meters is free.
 func (m *meter) register() (*libc.TLS, error) {
 	for range 2 * len(meters) {
 		tls := libc.NewTLS()
@@ -62,7 +63,7 @@ func (m *meter) unregister() {
 	meters[uint32(m.id)%uint32(len(meters))].CompareAndSwap(m, nil) //nolint:gosec // a number like others.
 }
 
-// sizeHeader is the room before each piece of memory, which holds its size.
+// sizeHeader is the room before each allocation that stores its size.
 const sizeHeader = 8
 
 func onMalloc(tls *libc.TLS, n int32) uintptr {

@@ -9,12 +9,12 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Apply applies entry e to a replica, inside the transaction that the caller has
-// open, and moves the position to e. Several entries may share one transaction.
+// Apply applies entry e to a replica, inside the transaction that the caller has open, and moves the position to e.
+// Several entries may share one transaction.
 //
-// After an error the caller must end the transaction without committing. ErrNotNext: e is not the entry
-// after the position, or its epoch is older. ErrDiverged: a change does not fit, so this file is no
-// prefix of the log. Any other error is the file's own, as a full disk.
+// After an error the caller must end the transaction without committing. ErrNotNext: e is not the entry after the
+// position, or its epoch is older than the position's. ErrDiverged: a change does not fit, so this file is not a prefix
+// of the log. Any other error is about the file, such as a full disk.
 func (c *Conn) Apply(e dbaas.Entry) error {
 	if err := c.advance(e); err != nil {
 		return err
@@ -50,14 +50,14 @@ func (c *Conn) advance(e dbaas.Entry) error {
 
 func (c *Conn) applySchema(sql string) error {
 	c.schemaChanged()
-	for text, s := range c.stmts { // the statements of tables that may be gone
+	for text, s := range c.stmts { // drops statements whose tables may be gone
 		s.finalize()
 		delete(c.stmts, text)
 	}
 	return diverged(c.once(sql))
 }
 
-// diverged marks an error that shows that the replica's rows or tables are not those that the change was made from.
+// diverged marks an error as proof that the replica's rows or tables differ from those that the change was made from.
 func diverged(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are the file's own.
 	case dbaas.CodeInvalid, dbaas.CodeConstraint:
@@ -134,7 +134,7 @@ func (a *applier) bind(r *records) {
 	a.args = append(a.args, v)
 }
 
-// identity binds what names a row.
+// identity binds the values that identify a row.
 func (a *applier) identity(r *records) {
 	if !a.table.withoutRowid {
 		a.args = append(a.args, dbaas.Integer(r.int()))
@@ -170,7 +170,7 @@ func (a *applier) insert(r *records) error {
 	return a.run(r, t.insertSQL())
 }
 
-// insertSQL is kept: it is the statement that replicas run most.
+// insertSQL caches its result: replicas run this statement most.
 func (t *table) insertSQL() string {
 	if t.insert != "" {
 		return t.insert
@@ -182,7 +182,7 @@ func (t *table) insertSQL() string {
 	for _, name := range t.columns {
 		names = append(names, QuoteName(name))
 	}
-	// OR ABORT: a conflict clause of the table would hide that a row does not fit.
+	// OR ABORT: otherwise a conflict clause of the table would hide that a row does not fit.
 	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", QuoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
 	return t.insert
 }
@@ -195,7 +195,7 @@ func (a *applier) delete(r *records) error {
 	return a.run(r, a.table.remove)
 }
 
-// update changes the columns that changed, in the row that has the old values that the record holds.
+// update changes the changed columns of the row that has the old values in the record.
 func (a *applier) update(r *records) error {
 	t := a.table
 	a.identity(r)

@@ -6,8 +6,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// bind sets every parameter: from args by position, or from named by name. The
-// values are copied once, into memory that the connection reuses.
+// bind sets every parameter: from args by position, or from named by name. It copies the values once, into memory that
+// the connection reuses.
 func (s *Stmt) bind(args []dbaas.Value, named []dbaas.NamedValue) error {
 	if len(named) > 0 {
 		return s.bindNamed(args, named)
@@ -61,11 +61,10 @@ func lookUp(named []dbaas.NamedValue, name string) (dbaas.Value, bool) {
 	return dbaas.Value{}, false
 }
 
-// static says that the bound memory stays as it is until the statement is done.
+// static tells the engine that the bound memory does not change until the statement is done.
 const static uintptr = 0
 
-// bindOne binds one value and returns how many bytes of the scratch memory,
-// counted from used, it took.
+// bindOne binds one value. It returns how many bytes of the scratch memory, starting at used, the value takes.
 func (s *Stmt) bindOne(i int32, v *dbaas.Value, used int) (int, error) {
 	tls := s.c.tls
 	var rc int32
@@ -96,8 +95,8 @@ func (s *Stmt) bindOne(i int32, v *dbaas.Value, used int) (int, error) {
 	return size, nil
 }
 
-// textAt returns the place of a value in the scratch memory. An empty value needs
-// an address too: the engine takes none for NULL.
+// textAt returns the address of a value in the scratch memory. An empty value needs an address too: the engine takes a
+// null address for NULL.
 func (c *Conn) textAt(used int) uintptr {
 	if c.scratch == 0 {
 		return c.out
@@ -105,7 +104,7 @@ func (c *Conn) textAt(used int) uintptr {
 	return c.scratch + uintptr(used)
 }
 
-// Row is the present row of a Query. Its texts and blobs are copies.
+// Row is the current row of a Query. Its texts and blobs are copies.
 type Row struct{ s *Stmt }
 
 // Int returns column i as an integer.

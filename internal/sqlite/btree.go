@@ -2,7 +2,7 @@ package sqlite
 
 import "encoding/binary"
 
-// What a snapshot needs of the file format. Source: https://www.sqlite.org/fileformat2.html
+// The parts of the file format that a snapshot needs. Source: https://www.sqlite.org/fileformat2.html
 const (
 	fileHeader = 100 // bytes at the start of page 1
 	atPageSize = 16
@@ -11,7 +11,7 @@ const (
 	atFormat   = 44
 	atEncoding = 56
 
-	// lockByte is where the engine locks files; the page that has it is never used.
+	// lockByte is the offset of the bytes that the engine locks; the page that contains it is never used.
 	lockByte = 1 << 30
 
 	interiorIndex, interiorTable = 2, 5
@@ -20,18 +20,18 @@ const (
 	leafHeader, interiorHeader = 8, 12
 )
 
-// visit is one page that a snapshot will have: the root or another page of a tree, or, if
-// payload is not zero, one that holds up to so many bytes of a value that is too long for a tree's page.
+// visit is one page of the future snapshot: a page of a tree, its root included, or, if payload is not zero, an overflow
+// page with up to payload bytes of a value that is too long for a tree's page.
 type visit struct {
 	page    uint32
 	payload uint32
 }
 
-// renumbering gives pages new numbers in the order in which they are met, and keeps those that have not been visited.
+// renumbering numbers pages in the order in which they are met, and queues those that have not been visited.
 type renumbering struct {
 	waiting []visit
-	last    uint32 // newest number
-	lock    uint32 // the number that no page gets
+	last    uint32 // last number given out
+	lock    uint32 // the number that is given to no page
 	limit   uint32 // pages of the live file
 	met     uint32
 }
@@ -42,10 +42,10 @@ func (r *renumbering) pop() visit {
 	return v
 }
 
-// move writes the page's new number in place of the old one at ref.
+// move replaces the page's old number at ref by its new one.
 func (r *renumbering) move(ref []byte, payload int) error {
 	old := binary.BigEndian.Uint32(ref)
-	if r.met++; old == 0 || old > r.limit || r.met > r.limit { // met more often than there are pages: a circle.
+	if r.met++; old == 0 || old > r.limit || r.met > r.limit { // more references than pages: a cycle.
 		return errDamaged
 	}
 	if r.last++; r.last == r.lock {
@@ -56,14 +56,14 @@ func (r *renumbering) move(ref []byte, payload int) error {
 	return nil
 }
 
-// btreePage is a page whose references to others are being changed. What the page does not use is cleared,
-// since it may be left from other tables.
+// btreePage is a page whose references to other pages are being changed. Its unused bytes are cleared, since they may
+// contain leftovers of other tables.
 type btreePage struct {
 	page []byte
 	*renumbering
 }
 
-// overflow is a page of a value: the number of the next one, and bytes.
+// overflow handles an overflow page: the number of the next overflow page, then bytes of the value.
 func (b btreePage) overflow(payload uint32) error {
 	left := int(payload) - (len(b.page) - 4)
 	if left > 0 {
@@ -74,7 +74,7 @@ func (b btreePage) overflow(payload uint32) error {
 	return nil
 }
 
-// renumber is for a page of a tree.
+// renumber handles a page of a tree.
 func (b btreePage) renumber() error {
 	kind := b.page[0]
 	header := leafHeader
@@ -107,7 +107,7 @@ func (b btreePage) renumber() error {
 	return b.wipe(end)
 }
 
-// cell changes the references of one cell: to a child, and to the rest of a long value.
+// cell changes the references of one cell: to a child page, and to the overflow pages of a long value.
 func (b btreePage) cell(kind byte, cell []byte) error {
 	if kind == interiorIndex || kind == interiorTable {
 		if err := b.move(cell[:4], 0); err != nil {
@@ -136,8 +136,8 @@ func (b btreePage) cell(kind byte, cell []byte) error {
 	return b.move(cell[local:local+4], int(payload)-local)
 }
 
-// wipe clears what no cell uses: what lies between the pointers and the cells, and the chain of free blocks. Up to
-// three bytes between two cells stay what they were.
+// wipe clears the bytes that no cell uses: those between the pointers and the cells, and the free blocks. Fragments of
+// up to three bytes between two cells stay as they are.
 func (b btreePage) wipe(pointers int) error {
 	content := b.int16(5)
 	if content == 0 { // 65536, by the file format.
@@ -163,7 +163,7 @@ func (b btreePage) wipe(pointers int) error {
 
 func (b btreePage) int16(at int) int { return int(binary.BigEndian.Uint16(b.page[at:])) }
 
-// local returns how many bytes of a payload are in the cell itself.
+// local returns how many bytes of a payload are stored in the cell itself.
 func local(payload uint64, usable int, table bool) int {
 	most, least := (usable-12)*64/255-23, (usable-12)*32/255-23
 	if table {
@@ -178,8 +178,8 @@ func local(payload uint64, usable int, table bool) int {
 	return least
 }
 
-// varint reads SQLite's variable-length integer, which has up to nine bytes, and returns how many it has. At
-// the end of b it stops.
+// varint decodes SQLite's variable-length integer of up to nine bytes. n is its length. varint does not read beyond the
+// end of b.
 func varint(b []byte) (v uint64, n int) {
 	for n < len(b) {
 		c := b[n]

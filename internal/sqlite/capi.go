@@ -12,8 +12,8 @@ func ref[T any](p uintptr) *T {
 	return *(**T)(unsafe.Pointer(&p)) //nolint:gosec // the only way to read what the engine wrote; p comes from it.
 }
 
-// callback returns a top-level function as the engine calls it. It must not be
-// a closure: only the code pointer is kept.
+// callback returns a top-level function in the form in which the engine calls it. It must not be a closure: only the
+// code pointer is kept.
 func callback[T any](f T) uintptr {
 	return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) //nolint:gosec // how the transpiled engine represents function pointers.
 }
@@ -23,8 +23,7 @@ func address[T any](v *T) uintptr {
 	return uintptr(unsafe.Pointer(v)) //nolint:gosec // v is pinned, so its address stays valid.
 }
 
-// view returns n bytes of C memory without copying them. They live until the
-// engine reuses them, so they must be copied before the next step.
+// view returns n bytes of C memory without copying them. The engine reuses them, so copy them before the next step.
 func view(p uintptr, n int) []byte {
 	if p == 0 || n <= 0 {
 		return nil
@@ -44,24 +43,24 @@ func cstring(tls *libc.TLS, s string) (uintptr, error) {
 	return p, nil
 }
 
-// The words of Conn.out, the place where C functions put what they return.
+// The words of Conn.out, the memory where C functions put their results.
 const (
 	outFirst  = 0
 	outSecond = 8
 	outSize   = 16
 )
 
-// maxKeptScratch is how much scratch memory a connection keeps: a value of 60 MiB must not stay when it is written.
+// maxKeptScratch is how much scratch memory a connection keeps between statements: a value of 60 MiB must not stay
+// allocated.
 const maxKeptScratch = 1 << 20
 
-// release gives the connection's scratch memory back.
+// release frees the connection's scratch memory.
 func (c *Conn) release() {
 	libc.Xfree(c.tls, c.scratch)
 	c.scratch, c.scratchSize = 0, 0
 }
 
-// reserve makes the connection's scratch memory at least n bytes large. What was
-// in it is lost.
+// reserve makes the connection's scratch memory at least n bytes large. Its contents are lost.
 func (c *Conn) reserve(n int) error {
 	if n <= c.scratchSize {
 		return nil

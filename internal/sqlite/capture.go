@@ -12,12 +12,12 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Capture records what changes on a connection, so that a replica that applies it ends with the same
-// rows: row by row in the order in which the engine changes them, each row named by its row id (or by its
-// key, in a table WITHOUT ROWID), whatever statement, trigger, cascade or conflict clause changed it.
-// Schema changes are recorded as text.
+// Capture records the changes made on a connection, so that a replica that applies them ends with the same rows. It
+// records row by row, in the order in which the engine changes them, whichever statement, trigger, cascade or conflict
+// clause made the change. A row is identified by its row id, or by its key in a table WITHOUT ROWID. Schema changes are
+// recorded as text.
 //
-// Internal tables are left out. A Capture belongs to its connection's goroutine.
+// Internal tables are left out. Only the goroutine that uses the connection may use its Capture.
 type Capture struct {
 	c       *Conn
 	limit   int64
@@ -25,25 +25,25 @@ type Capture struct {
 	changes []dbaas.Change
 	size    int64 // bytes in changes
 	buf     []byte
-	old     []byte // a row before its change
-	new     []byte // and after it, where it is not in buf
+	old     []byte // the row before its change
+	new     []byte // the row after its change, where it is not in buf
 	sums    sums
 	table   *table   // the table of the last record in buf
-	skip    []string // tables that the running schema change rewrites
+	skip    []string // tables that the current schema change rewrites
 	rows    int64
-	over    bool  // the limit was passed
-	err     error // a row that could not be recorded
+	over    bool  // the limit was exceeded
+	err     error // set if a row could not be recorded
 
-	lastName  uintptr // the name that last was looked up by, and its table
+	lastName  uintptr // the name last looked up, and its table
 	last      *table
-	sequences map[int64]sequenceRow // sqlite_sequence as it is committed
+	sequences map[int64]sequenceRow // committed rows of sqlite_sequence
 	pending   map[int64]sequenceRow
-	counted   bool // a row came into a table with AUTOINCREMENT: replicas count too
+	counted   bool // a row was inserted into a table with AUTOINCREMENT: replicas advance the counter too
 }
 
-// NewCapture attaches a Capture to c for good. A batch that records more than limit bytes is interrupted.
+// NewCapture attaches a Capture to c permanently. A batch that records more than limit bytes is interrupted.
 //
-// DELETE without WHERE visits each row from now on, unless Empty is used.
+// From now on DELETE without WHERE visits each row, unless Empty is used.
 func (c *Conn) NewCapture(limit int64) *Capture {
 	c.capture = &Capture{c: c, limit: limit}
 	c.hook(true)
@@ -58,7 +58,8 @@ func (c *Conn) hook(on bool) {
 	}
 }
 
-// Begin drops what was recorded and records from now on. The caller has a transaction open, in which nothing has changed yet.
+// Begin drops earlier records and starts recording. The caller has opened a transaction in which nothing has changed
+// yet.
 func (k *Capture) Begin() error {
 	k.on, k.changes, k.size, k.buf = true, nil, 0, nil
 	k.table, k.skip, k.pending, k.counted, k.over = nil, nil, nil, false, false
@@ -71,7 +72,7 @@ func (k *Capture) Begin() error {
 	return err
 }
 
-// Next is called before each statement of the batch. It reads the schema if that has changed.
+// Next must be called before each statement of the batch. It rereads the schema if that has changed.
 func (k *Capture) Next() error {
 	k.rows, k.err, k.lastName, k.last = 0, nil, 0, nil
 	_, err := k.c.loadTables()
@@ -81,7 +82,7 @@ func (k *Capture) Next() error {
 // End stops recording.
 func (k *Capture) End() { k.on = false }
 
-// Committed makes what Take returned the state to which the next batch is compared.
+// Committed marks the result of Take as committed; the next batch is compared with that state.
 func (k *Capture) Committed() {
 	if k.pending != nil {
 		k.sequences = k.pending
@@ -101,19 +102,19 @@ func (k *Capture) Err() error { return k.err }
 // Size returns how many bytes the batch has recorded.
 func (k *Capture) Size() int64 { return k.size + int64(len(k.buf)) }
 
-// Mark is a place in what was recorded.
+// Mark is a position in the recorded changes.
 type Mark struct {
 	parts, buffered int
 	delta           map[string]tableSum
 	emptied         map[string]bool
 }
 
-// Mark returns the present place.
+// Mark returns the current position.
 func (k *Capture) Mark() Mark {
 	return Mark{parts: len(k.changes), buffered: len(k.buf), delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied)}
 }
 
-// Rewind drops what was recorded after m, because the caller has undone it.
+// Rewind drops everything recorded after m, because the caller has undone it.
 func (k *Capture) Rewind(m Mark) {
 	if len(k.changes) > m.parts {
 		k.buf = nil
@@ -129,8 +130,9 @@ func (k *Capture) Rewind(m Mark) {
 	k.sums.delta, k.sums.emptied = maps.Clone(m.delta), maps.Clone(m.emptied)
 }
 
-// Schema records the text of a schema change and calls run, which makes it. Rows of the tables in rewritten
-// change by the text itself and are left out; rows of others, as the cascades of DROP TABLE, follow the text.
+// Schema records the text of a schema change and calls run, which executes it. Rows of the tables in rewritten change
+// through the text itself and are not recorded. Rows of other tables, such as the cascades of DROP TABLE, are recorded
+// after the text.
 func (k *Capture) Schema(text string, rewritten []string, run func() error) error {
 	k.flush()
 	k.changes = append(k.changes, dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(text)})
@@ -143,7 +145,7 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	return err
 }
 
-// Take ends the batch's recording and returns it.
+// Take ends the batch's recording and returns the changes.
 func (k *Capture) Take() ([]dbaas.Change, error) {
 	if err := k.takeSequences(); err != nil {
 		return nil, err
@@ -160,7 +162,7 @@ func (k *Capture) flush() {
 	k.buf, k.table = nil, nil
 }
 
-// onPreUpdate is called by the engine before each row that changes.
+// onPreUpdate is called by the engine before each change of a row.
 func onPreUpdate(_ *libc.TLS, arg, _ uintptr, op int32, _, name uintptr, from, to int64) { //nolint:revive // the engine's signature.
 	c := ref[Conn](arg)
 	if k := c.capture; k != nil && k.on && k.err == nil {
@@ -190,7 +192,7 @@ func (k *Capture) row(op int32, name uintptr, from, to int64) {
 	k.over = k.Size() > k.limit
 }
 
-// find returns the table by the engine's own copy of its name, nil for one that is left out.
+// find returns a table by the address of the engine's name for it, or nil for a table that is not recorded.
 func (k *Capture) find(name uintptr) *table {
 	if name == k.lastName {
 		return k.last
@@ -203,7 +205,7 @@ func (k *Capture) find(name uintptr) *table {
 	return k.last
 }
 
-// use makes t the table of the records that follow.
+// use makes t the table of the following records.
 func (k *Capture) use(t *table) {
 	if k.table != t {
 		k.table = t
@@ -240,7 +242,7 @@ func (k *Capture) delete(t *table, rowid int64) {
 	k.sums.add(t.name, -1, -rowSum(k.old))
 }
 
-// identity appends what names a row before its change.
+// identity appends the identity that a row has before its change.
 func (k *Capture) identity(b []byte, t *table, rowid int64) []byte {
 	if !t.withoutRowid {
 		return appendInt(b, rowid)
@@ -251,7 +253,7 @@ func (k *Capture) identity(b []byte, t *table, rowid int64) []byte {
 	return b
 }
 
-// maxChecked is the length of the longest old value that goes with an update, so that a replica can see that its row is another one.
+// maxChecked is the longest old value recorded with an update. Old values let a replica detect that its row differs.
 const maxChecked = 64
 
 func (k *Capture) update(t *table, from, to int64) {
@@ -281,7 +283,7 @@ func (k *Capture) update(t *table, from, to int64) {
 
 type preUpdateValue func(tls *libc.TLS, db uintptr, index int32, value uintptr) int32
 
-// value appends one value of the row that changes.
+// value appends one value of the changing row.
 func (k *Capture) value(b []byte, get preUpdateValue, index int32) []byte {
 	c := k.c
 	if rc := get(c.tls, c.db, index, c.out); rc != lib.SQLITE_OK {

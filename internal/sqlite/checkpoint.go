@@ -6,15 +6,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Stop ends the statement that runs on c, and each that is run before Resume, with CodeTimeout. Unlike c's
-// other methods it may be called by any goroutine, while c is open.
+// Stop interrupts the running statement on c, and every statement run before Resume, with CodeTimeout. Unlike c's other
+// methods, any goroutine may call it while c is open.
 func (c *Conn) Stop() { c.stopped.Store(true) }
 
-// Resume takes Stop back.
+// Resume reverts Stop.
 func (c *Conn) Resume() { c.stopped.Store(false) }
 
-// Checkpoint brings the WAL into the file and empties it. It waits so long for readers who need the WAL; done is false if some still
-// do then. c waits as a new connection does afterwards. No transaction may be open on c.
+// Checkpoint moves the WAL into the file and empties it. It waits up to wait for readers that need the WAL; done is
+// false if some still need it then. Afterwards c has the busy timeout of a new connection. No transaction may be open on
+// c.
 func (c *Conn) Checkpoint(wait time.Duration) (done bool, err error) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond)) //nolint:gosec // a few seconds.
 	defer lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(defaultBusyTimeout/time.Millisecond))

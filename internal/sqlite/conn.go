@@ -1,16 +1,12 @@
-// Package sqlite is the only door to the SQLite engine. persdb and the replicas
-// reach their files through it, and it keeps the rules that both sides of the
-// replication share: which statements a client may run (Guard), how a commit's
-// rows are captured (Session) and applied (Conn.Apply), what a snapshot holds,
-// and how rows become JSON.
+// Package sqlite is the only access to the SQLite engine. persdb and the replicas open their files through it. It has
+// the rules that both sides of the replication share: which statements a client may run (Guard), how a commit's rows are
+// captured (Session) and applied (Conn.Apply), what a snapshot contains, and how rows become JSON.
 //
-// It binds modernc.org/sqlite/lib, the engine without cgo, directly: the bindings
-// that exist lack column types, duplicate column names, read-only flags and
-// sessions in one place (docs/adr/0001).
+// It binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types, duplicate
+// column names, read-only flags and sessions together (docs/adr/0001).
 //
-// Tables whose name begins with InternalPrefix belong to the system: clients
-// cannot name them, sessions do not capture them, snapshots leave them out, but
-// for the position.
+// Tables whose name begins with InternalPrefix belong to the system: clients cannot name them, sessions do not capture
+// them, and snapshots leave them out, except for the position.
 package sqlite
 
 import (
@@ -27,56 +23,56 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// InternalPrefix begins the names of the system's own tables.
+// InternalPrefix is the prefix of the names of the system's own tables.
 const InternalPrefix = "rs_"
 
-// Conn is one connection to one database file. It is used by one goroutine at a
-// time and not safe for concurrent use.
+// Conn is one connection to one database file. It is not safe for concurrent use: one goroutine may use it at a time.
 type Conn struct {
 	tls         *libc.TLS
 	db          uintptr
-	out         uintptr // outSize bytes, where C functions put what they return
+	out         uintptr // outSize bytes for the results of C functions
 	mainName    uintptr // "main" in C memory
 	scratch     uintptr // memory of bound values, reused by each statement
 	scratchSize int
-	pin         runtime.Pinner // keeps the address that callbacks get
+	pin         runtime.Pinner // keeps the address that callbacks receive valid
 
-	stmts                 map[string]*Stmt  // of this package's users
-	guarded               map[string]*Stmt  // of clients
-	guard                 Guard             // whose statement is being prepared or run
+	stmts                 map[string]*Stmt  // statements of this package's users
+	guarded               map[string]*Stmt  // statements of clients
+	guard                 Guard             // of the statement being prepared or run
 	seen                  actions           // what the authorizer was asked since the last prepare
-	denied                string            // why the authorizer said no
-	done                  <-chan struct{}   // closed: interrupt
-	pace                  func()            // called in long statements
-	deadline              time.Time         // passed: interrupt; zero: none
-	stopped               atomic.Bool       // interrupt
-	tables                map[string]*table // application tables by name; nil: to be read
+	denied                string            // why the authorizer refused
+	done                  <-chan struct{}   // interrupts when closed
+	pace                  func()            // called now and then in long statements
+	deadline              time.Time         // interrupts once passed; zero: none
+	stopped               atomic.Bool       // interrupts
+	tables                map[string]*table // application tables by name; nil: not read yet
 	altered               bool              // the open transaction has changed the schema
 	capture               *Capture          // nil for connections that record nothing
 	protected             []string          // tables and indexes that clients may not alter
 	reserved              map[string]bool   // internal names before the first schema change of a client
-	looks                 uint              // calls of onProgress
+	looks                 uint              // number of calls of onProgress
 	foreignKeys, triggers bool
 	limits                Limits
-	longest               int // bytes of a value in what runs now
+	longest               int // bytes; the longest value in the running statement
 	meter                 meter
-	functions             uintptr // what the engine keeps for ours
-	anchor                *Stmt   // keeps the state that a reader's transaction sees
+	functions             uintptr // data that the engine keeps for our functions
+	anchor                *Stmt   // pins the state that a reader's transaction sees
 }
 
 const (
-	// progressOps is how many steps of the engine pass between two calls of onProgress; a point read takes fewer.
+	// progressOps is how many steps of the engine pass between two calls of onProgress; a point read takes fewer steps.
 	progressOps = 100
-	// clockEvery is how many of these calls pass between two looks at the clock, about 20 to 50 microseconds.
+	// clockEvery is how many of these calls pass between two checks of the clock, about 20 to 50 microseconds.
 	clockEvery = 10
-	// yieldEvery is how many of these calls pass between two at which a statement lets goroutines run that are ready. Go itself takes
-	// the core from it after 10 ms only, and a request of others is ready some ten times on its way.
+	// yieldEvery is how many of these calls pass before a statement yields to goroutines that are ready. Go itself
+	// preempts the statement only after 10 ms, and another request becomes ready some ten times on its way.
 	yieldEvery = 64
-	// largeBytes is from where on a statement has values that make one step take milliseconds, so every call looks.
+	// largeBytes is the value size from which one step can take milliseconds. In statements with such values every call
+	// checks the clock.
 	largeBytes = 1 << 20
 )
 
-// onProgress is called by the engine inside long statements; not zero interrupts.
+// onProgress is called by the engine inside long statements. A result other than zero interrupts the statement.
 func onProgress(_ *libc.TLS, arg uintptr) int32 {
 	c := ref[Conn](arg)
 	if c.pace != nil {
@@ -104,8 +100,8 @@ func onProgress(_ *libc.TLS, arg uintptr) int32 {
 	return 0
 }
 
-// Within runs fn; statements that fn runs on c are interrupted, with
-// CodeTimeout, when ctx ends. Within nests: the inner context counts.
+// Within runs fn. Statements that fn runs on c are interrupted with CodeTimeout when ctx ends. Calls of Within nest: the
+// innermost context counts.
 func (c *Conn) Within(ctx context.Context, fn func() error) error {
 	done := c.done
 	c.done = ctx.Done()
@@ -113,9 +109,8 @@ func (c *Conn) Within(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// Until runs fn; statements that fn runs on c are interrupted, with
-// CodeTimeout, at the deadline, or at the one that holds already if that is
-// earlier. The zero time adds no deadline.
+// Until runs fn. Statements that fn runs on c are interrupted with CodeTimeout at the deadline, or at the enclosing
+// deadline if that is earlier. The zero time adds no deadline.
 func (c *Conn) Until(deadline time.Time, fn func() error) error {
 	if deadline.IsZero() || (!c.deadline.IsZero() && c.deadline.Before(deadline)) {
 		return fn()
@@ -126,7 +121,7 @@ func (c *Conn) Until(deadline time.Time, fn func() error) error {
 	return fn()
 }
 
-// Close ends the connection. Sessions must be closed before.
+// Close ends the connection. Close its sessions first.
 func (c *Conn) Close() error {
 	if c.tls == nil {
 		return nil
@@ -153,8 +148,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Begin starts a transaction that reads. Reads between Begin and End see one state, also
-// those after a statement that was stopped.
+// Begin starts a read transaction. Reads between Begin and End see one state, even after a statement that was stopped.
 func (c *Conn) Begin() error {
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
@@ -165,7 +159,7 @@ func (c *Conn) Begin() error {
 	return nil
 }
 
-// hold fixes the state that the transaction sees, by a statement that stays in its first row.
+// hold pins the state that the transaction sees, with a statement that stays in its first row.
 func (c *Conn) hold() error {
 	s, err := c.prepare("SELECT 0 UNION ALL SELECT 1 FROM sqlite_schema", GuardOff)
 	if err != nil {
@@ -178,7 +172,7 @@ func (c *Conn) hold() error {
 	return nil
 }
 
-// letGo ends what hold began.
+// letGo releases what hold pinned.
 func (c *Conn) letGo() {
 	if c.anchor != nil {
 		c.anchor.reset()
@@ -186,8 +180,8 @@ func (c *Conn) letGo() {
 	}
 }
 
-// resume opens a reader's transaction again that the engine has ended, as it does when a statement gets no memory. The anchor has
-// kept its state.
+// resume reopens a read transaction that the engine has ended, as it does when a statement runs out of memory. The
+// anchor has kept its state.
 func (c *Conn) resume() error {
 	if c.anchor == nil || c.InTransaction() {
 		return nil
@@ -195,12 +189,12 @@ func (c *Conn) resume() error {
 	return c.Exec("BEGIN")
 }
 
-// BeginWrite starts a transaction that writes and takes the write lock at once,
-// so that no statement in it can fail for want of the lock.
+// BeginWrite starts a write transaction and takes the write lock immediately, so that no statement in it can fail
+// because of the lock.
 func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 
-// Commit ends the transaction. A nil error means that it is durable if the
-// connection is. After an error InTransaction says whether it is still open.
+// Commit ends the transaction. A nil error means that it is durable if the connection is. After an error, InTransaction
+// reports whether it is still open.
 func (c *Conn) Commit() error {
 	c.letGo()
 	err := c.Exec("COMMIT")
@@ -210,18 +204,17 @@ func (c *Conn) Commit() error {
 	return err
 }
 
-// schemaChanged notes that the open transaction has changed the schema.
+// schemaChanged records that the open transaction has changed the schema.
 func (c *Conn) schemaChanged() { c.tables, c.altered = nil, true }
 
-// undone forgets the schema of a transaction that is undone.
+// undone drops the cached schema of a transaction that was rolled back.
 func (c *Conn) undone() {
 	if c.altered {
 		c.tables = nil
 	}
 }
 
-// End leaves the transaction without keeping its changes. It does nothing when
-// none is open, so it can be deferred.
+// End ends the transaction and discards its changes. It does nothing if none is open, so it can be deferred.
 func (c *Conn) End() error {
 	c.letGo()
 	if !c.InTransaction() {
@@ -229,7 +222,7 @@ func (c *Conn) End() error {
 		c.altered = false
 		return nil
 	}
-	done, deadline := c.done, c.deadline // a rollback must not be interrupted.
+	done, deadline := c.done, c.deadline // the rollback must not be interrupted.
 	c.done, c.deadline = nil, time.Time{}
 	defer func() { c.done, c.deadline = done, deadline }()
 	c.undone()
@@ -237,20 +230,19 @@ func (c *Conn) End() error {
 	return c.Exec("ROLLBACK")
 }
 
-// InTransaction reports whether a transaction is open. It turns false inside one
-// when the engine rolled it back by itself, as after a full disk.
+// InTransaction reports whether a transaction is open. It becomes false within a transaction if the engine rolls back by
+// itself, as after a full disk.
 func (c *Conn) InTransaction() bool {
 	return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0
 }
 
-// Savepoint marks a place inside a transaction to which RollbackTo returns. There
-// is one level: a savepoint ends before the next one starts.
+// Savepoint marks a point in a transaction for RollbackTo. Savepoints do not nest: end one before the next.
 func (c *Conn) Savepoint() error { return c.Exec("SAVEPOINT op") }
 
-// Release keeps what happened since Savepoint.
+// Release keeps the changes since Savepoint.
 func (c *Conn) Release() error { return c.Exec("RELEASE op") }
 
-// RollbackTo undoes what happened since Savepoint and ends it.
+// RollbackTo undoes the changes since Savepoint and ends the savepoint.
 func (c *Conn) RollbackTo() error {
 	c.undone()
 	if err := c.Exec("ROLLBACK TO op"); err != nil {
@@ -259,30 +251,29 @@ func (c *Conn) RollbackTo() error {
 	return c.Release()
 }
 
-// OpenForeignKeys reports whether deferred foreign keys are violated now, which
-// would make the commit fail.
+// OpenForeignKeys reports whether deferred foreign keys are currently violated, which would make the commit fail.
 func (c *Conn) OpenForeignKeys() bool {
 	lib.Xsqlite3_db_status(c.tls, c.db, lib.SQLITE_DBSTATUS_DEFERRED_FKS, c.out+outFirst, c.out+outSecond, 0)
 	return *ref[int32](c.out + outFirst) != 0
 }
 
-// Changes returns how many rows the last statement that changes rows changed.
+// Changes returns how many rows the last row-changing statement changed.
 func (c *Conn) Changes() int64 { return lib.Xsqlite3_changes64(c.tls, c.db) }
 
-// TotalChanges returns how many rows were changed since the connection was opened, by triggers and cascades
-// too, but not rows of sqlite_sequence that the engine changes itself nor rows that a REPLACE deletes.
+// TotalChanges returns how many rows were changed since the connection was opened, including those changed by triggers
+// and cascades. It excludes rows of sqlite_sequence that the engine changes itself, and rows that a REPLACE deletes.
 func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
 
-// ForgetLastInsertID makes LastInsertID of the following statements 0 until one inserts.
+// ForgetLastInsertID sets LastInsertID to 0 until a statement inserts a row.
 func (c *Conn) ForgetLastInsertID() { lib.Xsqlite3_set_last_insert_rowid(c.tls, c.db, 0) }
 
-// Exec runs one statement of this system's own, unguarded. Rows are dropped.
+// Exec runs one statement of the system itself, unguarded. Rows are dropped.
 func (c *Conn) Exec(sql string, args ...dbaas.Value) error {
 	return c.Query(sql, func(Row) error { return nil }, args...)
 }
 
-// apart runs fn with other memory for bound values, so that statements that fn
-// runs leave the values of the one that is running alone.
+// apart runs fn with separate memory for bound values, so that statements run by fn do not disturb the values of the
+// running statement.
 func (c *Conn) apart(fn func() error) error {
 	p, size := c.scratch, c.scratchSize
 	c.scratch, c.scratchSize = 0, 0
@@ -293,8 +284,8 @@ func (c *Conn) apart(fn func() error) error {
 	return fn()
 }
 
-// Query runs one statement of this system's own, unguarded, and calls row for
-// each row until it returns an error. It must not run c's statements with the same text meanwhile.
+// Query runs one statement of the system itself, unguarded, and calls row for each row until row returns an error. While
+// it runs, row must not run a statement with the same text on c.
 func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error {
 	s, err := c.prepare(sql, GuardOff)
 	if err != nil {
@@ -318,8 +309,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	}
 }
 
-// AsReplica runs fn with foreign keys and triggers off, as Apply wants it. No
-// transaction may be open.
+// AsReplica runs fn with foreign keys and triggers off, as Apply requires. No transaction may be open.
 func (c *Conn) AsReplica(fn func() error) error {
 	for _, op := range []int32{lib.SQLITE_DBCONFIG_ENABLE_FKEY, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER} {
 		if err := c.setFlag(op, false); err != nil {

@@ -10,7 +10,7 @@ import (
 
 var deleteAll = regexp.MustCompile("(?is)^\\s*DELETE\\s+FROM\\s+(?:main\\s*\\.\\s*)?(?:\"([^\"]+)\"|`([^`]+)`|\\[([^\\]]+)\\]|([\\pL_][\\pL\\pN_$]*))\\s*;?\\s*$")
 
-// EmptiedTable returns the table of a statement that is a plain DELETE without WHERE, "" for any other.
+// EmptiedTable returns the table of a statement that is a plain DELETE without WHERE, and "" for any other statement.
 func EmptiedTable(sql string) string {
 	if len(sql) > maxKeptSQL {
 		return ""
@@ -22,12 +22,12 @@ func EmptiedTable(sql string) string {
 	return strings.Join(found[1:], "")
 }
 
-// emptyRows is how many rows make it worth it to empty a table as a whole.
+// emptyRows is the number of rows from which emptying a table as a whole pays off.
 const emptyRows = 1000
 
-// Empty deletes all rows of a large table without visiting them, and records that. done is
-// false, and nothing has happened, for a small table and where the deletion of a row could have another effect: a
-// trigger, or a foreign key of a row that refers to it.
+// Empty deletes all rows of a large table without visiting them, and records that. done is false, and nothing has
+// changed, if the table is small or if deleting a row could have another effect through a trigger or through a foreign
+// key of a row that refers to it.
 func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	c := k.c
 	t := c.find(name)
@@ -42,7 +42,7 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 		return 0, false, err
 	}
 	err = c.WithoutForeignKeys(func() error {
-		c.hook(false) // with it the engine would visit each row.
+		c.hook(false) // with the hook the engine would visit each row.
 		defer c.hook(true)
 		return c.once("DELETE FROM " + QuoteName(t.name))
 	})
@@ -55,7 +55,7 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	return rows, true, nil
 }
 
-// deletableWhole reports whether deleting all rows of a table has no other effect.
+// deletableWhole reports whether deleting all rows of a table has no side effect.
 func (c *Conn) deletableWhole(name string) (bool, error) {
 	triggers, err := c.hasTrigger(name)
 	if err != nil || triggers || c.OpenForeignKeys() {
@@ -64,7 +64,7 @@ func (c *Conn) deletableWhole(name string) (bool, error) {
 	return c.unreferenced(name)
 }
 
-// Droppable reports whether the table can be dropped WithoutForeignKeys to the same effect.
+// Droppable reports whether dropping the table WithoutForeignKeys has the same effect as dropping it with them.
 func (c *Conn) Droppable(name string) (bool, error) {
 	if c.OpenForeignKeys() {
 		return false, nil
@@ -87,7 +87,7 @@ func (c *Conn) WithoutForeignKeys(fn func() error) error {
 	return err
 }
 
-// find returns an application table by its name in any case, nil if there is none.
+// find returns an application table by its name, ignoring case, or nil.
 func (c *Conn) find(name string) *table {
 	for have, t := range c.tables {
 		if strings.EqualFold(have, name) {

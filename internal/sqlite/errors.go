@@ -9,14 +9,13 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Errors that callers branch on. All other errors of this package are
-// *dbaas.Error, with SQLite's own words as the message.
+// Errors that callers check for. All other errors of this package are *dbaas.Error with SQLite's own message.
 var (
-	// ErrDiverged is returned by Apply when a change does not fit the rows or
-	// tables it is applied to: the file is no prefix of the log any more and must be thrown away.
+	// ErrDiverged is returned by Apply when a change does not fit the replica's rows or tables. The file is no longer a
+	// prefix of the log and must be thrown away.
 	ErrDiverged = errors.New("replica has diverged")
-	// ErrNotNext is returned by Apply for an entry that is not the one after the
-	// position, or whose epoch is older than the position's.
+	// ErrNotNext is returned by Apply for an entry that does not directly follow the position, or whose epoch is older
+	// than the position's.
 	ErrNotNext = errors.New("entry is not the next one")
 
 	errNoMemory = &dbaas.Error{Code: dbaas.CodeInternal, Message: "out of memory"}
@@ -34,8 +33,7 @@ func errTooManyRows(limit int) *dbaas.Error {
 
 const primaryMask = 0xff
 
-// failure returns the error of the last call on this connection, which answered
-// rc. It is never nil.
+// failure returns the error of the last call on this connection, which returned rc. It is never nil.
 func (c *Conn) failure(rc int32) *dbaas.Error {
 	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != "" {
 		return &dbaas.Error{Code: dbaas.CodeInvalid, Message: c.denied}
@@ -53,7 +51,7 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 	return &dbaas.Error{Code: codeOf(rc), Message: message}
 }
 
-// stopped reports whether rc is how the engine ends a statement that gets no more memory, no more room in temporary files, or no more time.
+// stopped reports whether rc means that a statement ran out of memory, temporary file space or time.
 func stopped(rc int32) bool {
 	switch rc & primaryMask {
 	case lib.SQLITE_NOMEM, lib.SQLITE_FULL, lib.SQLITE_INTERRUPT, lib.SQLITE_IOERR:
@@ -63,7 +61,7 @@ func stopped(rc int32) bool {
 	}
 }
 
-// codeOf turns a result code of SQLite into ours.
+// codeOf converts a result code of SQLite to a dbaas.Code.
 // Source: https://www.sqlite.org/rescode.html
 func codeOf(rc int32) dbaas.Code {
 	switch rc & primaryMask {
@@ -84,8 +82,8 @@ func codeOf(rc int32) dbaas.Code {
 	}
 }
 
-// own reports whether an error belongs to the statement alone: the caller of the
-// statement must change something, and nothing else is hurt by it.
+// own reports whether an error concerns the statement alone: its caller must change something, and nothing else is
+// affected.
 func own(code dbaas.Code) bool {
 	return code == dbaas.CodeInvalid || code == dbaas.CodeConstraint || code == dbaas.CodeTooLarge
 }

@@ -9,11 +9,11 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The engine looks at the clock between its steps, and one call of a function is one step. Some functions of the engine take a time
-// that is the product of what their arguments hold. Here are the same functions, answer for answer, that look at the clock
-// themselves. Indexes, generated columns and checks may use them, as they may use the engine's own.
+// The engine checks the clock between its steps, and one call of a function is one step. Some functions of the engine
+// take time proportional to the product of their arguments' lengths. This file reimplements them with identical results,
+// but with clock checks inside. Indexes, generated columns and checks may use them, as they may use the engine's own.
 
-// function is one of them.
+// function is one reimplemented function.
 type function struct {
 	name string
 	args int32
@@ -33,15 +33,15 @@ var functions = []function{
 	{name: "unhex", args: 2, call: unhex},
 }
 
-// data is what the engine keeps for a function, in its own memory. The wildcards are in front, where the engine looks for them
-// when it turns LIKE and GLOB into a range of an index.
+// data is what the engine stores for a function, in its own memory. The wildcards come first, where the engine looks for
+// them when it turns LIKE and GLOB into a range of an index.
 type data struct {
 	wildcards lib.TcompareInfo
 	function  int32
 	conn      uintptr
 }
 
-// redefine puts the functions in place of the engine's.
+// redefine replaces the engine's functions.
 func (c *Conn) redefine() error {
 	size := int(unsafe.Sizeof(data{}))
 	if c.functions = libc.Xcalloc(c.tls, types.Size_t(len(functions)), types.Size_t(size)); c.functions == 0 {
@@ -82,7 +82,7 @@ type call struct {
 	argv []uintptr
 	conn *Conn
 	like *pattern
-	work int // bytes compared since the last look at the clock
+	work int // bytes compared since the last check of the clock
 }
 
 func onFunction(tls *libc.TLS, ctx uintptr, argc int32, argv uintptr) {
@@ -95,10 +95,10 @@ func onFunction(tls *libc.TLS, ctx uintptr, argc int32, argv uintptr) {
 	f.call(&call{tls: tls, ctx: ctx, argv: args, conn: ref[Conn](d.conn), like: f.like})
 }
 
-// workEvery is how many bytes are compared between two looks at the clock, some 50 microseconds.
+// workEvery is how many bytes are compared between two checks of the clock, some 50 microseconds.
 const workEvery = 256 << 10
 
-// late counts n bytes of work, and reports whether the statement has to end; then the function has an error already.
+// late counts n bytes of work and reports whether the statement must end; if so, it has set the function's error.
 func (c *call) late(n int) bool {
 	if c.work += n; c.work < workEvery {
 		return false
@@ -113,19 +113,20 @@ func (c *call) late(n int) bool {
 
 func (c *call) kind(i int) int32 { return lib.Xsqlite3_value_type(c.tls, c.argv[i]) }
 
-// text returns argument i as text, and false for NULL or without memory. It lives until the function returns.
+// text returns argument i as text. It returns false for NULL or if memory runs out. The text is valid until the function
+// returns.
 func (c *call) text(i int) ([]byte, bool) {
 	p := lib.Xsqlite3_value_text(c.tls, c.argv[i])
 	return view(p, int(lib.Xsqlite3_value_bytes(c.tls, c.argv[i]))), p != 0
 }
 
-// upToZero is b as C sees it, which ends at a zero byte.
+// upToZero returns b as C sees it, up to its first zero byte.
 func upToZero(b []byte) []byte {
 	b, _, _ = bytes.Cut(b, []byte{0})
 	return b
 }
 
-// transient lets the engine copy what it gets.
+// transient tells the engine to copy the result.
 const transient = ^uintptr(0)
 
 func (c *call) returnText(b []byte) {
@@ -146,8 +147,8 @@ func (c *call) fail(message string) {
 	libc.Xfree(c.tls, p)
 }
 
-// alloc returns n bytes of the engine's memory, which count as the statement's, or false if there are none for it; then the
-// function has an error already.
+// alloc returns n bytes of the engine's memory, counted as the statement's. It returns false if the statement may not
+// have them; then it has set the function's error.
 func (c *call) alloc(n int) (uintptr, bool) {
 	if n > c.conn.longest {
 		lib.Xsqlite3_result_error_toobig(c.tls, c.ctx)

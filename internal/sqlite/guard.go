@@ -11,33 +11,32 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Guard says which statements may be prepared.
+// Guard determines which statements may be prepared.
 type Guard uint8
 
 const (
-	// GuardOff is for the system's own statements.
+	// GuardOff is for the system's own statements and allows everything.
 	GuardOff Guard = iota
 	// GuardRead lets clients read the application's tables, nothing else.
 	GuardRead
-	// GuardWrite lets clients read and change the application's tables and schema,
-	// as far as the change can be replicated.
+	// GuardWrite lets clients read and change the application's tables and schema, as far as changes can be replicated.
 	GuardWrite
 )
 
-// actions is what the authorizer learnt about one statement.
+// actions is what the authorizer learned about one statement.
 type actions struct {
 	schema      bool
 	alter       bool
 	selects     bool
 	createTable bool
 	rows        bool     // rows are read or changed
-	query       bool     // something is asked for
+	query       bool     // the statement is a query
 	sequence    bool     // sqlite_sequence is changed
 	rewritten   []string // tables that are dropped or altered
 }
 
-// onAuthorize is called by the engine for each thing that a statement would do,
-// while it is prepared. Source: https://www.sqlite.org/c3ref/c_alter_table.html
+// onAuthorize is called by the engine for each action of a statement, while the statement is prepared. Source:
+// https://www.sqlite.org/c3ref/c_alter_table.html
 func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) int32 { //nolint:revive // the engine's signature.
 	c := ref[Conn](arg)
 	if c.guard == GuardOff {
@@ -71,7 +70,7 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	}
 }
 
-// readOnlyMessage is what rqlite answers, so that its clients recognise it.
+// readOnlyMessage is rqlite's message, so that its clients recognize the error.
 const readOnlyMessage = "attempt to change database via query operation"
 
 func (c *Conn) deny(why string) int32 {
@@ -79,7 +78,7 @@ func (c *Conn) deny(why string) int32 {
 	return lib.SQLITE_DENY
 }
 
-// Internal reports whether name belongs to the system. Names do not depend on case.
+// Internal reports whether name belongs to the system, ignoring case.
 func Internal(name string) bool {
 	return len(name) >= len(InternalPrefix) && strings.EqualFold(name[:len(InternalPrefix)], InternalPrefix)
 }
@@ -90,7 +89,7 @@ func (c *Conn) authorizeTable(name string) int32 {
 	}
 	switch strings.ToLower(name) {
 	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used":
-		return c.deny("no such table: " + name) // views of the file itself, and so of internal tables.
+		return c.deny("no such table: " + name) // these show the file itself, and so internal tables.
 	}
 	return lib.SQLITE_OK
 }
@@ -102,8 +101,8 @@ func (c *Conn) authorizeFunction(name string) int32 {
 	return lib.SQLITE_OK
 }
 
-// authorizePragma lets clients look at the schema, also through the table-valued
-// functions pragma_table_info and so on. Internal tables look as if they were absent.
+// authorizePragma lets clients inspect the schema, also through table-valued functions such as pragma_table_info.
+// Internal tables appear not to exist.
 func (c *Conn) authorizePragma(name, arg string) int32 {
 	if Internal(arg) {
 		return lib.SQLITE_IGNORE
@@ -119,7 +118,7 @@ func (c *Conn) authorizePragma(name, arg string) int32 {
 	return c.deny("PRAGMA " + name + " is not supported")
 }
 
-// authorizeSchema decides on what is neither a read nor a change of rows.
+// authorizeSchema decides on actions that neither read nor change rows.
 func (c *Conn) authorizeSchema(op int32, arg1, arg2 string) int32 {
 	switch op {
 	case lib.SQLITE_CREATE_TABLE:
@@ -159,7 +158,7 @@ func (c *Conn) protects(op int32, arg1, arg2 string) (string, bool) {
 	return "", false
 }
 
-// refusal words what clients cannot do.
+// refusal returns the message for an action that clients may not perform.
 func refusal(op int32) string {
 	switch op {
 	case lib.SQLITE_TRANSACTION, lib.SQLITE_SAVEPOINT:
@@ -178,14 +177,14 @@ func refusal(op int32) string {
 	}
 }
 
-// vacuum reports whether the statement is VACUUM, of which the authorizer is not asked.
+// vacuum reports whether the statement is VACUUM, for which the engine does not call the authorizer.
 func (s *Stmt) vacuum() bool {
 	return !s.seen.rows && !s.seen.schema && isVacuum.MatchString(libc.GoString(lib.Xsqlite3_sql(s.c.tls, s.p)))
 }
 
 var isVacuum = regexp.MustCompile(`(?i)^(?:\s|--[^\n]*\n|(?s:/\*.*?\*/)|;)*VACUUM\b`)
 
-// allowed checks what is known only once the whole statement is prepared.
+// allowed checks what is known only after the whole statement is prepared.
 func (s *Stmt) allowed() error {
 	switch {
 	case s.guard != GuardOff && s.vacuum():

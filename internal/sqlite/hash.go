@@ -12,21 +12,22 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// SchemaHash is the key of the schema's own hash in Hashes. No table can have it.
+// SchemaHash is the key of the schema's own hash in Hashes. No table can have this name.
 const SchemaHash = "(schema)"
 
-// hashPart is how many bytes are hashed at a time: a fraction of a millisecond.
+// hashPart is how many bytes are hashed before between is called: a fraction of a millisecond.
 const hashPart = 64 << 10
 
-// Hashes returns one hash for each application table, over its rows with their row ids in the order
-// in which they are stored, one over the counters of AUTOINCREMENT, if there are any, and one over the
-// schema's text under SchemaHash. Two files have equal hashes if and only if clients cannot tell them apart. The caller has a transaction open, so that all are of one state.
+// Hashes returns one hash for each application table, over its rows with their row ids in storage order; one over the
+// counters of AUTOINCREMENT, if there are any; and one over the schema's text under SchemaHash. Two files have equal
+// hashes if and only if clients cannot tell them apart. The caller must have a transaction open, so that all hashes are
+// of one state.
 //
-// It calls between after every 64 KiB or so: that is where long work can rest.
+// Hashes calls between about every 64 KiB, so that long work can pause there.
 func (c *Conn) Hashes(between func()) (map[string]string, error) { return c.hashAll(between, nil) }
 
-// HashesAndDamage is Hashes of a file with sums (Capture.KeepSums). It also returns, in order, the tables whose rows are not
-// the rows that were committed: their bytes changed on the disk, or outside of this package.
+// HashesAndDamage is Hashes for a file with sums (Capture.KeepSums). It also returns, in order, the tables whose rows
+// differ from the committed ones: their bytes changed on the disk, or were changed outside of this package.
 func (c *Conn) HashesAndDamage(between func()) (hashes map[string]string, damaged []string, err error) {
 	seen := map[string]tableSum{}
 	if hashes, err = c.hashAll(between, seen); err != nil {
@@ -42,7 +43,7 @@ func (c *Conn) HashesAndDamage(between func()) (hashes map[string]string, damage
 	return hashes, damaged, err
 }
 
-// hashAll also sums up the rows of each table into seen, unless that is nil.
+// hashAll also adds the sum of each table's rows to seen, unless seen is nil.
 func (c *Conn) hashAll(between func(), seen map[string]tableSum) (map[string]string, error) {
 	c.tables = nil // another connection may have changed the schema.
 	tables, err := c.loadTables()
@@ -70,7 +71,7 @@ func (c *Conn) hashAll(between func(), seen map[string]tableSum) (map[string]str
 	return hashes, c.hashRest(hashes, between)
 }
 
-// hashRest adds what is beside the tables: the counters of AUTOINCREMENT, if there are any, and the schema.
+// hashRest adds the hashes besides the tables: the counters of AUTOINCREMENT, if there are any, and the schema.
 func (c *Conn) hashRest(hashes map[string]string, between func()) error {
 	counters, err := c.readSequences()
 	if err == nil && len(counters) > 0 {
@@ -89,7 +90,7 @@ func (c *Conn) hashRest(hashes map[string]string, between func()) error {
 
 func everyRow(*Stmt, int) error { return nil }
 
-// hashRows hashes rows until there are no more, or row returns an error. It calls row with each one and its size.
+// hashRows hashes rows until there are no more, or row returns an error. It calls row with each row and its size.
 func (c *Conn) hashRows(sql string, between func(), row func(*Stmt, int) error) (string, error) {
 	h := sha256.New()
 	var buf []byte

@@ -10,12 +10,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// errPartFull ends a part.
+// errPartFull ends a part that has reached its limit.
 var errPartFull = errors.New("the part is full")
 
-// HashPart is Hashes of some rows: from a place on, in the order of the tables' names, it ends after the row with which limit
-// bytes are reached, and returns the place after it, zero at the end. A table WITHOUT ROWID is not divided. What is
-// beside the tables is in every part. The caller has a transaction open.
+// HashPart is Hashes of some of the rows. It starts at from, goes through the tables by name, ends after the row that
+// reaches limit bytes, and returns the next start, which is zero at the end. A table WITHOUT ROWID is never divided.
+// Every part includes what Hashes covers besides tables. The caller must have a transaction open.
 func (c *Conn) HashPart(from dbaas.HashFrom, limit int, between func()) (hashes map[string]string, next dbaas.HashFrom, err error) {
 	c.tables = nil // another connection may have changed the schema.
 	tables, err := c.loadTables()
@@ -47,8 +47,8 @@ func (c *Conn) HashPart(from dbaas.HashFrom, limit int, between func()) (hashes 
 	return hashes, dbaas.HashFrom{}, nil
 }
 
-// hashRange hashes rows of one table, and takes their bytes from left. The place after them is inside of the table if
-// nothing is left and there may be more rows.
+// hashRange hashes rows of one table and subtracts their bytes from left. next is inside the table if left is used up
+// and more rows may follow.
 func (c *Conn) hashRange(t *table, from dbaas.HashFrom, left *int, between func()) (sum string, next dbaas.HashFrom, err error) {
 	sql := t.all()
 	if !t.withoutRowid {

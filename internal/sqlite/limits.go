@@ -2,14 +2,16 @@ package sqlite
 
 import lib "modernc.org/sqlite/lib"
 
-// Limits bound what one statement of a client may take. A statement that passes one fails alone, with CodeTooLarge if
-// not said otherwise, and its connection goes on. The system's own statements have no limits. A field that is zero has its default.
+// Limits bounds what one statement of a client may use. A statement that exceeds a limit fails alone, with CodeTooLarge
+// unless documented otherwise, and its connection stays usable. The system's own statements have no limits. A zero field
+// means its default.
 type Limits struct {
-	// Memory is what one statement may hold, in bytes: the engine's memory, temporary files and results; 128 MiB if zero. The
-	// page cache of the connection has its own room, Options.CacheBytes, beside it.
+	// Memory is what one statement may hold, in bytes: the engine's memory, temporary files and results; 128 MiB if
+	// zero. The connection's page cache, Options.CacheBytes, is not included.
 	Memory int64
-	// MemoryAll is what all statements of the process may hold together, in bytes; 192 MiB if zero. Over it the largest one ends,
-	// with CodeUnavailable, because it may pass when the others have ended. No statement may hold more, alone or not.
+	// MemoryAll is what all statements of the process may hold together, in bytes; 192 MiB if zero. When it is exceeded,
+	// the largest statement is ended with CodeUnavailable, because a retry may succeed when the others have ended. It
+	// also bounds each single statement.
 	MemoryAll int64
 	// Value is the longest text, blob or row, in bytes; 64 MiB if zero.
 	Value int
@@ -33,8 +35,8 @@ const (
 	defaultParameters = 32_766
 	defaultDepth      = 1_000
 	defaultAnswer     = 64 << 20
-	// engineValue is the engine's own bound of a value. The system's statements carry what clients' statements made, on
-	// replicas too, so they have no lower one.
+	// engineValue is the engine's own limit for a value. The system's statements carry values made by clients'
+	// statements, on replicas too, so they have no lower limit.
 	engineValue = 1_000_000_000
 )
 
@@ -55,7 +57,7 @@ func (c *Conn) bound(id int32, n int) {
 	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue))) //nolint:gosec // bounded above.
 }
 
-// boundValues lets values be as long as the statements that guard is for may have them.
+// boundValues sets the longest value allowed for statements under guard.
 func (c *Conn) boundValues(guard Guard) {
 	n := engineValue
 	if guard != GuardOff {
@@ -67,7 +69,7 @@ func (c *Conn) boundValues(guard Guard) {
 	}
 }
 
-// bounds sets the engine's limits of a new connection that hold for every statement.
+// bounds sets the engine's limits that hold for every statement of a new connection.
 func (c *Conn) bounds() {
 	c.boundValues(GuardOff)
 	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, c.limits.Parameters)

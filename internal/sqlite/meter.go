@@ -9,58 +9,60 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// meter counts what the client statement of one connection holds, and stops it when that is too much or its time is over. The
-// engine asks it at every allocation, so it stops a statement also inside one step of the engine, and while it is prepared.
-// The fields without a comment of their own belong to the goroutine that uses the connection.
+// meter counts what the client statement of one connection holds, and stops the statement when it holds too much or its
+// time is over. The engine calls the meter at every allocation, so it can stop a statement even inside one step of the
+// engine, and during preparation. Unless commented otherwise, only the goroutine that uses the connection may use the
+// fields.
 type meter struct {
 	c         *Conn
 	id        int32 // number of the thread
-	running   bool  // the engine is at work for the client's statement
+	running   bool  // the engine is working on the client's statement
 	preparing bool
 	most      int64 // bytes that a statement may hold
 	used      int64 // bytes since the statement began
 	high      int64 // the largest used since the connection was opened
-	next      int64 // above this many bytes the meter looks closer
+	next      int64 // above this many bytes the meter checks all limits
 	calls     uint64
 	stop      reason
 
 	statement atomic.Uint64 // number of the statement on this connection
-	doomed    atomic.Uint64 // the statement of this number has to end, since all together hold too much
-	published atomic.Int64  // what the others count of used
+	doomed    atomic.Uint64 // number of a statement that must end, because all together hold too much
+	published atomic.Int64  // the part of used that the other meters have counted
 	watched   watched
 }
 
-// reason is why a statement was stopped.
+// reason says why a statement was stopped.
 type reason uint8
 
 const (
 	goOn reason = iota
 	tooLarge
 	tooLong
-	crowdedOut // all statements together hold too much, and this one most
+	crowdedOut // all statements together hold too much, and this one the most
 )
 
 const (
-	// publishBytes is how far a meter may be from what the others know of it.
+	// publishBytes is how far used may differ from published.
 	publishBytes = 256 << 10
-	// lookEvery is how many allocations pass between two looks at the clock, some 50 microseconds.
+	// lookEvery is how many allocations pass between two checks of the clock, some 50 microseconds.
 	lookEvery = 256
-	// A statement that was stopped still gets pieces up to smallBytes, up to reserveBytes in all: what undoes its changes needs some.
+	// A stopped statement may still allocate pieces up to smallBytes, up to reserveBytes in all: undoing its changes
+	// needs some memory.
 	smallBytes   = 64 << 10
 	reserveBytes = 1 << 20
 )
 
-// held is what the statements of all connections hold, as they have published it.
+// held is what the statements of all connections hold, as published.
 var held atomic.Int64
 
-// begin starts to count for a new statement.
+// begin starts counting for a new statement.
 func (m *meter) begin() {
 	m.end()
 	m.used, m.stop = 0, goOn
 	m.statement.Add(1)
 }
 
-// enter says that the engine works for the client's statement from now on, leave that it does not.
+// enter marks that the engine starts working on the client's statement; leave marks that it stops.
 func (m *meter) enter(preparing bool) {
 	m.running, m.preparing = true, preparing
 	m.next = min(m.most, m.published.Load()+publishBytes)
@@ -68,7 +70,7 @@ func (m *meter) enter(preparing bool) {
 
 func (m *meter) leave() { m.running, m.preparing = false, false }
 
-// end takes the statement's share out of the sum.
+// end subtracts the statement's share from held.
 func (m *meter) end() {
 	if n := m.published.Load(); n != 0 {
 		m.published.Store(0)
@@ -77,7 +79,7 @@ func (m *meter) end() {
 	m.watched.end()
 }
 
-// take counts n bytes more, or returns false if the statement must not have them.
+// take counts n more bytes. It returns false if the statement must not have them.
 func (m *meter) take(n int64) bool {
 	m.used += n
 	m.calls++
@@ -94,7 +96,7 @@ func (m *meter) give(n int64) {
 	}
 }
 
-// look decides about n bytes that are in m.used already.
+// look checks the limits for n bytes that m.used already includes.
 func (m *meter) look(n int64) bool {
 	if !m.running {
 		m.next = math.MaxInt64
@@ -116,7 +118,7 @@ func (m *meter) look(n int64) bool {
 	return false
 }
 
-// judge sets m.stop if the statement has to end.
+// judge sets m.stop if the statement must end.
 func (m *meter) judge() {
 	switch {
 	case m.stop != goOn:
@@ -136,7 +138,7 @@ func (m *meter) endWith(why reason) { m.stop, m.next = why, math.MinInt64 }
 
 func (m *meter) isDoomed() bool { return m.doomed.Load() == m.statement.Load() }
 
-// hold counts n bytes of results, which are no memory of the engine.
+// hold counts n bytes of results, which the engine does not allocate.
 func (m *meter) hold(n int) error {
 	m.used += int64(n)
 	if m.used > m.next {
@@ -149,7 +151,7 @@ func (m *meter) hold(n int) error {
 	return nil
 }
 
-// publish tells the other meters what this one counts, and lets statements end until the sum is within the limit.
+// publish makes this meter's count visible to the others, and ends statements until the sum is within the limit.
 func (m *meter) publish() {
 	n := max(m.used, 0)
 	sum := held.Add(n - m.published.Swap(n))
@@ -160,7 +162,7 @@ func (m *meter) publish() {
 
 var endingLargest sync.Mutex
 
-// endLargest dooms the largest statements of the process until the others hold at most limit bytes.
+// endLargest marks the largest statements of the process to end, until the others hold at most limit bytes.
 func endLargest(limit int64) {
 	endingLargest.Lock()
 	defer endingLargest.Unlock()
@@ -186,7 +188,7 @@ func endLargest(limit int64) {
 	}
 }
 
-// err is the error of a statement that this meter has stopped.
+// err returns the error of a statement that this meter has stopped.
 func (m *meter) err() *dbaas.Error {
 	limits := &m.c.limits
 	switch m.stop { //nolint:exhaustive // it is called for a statement that was stopped, and otherwise that is too large.
@@ -201,7 +203,7 @@ func (m *meter) err() *dbaas.Error {
 
 func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
-// over reports whether the time of what c runs is over.
+// over reports whether the running call has exceeded its time.
 func (c *Conn) over() bool {
 	select {
 	case <-c.done:

@@ -13,43 +13,42 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Options says how a file is opened. The zero value is a writer for a replica:
-// WAL, no fsync, no foreign keys, no triggers.
+// Options says how to open a file. The zero value opens a replica for writing: WAL, no fsync, no foreign keys, no
+// triggers.
 type Options struct {
 	// ReadOnly opens an existing file for reading and refuses every write.
 	ReadOnly bool
-	// Undo lets a reader undo the transaction that a process has left in a rollback journal when it died.
+	// Undo lets a reader roll back a transaction that a dead process left in a rollback journal.
 	Undo bool
-	// Scan is for a reader that goes through all of the file once: it maps nothing.
+	// Scan is for a reader that reads the whole file once: nothing is memory-mapped.
 	Scan bool
-	// Durable makes each commit wait for the disk (synchronous=FULL). Without it
-	// the file survives the death of the process but not of the machine.
+	// Durable makes each commit wait for the disk (synchronous=FULL). Without it the file survives a crash of the
+	// process but not of the machine.
 	Durable bool
-	// ForeignKeys enforces foreign keys. Replicas leave it off, since the log
-	// has the rows of cascades already.
+	// ForeignKeys enforces foreign keys. Replicas leave it off, since the log already contains the rows of cascades.
 	ForeignKeys bool
 	// Triggers lets triggers fire. Replicas leave it off for the same reason.
 	Triggers bool
-	// BusyTimeout is how long a statement waits for another connection's lock; 5 s if zero.
+	// BusyTimeout is how long a statement waits for the lock of another connection; 5 s if zero.
 	BusyTimeout time.Duration
 	// CacheBytes is the page cache of the connection; 2 MiB for a reader and 8 MiB for a writer if zero.
 	CacheBytes int64
-	// MaxPages bounds the file, for tests of a full disk; no bound if zero.
+	// MaxPages bounds the size of the file, for tests of a full disk; no bound if zero.
 	MaxPages int64
-	// Protected are the names of tables and indexes that clients may read and write but not
-	// drop or alter; on these tables they cannot create triggers or UNIQUE indexes either.
+	// Protected names tables and indexes that clients may read and write but not drop or alter. On these tables clients
+	// cannot create triggers or UNIQUE indexes either.
 	Protected []string
-	// Limits bound what clients' statements may take.
+	// Limits bounds what clients' statements may use.
 	Limits Limits
-	// OnStuck, if set, is called once for a client's statement that still runs at twice its time and a second: one that nothing
-	// stops. It gets the statement's text, on a goroutine of its own, and must not use the connection.
+	// OnStuck, if set, is called once for a client's statement that ignores its interruption: it still runs at twice its
+	// time plus a second. OnStuck gets the statement's text, runs on its own goroutine, and must not use the connection.
 	OnStuck func(sql string)
 }
 
-// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it, and a reader's holds
-// only what is in the WAL: the rest it has from the file, which it maps; neither is faster with more. A cache takes twice its size, since a
-// page with its header is just above a size of the allocator. A writer is no slower without a mapping, and would keep as much of the
-// file resident as it writes.
+// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it. A
+// reader's cache holds only what is in the WAL: the reader maps the file for the rest. Neither is faster with more
+// cache. A cache takes twice its size, since a page with its header is just above a size class of the allocator. A
+// writer is no slower without a mapping, and a mapping would keep as much of the file resident as the writer writes.
 const (
 	defaultBusyTimeout = 5 * time.Second
 	readerCacheBytes   = 2 << 20
@@ -57,9 +56,8 @@ const (
 	readerMmapBytes    = 256 << 20
 )
 
-// Open opens the database file at path, and makes it unless ReadOnly is set. It
-// returns a *dbaas.Error: CodeUnavailable when another process holds the file,
-// CodeInternal when it is no database or cannot be read.
+// Open opens the database file at path and creates it unless ReadOnly is set. It returns a *dbaas.Error: CodeUnavailable
+// if another process holds the file, CodeInternal if the file is no database or cannot be read.
 func Open(path string, o Options) (*Conn, error) {
 	if started != nil {
 		return nil, started
@@ -83,7 +81,7 @@ func Open(path string, o Options) (*Conn, error) {
 		err = c.configure(o)
 	}
 	if err != nil {
-		_ = c.Close() // the first error is the one to tell.
+		_ = c.Close() // the first error is the one to return.
 		return nil, fmt.Errorf("open %s: %w", filepath.Base(path), err)
 	}
 	return c, nil
@@ -122,7 +120,7 @@ func (c *Conn) open(path string, o Options) error {
 	return nil
 }
 
-// fileURI names a file so that no character of its path is taken for a parameter.
+// fileURI returns the URI of a file, so that no character of its path is taken for a parameter.
 func fileURI(path string, readOnly bool) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -142,8 +140,8 @@ func (c *Conn) configure(o Options) error {
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
 		return c.failure(rc)
 	}
-	// A string in double quotes is accepted where rqlite's clients send it, in
-	// statements, but not in the schema, where it hides misspelt columns.
+	// A string in double quotes is accepted in statements, where rqlite's clients send it, but not in the schema, where
+	// it hides misspelled columns.
 	for _, f := range []struct {
 		op int32
 		on bool
@@ -193,7 +191,7 @@ func (o Options) cacheBytes() int64 {
 	return orDefault(o.CacheBytes, writerCacheBytes)
 }
 
-// pragmas returns the statements that make a new connection what o says.
+// pragmas returns the statements that configure a new connection according to o.
 func (o Options) pragmas() []string {
 	mapped := 0
 	if o.ReadOnly && !o.Scan {
@@ -209,12 +207,12 @@ func (o Options) pragmas() []string {
 	case o.Durable:
 		list = append(list, "PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL")
 	default:
-		// In this order: what makes the file one with a WAL would flush all of it to the disk, and with a new
-		// snapshot of some 100 MiB others would wait for that with their commits.
+		// The order matters: switching the file to WAL would flush all of it to the disk. With a new snapshot of some
+		// 100 MiB, other processes' commits would wait for that.
 		list = append(list, "PRAGMA synchronous=OFF", "PRAGMA journal_mode=WAL")
 	}
 	if !o.ReadOnly {
-		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew under a long reader shrinks again.
+		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew under a long reader shrinks afterwards.
 	}
 	if o.MaxPages > 0 {
 		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))
@@ -222,19 +220,19 @@ func (o Options) pragmas() []string {
 	return list
 }
 
-// SetMaxPages changes the bound of the file, for tests of a full disk.
+// SetMaxPages changes the size limit of the file, for tests of a full disk.
 func (c *Conn) SetMaxPages(n int64) error {
 	return c.once(fmt.Sprintf("PRAGMA max_page_count=%d", n))
 }
 
-// once runs a statement that is not worth keeping.
+// once runs a statement without keeping it prepared.
 func (c *Conn) once(sql string) error {
 	err := c.Exec(sql)
 	c.forget(sql)
 	return err
 }
 
-// queryOnce is Query for a statement that is not worth keeping.
+// queryOnce is Query without keeping the statement prepared.
 func (c *Conn) queryOnce(sql string, row func(Row) error) error {
 	err := c.Query(sql, row)
 	c.forget(sql)

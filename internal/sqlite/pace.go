@@ -1,5 +1,5 @@
 package sqlite
 
-// Pace has pace called now and then inside long statements on c, on the goroutine that runs them, until
-// Pace is called again; nil ends that. pace may wait: the statement waits with it, and is interrupted afterwards if it has to be.
+// Pace makes long statements on c call pace now and then, on the goroutine that runs them, until Pace is called again;
+// nil turns that off. pace may block: the statement waits for it, and checks for interruption afterwards.
 func (c *Conn) Pace(pace func()) { c.pace = pace }

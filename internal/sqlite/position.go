@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// CreatePosition makes the table that holds the position inside the file, at 0,
-// unless it is there. It belongs into the transaction that makes the file.
+// CreatePosition creates the table that holds the position inside the file, at 0, unless it exists. Call it in the
+// transaction that creates the file.
 func (c *Conn) CreatePosition() error {
 	err := c.once(`CREATE TABLE IF NOT EXISTS rs_applied(
 		one INTEGER PRIMARY KEY CHECK(one=1), seq INTEGER NOT NULL, epoch INTEGER NOT NULL) STRICT`)
@@ -20,8 +20,8 @@ func (c *Conn) CreatePosition() error {
 	return nil
 }
 
-// Position returns the last applied entry's seq and epoch. Inside a transaction
-// it belongs to the same state as the other reads of the transaction.
+// Position returns the last applied entry's seq and epoch. Inside a transaction it comes from the same state as the
+// transaction's other reads.
 func (c *Conn) Position() (dbaas.Head, error) {
 	var h dbaas.Head
 	found := false
@@ -39,7 +39,7 @@ func (c *Conn) Position() (dbaas.Head, error) {
 	return h, nil
 }
 
-// SetPosition writes the position, for the side that makes entries. Replicas use Apply.
+// SetPosition writes the position. It is for the side that creates entries; replicas use Apply.
 func (c *Conn) SetPosition(h dbaas.Head) error {
 	err := c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE one=1",
 		dbaas.Integer(int64(h.Seq)), dbaas.Integer(int64(h.Epoch))) //nolint:gosec // SQLite's integers end at 2^63.
@@ -49,10 +49,10 @@ func (c *Conn) SetPosition(h dbaas.Head) error {
 	return nil
 }
 
-// PageSize is the size of a page of the files that Open makes.
+// PageSize is the page size of the files that Open creates.
 const PageSize = 4096
 
-// UsedPages returns how many pages of the file hold something, with the changes of the open transaction.
+// UsedPages returns how many pages of the file are in use, including the changes of the open transaction.
 func (c *Conn) UsedPages() (int64, error) {
 	var all, free int64
 	err := c.Query("PRAGMA page_count", func(r Row) error { all = r.Int(0); return nil })
@@ -65,13 +65,13 @@ func (c *Conn) UsedPages() (int64, error) {
 	return all - free, nil
 }
 
-// CopyUsed copies what the file holds into a new file at path, without free pages and with the same row ids.
+// CopyUsed copies the file's contents into a new file at path, without free pages and with the same row ids.
 func (c *Conn) CopyUsed(path string) error {
 	defer c.forget("VACUUM INTO ?")
 	return c.Exec("VACUUM INTO ?", dbaas.Text(path)) // VACUUM itself numbers the rows of tables without an index anew.
 }
 
-// RoomToGrow reports whether the file is below its own bound of pages (Options.MaxPages).
+// RoomToGrow reports whether the file is below its size limit (Options.MaxPages).
 func (c *Conn) RoomToGrow() (room bool, err error) {
 	err = c.Query("SELECT page_count < max_page_count FROM pragma_page_count, pragma_max_page_count", func(r Row) error {
 		room = r.Int(0) != 0
@@ -80,11 +80,10 @@ func (c *Conn) RoomToGrow() (room bool, err error) {
 	return room, err
 }
 
-// CheckpointPassive moves what the WAL has into the file, as far as readers let it, and as far as there is room.
+// CheckpointPassive moves the WAL into the file as far as readers and free space allow.
 func (c *Conn) CheckpointPassive() { _ = c.once("PRAGMA wal_checkpoint(PASSIVE)") } // the next commit does what is left.
 
-// QuickCheck reads the whole file and returns a CodeInternal error if its
-// structure is damaged.
+// QuickCheck reads the whole file and returns a CodeInternal error if its structure is damaged.
 func (c *Conn) QuickCheck() error {
 	return c.Query("PRAGMA quick_check(1)", func(r Row) error {
 		if text := r.Text(0); text != "ok" {

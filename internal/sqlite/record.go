@@ -8,10 +8,10 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// The records of a dbaas.ChangeRows, in order. A number is a varint, a text or blob has its
-// length before it, and a row's identity is its row id, or the values of its key in a table WITHOUT ROWID.
+// The records of a dbaas.ChangeRows, in order. A number is a varint. A text or blob is preceded by its length. A row's
+// identity is its row id, or the values of its key in a table WITHOUT ROWID.
 const (
-	recordTable    = 'T' // name, number of columns, 1 for WITHOUT ROWID: the table of what follows
+	recordTable    = 'T' // name, number of columns, 1 for WITHOUT ROWID: the table of the following records
 	recordInsert   = 'I' // identity of a row id only, a value for each column
 	recordUpdate   = 'U' // identity, the new row id, then (place+1, old value, new value) for each changed column, 0
 	recordDelete   = 'D' // identity
@@ -67,7 +67,7 @@ func appendRecorded(b []byte, v dbaas.Value) []byte {
 	return append(b, valueNull)
 }
 
-// records reads a dbaas.ChangeRows. A length that does not fit sets bad, and nothing is read after that.
+// records reads a dbaas.ChangeRows. An invalid length sets bad, and nothing is read after that.
 type records struct {
 	b   []byte
 	bad bool
@@ -120,7 +120,7 @@ func (r *records) bytes() []byte {
 
 func (r *records) text() string { return string(r.bytes()) }
 
-// value reads a value. known is false for an old value that was omitted. Blobs are parts of the record.
+// value reads a value. known is false for an old value that was omitted. Blobs share the record's memory.
 func (r *records) value() (v dbaas.Value, known bool) {
 	switch kind := r.byte(); kind {
 	case valueNull:

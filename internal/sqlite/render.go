@@ -8,14 +8,12 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// AppendRead runs the statements of r, guarded, and appends the answer in r's
-// format to b, row by row, without anything in between. All statements see one
-// state if the caller has a transaction open.
+// AppendRead runs the guarded statements of r and appends the answer in r's format to b, row by row, without an
+// intermediate copy. All statements see one state if the caller has a transaction open.
 //
-// After an error b is returned as it came. Errors are *dbaas.Error: CodeTimeout
-// at r's deadline, CodeTooLarge for an answer over the limit. In FormatObjects,
-// which takes exactly one statement, CodeInvalid says what is wrong with it; in the
-// other formats such a statement answers {"error":"..."} in its place and the read goes on.
+// After an error it returns the original b. Errors are *dbaas.Error: CodeTimeout at r's deadline, CodeTooLarge for an
+// answer over the limit. FormatObjects takes exactly one statement, and CodeInvalid says what is wrong with it. In the
+// other formats an invalid statement answers {"error":"..."} in its place and the read continues.
 func (c *Conn) AppendRead(b []byte, r *dbaas.Read) ([]byte, error) {
 	out := b
 	err := c.Until(r.Deadline, func() error {
@@ -96,7 +94,7 @@ func (w *renderer) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// shorten returns the first n bytes of b, in an array that does not keep much more.
+// shorten returns the first n bytes of b, copied if b's array is much larger.
 func shorten(b []byte, n int) []byte {
 	if cap(b) <= 2*n+keptBytes {
 		return b[:n]
@@ -122,8 +120,8 @@ func (w *renderer) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
 	return s, more, nil
 }
 
-// body appends the fields of a statement's answer, without its brackets. "values"
-// is left out when there are no rows, as rqlite does.
+// body appends the fields of a statement's answer, without its brackets. Like rqlite, it omits "values" when there are
+// no rows.
 func (w *renderer) body(b []byte, s *Stmt, more bool) ([]byte, error) {
 	if w.objects {
 		b = append(b, `"types":{`...)
@@ -153,7 +151,7 @@ func (w *renderer) body(b []byte, s *Stmt, more bool) ([]byte, error) {
 	return w.rows(append(b, `,"values":[`...), s, more)
 }
 
-// rows appends all rows and the bracket that ends them, and resets the statement.
+// rows appends all rows and the closing bracket, and resets the statement.
 func (w *renderer) rows(b []byte, s *Stmt, more bool) ([]byte, error) {
 	defer s.reset()
 	for n := 1; more; n++ {
@@ -200,7 +198,7 @@ func (w *renderer) row(b []byte, s *Stmt) ([]byte, error) {
 	return append(trimComma(b), end), nil
 }
 
-// value appends one value. One that is too long for the answer is not even fetched.
+// value appends one value. A value that is too long for the answer is not even fetched.
 func (w *renderer) value(b []byte, s *Stmt, i int) ([]byte, error) {
 	kind := s.kind(i)
 	room := w.c.limits.Answer - (len(b) - w.start)

@@ -8,12 +8,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Run runs a prepared client statement with in's parameters and returns what it
-// did, with the rows it returned. It returns a *dbaas.Error: with CodeInvalid,
-// CodeConstraint or CodeTooLarge the statement alone failed and left no trace;
-// after any other code InTransaction says whether the engine rolled back.
-// Results of more than limit bytes are CodeTooLarge, and then the statement's
-// effects are still there for the caller to undo.
+// Run runs a prepared client statement with in's parameters and returns its result, including returned rows. Errors are
+// *dbaas.Error. With CodeInvalid, CodeConstraint or CodeTooLarge the statement alone failed and left no trace. After any
+// other code InTransaction reports whether the engine rolled back. Exception: for results of more than limit bytes
+// (CodeTooLarge) the caller must undo the statement's effects.
 func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error) {
 	var out dbaas.StatementResult
 	if err := s.bind(in.Args, in.Named); err != nil {
@@ -50,7 +48,7 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 	return out, nil
 }
 
-// row fetches the present row of a result that has size bytes already and may have limit. It returns the new size.
+// row fetches the current row of a result that has size bytes already and may have limit. It returns the new size.
 func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 	row := make(dbaas.Row, len(s.columns))
 	for i := range row {
@@ -66,7 +64,7 @@ func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 	return row, size, nil
 }
 
-// valueBytes is what a value counts beside its text or blob.
+// valueBytes is what a value counts in addition to its text or blob.
 const valueBytes = 16
 
 func (s *Stmt) columnNames() []string {
@@ -77,8 +75,8 @@ func (s *Stmt) columnNames() []string {
 	return names
 }
 
-// types returns the declared type of each column in lower case; for an expression
-// it is the storage class in the first row, "" without one. rqlite does the same.
+// types returns the declared type of each column in lower case. For an expression it returns the storage class in the
+// first row, or "" without rows, as rqlite does.
 func (s *Stmt) types(row bool) []string {
 	types := make([]string, len(s.columns))
 	for i := range s.columns {

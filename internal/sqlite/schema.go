@@ -7,9 +7,9 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// CheckReplicable refuses, with CodeInvalid and a message for the client, a schema
-// that replicas could not follow, that uses reserved names, or that changes a protected table
-// (Options.Protected). It is called after each schema change, and the caller undoes the change.
+// CheckReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
+// uses reserved names, or that changes a protected table (Options.Protected). Call it after each schema change, and undo
+// the change if it fails.
 func (c *Conn) CheckReplicable() error {
 	c.tables = nil
 	tables, err := c.loadTables()
@@ -27,7 +27,8 @@ func (c *Conn) CheckReplicable() error {
 	return c.checkReserved()
 }
 
-// checkProtected refuses UNIQUE indexes of clients on protected tables: they would refuse rows that the application writes.
+// checkProtected rejects UNIQUE indexes of clients on protected tables: they would reject rows that the application
+// writes.
 func (c *Conn) checkProtected() error {
 	for _, name := range c.protected {
 		err := c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE "unique" AND origin='c'`, func(Row) error {
@@ -40,8 +41,7 @@ func (c *Conn) checkProtected() error {
 	return nil
 }
 
-// checkReserved refuses objects that got a reserved name by a rename, and foreign
-// keys on internal tables.
+// checkReserved rejects objects that got a reserved name through a rename, and foreign keys on internal tables.
 func (c *Conn) checkReserved() error {
 	names, err := c.internalNames()
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Conn) internalNames() (map[string]bool, error) {
 	return names, nil
 }
 
-// SchemaVersion returns the number that SQLite changes with each change of the schema.
+// SchemaVersion returns SQLite's version number of the schema, which changes with each schema change.
 func (c *Conn) SchemaVersion() (version int64, err error) {
 	err = c.Query("PRAGMA schema_version", func(r Row) error {
 		version = r.Int(0)
@@ -82,8 +82,8 @@ func (c *Conn) SchemaVersion() (version int64, err error) {
 	return version, err
 }
 
-// unreferenced reports whether no row refers to a row of the table by a foreign key: every table
-// with a key on it is empty. A table that refers to itself counts as referring.
+// unreferenced reports whether no row refers to a row of the table by a foreign key: every table with such a key is
+// empty. A table that refers to itself counts as referring.
 func (c *Conn) unreferenced(name string) (bool, error) {
 	var children []string
 	err := c.Query(`SELECT DISTINCT m.name FROM sqlite_master m, pragma_foreign_key_list(m.name) f

@@ -6,10 +6,11 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// probeBytes is how much of a long text is looked for before all of it is compared. So much is found in one pass.
+// probeBytes is the length of the prefix that is searched for before the whole of a long text is compared. A search for
+// so few bytes is a single pass.
 const probeBytes = 32
 
-// index returns the first place of sub in b at or after from, -1 if there is none, and false when the time is over.
+// index returns the first position of sub in b at or after from, or -1. It returns false when the time is over.
 func (c *call) index(b, sub []byte, from int) (int, bool) {
 	probe := sub[:min(len(sub), probeBytes)]
 	for from <= len(b)-len(sub) {
@@ -37,7 +38,7 @@ func (c *call) index(b, sub []byte, from int) (int, bool) {
 	return -1, true
 }
 
-// instr is instr(X,Y): the place of the first Y in X, counted in characters, or in bytes if both are blobs.
+// instr is instr(X,Y): the position of the first Y in X, counted in characters, or in bytes if both are blobs.
 func instr(c *call) {
 	x, y := c.kind(0), c.kind(1)
 	if x == lib.SQLITE_NULL || y == lib.SQLITE_NULL {
@@ -50,7 +51,7 @@ func instr(c *call) {
 	case x != lib.SQLITE_BLOB && y != lib.SQLITE_BLOB:
 		hay, _ = c.text(0)
 		needle, _ = c.text(1)
-	default: // as texts, of copies, since that would change a blob for those that read it after.
+	default: // copied to text, since converting a blob in place would change it for later readers.
 		argv := c.argv
 		c.argv = []uintptr{lib.Xsqlite3_value_dup(c.tls, argv[0]), lib.Xsqlite3_value_dup(c.tls, argv[1])}
 		defer func(copies []uintptr) {
@@ -70,7 +71,8 @@ func instr(c *call) {
 	}
 }
 
-// position returns the place of needle in hay from 1, 0 if it is not there. In texts it begins where a character does.
+// position returns the position of needle in hay, counted from 1, or 0 if it is absent. In texts a match must begin at
+// the start of a character.
 func (c *call) position(hay, needle []byte, binary bool) (int, bool) {
 	if len(needle) == 0 {
 		return 1, true
@@ -96,7 +98,7 @@ func (c *call) position(hay, needle []byte, binary bool) (int, bool) {
 	return n, true
 }
 
-// inside reports whether b is a byte of a character but not its first.
+// inside reports whether b is a continuation byte of a UTF-8 character.
 func inside(b byte) bool { return b&0xc0 == 0x80 }
 
 func (c *call) blob(i int) []byte {
@@ -104,7 +106,7 @@ func (c *call) blob(i int) []byte {
 	return view(p, int(lib.Xsqlite3_value_bytes(c.tls, c.argv[i])))
 }
 
-// replace is replace(X,Y,Z): X with Z for each Y.
+// replace is replace(X,Y,Z): X with each Y replaced by Z.
 func replace(c *call) {
 	text, ok := c.text(0)
 	if !ok {
@@ -159,5 +161,5 @@ func replace(c *call) {
 	lib.Xsqlite3_result_text(c.tls, c.ctx, p, int32(size), freeFunction) //nolint:gosec // within the limit of a value.
 }
 
-// freeFunction frees what a function returned.
+// freeFunction frees the result of a function.
 var freeFunction = callback(lib.Xsqlite3_free)

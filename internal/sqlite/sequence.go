@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// sequenceRow is a row of sqlite_sequence, where SQLite keeps the counters of AUTOINCREMENT. The
-// engine changes that table without the hook that rows are captured by.
+// sequenceRow is a row of sqlite_sequence, where SQLite keeps the counters of AUTOINCREMENT. The engine changes that
+// table without calling the hook that captures rows.
 type sequenceRow struct{ name, seq dbaas.Value }
 
 // encoded returns the row as it is recorded.
@@ -20,7 +20,7 @@ func (s sequenceRow) encoded() string {
 
 const sequenceTable = "sqlite_sequence"
 
-// readSequences returns the rows of sqlite_sequence by row id, none if there is no such table.
+// readSequences returns the rows of sqlite_sequence by row id, or none if there is no such table.
 func (c *Conn) readSequences() (map[int64]sequenceRow, error) {
 	rows := map[int64]sequenceRow{}
 	exists := false
@@ -40,8 +40,8 @@ func (c *Conn) readSequences() (map[int64]sequenceRow, error) {
 	return rows, nil
 }
 
-// CounterUsedUp reports whether a counter of AUTOINCREMENT has reached its end. An INSERT that needs the next
-// number fails then as if the disk were full.
+// CounterUsedUp reports whether a counter of AUTOINCREMENT has reached its maximum. An INSERT that needs the next number
+// then fails as if the disk were full.
 func (c *Conn) CounterUsedUp() (bool, error) {
 	rows, err := c.readSequences()
 	for _, row := range rows {
@@ -52,8 +52,8 @@ func (c *Conn) CounterUsedUp() (bool, error) {
 	return false, err
 }
 
-// takeSequences records sqlite_sequence if it has changed, or if replicas that repeat the batch's inserts would change
-// theirs. It holds a row for each table with AUTOINCREMENT.
+// takeSequences records all of sqlite_sequence if it has changed, or if replicas that repeat the batch's inserts would
+// change theirs. sqlite_sequence has one row for each table with AUTOINCREMENT.
 func (k *Capture) takeSequences() error {
 	rows, err := k.c.readSequences()
 	if err != nil {
@@ -71,7 +71,7 @@ func (k *Capture) takeSequences() error {
 	return nil
 }
 
-// applySequences makes sqlite_sequence what the record holds.
+// applySequences makes sqlite_sequence equal to the record.
 func (a *applier) applySequences(r *records) error {
 	type row struct {
 		id int64

@@ -11,39 +11,37 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Snapshot is a database file that is made while it is read: the application's
-// tables of a live file and the position, as they are at one moment. Nothing of the
-// log's internal tables is in it, not even in the unused parts of its pages.
+// Snapshot is a database file that is generated while it is read. It contains the application's tables of a live file
+// and the position, all of one moment. It contains nothing of the log's internal tables, not even in the unused parts of
+// its pages.
 //
-// A template with the same schema and no rows is made by the engine. What follows
-// it are the pages of the tables' and indexes' trees, with new numbers in the order in which they are met,
-// so that the file is read from its start to its end and has no free pages.
-// docs/adr/0002 says why.
+// The engine creates a template with the same schema and no rows. The template is followed by the pages of the tables'
+// and indexes' trees. Pages are renumbered in the order in which they are met, so that the snapshot is read from start
+// to end and has no free pages. docs/adr/0002 gives the reasons.
 //
-// Writers of the live file are not held up, but its WAL grows until Close.
-// A Snapshot is used by one goroutine at a time.
+// Writers of the live file are not blocked, but its WAL grows until Close. One goroutine may use a Snapshot at a time.
 type Snapshot struct {
 	head     dbaas.Head
 	source   *Conn
 	pages    *Stmt
 	template []byte
-	roots    map[uint32]uint32 // page of the template -> the root in the live file that stands for it
+	roots    map[uint32]uint32 // page of the template -> its root in the live file
 	tree     renumbering
 	size     int    // bytes of a page
-	usable   int    // without what the file reserves at a page's end
+	usable   int    // size without the bytes reserved at a page's end
 	emitted  uint32 // pages made so far
 	page     []byte // the page being made
-	rest     []byte // what of it has not been read yet
+	rest     []byte // the unread part of page
 }
 
 // snapshotCache is the page cache of a connection that reads each page once.
 const snapshotCache = 2 << 20
 
-// errDamaged is returned for a page that is not what the file format says.
+// errDamaged is returned for a page that violates the file format.
 var errDamaged = &dbaas.Error{Code: dbaas.CodeInternal, Message: "database file is damaged: a page is not what the file format says"}
 
-// OpenSnapshot begins a snapshot of the live file at path. The template is made at
-// scratch, which must not exist, and removed again.
+// OpenSnapshot begins a snapshot of the live file at path. The template is created at scratch, which must not exist, and
+// removed again.
 func OpenSnapshot(path, scratch string) (*Snapshot, error) {
 	c, err := Open(path, Options{ReadOnly: true, CacheBytes: snapshotCache})
 	if err != nil {
@@ -59,7 +57,7 @@ func OpenSnapshot(path, scratch string) (*Snapshot, error) {
 // Head returns the position of the snapshot.
 func (s *Snapshot) Head() dbaas.Head { return s.head }
 
-// Close ends the snapshot, at whatever place. The second call does nothing.
+// Close ends the snapshot, whether or not it was read to its end. A second call does nothing.
 func (s *Snapshot) Close() error {
 	if s.source == nil {
 		return nil
@@ -86,7 +84,7 @@ func (s *Snapshot) open(scratch string) error {
 	return s.fit()
 }
 
-// fit compares the two files' formats, which pages of one need to be pages of the other.
+// fit checks that the two files' formats match, so that pages of one are valid in the other.
 func (s *Snapshot) fit() error {
 	live := make([]byte, fileHeader)
 	if err := s.load(1, live); err != nil {
@@ -104,7 +102,7 @@ func (s *Snapshot) fit() error {
 	}
 	s.usable = s.size - int(own[atReserved])
 	s.page = make([]byte, s.size)
-	// How many pages the file will have is not known yet. Zero says that it is as long as it is.
+	// The number of pages is not known yet. Zero means: as many as the file's length says.
 	clear(s.template[atPages : atPages+4])
 	s.tree.last = uint32(len(s.template) / s.size) //nolint:gosec // a few pages.
 	s.tree.lock = uint32(lockByte/s.size) + 1      //nolint:gosec // a page number.
@@ -114,7 +112,7 @@ func (s *Snapshot) fit() error {
 	})
 }
 
-// makeTemplate lets the engine make a file with the schema, and finds out where the trees begin in both files.
+// makeTemplate lets the engine create a file with the schema, and finds the tree roots in both files.
 func (s *Snapshot) makeTemplate(path string) error {
 	objects, err := s.source.objects()
 	if err != nil {
@@ -137,20 +135,20 @@ func (s *Snapshot) makeTemplate(path string) error {
 	return nil
 }
 
-// readTemplate takes the file into memory and removes it.
+// readTemplate reads the file into memory and removes it.
 func (s *Snapshot) readTemplate(path string) (err error) {
 	s.template, err = os.ReadFile(path) //nolint:gosec // a file of ours.
 	return errors.Join(err, os.Remove(path))
 }
 
-// writeTemplate makes the file and returns where its trees begin.
+// writeTemplate creates the file and returns the roots of its trees.
 func (s *Snapshot) writeTemplate(path string, objects []object) (roots map[string]uint32, err error) {
 	c, err := Open(path, Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	// One plain file, which can be read as it is: no WAL beside it.
+	// A single plain file without a WAL, so that it can be read directly.
 	if err = c.once("PRAGMA journal_mode=DELETE"); err != nil {
 		return nil, err
 	}
@@ -174,7 +172,7 @@ func (s *Snapshot) writeTemplate(path string, objects []object) (roots map[strin
 // object is one row of the schema table.
 type object struct{ kind, name, sql string }
 
-// objects returns what a snapshot has, in an order in which it can be made.
+// objects returns the schema objects of a snapshot, in an order in which they can be created.
 func (c *Conn) objects() ([]object, error) {
 	var objects []object
 	err := c.Query(`SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
@@ -189,8 +187,8 @@ func (c *Conn) objects() ([]object, error) {
 	return objects, nil
 }
 
-// roots returns the first page of each table and index whose pages a snapshot takes from the live file, the
-// engine's own indexes included. sqlite_sequence is not one: it also has rows of internal tables.
+// roots returns the first page of each table and index, including the engine's own indexes, whose pages a snapshot
+// copies from the live file. It leaves out sqlite_sequence, which also has rows of internal tables.
 func (c *Conn) roots() (map[string]uint32, error) {
 	roots := map[string]uint32{}
 	err := c.Query("SELECT name, rootpage FROM sqlite_master WHERE rootpage>0 AND name<>'sqlite_sequence'", func(r Row) error {
@@ -203,7 +201,7 @@ func (c *Conn) roots() (map[string]uint32, error) {
 	return roots, nil
 }
 
-// copySequence copies the next AUTOINCREMENT values, which are in a table that only the engine can make.
+// copySequence copies the next AUTOINCREMENT values, which are in a table that only the engine can create.
 func (s *Snapshot) copySequence(to *Conn) error {
 	found := false
 	err := to.Query("SELECT 1 FROM sqlite_master WHERE name='sqlite_sequence'", func(Row) error {
@@ -214,7 +212,7 @@ func (s *Snapshot) copySequence(to *Conn) error {
 	if err = errors.Join(err, read); err != nil || len(rows) == 0 {
 		return err
 	}
-	if !found { // the engine makes the table with the first one that needs it, and keeps it.
+	if !found { // the engine creates the table with the first table that needs it, and keeps it.
 		err = errors.Join(to.once("CREATE TABLE rs_counted(id INTEGER PRIMARY KEY AUTOINCREMENT)"), to.once("DROP TABLE rs_counted"))
 	}
 	for id, row := range rows {
@@ -225,7 +223,7 @@ func (s *Snapshot) copySequence(to *Conn) error {
 	return err
 }
 
-// Read implements io.Reader. After an error other than io.EOF the snapshot is of no use.
+// Read implements io.Reader. After an error other than io.EOF the snapshot is unusable.
 func (s *Snapshot) Read(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -242,7 +240,7 @@ func (s *Snapshot) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next makes the next page of the file.
+// next generates the next page of the file.
 func (s *Snapshot) next() error {
 	number := s.emitted + 1
 	switch {
@@ -282,7 +280,7 @@ func (s *Snapshot) fromTree(v visit) error {
 	return b.renumber()
 }
 
-// load reads the beginning of a page of the live file, in the state of the transaction.
+// load reads the start of a page of the live file, in the transaction's state.
 func (s *Snapshot) load(number uint32, to []byte) error {
 	defer s.pages.reset()
 	if err := s.pages.bind([]dbaas.Value{dbaas.Integer(int64(number))}, nil); err != nil {

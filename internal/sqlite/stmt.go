@@ -10,11 +10,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Bounds of the prepared statements that a connection keeps for clients.
+// The limits of the prepared statements that a connection caches for clients.
 const (
 	maxStatements = 512
-	// maxKeptSQL is the longest text that is kept: longer ones carry literals and
-	// do not come twice.
+	// maxKeptSQL is the longest text that is cached: longer ones contain literals and are not repeated.
 	maxKeptSQL = 8 << 10
 )
 
@@ -29,7 +28,7 @@ type Stmt struct {
 	readOnly bool
 	names    []string // of parameters, with their prefix; "" for nameless ones
 	columns  []column
-	prepared int32 // how often the engine has prepared it anew
+	prepared int32 // how often the engine has prepared it again
 	kept     bool
 }
 
@@ -41,9 +40,8 @@ type column struct {
 	dup  bool   // a later column has the same name
 }
 
-// Prepare returns the client statement sql, checked by guard. It returns a
-// *dbaas.Error: CodeInvalid for bad SQL, for what guard refuses, and for text
-// that is no or more than one statement. Nothing runs yet.
+// Prepare returns the client statement sql, checked by guard. Errors are *dbaas.Error: CodeInvalid for bad SQL, for
+// anything that guard refuses, and for text that is not exactly one statement. Nothing runs yet.
 func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) { return c.prepare(sql, guard) }
 
 func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
@@ -71,14 +69,14 @@ func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
 		old.finalize()
 	}
 	kept[sql] = s
-	// What a statement that changes the schema does depends on what exists: IF EXISTS compiles to nothing while the
-	// object is missing, and asks the authorizer nothing. Only statements on rows mean the same each time.
+	// The effect of a schema statement depends on what exists: IF EXISTS compiles to nothing while the object is
+	// missing, and then the authorizer is not called. Only statements on rows mean the same each time.
 	s.kept = guard == GuardOff || s.seen.rows && !s.seen.schema && len(sql) <= maxKeptSQL
 	return s, nil
 }
 
-// evict makes room for one more client statement: what is not worth keeping goes
-// first, then any one, since which are hot is not known.
+// evict makes room for one more client statement. Statements not worth keeping go first, then any one, since which are
+// hot is not known.
 func (c *Conn) evict() {
 	for sql, s := range c.guarded {
 		if !s.kept {
@@ -201,15 +199,15 @@ func (s *Stmt) describeColumns() {
 // Schema reports whether the statement changes the schema.
 func (s *Stmt) Schema() bool { return s.seen.schema }
 
-// OnlyReads reports whether the statement is a query, which changes nothing whenever it runs. A schema statement that
-// has nothing to do now, as DROP IF EXISTS without the object, is ReadOnly and no query.
+// OnlyReads reports whether the statement is a query, which never changes anything. A schema statement that currently
+// has nothing to do, such as DROP IF EXISTS without the object, is ReadOnly but not OnlyReads.
 func (s *Stmt) OnlyReads() bool { return s.readOnly && s.seen.query }
 
 // ReadOnly reports whether the statement leaves the database as it is.
 func (s *Stmt) ReadOnly() bool { return s.readOnly }
 
-// Rewritten returns the tables that the statement drops or alters. Their rows
-// change by the statement's text, so a session must not capture them meanwhile.
+// Rewritten returns the tables that the statement drops or alters. Their rows change through the statement's text, so
+// they must not be captured while it runs.
 func (s *Stmt) Rewritten() []string { return s.seen.rewritten }
 
 // Dropped returns the tables that the statement drops.
@@ -223,7 +221,7 @@ func (s *Stmt) Dropped() []string {
 // WritesSequence reports whether the statement names sqlite_sequence to change it.
 func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
 
-// step runs the statement up to its next row. After an error it has been reset.
+// step runs the statement to its next row. After an error the statement has been reset.
 func (s *Stmt) step() (bool, error) {
 	c := s.c
 	c.guard = s.guard // the engine may have to prepare it anew, and asks again.
@@ -252,8 +250,8 @@ func (s *Stmt) step() (bool, error) {
 	}
 }
 
-// refresh reads the columns again if the engine prepared the statement anew
-// because the schema had changed. It is called after the first step.
+// refresh rereads the columns if the engine prepared the statement again because the schema had changed. Call it after
+// the first step.
 func (s *Stmt) refresh() {
 	if n := lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0); n != s.prepared {
 		s.prepared = n

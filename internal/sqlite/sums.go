@@ -11,17 +11,17 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// tableSum sums up the rows of a table in whatever order: how many there are, and the sum of their hashes. persdb keeps one
-// for each table beside the rows, in the same transactions, and so finds bytes that changed by themselves.
+// tableSum sums up the rows of a table independently of their order: their number, and the sum of their hashes. persdb
+// stores one for each table, in the same transactions as the rows, and so detects bytes that changed on the disk.
 type tableSum struct {
 	rows int64
 	sum  uint64 // modulo 2^64
 }
 
-// rowSum hashes a row's identity and values as they are recorded.
+// rowSum hashes a row's identity and values in their recorded form.
 func rowSum(recorded []byte) uint64 { return xxhash.Sum64(recorded) }
 
-// sums is what a batch does to the sums.
+// sums is the effect of a batch on the sums.
 type sums struct {
 	kept    bool                // the connection keeps sums
 	total   map[string]tableSum // as committed
@@ -29,8 +29,8 @@ type sums struct {
 	emptied map[string]bool     // tables whose delta begins at zero
 	again   []string            // tables whose rows a schema change rewrote
 	schema  bool                // the batch changes the schema
-	pending map[string]tableSum // what changes in total
-	gone    []string            // what goes from total
+	pending map[string]tableSum // entries of total to be set
+	gone    []string            // entries of total to be deleted
 }
 
 func (s *sums) begin() {
@@ -47,7 +47,7 @@ func (s *sums) empty(table string) {
 	s.delta[table], s.emptied[table] = tableSum{}, true
 }
 
-// KeepSums makes the table of the sums, if it is missing, in the transaction that is open, and keeps them from now on.
+// KeepSums creates the table of the sums, if it is missing, in the open transaction, and maintains the sums from now on.
 func (k *Capture) KeepSums() error {
 	c := k.c
 	err := c.once(`CREATE TABLE IF NOT EXISTS rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
@@ -68,7 +68,8 @@ func (k *Capture) KeepSums() error {
 	return err
 }
 
-// Reload forgets what the Capture knows of committed state, because others than the batch have changed it or the outcome of its COMMIT is not known.
+// Reload drops the Capture's knowledge of committed state, because something other than the batch has changed it or the
+// outcome of the batch's COMMIT is unknown.
 func (k *Capture) Reload() (err error) {
 	k.sequences = nil
 	if k.sums.kept {
@@ -77,7 +78,7 @@ func (k *Capture) Reload() (err error) {
 	return err
 }
 
-// Replay applies an entry, in the transaction that is open, to the file that sums are kept of.
+// Replay applies an entry, in the open transaction, to a file with sums.
 func (k *Capture) Replay(e dbaas.Entry) error {
 	if err := k.Begin(); err != nil {
 		return err
@@ -144,7 +145,7 @@ func (k *Capture) takeSums() error {
 	return nil
 }
 
-// takeSchema counts the tables that the batch has made or rewritten, and drops the sums of those that it has dropped.
+// takeSchema computes the sums of tables that the batch has created or rewritten, and deletes those of dropped tables.
 func (k *Capture) takeSchema() error {
 	s, c := &k.sums, k.c
 	tables, err := c.loadTables()
@@ -166,7 +167,7 @@ func (k *Capture) takeSchema() error {
 	return err
 }
 
-// committed makes what the batch did to the sums the state that the next batch begins with.
+// committed makes the batch's sums the starting point of the next batch.
 func (s *sums) committed() {
 	for _, name := range s.gone {
 		delete(s.total, name)
@@ -174,7 +175,7 @@ func (s *sums) committed() {
 	maps.Copy(s.total, s.pending)
 }
 
-// sumTable reads all rows of a table.
+// sumTable computes the sum by reading all rows of a table.
 func (c *Conn) sumTable(t *table) (tableSum, error) {
 	var sum tableSum
 	var buf []byte
@@ -187,7 +188,7 @@ func (c *Conn) sumTable(t *table) (tableSum, error) {
 	return sum, err
 }
 
-// appendRow appends a row of t.all as the capture records it.
+// appendRow appends a row of t.all in the form that the capture records.
 func (t *table) appendRow(b []byte, s *Stmt) []byte {
 	first := 0
 	if !t.withoutRowid {

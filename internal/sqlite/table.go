@@ -11,16 +11,16 @@ import (
 // table is what capture, apply and hashes know about one application table.
 type table struct {
 	name string
-	// columns are the columns that hold values of their own: neither generated columns nor
-	// the INTEGER PRIMARY KEY, which is the row id.
+	// columns are the columns with values of their own: no generated columns, and not the INTEGER PRIMARY KEY, which is
+	// the row id.
 	columns []string
 	index   []int32 // the number of each of columns in the table
-	// rowid is the name of the row id, "" for a table WITHOUT ROWID. A table all of whose
-	// names for the row id are taken by columns has none either, and is refused.
+	// rowid is the name of the row id, "" for a table WITHOUT ROWID. It is also "" if columns take all names of the row
+	// id; such a table is rejected.
 	rowid        string
 	withoutRowid bool
 	key          []int // WITHOUT ROWID: places of the primary key in columns
-	sequence     bool  // AUTOINCREMENT, as far as the text shows
+	sequence     bool  // has AUTOINCREMENT, as far as the SQL text shows
 
 	insert, remove string // statements of Apply, "" until they are used
 }
@@ -40,7 +40,7 @@ func (c *Conn) Tables() ([]string, error) {
 	return names, nil
 }
 
-// loadTables returns the application's tables by name, as they are since the last schema change on c.
+// loadTables returns the application's tables by name, cached until the next schema change on c.
 func (c *Conn) loadTables() (map[string]*table, error) {
 	if c.tables != nil {
 		return c.tables, nil
@@ -63,7 +63,7 @@ func (c *Conn) loadTables() (map[string]*table, error) {
 	return tables, nil
 }
 
-// rowidNames are the names that SQLite knows the row id by, unless a column has the name.
+// rowidNames are SQLite's names for the row id; a column of that name takes precedence.
 var rowidNames = [...]string{"rowid", "_rowid_", "oid"}
 
 func (c *Conn) loadColumns(t *table) error {
@@ -104,8 +104,8 @@ func (c *Conn) loadColumns(t *table) error {
 	return nil
 }
 
-// rowidAlias returns the name of the column that is the row id itself, "" if there is none: a
-// primary key of one INTEGER column without an index of its own.
+// rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column
+// without an index of its own.
 func (c *Conn) rowidAlias(t *table) (string, error) {
 	if t.withoutRowid {
 		return "", nil
@@ -129,7 +129,7 @@ func (c *Conn) rowidAlias(t *table) (string, error) {
 	return name, err
 }
 
-// where returns the condition that names one row, with parameters from number 1 on.
+// where returns the condition that identifies one row, with parameters from number 1 on.
 func (t *table) where() string {
 	if !t.withoutRowid {
 		return QuoteName(t.rowid) + "=?1"
@@ -141,7 +141,7 @@ func (t *table) where() string {
 	return strings.Join(terms, " AND ")
 }
 
-// all returns the statement that reads all of the table's rows in the order in which they are stored.
+// all returns the statement that reads all of the table's rows in storage order.
 func (t *table) all() string {
 	if !t.withoutRowid {
 		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", QuoteName(t.rowid), QuoteName(t.name))

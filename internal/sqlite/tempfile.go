@@ -10,9 +10,9 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The engine sorts, and keeps what it needs to undo a statement, in temporary files once memory would be too much. They count on
-// the meter as memory does. For that the engine opens its files through a file system of ours, which is the default one but for
-// temporary files.
+// The engine uses temporary files for sorting and for undoing a statement, once they would take too much memory. The
+// meter counts them like memory. For that, the engine opens its files through our file system, which is the default one
+// except for temporary files.
 
 const (
 	fileSystemName = "rideshare"
@@ -25,20 +25,20 @@ var fileSystem struct {
 	size    int32   // of the default file system's own file
 	open    uintptr // its xOpen
 	mu      sync.Mutex
-	methods map[uintptr]uintptr // for its methods, those of a temporary file
+	methods map[uintptr]uintptr // methods of temporary files by the default file system's methods
 }
 
-// tempFile stands behind the default file system's own file.
+// tempFile follows the default file system's own file in memory.
 type tempFile struct {
 	methods *lib.Tsqlite3_io_methods // the default file system's
-	counted int64                    // bytes that are on the meter
+	counted int64                    // bytes counted on the meter
 }
 
 func tempFileAt(file uintptr) *tempFile {
 	return ref[tempFile](file + uintptr(fileSystem.size)) //nolint:gosec // some hundred bytes.
 }
 
-// addFileSystem makes the file system known to the engine.
+// addFileSystem registers the file system with the engine.
 func addFileSystem(tls *libc.TLS) (err error) {
 	base := ref[lib.Tsqlite3_vfs](lib.Xsqlite3_vfs_find(tls, 0))
 	p := libc.Xmalloc(tls, types.Size_t(unsafe.Sizeof(*base)))
@@ -59,7 +59,7 @@ func addFileSystem(tls *libc.TLS) (err error) {
 	return nil
 }
 
-// goFunction is how the engine's function pointers are called.
+// goFunction converts one of the engine's function pointers to a Go function.
 func goFunction[T any](p uintptr) T {
 	return *(*T)(unsafe.Pointer(&struct{ p uintptr }{p})) //nolint:gosec // how the transpiled engine represents function pointers.
 }
@@ -81,7 +81,7 @@ func onOpen(tls *libc.TLS, vfs, name, file uintptr, flags int32, out uintptr) in
 	return lib.SQLITE_OK
 }
 
-// tempMethods returns base's methods with ours for writing and closing.
+// tempMethods returns base's methods, with our own for writing and closing.
 func tempMethods(tls *libc.TLS, base uintptr) (uintptr, bool) {
 	fileSystem.mu.Lock()
 	defer fileSystem.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// watched is what the watchdog sees of the statement that runs on a connection.
+// watched is the watchdog's view of the running statement of a connection.
 type watched struct {
 	onStuck  func(sql string)
 	text     atomic.Pointer[string] // nil: none runs
 	deadline atomic.Int64           // nanoseconds since 1970; 0: none
 }
 
-// begin shows the statement to the watchdog. text stays as it is.
+// begin makes the statement visible to the watchdog. text must not change.
 func (w *watched) begin(text *string, deadline time.Time) {
 	if w.onStuck == nil || deadline.IsZero() {
 		return
@@ -29,19 +29,19 @@ func (w *watched) end() {
 	}
 }
 
-// watchEvery is how often the watchdog looks, and how much later than a statement's beginning it may see it first.
+// watchEvery is how often the watchdog checks, and so how late it may first see a statement.
 const watchEvery = 100 * time.Millisecond
 
-// stuckAfter is how long after twice its time a statement is stuck.
+// stuckAfter: a statement is stuck if it still runs this long after twice its time.
 const stuckAfter = time.Second
 
-// watchStart begins the watchdog's goroutine, one for the process, with the first connection that wants it.
+// watchStart starts the watchdog's goroutine, one for the process, with the first connection that needs it.
 var watchStart sync.Once
 
 func watch() {
 	type sight struct {
 		statement uint64
-		first     time.Time // zero: it was stuck
+		first     time.Time // zero: already reported as stuck
 	}
 	seen := map[*meter]sight{}
 	for range time.Tick(watchEvery) {

@@ -27,8 +27,8 @@ type Config struct {
 	Project string
 	// Image is the image that every part runs in, with the rideshare binary as its entry point.
 	Image string
-	// Network is where workers reach the rest and are reached by their names. "host" is the
-	// network of the engine's machine: a worker gets a free port on 127.0.0.1 there.
+	// Network is the network where workers reach the other parts and are reached by their names. "host" is the network
+	// of the engine's machine, where a worker gets a free port on 127.0.0.1.
 	Network string
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL. The file is mounted read-only; an
 	// environment variable would show in `docker inspect`.
@@ -47,7 +47,7 @@ type Config struct {
 type Limits struct {
 	// User is uid:gid, in numbers. The user must be able to read BusFile.
 	User string
-	// Memory is all that a worker may use, its replica included, in bytes.
+	// Memory is all the memory that a worker may use, in bytes, including its replica.
 	Memory int64
 	// Replica is the size of the in-memory file system for the replica, in bytes.
 	Replica int64

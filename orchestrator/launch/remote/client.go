@@ -34,7 +34,7 @@ const (
 type Config struct {
 	// URL is where the launcher listens, http://host:port or unix:///path.
 	URL string
-	// Token is the bearer token that the launcher asks for, "" for none.
+	// Token is the bearer token that the launcher requires, "" for none.
 	Token string
 	Log   *slog.Logger
 }
