@@ -13,16 +13,16 @@ import (
 
 const (
 	envAdmin = "RIDESHARE_ADMIN"
-	// childAdmin is where the processes that this one starts have theirs: a free port, which they log.
+	// childAdmin is the admin address of child processes: a free port, which they log.
 	childAdmin = "127.0.0.1:0"
 )
 
-// admin is the settings of every process that are for its operators.
+// admin holds the settings, common to every process, that are for operators.
 type admin struct {
 	Admin string `default:"" placeholder:"ADDR" env:"RIDESHARE_ADMIN" help:"Listen address for the metrics of this process (/metrics) and Go profiles (/debug/pprof), without authentication; port 0 picks a free one. Workers and persdb that this process starts get one each on a free loopback port, and log it. Default: none."`
 }
 
-// open starts the admin listener, if one is wanted, with what is registered in metrics, and returns what ends it.
+// open starts the admin listener with the metrics, if one is configured, and returns a function that stops it.
 func (a admin) open(ctx context.Context, out io.Writer, metrics *telemetry.Registry) (end func(), err error) {
 	if a.Admin == "" {
 		return func() {}, nil
@@ -39,29 +39,29 @@ func (a admin) open(ctx context.Context, out io.Writer, metrics *telemetry.Regis
 		return nil, err
 	}
 	log.InfoContext(ctx, "admin listener started", logkey.Addr, server.Addr())
-	if err = os.Setenv(envAdmin, childAdmin); err != nil { // only what is started from here on sees it
+	if err = os.Setenv(envAdmin, childAdmin); err != nil { // only processes started from here on see it
 		return nil, err
 	}
 	return func() {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
-		_ = server.Close(stopCtx) // a profile under way is cut off; there is nothing to lose.
+		_ = server.Close(stopCtx) // cuts off a profile under way; there is nothing to lose.
 	}, nil
 }
 
 const (
-	// gcPercent lets the heap grow to five times what is live before it is collected. What is
-	// live is a few MiB and requests leave much garbage: measured, 2 to 18 % more requests a second.
+	// gcPercent lets the heap grow to five times its live size before a collection. The live heap is a few MiB and
+	// requests leave much garbage. Measured: 2 to 18 % more requests per second.
 	gcPercent = 400
-	// workerGCPercent is that of a worker, which makes little garbage, and of which there are many: its heap is
-	// smaller by two fifths for that.
+	// workerGCPercent is the value for a worker. A worker makes little garbage, and there are many workers: this value
+	// makes its heap two fifths smaller.
 	workerGCPercent = 200
-	// softMemory is where collecting becomes as frequent as it must to stay there, in bytes: a
-	// bulk load or a full index of stored answers shall not take five times its size.
+	// softMemory is the heap size, in bytes, above which the collector runs as often as needed to stay there: a bulk
+	// load or a full index of stored answers must not take five times its size.
 	softMemory = 512 << 20
 )
 
-// tuneMemory sets up the garbage collector, but for what the environment says.
+// tuneMemory configures the garbage collector. Settings in the environment take precedence.
 func tuneMemory() {
 	letHeapGrow(gcPercent)
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -69,8 +69,8 @@ func tuneMemory() {
 	}
 }
 
-// letHeapGrow lets the heap grow by so many percent of what is live before it is collected, unless the environment says
-// something else.
+// letHeapGrow lets the heap grow by percent of its live size before a collection, unless the environment sets another
+// value.
 func letHeapGrow(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)

@@ -18,7 +18,7 @@ import (
 	"rideshare/internal/telemetry"
 )
 
-// benchCommand is `rideshare bench` and what can be measured with it.
+// benchCommand is `rideshare bench` and its sub-commands.
 type benchCommand struct {
 	Ladder   benchLadderCommand   `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
 	Join     benchJoinCommand     `cmd:"" help:"How long a new slave takes on a large database under writes, and what the writers notice."`
@@ -26,7 +26,7 @@ type benchCommand struct {
 	Serve    benchServeCommand    `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
 }
 
-// benchServices is where the broker and the coordinator of a benchmark come from.
+// benchServices says which broker and coordinator a benchmark uses.
 type benchServices struct {
 	Bus         string `default:"" placeholder:"URL" env:"BENCH_BUS" help:"The broker, amqp://user:password@host:port/vhost; without one a RabbitMQ is started for the run (in a checkout)."`
 	Coordinator string `default:"" placeholder:"URL" env:"BENCH_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot; without one a ZooKeeper is started for the run (in a checkout)."`
@@ -67,7 +67,7 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
 	return errors.Join(err, b.write(report), report.Print(out.stdout))
 }
 
-// some returns the names, none for all of them.
+// some returns the names, or nil, which means all.
 func some(names []string) []string {
 	if slices.Contains(names, "all") {
 		return nil
@@ -91,7 +91,7 @@ func (b *benchLadderCommand) write(report *bench.Report) error {
 	return nil
 }
 
-// writeJSON writes figures to a file, if one is wanted.
+// writeJSON writes figures to a file, if a file is given.
 func writeJSON(file string, figures any) error {
 	if file == "" {
 		return nil
@@ -106,7 +106,7 @@ func writeJSON(file string, figures any) error {
 	return nil
 }
 
-// start returns the services to use, and what ends those that it has started.
+// start returns the services to use, and a function that stops those that it has started.
 func (b *benchServices) start(ctx context.Context, progress io.Writer) (env bench.Environment, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "rideshare-services-")
 	if err != nil {
@@ -186,7 +186,7 @@ type benchServeCommand struct {
 	Prefix      string `default:"" help:"Stands before the names of queues."`
 }
 
-// Run serves until ctx ends or the ladder does, whose end is that of the standard input.
+// Run serves until ctx ends or the ladder does; the ladder's end shows as the end of the standard input.
 func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
 	log, err := telemetry.NewLogger(out.stderr, "error", "bench")
 	if err != nil {
@@ -195,7 +195,7 @@ func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go func() { // ends with the ladder
-		_, _ = io.Copy(io.Discard, os.Stdin) // only its end counts.
+		_, _ = io.Copy(io.Discard, os.Stdin) // only its end matters.
 		end()
 	}()
 	return bench.Serve(ctx, bench.ServeConfig{

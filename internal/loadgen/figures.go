@@ -71,7 +71,7 @@ type Summary struct {
 	Seconds      []Second              `json:"seconds"`
 }
 
-// longest is the longest latency that is recorded exactly.
+// longest is the longest latency that is distinguished from longer ones.
 const longest = 5 * time.Minute
 
 // tally collects requests until its figures are read.

@@ -24,7 +24,7 @@ const (
 	Closed Loop = "closed" // the level is clients
 )
 
-// lookEvery is how often an idle client of a closed loop checks whether it should send again.
+// lookEvery is how often an idle client of a closed loop checks whether the plan needs it again.
 const lookEvery = 20 * time.Millisecond
 
 // Outcome is the result of one request.

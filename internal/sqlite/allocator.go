@@ -13,7 +13,7 @@ import (
 // the engine accepts no allocator.
 var started = start()
 
-// allocator is stored by the engine by reference, so it must not change.
+// allocator holds the memory functions that start gives to the engine.
 var allocator = lib.Tsqlite3_mem_methods{
 	FxMalloc: callback(onMalloc), FxFree: callback(onFree), FxRealloc: callback(onRealloc), FxSize: callback(onSize),
 	FxRoundup: callback(onRoundup), FxInit: callback(onAllocatorInit), FxShutdown: callback(onAllocatorEnd),

@@ -14,8 +14,7 @@ func (c *Conn) Stop() { c.stopped.Store(true) }
 func (c *Conn) Resume() { c.stopped.Store(false) }
 
 // Checkpoint moves the WAL into the file and empties it. It waits up to wait for readers that need the WAL; done is
-// false if some still need it then. Afterwards c has the busy timeout of a new connection. No transaction may be open on
-// c.
+// false if some still need it then. Afterwards c has the default busy timeout again. No transaction may be open on c.
 func (c *Conn) Checkpoint(wait time.Duration) (done bool, err error) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond)) //nolint:gosec // a few seconds.
 	defer lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(defaultBusyTimeout/time.Millisecond))

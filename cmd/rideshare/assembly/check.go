@@ -7,7 +7,7 @@ import (
 	"rideshare/orchestrator/check"
 )
 
-// checker returns what POST /api/v1/check runs.
+// checker returns the checker behind POST /api/v1/check.
 func (c *core) checker() *check.Checker {
 	return check.New(check.Config{
 		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,

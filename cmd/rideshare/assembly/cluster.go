@@ -11,7 +11,7 @@ import (
 	"rideshare/orchestrator/control"
 )
 
-// cluster shows the control loop to the orchestrator's API.
+// cluster adapts the control loop to the orchestrator's API.
 type cluster struct {
 	*control.Loop
 	store     persdb
@@ -20,7 +20,7 @@ type cluster struct {
 
 func (c *core) cluster() cluster { return cluster{c.loop, c.store, c.positions} }
 
-// Workers returns the master and the slaves that run now, with the positions that they registered last and without lag.
+// Workers returns the running master and slaves, with the positions that they registered last and without lag.
 func (c cluster) Workers(ctx context.Context) ([]api.WorkerInfo, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c cluster) Workers(ctx context.Context) ([]api.WorkerInfo, error) {
 	return infos(members, positions{}), nil
 }
 
-// Status returns what the control loop, persdb and the workers know.
+// Status returns the state known to the control loop, persdb and the workers.
 func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
 	status, err := c.Loop.Status(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
 	return out, nil
 }
 
-// HandOver moves the master's role.
+// HandOver hands the master's role over to another worker.
 func (c cluster) HandOver(ctx context.Context, pid int) (api.HandedOver, error) {
 	done, err := c.Loop.HandOver(ctx, pid)
 	if err != nil {
@@ -63,8 +63,8 @@ func (c cluster) HandOver(ctx context.Context, pid int) (api.HandedOver, error) 
 	}, nil
 }
 
-// infos are the members with their positions. One that did not answer has the position that it registered last: it
-// hangs, or is cut off, and lags.
+// infos returns the members with their positions. A member that did not answer (it hangs, or is disconnected) keeps the
+// position that it registered last, and so shows a lag.
 func infos(members []control.Member, now positions) []api.WorkerInfo {
 	out := make([]api.WorkerInfo, 0, len(members))
 	for _, m := range members {
@@ -80,7 +80,7 @@ func infos(members []control.Member, now positions) []api.WorkerInfo {
 	return out
 }
 
-// checks are what the orchestrator needs besides workers.
+// checks returns the readiness checks of everything that the orchestrator needs besides workers.
 func (c *core) checks() []api.Check {
 	return []api.Check{
 		{Name: "broker", Probe: func(context.Context) error { return c.conn.Ready() }},
@@ -94,8 +94,7 @@ func (c *core) checks() []api.Check {
 	}
 }
 
-// missing says who is not there yet of a master and all wanted slaves, "" if
-// all are.
+// missing names what is still missing of a master and all wanted slaves, or returns "".
 func (c *core) missing(ctx context.Context) string {
 	status, err := c.loop.Status(ctx)
 	if err != nil {
@@ -122,7 +121,7 @@ func (c *core) missing(ctx context.Context) string {
 	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
 }
 
-// away names what the workers need and does not answer, "" if all does.
+// away names the dependencies of the workers that do not answer, or returns "".
 func (c *core) away(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -135,7 +134,7 @@ func (c *core) away(ctx context.Context) string {
 	return strings.Join(names, ", ")
 }
 
-// room fails while persdb says that it has none. Whether persdb answers is another check's.
+// room returns a check that fails while persdb reports too little room. Whether persdb answers is a separate check.
 func (c *core) room(enough func(dbaas.Sizes) bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if sizes, err := c.store.Sizes(ctx); err == nil && !enough(sizes) {

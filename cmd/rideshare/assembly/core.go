@@ -21,9 +21,9 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// stopGrace is how long workers may take to finish what is in hand when the
-// system stops: within the 10 s in which `up` promises to end, after the requests that were in hand. Whatever is left then has
-// no caller any more, or is the broker's.
+// stopGrace is how long workers may take to finish their pending work when the system stops. It fits, after the time for
+// pending requests, into the 10 s in which `up` promises to end. Whatever is left then either has no caller any more or
+// stays with the broker.
 const stopGrace = 2 * time.Second
 
 // core is everything behind the orchestrator's HTTP API.
@@ -41,8 +41,8 @@ type core struct {
 
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
-	busChecked chan struct{} // closed once the broker takes the largest message
-	failed     chan error    // has why the system cannot serve, once
+	busChecked chan struct{} // closed once the broker accepts the largest message
+	failed     chan error    // receives, at most once, why the system cannot serve
 
 	starts                    *counts
 	kinds, changes, decisions counts
@@ -63,7 +63,7 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 	return newCoreOn(ctx, o, cfg, m)
 }
 
-// newCoreOn is newCore on what is given.
+// newCoreOn is newCore with given dependencies.
 func newCoreOn(ctx context.Context, o *outside, cfg Config, m metrics) (*core, error) {
 	c := &core{
 		outside: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
@@ -87,7 +87,7 @@ func newCoreOn(ctx context.Context, o *outside, cfg Config, m metrics) (*core, e
 	return c, nil
 }
 
-// run starts what works in the background until close.
+// run starts the background work, which runs until close.
 func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stopLoops = stop
@@ -104,7 +104,7 @@ func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 	c.background.Go(func() { c.depths.follow(loops) })
 }
 
-// checkLargest finds out whether the broker takes the largest message, once: the workers use the same broker.
+// checkLargest checks once whether the broker accepts the largest message: the workers use the same broker.
 func (c *core) checkLargest(ctx context.Context) {
 	if c.checkBus != nil {
 		if err := c.checkBus(ctx); err != nil {
@@ -121,13 +121,13 @@ func (c *core) ended(what string, err error) {
 	}
 }
 
-// close stops everything, in the order that lets what is in hand finish: no new
-// requests, then the loop so that it replaces nobody, then the workers, then
-// what they work with, the truth last. All callers have their answers: the servers are closed before.
+// close stops everything in the order that lets pending work finish: new requests first; then the loop, so that it
+// replaces no worker; then the workers; then their dependencies, persdb last. The servers are closed before, so all
+// callers have their answers.
 func (c *core) close(ctx context.Context) error {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = c.dispatcher.Close(now) // what it ends has no caller
+	_ = c.dispatcher.Close(now) // requests that it ends have no caller
 	var errs []error
 	if c.scaler != nil { // nil if it could not be made
 		errs = append(errs, c.scaler.Close())
@@ -141,11 +141,12 @@ func (c *core) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drainTimeout bounds the word to a worker that is going to be stopped: one that does not answer is stopped all the same.
+// drainTimeout bounds the drain request to a worker that is about to be stopped. A worker that does not answer is
+// stopped anyway.
 const drainTimeout = 500 * time.Millisecond
 
-// stopWorkers ends every worker, and forgets it. Each is told to drain first: the master would wait
-// for a successor otherwise.
+// stopWorkers ends and removes every worker. Each worker is drained first: otherwise the master would wait for a
+// successor.
 func stopWorkers(ctx context.Context, launcher launch.Launcher, control http.RoundTripper) error {
 	workers := &workerapi.Client{HTTP: &http.Client{Transport: control, Timeout: drainTimeout}}
 	instances, err := launcher.List(ctx)
@@ -157,7 +158,7 @@ func stopWorkers(ctx context.Context, launcher launch.Launcher, control http.Rou
 	for i, in := range instances {
 		group.Go(func() {
 			if in.Running {
-				_ = workers.Drain(ctx, in.Control) // Stop says what is wrong
+				_ = workers.Drain(ctx, in.Control) // Stop reports what is wrong
 			}
 			if errs[i] = launcher.Stop(ctx, in.ID, stopGrace); errs[i] == nil {
 				errs[i] = launcher.Remove(ctx, in.ID)
@@ -168,7 +169,7 @@ func stopWorkers(ctx context.Context, launcher launch.Launcher, control http.Rou
 	return errors.Join(errs...)
 }
 
-// closeAll calls closers, the last one first, whatever the others return.
+// closeAll calls closers, the last one first, even if some fail.
 func closeAll(ctx context.Context, closers []func(context.Context) error) error {
 	var errs []error
 	for _, closer := range slices.Backward(closers) {

@@ -10,7 +10,7 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// counts are events by their labels, for metrics. It is safe for concurrent use.
+// counts counts events by their labels, for metrics. It is safe for concurrent use.
 type counts struct {
 	mu sync.Mutex // guards by
 	by map[[2]string]int
@@ -47,7 +47,7 @@ func newCountedLauncher(l launch.Launcher) *countedLauncher {
 	return c
 }
 
-// Start is launch.Launcher's.
+// Start implements launch.Launcher.
 func (l *countedLauncher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	in, err := l.Launcher.Start(ctx, startID)
 	result := "ok"
@@ -58,12 +58,12 @@ func (l *countedLauncher) Start(ctx context.Context, startID string) (launch.Ins
 	return in, err
 }
 
-// eventKinds is every kind at zero, so that an increase from nothing is seen.
+// eventKinds returns every kind with a count of zero, so that the first increase is visible.
 func eventKinds() map[[2]string]int {
 	return map[[2]string]int{{control.EventRole}: 0, {control.EventMembership}: 0, {control.EventScale}: 0}
 }
 
-// event tells of a change, and counts it.
+// event publishes a change, and counts it.
 func (c *core) event(kind string, data any) {
 	c.kinds.add([2]string{kind})
 	if e, ok := data.(control.WorkerEvent); ok {
@@ -72,7 +72,7 @@ func (c *core) event(kind string, data any) {
 	c.events.Add(kind, data)
 }
 
-// decided counts a decision.
+// decided counts a scaling decision.
 func (c *core) decided(d scale.Decision) {
 	outcome := "overtaken"
 	if d.Done {
@@ -82,7 +82,7 @@ func (c *core) decided(d scale.Decision) {
 	c.lastDecision.Store(&d)
 }
 
-// countedMetrics are what is counted here.
+// countedMetrics returns the metrics that are counted in this package.
 func (c *core) countedMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		c.starts.metric("rideshare_worker_starts_total", "Workers started, by result: ok or failed.", "result"),

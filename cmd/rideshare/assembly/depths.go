@@ -11,19 +11,18 @@ import (
 	"rideshare/internal/telemetry"
 )
 
-// depthPeriod is how often the bus is asked for its depths, and how long it may take to
-// answer: a depth is at most twice as old.
+// depthPeriod is how often the bus is asked for its queue depths, and how long it may take to answer. So a depth is at
+// most two periods old.
 const depthPeriod = 5 * time.Second
 
-// depths knows how many messages waited at the bus a moment ago, so that
-// no scrape, nor how many there are, costs the broker anything.
+// depths caches how many messages were waiting at the bus, so that scrapes, however many, put no load on the broker.
 type depths struct {
 	meter  mq.Meter
 	log    *slog.Logger
-	latest atomic.Pointer[map[mq.Queue]int] // nil while they are not known
+	latest atomic.Pointer[map[mq.Queue]int] // nil while unknown
 }
 
-// follow asks at once and then every depthPeriod, until ctx ends.
+// follow reads the depths immediately and then every depthPeriod, until ctx ends.
 func (d *depths) follow(ctx context.Context) {
 	tick := time.NewTicker(depthPeriod)
 	defer tick.Stop()

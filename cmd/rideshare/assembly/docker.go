@@ -8,23 +8,23 @@ import (
 	"rideshare/orchestrator/launch/docker"
 )
 
-// Docker says what workers are as containers.
+// Docker says how to run workers as containers.
 type Docker struct {
 	// Host is the engine's address, unix:///path or tcp://host:port.
 	Host string
 	// Stack names the system; containers without its label are never touched.
 	Stack string
-	// Project is the compose project that they belong to, "" for none.
+	// Project is the compose project of the workers, "" for none.
 	Project string
 	Image   string
-	// Network is that of the workers; "host" is the engine's machine's own.
+	// Network is the workers' network; "host" is the network of the engine's machine.
 	Network string
-	// BusFile is the file with the broker's URL, by its path on the engine's machine.
+	// BusFile is the path, on the engine's machine, of the file with the broker's URL.
 	BusFile string
 	Limits  docker.Limits
 }
 
-// newDockerLauncher starts workers as containers. end leaves them as they are.
+// newDockerLauncher returns a launcher of containers. end leaves the workers running.
 func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end func(context.Context) error, err error) {
 	d := *p.Docker
 	engine, err := docker.Dial(d.Host)

@@ -10,16 +10,16 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// statusTimeout bounds the question to one worker how it is.
+// statusTimeout bounds the status request to one worker.
 const statusTimeout = time.Second
 
-// Kill ends a worker at once, as its engine does it. Nobody tells the control loop, which has to notice. Errors are those of launch.Launcher.
+// Kill ends a worker immediately through its engine. The control loop is not notified and has to notice by itself.
+// Errors are those of launch.Launcher.
 func (s *System) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return s.core.launcher.Kill(ctx, id)
 }
 
-// statuses asks every worker that runs and has a role how it is. Those that do
-// not answer are named in missing.
+// statuses reads the status of every running worker that has a role. missing names the workers that did not answer.
 func (c *core) statuses(ctx context.Context) (out []workerapi.Status, missing []string) {
 	instances, err := c.launcher.List(ctx)
 	if err != nil {

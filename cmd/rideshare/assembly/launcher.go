@@ -11,14 +11,14 @@ import (
 	"rideshare/orchestrator/launch/remote/api"
 )
 
-// Launcher is a launcher for orchestrators in other processes, about to be served.
+// Launcher is a launcher to be served to orchestrators in other processes.
 type Launcher struct {
 	service *api.Service
 	end     func(context.Context) error
 }
 
-// NewProcessLauncher returns a Launcher whose workers are children of this process: they end
-// with it, and only with it. Of cfg it takes Log, Data and Processes; token is what callers must have.
+// NewProcessLauncher returns a Launcher whose workers are children of this process and live exactly as long as it. It
+// uses Log, Data and Processes of cfg; callers must send token.
 func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 	workers, err := newProcessLauncher(cfg, *cfg.Processes)
 	if err != nil {
@@ -35,7 +35,7 @@ func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 	return l, nil
 }
 
-// NewDockerLauncher returns a Launcher whose workers are containers, which stay when this process ends.
+// NewDockerLauncher returns a Launcher whose workers are containers, which keep running when this process ends.
 func NewDockerLauncher(cfg Config, token string) (*Launcher, error) {
 	workers, end, err := newDockerLauncher(cfg, *cfg.Processes)
 	if err != nil {
@@ -69,7 +69,7 @@ func workerCounts(workers launch.Launcher) telemetry.Sampled {
 		Read: func(emit func(float64, ...string)) {
 			list, err := workers.List(context.Background())
 			if err != nil {
-				return // the engine is away: no number is better than a wrong one
+				return // the engine is away: no value is better than a wrong one
 			}
 			running := 0
 			for _, i := range list {
@@ -86,8 +86,8 @@ func workerCounts(workers launch.Launcher) telemetry.Sampled {
 // Handler is the launcher's API.
 func (l *Launcher) Handler() http.Handler { return l.service.Handler() }
 
-// Shutdown lets those go who wait for events; then the server can end.
+// Shutdown releases the callers that wait for events, so that the server can end.
 func (l *Launcher) Shutdown() { l.service.Shutdown() }
 
-// Close ends what must not outlive this process.
+// Close ends everything that must not outlive this process.
 func (l *Launcher) Close(ctx context.Context) error { return l.end(ctx) }

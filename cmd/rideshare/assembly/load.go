@@ -12,30 +12,28 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// loadMeter measures what the scaling policies look at. It belongs to the
-// scaler's goroutine.
+// loadMeter measures the load for the scaling policies. Only the scaler's goroutine may use it.
 type loadMeter struct {
 	core  *core
 	at    time.Time
-	lanes dispatch.LaneStats // of all reads by slaves
+	lanes dispatch.LaneStats // totals of all reads by slaves
 	work  map[dbaas.WorkerID]work
 }
 
-// work is what a slave has counted since its start, in microseconds.
+// work is a slave's counters since its start, in microseconds.
 type work struct {
 	busy, places int64
 }
 
 func newLoadMeter(c *core) *loadMeter { return &loadMeter{core: c, at: time.Now()} }
 
-// Sample returns the load since the last call. The reads themselves are left to
-// the scaler, which counts them.
+// Sample returns the load since the last call. It leaves the number of reads to the scaler, which counts them.
 func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	var s scale.Sample
 	ctx, cancel := context.WithTimeout(ctx, 2*statusTimeout)
 	defer cancel()
 	m.dispatched(&s)
-	head, err := m.core.store.Head(ctx) // before the slaves' positions: they may be ahead of it, not behind
+	head, err := m.core.store.Head(ctx) // read before the slaves' positions, so that they may be ahead of it, but not behind
 	if err != nil {
 		s.Missing = append(s.Missing, "persdb")
 	}
@@ -47,7 +45,7 @@ func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	return s
 }
 
-// dispatched fills in what this orchestrator sees of its reads.
+// dispatched fills in the orchestrator's view of its reads.
 func (m *loadMeter) dispatched(s *scale.Sample) {
 	now := time.Now()
 	var lanes dispatch.LaneStats
@@ -61,14 +59,14 @@ func (m *loadMeter) dispatched(s *scale.Sample) {
 	if sent := lanes.Sent - m.lanes.Sent; sent > 0 {
 		s.QueueAge = scale.In((lanes.Waited - m.lanes.Waited) / time.Duration(sent)) //nolint:gosec // a count of requests.
 	}
-	// Little's law: how many are there at a time is how long each stays times how many come.
+	// Little's law: the mean number present is the arrival rate times the mean time each stays.
 	if window := now.Sub(m.at); window > 0 {
 		s.InFlight = float64(lanes.Took-m.lanes.Took) / float64(window)
 	}
 	m.at, m.lanes = now, lanes
 }
 
-// slaves fills in what the slaves say of themselves.
+// slaves fills in what the slaves report.
 func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerapi.Status) {
 	seen := map[dbaas.WorkerID]work{}
 	busy := 0.0
@@ -81,7 +79,7 @@ func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerap
 			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
 		}
 		w := work{busy: st.Counters[counterBusy], places: st.Counters[counterPlaces]}
-		before := m.work[st.ID] // none for a new slave: all of its life is in this window
+		before := m.work[st.ID] // zero for a new slave: its whole life is in this window
 		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.places-before.places, 1))
 		seen[st.ID] = w
 	}

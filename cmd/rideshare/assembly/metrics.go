@@ -8,13 +8,13 @@ import (
 	"rideshare/internal/telemetry"
 )
 
-// metrics is the one registry of the process.
+// metrics is the single registry of the process.
 type metrics struct {
 	registry *telemetry.Registry
 	rpc      *telemetry.RPC
 }
 
-// newMetrics returns the metrics of a system, in registry or, without one, in one of their own.
+// newMetrics returns the metrics of a system, in registry, or in a new registry if that is nil.
 func newMetrics(registry *telemetry.Registry) (metrics, error) {
 	m := metrics{registry: cmp.Or(registry, telemetry.NewRegistry())}
 	var err error
@@ -22,7 +22,7 @@ func newMetrics(registry *telemetry.Registry) (metrics, error) {
 	return m, err
 }
 
-// of returns what counts the requests of a part.
+// of returns the function that counts the requests of a part.
 func (m metrics) of(part string) (func(route, method string, status int, took time.Duration), error) {
 	requests, err := telemetry.NewRequests(m.registry, part)
 	if err != nil {

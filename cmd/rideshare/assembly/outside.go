@@ -25,7 +25,7 @@ import (
 	"rideshare/worker/replica"
 )
 
-// persdb is the store, in this process or behind HTTP.
+// persdb is the store, in this process or over HTTP.
 type persdb interface {
 	worker.Store
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
@@ -34,30 +34,30 @@ type persdb interface {
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
-// outside is what the orchestrator works with: the only things that differ
-// between one process and many.
+// outside holds the orchestrator's dependencies: all that differs between running in one process and in many.
 type outside struct {
 	store       persdb
-	conn        mq.Conn // the orchestrator's own
+	conn        mq.Conn // the orchestrator's own connection
 	meter       mq.Meter
 	coordinator coord.Coordinator
 	launcher    launch.Launcher
-	// checkBus waits for the broker and returns an error if it does not take the largest message; nil if there is nothing to check.
+	// checkBus waits for the broker and returns an error if it does not accept the largest message. It is nil if there
+	// is nothing to check.
 	checkBus func(ctx context.Context) error
-	// keepWorkers says that the workers are another process's, and outlive this one.
+	// keepWorkers means that the workers belong to another process and outlive this one.
 	keepWorkers bool
 	// control reaches the workers' control APIs.
 	control http.RoundTripper
-	// closers undo what was started, the last one first. Workers are stopped before.
+	// closers undo what was started, the last one first. The workers are stopped before.
 	closers []func(context.Context) error
 }
 
 func (o *outside) onClose(f func(context.Context) error) { o.closers = append(o.closers, f) }
 
-// close undoes what was started.
+// close undoes everything that was started.
 func (o *outside) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
 
-// closeBus ends both connections at once: with a broker that does not answer each takes a while.
+// closeBus closes both connections concurrently: each takes a while if the broker does not answer.
 func (o *outside) closeBus(context.Context) error {
 	var meter sync.WaitGroup
 	var meterErr error
@@ -67,7 +67,7 @@ func (o *outside) closeBus(context.Context) error {
 	return errors.Join(connErr, meterErr)
 }
 
-// newEmbedded is everything in this process.
+// newEmbedded returns dependencies that all run in this process.
 func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
 	commits, err := telemetry.NewCommits(m.registry)
 	if err != nil {
@@ -93,11 +93,11 @@ func (o *outside) embed(cfg Config, store *commitlog.Store) error {
 		return fmt.Errorf("open coordinator: %w", err)
 	}
 	replicas := filepath.Join(cfg.Data, "workers")
-	if err = os.RemoveAll(replicas); err != nil { // replicas of an earlier life are never used again
+	if err = os.RemoveAll(replicas); err != nil { // replicas of an earlier run are never reused
 		return fmt.Errorf("remove old replicas: %w", err)
 	}
 	broker := mqinproc.NewBroker(mqinproc.Config{})
-	// newWorker makes a worker that shares nothing with the orchestrator but the bus.
+	// newWorker creates a worker that shares only the bus with the orchestrator.
 	newWorker := func(spec launchinproc.Spec) (launchinproc.Worker, error) {
 		return embeddedWorker{worker.New(worker.Config{
 			ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: cfg.Log,
@@ -114,7 +114,7 @@ func (o *outside) embed(cfg Config, store *commitlog.Store) error {
 	return nil
 }
 
-// embeddedWorker is a worker as the in-process launcher wants it.
+// embeddedWorker adapts a worker to the in-process launcher.
 type embeddedWorker struct{ *worker.Worker }
 
 // Control returns the worker's control API.

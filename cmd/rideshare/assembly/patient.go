@@ -12,27 +12,25 @@ import (
 )
 
 const (
-	// connectPatience is how long a refused connection to a worker is tried again. A container
-	// runs some 10 ms before its worker listens, and the engine's event is faster than that;
-	// the loop's own next try would come a second later. It bounds what a worker that
-	// has just died costs the loop.
+	// connectPatience is how long a refused connection to a worker is retried. A container runs some 10 ms before its
+	// worker listens, and the engine's event arrives sooner; the loop's own next attempt would come a second later. It
+	// also bounds the time that the loop loses to a worker that has just died.
 	connectPatience = 500 * time.Millisecond
 	connectPause    = 10 * time.Millisecond
 )
 
-// newPatientTransport returns a transport to control APIs that gives a worker that is
-// just starting the time to listen.
+// newPatientTransport returns a transport to control APIs that waits for a starting worker to listen.
 func newPatientTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone() // It is one, as documented.
+	t := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	t.DialContext = patient((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
 	return t
 }
 
-// dialFunc connects.
+// dialFunc opens a connection.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// patient returns dial, but tries again for a while when it is refused. Other errors, such
-// as a name that nobody has any more, are final.
+// patient returns dial with retries, for a limited time, when the connection is refused. Other errors, such as an
+// unknown host name, are final.
 func patient(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		deadline := time.Now().Add(connectPatience)

@@ -20,36 +20,35 @@ import (
 	"rideshare/persdb/client"
 )
 
-// Processes says how to run workers, and persdb, as processes of their own on
-// RabbitMQ and ZooKeeper.
+// Processes says how to run workers, and persdb, as separate processes on RabbitMQ and ZooKeeper.
 type Processes struct {
 	Bus         string // amqp://user:password@host:port/vhost
 	Coordinator string // zk://host:port,host:port/chroot
-	// Session is the length of sessions at the coordinator, the workers' too. Zero means zookeeper.DefaultSessionTimeout.
+	// Session is the session length at the coordinator, also for workers. Zero means zookeeper.DefaultSessionTimeout.
 	Session time.Duration
-	// Prefix stands before the names of queues, so that systems can share a broker.
+	// Prefix is the prefix of the queue names, so that systems can share a broker.
 	Prefix string
-	// Persdb is the base URL of a persdb that runs elsewhere; with none it is a
-	// child of this process with its data in Config.Data.
+	// Persdb is the base URL of a persdb that runs elsewhere. If empty, persdb is a child of this process with its data
+	// in Config.Data.
 	Persdb string
-	// Launcher is the URL of a launcher that runs elsewhere, http://host:port or
-	// unix:///path; with none workers are children of this process.
+	// Launcher is the URL of a launcher that runs elsewhere, http://host:port or unix:///path. If empty, workers are
+	// children of this process.
 	Launcher string
-	// LauncherToken is the bearer token that this launcher asks for, "" for none.
+	// LauncherToken is the bearer token that this launcher requires, "" for none.
 	LauncherToken string
-	// Docker says what workers are as containers of an engine that this process talks to; nil for children.
+	// Docker says how this process runs workers as containers; nil runs them as children.
 	Docker *Docker
-	// LogLevel is that of the workers.
+	// LogLevel is the log level of the workers.
 	LogLevel string
 }
 
-// session returns the length of sessions.
+// session returns the session length.
 func (p Processes) session() time.Duration { return cmp.Or(p.Session, zookeeper.DefaultSessionTimeout) }
 
 // persdbGrace is how long persdb may take to close its files.
 const persdbGrace = 3 * time.Second
 
-// newProcesses is RabbitMQ, ZooKeeper, and children of this process.
+// newProcesses returns dependencies on RabbitMQ, ZooKeeper, and children of this process.
 func newProcesses(cfg Config) (*outside, error) {
 	o := &outside{control: newPatientTransport()}
 	if err := o.connect(cfg); err != nil {
@@ -103,7 +102,7 @@ func (o *outside) dialBus(cfg amqp.Config) error {
 	return nil
 }
 
-// useEngine makes workers containers, which end with the system.
+// useEngine runs workers as containers, which end with the system.
 func (o *outside) useEngine(cfg Config, p Processes) error {
 	launcher, end, err := newDockerLauncher(cfg, p)
 	if err != nil {
@@ -115,7 +114,7 @@ func (o *outside) useEngine(cfg Config, p Processes) error {
 	return nil
 }
 
-// reachLauncher leaves the workers to another process: they stay when this one ends.
+// reachLauncher leaves the workers to a launcher in another process: they keep running when this process ends.
 func (o *outside) reachLauncher(cfg Config, p Processes) error {
 	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log})
 	if err != nil {
@@ -150,13 +149,13 @@ func (o *outside) startLauncher(cfg Config, p Processes) error {
 	return nil
 }
 
-// newProcessLauncher starts workers as children of this process.
+// newProcessLauncher returns a launcher whose workers are children of this process.
 func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
 		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
-		// Not an argument: everybody on the machine can read those, and it has a password.
-		// The file, if it came from one, need not be given again.
+		// Not an argument, since every user of the machine can read arguments, and the URL has a password. If the URL
+		// came from a file, the file need not be passed on.
 		Env: append(append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="), limitsEnv(cfg.Limits)...),
 	})
 	if err != nil {
@@ -165,7 +164,7 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	return launcher, nil
 }
 
-// limitsEnv is the limits as the environment of a child.
+// limitsEnv returns the limits as environment variables of a child.
 func limitsEnv(l sqlite.Limits) []string {
 	l = l.WithDefaults()
 	var env []string
@@ -187,7 +186,7 @@ func limitsEnv(l sqlite.Limits) []string {
 	return env
 }
 
-// workerArgs is the command line of a worker that is a process.
+// workerArgs returns the command line of a worker process.
 func workerArgs(p Processes, spec process.Spec) []string {
 	return []string{
 		"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control, "--persdb-url", p.Persdb,

@@ -10,8 +10,8 @@ import (
 	"rideshare/orchestrator/dispatch"
 )
 
-// sampledMetrics are the numbers that the parts keep anyway, those of the workers
-// only if they are in this process: otherwise each shows its own.
+// sampledMetrics returns the counters that the parts keep anyway. It includes those of workers only if they run in this
+// process: otherwise each worker exports its own.
 func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
 	all = append(all, c.depths.metric())

@@ -9,8 +9,8 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// severable is a worker's way to persdb that can be cut, as the connection of a
-// killed process is: a commit under way may still happen, but its answer is lost.
+// severable is a worker's connection to persdb that can be cut like that of a killed process: a commit under way may
+// still happen, but its answer is lost.
 type severable struct {
 	store *commitlog.Store
 	cut   atomic.Bool
@@ -18,10 +18,10 @@ type severable struct {
 
 func newSeverable(store *commitlog.Store) *severable { return &severable{store: store} }
 
-// Sever cuts the way for good.
+// Sever cuts the connection permanently.
 func (s *severable) Sever() { s.cut.Store(true) }
 
-// guard loses the answer of a call that was cut meanwhile.
+// guard drops the answer of a call if the connection was cut during the call.
 func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
 	var none T
 	if s.cut.Load() {
@@ -34,27 +34,27 @@ func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
 	return v, err
 }
 
-// Commit is commitlog.Store's.
+// Commit implements commitlog.Store.
 func (s *severable) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, by, ops) })
 }
 
-// Head is commitlog.Store's.
+// Head implements commitlog.Store.
 func (s *severable) Head(ctx context.Context) (dbaas.Head, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Head, error) { return s.store.Head(ctx) })
 }
 
-// Log is commitlog.Store's.
+// Log implements commitlog.Store.
 func (s *severable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
 }
 
-// HashPart is commitlog.Store's.
+// HashPart implements commitlog.Store.
 func (s *severable) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.HashPart, error) { return s.store.HashPart(ctx, from) })
 }
 
-// Snapshot is commitlog.Store's.
+// Snapshot implements commitlog.Store.
 func (s *severable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if s.cut.Load() {
 		return nil, dbaas.ErrUnavailable

@@ -27,25 +27,25 @@ type System struct {
 	orchestrator, users, rides, gateway *httpapi.Server
 	metrics                             metrics
 
-	// closers undo what was started before the core, the last one first. servers are those among them.
+	// closers undo what was started before the core, the last one first. servers are the servers among them.
 	closers   []func(context.Context) error
 	servers   []*httpapi.Server
 	closeCore func(context.Context) error
 }
 
-// URLs says where a System listens.
+// URLs are the addresses where a System listens.
 type URLs struct {
 	Gateway, Users, Rides, Orchestrator string
 }
 
-// Start starts everything and returns when the listeners are open; Ready waits
-// until it serves. Close it. On an error nothing is left running.
+// Start starts everything and returns once the listeners are open; Ready waits until the system serves. The caller must
+// Close it. After an error nothing is left running.
 func Start(ctx context.Context, cfg Config) (*System, error) {
 	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator, (*System).startServices)
 }
 
-// StartOrchestrator starts the orchestrator and its workers alone; users, rides
-// and gateway run elsewhere. URLs has its address only.
+// StartOrchestrator starts only the orchestrator and its workers; users, rides and gateway run elsewhere. Of URLs only
+// the orchestrator's address is set.
 func StartOrchestrator(ctx context.Context, cfg Config) (*System, error) {
 	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator)
 }
@@ -91,12 +91,12 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler}); err != nil {
 		return err
 	}
-	s.orchestrator.OnShutdown(s.core.events.Close) // streams would hold up the end
+	s.orchestrator.OnShutdown(s.core.events.Close) // open streams would delay the shutdown
 	return nil
 }
 
-// startServices starts users, rides and the gateway. The gateway listens first,
-// since rides must know where it is, and gets its routes last.
+// startServices starts users, rides and the gateway. The gateway listens first, since rides needs its address, and gets
+// its routes last.
 func (s *System) startServices(ctx context.Context) error {
 	routes := httpapi.NewLateHandler()
 	var err error
@@ -148,7 +148,7 @@ func (s *System) startRides(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	routes := httpapi.NewLateHandler() // rides names itself by its address, which is known once it listens
+	routes := httpapi.NewLateHandler() // rides identifies itself by its address, which is known once it listens
 	if s.rides, err = s.serveOpen(ctx, s.cfg.Rides, routes); err != nil {
 		return err
 	}
@@ -187,7 +187,8 @@ func (s *System) database() (*dbclient.Client, error) {
 // Exposed is what it means that users, rides or the gateway listen beyond this machine without AUTH_FILE, and the cure.
 const Exposed = "everybody who reaches it may change and empty the database: set AUTH_FILE, or listen on 127.0.0.1"
 
-// serveOpen serves what is open by the contract, and warns where others than this machine reach what empties the database.
+// serveOpen serves routes that are open by the contract. It logs a warning if other machines can reach the routes that
+// empty the database.
 func (s *System) serveOpen(ctx context.Context, addr string, h http.Handler) (*httpapi.Server, error) {
 	cfg := httpapi.ServerConfig{Addr: addr, Handler: h}
 	if s.cfg.Credentials == nil {
@@ -218,18 +219,18 @@ func (s *System) URLs() URLs {
 	return urls
 }
 
-// readyPoll is how often Ready looks: often enough that it adds nothing that a person notices.
+// readyPoll is how often Ready checks: often enough that no person notices the delay.
 const readyPoll = 2 * time.Millisecond
 
-// waitingLog is how often Ready says what it waits for.
+// waitingLog is how often Ready logs what it waits for.
 const waitingLog = 5 * time.Second
 
-// Failed yields an error once the system knows that it cannot serve: the broker does not take the largest message.
+// Failed yields an error once the system knows that it cannot serve because the broker does not accept the largest
+// message.
 func (s *System) Failed() <-chan error { return s.core.failed }
 
-// Ready waits until a master and all wanted slaves serve, or returns ctx's
-// error, or that of Failed. It does not matter what is started first, so it waits as long as it
-// takes, and says for what.
+// Ready waits until a master and all wanted slaves serve, or returns ctx's error, or that of Failed. The parts may start
+// in any order, so Ready waits as long as it takes, and logs what it waits for.
 func (s *System) Ready(ctx context.Context) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
@@ -252,9 +253,8 @@ func (s *System) Ready(ctx context.Context) error {
 	}
 }
 
-// Close stops everything, listeners first, so that clients learn early and what
-// is in hand finishes if it can soon. It is bounded by ctx. Everything acknowledged is on disk
-// in any case.
+// Close stops everything within the bounds of ctx. Listeners stop first, so that clients learn early and pending
+// requests finish if they can soon. Everything acknowledged is on disk in any case.
 func (s *System) Close(ctx context.Context) error {
 	closing, drained := httpapi.Draining(ctx, s.servers...)
 	defer drained()

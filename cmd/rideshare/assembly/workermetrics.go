@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// WorkerMetrics are the numbers of workers, as their statuses have them: a worker
-// shows its own, and the embedded system those of all.
+// WorkerMetrics returns the metrics of workers, read from their statuses: a worker exports its own, and the embedded
+// system those of all workers.
 func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetry.Sampled {
 	each := func(read func(s *workerapi.Status, emit func(float64, ...string))) func(func(float64, ...string)) {
 		return func(emit func(float64, ...string)) {
@@ -63,13 +63,13 @@ const (
 	counterPlaces = "read_places_us"
 )
 
-// Store tells persdb's newest position and epoch, and what it takes.
+// Store provides persdb's newest position and epoch, and its sizes.
 type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
-// StoreMetrics are the numbers of persdb that everybody who reaches it can show.
+// StoreMetrics returns the metrics of persdb that any process with access to persdb can export.
 func StoreMetrics(store Store) []telemetry.Sampled {
 	head := func(value func(dbaas.Head) float64) func(func(float64, ...string)) {
 		return func(emit func(float64, ...string)) {
@@ -106,7 +106,7 @@ func StoreMetrics(store Store) []telemetry.Sampled {
 	}
 }
 
-// BusMetrics are the numbers of one party's connection to the bus.
+// BusMetrics returns the metrics of one connection to the bus.
 func BusMetrics(bus mq.Conn) []telemetry.Sampled {
 	state := func(name, help string, gauge bool, value func(mq.State) float64) telemetry.Sampled {
 		return telemetry.Sampled{Name: "rideshare_bus_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {

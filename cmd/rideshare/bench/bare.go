@@ -16,13 +16,11 @@ import (
 	"rideshare/orchestrator/statement"
 )
 
-// maxGroup is how many writes share a commit, as many as a message of the
-// product carries at most.
+// maxGroup is how many writes share a commit: as many as a message of the product carries at most.
 const maxGroup = 256
 
-// bare is SQLite in the process of its HTTP server: no queue, no log, no
-// replica. Reads run on a connection for each core and more, writes that wait
-// share one commit with one fsync.
+// bare is SQLite in the process of its HTTP server: no queue, no log, no replica. It has at least one read connection
+// per core; writes that wait share one commit with one fsync.
 type bare struct {
 	readers chan *sqlite.Conn
 	writer  *sqlite.Conn
@@ -63,10 +61,10 @@ func (b *bare) close() error {
 	return errors.Join(errs...)
 }
 
-// api returns the same routes that the product has, on the same HTTP server.
+// api serves the same routes as the product, on the same HTTP server.
 func (b *bare) api() http.Handler { return databaseAPI(b.read, b.write, b.execute) }
 
-// answerer turns the body of a request into that of its answer.
+// answerer computes the body of an answer from the body of a request.
 type answerer func(ctx context.Context, body []byte) ([]byte, error)
 
 func databaseAPI(read, write, execute answerer) http.Handler {
@@ -77,7 +75,7 @@ func databaseAPI(read, write, execute answerer) http.Handler {
 	return a
 }
 
-// emptyAPI answers every read without looking at it.
+// emptyAPI answers every read without evaluating it.
 func emptyAPI() http.Handler {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(func(context.Context, []byte) ([]byte, error) {
@@ -86,7 +84,7 @@ func emptyAPI() http.Handler {
 	return a
 }
 
-// plain turns a function of a body into a handler.
+// plain turns an answerer into a handler.
 func plain(answer answerer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -98,7 +96,7 @@ func plain(answer answerer) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(body) // a client that is gone needs no answer.
+		_, _ = w.Write(body) // a client that has gone needs no answer.
 	})
 }
 
@@ -144,7 +142,7 @@ func (b *bare) commitLoop() {
 	}
 }
 
-// waiting takes the writes that wait already.
+// waiting returns the writes that are already waiting.
 func (b *bare) waiting() []*bareWrite {
 	var out []*bareWrite
 	for len(out) < maxGroup-1 {

@@ -1,6 +1,6 @@
-// Package bench measures this system beside the alternatives: the same HTTP server
-// with nothing, or with SQLite, behind it, and RPC over RabbitMQ with a message a request.
-// Each path runs in processes of its own, all of them side by side, and the measurements are interleaved, so that the ratios hold on a noisy machine.
+// Package bench measures this system next to the alternatives: the same HTTP server with nothing, or with SQLite, behind
+// it, and RPC over RabbitMQ with one message per request. Each path runs in its own processes, all paths run side by
+// side, and the measurements are interleaved, so that the ratios hold on a noisy machine.
 package bench
 
 import (
@@ -16,31 +16,31 @@ import (
 // Config says what to run.
 type Config struct {
 	Environment
-	// Works and Paths are what is measured, of nil all.
+	// Works and Paths select what to measure; nil means all.
 	Works, Paths []string
 	// Loops are closed, open or both; open needs closed.
 	Loops []string
-	// Clients are numbers of keep-alive clients. At the first one every work is
-	// measured on every path, at the others the essential ones.
+	// Clients are the numbers of keep-alive clients. At the first number every work is measured on every path, at the
+	// others only the essential works.
 	Clients []int
-	// Duration is the length of one measurement at the first number of clients and in the
-	// open loop; the others take half of it.
+	// Duration is the length of one measurement at the first number of clients and in the open loop; other measurements
+	// take half of it.
 	Duration time.Duration
 	Rounds   int
 	Rows     int // in the table, at the beginning of each measurement
-	// Seed says in which order the paths of a work are measured in each round.
+	// Seed determines the order of a work's paths in each round.
 	Seed uint64
-	// Progress gets a line for each measurement.
+	// Progress receives a line for each measurement.
 	Progress io.Writer
 }
 
-// ErrInvalid says that some answers were wrong or no answers: their rows mean nothing.
+// ErrInvalid means that some answers were wrong or failed: their rows are meaningless.
 var ErrInvalid = errors.New("some rows are invalid: answers were wrong or failed")
 
-// ErrNothing says that none of the chosen works is measured on any of the chosen paths.
+// ErrNothing means that none of the chosen works is measured on any of the chosen paths.
 var ErrNothing = errors.New("none of these works is measured on any of these paths")
 
-// Run measures the ladder. With ErrInvalid the report is complete, and says which rows are invalid.
+// Run measures the ladder. With ErrInvalid the report is complete, and marks the invalid rows.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cells := cfg.cells()
 	if len(cells) == 0 {
@@ -52,7 +52,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	report := newReport(cfg)
 	for _, c := range cells {
-		report.row(c) // in this order, whatever that of the rounds is
+		report.row(c) // in this order, whatever the order of the rounds is
 	}
 	progress(cfg.Progress, "seed %d: the order of the paths in each round", cfg.Seed)
 	err = s.ladder(ctx, cfg, report, cells)
@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-// stand is the paths, running side by side.
+// stand is the set of paths, running side by side.
 type stand struct {
 	dir     string
 	targets map[string]*target
@@ -150,7 +150,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 	return nil
 }
 
-// settled measures once all paths are ready for it, and looks before and after it how far replicas are behind.
+// settled measures once all paths are ready, and reads the replicas' lag before and after.
 func (s *stand) settled(ctx context.Context, r run) (figure, error) {
 	if err := s.settle(ctx); err != nil {
 		return figure{}, err

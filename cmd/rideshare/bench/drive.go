@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// answerLimit is longer than any answer may take: what takes longer is an error.
+	// answerLimit is longer than any answer may take: an answer that takes longer is an error.
 	answerLimit = 20 * time.Second
-	// maxLatency is the longest that histograms tell apart.
+	// maxLatency is the longest latency that histograms distinguish.
 	maxLatency = time.Minute
 )
 
@@ -27,25 +27,24 @@ type figure struct {
 	slowest        float64 // milliseconds
 	answers        int64
 	errors         int64
-	wrong          error // the first of errors
-	cpu            usage // of each part, while it ran
-	lag            *Lag  // nil where there are no replicas that tell
+	wrong          error // the first error
+	cpu            usage // of each part, during the measurement
+	lag            *Lag  // nil where there are no replicas that report it
 }
 
-// run is one measurement about to be made.
+// run is one measurement to be made.
 type run struct {
 	target  *target
 	work    string
 	rows    int
 	clients int
 	length  time.Duration
-	// offered is how many requests a second are due, whether answers come or not; their
-	// latency counts from when they were due. Zero: each client sends its next request when
-	// it has its answer.
+	// offered is how many requests per second are due, whether or not answers arrive; latency counts from the due time.
+	// Zero: each client sends its next request when it has its answer.
 	offered float64
 }
 
-// beside measures, while what the work needs beside it goes on.
+// beside measures while the work's side load runs.
 func (r run) beside(ctx context.Context) (figure, error) {
 	if r.work != workBesideSlow {
 		return r.measure(ctx)
@@ -64,7 +63,7 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	database, gateway := r.target.host(r.target.addresses.Database, r.clients), r.target.host(r.target.addresses.Gateway, r.clients)
 	defer database.CloseIdleConnections()
 	defer gateway.CloseIdleConnections()
-	runtime.GC() // what the run before left behind is not this one's
+	runtime.GC() // so that garbage of the previous run does not count for this one
 	before := r.target.usage()
 	ctx, cancel := context.WithTimeout(ctx, r.length)
 	defer cancel()
@@ -104,15 +103,14 @@ func (t *target) host(url string, clients int) *fasthttp.HostClient {
 	}
 }
 
-// pacer says when requests are due.
+// pacer determines when requests are due.
 type pacer struct {
 	start time.Time
-	rate  float64 // zero: at once
+	rate  float64 // zero: due immediately
 	taken atomic.Int64
 }
 
-// next returns when the next request is due, after it has waited for that moment. It
-// reports false when ctx ends before.
+// next waits until the next request is due and returns that time. It returns false if ctx ends first.
 func (p *pacer) next(ctx context.Context) (due time.Time, ok bool) {
 	if p.rate == 0 {
 		return time.Now(), ctx.Err() == nil
@@ -128,7 +126,7 @@ func (p *pacer) next(ctx context.Context) (due time.Time, ok bool) {
 	return due, ctx.Err() == nil
 }
 
-// client is one keep-alive client with one request at a time.
+// client is one keep-alive client with one request in flight.
 type client struct {
 	database, gateway *fasthttp.HostClient
 	work              *work
@@ -138,7 +136,7 @@ type client struct {
 	wrong             error // the first
 }
 
-// run sends one request after the other until ctx ends. Every answer is checked.
+// run sends requests one after the other until ctx ends. It checks every answer.
 func (c *client) run(ctx context.Context) {
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)

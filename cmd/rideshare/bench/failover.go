@@ -22,14 +22,14 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// FailoverMode is how the master is made to go.
+// FailoverMode is how the master is taken away.
 type FailoverMode string
 
 // The modes.
 const (
 	FailoverKill    FailoverMode = "kill"    // SIGKILL, which the control loop has to notice by itself
 	FailoverCrash   FailoverMode = "crash"   // POST crash/master, which also wakes the control loop
-	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs, and only its session tells
+	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs, and only its session shows that
 	FailoverPlanned FailoverMode = "planned" // POST master: hand-over
 )
 
@@ -37,23 +37,23 @@ const (
 type FailoverConfig struct {
 	// Orchestrator is the base URL of a running system; empty: one is started for the run.
 	Orchestrator string
-	// Processes says how to start one; nil is everything in this process.
+	// Processes says how to start that system; nil runs everything in this process.
 	Processes *assembly.Processes
 	Mode      FailoverMode
 	Kills     int
 	Slaves    int
-	// Writes and Reads are sent a second, whether or not earlier ones are answered.
+	// Writes and Reads are sent per second, whether or not earlier ones are answered.
 	Writes, Reads int
 	// Progress gets a line for each kill.
 	Progress io.Writer
 }
 
 const (
-	// failoverWhole bounds the wait for a system that is whole again.
+	// failoverWhole bounds the wait until the system is complete again.
 	failoverWhole = time.Minute
-	// failoverRest is the longest pause, at random, between a whole system and the next kill; the shortest is a fifth.
+	// failoverRest is the longest random pause between a complete system and the next kill; the shortest is a fifth.
 	failoverRest = time.Second
-	// failoverCall is longer than any call may take: who does not answer by then hangs.
+	// failoverCall is longer than any call may take: a system that has not answered by then hangs.
 	failoverCall = 15 * time.Second
 )
 
@@ -64,15 +64,14 @@ type failover struct {
 	url    string
 	http   *http.Client
 	load   *failoverLoad
-	system *assembly.System // started for the run; nil if it runs elsewhere
+	system *assembly.System // started for the run; nil if the system runs elsewhere
 }
 
-// ErrWrong says that acknowledged writes were lost, or doubled: the report says how many.
+// ErrWrong means that acknowledged writes were lost or doubled: the report has their numbers.
 var ErrWrong = errors.New("acknowledged writes were lost or doubled")
 
-// Failover makes the master go again and again under a constant load, and measures how long
-// no write is acknowledged. It looks at the end for writes that were lost or doubled. With ErrWrong there were some, and the report is
-// complete.
+// Failover takes the master away again and again under a constant load, and measures how long no write is acknowledged.
+// At the end it looks for lost and doubled writes. If there are some, it returns ErrWrong with a complete report.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{
 		FailoverConfig: cfg, url: cfg.Orchestrator,
@@ -88,7 +87,7 @@ func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, 
 	return f.run(ctx)
 }
 
-// start starts a system, and returns what ends it and removes its data.
+// start starts a system. The returned function stops the system and removes its data.
 func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "rideshare-failover-")
 	if err != nil {
@@ -97,7 +96,7 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
 		Log: slog.New(slog.DiscardHandler), Data: filepath.Join(dir, "data"), Name: "failover", Processes: f.Processes,
 		Orchestrator: anyPort, Slaves: f.Slaves, CallTimeout: callTimeout,
-		// The number of slaves stays as it is: the first tick is after the run.
+		// The number of slaves stays constant: the first tick is after the run.
 		Scale: assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
 	})
 	if err != nil {
@@ -116,7 +115,7 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// callTimeout is the deadline that the system has for each call.
+// callTimeout is the system's deadline for each call.
 const callTimeout = 5 * time.Second
 
 func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
@@ -155,13 +154,13 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	return report, fmt.Errorf("%w: %d lost, %d doubled", ErrWrong, report.Lost, report.Doubled)
 }
 
-// kill is one master that went.
+// kill is one removal of a master.
 type kill struct {
 	pid       int
 	at, whole time.Time
 }
 
-// kill makes the master go and waits until the system is whole.
+// kill takes the master away and waits until the system is complete.
 func (f *failover) kill(ctx context.Context) (kill, error) {
 	before, err := f.whole(ctx)
 	if err != nil {
@@ -187,7 +186,7 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 	}
 }
 
-// strike makes the master go.
+// strike takes the master away.
 func (f *failover) strike(ctx context.Context, master failoverMember) error {
 	switch f.Mode {
 	case FailoverPlanned:
@@ -198,14 +197,15 @@ func (f *failover) strike(ctx context.Context, master failoverMember) error {
 		return signalWorker(master.PID, syscall.SIGSTOP)
 	case FailoverKill:
 		if f.system != nil && f.Processes == nil {
-			return f.system.Kill(ctx, master.Worker) // its pid is a number of this process's own
+			return f.system.Kill(ctx, master.Worker) // its pid is not a real process id
 		}
 		return signalWorker(master.PID, syscall.SIGKILL)
 	}
 	return fmt.Errorf("no mode %q", f.Mode)
 }
 
-// signalWorker sends a signal to a worker that is a process of this machine. The pid of another machine's may be anybody's here.
+// signalWorker sends a signal to a worker that is a process of this machine. A pid of another machine could be any
+// process here.
 func signalWorker(pid int, signal syscall.Signal) error {
 	if commandOf(pid) != "worker" {
 		return fmt.Errorf("process %d is no worker on this machine: for a system that runs elsewhere use --mode crash or planned", pid)
@@ -216,10 +216,10 @@ func signalWorker(pid int, signal syscall.Signal) error {
 	return nil
 }
 
-// pollEvery is how often the cluster is asked whether it is whole.
+// pollEvery is how often the cluster is polled until it is complete.
 const pollEvery = 20 * time.Millisecond
 
-// failoverCluster is GET cluster.
+// failoverCluster is the answer of GET cluster.
 type failoverCluster struct {
 	Members       []failoverMember `json:"members"`
 	Epoch         uint64           `json:"epoch"`
@@ -252,7 +252,7 @@ func (c failoverCluster) isWhole() bool {
 	return led && ready == len(c.Members) && ready == c.DesiredSlaves+1
 }
 
-// whole waits until there is a master and every slave that is wanted.
+// whole waits until there is a master and every wanted slave.
 func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
 	for deadline := time.Now().Add(failoverWhole); ; {
 		var c failoverCluster
@@ -269,7 +269,7 @@ func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
 	}
 }
 
-// call makes a request that must be answered with 200 and decodes the answer into out, if that is not nil.
+// call makes a request that must be answered with 200, and decodes the answer into out unless out is nil.
 func (f *failover) call(ctx context.Context, method, path string, in, out any) error {
 	status, body, err := f.send(ctx, method, path, in, "")
 	if err != nil {

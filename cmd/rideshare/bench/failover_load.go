@@ -15,7 +15,7 @@ import (
 	"rideshare/internal/pause"
 )
 
-// failoverLoad is writes and reads at a constant rate. Each write adds a row under a name of its own.
+// failoverLoad sends writes and reads at a constant rate. Each write adds a row with a unique name.
 type failoverLoad struct {
 	f      *failover
 	table  string
@@ -31,7 +31,7 @@ type failoverLoad struct {
 type answered struct {
 	name     string
 	due, end time.Time
-	status   int // 0 for none
+	status   int // 0 for no answer
 }
 
 func (f *failover) startLoad(ctx context.Context) (*failoverLoad, error) {
@@ -54,7 +54,7 @@ func (l *failoverLoad) end() {
 	l.all.Wait()
 }
 
-// every makes rate calls a second until ctx ends, each when it is due.
+// every makes rate calls per second until ctx ends, each when it is due.
 func (l *failoverLoad) every(ctx context.Context, rate int, call func(context.Context, int, time.Time)) {
 	if rate <= 0 {
 		return
@@ -92,7 +92,7 @@ func (l *failoverLoad) note(list *[]answered, a answered) {
 	*list = append(*list, a)
 }
 
-// compare looks in the database for writes that were acknowledged and are not there, and for those that are there twice.
+// compare checks the database for acknowledged writes that are missing or doubled.
 func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) error {
 	var got struct {
 		Results []struct {
@@ -126,7 +126,7 @@ func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) erro
 	return l.f.call(ctx, http.MethodPost, "/db/execute", []string{"DROP TABLE " + l.table}, nil)
 }
 
-// change is an event of the control loop, and when it came.
+// change is an event of the control loop, with its time of arrival.
 type change struct {
 	at     time.Time
 	PID    int    `json:"pid"`
@@ -134,7 +134,7 @@ type change struct {
 	Change string `json:"change"`
 }
 
-// watch collects the control loop's events until ctx ends, and sends them then.
+// watch collects the control loop's events until ctx ends, and then sends them.
 func (f *failover) watch(ctx context.Context) <-chan []change {
 	out := make(chan []change, 1)
 	go func() { // ends with ctx
@@ -154,7 +154,7 @@ func (f *failover) stream(ctx context.Context) []change {
 	if err != nil {
 		return nil
 	}
-	resp, err := (&http.Client{Transport: f.http.Transport}).Do(req) // without a time-out
+	resp, err := (&http.Client{Transport: f.http.Transport}).Do(req) // without a timeout
 	if err != nil {
 		return nil
 	}

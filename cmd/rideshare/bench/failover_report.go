@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Spread is how a time in milliseconds is spread over the kills.
+// Spread is the distribution of a time over the kills, in milliseconds.
 type Spread struct {
 	P50 float64 `json:"p50_ms"`
 	P90 float64 `json:"p90_ms"`
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
 	N   int     `json:"n"`
-	// P99IsMax says that N is below p99From, so that P99 is the longest and no percentile.
+	// P99IsMax means that N is below p99From, so that P99 is the maximum and not a percentile.
 	P99IsMax bool `json:"p99_is_max,omitempty"`
 }
 
-// p99From is how many samples a p99 needs: then three are above it.
+// p99From is how many samples a p99 needs: with so many, three are above it.
 const p99From = 300
 
-// Calls counts answers. Refused is 503, surely not done; Unknown is 504 or no answer.
+// Calls counts answers. Refused is 503, certainly not done; Unknown is 504 or no answer.
 type Calls struct {
 	Sent    int `json:"sent"`
 	OK      int `json:"ok"`
@@ -40,22 +40,23 @@ type FailoverReport struct {
 	Mode    FailoverMode      `json:"mode"`
 	System  string            `json:"system"`
 	Kills   int               `json:"kills"`
-	// Unavailable is the time from the kill to the first acknowledgement of a write that was sent after it, and
-	// Gap the longest time without any acknowledgement around it.
+	// Unavailable is the time from the kill to the first acknowledgement of a write sent after it. Gap is the longest
+	// time without any acknowledgement around the kill.
 	Unavailable Spread `json:"unavailable"`
 	Gap         Spread `json:"gap"`
-	// Died, Named and Serving are when the control loop told of the death, of the new master, and that it serves.
+	// Died, Named and Serving are when the control loop reported the death, the new master, and that the new master
+	// serves.
 	Died    Spread `json:"died"`
 	Named   Spread `json:"named"`
 	Serving Spread `json:"serving"`
 	Writes  Calls  `json:"writes"`
 	Reads   Calls  `json:"reads"`
-	// ReadP99 and ReadMax are of the reads that were answered, from when they were due, in milliseconds.
+	// ReadP99 and ReadMax are latencies of answered reads, from their due time, in milliseconds.
 	ReadP99 float64 `json:"read_p99_ms"`
 	ReadMax float64 `json:"read_max_ms"`
-	// Goals are about Gap, which is what a client sees.
+	// Goals are for Gap, which is what a client sees.
 	Goals []Goal `json:"goals,omitempty"`
-	// Lost writes were acknowledged and are not there; Doubled ones are there twice. Both must be 0.
+	// Lost writes were acknowledged and are missing; Doubled writes are there twice. Both must be 0.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
 }
@@ -67,7 +68,7 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
 	for i, k := range kills {
-		until, told := k.whole, k.whole.Add(failoverRest) // an event may be heard after the cluster was seen whole
+		until, told := k.whole, k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
 		if i+1 < len(kills) {
 			until, told = kills[i+1].at, kills[i+1].at
 		}
@@ -113,7 +114,7 @@ func (f *failover) about() string {
 	}
 }
 
-// firstAck returns when the first write was acknowledged that was sent after at.
+// firstAck returns when the first write that was sent after at was acknowledged.
 func firstAck(acks []answered, at time.Time) (time.Time, bool) {
 	i := slices.IndexFunc(acks, func(a answered) bool { return !a.due.Before(at) })
 	if i < 0 {
@@ -122,7 +123,7 @@ func firstAck(acks []answered, at time.Time) (time.Time, bool) {
 	return acks[i].end, true
 }
 
-// longestGap returns the longest time without an acknowledgement that touches from to until.
+// longestGap returns the longest time without an acknowledgement that overlaps the time between from and until.
 func longestGap(acks []answered, from, until time.Time) time.Duration {
 	var longest time.Duration
 	for i := 1; i < len(acks); i++ {
@@ -158,7 +159,7 @@ func count(calls []answered) Calls {
 	return c
 }
 
-// spread sorts times and takes the nearest ranks.
+// spread sorts times and returns the nearest ranks.
 func spread(times []time.Duration) Spread {
 	if len(times) == 0 {
 		return Spread{}
@@ -175,7 +176,7 @@ func spread(times []time.Duration) Spread {
 	return s
 }
 
-// goals compares the longest time without an acknowledgement with what is wanted. The embedded system has no goals.
+// goals compares the longest time without an acknowledgement with its goal. The embedded system has no goals.
 func (f *failover) goals(r *FailoverReport) []Goal {
 	last := "p99 ms"
 	if r.Gap.P99IsMax {
@@ -200,7 +201,7 @@ func (f *failover) goals(r *FailoverReport) []Goal {
 	return goals
 }
 
-// Print writes the report as a table. Of few kills it has no p99.
+// Print writes the report as a table. For few kills it has no p99.
 func (r *FailoverReport) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	p99 := func(text string) string {

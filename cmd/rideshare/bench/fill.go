@@ -18,8 +18,8 @@ const (
 	createIndex = "CREATE INDEX bench_g ON bench (g)"
 )
 
-// fill makes the table and its rows through the public API, and the application's users
-// and rides where there are tables for them.
+// fill creates the table and its rows through the public API. If the path has the application's tables, fill adds users
+// and rides.
 func fill(ctx context.Context, url string, rows int, application bool) error {
 	statements := []any{createTable, createIndex}
 	for i := range rows {
@@ -67,7 +67,7 @@ func execute(ctx context.Context, url string, statements []any) error {
 	return nil
 }
 
-// post returns the body of a 200.
+// post returns the body of an answer with status 200; any other answer is an error.
 func post(ctx context.Context, url string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {

@@ -2,11 +2,11 @@ package bench
 
 import "fmt"
 
-// Goal is one figure that the project wants to reach.
+// Goal is one target figure of the project.
 type Goal struct {
 	Name string  `json:"name"`
 	Want float64 `json:"want"`
-	// AtMost says that Want is an upper bound, not a lower one.
+	// AtMost means that Want is an upper bound, not a lower one.
 	AtMost bool    `json:"at_most"`
 	Got    float64 `json:"got"`
 	Met    bool    `json:"met"`
@@ -23,8 +23,7 @@ func (g Goal) String() string {
 	return fmt.Sprintf("%s %s %g: %.2f, %s", g.Name, sign, g.Want, g.Got, met)
 }
 
-// addGoals compares what was measured with what is wanted. A goal whose rows are not there, or are
-// invalid, is left out.
+// addGoals compares the measurements with the goals. It skips a goal whose rows are missing or invalid.
 func (r *Report) addGoals() {
 	for _, g := range []struct {
 		ratio string

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// JoinConfig says what a new slave has to catch up with.
+// JoinConfig says how much a new slave has to catch up with.
 type JoinConfig struct {
 	Environment
 	MiB      int     // of data
-	Writes   float64 // a second that go on meanwhile
+	Writes   float64 // per second, during the catch-up too
 	Progress io.Writer
 }
 
-// Joined is what a new slave took, and what the writers noticed.
+// Joined is how long a new slave took, and how the writers were affected.
 type Joined struct {
 	// Ready is the time from the death of the slave before it to its first read.
 	Ready time.Duration `json:"ready_ns"`
-	// Before is what the writers noticed before that death, which is how much this machine
-	// delays a write anyway; After is from then on.
+	// Before is what the writers saw before the death of the old slave, which shows how much this machine delays a write
+	// anyway. After is from then on.
 	Before Noticed `json:"before"`
 	After  Noticed `json:"after"`
 }
@@ -41,21 +41,21 @@ func (f figure) noticed() Noticed {
 }
 
 const (
-	// joinLead is how long writes go on before the slave dies, joinLength from then on.
+	// joinLead is how long writes run before the slave dies; joinLength is how long they run afterwards.
 	joinLead = 6 * time.Second
-	// The kernel begins to write back what it gathered after 30 s; that belongs to what writers notice.
+	// The kernel starts to write back dirty data after 30 s; writers are affected by that too.
 	joinLength = 40 * time.Second
 	joinPoll   = 5 * time.Millisecond
-	// joinClients bounds the writes that wait for an answer at once.
+	// joinClients bounds the writes in flight.
 	joinClients = 128
-	// chunkRows of rowBytes each are written by one statement. Four rows fill a page of 4 KiB, so that the file is as
-	// large as its rows.
+	// chunkRows rows of rowBytes each are written by one statement. Four rows fill a page of 4 KiB, so that the file is
+	// as large as its rows.
 	chunkRows = 4096
 	rowBytes  = 1000
 )
 
-// Join lets a slave die on a large database under writes and measures until its successor,
-// which starts from nothing, serves.
+// Join kills a slave of a large database under writes and measures the time until its successor, which starts with no
+// data, serves.
 func Join(ctx context.Context, cfg JoinConfig) (Joined, error) {
 	p, _ := pathOf(pathBatched)
 	base := Config{Environment: cfg.Environment, Rows: fillChunk, Progress: cfg.Progress}
@@ -84,7 +84,7 @@ func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
 			return err
 		}
 	}
-	syscall.Sync() // a database of this size was not written a moment ago: its write-back is not what writers wait for.
+	syscall.Sync() // in production the data was written long ago, so its write-back must not delay the measured writes.
 	progress(cfg.Progress, "%d MiB written", cfg.MiB)
 	return nil
 }
@@ -132,7 +132,7 @@ func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration,
 	return time.Since(start), err
 }
 
-// slaves returns the slaves that serve.
+// slaves returns the serving slaves.
 func (t *target) slaves(ctx context.Context) ([]int, error) {
 	members, err := t.members(ctx)
 	var out []int
@@ -146,7 +146,7 @@ func (t *target) slaves(ctx context.Context) ([]int, error) {
 
 func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// member is one worker as the orchestrator tells it.
+// member is one worker as reported by the orchestrator.
 type member struct {
 	PID   int    `json:"pid"`
 	Role  string `json:"role"`

@@ -11,16 +11,16 @@ const (
 	loopOpen   = "open"
 )
 
-// cell is one measurement of the ladder, made once a round.
+// cell is one measurement of the ladder, made once per round.
 type cell struct {
 	Work    string
 	Path    string
 	Clients int
-	// Open says that requests are due at half of the rate that the closed loop has just reached.
+	// Open means that requests are due at half the rate that the closed loop has just reached.
 	Open bool
 }
 
-// closed returns the measurement whose rate an open one is half of.
+// closed returns the closed-loop measurement that an open one takes half the rate of.
 func (c cell) closed() cell {
 	c.Open = false
 	if c.Work == workBesideSlow {
@@ -29,8 +29,8 @@ func (c cell) closed() cell {
 	return c
 }
 
-// everywhere is the works on every path where they make a difference; at the main number
-// of clients all of them are measured.
+// everywhere returns the works, each with the paths on which it makes a difference. At the first number of clients all
+// of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
 		workPoint: {pathHTTP, pathInProcess, pathBatched, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
@@ -41,7 +41,7 @@ func everywhere() map[string][]string {
 	}
 }
 
-// essential is what is measured at the other numbers of clients, and in the open loop.
+// essential returns what is measured at the other numbers of clients, and in the open loop.
 func essential() map[string][]string {
 	return map[string][]string{
 		workPoint: {pathInProcess, pathBatched, pathTutorial, pathBestRPC},
@@ -54,8 +54,9 @@ func essential() map[string][]string {
 
 func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
 
-// allCells returns the measurements as the report shows them, those of the open loop after those of the closed one whose rate they need. The
-// paths of one work and number of clients follow each other, so that what is compared is measured at the same time.
+// allCells returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one
+// whose rate it needs. The paths of one work and number of clients are adjacent, so that compared measurements are close
+// in time.
 func allCells(clients []int) []cell {
 	var out []cell
 	for i, n := range clients {
@@ -76,7 +77,7 @@ func allCells(clients []int) []cell {
 	return out
 }
 
-// opened returns the open loop's measurements at half of what c reaches.
+// opened returns the open-loop measurements at half the rate of c.
 func (c cell) opened() []cell {
 	if c.Path == pathTutorial || c.Path == pathBestRPC || !slices.Contains(essential()[c.Work], c.Path) {
 		return nil
@@ -90,7 +91,7 @@ func (c cell) opened() []cell {
 	return out
 }
 
-// cells returns the measurements that are wanted.
+// cells returns the selected measurements.
 func (cfg Config) cells() []cell {
 	return slices.DeleteFunc(allCells(cfg.Clients), func(c cell) bool {
 		return c.Open && !slices.Contains(cfg.Loops, loopOpen) ||
@@ -109,8 +110,9 @@ func needed(cells []cell) []path {
 	return out
 }
 
-// ofRound returns the measurements in the order of a round: the works as they are, and the paths of each work and number of clients as
-// seed and round say, so that none always has the same one before it. The open loop's measurements stay behind the one that they are half of.
+// ofRound returns the measurements in the order of a round. Works keep their order. The paths of each work and number of
+// clients are shuffled by seed and round, so that no path always follows the same one. Open-loop measurements stay after
+// the closed-loop one whose rate they need.
 func ofRound(cells []cell, seed uint64, round int) []cell {
 	random := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // an order, no secret; rounds are not negative.
 	var out []cell

@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// Ratio compares two rates round by round: the two of a round are seconds apart, and a machine
-// that is faster in another round is so for both.
+// Ratio compares two rates round by round: the two measurements of a round are seconds apart, so a machine that is
+// faster in one round is faster for both.
 type Ratio struct {
 	Median  float64 `json:"median"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
 }
 
-// ratioOf returns what top is of bottom, rounds in the same order. It reports false when a round has only one of them.
+// ratioOf returns the ratio of top to bottom; both list the rounds in the same order. It returns false if a round has
+// only one of them.
 func ratioOf(top, bottom []float64) (Ratio, bool) {
 	if len(top) == 0 || len(top) != len(bottom) || slices.Contains(bottom, 0) {
 		return Ratio{}, false

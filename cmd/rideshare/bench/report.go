@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// Row is the figures of one work on one path over all rounds.
+// Row has the figures of one work on one path over all rounds.
 type Row struct {
 	Work    string  `json:"work"`
 	Path    string  `json:"path"`
 	Clients int     `json:"clients"`
 	Loop    string  `json:"loop"`              // closed, or open: latency counts from the due time
-	Offered float64 `json:"offered,omitempty"` // median of the rounds: half of what the closed loop of the same round reached
-	Rate    float64 `json:"rate"`              // answers a second, median of the rounds
-	P50     float64 `json:"p50_ms"`            // median of the rounds, as P99
+	Offered float64 `json:"offered,omitempty"` // median of the rounds: half the rate of the closed loop in the same round
+	Rate    float64 `json:"rate"`              // answers per second, median of the rounds
+	P50     float64 `json:"p50_ms"`            // median of the rounds, as is P99
 	P99     float64 `json:"p99_ms"`
 	Errors  int64   `json:"errors"`
-	// Invalid is the first wrong answer: then the other figures mean nothing.
+	// Invalid is the first wrong answer. If it is set, the other figures are meaningless.
 	Invalid string    `json:"invalid,omitempty"`
 	Samples []float64 `json:"samples"` // the rate of each round
 	P99s    []float64 `json:"p99_ms_samples"`
-	// CPU is microseconds of a core that each part took for one answer.
+	// CPU is the core time of each part per answer, in microseconds.
 	CPU map[string]float64 `json:"cpu_us"`
-	// Resident is the most memory of one process of each part, in MiB.
+	// Resident is the largest resident memory of one process of each part, in MiB.
 	Resident map[string]float64 `json:"rss_mib"`
 
-	// Lags are how far the last replica was behind in each round; none where replicas do not tell.
+	// Lags are how far the last replica was behind in each round; empty where replicas do not report it.
 	Lags []Lag `json:"lag,omitempty"`
 
 	p50s    []float64
@@ -77,7 +77,7 @@ func (c cell) mode() string {
 	return loopClosed
 }
 
-// row returns the row of a cell, which is made when it is asked for the first time.
+// row returns the row of a cell and creates it on the first call.
 func (r *Report) row(c cell) *Row {
 	if row := r.find(c); row != nil {
 		return row
@@ -105,7 +105,7 @@ func (row *Row) add(f figure, resident map[string]float64) {
 	}
 }
 
-// finish makes the figures of all rounds.
+// finish computes the figures over all rounds.
 func (r *Report) finish() {
 	for _, row := range r.Rows {
 		row.Rate, row.P50, row.P99, row.Offered = median(row.Samples), median(row.p50s), median(row.P99s), median(row.offers)
@@ -194,7 +194,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// lagText tells the most of the rounds.
+// lagText formats the largest lag of the rounds.
 func (row *Row) lagText() string {
 	if len(row.Lags) == 0 {
 		return ""

@@ -24,19 +24,19 @@ type ServeConfig struct {
 	Dir  string // for its files
 	// Bus, Coordinator and Prefix are for the paths that have a queue.
 	Bus, Coordinator, Prefix string
-	// Ready is written, as JSON of addresses, once requests are answered.
+	// Ready is a file that receives the addresses, as JSON, once requests are answered.
 	Ready string
 	Log   *slog.Logger
 }
 
-// addresses is what a process that serves a path tells.
+// addresses is what a process that serves a path reports.
 type addresses struct {
 	Database string `json:"database"`          // base URL of /api/v1/db/read and so on
 	Gateway  string `json:"gateway,omitempty"` // base URL of /api/v1/rides, if there is one
 }
 
-// Serve serves one path until ctx ends. The benchmark runs it in a process of its
-// own, so that each path has its own memory and its CPU can be told from the load's.
+// Serve serves one path until ctx ends. The benchmark runs it in a separate process, so that each path has its own
+// memory and its CPU time can be separated from the load's.
 func Serve(ctx context.Context, cfg ServeConfig) (err error) {
 	p, ok := pathOf(cfg.Path)
 	if !ok {
@@ -47,7 +47,7 @@ func Serve(ctx context.Context, cfg ServeConfig) (err error) {
 	told, err := p.serve(ctx, s, p)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop while starting
+			return nil // stopped while starting
 		}
 		return err
 	}
@@ -123,7 +123,7 @@ func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
 		Log: s.cfg.Log, Data: filepath.Join(s.cfg.Dir, "data"), Name: "bench",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched,
-		// The number of slaves stays as it is: the first tick is after the run.
+		// The number of slaves stays constant: the first tick is after the run.
 		Scale:     assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
 		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC},
 	}

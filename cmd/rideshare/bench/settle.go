@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// markKey is the row whose value tells a replica that has caught up from one that has not, where replicas do not tell, and markGroup its group.
+	// markKey is the row whose value shows whether a replica has caught up, where replicas do not report it. markGroup
+	// is its group.
 	markKey   = "mark"
 	markGroup = -2
-	// writtenGroup is the group of the rows that the measurements write. Their keys begin with w and a hexadecimal digit.
+	// writtenGroup is the group of the rows written by the measurements. Their keys begin with w and a hexadecimal
+	// digit.
 	writtenGroup = -1
 )
 
@@ -22,8 +24,8 @@ var (
 	errBehind   = errors.New("replicas have not caught up")
 )
 
-// settle makes all paths ready for a measurement: the tables have the rows that they were filled with and no others, and
-// every replica has caught up, so that nobody pays for what a measurement before left behind.
+// settle makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
+// replica has caught up. So no measurement pays for what an earlier one left behind.
 func (s *stand) settle(ctx context.Context) error {
 	for name, t := range s.targets {
 		if name == pathHTTP {
@@ -51,7 +53,7 @@ func (t *target) settle(ctx context.Context) error {
 	})
 }
 
-// empty removes the rows that were written, in pieces that any path takes, and makes sure that they are gone.
+// empty removes the written rows, in chunks that any path accepts, and checks that they are gone.
 func (t *target) empty(ctx context.Context) error {
 	for _, digit := range []byte("0123456789abcdef") {
 		piece := []any{"DELETE FROM bench WHERE k >= ? AND k < ?", "w" + string(digit), "w" + string(digit+1)}
@@ -59,7 +61,7 @@ func (t *target) empty(ctx context.Context) error {
 			return err
 		}
 	}
-	if t.product { // its replicas tell how far they are behind
+	if t.product { // its replicas report how far they are behind
 		left, err := post(ctx, t.addresses.Database+"/db/query?level=linearizable", fmt.Appendf(nil, `["SELECT count(*) FROM bench WHERE g = %d"]`, writtenGroup))
 		return noneLeft(left, `"values":[[0]]`, err)
 	}
@@ -77,7 +79,7 @@ func noneLeft(answer []byte, want string, err error) error {
 	return err
 }
 
-// mark writes a row and waits until reads see it, and so all that was written before it.
+// mark writes a row and waits until reads see it, and so everything written before it.
 func (t *target) mark(ctx context.Context) error {
 	t.marks++
 	mark := strconv.Itoa(t.marks)
@@ -107,7 +109,7 @@ func (t *target) lag(ctx context.Context) (lag uint64, err error) {
 	return lag, err
 }
 
-// poll asks every so often until the answer is yes, and returns problem if ctx ends before.
+// poll calls ask periodically until it returns true; if ctx ends first, poll returns problem.
 func poll(ctx context.Context, every time.Duration, problem error, ask func() (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// slowEvery is how often the slow statement comes, slowFor about how long it takes a worker.
+	// slowEvery is the interval of the slow statement; slowFor is about how long it takes a worker.
 	slowEvery = time.Second
 	slowFor   = 200 * time.Millisecond
 	// slowProbe is how far the statement counts when its speed is measured.
 	slowProbe = 100_000
 )
 
-// slowCount asks a worker to count, which costs nothing but its core.
+// slowCount makes a worker count to n, which uses only its core.
 func slowCount(ctx context.Context, url string, n int) error {
 	body, err := json.Marshal([]any{[]any{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) SELECT count(*) FROM n", n}})
 	if err != nil {
@@ -26,7 +26,7 @@ func slowCount(ctx context.Context, url string, n int) error {
 	return err
 }
 
-// slowSize returns how far the statement has to count to take slowFor.
+// slowSize returns how far the statement must count to take slowFor.
 func slowSize(ctx context.Context, url string) (int, error) {
 	start := time.Now()
 	if err := slowCount(ctx, url, slowProbe); err != nil {
@@ -35,8 +35,7 @@ func slowSize(ctx context.Context, url string) (int, error) {
 	return int(slowProbe * slowFor.Seconds() / time.Since(start).Seconds()), nil
 }
 
-// besideSlow sends the slow statement again and again until end is called, which
-// returns what went wrong.
+// besideSlow repeats the slow statement until end is called. end returns the first error.
 func (t *target) besideSlow(ctx context.Context) (end func() error, err error) {
 	size, err := slowSize(ctx, t.addresses.Database)
 	if err != nil {

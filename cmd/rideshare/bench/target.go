@@ -28,18 +28,18 @@ type target struct {
 	addresses addresses
 	parts     parts
 	dial      fasthttp.DialFunc // nil: TCP
-	touched   bool              // something was written since it was settled
-	marks     int               // how often it was settled after that
+	touched   bool              // rows were written since it was settled
+	marks     int               // how often it was settled after such writes
 
 	cmd   *exec.Cmd
 	stdin io.Closer
-	ended chan error // what the process ended with, once
+	ended chan error // receives the process's error, once
 }
 
-// Environment is what the paths need from outside.
+// Environment holds the external dependencies of the paths.
 type Environment struct {
 	Bus, Coordinator string
-	// BrokerPID is the process of the broker, zero if it is not known.
+	// BrokerPID is the pid of the broker, or zero if unknown.
 	BrokerPID int
 }
 
@@ -55,7 +55,7 @@ func startTarget(ctx context.Context, p path, dir string, env Environment) (*tar
 	}
 	ready := filepath.Join(dir, "ready.json")
 	run := filepath.Base(filepath.Dir(dir)) + "-" + p.name
-	// It ends when its standard input does, so it never outlives this process.
+	// The process ends when its standard input does, so it never outlives this process.
 	t.cmd = exec.Command(binary, "bench", "serve", p.name, "--dir", dir, "--ready-file", ready, "--prefix", run+"-") //nolint:gosec,noctx // this program itself; it is ended by its input.
 	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+env.Bus, "RIDESHARE_COORDINATOR="+strings.TrimSuffix(env.Coordinator, "/")+"/"+run)
 	t.cmd.Stderr = os.Stderr
@@ -75,7 +75,7 @@ func startTarget(ctx context.Context, p path, dir string, env Environment) (*tar
 	return t, nil
 }
 
-// await waits until the process has told where it serves.
+// await waits until the process has reported its addresses.
 func (t *target) await(ctx context.Context, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -100,7 +100,7 @@ func (t *target) await(ctx context.Context, file string) error {
 	}
 }
 
-// findParts tells the processes of the path apart.
+// findParts identifies the processes of the path.
 func (t *target) findParts(ctx context.Context, env Environment) (parts, error) {
 	p := parts{"load": {os.Getpid()}}
 	pid := t.cmd.Process.Pid
@@ -129,7 +129,7 @@ func (t *target) findParts(ctx context.Context, env Environment) (parts, error) 
 
 func (t *target) usage() usage { return t.parts.usage() }
 
-// stop lets the process finish, and kills it if it does not.
+// stop asks the process to finish, and kills it if it does not.
 func (t *target) stop() error {
 	err := t.stdin.Close()
 	select {

@@ -13,14 +13,13 @@ import (
 // architecture that Linux has today.
 const tick = 10 * time.Millisecond
 
-// parts is the processes of a path by what they are: server, orchestrator, persdb, master,
-// slave, broker, load.
+// parts are the processes of a path by their kind: server, orchestrator, persdb, master, slave, broker, load.
 type parts map[string][]int
 
 // usage is the CPU time of each part so far.
 type usage map[string]time.Duration
 
-// usage adds up the CPU time of each part. What is gone, or where there is no /proc, counts nothing.
+// usage adds up the CPU time of each part. Processes that have ended, or all without /proc, count as zero.
 func (p parts) usage() usage {
 	u := usage{}
 	for name, pids := range p {
@@ -45,7 +44,7 @@ func (u usage) add(other usage) {
 	}
 }
 
-// resident returns the memory of each part in MiB, the largest process of it.
+// resident returns, for each part, the memory of its largest process, in MiB.
 func (p parts) resident() map[string]float64 {
 	out := map[string]float64{}
 	for name, pids := range p {
@@ -64,10 +63,10 @@ func proc(pid int, file string) string {
 	return string(text)
 }
 
-// cpuOf returns the time that a process has spent on a core, in user and system mode.
+// cpuOf returns a process's CPU time, in user and system mode.
 func cpuOf(pid int) time.Duration {
 	stat := proc(pid, "stat")
-	// The name is in brackets and may hold anything; fields are counted behind it.
+	// The name is in brackets and may contain anything; fields are counted after it.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	const user, system = 11, 12 // utime and stime, see proc(5)
 	if len(fields) <= system {
@@ -98,7 +97,7 @@ func residentOf(pid int) float64 {
 	return 0
 }
 
-// children returns the processes that pid started, by their sub-command.
+// children returns the child processes of pid, by their sub-command.
 func children(pid int) map[int]string {
 	out := map[int]string{}
 	entries, err := os.ReadDir("/proc")
@@ -122,7 +121,7 @@ func children(pid int) map[int]string {
 	return out
 }
 
-// commandOf returns the first argument of a process, which is its sub-command if it is this program.
+// commandOf returns the first argument of a process, which is its sub-command if it runs this program.
 func commandOf(pid int) string {
 	args := strings.Split(proc(pid, "cmdline"), "\x00")
 	if len(args) < 2 {

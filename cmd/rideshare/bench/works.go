@@ -16,38 +16,38 @@ const (
 	workWrite = "write"
 	workMixed = "mixed-90-10"
 	workRide  = "ride-get"
-	// workBesideSlow is point reads while a slow statement comes now and then.
+	// workBesideSlow is point reads while a slow statement runs now and then.
 	workBesideSlow = "point-beside-slow"
-	// workNothing is a point read whose answer is not looked at.
+	// workNothing is a point read whose answer is not checked.
 	workNothing = "nothing"
 )
 
 const (
-	// groupRows is how many rows the range read answers.
+	// groupRows is how many rows the range read returns.
 	groupRows = 20
-	// benchRides is how many rides the table of the application has, and rideUsers how many users.
+	// benchRides and rideUsers are how many rides and users the application's tables have.
 	benchRides = 1000
 	rideUsers  = 100
-	// sampleEvery is one of how many answers is compared byte by byte; the others are
-	// checked for their status and number of rows.
+	// sampleEvery: one in so many answers is compared byte by byte; the others are checked for their status and number
+	// of rows.
 	sampleEvery = 16
-	// writtenPer is the share of writes in the mixed work: one of 10.
+	// writtenPer is the share of writes in the mixed work: one in 10.
 	writtenPer = 10
 )
 
-// request is one request and what its answer must be. It is used again for the next one.
+// request is one request and its expected answer. It is reused for the next request.
 type request struct {
 	method, path string
-	gateway      bool // it goes through the gateway, the others straight to the database's API
+	gateway      bool // sent through the gateway; others go straight to the database's API
 	body         []byte
 	rows         int // of the answer, -1 when it has none
-	// want returns the whole answer that is right, or, when there are several rows, each of
-	// them, since their order is not promised. It is nil where only the number of rows is known.
+	// want returns the expected answer or, for several rows, each expected row, since the order of rows is not
+	// guaranteed. It is nil where only the number of rows is known.
 	want func() [][]byte
 	n    int // of the row, the group or the ride that is asked for
 }
 
-// work makes requests. Each client has one of its own.
+// work makes requests. Each client has its own.
 type work struct {
 	rows   int // of the table
 	random *rand.Rand
@@ -69,7 +69,7 @@ func newWork(name string, rows, client int) (*work, error) {
 	return &work{rows: rows, client: client, next: next, random: rand.New(rand.NewPCG(rand.Uint64(), 1))}, nil //nolint:gosec // load, not secrets.
 }
 
-// writes says whether a work leaves rows behind.
+// writes reports whether a work adds rows.
 func writes(work string) bool { return work == workWrite || work == workMixed }
 
 func (w *work) point(r *request) {
@@ -79,7 +79,7 @@ func (w *work) point(r *request) {
 	r.body = append(appendKey(r.body, r.n), `"}}`...)
 }
 
-// nothing asks as a point read does; the server that does no work answers with no rows.
+// nothing makes the same request as a point read; a server that does no work answers it without rows.
 func (w *work) nothing(r *request) {
 	w.point(r)
 	r.rows, r.want = 0, nil
@@ -92,7 +92,7 @@ func (w *work) group(r *request) {
 	r.body = append(strconv.AppendInt(r.body, int64(r.n), 10), `}}`...)
 }
 
-// write inserts a row with a new key that no read asks for.
+// write inserts a row with a new key that no read uses.
 func (w *work) write(r *request) {
 	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/write", false, -1, nil
 	r.body = fmt.Appendf(r.body[:0], `{"query":"insert","table":"bench","values":{"k":"w%016x-%d-%d","g":%d,"v":"%016x"}}`,
@@ -115,7 +115,7 @@ func (w *work) ride(r *request) {
 	r.body = r.body[:0]
 }
 
-// check says what is wrong with an answer. exact compares it with the one that is right.
+// check returns what is wrong with an answer. If exact is set, it compares the whole answer.
 func (r *request) check(status int, body []byte, exact bool) error {
 	if status != 200 {
 		return fmt.Errorf("%s %s %s: status %d: %.200s", r.method, r.path, r.body, status, body)
@@ -160,7 +160,7 @@ func appendRow(b []byte, n int) []byte {
 	return append(strconv.AppendInt(b, int64(n), 10), `"}`...)
 }
 
-// appendKey writes the key of a row: k and eight digits.
+// appendKey appends the key of a row: k and eight digits.
 func appendKey(b []byte, n int) []byte {
 	b = append(b, 'k')
 	for unit := 10_000_000; unit > 0; unit /= 10 {

@@ -1,5 +1,5 @@
-// Package tutorial is request and reply over RabbitMQ with one message for each request: what the benchmark compares the
-// product with, and nothing that the product uses. Tutorial takes messages as tutorials do, Best as well as is known.
+// Package tutorial is request and reply over RabbitMQ with one message per request. The benchmark compares the product
+// with it; the product does not use it. Tutorial takes messages as tutorials do, Best as fast as is known.
 package tutorial
 
 import (
@@ -17,16 +17,17 @@ import (
 	"rideshare/orchestrator/statement"
 )
 
-// Settings say how the workers take messages. All acknowledge each message by hand, after its answer.
+// Settings say how the workers consume messages. All acknowledge each message manually, after its answer.
 type Settings struct {
-	Readers  int // consumers of reads, each with a connection to the broker and to the database of its own
+	Readers  int // consumers of reads, each with its own connection to the broker and to the database
 	Prefetch int // messages that a consumer may hold before it has acknowledged them
 }
 
-// Tutorial is the settings of RabbitMQ's own RPC tutorial: one consumer, which gets a message when it has acknowledged the one before.
+// Tutorial returns the settings of RabbitMQ's own RPC tutorial: one consumer, which gets a message when it has
+// acknowledged the previous one.
 func Tutorial() Settings { return Settings{Readers: 1, Prefetch: 1} }
 
-// Best is the settings at which one message a request is fastest.
+// Best returns the settings at which one message per request is fastest.
 func Best() Settings { return Settings{Readers: 2, Prefetch: 16} }
 
 // Config is what New needs.
@@ -35,17 +36,17 @@ type Config struct {
 
 	Bus    string // amqp://user:password@host:port/vhost
 	Dir    string // for the databases
-	Prefix string // stands before the names of queues
+	Prefix string // prefix of the queue names
 }
 
-// RPC is the client's half with its workers. It is safe for concurrent use.
+// RPC is the client's side with its workers. It is safe for concurrent use.
 type RPC struct {
 	names   names
 	dial    func(url string) (connection, error)
 	conns   []connection
 	workers []*worker
 
-	mu      sync.Mutex // guards the fields below: a channel is for one goroutine at a time
+	mu      sync.Mutex // guards the fields below: only one goroutine at a time may use a channel
 	channel channel
 	next    uint64
 	waiting map[string]chan amqp.Delivery
@@ -53,7 +54,7 @@ type RPC struct {
 
 type names struct{ reads, writes, sync, replies string }
 
-// failed is the type of a reply whose body is the text of an error.
+// failed is the type of a reply whose body is an error text.
 const failed = "error"
 
 // New connects, and starts the workers. Close ends them.
@@ -103,7 +104,7 @@ func (r *RPC) start(c Config) error {
 	return nil
 }
 
-// work starts the workers: one that writes, one that feeds the replica with what was written, and the readers of the replica.
+// work starts the workers: one that writes, one that applies the writes to the replica, and the readers of the replica.
 func (r *RPC) work(c Config) error {
 	const master, replica = "master.db", "replica.db"
 	if err := r.startWorker(c, master, sqlite.Options{Durable: true}, (*worker).serveWrites); err != nil {
@@ -169,7 +170,7 @@ func (r *RPC) Write(ctx context.Context, body []byte) ([]byte, error) {
 	return r.call(ctx, r.names.writes, "write", body)
 }
 
-// Execute answers the body of the SQL form, as Write does. It is there to make the table.
+// Execute answers the body of the SQL form, as Write does. It is used to create the table.
 func (r *RPC) Execute(ctx context.Context, body []byte) ([]byte, error) {
 	return r.call(ctx, r.names.writes, "execute", body)
 }

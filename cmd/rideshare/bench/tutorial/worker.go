@@ -15,7 +15,7 @@ import (
 // maxRows is how many rows a write may return: none are wanted here.
 const maxRows = 1
 
-// worker takes the messages of one queue.
+// worker consumes the messages of one queue.
 type worker struct {
 	db       *sqlite.Conn // used by the goroutine that consumes
 	conn     connection
@@ -34,14 +34,14 @@ func (w *worker) serveReads(n names) error {
 		for d := range messages {
 			body, err := w.read(d)
 			if w.answer(d, body, err) != nil {
-				return // the connection is gone; who waits runs into its deadline
+				return // the connection is gone; the caller will time out
 			}
 		}
 	})
 	return nil
 }
 
-// follow applies what is broadcast to the replica until the connection ends.
+// follow applies broadcast writes to the replica until the connection ends.
 func (w *worker) follow(n names) error {
 	q, err := w.channel.QueueDeclare("", false, true, true, false, nil)
 	if err == nil {
@@ -64,7 +64,7 @@ func (w *worker) follow(n names) error {
 	return nil
 }
 
-// written is a write that is on disk and broadcast, unless err says why not.
+// written is a write that is on disk and broadcast, or failed with err.
 type written struct {
 	amqp.Delivery
 
@@ -73,7 +73,7 @@ type written struct {
 
 // serveWrites commits each write and broadcasts it, until the connection ends.
 func (w *worker) serveWrites(n names) error {
-	broadcasts, err := w.conn.Channel() // of its own: answers need no confirm
+	broadcasts, err := w.conn.Channel() // a separate channel, since answers need no confirm
 	if err == nil {
 		err = broadcasts.Confirm(false)
 	}
@@ -100,8 +100,8 @@ func (w *worker) serveWrites(n names) error {
 	return nil
 }
 
-// answerWrites answers each write once the broker has confirmed its broadcast. The next write is committed meanwhile,
-// if the prefetch lets it come.
+// answerWrites answers each write once the broker has confirmed its broadcast. While it waits, the next write can be
+// committed, if the prefetch allows it.
 func (w *worker) answerWrites(done <-chan written, confirms <-chan amqp.Confirmation) {
 	for d := range done {
 		if d.err == nil {
@@ -133,7 +133,7 @@ func (w *worker) read(d amqp.Delivery) ([]byte, error) {
 	return w.db.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: statements})
 }
 
-// apply runs the statements of one message as one transaction.
+// apply runs the statements of one message in one transaction.
 func (w *worker) apply(d amqp.Delivery) error {
 	statements, err := parse(d.Type, d.Body)
 	if err != nil {
