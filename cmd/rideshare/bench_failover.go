@@ -55,7 +55,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 	return errors.Join(err, writeJSON(b.JSON, report), report.Print(out.stdout))
 }
 
-// checkLength refuses a length of sessions that the run would not have.
+// checkLength rejects a session length that would not apply to the run.
 func (b *benchFailoverCommand) checkLength() error {
 	switch {
 	case b.Orchestrator != "":

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// checkTimeout is longer than the orchestrator takes at most.
+	// checkTimeout is longer than the orchestrator's longest check.
 	checkTimeout = time.Minute
 	// maxReportBytes bounds what is read of a report.
 	maxReportBytes = 16 << 20
@@ -32,8 +32,7 @@ type checkCommand struct {
 	AuthFile     string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
 }
 
-// Run checks, prints a line for each invariant, and returns an error that names
-// those that do not hold.
+// Run checks, prints a line for each invariant, and returns an error that names the invariants that do not hold.
 func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	auth, err := common{AuthFile: c.AuthFile}.auth()
 	if c.Persdb != "" {
@@ -57,7 +56,7 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	return printReport(out.stdout, report)
 }
 
-// ask makes the orchestrator check its system.
+// ask requests a check from the orchestrator.
 func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Report, error) {
 	var report check.Report
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Orchestrator, "/")+"/api/v1/check", http.NoBody)
@@ -78,7 +77,7 @@ func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Rep
 	}
 	if resp.StatusCode != http.StatusOK {
 		var problem httpapi.Problem
-		_ = json.Unmarshal(body, &problem) // without a detail the status says it.
+		_ = json.Unmarshal(body, &problem) // without a detail the status is the message.
 		return report, fmt.Errorf("the orchestrator did not check: %s %s", resp.Status, problem.Detail)
 	}
 	if err = json.Unmarshal(body, &report); err != nil {
@@ -87,7 +86,7 @@ func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Rep
 	return report, nil
 }
 
-// readLog puts what is seen of persdb's own log in place of what the orchestrator saw.
+// readLog replaces the orchestrator's results for the log by those of reading persdb's log directly.
 func (c *checkCommand) readLog(ctx context.Context, report *check.Report) error {
 	if c.Persdb == "" {
 		return nil
@@ -114,7 +113,7 @@ func (c *checkCommand) write(report check.Report) error {
 	return nil
 }
 
-// printReport prints one line for each invariant. Its error names those that do not hold.
+// printReport prints one line for each invariant. Its error names the invariants that do not hold.
 func printReport(w io.Writer, report check.Report) error {
 	var failed []string
 	for _, i := range report.Invariants {
@@ -136,7 +135,7 @@ func printReport(w io.Writer, report check.Report) error {
 	return nil
 }
 
-// checkURL refuses what is no base URL.
+// checkURL rejects anything but a base URL.
 func checkURL(flag, base string) error {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {

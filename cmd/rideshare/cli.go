@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// cli is the sub-commands. Each is a struct with its settings as tagged fields:
-// flag, environment variable, default and help stand in one place.
+// cli has the sub-commands. Each is a struct with its settings as tagged fields: flag, environment variable, default and
+// help are in one place.
 type cli struct {
 	admin
 

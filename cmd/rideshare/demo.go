@@ -16,7 +16,7 @@ import (
 // demoPassword is the SHA-1 of "demo", in hex, as a client would send it.
 const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec // it is public by purpose.
 
-// demo puts a few users and rides in through the public API, if there are no users.
+// demo adds a few users and rides through the public API if there are no users.
 func demo(ctx context.Context, urls assembly.URLs) error {
 	empty, err := call(ctx, http.MethodGet, urls.Gateway+"/api/v1/users", nil)
 	if err != nil || empty.status != http.StatusNoContent {
@@ -42,7 +42,7 @@ func demo(ctx context.Context, urls assembly.URLs) error {
 	return err
 }
 
-// answer is what is of interest in an HTTP answer.
+// answer is the part of an HTTP answer that demo needs.
 type answer struct {
 	status   int
 	location string
@@ -56,7 +56,7 @@ func mustCall(ctx context.Context, method, url string, body any) (answer, error)
 	return a, err
 }
 
-// call sends body as JSON and returns what the answer says but for its body.
+// call sends body as JSON and returns the answer without its body.
 func call(ctx context.Context, method, url string, body any) (answer, error) {
 	var text io.Reader = http.NoBody
 	if body != nil {
@@ -74,6 +74,6 @@ func call(ctx context.Context, method, url string, body any) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("%s %s: %w", method, url, err)
 	}
-	_, err = io.Copy(io.Discard, resp.Body) // to the end, so that the connection is used again
+	_, err = io.Copy(io.Discard, resp.Body) // to the end, so that the connection is reused
 	return answer{resp.StatusCode, resp.Header.Get("Location")}, errors.Join(err, resp.Body.Close())
 }

@@ -13,7 +13,7 @@ import (
 	"rideshare/orchestrator/launch/docker"
 )
 
-// dockerSettings is what workers are as containers.
+// dockerSettings says how to run workers as containers.
 type dockerSettings struct {
 	DockerHost       string  `default:"unix:///var/run/docker.sock" placeholder:"URL" env:"DOCKER_HOST" help:"docker: address of the engine (${default})."`
 	DockerStack      string  `default:"" placeholder:"NAME" env:"LAUNCHER_STACK" help:"docker: names the system in the labels and names of its containers. Default: the compose project, or rideshare."`
@@ -27,7 +27,7 @@ type dockerSettings struct {
 	WorkerPIDs       int64   `name:"worker-pids" default:"256" env:"WORKER_PIDS" help:"docker: threads of a worker (${default})."`
 }
 
-// docker returns the settings with that file of the broker's URL.
+// docker returns the settings, with the path of the file with the broker's URL.
 func (d dockerSettings) docker(busFile string) *assembly.Docker {
 	stack := d.DockerStack
 	if stack == "" {
@@ -45,7 +45,7 @@ func (d dockerSettings) docker(busFile string) *assembly.Docker {
 	}
 }
 
-// user is as whom workers run: never as root by default.
+// user returns the user that workers run as: by default never root.
 func (d dockerSettings) user() string {
 	switch {
 	case d.DockerUser != "":
@@ -57,7 +57,7 @@ func (d dockerSettings) user() string {
 	}
 }
 
-// writeBusFile puts the broker's URL where containers of that user, and nobody else, can read it.
+// writeBusFile writes the broker's URL to a file that only containers of this user can read.
 func writeBusFile(dir, busURL, user string) (file string, err error) {
 	uid, gid, err := ids(user)
 	if err != nil {
@@ -69,7 +69,7 @@ func writeBusFile(dir, busURL, user string) (file string, err error) {
 	if err = os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("file for the broker's URL: %w", err)
 	}
-	if err = os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an earlier run: nobody may write it
+	if err = os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by an earlier run, and not writable
 		return "", fmt.Errorf("file for the broker's URL: %w", err)
 	}
 	if err = errors.Join(os.WriteFile(file, []byte(busURL+"\n"), 0o600), os.Chmod(file, 0o400)); err != nil {

@@ -19,7 +19,7 @@ type healthcheckCommand struct {
 	URL string `arg:"" help:"Base URL of the part, the whole URL of its readiness, or unix:///path of its socket."`
 }
 
-// Run asks once. A URL without a path means its /readyz.
+// Run sends one request. For a URL without a path it uses /readyz.
 func (h *healthcheckCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func (h *healthcheckCommand) Run(ctx context.Context) error {
 	}
 	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // what was read is enough for a message.
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // a partial body is enough for a message.
 		return fmt.Errorf("not ready: %s: %s", resp.Status, strings.TrimSpace(string(body)))
 	}
 	return nil

@@ -24,8 +24,8 @@ type launcherCommand struct {
 	sqlLimits
 }
 
-// launcherTimeout is longer than the longest answer of the launcher: a worker's grace
-// of a minute, and what the engine takes after it.
+// launcherTimeout is longer than the launcher's slowest answer: a worker's grace of a minute plus the time that the
+// engine needs afterwards.
 const launcherTimeout = 2 * time.Minute
 
 // Run serves until ctx ends.
@@ -57,7 +57,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	})
 }
 
-// workers says what workers are.
+// workers returns how to run workers.
 func (l *launcherCommand) workers() (assembly.Processes, error) {
 	p := assembly.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
 	var err error
@@ -72,8 +72,8 @@ func (l *launcherCommand) workers() (assembly.Processes, error) {
 	return p, err
 }
 
-// readToken returns the token in a file, "" without a file. An empty file must not
-// mean open doors.
+// readToken returns the token in a file, or "" without a file. An empty file is an error: it must not turn
+// authentication off.
 func readToken(variable, file string) (string, error) {
 	if file == "" {
 		return "", nil

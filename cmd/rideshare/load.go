@@ -81,7 +81,7 @@ func (l *loadCommand) cores() int {
 	return min(l.Cores, runtime.NumCPU())
 }
 
-// verdict is nil if the run was as it should be.
+// verdict returns nil if the run met all expectations.
 func (l *loadCommand) verdict(r *load.Result) error {
 	if !r.Check.OK {
 		return errors.New("the check failed, see above")
@@ -103,7 +103,7 @@ func (l *loadCommand) write(r *load.Result) error {
 	)
 }
 
-// writeFile writes a file if one is wanted.
+// writeFile writes a file, if a file is given.
 func writeFile(file string, write func(io.Writer) error) error {
 	if file == "" {
 		return nil
@@ -118,7 +118,7 @@ func writeFile(file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// config checks every setting and reports all problems at once.
+// config checks all settings and reports all problems together.
 func (l *loadCommand) config(out *output) (load.Config, error) {
 	targets, targetsErr := l.targets()
 	auth, authErr := common{AuthFile: l.AuthFile}.auth()
@@ -143,13 +143,13 @@ func (l *loadCommand) limits() error {
 	return nil
 }
 
-// defaultRate is requests a second when nothing else is asked for.
+// defaultRate is the rate in requests per second if none is given.
 const defaultRate = 50
 
 // maxClients bounds a closed loop: each client is a connection.
 const maxClients = 20_000
 
-// plan makes the plan of whichever of --rate, --clients and --phases is given.
+// plan makes the plan from --rate, --clients or --phases, whichever is given.
 func (l *loadCommand) plan() (loadgen.Plan, loadgen.Loop, error) {
 	given := 0
 	for _, is := range []bool{l.Rate != 0, l.Clients != 0, l.Phases != ""} {
@@ -186,7 +186,7 @@ func (l *loadCommand) plan() (loadgen.Plan, loadgen.Loop, error) {
 	return plan, loop, nil
 }
 
-// targets is where the load goes.
+// targets returns the URLs to send the load to.
 func (l *loadCommand) targets() (load.Targets, error) {
 	urls := struct{ Gateway, Orchestrator string }{l.Gateway, l.Orchestrator}
 	if l.ReadyFile != "" {
@@ -211,7 +211,7 @@ func (l *loadCommand) targets() (load.Targets, error) {
 	return t, joinUsage(checkURL("--users or --gateway", t.Users), checkURL("--rides or --gateway", t.Rides), checkURL("--orchestrator", t.Orchestrator))
 }
 
-// isTerminal reports whether somebody looks at w.
+// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {

@@ -1,5 +1,5 @@
-// Command rideshare is the whole system in one binary: a sub-command for each
-// part, and `rideshare up` for all of it on this machine.
+// Command rideshare is the whole system in one binary: a sub-command for each part, and `rideshare up` for all parts on
+// this machine.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "time/tzdata" // time zones also where the system has none
+	_ "time/tzdata" // time zones, for systems without time zone files
 
 	"github.com/alecthomas/kong"
 
@@ -22,7 +22,7 @@ import (
 	"rideshare/internal/telemetry"
 )
 
-// The exit codes, which people script against.
+// The exit codes, which scripts rely on.
 const (
 	exitDone   = 0
 	exitFailed = 1
@@ -36,7 +36,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-ctx.Done()
-		stop() // a second signal ends the process at once
+		stop() // a second signal ends the process immediately
 	}()
 	if err := failpoint.Serve(); err != nil { // in binaries for fault tests only
 		os.Exit(fail(os.Stderr, err))
@@ -44,7 +44,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program without the process around it. It returns the exit code.
+// run is the program without its process-wide parts. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var settings cli
 	out := &output{stdout: stdout, stderr: stderr, metrics: telemetry.NewRegistry()}
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return fail(stderr, err)
 	}
 	kctx, err := parser.Parse(args)
-	if exit >= 0 { // --help was asked for and printed
+	if exit >= 0 { // --help was printed
 		return exit
 	}
 	if err != nil {
@@ -95,13 +95,13 @@ func usage(w io.Writer, err error) int {
 	return exitUsage
 }
 
-// output is where commands print results and progress, and have their metrics.
+// output is where commands print results and progress, and register their metrics.
 type output struct {
 	stdout, stderr io.Writer
 	metrics        *telemetry.Registry
 }
 
-// usageError is a setting that cannot be: the command ends with exitUsage.
+// usageError is an invalid setting: the command ends with exitUsage.
 type usageError struct{ msg string }
 
 func (e *usageError) Error() string { return e.msg }
@@ -110,10 +110,11 @@ func usagef(format string, args ...any) error {
 	return &usageError{msg: fmt.Sprintf(format, args...)}
 }
 
-// shownSQL is how much of a statement the log gets.
+// shownSQL is how much of a statement is logged, in bytes.
 const shownSQL = 200
 
-// endStuck ends the process for a statement that nothing stops: it comes back in seconds, and loses nothing.
+// endStuck returns a function that ends the process for a statement that ignores its interruption: the process is back
+// within seconds, and no data is lost.
 func endStuck(log *slog.Logger) func(sql string) {
 	return func(sql string) {
 		log.Error("a statement does not end, so the process does", "sql", sql[:min(len(sql), shownSQL)])

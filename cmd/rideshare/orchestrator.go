@@ -23,7 +23,7 @@ type orchestratorCommand struct {
 	common
 }
 
-// The values of --launcher, and of the launcher's --engine, that are no address.
+// The values of --launcher, and of the launcher's --engine, that are not an address.
 const (
 	launcherProcess = "process" // workers are children of this process
 	launcherDocker  = "docker"  // workers are containers
@@ -61,7 +61,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		return fmt.Errorf("host name: %w", err)
 	}
 	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
-		// Two orchestrators of a stack listen at the same address in containers of their own.
+		// Two orchestrators of a stack listen at the same address, each in its own container.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout,
 		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
 		Processes: &processes, Metrics: out.metrics,

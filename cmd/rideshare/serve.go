@@ -17,7 +17,7 @@ import (
 	"rideshare/internal/telemetry"
 )
 
-// process is what the process of every service has.
+// process holds what every service process has.
 type process struct {
 	log      *slog.Logger
 	requests *telemetry.Requests
@@ -39,37 +39,35 @@ func (c common) begin(out *output, name string) (process, error) {
 	return process{log: log, requests: requests, metrics: telemetry.Handler(out.metrics), auth: auth}, err
 }
 
-// exposed is what it means that a service listens beyond this machine.
+// exposed returns the warning for a service that other machines can reach.
 func (p process) exposed() string {
 	if p.auth != nil {
-		return "" // what empties or crashes anything asks for credentials, and the rest is open by the contract
+		return "" // routes that empty or crash anything require credentials, and the others are open by the contract
 	}
 	return assembly.Exposed
 }
 
-// part is one service of its own, about to be served.
+// part is one service, about to be served.
 type part struct {
 	addr string
 	hosts
-	// exposed is what listening beyond this machine means, and the cure; "" if nothing.
+	// exposed is the warning, with the remedy, for listening beyond this machine; "" if there is none.
 	exposed string
-	// inherited says that a parent process may have handed over a listener, and
-	// that the part ends with that parent.
+	// inherited means that a parent process may have handed over a listener, and that the part ends with that parent.
 	inherited bool
-	// writeTimeout is for parts whose answers may take longer than usual. readTimeout goes
-	// with it: when it is over the handler's context ends, however short the request was.
+	// writeTimeout is for parts whose answers may take longer than usual. Set readTimeout too: when it expires the
+	// handler's context ends, however short the request was.
 	writeTimeout, readTimeout time.Duration
 	handler                   http.Handler
 	log                       *slog.Logger
-	// onShutdown, if set, lets requests go that wait for something to happen.
+	// onShutdown, if set, releases requests that wait for an event.
 	onShutdown func()
-	// close ends what is behind the handler, after the last request.
+	// close closes what is behind the handler, after the last request.
 	close func(context.Context) error
 }
 
-// inherit ties this process to the one that started it, if a launcher did: it
-// returns the listener that was handed over, nil if none was, and calls end when
-// the parent is gone.
+// inherit ties this process to the launcher that started it, if there is one. It returns the listener that was handed
+// over, or nil, and calls end when the parent is gone.
 func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, error) {
 	err := lifeline.Watch(ctx, func() {
 		log.Warn("parent process is gone, ending")
@@ -88,8 +86,7 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 	return listener, nil
 }
 
-// serve serves a part until ctx ends or its listener breaks, then closes it
-// within stopLimit.
+// serve serves a part until ctx ends or its listener fails, then closes it within stopLimit.
 func serve(ctx context.Context, p part) error {
 	if !strings.HasPrefix(p.addr, httpapi.UnixScheme) {
 		if err := checkAddress("--listen", p.addr); err != nil {

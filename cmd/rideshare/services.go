@@ -14,15 +14,15 @@ import (
 	"rideshare/rides/usercheck"
 )
 
-// database is the settings of a service that keeps its data behind the orchestrator.
+// database holds the settings of a service that stores its data through the orchestrator.
 type database struct {
 	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator."`
 	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
 	memory
 }
 
-// client returns a client of the orchestrator. It waits twice as long as the
-// orchestrator does, so that the orchestrator's own answer comes first.
+// client returns a client of the orchestrator. Its timeout is twice the orchestrator's, so that the orchestrator's own
+// answer comes first.
 func (d database) client(auth *httpapi.Credentials) (*dbclient.Client, error) {
 	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: auth.Authorization(), Timeout: 2 * d.CallTimeout})
 	if err != nil {

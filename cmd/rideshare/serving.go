@@ -8,7 +8,7 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// serving is the settings of the orchestrator that keep their names in every mode.
+// serving holds the settings of the orchestrator that have the same names in every mode.
 type serving struct {
 	ScalePeriod        time.Duration `default:"2m" env:"SCALE_PERIOD" help:"How often the number of slaves follows the load; the first time so long after the first request to db/* (${default})."`
 	ScaleReadsPerSlave int           `default:"20" env:"SCALE_READS_PER_SLAVE" help:"Reads in a period that one slave serves, by policy reads (${default})."`
@@ -30,7 +30,7 @@ func (s serving) scale() assembly.Scale {
 	return assembly.Scale{Policy: policies[0], Others: policies[1:], Period: s.ScalePeriod}
 }
 
-// check returns all that is wrong with the numbers.
+// check returns all problems with the numbers.
 func (s serving) check(slaves int) error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -6,19 +6,19 @@ import (
 	"rideshare/internal/coord/zookeeper"
 )
 
-// Shorter than minSession a busy machine is taken for a dead one; longer than maxSession nobody can want, and
-// the server would not keep it.
+// Below minSession a busy machine is mistaken for a dead one. A session longer than maxSession is of no use, and the
+// server would not grant it.
 const (
 	minSession = 2 * time.Second
 	maxSession = time.Minute
 )
 
-// sessionSetting is the length of sessions at ZooKeeper. ${session} is zookeeper.DefaultSessionTimeout.
+// sessionSetting is the session length at ZooKeeper. ${session} is zookeeper.DefaultSessionTimeout.
 type sessionSetting struct {
 	Session time.Duration `default:"${session}" env:"RIDESHARE_SESSION" help:"How long ZooKeeper keeps the session of a worker or orchestrator that says nothing, 2s to 60s: so long is a hung master unnoticed. Too short, and a slow one is replaced too. The server has the last word: at least 2 of its ticks, at most what it allows. The same for all parts (${default})."`
 }
 
-// checkSession returns what is wrong with the length.
+// checkSession returns an error for an invalid length.
 func (s sessionSetting) checkSession() error {
 	if s.Session < minSession || s.Session > maxSession {
 		return usagef("--session: %v is not between %v and %v", s.Session, minSession, maxSession)
@@ -26,7 +26,7 @@ func (s sessionSetting) checkSession() error {
 	return nil
 }
 
-// refuseSession returns an error when another length than the default is set where it would change nothing.
+// refuseSession returns an error if the length is not the default in a mode where it would have no effect.
 func (s sessionSetting) refuseSession(because string) error {
 	if s.Session != zookeeper.DefaultSessionTimeout {
 		return usagef("--session: %v would change nothing: %s", s.Session, because)

@@ -13,19 +13,19 @@ import (
 	"rideshare/rides"
 )
 
-// common is the settings of every part that runs.
+// common holds the settings of every part that runs.
 type common struct {
 	LogLevel string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
 	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. users and rides come to the orchestrator by its first line, and ask for credentials before they empty anything."`
 	hosts
 }
 
-// memory is the setting of every part that holds requests.
+// memory is the setting of every part that buffers requests.
 type memory struct {
 	RequestMemory int64 `name:"request-memory-mib" default:"0" env:"REQUEST_MEMORY_MIB" help:"MiB of large request bodies and answers that are held at once; what finds no room within a second is refused with 503. At least 64. Default: a quarter of GOMEMLIMIT, as each byte is also in a message and on its way, but 64 to 256; 256 without GOMEMLIMIT."`
 }
 
-// budget returns the bound of what requests hold. A body of the largest size must fit.
+// budget returns the bound of the memory of all requests. A body of the largest size must fit.
 func (m memory) budget() (*httpapi.Budget, error) {
 	const mib, least = 1 << 20, 64 << 20
 	bytes := m.RequestMemory * mib
@@ -45,7 +45,8 @@ type hosts struct {
 	AllowedHosts []string `placeholder:"NAME" env:"ALLOWED_HOSTS" help:"Host names, besides localhost and addresses, by which the part may be called, separated by commas. Requests under any other name are refused, since a web page can give its own name this machine's address. Default: on a loopback address none, elsewhere all."`
 }
 
-// auth reads AUTH_FILE: who is let in, and as whom this part comes to others. Without one everything is open; the orchestrator says so.
+// auth reads AUTH_FILE: the credentials that this part accepts, and those that it uses itself. Without AUTH_FILE
+// everything is open; the orchestrator logs that.
 func (c common) auth() (*httpapi.Credentials, error) {
 	if c.AuthFile == "" {
 		return nil, nil
@@ -61,7 +62,7 @@ func (c common) auth() (*httpapi.Credentials, error) {
 	return creds, nil
 }
 
-// rideRules is the settings of the rides service that keep their names in every mode.
+// rideRules holds the settings of the rides service that have the same names in every mode.
 type rideRules struct {
 	RidesClock     string `default:"" placeholder:"TIME" env:"RIDES_CLOCK" help:"RFC 3339 time that the rides service takes for now at its start; its clock runs on from there. Default: the real time."`
 	RidesTimezone  string `default:"Asia/Kolkata" env:"RIDES_TIMEZONE" help:"Time zone of ride timestamps (${default})."`
@@ -69,7 +70,7 @@ type rideRules struct {
 	RidesOrigin    string `default:"" placeholder:"URL" env:"RIDES_ORIGIN" help:"Origin header of those requests. Default: the rides service's own address."`
 }
 
-// calendar is the clock and the time zone of the rides service.
+// calendar returns the clock and the time zone of the rides service.
 type calendar struct {
 	now  func() time.Time
 	zone *time.Location
@@ -87,7 +88,7 @@ func (r rideRules) rules() (calendar, error) {
 	return calendar{now: now, zone: zone}, joinUsage(clockErr, zoneErr)
 }
 
-// checkAddress refuses what can never be listened on.
+// checkAddress rejects addresses that are invalid for listening.
 func checkAddress(flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// sqlLimits is the settings of every part that opens databases, or starts one that does.
+// sqlLimits holds the settings of every part that opens databases, or starts one that does.
 type sqlLimits struct {
 	SQLMemory        byteSize `name:"sql-memory" default:"128MiB" env:"SQL_MEMORY" help:"Most that one statement may hold: engine memory, temporary files and results, in bytes or with KiB, MiB or GiB (${default})."`
 	SQLMemoryAll     byteSize `name:"sql-memory-all" default:"192MiB" env:"SQL_MEMORY_ALL" help:"Most that all statements of a process may hold together; over it the largest ends (${default})."`
@@ -20,7 +20,7 @@ type sqlLimits struct {
 	SQLMaxRows       int      `name:"sql-max-rows" default:"0" env:"SQL_MAX_ROWS" help:"Most rows that a statement returns; 0: no limit (${default})."`
 }
 
-// byteSize is a number of bytes, 1024 or 64KiB or 128MiB or 1GiB.
+// byteSize is a number of bytes, such as 1024, 64KiB, 128MiB or 1GiB.
 type byteSize int64
 
 // UnmarshalText reads a size.
@@ -43,9 +43,9 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// limits returns the settings, or what is wrong with them.
+// limits returns the limits, or an error for invalid settings.
 func (s sqlLimits) limits() (sqlite.Limits, error) {
-	const mostValue = 1_000_000_000 // the engine's own bound
+	const mostValue = 1_000_000_000 // the engine's own limit
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
 		if !ok {

@@ -18,11 +18,11 @@ import (
 const (
 	// startLimit bounds the opening of files and listeners.
 	startLimit = time.Minute
-	// stopLimit is within the 10 s that `up` promises to end in.
+	// stopLimit is below the 10 s in which `up` promises to end.
 	stopLimit = 8 * time.Second
 )
 
-// inproc is the value of the flags that swap a part for one in this process.
+// inproc is the value of the flags that run a part inside this process.
 const inproc = "inproc"
 
 // upCommand is `rideshare up`.
@@ -50,7 +50,7 @@ type upCommand struct {
 	common
 }
 
-// Run starts the system, says where it is, and serves until ctx ends.
+// Run starts the system, prints its addresses, and serves until ctx ends.
 func (u *upCommand) Run(ctx context.Context, out *output) error {
 	cfg, err := u.config(out)
 	if err != nil {
@@ -68,7 +68,7 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	return errors.Join(err, system.Close(stopCtx))
 }
 
-// serve waits until the system is ready, tells, and waits for ctx's end.
+// serve waits until the system is ready, reports that, and waits for ctx's end.
 func (u *upCommand) serve(ctx context.Context, system *assembly.System, out *output) error {
 	if err := system.Ready(ctx); ctx.Err() != nil {
 		return nil //nolint:nilerr // stopped while starting: nothing went wrong.
@@ -107,7 +107,7 @@ try:
 	return err
 }
 
-// config checks every setting and reports all problems at once.
+// config checks all settings and reports all problems together.
 func (u *upCommand) config(out *output) (assembly.Config, error) {
 	log, err := telemetry.NewLogger(out.stdout, u.LogLevel, "up")
 	if err != nil {
@@ -137,7 +137,7 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	}, nil
 }
 
-// readBus takes the broker's URL from its file, if one is given.
+// readBus reads the broker's URL from its file, if a file is given.
 func (u *upCommand) readBus() error {
 	if u.BusFile == "" {
 		return nil
@@ -176,8 +176,8 @@ func (u *upCommand) checkParts() error {
 	return joinUsage(errs...)
 }
 
-// maxDatabase is the limit in bytes. A container's room for its replica holds two: the one that it serves, and the next
-// one or the WAL.
+// maxDatabase is the limit in bytes. A container's room for its replica must hold two: the one being served, and the
+// next one or the WAL.
 func (u *upCommand) maxDatabase() int64 {
 	mib := u.MaxDatabase
 	if mib == 0 && u.Launcher == launcherDocker {
@@ -186,7 +186,7 @@ func (u *upCommand) maxDatabase() int64 {
 	return mib << 20
 }
 
-// processes says how to run as processes, nil for one process.
+// processes returns how to run as separate processes, or nil for a single process.
 func (u *upCommand) processes() (*assembly.Processes, error) {
 	if u.Launcher == inproc {
 		return nil, nil //nolint:nilnil // as Config.Processes has it.
@@ -215,7 +215,7 @@ func (u *upCommand) checkAddresses() error {
 	return joinUsage(errs...)
 }
 
-// joinUsage makes one usage error of several, so that all are reported at once.
+// joinUsage joins several errors into one usage error, so that all are reported together.
 func joinUsage(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return &usageError{msg: err.Error()}
@@ -223,7 +223,7 @@ func joinUsage(errs ...error) error {
 	return nil
 }
 
-// writeReadyFile writes the file, if one is wanted, and returns what removes it.
+// writeReadyFile writes the file, if a file is given, and returns a function that removes it.
 func writeReadyFile(file string, urls assembly.URLs) (remove func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil

@@ -17,7 +17,7 @@ import (
 	"rideshare/worker"
 )
 
-// stack is the settings of what every part of a distributed system reaches.
+// stack holds the addresses that every part of a distributed system needs.
 type stack struct {
 	Bus         string `default:"" placeholder:"URL" env:"RIDESHARE_BUS" help:"The broker, amqp://user:password@host:port/vhost."`
 	BusFile     string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus: it has a password, and settings are easier to see than files."`
@@ -27,7 +27,7 @@ type stack struct {
 	sessionSetting
 }
 
-// bus returns the broker's URL, from where it is given.
+// bus returns the broker's URL, from the flag or the file.
 func (s stack) bus() (string, error) {
 	switch {
 	case s.Bus == "" && s.BusFile == "":
@@ -47,7 +47,7 @@ func readBusFile(file string) (string, error) {
 	}
 	busURL := strings.TrimSpace(string(text))
 	if busURL == "" || strings.ContainsAny(busURL, " \t\r\n") {
-		return "", usagef("--bus-file: %s does not hold one URL", file) // not what it holds: that is a secret
+		return "", usagef("--bus-file: %s does not hold one URL", file) // without the file's contents, which are secret
 	}
 	return busURL, nil
 }
@@ -65,7 +65,7 @@ type workerCommand struct {
 	sqlLimits
 }
 
-// Run lives until ctx ends, the worker is drained, or its parent is gone.
+// Run runs until ctx ends, the worker is drained, or its parent is gone.
 func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	letHeapGrow(workerGCPercent)
 	log, err := telemetry.NewLogger(out.stdout, w.LogLevel, "worker")
@@ -120,8 +120,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	return errors.Join(err, server.Close(stopCtx))
 }
 
-// connect makes the ways to broker, coordinator and persdb. None of them need
-// be up yet.
+// connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet.
 func (s stack) connect(cfg *worker.Config, busURL string) error {
 	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log})
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package sqlite is the only access to the SQLite engine. persdb and the replicas open their files through it. It has
 // the rules that both sides of the replication share: which statements a client may run (Guard), how a commit's rows are
-// captured (Session) and applied (Conn.Apply), what a snapshot contains, and how rows become JSON.
+// captured (Capture) and applied (Conn.Apply), what a snapshot contains, and how rows become JSON.
 //
 // It binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types, duplicate
 // column names, read-only flags and sessions together (docs/adr/0001).
@@ -121,7 +121,7 @@ func (c *Conn) Until(deadline time.Time, fn func() error) error {
 	return fn()
 }
 
-// Close ends the connection. Close its sessions first.
+// Close ends the connection.
 func (c *Conn) Close() error {
 	if c.tls == nil {
 		return nil

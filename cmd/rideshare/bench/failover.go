@@ -35,7 +35,7 @@ const (
 
 // FailoverConfig says what to measure.
 type FailoverConfig struct {
-	// Orchestrator is the base URL of a running system; empty: one is started for the run.
+	// Orchestrator is the base URL of a running system; if empty, a system is started for the run.
 	Orchestrator string
 	// Processes says how to start that system; nil runs everything in this process.
 	Processes *assembly.Processes

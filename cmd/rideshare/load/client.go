@@ -19,22 +19,22 @@ import (
 const maxAnswerBytes = 64 << 20
 
 const (
-	// longestPause bounds what a Retry-After can ask of a closed loop's client.
+	// longestPause bounds the effect of a Retry-After on a client of a closed loop.
 	longestPause = 5 * time.Second
-	// refusedPause is how long it waits when there was no answer at all.
+	// refusedPause is how long the client waits when there was no answer.
 	refusedPause = 200 * time.Millisecond
 )
 
-// fate is what became of a write.
+// fate is the outcome of a write.
 type fate int
 
 const (
-	unknown fate = iota // sent, and nobody said what became of it
+	unknown fate = iota // sent, and the outcome is not known
 	applied             // acknowledged
-	refused             // surely not done
+	refused             // certainly not done
 )
 
-// reply is what came back for one request: an answer or an error.
+// reply is the result of one request: an answer or an error.
 type reply struct {
 	status int
 	header http.Header
@@ -42,7 +42,7 @@ type reply struct {
 	err    error
 }
 
-// fate tells what became of a write that is answered with done when it is applied.
+// fate returns the outcome of a write; done is the status of a write that was applied.
 func (r reply) fate(done int) fate {
 	var op *net.OpError
 	switch {
@@ -57,7 +57,7 @@ func (r reply) fate(done int) fate {
 	}
 }
 
-// failure is a short name of why this is not an answer with that status, empty if it is one.
+// failure returns a short name of why the reply does not have the wanted status, or "" if it has.
 func (r reply) failure(want int) string {
 	switch {
 	case r.err == nil && r.status == want:
@@ -76,7 +76,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || (errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// pause is how long a client should wait before it asks again.
+// pause returns how long a client should wait before its next request.
 func (r reply) pause() time.Duration {
 	if r.err != nil {
 		return refusedPause
@@ -88,7 +88,7 @@ func (r reply) pause() time.Duration {
 	return min(longestPause, time.Duration(seconds)*time.Second)
 }
 
-// wrong reports a status that says that the request was wrong, which none of ours is.
+// wrong reports whether the status says that the request was invalid; none of ours is.
 func (r reply) wrong() bool {
 	return r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests && r.status != http.StatusRequestTimeout
 }
@@ -114,7 +114,7 @@ func newClient(cfg Config) *client {
 		http: &http.Client{
 			Transport: &http.Transport{
 				MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
-				IdleConnTimeout: 30 * time.Second, // shorter than the servers', who would close under a request.
+				IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -158,8 +158,8 @@ func (c *client) read(ctx context.Context, table string, columns []string, condi
 		map[string]any{"table": table, "columns": columns, "condition": condition})
 }
 
-// insist repeats a request until it is answered with one of the statuses, and
-// returns the last reply when ctx ends before. It is for requests that may be repeated.
+// insist repeats a request until the answer has one of the statuses; if ctx ends first, it returns the last reply. Use
+// it only for requests that may be repeated.
 func insist(ctx context.Context, request func(context.Context) reply, statuses ...int) (reply, error) {
 	for {
 		r := request(ctx)

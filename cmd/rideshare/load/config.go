@@ -1,6 +1,5 @@
-// Package load is `rideshare load`: it sends a mix of requests to a running
-// system by a plan, checks every answer, watches the slaves come and go, and at the end
-// looks whether everything that was acknowledged is there, once.
+// Package load is `rideshare load`. It sends a mix of requests to a running system according to a plan, checks every
+// answer, and watches the number of slaves. At the end it checks that everything acknowledged is there exactly once.
 package load
 
 import (
@@ -14,17 +13,17 @@ import (
 	"rideshare/internal/loadgen"
 )
 
-// Targets is where the system under load is: base URLs without a path.
+// Targets are the base URLs of the system under load, without a path.
 type Targets struct {
 	Users        string `json:"users"`
 	Rides        string `json:"rides"`
 	Orchestrator string `json:"orchestrator"`
 }
 
-// Config says what to run. All but Authorization and Clean is required.
+// Config says what to run. All fields but Authorization and Clean are required.
 type Config struct {
 	Targets Targets
-	// Authorization is sent with what the orchestrator asks credentials for.
+	// Authorization is sent with requests for which the orchestrator requires credentials.
 	Authorization string
 	Mix           Mix
 	Plan          loadgen.Plan
@@ -32,14 +31,14 @@ type Config struct {
 	MaxInFlight   int
 	// Timeout is how long a request waits for its answer.
 	Timeout time.Duration
-	// Users is how many users the preparation makes, who create and join rides.
+	// Users is how many users the preparation creates; they create and join rides.
 	Users int
-	// Seed makes the sequence of kinds, users and rides the same in each run. Which
-	// rides exist by then depends on the answers.
+	// Seed makes the sequence of kinds, users and rides the same in each run. Which rides exist at a given point still
+	// depends on the answers.
 	Seed uint64
-	// Clean removes at the end what the run has written.
+	// Clean removes at the end everything that the run has written.
 	Clean bool
-	// Progress gets the state of the run; on a terminal one line, written anew.
+	// Progress receives the state of the run; on a terminal as one line that is rewritten.
 	Progress io.Writer
 	Terminal bool
 }
@@ -55,18 +54,17 @@ const (
 	kindWrite      = "db-write"
 )
 
-// kinds is every kind, in the order in which people are told.
+// kinds is every kind, in the order of the reports.
 var kinds = []string{kindCreateUser, kindCreateRide, kindJoin, kindListing, kindRide, kindRead, kindWrite}
 
-// DefaultMix is mostly reads. Few users are created: hashing a password is
-// slow by intention, and would be all that is measured.
+// DefaultMix is mostly reads. It creates few users: hashing a password is slow by design and would dominate the
+// measurement.
 const DefaultMix = "create-user=1,create-ride=9,join=10,listing=20,ride=25,db-read=25,db-write=10"
 
 // Mix is the share of each kind in percent.
 type Mix map[string]int
 
-// ParseMix reads KIND=PERCENT pairs with commas between them. The error says
-// what is wrong and what is allowed.
+// ParseMix reads comma-separated KIND=PERCENT pairs. The error says what is wrong and what is allowed.
 func ParseMix(text string) (Mix, error) {
 	mix := Mix{}
 	sum := 0
@@ -88,7 +86,7 @@ func ParseMix(text string) (Mix, error) {
 	return mix, nil
 }
 
-// pick returns the kind at that percentage, 0 to 99.
+// pick returns the kind at a percentage from 0 to 99.
 func (m Mix) pick(at int) string {
 	for _, kind := range kinds {
 		if at < m[kind] {

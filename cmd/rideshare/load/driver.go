@@ -13,14 +13,13 @@ import (
 	"rideshare/internal/loadgen"
 )
 
-// table is where raw writes go. It has no unique key but the row's own, so that a write
-// that is applied twice is seen.
+// table is the table of raw writes. Its only unique key is the row's own, so that a write that is applied twice shows.
 const table = "load_writes"
 
-// password is what every user of a run has: a SHA-1, as clients send it.
+// password is the password of every user of a run: a SHA-1, as clients send it.
 const password = "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3" //nolint:gosec // of users made up for the load.
 
-// driver sends one request at a time of each kind, and checks the answer.
+// driver sends requests of each kind, one at a time, and checks the answers.
 type driver struct {
 	client *client
 	ledger *ledger
@@ -50,9 +49,8 @@ func (d *driver) call(ctx context.Context) loadgen.Outcome {
 	}
 }
 
-// judge makes the outcome of a reply that should have that status. An answer that
-// has it, and in which check finds something wrong, is a finding, and so is one that calls our
-// request wrong.
+// judge returns the outcome of a reply that should have status want. An answer with that status in which check finds an
+// error is a finding. So is an answer that calls our request invalid.
 func (d *driver) judge(kind string, r reply, want int, check func() error) loadgen.Outcome {
 	o := loadgen.Outcome{Kind: kind, Failure: r.failure(want), Pause: r.pause()}
 	var err error
@@ -92,13 +90,13 @@ func (d *driver) createRide(ctx context.Context) loadgen.Outcome {
 	f := r.fate(http.StatusCreated)
 	id, err := newRideID(r)
 	if f == applied && err != nil {
-		f = unknown // it may be there, under an id that nobody knows.
+		f = unknown // it may exist, under an unknown id.
 	}
 	d.ledger.noteRide(ride, f, id)
 	return d.judge(kindCreateRide, r, http.StatusCreated, func() error { return err })
 }
 
-// newRideID takes the id of a ride out of the answer to its creation.
+// newRideID reads the id of a ride from the answer to its creation.
 func newRideID(r reply) (int64, error) {
 	place := r.header.Get("Location")
 	id, err := strconv.ParseInt(strings.TrimPrefix(place, "/api/v1/rides/"), 10, 64)
@@ -108,7 +106,7 @@ func newRideID(r reply) (int64, error) {
 	return id, nil
 }
 
-// join joins a ride. As long as there is none to join, it creates one.
+// join joins a ride. While there is no ride to join, it creates one.
 func (d *driver) join(ctx context.Context) loadgen.Outcome {
 	ride, user := d.ledger.newJoin()
 	if ride == nil {
@@ -123,7 +121,7 @@ func (d *driver) rideURL(r *ride) string {
 	return fmt.Sprintf("%s/api/v1/rides/%d", d.client.targets.Rides, r.id)
 }
 
-// listing lists the rides of a route, and expects one in it that was acknowledged before.
+// listing lists the rides of a route, and expects a ride in it that was acknowledged before.
 func (d *driver) listing(ctx context.Context) loadgen.Outcome {
 	ride := d.ledger.ride()
 	if ride == nil {
@@ -155,7 +153,7 @@ func checkListing(r reply, want *ride) error {
 	return nil
 }
 
-// ride reads an acknowledged ride, with all who had joined it before.
+// ride reads an acknowledged ride and expects all users whose joins were acknowledged before.
 func (d *driver) ride(ctx context.Context) loadgen.Outcome {
 	ride := d.ledger.ride()
 	if ride == nil {
@@ -166,7 +164,7 @@ func (d *driver) ride(ctx context.Context) loadgen.Outcome {
 	return d.judge(kindRide, r, http.StatusOK, func() error { return checkRide(r, ride, before, d.ledger.joins(ride)) })
 }
 
-// checkRide compares an answer with what was known of the joins before the request and after it.
+// checkRide compares an answer with the joins known before the request and after it.
 func checkRide(r reply, want *ride, before, after map[string]fate) error {
 	got, err := decode[struct {
 		ID          int64    `json:"rideId"`
@@ -222,7 +220,7 @@ func (d *driver) write(ctx context.Context) loadgen.Outcome {
 // errRefused is returned when the system cannot be prepared.
 var errRefused = errors.New("the system did not take what the load needs")
 
-// prepare makes the table of raw writes, the users of the pool and a first ride.
+// prepare creates the table of raw writes, the users of the pool and a first ride.
 func (d *driver) prepare(ctx context.Context, users int) error {
 	statement := []string{"CREATE TABLE IF NOT EXISTS " + table + "(id INTEGER PRIMARY KEY, run TEXT NOT NULL, n INTEGER NOT NULL)"}
 	if _, err := insist(ctx, func(ctx context.Context) reply {
@@ -243,7 +241,7 @@ func (d *driver) prepare(ctx context.Context, users int) error {
 	return nil
 }
 
-// prepareUser creates a user, or finds it made by an attempt whose answer was lost.
+// prepareUser creates a user; a user created by an attempt whose answer was lost counts too.
 func (d *driver) prepareUser(ctx context.Context, name string) error {
 	_, err := insist(ctx, func(ctx context.Context) reply {
 		r := d.putUser(ctx, name)

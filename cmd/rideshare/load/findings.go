@@ -2,10 +2,10 @@ package load
 
 import "fmt"
 
-// maxFindings is how many findings are told in words; the rest is counted.
+// maxFindings is how many findings are reported in words; the others are only counted.
 const maxFindings = 20
 
-// findings are things that must not be.
+// findings are violations found by the run.
 type findings struct {
 	Count int      `json:"count"`
 	First []string `json:"first,omitempty"` // at most maxFindings

@@ -8,40 +8,39 @@ import (
 	"time"
 )
 
-// ledger is what this run has written, as far as it knows: the truth that
-// answers are compared with. It is safe for concurrent use.
+// ledger records what this run has written, as far as it knows. Answers are compared with it. It is safe for concurrent
+// use.
 type ledger struct {
-	run string // stands in every name, so that runs on one system never meet
+	run string // part of every name, so that runs on one system never collide
 
 	mu     sync.Mutex // guards everything below
 	random *rand.Rand
-	pool   []string        // users who create and join rides
+	pool   []string        // users that create and join rides
 	users  map[string]fate // by name
 	rides  []*ride
 	known  []*ride      // those with an id
 	routes []route      // between which rides go
 	writes map[int]fate // to the table of raw writes, by number
-	count  int          // of everything, for names
+	count  int          // of everything created, for names
 }
 
 // route is where rides go from and to.
 type route struct{ source, destination int }
 
-// ride is one ride that this run has tried to create. Creator and timestamp
-// together are its own.
+// ride is one ride that this run has tried to create. Its creator and timestamp together are unique.
 type ride struct {
 	route
 	creator, timestamp string
 
-	// id (0 if no answer told it) and fate are set before the ride becomes a known one.
+	// id (0 if no answer had it) and fate are set before the ride is added to the ledger.
 	id   int64
 	fate fate
 	// joined is guarded by the ledger's mu.
 	joined map[string]fate // by user
 }
 
-// Areas are numbers from 1 to 198. Rides share a bounded number of routes, so that
-// listings have something in them, and not so few that they grow without end.
+// Areas are numbers from 1 to 198. Rides share a limited number of routes: few enough that listings are not empty, and
+// enough that listings do not grow without bound.
 const (
 	areas     = 198
 	routesMax = 1000
@@ -67,13 +66,13 @@ func (l *ledger) kind(mix Mix) string {
 	return mix.pick(l.random.IntN(100))
 }
 
-// number returns a number that no other thing of this run has.
+// number returns a number that is unique in this run.
 func (l *ledger) number() int {
 	l.count++
 	return l.count
 }
 
-// newUser makes up a user.
+// newUser returns the name of a new user.
 func (l *ledger) newUser() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -82,14 +81,14 @@ func (l *ledger) newUser() string {
 	return name
 }
 
-// noteUser says what became of a user.
+// noteUser records the outcome of creating a user.
 func (l *ledger) noteUser(name string, f fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.users[name] = f
 }
 
-// enlist makes a user one of those who create and join rides.
+// enlist adds a user to the pool that creates and joins rides.
 func (l *ledger) enlist(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,18 +96,17 @@ func (l *ledger) enlist(name string) {
 	l.pool = append(l.pool, name)
 }
 
-// user draws one of the users who create and join rides.
+// user draws a user from the pool.
 func (l *ledger) user() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pool[l.random.IntN(len(l.pool))]
 }
 
-// far is when the rides go: late enough to be in every listing, whatever clock
-// the rides service has.
+// far is the time of the rides: late enough to be in every listing, whatever the clock of the rides service.
 var far = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newRide makes up a ride.
+// newRide returns a new ride that does not exist yet.
 func (l *ledger) newRide() *ride {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +119,7 @@ func (l *ledger) newRide() *ride {
 	return r
 }
 
-// noteRide says what became of a ride, and its id if it is there.
+// noteRide records the outcome of creating a ride, and its id if it exists.
 func (l *ledger) noteRide(r *ride, f fate, id int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +129,7 @@ func (l *ledger) noteRide(r *ride, f fate, id int64) {
 	}
 }
 
-// ride draws one of the acknowledged rides, nil if there is none.
+// ride draws one of the acknowledged rides, or returns nil.
 func (l *ledger) ride() *ride {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +139,7 @@ func (l *ledger) ride() *ride {
 	return l.known[l.random.IntN(len(l.known))]
 }
 
-// newJoin draws a ride and a user who is not in it, nil if a few draws find none.
+// newJoin draws a ride and a user who is not in it, or returns nil after a few attempts.
 func (l *ledger) newJoin() (r *ride, user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,21 +156,21 @@ func (l *ledger) newJoin() (r *ride, user string) {
 	return nil, ""
 }
 
-// noteJoin says what became of a join.
+// noteJoin records the outcome of a join.
 func (l *ledger) noteJoin(r *ride, user string, f fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.joined[user] = f
 }
 
-// joins returns a copy of what is known of the joins of a ride.
+// joins returns a copy of the known joins of a ride.
 func (l *ledger) joins(r *ride) map[string]fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(r.joined)
 }
 
-// newWrite makes up a raw write.
+// newWrite returns the number of a new raw write.
 func (l *ledger) newWrite() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +179,7 @@ func (l *ledger) newWrite() int {
 	return n
 }
 
-// noteWrite says what became of a raw write.
+// noteWrite records the outcome of a raw write.
 func (l *ledger) noteWrite(n int, f fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

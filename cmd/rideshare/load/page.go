@@ -83,20 +83,20 @@ func (r *Result) facts() []report.Fact {
 	}
 }
 
-// maxPoints is how many points a line has at most: more are a thicket.
+// maxPoints is how many points a line has at most, so that it stays readable.
 const maxPoints = 200
 
-// groups is the whole seconds of the run, in groups so large that there are at most
-// maxPoints. A piece of a second at the end is left out: it would look like a change of the rate.
+// groups returns the whole seconds of the run, in groups so large that there are at most maxPoints. A partial second at
+// the end is left out: it would look like a change of the rate.
 func (r *Result) groups() [][]loadgen.Second {
 	whole := slices.DeleteFunc(slices.Clone(r.Load.Seconds), func(s loadgen.Second) bool { return s.Took < time.Second })
 	return slices.Collect(slices.Chunk(whole, r.groupSize()))
 }
 
-// groupSize is how many seconds one point stands for.
+// groupSize is how many seconds one point covers.
 func (r *Result) groupSize() int { return max(1, (len(r.Load.Seconds)+maxPoints-1)/maxPoints) }
 
-// mean is a line of the means of the groups.
+// mean returns a line of the groups' means.
 func (r *Result) mean(name string, value func(loadgen.Second) float64) report.Series {
 	return r.series(name, func(group []loadgen.Second) float64 {
 		sum := 0.0
@@ -107,7 +107,7 @@ func (r *Result) mean(name string, value func(loadgen.Second) float64) report.Se
 	})
 }
 
-// highest is a line of the highest latencies of the groups.
+// highest returns a line of the groups' highest latencies.
 func (r *Result) highest(name string, value func(loadgen.Second) time.Duration) report.Series {
 	return r.series(name, func(group []loadgen.Second) float64 {
 		most := time.Duration(0)
@@ -126,7 +126,7 @@ func (r *Result) series(name string, value func([]loadgen.Second) float64) repor
 	return s
 }
 
-// each is "each second", or "each 3 seconds".
+// each returns "each second", or for example "each 3 seconds".
 func (r *Result) each() string {
 	if n := r.groupSize(); n > 1 {
 		return fmt.Sprintf("each %d seconds", n)
@@ -134,7 +134,7 @@ func (r *Result) each() string {
 	return "each second"
 }
 
-// phases marks where phases begin.
+// phases marks the beginnings of phases.
 func (r *Result) phases() []report.Mark {
 	var marks []report.Mark
 	at := time.Duration(0)
@@ -162,7 +162,7 @@ func (r *Result) rates() *report.Lines {
 	return lines
 }
 
-// failed is nil if nothing failed.
+// failed returns a plot of the failures, or nil if nothing failed.
 func (r *Result) failed() *report.Lines {
 	if r.Load.All.Failed == 0 {
 		return nil
@@ -189,7 +189,7 @@ func (r *Result) latencies() *report.Lines {
 	}
 }
 
-// sampled is one value of each time that the cluster answered.
+// sampled returns one value for each sample in which the cluster answered.
 func (r *Result) sampled(name string, value func(Sample) float64) report.Series {
 	series := report.Series{Name: name, Step: true}
 	for _, s := range r.Samples {

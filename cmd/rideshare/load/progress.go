@@ -12,12 +12,12 @@ import (
 const (
 	// lineEvery is how often a line is written where there is no terminal.
 	lineEvery = 5 * time.Second
-	// barEvery is how often the bar of a terminal is written anew.
+	// barEvery is how often the bar on a terminal is rewritten.
 	barEvery = 500 * time.Millisecond
 	barWidth = 24
 )
 
-// progress tells how a run stands.
+// progress reports the state of a run.
 type progress struct {
 	cfg      Config
 	recorder *loadgen.Recorder
@@ -28,7 +28,7 @@ func newProgress(cfg Config, recorder *loadgen.Recorder, w *watch) *progress {
 	return &progress{cfg: cfg, recorder: recorder, watch: w}
 }
 
-// run tells until ctx ends.
+// run reports until ctx ends.
 func (p *progress) run(ctx context.Context) {
 	every := lineEvery
 	if p.cfg.Terminal {
@@ -42,7 +42,7 @@ func (p *progress) run(ctx context.Context) {
 			p.tell(p.line(now))
 		case <-ctx.Done():
 			if p.cfg.Terminal {
-				_, _ = fmt.Fprintln(p.cfg.Progress) // progress only: leaves the bar's line.
+				_, _ = fmt.Fprintln(p.cfg.Progress) // progress only: ends the bar's line.
 			}
 			return
 		}
@@ -51,7 +51,7 @@ func (p *progress) run(ctx context.Context) {
 
 func (p *progress) tell(line string) {
 	if p.cfg.Terminal {
-		line = "\r\x1b[K" + line // over the line before
+		line = "\r\x1b[K" + line // overwrites the previous line
 	} else {
 		line += "\n"
 	}
@@ -81,7 +81,7 @@ func (p *progress) line(now time.Time) string {
 	return b.String()
 }
 
-// latency writes a latency as people read it.
+// latency formats a latency for readers.
 func latency(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:

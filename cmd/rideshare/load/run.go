@@ -15,23 +15,23 @@ import (
 // prepareLimit bounds the preparation.
 const prepareLimit = 2 * time.Minute
 
-// Result is everything that a run found.
+// Result has all results of a run.
 type Result struct {
 	Targets Targets         `json:"targets"`
-	Run     string          `json:"run"` // stands in the names of all that it wrote
+	Run     string          `json:"run"` // part of the names of everything that it wrote
 	Seed    uint64          `json:"seed"`
 	Mix     Mix             `json:"mix_percent"`
 	Ended   bool            `json:"ended_early"` // by a signal
 	Load    loadgen.Summary `json:"load"`
 	Samples []Sample        `json:"samples"`
-	// Decisions are those of the run's time, oldest first.
+	// Decisions are the scaling decisions during the run, oldest first.
 	Decisions []Decision `json:"decisions"`
 	Check     Check      `json:"check"`
 }
 
-// Run runs the load and checks. The end of ctx ends the load early; what was
-// written by then is still checked. An error means that there is no result, or,
-// beside a result, that what was written could not be removed.
+// Run runs the load and checks it. The end of ctx ends the load early; what was written by then is still checked. An
+// error without a result means that the run failed; an error with a result means that what was written could not be
+// removed.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	client := newClient(cfg)
 	defer client.http.CloseIdleConnections()
@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	result.Ended = ctx.Err() != nil
-	// The run may have been ended; what it wrote is checked all the same.
+	// The run may have been ended early; what it wrote is checked all the same.
 	ctx = context.WithoutCancel(ctx)
 	_, _ = fmt.Fprintln(cfg.Progress, "checking that everything acknowledged is there, once") // progress only.
 	result.Check = d.verify(ctx)
@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return result, nil
 }
 
-// reachable asks every target once, so that a wrong address is told before anything else.
+// reachable sends every target one request, so that a wrong address is reported before anything else.
 func reachable(ctx context.Context, c *client) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -79,7 +79,7 @@ func reachable(ctx context.Context, c *client) error {
 	return nil
 }
 
-// load sends the requests, watches the cluster beside it, and tells the progress.
+// load sends the requests, watches the cluster, and reports the progress.
 func (d *driver) load(ctx context.Context, cfg Config, result *Result) error {
 	recorder := loadgen.NewRecorder()
 	w := &watch{client: d.client, start: time.Now()}

@@ -12,7 +12,7 @@ import (
 	"rideshare/internal/report"
 )
 
-// stretchHead is the columns of stretchRow.
+// stretchHead returns the column heads for stretchRow.
 func stretchHead(name string) []string {
 	return []string{name, "requests", "rate/s", "failed", "p50", "p90", "p99", "p99.9", "max"}
 }
@@ -24,7 +24,7 @@ func stretchRow(s loadgen.Stretch) []string {
 	}
 }
 
-// tables is the figures of a run as tables, for terminal and page.
+// tables returns the figures of a run as tables, for terminal and page.
 func (r *Result) tables() []report.Table {
 	kinds := report.Table{Caption: "By kind", Head: stretchHead("kind")}
 	for _, s := range r.Load.Kinds {
@@ -51,7 +51,7 @@ func (r *Result) tables() []report.Table {
 	return tables
 }
 
-// scaling is the decisions of a run as a table.
+// scaling returns the decisions of a run as a table.
 func (r *Result) scaling() report.Table {
 	t := report.Table{Caption: "Scaling decisions", Head: []string{"after", "policy", "reads", "wanted", "why"}, Text: true}
 	for _, d := range r.Decisions {
@@ -64,7 +64,7 @@ func (r *Result) scaling() report.Table {
 	return t
 }
 
-// verdicts is what the check found, a line each, worst first.
+// verdicts returns the results of the check, one line each, worst first.
 func (c Check) verdicts() []string {
 	var lines []string
 	if c.Problem != "" {
@@ -87,7 +87,7 @@ func (c Check) verdicts() []string {
 	return lines
 }
 
-// acknowledged is what had to be there, in words.
+// acknowledged says in words what was acknowledged, and so must be there.
 func (c Check) acknowledged() string {
 	var parts []string
 	for _, what := range []string{"user", "ride", "join", "write"} {

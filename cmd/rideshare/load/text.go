@@ -28,7 +28,7 @@ func (r *Result) Print(w io.Writer) error {
 	return nil
 }
 
-// words is what the tables do not say.
+// words returns the results that the tables do not show.
 func (r *Result) words() string {
 	var b strings.Builder
 	if r.Ended {

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// verifyLimit bounds the final check, which waits for a system that is not whole yet.
+// verifyLimit bounds the final check, which waits for a system that is not complete yet.
 const verifyLimit = 2 * time.Minute
 
-// Check is what the comparison of the system with everything that the run wrote found.
+// Check is the result of comparing the system with everything that the run wrote.
 type Check struct {
 	OK bool `json:"ok"`
-	// Acknowledged is how much of each was acknowledged, and has to be there.
+	// Acknowledged is how many writes of each kind were acknowledged, and so must be there.
 	Acknowledged map[string]int `json:"acknowledged"`
-	// UnknownThere and UnknownMissing are writes whose answers were lost, which may
-	// be there or not, but not twice.
+	// UnknownThere and UnknownMissing count writes whose answers were lost. They may or may not be there, but not twice.
 	UnknownThere   int `json:"unknown_there"`
 	UnknownMissing int `json:"unknown_missing"`
-	// Wrong is answers during the load that were not as they must be.
+	// Wrong are incorrect answers during the load.
 	Wrong findings `json:"wrong"`
 	// Missing was acknowledged and is not there; Doubled is there more than once.
 	Missing findings `json:"missing"`
 	Doubled findings `json:"doubled"`
-	// Unasked is there though it was refused, or never written.
+	// Unasked is there although it was refused, or was never written.
 	Unasked findings `json:"unasked"`
-	// Problem is why the check could not be made to its end.
+	// Problem says why the check could not be completed.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -34,7 +33,7 @@ func (c *Check) finish() {
 	c.OK = c.Problem == "" && c.Wrong.Count+c.Missing.Count+c.Doubled.Count+c.Unasked.Count == 0
 }
 
-// note compares how often one thing is there with what is known of it.
+// note compares how often one item is there with its known outcome.
 func (c *Check) note(what, name string, f fate, times int) {
 	switch {
 	case times > 1:
@@ -118,7 +117,7 @@ func (d *driver) verifyRides(ctx context.Context, c *Check) error {
 		if got := rows[0]; (ride.fate == applied && got.ID != ride.id) || (route{got.Source, got.Destination}) != ride.route {
 			c.Wrong.add("ride of %s at %s is %+v, want id %d, %+v", ride.creator, ride.timestamp, got, ride.id, ride.route)
 		}
-		ride.id = rows[0].ID // also of one whose answer was lost
+		ride.id = rows[0].ID // sets the id also of a ride whose answer was lost
 	}
 	for k, rows := range found {
 		c.Unasked.add("%d rides of %s at %s, which nobody created", len(rows), k.creator, k.timestamp)
@@ -187,15 +186,14 @@ func (d *driver) verifyWrites(ctx context.Context, c *Check) error {
 	return nil
 }
 
-// clean removes what the run has written: its users, with all their rides and
-// seats, and its raw rows.
+// clean removes what the run has written: its users, with all their rides and seats, and its raw rows.
 func (d *driver) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	for name := range d.ledger.users {
 		_, err := insist(ctx, func(ctx context.Context) reply {
 			return d.client.send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
-		}, http.StatusOK, http.StatusBadRequest) // 400: it was never there, or an attempt before this one has removed it.
+		}, http.StatusOK, http.StatusBadRequest) // 400: it never existed, or an earlier attempt has removed it.
 		if err != nil {
 			return fmt.Errorf("remove user %s: %w", name, err)
 		}

@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// watchEvery is how often the cluster is asked.
+// watchEvery is how often the cluster is polled.
 const watchEvery = time.Second
 
-// Sample is the cluster at one moment of a run.
+// Sample is the state of the cluster at one moment of a run.
 type Sample struct {
 	At      time.Duration `json:"at_ns"` // since the start of the run
 	Desired int           `json:"desired_slaves"`
-	Slaves  int           `json:"slaves"`            // that run
-	Ready   int           `json:"ready"`             // of them, those caught up and serving
-	Masters int           `json:"masters"`           // ready ones
+	Slaves  int           `json:"slaves"`            // running slaves
+	Ready   int           `json:"ready"`             // running slaves that are caught up and serve
+	Masters int           `json:"masters"`           // masters that are ready
 	Lag     uint64        `json:"lag"`               // entries that the last ready slave is behind
 	Epoch   uint64        `json:"epoch"`             // grows with every election
-	Seq     uint64        `json:"head_seq"`          // of the last entry
-	Problem string        `json:"problem,omitempty"` // why there is nothing else in this sample
+	Seq     uint64        `json:"head_seq"`          // seq of the last entry
+	Problem string        `json:"problem,omitempty"` // why the other fields are empty
 }
 
-// Decision is what one tick of the scaling decided during a run.
+// Decision is the decision of one tick of the scaling during a run.
 type Decision struct {
 	At     time.Time `json:"at"`
 	Policy string    `json:"policy"`
-	Count  int       `json:"count"` // what the decision was made from: reads of the window
+	Count  int       `json:"count"` // the input of the decision: reads in the window
 	Wanted int       `json:"wanted"`
 	Done   bool      `json:"done"`
 	Why    string    `json:"why"`
 }
 
-// watch asks the cluster every second. It is safe for concurrent use.
+// watch polls the cluster every second. It is safe for concurrent use.
 type watch struct {
 	client *client
 	start  time.Time
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	samples   []Sample
 	decisions []Decision
 }
@@ -77,7 +77,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// cluster asks how the cluster is.
+// cluster reads the state of the cluster.
 func (w *watch) cluster(ctx context.Context) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
@@ -114,7 +114,7 @@ func (w *watch) cluster(ctx context.Context) (Sample, error) {
 	return s, nil
 }
 
-// recent asks for the decisions since the start of the run, oldest first.
+// recent reads the decisions since the start of the run, oldest first.
 func (w *watch) recent(ctx context.Context) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
@@ -124,7 +124,7 @@ func (w *watch) recent(ctx context.Context) ([]Decision, error) {
 	}
 	all, err := decode[[]struct {
 		Decision
-		Reads int `json:"reads"` // the count's name in older systems
+		Reads int `json:"reads"` // the name of the count in older systems
 	}](r)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (w *watch) last() (s Sample, ok bool) {
 	return w.samples[len(w.samples)-1], true
 }
 
-// seen returns everything that was seen.
+// seen returns all samples and decisions.
 func (w *watch) seen() ([]Sample, []Decision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
