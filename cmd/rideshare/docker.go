@@ -57,7 +57,7 @@ func (d dockerSettings) user() string {
 	}
 }
 
-// writeBusFile writes the broker's URL to a file that only containers of this user can read.
+// writeBusFile writes the broker's URL to a file that only this user, as which the containers run, can read.
 func writeBusFile(dir, busURL, user string) (file string, err error) {
 	uid, gid, err := ids(user)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package bigfile writes and removes large files a bit at a time. Whoever waits for an fsync
-// waits for all that the disk has to do, whosever it is: 200 MiB that were written or freed at once made
-// others' fsyncs take 40 to 190 ms (docs/PERFORMANCE.md). RocksDB has the same two remedies, as
-// bytes_per_sync and as the deletion rate of its SstFileManager.
+// Package bigfile writes and removes large files in small steps. An fsync waits for everything that the disk has to do,
+// for any file: 200 MiB that were written or freed in one go made other fsyncs take 40 to 190 ms (docs/PERFORMANCE.md).
+// RocksDB has the same two remedies: bytes_per_sync and the deletion rate of its SstFileManager.
 package bigfile
 
 import (
@@ -16,15 +15,15 @@ import (
 )
 
 const (
-	// writeBytes is what is gathered before the kernel is told to begin with it.
+	// writeBytes is how much is collected before the kernel is asked to write it.
 	writeBytes = 1 << 20
-	// cutBytes is what is freed at once, and cutRest the time between: 400 MiB/s at most.
+	// cutBytes is how much is freed per step, and cutRest the time between steps: 400 MiB/s at most.
 	cutBytes = 4 << 20
 	cutRest  = 10 * time.Millisecond
 )
 
-// Writer writes to a file from its start, and has the kernel begin early to bring it to the disk; by
-// itself it would gather for 30 s. It waits for nothing: what is written is no safer than without. It is for one goroutine.
+// Writer writes to a file from its start, and makes the kernel write to the disk early; by default the kernel would
+// collect data for 30 s. Writer does not wait for the disk, so it adds no durability. It is for one goroutine.
 type Writer struct {
 	file           *os.File
 	written, begun int64
@@ -32,7 +31,7 @@ type Writer struct {
 
 var _ io.Writer = (*Writer)(nil)
 
-// NewWriter returns a Writer on file, which is empty.
+// NewWriter returns a Writer on file, which must be empty.
 func NewWriter(file *os.File) *Writer { return &Writer{file: file} }
 
 // Write implements io.Writer.
@@ -46,20 +45,20 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// RemoveAll removes path and everything below it as os.RemoveAll does, and cuts large files off
-// from their ends before. When ctx ends it removes the rest at once. Nobody may use the files any more:
-// who has one mapped to memory would be killed.
+// RemoveAll removes path and everything below it, as os.RemoveAll does, but first truncates large files step by step.
+// When ctx ends it removes the rest immediately. The files must not be in use: a process that has one mapped to memory
+// would be killed.
 func RemoveAll(ctx context.Context, path string) error {
 	_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
 			cut(ctx, name)
 		}
 		return err
-	}) // what could not be cut is removed whole.
+	}) // files that could not be truncated are removed whole.
 	return os.RemoveAll(path)
 }
 
-// cut makes a file small.
+// cut truncates a file until it is small.
 func cut(ctx context.Context, name string) {
 	info, err := os.Lstat(name)
 	if err != nil {

@@ -4,5 +4,5 @@ package bigfile
 
 import "os"
 
-// beginWriteBack is known to Linux alone.
+// beginWriteBack does nothing: only Linux has this function.
 func beginWriteBack(*os.File, int64, int64) {}

@@ -1,5 +1,5 @@
-// Package logkey holds the keys of structured log lines, so that one name finds
-// one thing in the logs of every part.
+// Package logkey holds the keys of structured log lines, so that one search finds the same thing in the logs of every
+// part.
 package logkey
 
 // The keys. Values are snake_case and never change once released.

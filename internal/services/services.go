@@ -1,5 +1,5 @@
-// Package services starts RabbitMQ and ZooKeeper of one's own, for tests that break
-// them and for the benchmark. The work is done by tools/services.sh of the checkout.
+// Package services starts private instances of RabbitMQ and ZooKeeper, for tests that break them and for the benchmark.
+// The work is done by tools/services.sh of the checkout.
 package services
 
 import (
@@ -23,32 +23,31 @@ const (
 // scriptTimeout bounds one run of tools/services.sh; a start on a busy machine takes longest.
 const scriptTimeout = 5 * time.Minute
 
-// Service is a RabbitMQ or ZooKeeper that belongs to this process: it ends with Stop,
-// or soon after this process, however that ends. It is not safe for concurrent use.
+// Service is a RabbitMQ or ZooKeeper that belongs to this process: it ends with Stop, or soon after this process ends in
+// any way. It is not safe for concurrent use.
 type Service struct {
 	// Name is RabbitMQ or ZooKeeper.
 	Name string
-	// URL stays the same over Kill, Wipe and Start.
+	// URL does not change through Kill, Wipe and Start.
 	URL string
-	// Dir is where its data, its log and its tools are.
+	// Dir has its data, its log and its tools.
 	Dir string
 
 	script  string
 	install bool
 }
 
-// Config says what Start starts. Name and Dir are required.
+// Config says what to start. Name and Dir are required.
 type Config struct {
 	Name string
-	// Dir is an empty directory, or that of an earlier life, for everything it keeps.
+	// Dir is the directory for all its files: empty, or the directory of an earlier instance.
 	Dir string
-	// Install lets it install a service that is missing, which takes minutes and the network.
+	// Install permits installing a missing service, which takes minutes and the network.
 	Install bool
 }
 
-// Start starts a service and returns once it answers. A first start of RabbitMQ takes
-// some 10 s, one of ZooKeeper 2 s. The error says what is missing, or what the
-// service complained of. It must be called in a checkout or below it.
+// Start starts a service and returns once it answers. The first start of RabbitMQ takes some 10 s, that of ZooKeeper 2
+// s. The error says what is missing, or what the service reported. The working directory must be in a checkout.
 func Start(ctx context.Context, c Config) (*Service, error) {
 	root, err := Checkout()
 	if err != nil {
@@ -65,22 +64,22 @@ func Start(ctx context.Context, c Config) (*Service, error) {
 	return s, nil
 }
 
-// Stop ends the service. One that does not run is no error.
+// Stop ends the service. If it does not run, that is no error.
 func (s *Service) Stop(ctx context.Context) error { return s.verb(ctx, "stop") }
 
 // Kill ends the service's process with SIGKILL. Its data stays.
 func (s *Service) Kill(ctx context.Context) error { return s.verb(ctx, "kill") }
 
-// Wipe is Kill, and the loss of all data: Start starts an empty one. Only ZooKeeper has it.
+// Wipe is Kill followed by the loss of all data: Start then starts an empty service. Only ZooKeeper supports it.
 func (s *Service) Wipe(ctx context.Context) error { return s.verb(ctx, "wipe") }
 
 // Pause freezes its process with SIGSTOP until Resume.
 func (s *Service) Pause(ctx context.Context) error { return s.verb(ctx, "pause") }
 
-// Resume ends what Pause began.
+// Resume reverts Pause.
 func (s *Service) Resume(ctx context.Context) error { return s.verb(ctx, "resume") }
 
-// Start starts it again after Kill or Wipe, and returns when it answers. One that runs is no error.
+// Start restarts the service after Kill or Wipe, and returns when it answers. If it already runs, that is no error.
 func (s *Service) Start(ctx context.Context) error {
 	if _, err := s.start(ctx); err != nil {
 		return fmt.Errorf("start %s: %w", s.Name, err)
@@ -88,7 +87,7 @@ func (s *Service) Start(ctx context.Context) error {
 	return nil
 }
 
-// PID returns the number of its process, or of its container's.
+// PID returns the pid of the service's process, or of its container's process.
 func (s *Service) PID() (int, error) {
 	text, err := os.ReadFile(filepath.Join(s.Dir, "env"))
 	if err != nil {
@@ -115,7 +114,7 @@ func (s *Service) verb(ctx context.Context, verb string) error {
 	return nil
 }
 
-// start names this process as the owner: without it the service ends.
+// start names this process as the owner: the service ends with it.
 func (s *Service) start(ctx context.Context) (string, error) {
 	return s.run(ctx, "start", "--owner", strconv.Itoa(os.Getpid()))
 }
@@ -131,7 +130,7 @@ func (s *Service) run(ctx context.Context, args ...string) (string, error) {
 	return output(cmd)
 }
 
-// output runs a command and returns what it prints; an error has what it complains of.
+// output runs a command and returns its output; an error includes its error output.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -143,7 +142,7 @@ func output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// value returns the value of a name in lines of NAME=value, "" if it is not there.
+// value returns the value of name in lines of NAME=value, or "".
 func value(lines, name string) string {
 	for line := range strings.Lines(lines) {
 		if v, ok := strings.CutPrefix(line, name+"="); ok {
@@ -153,8 +152,8 @@ func value(lines, name string) string {
 	return ""
 }
 
-// Shared returns the URL of the service that `make services` started, by the
-// name of its variable, such as RABBITMQ_URL. An error means that none was.
+// Shared returns the URL of the service that `make services` started, by its variable, such as RABBITMQ_URL. An error
+// means that it was not started.
 func Shared(variable string) (string, error) {
 	root, err := Checkout()
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Generator makes operations. It keeps a picture of the schema as it would be if every statement
-// had succeeded, so that most statements name things that exist. It is not safe for concurrent use.
+// Generator makes operations. It tracks the schema as if every statement had succeeded, so that most statements name
+// things that exist. It is not safe for concurrent use.
 type Generator struct {
 	rnd    *rand.Rand
 	loose  bool
 	tables map[string]*table // by lower-case name
-	past   []Statement       // schema statements that were made, to come again
+	past   []Statement       // earlier schema statements, to be repeated
 	sent   []Operation
 	next   int
 }
 
-// table is what the generator believes about a table.
+// table is what the generator assumes about a table.
 type table struct {
 	name    string
 	columns []column // that can be written
@@ -34,7 +34,7 @@ type column struct {
 	key   bool
 }
 
-// The names, few, so that they come again and again.
+// The names. There are few, so that they recur.
 var (
 	tableNames   = []string{"t1", "t2", "t3", "T2", `"order"`}
 	columnNames  = []string{"a", "b", "c", "d"}
@@ -44,13 +44,13 @@ var (
 	clauses      = []string{"ROLLBACK", "ABORT", "FAIL", "IGNORE", "REPLACE"}
 )
 
-// New returns a generator. What a loose one makes may depend on chance, the clock or the connection.
+// New returns a generator. The statements of a loose generator may depend on chance, the clock or the connection.
 func New(seed uint64, loose bool) *Generator {
 	rnd := rand.New(rand.NewPCG(seed, 0x5ca1ab1e)) //nolint:gosec // a seed must give the same texts again.
 	return &Generator{rnd: rnd, loose: loose, tables: map[string]*table{}}
 }
 
-// Make makes a whole script: one of eight is loose.
+// Make makes a whole script: one in eight is loose.
 func Make(seed uint64) Script {
 	s := Script{Seed: seed, Loose: seed%8 == 7}
 	g := New(seed, s.Loose)
@@ -70,10 +70,10 @@ func Make(seed uint64) Script {
 	return s
 }
 
-// chance is true in percent of all cases.
+// chance returns true in percent of all cases.
 func (g *Generator) chance(percent int) bool { return g.rnd.IntN(100) < percent }
 
-// sometimes returns s in percent of all cases, else nothing.
+// sometimes returns s in percent of all cases, and "" otherwise.
 func (g *Generator) sometimes(percent int, s string) string {
 	if g.chance(percent) {
 		return s
@@ -81,7 +81,7 @@ func (g *Generator) sometimes(percent int, s string) string {
 	return ""
 }
 
-// Begin returns an operation that makes some tables.
+// Begin returns an operation that creates some tables.
 func (g *Generator) Begin() Operation {
 	o := Operation{Number: g.next}
 	for range 2 + g.rnd.IntN(2) {
@@ -92,8 +92,8 @@ func (g *Generator) Begin() Operation {
 	return o
 }
 
-// Operation returns the next operation: a new one, an earlier one again, or seldom another one
-// under an earlier one's number.
+// Operation returns the next operation: a new one, a repeated earlier one or, rarely, a different one with the number of
+// an earlier one.
 func (g *Generator) Operation() Operation {
 	if len(g.sent) > 0 && g.chance(6) {
 		return one(g, g.sent[max(0, len(g.sent)-12):])
@@ -128,14 +128,14 @@ func (g *Generator) statement() Statement {
 	}
 }
 
-// broken draws a statement that fails whatever the database holds.
+// broken draws a statement that fails whatever the database contains.
 func (g *Generator) broken() Statement {
 	if g.chance(50) {
 		sql := of(g, "SELEC 1", "INSERT INTO", "CREATE TABLE x(", "SELECT * FROM nowhere", "SELECT 'open", "DELETE FROM t1 WHERE", "UPDATE t1 SET nope=1",
 			"INSERT INTO t1 VALUES(1,2,3,4,5,6,7,8,9)", "SELECT abs(-9223372036854775807-1)", "SELECT json('{')")
 		return Statement{Statement: dbaas.Statement{SQL: sql}}
 	}
-	if g.chance(10) { // a parameter without a value is NULL for SQLite.
+	if g.chance(10) { // SQLite takes a parameter without a value as NULL.
 		return Statement{Statement: dbaas.Statement{SQL: "SELECT ?"}, Kind: Refused}
 	}
 	sql := of(g, "BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT s", "RELEASE s", "ATTACH ':memory:' AS x", "DETACH x", "VACUUM", "ANALYZE",

@@ -34,7 +34,7 @@ func (g *Generator) change() Statement {
 	return x.statement(sql)
 }
 
-// selects draws a statement that reads, as clients send it among writes.
+// selects draws a statement that reads, since clients also send reads among writes.
 func (g *Generator) selects() Statement {
 	x := g.newText()
 	t := g.table()
@@ -49,14 +49,14 @@ func (g *Generator) selects() Statement {
 		g.looseOr("SELECT random()", "SELECT 1 UNION SELECT 2"),
 		g.looseOr("SELECT last_insert_rowid(), changes(), total_changes()", "VALUES(1, 'a')"),
 		fmt.Sprintf("PRAGMA table_xinfo(%s)", t.name))
-	// Parameters of texts that were drawn and not chosen must not stay.
+	// Drop the parameters of texts that were drawn but not chosen.
 	if !strings.ContainsAny(sql, "?:@$") {
 		x.args, x.named = nil, nil
 	}
 	return x.statement(sql)
 }
 
-// someColumns draws columns of t to be written.
+// someColumns draws the columns of t to write.
 func (g *Generator) someColumns(t *table) []column {
 	if g.chance(50) {
 		return t.columns
@@ -192,7 +192,7 @@ func (x *text) delete(t *table) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE %s%s", t.name, x.condition(t), x.returning(t))
 }
 
-// onView draws a write to a view, which fails unless a trigger takes it.
+// onView draws a write to a view, which fails unless a trigger handles it.
 func (x *text) onView() string {
 	v := one(x.g, viewNames)
 	switch x.g.rnd.IntN(3) {
@@ -232,7 +232,7 @@ func (g *Generator) sequence() Statement {
 	return Statement{Statement: dbaas.Statement{SQL: sql}}
 }
 
-// expressionFor draws what a column is set to.
+// expressionFor draws the new value of a column.
 func (x *text) expressionFor(t *table, c column) string {
 	if x.g.chance(45) {
 		return x.put(x.g.valueFor(c))
@@ -243,7 +243,7 @@ func (x *text) expressionFor(t *table, c column) string {
 	return x.expression(t)
 }
 
-// expression draws an expression, over t's columns if there is a table.
+// expression draws an expression, over t's columns if t is not nil.
 func (x *text) expression(t *table) string {
 	g := x.g
 	if t == nil {
@@ -269,7 +269,7 @@ func (x *text) expression(t *table) string {
 	}
 }
 
-// condition draws what stands behind WHERE.
+// condition draws the condition after WHERE.
 func (x *text) condition(t *table) string {
 	g := x.g
 	c := g.column(t)

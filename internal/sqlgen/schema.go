@@ -93,7 +93,7 @@ func (g *Generator) createTable() Statement {
 	return schema(strings.TrimSpace(fmt.Sprintf("CREATE TABLE %s%s(%s) %s", not, t.name, strings.Join(defs, ", "), strings.Join(options, ", "))))
 }
 
-// newName draws a name for a table, most of the time one that is free.
+// newName draws a name for a table, usually one that is free.
 func (g *Generator) newName() string {
 	free := slices.DeleteFunc(slices.Clone(tableNames), func(name string) bool { return g.known(name) != nil })
 	if len(free) == 0 || g.chance(25) {
@@ -130,7 +130,7 @@ func (g *Generator) key(t *table, kinds []string) (def, after string) {
 	return def, after
 }
 
-// constraints draws what stands behind a column's type.
+// constraints draws the constraints after a column's type.
 func (g *Generator) constraints(c column) string {
 	s := g.collate()
 	if g.chance(12) {
@@ -158,7 +158,7 @@ func orName(name, otherwise string) string {
 	return name
 }
 
-// looseOr returns a loose generator's own text, or the other one.
+// looseOr returns loose for a loose generator, and otherwise the other text.
 func (g *Generator) looseOr(loose, otherwise string) string {
 	if g.loose {
 		return loose

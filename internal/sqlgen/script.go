@@ -1,6 +1,6 @@
-// Package sqlgen makes SQL at random for tests: schemas with every kind of key, collation, conflict
-// clause, generated column, trigger, view, foreign key and index, and operations on them whose names,
-// texts and values collide on purpose. What it makes depends on a seed alone.
+// Package sqlgen makes random SQL for tests: schemas with every kind of key, collation, conflict clause, generated
+// column, trigger, view, foreign key and index, and operations on them whose names, texts and values collide on purpose.
+// The output depends only on a seed.
 package sqlgen
 
 import (
@@ -18,7 +18,7 @@ const (
 	Rows Kind = iota
 	// Schema is a statement that changes the schema.
 	Schema
-	// Refused is a statement that SQLite runs and the system does not.
+	// Refused is a statement that SQLite runs and the system rejects.
 	Refused
 )
 
@@ -29,14 +29,14 @@ type Statement struct {
 	Kind Kind
 }
 
-// Operation is one write as a client sends it. Operations with the same Number have the same id.
+// Operation is one write as sent by a client. Operations with the same Number have the same id.
 type Operation struct {
 	Number     int
 	Atomic     bool
 	Statements []Statement
 }
 
-// SQL returns the statements as an operation carries them.
+// SQL returns the statements in the form that an operation carries.
 func (o *Operation) SQL() []dbaas.Statement {
 	out := make([]dbaas.Statement, len(o.Statements))
 	for i := range o.Statements {
@@ -51,14 +51,14 @@ type Action string
 // The actions.
 const (
 	Nothing Action = ""
-	Restart Action = "restart" // the store is closed and opened
+	Restart Action = "restart" // the store is closed and reopened
 	Trim    Action = "trim"    // the log is trimmed as far as its bounds allow
 	Join    Action = "join"    // one more replica starts with a snapshot
-	Claim   Action = "claim"   // a new master
-	Follow  Action = "follow"  // replicas apply what there is
+	Claim   Action = "claim"   // a new master claims an epoch
+	Follow  Action = "follow"  // replicas apply all available entries
 )
 
-// Batch is what one commit carries.
+// Batch is the content of one commit.
 type Batch struct {
 	Operations []Operation
 	Then       Action
@@ -67,13 +67,13 @@ type Batch struct {
 // Script is one whole run.
 type Script struct {
 	Seed uint64
-	// Loose says that statements may depend on chance, the clock or the connection: a second
-	// database that runs the same texts gets other rows.
+	// Loose means that statements may depend on chance, the clock or the connection: a second database that runs the
+	// same texts gets different rows.
 	Loose   bool
 	Batches []Batch
 }
 
-// String writes the script for people.
+// String formats the script for readers.
 func (s *Script) String() string {
 	var b strings.Builder
 	for i, batch := range s.Batches {
@@ -88,7 +88,7 @@ func (s *Script) String() string {
 	return b.String()
 }
 
-// String writes the operation for people.
+// String formats the operation for readers.
 func (o *Operation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  operation %d", o.Number)

@@ -5,8 +5,8 @@ import "slices"
 // maxTries bounds how many smaller scripts Shrink tries.
 const maxTries = 600
 
-// Shrink returns a smaller script that still fails: it leaves out batches, then operations, then
-// statements and actions, as long as something can go.
+// Shrink returns a smaller script that still fails. It removes batches, then operations, then statements and actions, as
+// long as anything can be removed.
 func Shrink(s Script, fails func(Script) bool) Script {
 	tries := 0
 	try := func(smaller Script) bool {
@@ -22,7 +22,7 @@ func Shrink(s Script, fails func(Script) bool) Script {
 	}
 	for progress := true; progress && tries < maxTries; {
 		progress = false
-		for i := range slices.Backward(s.Batches) { // what goes, goes at i
+		for i := range slices.Backward(s.Batches) { // a batch is only removed at i
 			smaller := s
 			smaller.Batches = without(s.Batches, i)
 			if try(smaller) || shrinkBatch(&s, i, try) {
@@ -33,7 +33,7 @@ func Shrink(s Script, fails func(Script) bool) Script {
 	return s
 }
 
-// shrinkBatch makes batch i smaller and reports whether it could.
+// shrinkBatch makes batch i smaller and reports whether it succeeded.
 func shrinkBatch(s *Script, i int, try func(Script) bool) bool {
 	progress := false
 	for k := len(s.Batches[i].Operations) - 1; k >= 0; k-- {
@@ -63,7 +63,7 @@ func (s *Script) edit(i int, change func(b *Batch)) Script {
 	return out
 }
 
-// without returns a copy of list without place i.
+// without returns a copy of list without element i.
 func without[T any](list []T, i int) []T {
 	return append(append([]T(nil), list[:i]...), list[i+1:]...)
 }

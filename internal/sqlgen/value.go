@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// The values, few and close to each other, so that they collide: equal for one collation or
-// affinity and different for another.
+// The values. There are few, and they are similar, so that they collide: equal under one collation or affinity and
+// different under another.
 var (
 	smallIntegers = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, -1}
 	integers      = []int64{0, 1, 1, 2, 2, 3, 3, 5, 7, -1, 1 << 53, 1<<53 + 1, math.MinInt64, 1 << 62}
@@ -45,12 +45,12 @@ func (g *Generator) value() dbaas.Value {
 	}
 }
 
-// valueFor draws a value that a column takes, most of the time.
+// valueFor draws a value that the column usually accepts.
 func (g *Generator) valueFor(c column) dbaas.Value {
 	if g.chance(15) {
 		return g.value()
 	}
-	if c.rowid { // large ones leave room for later ones, which SQLite would else draw at random.
+	if c.rowid { // large ones leave room for later ones, which SQLite would otherwise draw at random.
 		if g.chance(15) {
 			return dbaas.Null()
 		}
@@ -74,7 +74,7 @@ func (g *Generator) valueFor(c column) dbaas.Value {
 func literal(v dbaas.Value) string {
 	switch v.Kind {
 	case dbaas.KindInteger:
-		if v.Int == math.MinInt64 { // as a literal it would be a REAL.
+		if v.Int == math.MinInt64 { // the literal would be a REAL.
 			return "(-9223372036854775807-1)"
 		}
 		return strconv.FormatInt(v.Int, 10)
@@ -99,7 +99,7 @@ func literal(v dbaas.Value) string {
 	return "NULL"
 }
 
-// style says how a statement gets its values.
+// style is how a statement passes its values.
 type style uint8
 
 const (
@@ -120,7 +120,7 @@ func (g *Generator) newText() *text {
 	return &text{g: g, style: of(g, literals, literals, byPosition, byPosition, byName)}
 }
 
-// put writes a value as the statement's style wants it.
+// put writes a value in the statement's style.
 func (x *text) put(v dbaas.Value) string {
 	switch {
 	case x.style == byPosition && x.g.chance(70):
@@ -140,7 +140,7 @@ func (x *text) put(v dbaas.Value) string {
 
 func (x *text) value() string { return x.put(x.g.value()) }
 
-// statement ends the building.
+// statement returns the finished statement.
 func (x *text) statement(sql string) Statement {
 	return Statement{Statement: dbaas.Statement{SQL: sql, Args: x.args, Named: x.named}}
 }

@@ -5,8 +5,8 @@
 // It binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types, duplicate
 // column names, read-only flags and sessions together (docs/adr/0001).
 //
-// Tables whose name begins with InternalPrefix belong to the system: clients cannot name them, sessions do not capture
-// them, and snapshots leave them out, except for the position.
+// Tables whose name begins with InternalPrefix belong to the system: clients cannot name them, and captures and
+// snapshots leave them out, except for the position.
 package sqlite
 
 import (

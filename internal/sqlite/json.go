@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendText appends s as a JSON string. What is no UTF-8 becomes U+FFFD, so that
-// the answer stays valid JSON. HTML is not escaped.
+// AppendText appends s as a JSON string. Invalid UTF-8 becomes U+FFFD, so that the answer stays valid JSON. HTML is not
+// escaped.
 func AppendText[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	start := 0
@@ -49,8 +49,8 @@ func appendEscape(b []byte, c byte) []byte {
 	}
 }
 
-// AppendFloat appends f as a JSON number that reads back as exactly f. JSON has no
-// infinity: it is written as 9e999, as SQLite's own JSON does; NaN is null, as in SQLite.
+// AppendFloat appends f as a JSON number that reads back as exactly f. Infinity, which JSON lacks, is written as 9e999,
+// as SQLite's own JSON does. NaN is null, as in SQLite.
 func AppendFloat(b []byte, f float64) []byte {
 	switch {
 	case math.IsNaN(f):

@@ -6,7 +6,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// pattern is what the characters of a pattern mean. A zero stands for no such character.
+// pattern holds the special characters of a pattern. Zero means that there is no such character.
 type pattern struct {
 	many, one, set uint32
 	noCase         bool
@@ -28,7 +28,7 @@ func (p *pattern) wildcards() lib.TcompareInfo {
 	return w
 }
 
-// mark tells the engine's planner that the function ctx belongs to is LIKE or GLOB, so that an index may do its work.
+// mark tells the engine's planner that the function of ctx is LIKE or GLOB, so that an index may be used instead.
 func (p *pattern) mark(ctx uintptr) {
 	f := ref[lib.TFuncDef](ref[lib.Tsqlite3_context](ctx).FpFunc)
 	f.FfuncFlags |= lib.SQLITE_FUNC_LIKE
@@ -81,7 +81,7 @@ func matches(c *call) {
 	lib.Xsqlite3_result_int(c.tls, c.ctx, result)
 }
 
-// outcome of a match. After hopeless no other place for an earlier wildcard can help.
+// outcome of a match. After hopeless, no other position for an earlier wildcard can match.
 type outcome uint8
 
 const (
@@ -90,15 +90,16 @@ const (
 	hopeless
 )
 
-// matcher follows the engine's own comparison step by step, so that it has its answers also where a text is no UTF-8.
+// matcher follows the engine's own comparison step by step, so that it gives the same answers even for text that is not
+// UTF-8.
 type matcher struct {
 	*call
 	pattern
-	other uint32 // the escape character, or what begins a set
+	other uint32 // the escape character, or the first character of a set
 	late  bool
 }
 
-// read takes the first character off b. At the end it is 0.
+// read removes the first character from b and returns it, or 0 at the end.
 func read(b *[]byte) uint32 {
 	if len(*b) == 0 {
 		return 0
@@ -109,7 +110,7 @@ func read(b *[]byte) uint32 {
 }
 
 func (m *matcher) match(p, text []byte) outcome {
-	escaped := -1 // what was left of the pattern after an escaped character
+	escaped := -1 // length of the pattern left after an escaped character
 	for len(p) > 0 {
 		if m.call.late(1) {
 			m.late = true
@@ -153,7 +154,7 @@ func lower(r uint32) uint32 {
 	return r
 }
 
-// rest matches what follows a wildcard for any number of characters.
+// rest matches the pattern after a wildcard for any number of characters.
 func (m *matcher) rest(p, text []byte) outcome {
 	at := p
 	want := read(&p)
@@ -196,7 +197,7 @@ func (m *matcher) eachCharacter(p, text []byte) outcome {
 	return hopeless
 }
 
-// find moves text behind the next character that is the wanted one.
+// find moves text past the next occurrence of the wanted character.
 func (m *matcher) find(want uint32, text *[]byte) bool {
 	if want >= 0x80 {
 		for len(*text) > 0 {
@@ -229,7 +230,7 @@ func (m *matcher) find(want uint32, text *[]byte) bool {
 	return true
 }
 
-// indexEither returns the first place of either byte.
+// indexEither returns the first position of either byte.
 func indexEither(b []byte, x, y byte) int {
 	if x == y {
 		return bytes.IndexByte(b, x)
@@ -242,7 +243,8 @@ func indexEither(b []byte, x, y byte) int {
 	return -1
 }
 
-// inSet reads one character of text and a set of the pattern, whose [ has been read, and reports whether it has the character.
+// inSet reads one character of text and a set of the pattern, whose [ has been read. It reports whether the set contains
+// the character.
 func (m *matcher) inSet(p, text *[]byte) bool {
 	got := read(text)
 	if got == 0 {

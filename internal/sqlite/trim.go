@@ -43,8 +43,8 @@ func trim(c *call, left, right bool) {
 	c.returnText(text)
 }
 
-// characters is a list of characters: those of one byte, found at once, and a text with the others. The order matters only in
-// text that is no UTF-8, where one character may begin or end another.
+// characters is a list of characters: a lookup table for those of one byte, and a text with the others. The order
+// matters only in text that is not UTF-8, where one character may be the beginning or end of another.
 type characters struct {
 	single [256]bool
 	others []byte // of all characters, if one has more than a byte
@@ -75,8 +75,8 @@ func character(b []byte) int {
 	return n
 }
 
-// match returns the length of the first character in the list that stands at the end of text that at looks at, 0 without one.
-// That end's byte is end.
+// match returns the length of the first character in the list that is at one end of text, or 0 if none is. at checks
+// that end, and end is the byte there.
 func (set *characters) match(c *call, text []byte, end byte, at func(text, part []byte) bool) (int, bool) {
 	if set.others == nil {
 		if set.single[end] {
@@ -97,7 +97,7 @@ func (set *characters) match(c *call, text []byte, end byte, at func(text, part 
 	return 0, true
 }
 
-// unhex is unhex(X,Y): the bytes that X has in hexadecimal, where characters of Y may stand between two of them.
+// unhex is unhex(X,Y): the bytes that X encodes in hexadecimal, where characters of Y may separate two of them.
 func unhex(c *call) {
 	text, ok := c.text(0)
 	if !ok {
@@ -152,7 +152,7 @@ func (c *call) contains(list []byte, wanted uint32) (found, inTime bool) {
 	return false, true
 }
 
-// digit returns the value of a hexadecimal digit, -1 if b is none.
+// digit returns the value of a hexadecimal digit, or -1.
 func digit(b byte) int {
 	switch {
 	case b >= '0' && b <= '9':
@@ -166,7 +166,7 @@ func digit(b byte) int {
 	}
 }
 
-// readCharacter returns the first character of b, as the engine reads it, also where b is no UTF-8, and its length.
+// readCharacter returns the first character of b and its length, as the engine reads it even where b is not UTF-8.
 func readCharacter(b []byte) (uint32, int) {
 	r := uint32(b[0])
 	if r < 0xc0 {

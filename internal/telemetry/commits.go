@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Commits counts what persdb commits. It is safe for concurrent use.
+// Commits counts persdb's commits. It is safe for concurrent use.
 type Commits struct {
 	seconds    *prometheus.HistogramVec
 	sync       prometheus.Histogram
@@ -49,7 +49,7 @@ func (c *Commits) Observe(operations int, outcome dbaas.Code, took time.Duration
 // ObserveSync counts one fsync.
 func (c *Commits) ObserveSync(took time.Duration) { c.sync.Observe(took.Seconds()) }
 
-// outcomeOf is a code as a label.
+// outcomeOf converts a code to a label.
 func outcomeOf(code dbaas.Code) string {
 	if code == dbaas.CodeOK {
 		return "ok"

@@ -5,8 +5,8 @@ import (
 	"net/http/pprof"
 )
 
-// Profiles serves the profiles of this process below /debug/pprof/, for
-// `go tool pprof`. They show much and cost something: not for everybody.
+// Profiles serves the profiles of this process below /debug/pprof/, for `go tool pprof`. They disclose internals and
+// take CPU time, so do not serve them publicly.
 func Profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -17,7 +17,7 @@ var buckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1
 type Requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
-	// known saves hashing the labels for each request: series by their labels.
+	// known maps labels to series, and saves hashing the labels for each request.
 	known sync.Map
 }
 
@@ -52,8 +52,8 @@ func NewRequests(reg prometheus.Registerer, part string) (*Requests, error) {
 	return r, nil
 }
 
-// Observe counts one answered request. route and method must come from a
-// bounded set, as those of httpapi.Config.Observe do.
+// Observe counts one answered request. route and method must come from a bounded set, as those of httpapi.Config.Observe
+// do.
 func (r *Requests) Observe(route, method string, status int, took time.Duration) {
 	key := labels{route, method, status}
 	found, ok := r.known.Load(key)

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// RPC counts what goes over the bus. It is safe for concurrent use.
+// RPC counts the requests and messages on the bus. It is safe for concurrent use.
 type RPC struct {
 	seconds *prometheus.HistogramVec
 	batch   *prometheus.HistogramVec
@@ -44,7 +44,7 @@ func NewRPC(reg prometheus.Registerer) (*RPC, error) {
 	return r, nil
 }
 
-// Observe counts one request that has ended. queue and lane must come from bounded sets.
+// Observe counts one completed request. queue and lane must come from bounded sets.
 func (r *RPC) Observe(queue, lane string, outcome dbaas.Code, took time.Duration) {
 	key := rpcLabels{queue, lane, outcome}
 	found, ok := r.known.Load(key)

@@ -6,19 +6,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Sampled is a metric whose numbers are read when somebody asks, so that
-// counting costs the hot path nothing more than it costs already.
+// Sampled is a metric whose values are read only when metrics are requested, so that it adds no cost to the hot path.
 type Sampled struct {
 	Name, Help string
-	// Gauge metrics go up and down; the others only up.
+	// Gauge metrics go up and down; others only go up.
 	Gauge  bool
 	Labels []string
-	// Read calls emit for each series, with as many label values as there are Labels.
-	// It is called by several goroutines at once.
+	// Read calls emit for each series, with as many label values as there are Labels. It must be safe for concurrent
+	// calls.
 	Read func(emit func(value float64, labels ...string))
 }
 
-// Register adds the metrics to reg. A name that is taken is an error.
+// Register adds the metrics to reg. A name that is already registered is an error.
 func Register(reg *Registry, metrics ...Sampled) error {
 	for _, m := range metrics {
 		kind := prometheus.CounterValue
@@ -33,7 +32,7 @@ func Register(reg *Registry, metrics ...Sampled) error {
 	return nil
 }
 
-// sampled is a Sampled as Prometheus wants it.
+// sampled adapts a Sampled to Prometheus.
 type sampled struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType

@@ -1,6 +1,5 @@
-// Package telemetry sets up what a part tells about itself: JSON log lines and
-// Prometheus metrics. It is beside the data path: counting a request costs a
-// look-up and two atomic additions.
+// Package telemetry sets up JSON log lines and Prometheus metrics. It costs the data path little: counting a request
+// takes a lookup and two atomic additions.
 package telemetry
 
 import (
@@ -16,9 +15,8 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// NewLogger returns a logger that writes one JSON object a line to w, each with
-// the part's name. level is debug, info, warn or error in any case, or ""
-// for info; anything else is an error that names what is allowed.
+// NewLogger returns a logger that writes one JSON object per line to w, each with the part's name. level is debug, info,
+// warn or error in any case, or "" for info; for any other level the error lists the allowed ones.
 func NewLogger(w io.Writer, level, part string) (*slog.Logger, error) {
 	lowest := slog.LevelInfo
 	if level != "" {
@@ -30,18 +28,18 @@ func NewLogger(w io.Writer, level, part string) (*slog.Logger, error) {
 	return slog.New(handler).With(logkey.Part, part), nil
 }
 
-// Registry is where metrics are registered, so that others need not know Prometheus.
+// Registry is where metrics are registered; the alias spares other packages from importing Prometheus.
 type Registry = prometheus.Registry
 
-// NewRegistry returns a registry with the metrics of the Go runtime and the
-// process. One process needs one, however many parts run in it.
+// NewRegistry returns a registry with the metrics of the Go runtime and the process. A process needs exactly one,
+// however many parts run in it.
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg
 }
 
-// WithMetrics returns next with the metrics of reg at GET /metrics.
+// WithMetrics returns next with the metrics of reg added at GET /metrics.
 func WithMetrics(reg *Registry, next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", Handler(reg))

@@ -11,60 +11,57 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// maxAnswerBytes bounds what a client reads of an answer: a status, or the
-// hashes of some thousand tables.
+// maxAnswerBytes bounds how much of an answer a client reads: a status, or the hashes of some thousand tables.
 const maxAnswerBytes = 1 << 20
 
-// Client calls control APIs. HTTP is required, its transport decides how workers
-// are reached. It is safe for concurrent use.
+// Client calls control APIs. HTTP is required; its transport determines how workers are reached. Client is safe for
+// concurrent use.
 //
-// Every method returns a *dbaas.Error: with the worker's own code when it
-// answered, with CodeUnavailable when it could not be reached or did not answer
-// in time. All calls are idempotent, so trying again is safe.
+// Every method returns a *dbaas.Error: the worker's own code if it answered, or CodeUnavailable if it could not be
+// reached or did not answer in time. All calls are idempotent, so they can be retried safely.
 type Client struct {
 	HTTP *http.Client
 }
 
-// Assign gives the worker at baseURL its role. nil means accepted, not that it
-// serves: it catches up and registers first. A master that becomes a slave has stopped taking
-// writes, and answered all that it had, when Assign returns nil. CodeConflict: it is another worker,
-// has a newer mastership or another pid, is a master that this does not mean, or is leaving.
+// Assign assigns a role to the worker at baseURL. A nil error means that the worker accepted the role, not that it
+// serves: it catches up and registers first. By the time Assign returns nil, a demoted master has stopped taking writes
+// and has answered all its pending ones. CodeConflict: the worker is not the intended one, has a newer epoch or another
+// pid, is a master to which the assignment does not apply, or is leaving.
 func (c *Client) Assign(ctx context.Context, baseURL string, a Assignment) error {
 	return c.call(ctx, http.MethodPut, baseURL+PathRole, a, nil)
 }
 
-// Yield asks the master at baseURL to hand its role over. nil means that it wants to, for
-// YieldFor, and tells the control loop by its registration; it goes on writing meanwhile.
-// CodeConflict: it is no master, or another worker.
+// Yield asks the master at baseURL to hand over its role. A nil error means that the master wants to hand over for
+// YieldFor and informs the control loop through its registration; until then it keeps writing. CodeConflict: the worker
+// is not a master, or not the intended worker.
 func (c *Client) Yield(ctx context.Context, baseURL string, y Yield) error {
 	return c.call(ctx, http.MethodPost, baseURL+PathYield, y, nil)
 }
 
-// Status asks the worker at baseURL how it is.
+// Status reads the state of the worker at baseURL.
 func (c *Client) Status(ctx context.Context, baseURL string) (Status, error) {
 	var s Status
 	err := c.call(ctx, http.MethodGet, baseURL+PathStatus, nil, &s)
 	return s, err
 }
 
-// Drain asks the worker at baseURL to finish what is in hand, leave and exit.
-// nil means that it has begun.
+// Drain asks the worker at baseURL to finish its pending work, leave and exit. A nil error means that it has begun.
 func (c *Client) Drain(ctx context.Context, baseURL string) error {
 	return c.call(ctx, http.MethodPost, baseURL+PathDrain, nil, nil)
 }
 
-// Hashes asks the worker at baseURL for the hashes of its tables and the
-// position that they belong to. CodeNotCaughtUp: it has no replica at the moment.
+// Hashes reads the hashes of the tables of the worker at baseURL, and their position. CodeNotCaughtUp: the worker has no
+// replica at the moment.
 func (c *Client) Hashes(ctx context.Context, baseURL string) (dbaas.TableHashes, error) {
 	var h dbaas.TableHashes
 	err := c.call(ctx, http.MethodGet, baseURL+PathHashes, nil, &h)
 	return h, err
 }
 
-// Verify makes the worker at baseURL compare its tables with persdb's at one
-// position, and start again from a snapshot if they differ. nil means that they were
-// compared. CodeNotCaughtUp: it has no replica at the moment. CodeUnavailable also when persdb
-// does not answer the worker, or writes went on so that the two were never at one position.
+// Verify makes the worker at baseURL compare its tables with persdb's at one position. If they differ, the worker
+// restarts from a snapshot. A nil error means that the tables were compared. CodeNotCaughtUp: the worker has no replica
+// at the moment. CodeUnavailable: also returned if persdb does not answer the worker, or if continuing writes kept the
+// two from being at one position.
 func (c *Client) Verify(ctx context.Context, baseURL string) (Verification, error) {
 	var v Verification
 	err := c.call(ctx, http.MethodPost, baseURL+PathVerify, nil, &v)

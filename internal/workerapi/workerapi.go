@@ -1,6 +1,5 @@
-// Package workerapi is the control API of a worker as both sides see it: the
-// wire types, the paths and a client. The orchestrator's control loop uses the
-// client; worker/control serves the paths.
+// Package workerapi is the control API of a worker as seen by both sides: the wire types, the paths and a client. The
+// orchestrator's control loop uses the client; worker/control serves the paths.
 package workerapi
 
 import (
@@ -22,15 +21,15 @@ const (
 	PathReady  = "/readyz" // GET: 200 while the worker serves, else 503
 )
 
-// Assignment tells a worker what it is to be. The same one again changes nothing.
+// Assignment assigns a role to a worker. Repeating an assignment changes nothing.
 type Assignment struct {
-	// Worker is who is meant: whoever else listens at that address by now refuses.
+	// Worker is the intended recipient: any other worker that listens at the address by now refuses.
 	Worker dbaas.WorkerID `json:"worker"`
 	Role   dbaas.Role     `json:"role"`
-	// PID is the engine's number of the worker's process, by which it registers.
+	// PID is the engine's pid of the worker's process, under which the worker registers.
 	PID int `json:"pid"`
-	// Epoch is the mastership that persdb gave out, for a slave the one that it ends. A
-	// master becomes a slave only by the one that it has: so an assignment that comes late undoes nothing.
+	// Epoch is the epoch that persdb granted; for a slave it is the epoch that the assignment ends. A master becomes a
+	// slave only by an assignment with its current epoch, so a late assignment undoes nothing.
 	Epoch dbaas.Epoch `json:"epoch,omitempty"`
 }
 
@@ -51,15 +50,14 @@ func (a Assignment) Validate() error {
 	}
 }
 
-// YieldFor is how long a master keeps the wish to hand its role over. Whoever asked for it
-// waits as long.
+// YieldFor is how long a master keeps a request to hand over its role. The caller waits equally long.
 const YieldFor = 5 * time.Second
 
-// Yield asks a master to hand its role over.
+// Yield asks a master to hand over its role.
 type Yield struct {
-	// Worker is who is meant, as in an Assignment.
+	// Worker is the intended recipient, as in an Assignment.
 	Worker dbaas.WorkerID `json:"worker"`
-	// To is the slave that is to follow.
+	// To is the slave that is to become master.
 	To dbaas.WorkerID `json:"to"`
 }
 
@@ -71,41 +69,42 @@ func (y Yield) Validate() error {
 	return nil
 }
 
-// Status is what a worker says of itself.
+// Status is a worker's report of its own state.
 type Status struct {
 	ID   dbaas.WorkerID `json:"id"`
 	PID  int            `json:"pid"`
-	Role dbaas.Role     `json:"role"` // as assigned, not as served: see Ready
-	// Epoch is the mastership that was assigned, zero for a slave.
+	Role dbaas.Role     `json:"role"` // as assigned; see Ready for whether it is served
+	// Epoch is the assigned epoch, or zero for a slave.
 	Epoch   dbaas.Epoch `json:"epoch"`
 	Applied dbaas.Seq   `json:"applied_seq"`
-	// Ready says that the worker serves its role: it is caught up, has registered and consumes.
-	// A slave goes on serving while its registration is lost.
+	// Ready means that the worker serves its role: it is caught up, has registered and consumes. A slave keeps serving
+	// while its registration is lost.
 	Ready bool `json:"ready"`
-	// CatchingUp says that the replica has not reached the head it saw at its start, or
-	// that it is being made anew. Reads that need no more than Applied may go on meanwhile.
+	// CatchingUp means that the replica has not reached the head it saw at its start, or is being rebuilt. Reads that
+	// need no more than Applied may still be served.
 	CatchingUp bool `json:"catching_up"`
-	// Progress grows while the replica comes nearer to being read. One that stays the same is stuck, or waits for persdb.
+	// Progress grows while the replica gets closer to being readable. If it stays the same, the replica is stuck or
+	// waits for persdb.
 	Progress   uint64 `json:"progress"`
 	Registered bool   `json:"registered"`
 	Draining   bool   `json:"draining"`
-	// Leaving says that the worker ends as soon as it is replaced as master, or after a while.
+	// Leaving means that the worker ends as soon as it is replaced as master, or after a while.
 	Leaving bool `json:"leaving"`
-	// Counters count since the worker's start.
+	// Counters count from the worker's start.
 	Counters map[string]int64 `json:"counters,omitempty"`
 }
 
-// Verification is what a worker found when it compared its tables with persdb's.
+// Verification is the result of a worker's comparison of its tables with persdb's.
 type Verification struct {
-	// Seq is the position at which both were looked at.
+	// Seq is the position at which both were compared.
 	Seq dbaas.Seq `json:"seq"`
-	// Differ names the tables that are not persdb's, none if all are. If there are
-	// some, the worker has thrown its replica away and starts again from a snapshot.
+	// Differ names the tables that differ from persdb's, if any. In that case the worker has thrown its replica away and
+	// restarts from a snapshot.
 	Differ []string `json:"differ,omitempty"`
 }
 
-// Differ returns the names of the tables that are not the same in both, or only in one
-// of them, sorted. Hashes of different positions say nothing about each other.
+// Differ returns, sorted, the names of the tables that differ or exist only in one of the two. Hashes of different
+// positions are not comparable.
 func Differ(a, b dbaas.TableHashes) []string {
 	var names []string
 	for name, hash := range a.Tables {
@@ -122,7 +121,7 @@ func Differ(a, b dbaas.TableHashes) []string {
 	return names
 }
 
-// Problem is the body of an answer that is no success.
+// Problem is the body of an error answer.
 type Problem struct {
 	Code    dbaas.Code `json:"code"`
 	Message string     `json:"message"`

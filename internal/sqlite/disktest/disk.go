@@ -1,6 +1,6 @@
-// Package disktest is a disk for tests that loses power: what was written and not synced is there afterwards, or not, or in part.
-// It stands below internal/sqlite, in place of the file system through which the engine opens its files, and concerns only
-// files under the directory of a Disk.
+// Package disktest is a disk for tests that loses power: data written and not synced is then kept, lost, or kept in
+// part. It replaces the file system through which internal/sqlite opens its files, but only for files under the
+// directory of a Disk.
 package disktest
 
 import (
@@ -16,10 +16,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Kind is what is done to a file.
+// Kind is the kind of an operation on a file.
 type Kind string
 
-// The kinds. Those with Sync make what was done before durable.
+// The kinds. The sync kinds make earlier operations durable.
 const (
 	Create   Kind = "create"
 	Write    Kind = "write"
@@ -30,7 +30,7 @@ const (
 	SyncDir  Kind = "sync directory"
 )
 
-// Op is one operation on a file of the disk, by its name relative to the disk's directory.
+// Op is one operation on a file of the disk; the file's name is relative to the disk's directory.
 type Op struct {
 	Kind Kind
 	Name string
@@ -47,27 +47,27 @@ const (
 
 var errOff = errors.New("the disk is off")
 
-// Disk is a directory whose files lose what was not synced when the power goes.
+// Disk is a directory whose files lose unsynced data when the power goes.
 type Disk struct {
 	dir string
 
 	mu    sync.Mutex
-	names map[string][]*inode // what a name stood for since its directory was synced, oldest first; nil for nothing
-	left  int                 // operations until the disk goes off; 0 for never
+	names map[string][]*inode // the files that a name has had since its directory was synced, oldest first; nil for no file
+	left  int                 // operations until the disk switches off; 0 for never
 	off   bool
-	last  Op // with which it went off
+	last  Op // the operation with which it switched off
 	lies  bool
 	fault func(Op) Fault
 }
 
-// inode is the content of a file: what is durable, and what was done since.
+// inode is the content of a file: the durable part, and the changes since.
 type inode struct {
 	durable []byte
 	since   []change
-	outside bool // not written through the engine
+	outside bool // written without the engine
 }
 
-// change is a write, or a truncation if there is no data.
+// change is a write, or a truncation if it has no data.
 type change struct {
 	at   int64
 	data []byte
@@ -87,7 +87,7 @@ func (c change) apply(b []byte) []byte {
 
 func libcSize(n uintptr) types.Size_t { return types.Size_t(n) }
 
-// New returns a disk with an empty directory, in memory where there is such a place. The test's end removes it.
+// New returns a disk with an empty directory, in memory where possible. It is removed at the end of the test.
 func New(tb testing.TB) *Disk {
 	tb.Helper()
 	parent := "/dev/shm"
@@ -118,38 +118,40 @@ func New(tb testing.TB) *Disk {
 	return d
 }
 
-// Dir is the disk's directory.
+// Dir returns the disk's directory.
 func (d *Disk) Dir() string { return d.dir }
 
-// CutAfter lets the disk go off with the nth operation from now; never if n is 0. From then on all operations fail.
+// CutAfter switches the disk off with the nth operation from now; never if n is 0. From then on all operations fail.
 func (d *Disk) CutAfter(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.left = n
 }
 
-// Off reports whether the disk is off, and with which operation it went off.
+// Off reports whether the disk is off, and the operation with which it went off.
 func (d *Disk) Off() (off bool, last Op) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.off, d.last
 }
 
-// Lie makes every sync answer well and do nothing.
+// Lie makes every sync succeed without effect.
 func (d *Disk) Lie() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lies = true
 }
 
-// SetFault has f called before each operation; it says how that fails, or waits as a slow disk does.
+// SetFault makes the disk call f before each operation. f returns how the operation fails; it may also block, like a
+// slow disk.
 func (d *Disk) SetFault(f func(Op) Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fault = f
 }
 
-// begin starts an operation. last says that it is the one with which the disk goes off: it is done, and nobody is told.
+// begin starts an operation. last means that the disk switches off with this operation: it takes effect, but reports no
+// success.
 func (d *Disk) begin(op Op) (rc int32, last bool) {
 	d.mu.Lock()
 	fault := d.fault
@@ -166,7 +168,7 @@ func (d *Disk) begin(op Op) (rc int32, last bool) {
 	}
 	if d.left > 0 {
 		if d.left--; d.left == 0 {
-			d.lookAround() // what happens later happens on no disk
+			d.lookAround() // later changes are not on the disk any more
 			d.off, d.last = true, op
 			return lib.SQLITE_IOERR, true
 		}
@@ -174,7 +176,7 @@ func (d *Disk) begin(op Op) (rc int32, last bool) {
 	return lib.SQLITE_OK, false
 }
 
-// current returns what a name stands for now. The caller holds mu, as with all that follow.
+// current returns the file that a name refers to now. For this and all following functions, the caller holds mu.
 func (d *Disk) current(name string) *inode {
 	if list := d.names[name]; len(list) > 0 {
 		return list[len(list)-1]
@@ -189,7 +191,7 @@ func (d *Disk) become(name string, f *inode) {
 	d.names[name] = append(d.names[name], f)
 }
 
-// lookAround notes what was done to files without the engine: they are there, gone, or other than before.
+// lookAround records changes made to files without the engine: files that are new, gone, or different.
 func (d *Disk) lookAround() {
 	for name := range d.names {
 		if _, err := os.Lstat(filepath.Join(d.dir, name)); err != nil && d.current(name) != nil {
@@ -215,7 +217,7 @@ func (d *Disk) lookAround() {
 	})
 }
 
-// content is what a reader of the file finds.
+// content returns what a reader of the file sees.
 func (f *inode) content() []byte {
 	b := append([]byte{}, f.durable...)
 	for _, c := range f.since {

@@ -11,10 +11,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// sector is what a disk writes whole or not at all.
+// sector is the unit that a disk writes completely or not at all.
 const sector = 512
 
-// SyncPath syncs a file, or the entries of a directory. It is for those who write files without the engine.
+// SyncPath syncs a file, or the entries of a directory. It is for code that writes files without the engine.
 func (d *Disk) SyncPath(path string) error {
 	name, err := filepath.Rel(d.dir, path)
 	if err != nil {
@@ -69,16 +69,17 @@ func (d *Disk) Rename(from, to string) error {
 	return nil
 }
 
-// Restart puts a disk on again whose files are as they were left: the process died, and the machine did not.
+// Restart switches the disk on again with all files as they were left, as after a death of the process but not of the
+// machine.
 func (d *Disk) Restart() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.off, d.left = false, 0
 }
 
-// LosePower makes the files what they may be after a loss of power, as rng chooses, and puts the disk on again: a file has what was
-// synced, and of what was written since any part, sector by sector; a name stands for what it stood for when its directory was synced, or for
-// what it did since. No file may be open.
+// LosePower sets the files to a possible state after a loss of power, as chosen by rng, and switches the disk on again.
+// A file keeps what was synced, and any part, sector by sector, of what was written since. A name refers to the file it
+// had when its directory was synced, or to any file it had since. No file may be open.
 func (d *Disk) LosePower(rng *rand.Rand) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +115,8 @@ func (d *Disk) LosePower(rng *rand.Rand) error {
 	return err
 }
 
-// remains returns what a loss of power leaves of a file: each sector of each write since the last sync is there with a chance.
+// remains returns what a loss of power leaves of a file: each sector of each write since the last sync survives with
+// probability chance.
 func (f *inode) remains(rng *rand.Rand, chance float64) []byte {
 	b := append([]byte{}, f.durable...)
 	for _, c := range f.since {

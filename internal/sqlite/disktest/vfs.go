@@ -6,23 +6,23 @@ import (
 	"sync"
 	"unsafe"
 
-	_ "rideshare/internal/sqlite" // registers the file system that is changed here
+	_ "rideshare/internal/sqlite" // registers the file system that this package changes
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 )
 
-// product is the name under which internal/sqlite registers its file system.
+// product is the name of the file system that internal/sqlite registers.
 const product = "rideshare\x00"
 
-// journals are the files with which the engine syncs their directory at the first sync.
+// journals are the kinds of files whose directory the engine syncs at their first sync.
 // Source: https://www.sqlite.org/src/file/src/os_unix.c, UNIXFILE_DIRSYNC
 const journals = lib.SQLITE_OPEN_MAIN_JOURNAL | lib.SQLITE_OPEN_SUPER_JOURNAL | lib.SQLITE_OPEN_WAL
 
-// engine is what the file system was before.
+// engine holds the original functions of the file system.
 var engine struct{ open, remove uintptr }
 
-// disks are the disks that there are now.
+// disks are the existing disks.
 var disks struct {
 	sync.RWMutex
 	list []*Disk
@@ -36,11 +36,11 @@ type handle struct {
 	disk    *Disk
 	name    string
 	file    *inode
-	syncDir bool // the next sync is one of the directory too
+	syncDir bool // the next sync also syncs the directory
 	methods *lib.Tsqlite3_io_methods
 }
 
-// methods are those of a file on a disk, for each kind of the engine's own.
+// methods are the methods of a file on a disk, for each method table of the engine.
 var methods struct {
 	sync.Mutex
 	of map[uintptr]uintptr
@@ -64,12 +64,12 @@ func init() {
 // at views C memory as a T.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// callback returns a top-level function as the engine calls it, goFunction is the way back.
+// callback returns a top-level function in the form in which the engine calls it; goFunction is the reverse.
 func callback[T any](f T) uintptr       { return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) }
 func goFunction[T any](p uintptr) T     { return *(*T)(unsafe.Pointer(&struct{ p uintptr }{p})) }
 func bytesAt(p uintptr, n int32) []byte { return append([]byte{}, unsafe.Slice(at[byte](p), n)...) }
 
-// locate returns the disk that a path is on, and its name there.
+// locate returns the disk that contains a path, and the path's name on it.
 func locate(path string) (*Disk, string) {
 	disks.RLock()
 	defer disks.RUnlock()
@@ -111,7 +111,7 @@ func onOpen(tls *libc.TLS, vfs, path, file uintptr, flags int32, out uintptr) in
 	return lib.SQLITE_OK
 }
 
-// methodsOn returns the engine's methods with those for writing, syncing and closing changed.
+// methodsOn returns the engine's methods, with those for writing, syncing and closing replaced.
 func methodsOn(tls *libc.TLS, base uintptr) uintptr {
 	methods.Lock()
 	defer methods.Unlock()
@@ -157,7 +157,7 @@ func onTruncate(tls *libc.TLS, file uintptr, size int64) int32 {
 	return rc
 }
 
-// onSync leaves the file of the machine's own disk as it is: what counts is what the simulated one keeps.
+// onSync does not sync the file on the machine's own disk: only the state of the simulated disk counts.
 func onSync(_ *libc.TLS, file uintptr, _ int32) int32 {
 	h := handleOf(file)
 	rc, _ := h.disk.begin(Op{Sync, h.name})
