@@ -93,7 +93,7 @@ func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	}
 }
 
-// With nobody there the answer is 503 at once, in the form that the path asks for.
+// If no instance accepts the connection, the answer is an immediate 503, in the form that the path requires.
 func TestGateway_NobodyThere(t *testing.T) {
 	dead := instance(t, "dead")
 	dead.Close()
@@ -221,7 +221,7 @@ func TestGateway_LogsAndMetrics(t *testing.T) {
 	}
 }
 
-// Settings that cannot work are errors that say what is wrong.
+// Settings that cannot work give errors that say what is wrong.
 func TestNew_Settings(t *testing.T) {
 	for _, urls := range [][]string{nil, {""}, {"localhost:80"}, {"http://"}, {"http://x/path"}, {"ftp://x"}, {"://"}} {
 		if _, err := gateway.New(gateway.Config{Users: urls, Rides: []string{"http://x"}, Log: slog.New(slog.DiscardHandler)}); err == nil {

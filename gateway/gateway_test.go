@@ -25,7 +25,7 @@ type got struct {
 	Host                        string
 }
 
-// instance answers what it got as JSON.
+// instance answers with the received request as JSON.
 func instance(t *testing.T, name string) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

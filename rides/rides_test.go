@@ -54,7 +54,7 @@ func two(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Whatever comes in, what is taken is a real time that package time reads back.
+// For any input: an accepted timestamp is a real time that package time can parse.
 func FuzzCheckTimestamp(f *testing.F) {
 	f.Add("29-02-2024:00-00-12")
 	f.Add("31-04-2031:59-59-23")

@@ -30,7 +30,7 @@ func (f dbFunc) Execute(_ context.Context, opts dbclient.Options, stmts ...dbaas
 // cheap is a cost for tests that hash much.
 var cheap = users.Cost{MemoryKiB: 8, Passes: 1}
 
-// record returns Users on a database that knows nobody, and what it is sent.
+// record returns Users on a database without users, and the statements sent to it.
 func record() (*users.Users, *[]dbaas.Statement) {
 	var sent []dbaas.Statement
 	return users.New(dbFunc(func(_ dbclient.Options, s dbaas.Statement) (dbclient.Answer, error) {
@@ -119,7 +119,7 @@ func TestUsers_Create_MessageHidesSchema(t *testing.T) {
 	}
 }
 
-// A request that waits too long for its turn to hash is told to come back.
+// A request that waits too long for its turn to hash is asked to retry later.
 func TestHasher_Hash_WaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := users.NewHasher(cheap)

@@ -17,7 +17,7 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// lines keeps what is written. It is safe for concurrent use.
+// lines collects written output. It is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -29,7 +29,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// address waits for the log line that tells where something listens, and returns that.
+// address waits for the log line that has a listener's address, and returns the address.
 func (l *lines) address(t *testing.T, started string) string {
 	t.Helper()
 	line := regexp.MustCompile(`"` + started + `".*"addr":"([^"]+)"`)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Wrong settings of load are all told, with what is allowed, before anything is sent.
+// All wrong settings of load are reported together, with the allowed values, before anything is sent.
 func TestLoad_WrongUsage(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "ready.json")
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {

@@ -59,7 +59,7 @@ func TestSession_WithoutEffect(t *testing.T) {
 	}
 }
 
-// Every part tells of the setting and its default.
+// The help of every part shows the setting and its default.
 func TestSession_Help(t *testing.T) {
 	for _, command := range []string{"worker", "orchestrator", "launcher", "up", "bench failover"} {
 		var stdout, stderr bytes.Buffer

@@ -78,7 +78,7 @@ func TestRemoveAll(t *testing.T) {
 	}
 }
 
-// What is not there needs no removal; what a link points to belongs to somebody else.
+// Removing a missing path is no error; the target of a link is not touched.
 func TestRemoveAll_NothingElse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

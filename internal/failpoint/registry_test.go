@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Points do what they are armed for, and nothing before and after.
+// Points perform their action while they are armed, and nothing before and after.
 func TestRegistry_Hit_DoesWhatItIsArmedFor(t *testing.T) {
 	t.Parallel()
 	died := 0
@@ -39,7 +39,7 @@ func TestRegistry_Hit_DoesWhatItIsArmedFor(t *testing.T) {
 	}
 }
 
-// Whoever comes to a paused point waits there until it is disarmed or armed anew.
+// A goroutine that reaches a paused point waits there until the point is disarmed or armed again.
 func TestRegistry_Pause_HoldsUntilReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRegistry_Pause_HoldsUntilReleased(t *testing.T) {
 	})
 }
 
-// Whoever comes to a slow point goes on after its time, or at once when it is disarmed.
+// A goroutine that reaches a slow point continues after its time, or immediately when the point is disarmed.
 func TestRegistry_Slow_HoldsForItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,19 +42,17 @@ type Outcome struct {
 type Config struct {
 	Plan Plan
 	Loop Loop
-	// MaxInFlight bounds the requests of an open loop that wait for an answer: 1024
-	// by default. Those that are due beyond it wait their turn, and their latency grows.
+	// MaxInFlight bounds the requests in flight of an open loop: 1024 by default. Requests that are due beyond it wait
+	// their turn, and their latency grows.
 	MaxInFlight int
-	// Call sends one request and waits for the answer, within a limit of its own. It
-	// is called by many goroutines at once. Its context is never cancelled: a
-	// write that was sent has an outcome, which somebody has to learn.
+	// Call sends one request and waits for the answer, within its own time limit. Many goroutines call it concurrently.
+	// Its context is never cancelled: the outcome of a write that was sent must become known.
 	Call     func(ctx context.Context) Outcome
 	Recorder *Recorder
 }
 
-// Run sends requests until the plan or ctx ends, waits for the answers to those
-// that are under way, and returns the figures. An error means that nothing was
-// sent, because cfg is incomplete.
+// Run sends requests until the plan or ctx ends, waits for the answers to requests in flight, and returns the figures.
+// An error means that nothing was sent, because cfg is incomplete.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if len(cfg.Plan) == 0 {
 		return Summary{}, errEmptyPlan
@@ -88,8 +86,7 @@ type generator struct {
 	group sync.WaitGroup
 }
 
-// open starts each request when it is due. It returns the number of those that
-// were due and not sent.
+// open starts each request when it is due. It returns how many were due and not sent.
 func (g *generator) open(ctx context.Context) int64 {
 	free := make(chan struct{}, g.cfg.MaxInFlight)
 	times := &schedule{plan: g.cfg.Plan}
@@ -112,7 +109,7 @@ func (g *generator) open(ctx context.Context) int64 {
 	return 0
 }
 
-// missed is how many requests were due before now and not sent, the one at due included.
+// missed returns how many requests were due before now and not sent, including the one at due.
 func (g *generator) missed(times *schedule, due time.Time) int64 {
 	now := time.Now()
 	var n int64
@@ -131,8 +128,8 @@ func (g *generator) request(ctx context.Context, due time.Time) Outcome {
 	return outcome
 }
 
-// closed runs as many clients as the plan has at its peak. Each is at work while
-// the level is above its number, and rests otherwise.
+// closed runs as many clients as the plan has at its peak. A client works while the level is above its number, and rests
+// otherwise.
 func (g *generator) closed(ctx context.Context) {
 	for number := range int(g.cfg.Plan.Peak()) {
 		g.group.Go(func() { g.client(ctx, float64(number)) })
@@ -149,7 +146,7 @@ func (g *generator) client(ctx context.Context, number float64) {
 	}
 }
 
-// sleepUntil waits until at, not at all when it has passed. It reports whether ctx still lasts.
+// sleepUntil waits until at; if at has passed it returns immediately. It reports whether ctx is still valid.
 func sleepUntil(ctx context.Context, at time.Time) bool {
 	return pause.For(ctx, time.Until(at))
 }

@@ -165,7 +165,7 @@ func TestRun_Closed_ClientsFollowThePlan(t *testing.T) {
 	})
 }
 
-// A closed loop's client that is told to wait does.
+// A client of a closed loop pauses for as long as the outcome asks for.
 func TestRun_Closed_ClientPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := run(t, t.Context(), loadgen.Config{
@@ -180,7 +180,7 @@ func TestRun_Closed_ClientPauses(t *testing.T) {
 	})
 }
 
-// The end of ctx stops the sending; what is under way is waited for and its context lasts.
+// The end of ctx stops the sending; requests in flight are waited for and their context stays valid.
 func TestRun_Cancelled_WaitsForAnswers(t *testing.T) {
 	for _, loop := range []loadgen.Loop{loadgen.Open, loadgen.Closed} {
 		synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestRecorder_Progress(t *testing.T) {
 	})
 }
 
-// Kinds are told apart, and failures by their names.
+// Kinds are counted separately, and failures by their names.
 func TestRun_KindsAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64

@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// Phase is a stretch of a plan in which the level goes evenly from From to To.
+// Phase is a part of a plan in which the level changes linearly from From to To.
 type Phase struct {
 	Name     string        `json:"name"`
 	Duration time.Duration `json:"duration_ns"`
-	// From and To are requests a second in an open loop, clients in a closed one.
+	// From and To are requests per second in an open loop, clients in a closed one.
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 }
 
-// Plan is phases, one after the other.
+// Plan is a sequence of phases.
 type Plan []Phase
 
 // errEmptyPlan is returned for a plan without a phase.
 var errEmptyPlan = errors.New("the plan has no phase")
 
-// ParsePlan reads phases such as "ramp 60s 0-500; steady 2m 500": a name, a
-// duration, and a level or the first and the last level of an even change.
-// The error says which phase is wrong, and how one looks.
+// ParsePlan reads phases such as "ramp 60s 0-500; steady 2m 500": a name, a duration, and either one level or the first
+// and last level of a linear change. The error says which phase is wrong, and gives the form of a phase.
 func ParsePlan(text string) (Plan, error) {
 	var plan Plan
 	for part := range strings.SplitSeq(text, ";") {
@@ -83,8 +82,7 @@ func (p Plan) Duration() time.Duration {
 	return sum
 }
 
-// At returns the phase at that time since the start, and the level then. After
-// the end it is the last phase and 0.
+// At returns the phase and the level at a time since the start. After the end it returns the last phase and 0.
 func (p Plan) At(at time.Duration) (index int, level float64) {
 	for i, phase := range p {
 		if at < phase.Duration {
@@ -104,7 +102,7 @@ func (p Plan) Peak() float64 {
 	return peak
 }
 
-// amount is how many requests a second's level makes due in the phase.
+// amount is how many requests become due in the phase, in an open loop.
 func (p Phase) amount() float64 { return (p.From + p.To) / 2 * p.Duration.Seconds() }
 
 // when returns the time since the start of the phase at which amount requests

@@ -2,9 +2,8 @@ package loadgen
 
 import "time"
 
-// schedule is the due times of an open loop: request n is due when the integral
-// of the plan's rate reaches n. It is a pure function of the plan, so a
-// generator that is late never shifts what comes after.
+// schedule is the due times of an open loop: request n is due when the integral of the plan's rate reaches n. It depends
+// only on the plan, so a late generator never shifts later requests.
 type schedule struct {
 	plan  Plan
 	phase int

@@ -33,7 +33,7 @@ var (
 	styles  = strings.NewReplacer(styleNames()...)
 )
 
-// maxSeries is how many series one plot tells apart by colour.
+// maxSeries is how many series of one plot have distinct colours.
 const maxSeries = 8
 
 func seriesInks() [maxSeries]color.RGBA {

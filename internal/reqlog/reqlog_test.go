@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/reqlog"
 )
 
-// What somebody will ask about is at info: slow, or without a result. The rest is at debug.
+// Requests that someone may ask about (slow, or without a result) are at info. All others are at debug.
 func TestLevel(t *testing.T) {
 	for _, tc := range []struct {
 		code dbaas.Code

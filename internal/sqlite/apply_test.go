@@ -209,7 +209,7 @@ func TestConn_Apply_Schema(t *testing.T) {
 	}
 }
 
-// Hashes tell apart what clients can tell apart.
+// Hashes differ wherever clients can see a difference.
 func TestConn_Hashes_SeeEveryDifference(t *testing.T) {
 	c, _ := open(t, sqlite.Options{})
 	exec(t, c, "CREATE TABLE a(id INTEGER PRIMARY KEY, v)", "CREATE TABLE b(id INTEGER PRIMARY KEY, v)", "INSERT INTO a VALUES(1,'x'),(2,'y')")

@@ -16,7 +16,7 @@ func guarded(t *testing.T) *sqlite.Conn {
 	return c
 }
 
-// A client can neither read nor change what is not its own, in either guard.
+// Under either guard, a client can neither read nor change what belongs to the system.
 func TestConn_Prepare_GuardRefuses(t *testing.T) {
 	c := guarded(t)
 	for _, tc := range []struct {

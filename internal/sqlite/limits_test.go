@@ -72,7 +72,7 @@ func columns(n int, expr string) string {
 	return strings.Join(list, ",")
 }
 
-// hostileFile is a database in which the hostile statements find what they read.
+// hostileFile is a database with the data that the hostile statements read.
 func hostileFile(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
 	t.Helper()
 	w, path := open(t, o)

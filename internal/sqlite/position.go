@@ -68,7 +68,7 @@ func (c *Conn) UsedPages() (int64, error) {
 // CopyUsed copies the file's contents into a new file at path, without free pages and with the same row ids.
 func (c *Conn) CopyUsed(path string) error {
 	defer c.forget("VACUUM INTO ?")
-	return c.Exec("VACUUM INTO ?", dbaas.Text(path)) // VACUUM itself numbers the rows of tables without an index anew.
+	return c.Exec("VACUUM INTO ?", dbaas.Text(path)) // VACUUM itself renumbers the rows of tables without an index.
 }
 
 // RoomToGrow reports whether the file is below its size limit (Options.MaxPages).
@@ -81,7 +81,7 @@ func (c *Conn) RoomToGrow() (room bool, err error) {
 }
 
 // CheckpointPassive moves the WAL into the file as far as readers and free space allow.
-func (c *Conn) CheckpointPassive() { _ = c.once("PRAGMA wal_checkpoint(PASSIVE)") } // the next commit does what is left.
+func (c *Conn) CheckpointPassive() { _ = c.once("PRAGMA wal_checkpoint(PASSIVE)") } // the next commit does the rest.
 
 // QuickCheck reads the whole file and returns a CodeInternal error if its structure is damaged.
 func (c *Conn) QuickCheck() error {

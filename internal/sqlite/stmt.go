@@ -224,7 +224,7 @@ func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
 // step runs the statement to its next row. After an error the statement has been reset.
 func (s *Stmt) step() (bool, error) {
 	c := s.c
-	c.guard = s.guard // the engine may have to prepare it anew, and asks again.
+	c.guard = s.guard // the engine may have to prepare it again, and then calls the authorizer.
 	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
 	c.boundValues(s.guard)
 	if s.guard != GuardOff {

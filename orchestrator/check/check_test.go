@@ -15,7 +15,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// In a sound system everything holds, and nobody is told anything.
+// In a sound system every invariant holds, and no worker is informed of a difference.
 func TestChecker_Run_SoundSystemHolds(t *testing.T) {
 	l := newLive(t)
 	report := l.check()
@@ -120,8 +120,8 @@ func TestChecker_Run_DamagedRows(t *testing.T) {
 	wantFailed(t, l.check(), map[string]string{check.RowsIntact: "rows changed on the disk in rides"})
 }
 
-// A replica that differs at an equal position is named with its table and told; what it
-// answers is told too.
+// A replica that differs at an equal position is reported with its table, and its worker is informed. The worker's
+// answer is reported too.
 func TestChecker_Run_DifferingReplicaIsTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verify func() (workerapi.Verification, error)
@@ -187,7 +187,7 @@ func TestChecker_Run_WorkerEndsMeanwhile(t *testing.T) {
 	wantFailed(t, l.check(), nil)
 }
 
-// Without persdb nothing can be said of log and replicas, and that is what is said.
+// Without persdb the invariants of log and replicas fail, with that reason.
 func TestChecker_Run_PersdbAway(t *testing.T) {
 	l := newLive(t)
 	l.logErr = dbaas.ErrUnavailable
@@ -204,7 +204,7 @@ func (brokenCoordinator) Open(context.Context) (coord.Session, error) {
 	return nil, coord.ErrUnavailable
 }
 
-// Without the coordinator nobody knows who should run.
+// Without the coordinator it is unknown which workers should run.
 func TestChecker_Run_CoordinatorAway(t *testing.T) {
 	l := newLive(t)
 	wantFailed(t, l.check(func(c *check.Config) { c.Coordinator = brokenCoordinator{} }), map[string]string{

@@ -201,7 +201,7 @@ func (l *live) register(pid int, role dbaas.Role) {
 func id(pid int) dbaas.WorkerID { return dbaas.WorkerID(fmt.Sprint("w", pid)) }
 func url(pid int) string        { return fmt.Sprint("http://w", pid) }
 
-// checker settles soon, so that what is wrong is told soon.
+// checker has a short settle time, so that tests of failures are fast.
 func (l *live) checker(change ...func(*check.Config)) *check.Checker {
 	cfg := check.Config{
 		Log: slog.New(slog.DiscardHandler), Store: store{l.system}, Workers: workers{l.system}, Launcher: l.system, Coordinator: l.coordinator,

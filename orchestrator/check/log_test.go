@@ -46,7 +46,7 @@ func TestLog_Dense_IfAndOnlyIfNothingIsMissing(t *testing.T) {
 	}
 }
 
-// wantLog checks the two invariants of the log against what must be said, "" for holds.
+// wantLog checks the two invariants of the log against the expected messages; "" means that the invariant holds.
 func wantLog(t *testing.T, got []check.Invariant, dense, epochs string) {
 	t.Helper()
 	want := map[string]string{check.LogDense: dense, check.LogIntact: "", check.EpochsOrdered: epochs}
@@ -79,7 +79,7 @@ func TestLog_DamagedEntry_IsNamed(t *testing.T) {
 	}
 }
 
-// Trimming beside the walk is no hole, and a hole that reads as trimmed is none the less one.
+// Trimming during the walk is not a hole, and a hole that reads as trimmed is still a hole.
 func TestLog_TrimmedMeanwhile_IsNoHole(t *testing.T) {
 	log := entries(1, 1, 1, 1, 1, 1, 1, 1, 1)
 	s := &system{log: log, head: dbaas.Head{Seq: 8, Epoch: 1}, pageLen: 2}

@@ -70,7 +70,7 @@ func TestParseText_JSON_IsNoText(t *testing.T) {
 	}
 }
 
-// Only what is a read beyond doubt is taken for one.
+// Only a statement that is certainly a read is taken for a read.
 func TestOnlyReads_Doubt_IsAWrite(t *testing.T) {
 	for sql, want := range map[string]bool{
 		"SELECT 1": true, " \n select*from t": true, "SELECT(1)": true, "SELECT\n1": true, "VALUES(1)": true, "values (1),(2)": true,

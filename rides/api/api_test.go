@@ -155,7 +155,7 @@ func TestRides_AsksUsersOnce(t *testing.T) {
 	}
 }
 
-// Without users at all the list is 204, which knows nobody.
+// Without users the users service answers 204, which means that no user exists.
 func TestRides_Create_ListModeNoUsers(t *testing.T) {
 	f := newFixture(t, settings{mode: usercheck.List})
 	f.want(t, "POST "+all, ride("ann", future, "1", "2", ""), 400, "{}")
@@ -221,7 +221,7 @@ func TestRides_Join_OrderOfChecks(t *testing.T) {
 		`","source":1,"destination":2,"seats":1,"seats_left":0}`)
 }
 
-// However many want a seat at once, as many get one as there are.
+// However many users join concurrently, only as many get a seat as there are seats.
 func TestRides_Join_SeatsHoldUnderConcurrency(t *testing.T) {
 	f := newFixture(t, settings{})
 	f.user(t, "ann")

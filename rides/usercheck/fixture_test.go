@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// everybody plays a users service that knows everybody and remembers who was asked for.
+// everybody is a fake users service in which every user exists. It records the requested names.
 type everybody struct {
 	mu    sync.Mutex // guards asked
 	asked []string
@@ -25,7 +25,7 @@ func (e *everybody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"username": name})
 }
 
-// take returns who was asked for since the last call.
+// take returns the names requested since the last call.
 func (e *everybody) take() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -25,7 +25,7 @@ func TestNew_Settings(t *testing.T) {
 	}
 }
 
-// Any name reaches the other side as it is, and names that no user can have ask nobody.
+// Any name arrives unchanged; for names that no user can have, no request is sent.
 func TestClient_Exists_Names(t *testing.T) {
 	users := &everybody{}
 	server := httptest.NewUnstartedServer(users)
@@ -50,7 +50,7 @@ func TestClient_Exists_Names(t *testing.T) {
 	}
 }
 
-// Nobody there is CodeUnavailable, whatever the mode.
+// If no server answers, the error is CodeUnavailable, in either mode.
 func TestClient_Exists_NobodyThere(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()

@@ -220,7 +220,7 @@ func TestUsers_Delete_Cascades(t *testing.T) {
 	}
 }
 
-// Of many who want one name at once, one gets it, with a hash of argon2id.
+// Of many concurrent requests for one name exactly one succeeds, and the hash is argon2id.
 func TestUsers_Create_OneWins(t *testing.T) {
 	f := newFixture(t)
 	var wg sync.WaitGroup

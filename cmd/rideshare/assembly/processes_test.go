@@ -9,7 +9,7 @@ import (
 	"rideshare/orchestrator/launch/process"
 )
 
-// A worker that is a process has sessions as long as its orchestrator's, also where nobody set a length.
+// The session of a worker process is as long as its orchestrator's, also by default.
 func TestWorkerArgs_HaveTheLengthOfSessions(t *testing.T) {
 	for length, want := range map[time.Duration]string{4 * time.Second: "4s", 0: zookeeper.DefaultSessionTimeout.String()} {
 		args := workerArgs(Processes{Coordinator: "zk://a:1", Session: length}, process.Spec{ID: "w1", Dir: "d"})

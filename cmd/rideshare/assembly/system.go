@@ -184,7 +184,8 @@ func (s *System) database() (*dbclient.Client, error) {
 	return db, nil
 }
 
-// Exposed is what it means that users, rides or the gateway listen beyond this machine without AUTH_FILE, and the cure.
+// Exposed is the warning, with the remedy, that users, rides or the gateway can be reached from other machines without
+// AUTH_FILE.
 const Exposed = "everybody who reaches it may change and empty the database: set AUTH_FILE, or listen on 127.0.0.1"
 
 // serveOpen serves routes that are open by the contract. It logs a warning if other machines can reach the routes that

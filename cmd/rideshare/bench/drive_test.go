@@ -70,14 +70,14 @@ func TestMeasure_OpenLoop_LatencyCountsFromTheDueTime(t *testing.T) {
 	if got.answers != 6 || !near(got.p50, 200) || !near(got.slowest, 350) {
 		t.Errorf("got %d answers, p50 %v, slowest %v ms, want 6, 200, 350", got.answers, got.p50, got.slowest)
 	}
-	// A server that is fast enough: due at 0, 50, ... 500 ms, and nobody waits.
+	// A server that is fast enough: requests are due at 0, 50, ... 500 ms, and none waits.
 	got = measureSlow(t, 20, 520*time.Millisecond, 10*time.Millisecond)
 	if got.answers != 11 || !near(got.p50, 10) || !near(got.slowest, 10) {
 		t.Errorf("got %d answers, p50 %v, slowest %v ms, want 11, 10, 10", got.answers, got.p50, got.slowest)
 	}
 }
 
-// In the closed loop a client sends when it has its answer, and the rate is what was answered in the time that it took.
+// In the closed loop a client sends when it has its answer; the rate is the number of answers over the time taken.
 func TestMeasure_ClosedLoop_LatencyCountsFromTheSending(t *testing.T) {
 	got := measureSlow(t, 0, 950*time.Millisecond, 100*time.Millisecond)
 	if got.answers != 10 || !near(got.rate, 10) || !near(got.p50, 100) || !near(got.slowest, 100) {

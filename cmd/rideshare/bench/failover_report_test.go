@@ -60,7 +60,7 @@ func TestSpread_TenTimes_NearestRanks(t *testing.T) {
 	}
 }
 
-// A p99 of fewer than 300 is not told: what stands in its place is the longest, and is called that.
+// Fewer than 300 kills have no p99: the maximum is shown in its place, under that name.
 func TestFailoverReport_Kills_P99FromThreeHundred(t *testing.T) {
 	for kills, want := range map[int]Spread{
 		299: {P50: 150, P90: 270, P99: 299, Max: 299, N: 299, P99IsMax: true},

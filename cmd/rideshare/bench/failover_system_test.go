@@ -138,7 +138,7 @@ func startWorker(t *testing.T, command string, ended func(syscall.Signal)) (pid 
 	return cmd.Process.Pid
 }
 
-// A kill is a signal to the process, and nobody tells the system of it.
+// A kill is only a signal to the process; the system is not notified.
 func TestFailover_Kill_IsASignalThatTheSystemHasToNotice(t *testing.T) {
 	s := &fakeSystem{}
 	var got syscall.Signal
@@ -154,7 +154,7 @@ func TestFailover_Kill_IsASignalThatTheSystemHasToNotice(t *testing.T) {
 	}
 }
 
-// A pid of another machine may be anybody's on this one: what is no worker gets no signal.
+// A pid from another machine may be any process on this one: a process that is not a worker gets no signal.
 func TestFailover_PidOfNoWorker_GetsNoSignal(t *testing.T) {
 	for _, mode := range []FailoverMode{FailoverKill, FailoverPause} {
 		t.Run(string(mode), func(t *testing.T) {

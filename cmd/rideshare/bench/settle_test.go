@@ -100,7 +100,7 @@ func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// A measurement waits until the replica shows what was written last and no slave is behind.
+// A measurement waits until the replica shows the last write and no slave is behind.
 func TestSettle_ReplicasBehind_AreWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		path string

@@ -51,7 +51,7 @@ func runFor(t *testing.T, ctx context.Context, cfg load.Config) *load.Result { /
 	return result
 }
 
-// A system that does what it says passes, with every kind of request sent.
+// A correct system passes, with every kind of request sent.
 func TestRun_RightSystem_Passes(t *testing.T) {
 	s, targets := newSystem(t, fault{})
 	r := run(t, s, config(t, targets, everything))
@@ -68,7 +68,7 @@ func TestRun_RightSystem_Passes(t *testing.T) {
 	}
 }
 
-// Each thing that a system must not do is found, and told as what it is.
+// Each violation by a system is found, and reported under its own name.
 func TestRun_WrongSystem_IsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault fault
@@ -102,7 +102,7 @@ func TestRun_WrongSystem_IsFound(t *testing.T) {
 	}
 }
 
-// A write whose answer is lost is neither missing nor unasked for: it is told apart.
+// A write whose answer is lost is neither missing nor unasked for: it is counted separately.
 func TestRun_AnswersLost_OutcomeIsUnknown(t *testing.T) {
 	s, targets := newSystem(t, fault{route: "POST /api/v1/db/write", status: 504})
 	r := run(t, s, config(t, targets, everything))

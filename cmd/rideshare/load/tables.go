@@ -96,7 +96,7 @@ func (c Check) acknowledged() string {
 	return strings.Join(parts, ", ")
 }
 
-// mostSlaves is the highest number of slaves that served at once, and the last one.
+// slaves returns the highest number of slaves that served at the same time, and the last number.
 func (r *Result) slaves() (most, last int) {
 	for _, s := range r.Samples {
 		if s.Problem == "" {

@@ -77,7 +77,7 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// Of what was written over a file each sector is there or not.
+// After an overwrite each sector may have the old or the new content.
 func TestDisk_LosePower_TornWrite(t *testing.T) {
 	mixed := 0
 	for left := range remain(t, "file", func(d *disktest.Disk, path string) error {

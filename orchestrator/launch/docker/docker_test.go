@@ -74,7 +74,8 @@ func TestStart_AnswerLost_SameStartGivesTheWorker(t *testing.T) {
 	}
 }
 
-// A worker is told where the rest is, and how long its session is to be; of the broker, which has a password, only the file.
+// A worker gets the addresses of the other parts and its session length. For the broker, whose URL has a password, it
+// gets only the file.
 func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher
@@ -89,7 +90,7 @@ func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
 	})
 }
 
-// A name that is taken by a container that is not of this start is told, and left alone.
+// A name that is taken by a container of another start is reported, and that container is left alone.
 func TestStart_NameTakenByAnother_IsToldAndLeft(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher
@@ -125,7 +126,7 @@ func TestStart_MissingImage_SaysWhatToDo(t *testing.T) {
 	})
 }
 
-// What the engine refuses to run is removed, and the reason is told.
+// A container that the engine refuses to run is removed, and the reason is returned.
 func TestStart_EngineRefuses_LeavesNothing(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher
@@ -268,7 +269,7 @@ func TestOthers_AreNeverTouched(t *testing.T) {
 	})
 }
 
-// Settings that can never be are refused at once.
+// Settings that can never work are refused immediately.
 func TestNew_BadSettings(t *testing.T) {
 	for name, change := range map[string]func(*docker.Config){
 		"UserByName": func(c *docker.Config) { c.Limits.User = "nobody" },

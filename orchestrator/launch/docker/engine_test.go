@@ -116,7 +116,7 @@ func TestLauncher_EngineAway_IsUnavailable(t *testing.T) {
 	}
 }
 
-// A paused worker runs, as far as anybody can tell, and a kill ends it.
+// A paused worker is reported as running, and a kill ends it.
 func TestKill_Paused(t *testing.T) {
 	t.Parallel()
 	b := engine(t)
@@ -163,7 +163,7 @@ func TestLauncher_RestartedFindsItsWorkers(t *testing.T) {
 	}
 }
 
-// What a worker said last, on either output, is in our log when it died by itself.
+// The last output of a worker that died by itself, from either stream, is in our log.
 func TestRemove_LastWords_OnARealEngine(t *testing.T) {
 	t.Parallel()
 	b := engine(t)

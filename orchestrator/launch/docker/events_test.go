@@ -12,7 +12,7 @@ import (
 	"rideshare/orchestrator/launch/docker"
 )
 
-// After each loss of the event stream the launcher listens again, and wakes: nobody tells what happened meanwhile.
+// After each loss of the event stream the launcher listens again and sends a token, since events may have been missed.
 func TestEvents_StreamBroken_ListensAgainAndWakes(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher
@@ -42,8 +42,8 @@ func TestEvents_StreamBroken_ListensAgainAndWakes(t *testing.T) {
 	})
 }
 
-// A death that the engine tells of is believed at once, while the engine itself still lists the container as running,
-// until it tells of a start, or was lost: then the engine is asked again.
+// A death that the engine reports in an event is believed immediately, while the engine itself still lists the container
+// as running. This holds until the engine reports a start, or was lost: then the engine is asked again.
 func TestEvents_DeathTold_IsListedAtOnce(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher
@@ -84,7 +84,8 @@ func TestEvents_DeathTold_IsListedAtOnce(t *testing.T) {
 	})
 }
 
-// The last words of a worker that died unasked are in our log before they are gone; one that was told to end has none.
+// The last output of a worker that died unasked is logged before it is removed; for a worker that was asked to end it is
+// not logged.
 func TestRemove_RecordsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, log := newFake(), &logs{}

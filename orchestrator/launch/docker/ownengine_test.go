@@ -100,7 +100,7 @@ func (e *ownEngine) start(t *testing.T) {
 	})
 }
 
-// kill ends the daemon as hard as can be, and returns when what it leaves would not hold up the next one.
+// kill kills the daemon, and returns once nothing that it leaves behind can block the next one.
 func (e *ownEngine) kill(t *testing.T) {
 	t.Helper()
 	if err := e.daemon.Process.Kill(); err != nil {

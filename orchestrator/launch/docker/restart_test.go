@@ -25,9 +25,9 @@ func awaitToken(t *testing.T, l *docker.Launcher, after func()) {
 	}
 }
 
-// While the engine is away nothing can be said of the workers. When it is back that wakes, and the list
-// is right: with live-restore they ran on, but for those that died meanwhile and of which no event
-// tells; without it all are dead. Either way they can be removed and others started.
+// While the engine is away the state of the workers is unknown. Its return sends a token, and the list is right: with
+// live-restore the workers kept running, except those that died in the meantime, for which there is no event; without
+// live-restore all are dead. Either way they can be removed and others started.
 func TestEngineKilledAndStartedAgain(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"LiveRestore": {"--live-restore"}, "Plain": nil} {

@@ -219,7 +219,7 @@ func request(t *testing.T, w *world, url, body string) (int, string, error) {
 	return answer.StatusCode, answer.Header.Get("X-Path") + " " + string(read), err
 }
 
-// An HTTP client reaches a running worker's control API, and nobody else's.
+// An HTTP client reaches the control API of a running worker, and nothing else.
 func TestTransport_RoundTrip(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -281,7 +281,7 @@ func TestTransport_KillDuringRequest(t *testing.T) {
 	})
 }
 
-// A client that gives up gets its context's error at once.
+// A client that gives up gets its context's error immediately.
 func TestTransport_ClientGivesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))

@@ -21,7 +21,7 @@ func testKill(s *suite) {
 	}
 }
 
-// Who was never there, or was removed, cannot be killed or stopped.
+// A worker that never existed, or was removed, cannot be killed or stopped.
 func testUnknown(s *suite) {
 	i := s.start("s1")
 	s.wantError("kill", s.world.Kill(s.Context(), "never-seen"), launch.ErrNoWorker)
@@ -85,7 +85,7 @@ func testRemoveRunning(s *suite) {
 	}
 }
 
-// A start and each kind of death wake who waits for events.
+// A start and each kind of death wake the reader of events.
 func testEvents(s *suite) {
 	events := s.world.Events()
 	wake := func(what string, do func()) {
@@ -110,7 +110,7 @@ func testEvents(s *suite) {
 	wake("an exit", func() { s.world.Exit(s.T, c.ID, 1) })
 }
 
-// settle takes tokens until none comes any more, so that the next one is for what is done next.
+// settle takes tokens until none arrives any more, so that the next token belongs to the next action.
 func (s *suite) settle(events <-chan struct{}) {
 	for {
 		select {

@@ -24,7 +24,7 @@ type Features struct {
 	Patience time.Duration
 }
 
-// World is a launcher of a test's own, without workers. Its workers run until they are told to end.
+// World is a launcher for one test, without workers at first. Its workers run until they are asked to end.
 type World interface {
 	launch.Launcher
 	// Exit makes a running worker end by itself with that exit code.

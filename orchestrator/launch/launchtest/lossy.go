@@ -46,7 +46,7 @@ func (l *Lossy) Start(ctx context.Context, startID string) (launch.Instance, err
 	return i, err
 }
 
-// take takes one of what is still to be lost.
+// take uses up one of the remaining losses, and reports whether there was one.
 func (l *Lossy) take(left *int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

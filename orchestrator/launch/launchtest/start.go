@@ -36,7 +36,7 @@ func testStartTwice(s *suite) {
 	}
 }
 
-// So do starts that happen at the same time.
+// Concurrent starts with the same id give the same worker, too.
 func testStartTogether(s *suite) {
 	const callers = 4
 	ids := make([]dbaas.WorkerID, callers)

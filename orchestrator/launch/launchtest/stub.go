@@ -105,7 +105,7 @@ func (w StubWorld) Stubborn(tb testing.TB, id dbaas.WorkerID) {
 	}
 }
 
-// tell sends a request on a connection of its own.
+// tell sends a request on a separate connection.
 func (w StubWorld) tell(ctx context.Context, method, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()

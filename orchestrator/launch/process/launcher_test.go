@@ -36,7 +36,7 @@ func get(t *testing.T, url string) status {
 	return s
 }
 
-// A worker gets to know what it is, and its pid is that of its process.
+// A worker receives its Spec, and its pid is the pid of its process.
 func TestLauncher_Start_TellsTheWorker(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -246,7 +246,7 @@ func TestLauncher_Close_LeavesNothing(t *testing.T) {
 	}
 }
 
-// A dead worker's port takes no connections, instead of letting them wait for nobody.
+// A dead worker's port refuses connections instead of leaving them waiting.
 func TestLauncher_Kill_ControlRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, roleWorker, process.Config{})

@@ -16,7 +16,7 @@ import (
 	"rideshare/orchestrator/launch/process"
 )
 
-// zombies counts dead children of this process that nobody waited for.
+// zombies counts dead children of this process that were not waited for.
 func zombies(t *testing.T) int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")

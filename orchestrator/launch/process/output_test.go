@@ -48,7 +48,7 @@ func dead(t *testing.T, w world) launch.Instance {
 	return found
 }
 
-// The death of a worker that nobody asked for is told with its exit code and its last words.
+// An unrequested death of a worker is logged with its exit code and its last output.
 func TestLauncher_WorkerDies_LastLinesAreLogged(t *testing.T) {
 	t.Parallel()
 	var log, stdout, stderr buffer
@@ -115,7 +115,7 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), errors.New("full") // which must not hold up the child
 }
 
-// However output arrives, it leaves line by line; what is longer than any line of ours is cut.
+// However output arrives, it is passed on line by line; overlong lines are cut.
 func TestLines_Write_OneWriteForEachLine(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 70<<10)

@@ -82,7 +82,7 @@ func TestSupervise_Stop_IsFinal(t *testing.T) {
 	_ = listener.Close()
 }
 
-// A child that cannot run is started with ever longer pauses, told of once, and can be stopped in a pause.
+// A child that cannot run is restarted with growing pauses, logged once, and can be stopped during a pause.
 func TestSupervise_CrashLoop_IsToldOnce(t *testing.T) {
 	t.Parallel()
 	var log, stdout buffer

@@ -69,7 +69,7 @@ func TestLauncher_LauncherComesBack_WakesAndFindsTheWorkers(t *testing.T) {
 	})
 }
 
-// A caller without the token is told so, and starts nothing.
+// A caller without the token gets an error that says so, and starts nothing.
 func TestLauncher_WrongToken_IsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPart(t, "127.0.0.1:0")
@@ -91,7 +91,7 @@ func TestLauncher_WrongToken_IsRefused(t *testing.T) {
 	}
 }
 
-// An address that can never be right is refused at once.
+// An address that can never work is refused immediately.
 func TestNew_BadAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"", "launcher:9600", "tcp://launcher:9600", "unix://relative", "http://"} {

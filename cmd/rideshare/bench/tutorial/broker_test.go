@@ -14,7 +14,7 @@ import (
 // confirmTime is what the broker takes to confirm a message, in a bubble's time. All else takes it none.
 const confirmTime = time.Millisecond
 
-// broker is RabbitMQ in memory, for bubbles of testing/synctest. It notes what is asked of it.
+// broker is an in-memory RabbitMQ for bubbles of testing/synctest. It records the calls made to it.
 type broker struct {
 	mu     sync.Mutex // guards the fields below
 	named  int
@@ -32,7 +32,7 @@ func (b *broker) note(format string, args ...any) {
 	b.asked = append(b.asked, fmt.Sprintf(format, args...))
 }
 
-// take returns what was asked since the last time.
+// take returns the calls since the last take.
 func (b *broker) take() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

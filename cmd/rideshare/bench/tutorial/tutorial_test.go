@@ -134,7 +134,7 @@ func pragmaOf(t *testing.T, c *sqlite.Conn, name string) (value int64) {
 	return value
 }
 
-// A write that fails is answered with its error, changes nothing and is broadcast to nobody.
+// A write that fails is answered with its error, changes nothing and is not broadcast.
 func TestRPC_WriteFails_IsAnsweredAndNotBroadcast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker()

@@ -109,7 +109,7 @@ func (w *worker) answerWrites(done <-chan written, confirms <-chan amqp.Confirma
 				d.err = errors.New("broadcast: not confirmed")
 			}
 		}
-		_ = w.answer(d.Delivery, []byte("{}"), d.err) // the connection is gone; who waits runs into its deadline.
+		_ = w.answer(d.Delivery, []byte("{}"), d.err) // the connection is gone; the caller will time out.
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"rideshare/orchestrator/launch/remote/api"
 )
 
-// fakeLauncher notes what it is told and returns err.
+// fakeLauncher records its calls and returns err.
 type fakeLauncher struct {
 	calls  []string
 	err    error
@@ -68,7 +68,7 @@ func ask(s *api.Service, method, path, body string, headers ...string) *httptest
 	return w
 }
 
-// What is asked for comes through as it was said; what is not said to the letter does nothing.
+// Valid requests are passed on unchanged; a request that is not exactly right has no effect.
 func TestService_StrictBodies(t *testing.T) {
 	long := strings.Repeat("x", remote.MaxNameBytes+1)
 	for _, tt := range []struct {
@@ -126,7 +126,7 @@ func TestService_Errors(t *testing.T) {
 	}
 }
 
-// The token guards all that acts or tells of workers, and nothing that a prober asks.
+// The token guards every route that acts on workers or shows them, and no health route.
 func TestService_Token(t *testing.T) {
 	for _, tt := range []struct {
 		header string
@@ -155,8 +155,8 @@ func TestService_Ready_AsksTheEngine(t *testing.T) {
 	}
 }
 
-// An event that came between two questions answers the second at once; with none the
-// question is held; the end of the service lets everybody go.
+// An event between two requests answers the second one immediately. Without an event the request is held. The end of the
+// service releases all callers.
 func TestService_Events(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeLauncher{}
