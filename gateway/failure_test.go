@@ -48,8 +48,8 @@ func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 	}
 }
 
-// An instance that took no connection is left alone for a while, even when it is
-// back, so that requests are not slowed down by it; then it gets its share again.
+// An instance that refused a connection is skipped for a while, even if it is back, so that it does not slow requests
+// down; then it gets its share again.
 func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	living, gone := instance(t, "living"), instance(t, "gone")
 	addr, handler := gone.Listener.Addr().String(), gone.Config.Handler

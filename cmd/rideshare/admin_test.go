@@ -47,7 +47,8 @@ func (l *lines) address(t *testing.T, started string) string {
 	return address
 }
 
-// The gateway has its own metrics at its admin listener, since its path of that name belongs to the service behind it.
+// The gateway serves its own metrics at its admin listener, since on its public port that path goes to the service
+// behind it.
 func TestAdmin_GatewayHasItsOwnMetrics(t *testing.T) {
 	t.Setenv(envAdmin, "") // run sets it for its children
 	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

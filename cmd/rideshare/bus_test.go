@@ -9,7 +9,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// A broker that does not take the largest message ends the orchestrator at its start, with one line that names the settings.
+// If the broker does not accept the largest message, the orchestrator ends at its start with one line that names the
+// settings.
 func TestOrchestrator_BrokerTakesOnlySmallMessages_FailsWithOneLine(t *testing.T) {
 	broker := testenv.StartRabbitMQ(t)
 	broker.Ctl(t, "eval", "application:set_env(rabbit, max_message_size, 16777216).") // RabbitMQ 4's default

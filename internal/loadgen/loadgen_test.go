@@ -145,8 +145,8 @@ func TestRun_Open_OverloadedCountsUnsent(t *testing.T) {
 	})
 }
 
-// A closed loop has as many clients at work as the plan says, each with one
-// request at a time, and none after the plan's end.
+// A closed loop has as many working clients as the plan says, each with one request in flight, and none after the plan's
+// end.
 func TestRun_Closed_ClientsFollowThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64

@@ -93,8 +93,8 @@ func TestPage_SelfContainedAndEscaped(t *testing.T) {
 	}
 }
 
-// Each drawing is well formed and has only colours that the page's style gives, so
-// that it can be read on light and on dark.
+// Each drawing is well-formed and uses only colours of the page's style, so that it is readable on light and dark
+// screens.
 func TestPage_DrawingsFollowTheStyle(t *testing.T) {
 	text := page(t, example())
 	color := regexp.MustCompile(`#[0-9A-Fa-f]{6}`)

@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// BenchmarkConn_Apply is a replica's share of a commit: one changeset of so many inserts
-// with random keys into a table of 50,000 rows with an index, one transaction.
+// BenchmarkConn_Apply is a replica's share of a commit: one transaction with one changeset of a given number of inserts,
+// with random keys, into a table of 50,000 rows with an index.
 func BenchmarkConn_Apply(b *testing.B) {
 	for _, size := range []int{1, 8, 64, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {

@@ -97,8 +97,8 @@ func (p *pair) same() {
 	}
 }
 
-// Rows reach the replica as they are at the source, whatever made them: defaults,
-// cascades, REPLACE, upserts, triggers, generated columns, tables without rowid.
+// Rows on the replica equal those at the source, whichever feature made them: defaults, cascades, REPLACE, upserts,
+// triggers, generated columns, tables without rowid.
 func TestConn_Apply_RowsAsAtSource(t *testing.T) {
 	p := newPair(t,
 		"CREATE TABLE users(name TEXT NOT NULL PRIMARY KEY, at TEXT DEFAULT (datetime('now')), r DEFAULT (random()))",

@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// BenchmarkConn_AppendRead measures reads on one connection inside one read
-// transaction, as a slave runs those of a message.
+// BenchmarkConn_AppendRead measures reads on one connection inside one read transaction, as a slave runs the reads of a
+// message.
 func BenchmarkConn_AppendRead(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "bench.db")
 	w, err := sqlite.Open(path, sqlite.Options{})

@@ -12,7 +12,8 @@ import (
 // Kept returns how many client statements c keeps.
 func Kept(c *Conn) int { return len(c.guarded) }
 
-// NumbersAfter returns the numbers that a snapshot gives to n pages after last, if the engine has its locks in the page with the number lock.
+// NumbersAfter returns the numbers that a snapshot gives to n pages after last, if the page with the engine's locks has
+// the number lock.
 func NumbersAfter(last, lock uint32, n int) ([]uint32, error) {
 	r := renumbering{last: last, lock: lock, limit: uint32(n)}
 	numbers := make([]uint32, n)

@@ -83,8 +83,8 @@ func hostileFile(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
 	return w, path
 }
 
-// A statement that asks for too much fails alone, in time and within its memory; the ones beside it have their answers, and all of
-// them see one state.
+// A statement that exceeds its limits fails alone, in time and within its memory. The statements next to it get their
+// answers, and all of them see one state.
 func TestConn_AppendRead_HostileStatements(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	w, path := hostileFile(t, sqlite.Options{})
@@ -137,7 +137,8 @@ func ends(t *testing.T, sql, want, body string, err error) {
 	t.Errorf("%.80s: got %.200s, want %s", sql, got, want)
 }
 
-// The same holds for a writer, which keeps what its transaction did before or loses all of it, and is as good as new.
+// The same holds for a writer: it keeps the earlier changes of its transaction or loses all of them, and stays fully
+// usable.
 func TestStmt_Run_HostileStatements(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	c, _ := hostileFile(t, sqlite.Options{Triggers: true})

@@ -18,7 +18,7 @@ func TestOptions_NotDurable_SynchronousIsOffBeforeTheJournalChanges(t *testing.T
 	}
 }
 
-// What a writer writes must not stay resident because it is mapped: a worker's memory is bounded, its file is not.
+// Written data must not stay resident through a mapping: a worker's memory is bounded, its file is not.
 func TestOptions_OnlyReadersMapTheFile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// What a connection is after it was opened: only a durable one waits for the disk. A replica's needs not, since its file is thrown
-// away at the next start.
+// The settings of an opened connection: only a durable one waits for the disk. A replica need not wait, since its file
+// is thrown away at the next start.
 func TestOpen_Settings(t *testing.T) {
 	t.Parallel()
 	_, path := open(t, sqlite.Options{})

@@ -33,8 +33,8 @@ var kinds = []string{
 	"CREATE TABLE empty(k INTEGER PRIMARY KEY)",
 }
 
-// Whatever tables went through, a snapshot has the same rows in a sound, compact file, which can be written to, and
-// nothing of the log.
+// Whatever was done to the tables, a snapshot has the same rows in a sound, compact, writable file, and nothing of the
+// log.
 func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// A long statement on the only core lets others run at each of many steps, and not only when Go takes the core from it.
+// A long statement on the only core yields to other goroutines at many steps, and not only when Go preempts it.
 func TestConn_LongStatement_LetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	c, _ := open(t, sqlite.Options{})

@@ -14,7 +14,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// zombiezen has none of the methods that the ADR misses. A newer one that gets them fails here, and the decision is looked at again.
+// zombiezen lacks the methods that the ADR names. If a newer version adds one, this test fails, and the decision must be
+// reviewed.
 func TestZombiezen_StillLacksMethods(t *testing.T) {
 	for typ, missing := range map[reflect.Type][]string{
 		reflect.TypeFor[*zombiezen.Stmt]():    {"decl", "origin", "readonly", "explain", "status"},
@@ -62,7 +63,8 @@ func TestConn_Apply_TriggersStayQuiet(t *testing.T) {
 	p.same()
 }
 
-// Columns have their names also when two are the same or the schema changed since the statement was prepared; zombiezen has them then for neither.
+// Columns keep their names even if two are equal or the schema changed since the statement was prepared; with zombiezen
+// they lose them in both cases.
 func TestStmt_Run_ColumnNamesThatZombiezenLoses(t *testing.T) {
 	c, _ := open(t, sqlite.Options{})
 	z := openWitness(t, t.TempDir()+"/copy.db", false)

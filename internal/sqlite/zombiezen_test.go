@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// zombiezen.com/go/sqlite is another binding of the same engine, by other hands. These
-// tests hold this package against it; docs/adr/0001-sqlite-binding.md says why it is not the one in use.
+// zombiezen.com/go/sqlite is an independent binding of the same engine. These tests compare this package with it;
+// docs/adr/0001-sqlite-binding.md says why it is not used.
 
 // openWitness opens the file at path through zombiezen, with foreign keys on or off.
 func openWitness(t *testing.T, path string, foreignKeys bool) *zombiezen.Conn {

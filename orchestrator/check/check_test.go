@@ -28,8 +28,8 @@ func TestChecker_Run_SoundSystemHolds(t *testing.T) {
 	}
 }
 
-// Each way in which those who run, those who are registered and those who are wanted
-// can differ breaks its own invariants, and names the worker.
+// Every possible difference between the running, the registered and the wanted workers breaks the right invariants, and
+// the worker is named.
 func TestChecker_Run_CountsWorkers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wreck func(l *live)

@@ -11,8 +11,8 @@ import (
 	"rideshare/orchestrator/check"
 )
 
-// Whatever the length of pages and of what was trimmed: a log is dense if and only if no
-// entry between the trimmed position and the head is missing.
+// For any page length and any trimmed part: a log is dense if and only if no entry between the trimmed position and the
+// head is missing.
 func TestLog_Dense_IfAndOnlyIfNothingIsMissing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		log     []dbaas.Entry

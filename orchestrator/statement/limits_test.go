@@ -27,7 +27,8 @@ func TestLimits_Statements(t *testing.T) {
 	}
 }
 
-// Two bytes of a body can be a parameter of many more: room for them is asked for before they are there, and a refusal ends the parsing.
+// Two bytes of a body can become a parameter of many more bytes: room is requested before they are allocated, and a
+// refusal ends the parsing.
 func TestLimits_Room_IsAskedForParameters(t *testing.T) {
 	for name, body := range map[string]string{
 		"ByPosition": `[["SELECT ?"` + strings.Repeat(",1", 500_000) + `]]`,

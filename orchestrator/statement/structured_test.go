@@ -53,8 +53,8 @@ func TestParseRead_LegalBodies_MakeSelects(t *testing.T) {
 	}
 }
 
-// Writes of the structured form become one INSERT, UPDATE or DELETE, the same
-// text whatever the order of the fields.
+// Writes of the structured form become one INSERT, UPDATE or DELETE, with the same text in whatever order the fields
+// come.
 func TestParseWrite_LegalBodies_MakeWrites(t *testing.T) {
 	one, seven := dbaas.Integer(1), dbaas.Integer(7)
 	cases := []struct {

@@ -49,8 +49,8 @@ func TestRides_Table(t *testing.T) {
 	f.want(t, "GET /readyz", "", 200, "{}")
 }
 
-// Another method of a known path is 405 with Allow; an id that is no positive
-// integer, in its one spelling, and an unknown path are 404.
+// A known path with another method gives 405 with Allow. An unknown path, and an id that is not a positive integer in
+// its one spelling, give 404.
 func TestRides_MethodsAndPaths(t *testing.T) {
 	f := newFixture(t, settings{})
 	for path, allow := range map[string]string{
@@ -132,8 +132,8 @@ func TestRides_Create_Accepts(t *testing.T) {
 		`","source":1,"destination":2,"seats":9223372036854775807,"seats_left":9223372036854775807}`)
 }
 
-// A created ride asks about its creator exactly once, through the gateway, with
-// this instance as its origin; a joined one too.
+// Creating a ride asks about the creator exactly once, through the gateway, with this instance as the origin; so does
+// joining.
 func TestRides_AsksUsersOnce(t *testing.T) {
 	for mode, path := range map[usercheck.Mode]string{usercheck.Lookup: "/api/v1/users/a%2F%C3%BC%20b", usercheck.List: "/api/v1/users"} {
 		f := newFixture(t, settings{mode: mode})

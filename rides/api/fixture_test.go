@@ -23,8 +23,8 @@ import (
 	_ "modernc.org/sqlite" // The driver of dbtest.
 )
 
-// usersService plays the users service behind the gateway: it answers from the
-// database's own table and remembers what it was asked.
+// usersService is a fake users service behind the gateway: it answers from the database's own table and records the
+// requests.
 type usersService struct {
 	db *dbtest.DB
 	t  *testing.T

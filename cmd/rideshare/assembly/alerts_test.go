@@ -16,7 +16,8 @@ var (
 	documented = regexp.MustCompile("(?m)^\\| `(rideshare_[a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
 )
 
-// Every alert asks for metrics, and labels of them, that docs/METRICS.md has, which another test compares with the running system.
+// Every alert uses only metrics and labels that are in docs/METRICS.md, which another test compares with the running
+// system.
 func TestAlerts_NameMetricsThatExist(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	rules, err := os.ReadFile(filepath.Join(root, "deploy", "prometheus", "alerts.yml"))

@@ -19,9 +19,8 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// pointReadAllocs is how many allocations one point read costs on its whole way and back, when it
-// travels alone: HTTP server, orchestrator, bus, slave, SQLite and reply. Measured;
-// lower it when it gets less.
+// pointReadAllocs is how many allocations one point read causes on its way there and back if it is alone in its message:
+// HTTP server, orchestrator, bus, slave, SQLite and reply. Measured; lower it when the number drops.
 const pointReadAllocs = 89
 
 // start starts the system in one process.

@@ -31,8 +31,8 @@ func shown(d *depths) map[string]float64 {
 	return got
 }
 
-// The depths are those of the last ask, gone while the broker is, and there
-// again after it; scrapes ask nothing.
+// The depths are those of the last poll. They are absent while the broker is away and return with it; scrapes do not ask
+// the broker.
 func TestDepths_BrokerStops_AbsentUntilItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broker := inproc.NewBroker(inproc.Config{})

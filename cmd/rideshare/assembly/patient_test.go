@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A worker that listens a little later is reached; one that never does costs half a second, and one that
-// cannot be found, nothing.
+// A worker that listens a little later is reached. A worker that never listens costs half a second, and one whose name
+// is unknown costs nothing.
 func TestPatient(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	nobody := &net.DNSError{Err: "no such host", IsNotFound: true}

@@ -16,8 +16,8 @@ func write(due, end, status int) answered {
 	return answered{due: at(due), end: at(end), status: status}
 }
 
-// The time without writes runs from the kill to the first acknowledgement of a write that was sent
-// after it, not of one that was under way.
+// The time without writes runs from the kill to the first acknowledgement of a write that was sent after the kill; a
+// write in flight at the kill does not count.
 func TestFailoverReport_OneKill_TimesAndCounts(t *testing.T) {
 	f := &failover{FailoverConfig: FailoverConfig{Mode: FailoverKill}, load: &failoverLoad{
 		writes: []answered{

@@ -92,7 +92,7 @@ func (s *fakeSystem) measure(t *testing.T, mode FailoverMode) (*FailoverReport, 
 	return Failover(t.Context(), FailoverConfig{Orchestrator: server.URL, Mode: mode, Kills: 1, Writes: 50, Reads: 20, Progress: new(strings.Builder)})
 }
 
-// Every acknowledged write that is lost, and every one that is there twice, is counted and makes the run fail; a right system passes.
+// Every acknowledged write that is lost or doubled is counted and makes the run fail; a correct system passes.
 func TestFailover_WrongSystem_IsFound(t *testing.T) {
 	for name, s := range map[string]*fakeSystem{"Right": {}, "Loses": {lose: true}, "Doubles": {double: true}} {
 		t.Run(name, func(t *testing.T) {

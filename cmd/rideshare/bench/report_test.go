@@ -75,7 +75,7 @@ func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
 	}
 }
 
-// Each round has an order of its own for the paths of a work, which the seed repeats; works and numbers of clients stay together.
+// Each round shuffles the paths of a work, reproducibly by seed; works and numbers of clients stay together.
 func TestOfRound_Rounds_ShuffleThePathsOnly(t *testing.T) {
 	all := Config{Clients: []int{128, 1}, Loops: []string{loopClosed, loopOpen}}
 	one := all

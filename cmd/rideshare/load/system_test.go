@@ -42,8 +42,8 @@ type ride struct {
 // fault makes some of the calls of one route go wrong.
 type fault struct {
 	route string
-	// lose answers without doing, twice does it twice, status is answered in place of
-	// the right one.
+	// lose answers without applying the request, twice applies it twice, and status replaces the right status of the
+	// answer.
 	lose, twice bool
 	status      int
 }

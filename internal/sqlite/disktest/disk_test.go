@@ -12,7 +12,8 @@ import (
 	"rideshare/internal/sqlite/disktest"
 )
 
-// remain writes to a disk, lets it lose power in many ways, and returns what was left of a file, "-" for nothing, and how often.
+// remain writes to a disk, makes it lose power in many ways, and returns how often each content was left of a file; "-"
+// means no file.
 func remain(t *testing.T, file string, write func(d *disktest.Disk, path string) error) map[string]int {
 	t.Helper()
 	left := map[string]int{}

@@ -140,8 +140,8 @@ func TestStart_EngineRefuses_LeavesNothing(t *testing.T) {
 	})
 }
 
-// A container between its making and its start is nobody's to remove; one that nobody started
-// in time, because its launcher was killed, is listed as dead, and so goes.
+// A container that was created and is about to be started must not be removed. A container that was not started in time,
+// because its launcher was killed, is listed as dead, and so gets removed.
 func TestList_MadeButNotStarted(t *testing.T) {
 	bubble(t, func(s scene) {
 		t, f, l := s.T, s.engine, s.launcher

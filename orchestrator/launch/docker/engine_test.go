@@ -15,7 +15,7 @@ import (
 	"rideshare/orchestrator/launch/docker"
 )
 
-// A worker has no right that it does not need, is bounded in everything, and `docker inspect` shows no secret.
+// A worker has only the rights that it needs, has a bound on every resource, and `docker inspect` shows no secret.
 func TestWorker_IsLockedDown(t *testing.T) {
 	t.Parallel()
 	b := engine(t)
@@ -136,8 +136,8 @@ func TestKill_Paused(t *testing.T) {
 	}
 }
 
-// A second launcher of the stack, as after a restart, has the workers of the first: nothing is kept but labels.
-// One of another stack has none of them.
+// A second launcher of the stack, as after a restart, finds the workers of the first, by the labels alone. A launcher of
+// another stack finds none of them.
 func TestLauncher_RestartedFindsItsWorkers(t *testing.T) {
 	t.Parallel()
 	b := engine(t)

@@ -18,8 +18,8 @@ import (
 	"rideshare/internal/testenv"
 )
 
-// ownEngine is a container engine of a test's own, which it may break. It has a network
-// namespace of its own, since two engines in one take each other's bridges away.
+// ownEngine is a container engine for one test, which may break it. It has its own network namespace, since two engines
+// in one namespace disturb each other's bridges.
 type ownEngine struct {
 	*bench
 	dir, namespace string

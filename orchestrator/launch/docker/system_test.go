@@ -23,8 +23,8 @@ import (
 // namespaceEnv names the network namespace that a test has put this process into.
 const namespaceEnv = "RIDESHARE_TEST_NAMESPACE"
 
-// The engine of `up --launcher docker` dies and is started again while a client writes: the workers that the engine then ends
-// are replaced, and what was acknowledged is there, once.
+// The engine of `up --launcher docker` is killed and restarted while a client writes: the workers that the engine then
+// ends are replaced, and every acknowledged write is there exactly once.
 func TestUp_EngineKilledAndStartedAgain_WholeAndNothingLost(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(namespaceEnv) == "" {
@@ -97,8 +97,8 @@ func (e *ownEngine) up(t *testing.T) (binary string) {
 	return binary
 }
 
-// ask returns what the orchestrator answers to a POST with that body, which is also its key, or to a GET if there is none.
-// Another status than 200 is an error, and so is that of a statement.
+// ask returns the orchestrator's answer to a POST with body, which is also the request's key, or to a GET if body is
+// empty. Any status but 200 is an error, and so is an error of a statement.
 func ask(ctx context.Context, path, body string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:8083"+path, strings.NewReader(body))
 	if err != nil {
@@ -145,7 +145,7 @@ func write(t *testing.T) (end func() int) {
 	}
 }
 
-// awaitWorkers waits until the system is ready with a master and a slave, none of the old ones, and returns their pids.
+// awaitWorkers waits until the system is ready with a master and a slave that are not in old, and returns their pids.
 func awaitWorkers(t *testing.T, old []int) (pids []int) {
 	t.Helper()
 	testenv.Eventually(t, limit, func() error {

@@ -249,8 +249,8 @@ func TestTransport_RoundTrip(t *testing.T) {
 	}
 }
 
-// A kill resets the request under way and ends its handler's context; the worker is dead
-// only when the handler has returned.
+// A kill resets the request under way and ends its handler's context; the worker counts as dead only after the handler
+// has returned.
 func TestTransport_KillDuringRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,8 +68,8 @@ func TestLauncher_ManyStarts_LeakNothing(t *testing.T) {
 	}
 }
 
-// A worker has nothing open but what was handed to it, and hands nothing on: no pipe of a sibling, whose end
-// would not come then, and no listener.
+// A worker has only the files open that were handed to it, and passes none on: no pipe of a sibling, which would then
+// never end, and no listener.
 func TestLauncher_Start_InheritsOnlyItsOwn(t *testing.T) {
 	w := newWorld(t, roleWorker, process.Config{})
 	for n := range 5 {
@@ -109,8 +109,8 @@ func onThreadThatEnds(f func()) int {
 	return <-thread
 }
 
-// The thread on which a start is asked for may end: its worker lives on. The kernel ties a child to
-// the thread that starts it, so that must be another one.
+// The thread that asks for a start may end without ending the worker. The kernel ties a child to the thread that starts
+// it, so that thread must be a different one.
 func TestLauncher_Start_CallersThreadEnds(t *testing.T) {
 	w := newWorld(t, roleWorker, process.Config{})
 	id := onThreadThatEnds(func() {

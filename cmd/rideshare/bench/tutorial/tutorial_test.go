@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// send makes one request, and returns what it asked of the broker and how long it took. What the
-// replica's feeder acknowledges has no place in that order, and is left out.
+// send makes one request, and returns the calls it made to the broker and how long it took. It leaves out the
+// acknowledgements of the replica's feeder, which come in no fixed order.
 func send(t *testing.T, b *broker, call func() ([]byte, error), want string) (asked []string, took time.Duration) {
 	t.Helper()
 	b.take()
@@ -40,8 +40,8 @@ func insert(t *testing.T, r *RPC, key string) func() ([]byte, error) {
 	}
 }
 
-// What is compared with the product stays what it is called: its prefetch, its acknowledgements, what is persistent, and the messages of a
-// request. None of it waits, but a write for the one confirm.
+// The paths compared with the product keep their definition: prefetch, acknowledgements, persistence, and the messages
+// per request. Nothing waits, except a write for its one confirm.
 func TestRPC_Request_TakesTheseMessagesAndNoTime(t *testing.T) {
 	for name, settings := range map[string]Settings{"Tutorial": {Readers: 1, Prefetch: 1}, "Best": {Readers: 2, Prefetch: 16}} {
 		t.Run(name, func(t *testing.T) {
