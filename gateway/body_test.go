@@ -56,8 +56,8 @@ func (b unfinished) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A body that does not come to its end, since its time was over or the client left, is the client's doing: it is told that nothing
-// was done, and no outage of the service is logged.
+// A body that breaks off, because its time was over or the client left, is the client's fault: the answer says that
+// nothing was done, and no outage of the service is logged.
 func TestGateway_BodyNotToItsEnd_IsNoOutage(t *testing.T) {
 	up := instance(t, "up")
 	var logs bytes.Buffer

@@ -33,8 +33,8 @@ func run(t *testing.T, name string, steps ...func(*System, context.Context) erro
 	return sys
 }
 
-// Two orchestrators on one bus, coordinator and persdb: from one second after the first has acknowledged a write, reads
-// through the second see it.
+// Two orchestrators on one bus, coordinator and persdb: from a second after a write through the first is acknowledged,
+// reads through the second wait for its position.
 func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
 	first := run(t, "first", (*System).startCore, (*System).startOrchestrator)
 	second := run(t, "second", func(s *System, ctx context.Context) (err error) {

@@ -84,7 +84,7 @@ func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
 			return err
 		}
 	}
-	syscall.Sync() // in production the data was written long ago, so its write-back must not delay the measured writes.
+	syscall.Sync() // so that the write-back of the data just written does not delay the measured writes: a real database was not filled just now.
 	progress(cfg.Progress, "%d MiB written", cfg.MiB)
 	return nil
 }

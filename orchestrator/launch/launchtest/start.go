@@ -56,8 +56,7 @@ func testStartTogether(s *suite) {
 	}
 }
 
-// A start that happened though its answer was lost is found in the list, and
-// the same start again gives that worker.
+// A start whose answer was lost is found in the list, and the same start again returns that worker.
 func testLostAnswer(s *suite) {
 	lossy := NewLossy(s.world)
 	lossy.LoseAnswers(1)
@@ -73,7 +72,7 @@ func testLostAnswer(s *suite) {
 	}
 }
 
-// A start that never happened leaves nothing, and the same start again works.
+// A start whose request was lost leaves nothing, and the same start again works.
 func testLostRequest(s *suite) {
 	lossy := NewLossy(s.world)
 	lossy.LoseRequests(1)
@@ -87,7 +86,7 @@ func testLostRequest(s *suite) {
 	}
 }
 
-// A start whose worker has died gives the dead one: a worker has one life.
+// A start whose worker has died returns the dead worker: a worker has one life.
 func testStartDead(s *suite) {
 	i := s.start("s1")
 	s.kill(i.ID)
