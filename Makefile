@@ -68,7 +68,7 @@ test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and process
 	  RIDESHARE_RACED=1 RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
 	  $(GO) test $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$' -count=1 -timeout 20m ./tests/e2e
 
-test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (3) at a time, in some 5 minutes
+test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (3) at a time, in some 8 minutes
 	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
