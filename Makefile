@@ -6,9 +6,9 @@ FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
 SQL_RUNS ?= 500
 FAULT_PARALLEL ?= 3
-# They take long, or measure the binary as delivered: TestLoad runs in containers, the others on one process only.
+# They take long, or measure the binary as delivered, which has no race detector: TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
-DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond
+DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond|TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help

@@ -12,20 +12,16 @@ import (
 	"time"
 )
 
-// Raced reports whether the binaries that tests build have the race detector (RIDESHARE_RACED), with which they take several times
-// the memory of the delivered one.
-func Raced() bool { return os.Getenv("RIDESHARE_RACED") != "" }
-
 // buildTimeout bounds one build, from an empty cache on a slow machine.
 const buildTimeout = 5 * time.Minute
 
 // BuildBinary makes the delivered binary at target, as `make build` does, without
 // stripping it. With the tag failpoint it has failpoints; see internal/failpoint.
 //
-// If Raced, the binary has the race detector, with the same flags as the tests (RACE in the Makefile), so that nothing is compiled twice.
+// With RIDESHARE_RACED the binary has the race detector, with the same flags as the tests (RACE in the Makefile), so that nothing is compiled twice.
 func BuildBinary(target string, tags ...string) error {
 	flags := []string{"-trimpath"}
-	if Raced() {
+	if os.Getenv("RIDESHARE_RACED") != "" {
 		flags = []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"rideshare/internal/testenv"
 )
 
 const (
@@ -53,7 +51,7 @@ func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
 		created = append(created, name)
 	})
 	t.Logf("%v: %d MiB of memory before, %d at most; %d writes, %d users created meanwhile", time.Since(began), before, peak(t, sys.PID), own/2, len(created))
-	if got := peak(t, sys.PID); got > before+floodMemory && !testenv.Raced() {
+	if got := peak(t, sys.PID); got > before+floodMemory {
 		t.Errorf("the process took %d MiB, want at most %d more than the %d before", got, floodMemory, before)
 	}
 
