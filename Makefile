@@ -72,7 +72,7 @@ test-fault: setup services ## the faults on real services and processes that hav
 	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
-	set -a; . .services/env; $(GO) test -race -count=1 -v -timeout 40m ./tests/containers
+	set -a; . .services/env; $(GO) test $(RACE) -count=1 -v -timeout 40m ./tests/containers
 
 test-short: setup ## the tests without the fault runs
 	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)

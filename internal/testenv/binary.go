@@ -15,14 +15,18 @@ import (
 // buildTimeout bounds one build, from an empty cache on a slow machine.
 const buildTimeout = 5 * time.Minute
 
+// RaceFlags returns the flags of tests and builds with the race detector, the same as RACE in the Makefile. A build with
+// other flags compiles all dependencies again, including SQLite's translated C.
+func RaceFlags() []string { return []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"} }
+
 // BuildBinary makes the delivered binary at target, as `make build` does, without
 // stripping it. With the tag failpoint it has failpoints; see internal/failpoint.
 //
-// With RIDESHARE_RACED the binary has the race detector, with the same flags as the tests (RACE in the Makefile), so that nothing is compiled twice.
+// If RIDESHARE_RACED is set, it is built with RaceFlags instead.
 func BuildBinary(target string, tags ...string) error {
 	flags := []string{"-trimpath"}
 	if os.Getenv("RIDESHARE_RACED") != "" {
-		flags = []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}
+		flags = RaceFlags()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()

@@ -36,7 +36,7 @@ func FailingDisk(tb testing.TB, dir string, size int64) *Disk {
 		tb.Fatal(err)
 	}
 	if _, err := command(tb.Context(), "mkfs.ext4", "-q", device); err != nil {
-		cannot(tb, false, "no disk that can fail: %v", err)
+		Cannot(tb, false, "no disk that can fail: %v", err)
 	}
 	return mount(tb, dir, "-o", "loop,errors=remount-ro", device)
 }
@@ -47,7 +47,7 @@ func mount(tb testing.TB, dir string, args ...string) *Disk {
 		tb.Fatal(err)
 	}
 	if _, err := command(tb.Context(), "mount", append(args, dir)...); err != nil {
-		cannot(tb, false, "no disk of the test's own, which needs Linux and root: %v", err)
+		Cannot(tb, false, "no disk of the test's own, which needs Linux and root: %v", err)
 	}
 	tb.Cleanup(func() { _, _ = command(context.Background(), "umount", "-l", dir) }) // the test may already have done it
 	return &Disk{Dir: dir, filler: filepath.Join(dir, "filler")}
@@ -86,7 +86,7 @@ func (d *Disk) Fail(tb testing.TB) {
 		err = os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("fault test"), 0)
 	}
 	if err != nil {
-		cannot(tb, false, "the disk cannot be made to fail: %v", err)
+		Cannot(tb, false, "the disk cannot be made to fail: %v", err)
 	}
 	if err = os.WriteFile(d.filler, nil, 0o600); !errors.Is(err, syscall.EROFS) {
 		tb.Fatalf("a change of a disk that has failed: got %v, want %v", err, syscall.EROFS)

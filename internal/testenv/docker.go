@@ -31,7 +31,7 @@ func Docker(tb testing.TB) string {
 	ctx, cancel := context.WithTimeout(tb.Context(), probeTimeout)
 	defer cancel()
 	if err := answersDocker(ctx, address); err != nil {
-		cannot(tb, os.Getenv(dockerHost) != "", "no container engine at %s: %v", address, err)
+		Cannot(tb, os.Getenv(dockerHost) != "", "no container engine at %s: %v", address, err)
 	}
 	return address
 }

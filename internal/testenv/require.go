@@ -59,12 +59,12 @@ func shared(tb testing.TB, variable string, answers func(context.Context, string
 func missing(tb testing.TB, variable string, err error) {
 	tb.Helper()
 	_, set := os.LookupEnv(variable)
-	cannot(tb, set, "no service: %s: %v (`make services` starts one)", variable, err)
+	Cannot(tb, set, "no service: %s: %v (`make services` starts one)", variable, err)
 }
 
-// cannot ends a test that cannot run. The test fails in CI or if wanted is set; otherwise it is skipped with a
+// Cannot ends a test that cannot run. The test fails in CI or if wanted is set; otherwise it is skipped with a
 // visible message.
-func cannot(tb testing.TB, wanted bool, format string, args ...any) {
+func Cannot(tb testing.TB, wanted bool, format string, args ...any) {
 	tb.Helper()
 	if wanted || os.Getenv("CI") != "" {
 		tb.Fatalf(format, args...)

@@ -79,7 +79,7 @@ func (p *planner) masterDying() bool {
 func (p *planner) masterReturning(live []Worker) bool {
 	known := slices.ContainsFunc(p.observed.Workers, func(w Worker) bool { return w.Role == dbaas.RoleMaster })
 	unknown := slices.ContainsFunc(live, func(w Worker) bool { return w.Found && w.Role == dbaas.RoleNone })
-	return p.returning() && unknown && !known
+	return p.observed.returning(p.limits.Session) && unknown && !known
 }
 
 // successor picks the next master: the worker with the lowest pid in the first of these groups that is not empty:

@@ -66,7 +66,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 			delete(l.memory, id)
 		}
 	}
-	l.look(instances, members, up, session != nil && now.Sub(l.sessionSince) < l.sessionTimeout(session), now)
+	l.look(instances, members, up, o.returning(l.sessionTimeout(session)), now)
 	close(l.looked)
 	l.looked = make(chan struct{})
 	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {

@@ -166,7 +166,7 @@ func (p *planner) live() []Worker {
 // hang, are cut off or never became ready.
 func (p *planner) killSilent() {
 	p.killed = map[dbaas.WorkerID]bool{}
-	away := p.massLoss() || p.returning()
+	away := p.massLoss() || p.observed.returning(p.limits.Session)
 	for _, w := range p.live() {
 		if w.Registered || w.RoleSince.IsZero() {
 			continue
@@ -226,9 +226,10 @@ func (p *planner) massLoss() bool {
 	return known > 1 && 2*lost > known
 }
 
-// returning reports whether the loop's session is so new that workers may still be about to register again.
-func (p *planner) returning() bool {
-	return p.observed.Now.Sub(p.observed.CoordinatorSince) < p.limits.Session
+// returning reports whether the loop's session is so new that workers may still be about to register again: session is
+// how long the coordinator keeps a silent one.
+func (o *Observed) returning(session time.Duration) bool {
+	return o.Now.Sub(o.CoordinatorSince) < session
 }
 
 func (p *planner) settleSlaves() {

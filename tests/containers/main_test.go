@@ -7,10 +7,11 @@
 package containers
 
 import (
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"rideshare/internal/testenv"
 )
 
 // requireEngine ends the test unless a Docker engine answers.
@@ -20,11 +21,7 @@ func requireEngine(t *testing.T) {
 	if err == nil {
 		return
 	}
-	text := strings.TrimSpace(string(out))
-	if os.Getenv("CI") != "" {
-		t.Fatalf("no Docker engine: %v: %s", err, text)
-	}
-	t.Skipf("NOT TESTED, no Docker engine: %v: %s", err, text)
+	testenv.Cannot(t, false, "no Docker engine: %v: %s", err, strings.TrimSpace(string(out)))
 }
 
 // TestStack brings the stack up once and does to it what happens to such systems, one

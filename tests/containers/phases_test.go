@@ -59,8 +59,8 @@ func (s *stack) e2e(t *testing.T, setting string, urls map[string]string, flags 
 	if err = os.WriteFile(file, ready, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{setting + "=" + file, "go", "test", "-race", "-count=1", "-v", "-timeout", "15m"}, flags...)
-	return s.run(t.Context(), "env", append(args, "./tests/e2e")...)
+	args := slices.Concat([]string{setting + "=" + file, "go", "test", "-count=1", "-v", "-timeout", "15m"}, testenv.RaceFlags(), flags, []string{"./tests/e2e"})
+	return s.run(t.Context(), "env", args...)
 }
 
 // crash is crash/ROLE: it answers a pid, which is gone then.

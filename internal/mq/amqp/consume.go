@@ -42,7 +42,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 	}
 	var last *session
 	for {
-		s, err := c.consuming.next(ctx, last)
+		s, err := c.consuming.next(ctx, last, nil)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
 	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
-		if err := c.publishing.await(ctx, s.done); err != nil {
+		if _, err := c.publishing.next(ctx, nil, s.done); err != nil {
 			return err
 		}
 		for {

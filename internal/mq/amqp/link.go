@@ -113,9 +113,9 @@ func (l *link[L]) state() (current L, up bool, lost uint64) {
 	return l.current, l.up, l.lost
 }
 
-// next waits for a current life other than last. It returns ctx's error or ErrClosed if there is none before. A
-// caller may notice the end of last before the link does, so it passes last to get the one after it.
-func (l *link[L]) next(ctx context.Context, last L) (L, error) {
+// next waits for a current life other than last. It returns ctx's error, ErrClosed, or errLost if ended is closed first;
+// nil never is. A caller may notice the end of last before the link does, so it passes last to get the one after it.
+func (l *link[L]) next(ctx context.Context, last L, ended <-chan struct{}) (L, error) {
 	for {
 		one, changed, err := l.get()
 		if errors.Is(err, mq.ErrClosed) || err == nil && one != last {
@@ -123,25 +123,10 @@ func (l *link[L]) next(ctx context.Context, last L) (L, error) {
 		}
 		select {
 		case <-changed:
+		case <-ended:
+			return one, errLost
 		case <-ctx.Done():
 			return one, ctx.Err()
-		}
-	}
-}
-
-// await waits until there is a current life. It returns ctx's error, ErrClosed, or errLost if given is closed first.
-func (l *link[L]) await(ctx context.Context, given <-chan struct{}) error {
-	for {
-		_, changed, err := l.get()
-		if err == nil || errors.Is(err, mq.ErrClosed) {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-given:
-			return errLost
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

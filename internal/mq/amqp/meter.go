@@ -42,7 +42,7 @@ func DialMeter(config Config) (*Meter, error) {
 
 // Depths implements mq.Meter.
 func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
-	s, err := m.asking.next(ctx, nil)
+	s, err := m.asking.next(ctx, nil, nil)
 	switch {
 	case errors.Is(err, mq.ErrClosed):
 		return nil, err
