@@ -16,13 +16,11 @@ const (
 	// bombRounds is how often each bomb is sent by each of bombers at once.
 	bombRounds = 3
 	bombers    = 8
-	// Point reads while others send bombs: besideShare of them are answered within besideLimit, and at most besideLost are not answered
-	// with 200 within besideMost, their deadline. Requests of 40 MiB share the orchestrator's connection to the broker with
-	// them: eight at a time keep it busy for seconds.
+	// Point reads while others send bombs: all are answered with 200 within besideMost, their deadline, and besideShare of
+	// them within besideLimit.
 	besideLimit = time.Second
 	besideMost  = 5 * time.Second
-	besideShare = 0.95
-	besideLost  = 0.01
+	besideShare = 0.98
 )
 
 // bomb is a request that wants far more memory than a container has.
@@ -107,7 +105,7 @@ func (s *stack) send(t *testing.T, name, method, url, body string) {
 	}
 }
 
-// readBeside makes point reads until the returned function is called, which checks that nearly all were answered, in time.
+// readBeside makes point reads until the returned function is called, which checks that all were answered in time.
 func (s *stack) readBeside(t *testing.T) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +136,7 @@ func (s *stack) readBeside(t *testing.T) (end func()) {
 		cancel()
 		running.Wait()
 		t.Logf("%d point reads beside the bombs, %d over %v, the slowest took %v", reads, late, besideLimit, slowest)
-		if float64(len(wrong)) > besideLost*float64(reads) {
+		if len(wrong) > 0 {
 			t.Errorf("%d of %d point reads beside the bombs were not 200 within %v: %s", len(wrong), reads, besideMost, strings.Join(wrong[:min(len(wrong), 5)], "; "))
 		}
 		if share := 1 - float64(late)/float64(reads); share < besideShare {

@@ -1,6 +1,7 @@
 package amqp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -179,13 +180,43 @@ func BenchmarkPublish(b *testing.B) {
 	})
 }
 
+// A large message that the broker takes slowly does not delay small ones, to any queue.
+func TestPublish_LargeMessageIsSlow_SmallOnesPass(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	config, n := b.config("one")
+	n.hold, n.held = make(chan struct{}), "largelarge"
+	c := b.open(t, config, n)
+	defer closeInTime(t, c)
+	open := sync.OnceFunc(func() { close(n.hold) })
+	defer open()
+	testenv.Eventually(t, patience, c.Ready)
+	large := make(chan error, 1)
+	running(t, func(ctx context.Context) error {
+		large <- c.Publish(ctx, mq.WriteQ, mq.Message{Body: bytes.Repeat([]byte("large"), 1<<20)})
+		return nil
+	})
+	testenv.Eventually(t, patience, n.holding)
+	for _, q := range []mq.Queue{mq.ReadQ, mq.WriteQ} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if err := c.Publish(ctx, q, mq.Message{Body: []byte("small")}); err != nil {
+			t.Errorf("publish a small message to %s: got %v, want nil", q, err)
+		}
+		cancel()
+	}
+	open()
+	if err := receive(t, large); err != nil {
+		t.Errorf("publish the large message: got %v, want nil", err)
+	}
+}
+
 // A connection that cannot publish yet takes no messages, because it could not answer them: another consumer gets
 // them.
 func TestConsume_CannotPublishYet_TakesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
 	config, n := b.config("mute")
-	n.hold = make(chan struct{})
+	n.hold, n.held = make(chan struct{}), " publisher" // the name of the connection, which it sends first
 	var log logBuffer
 	config.Log = log.logger()
 	mute := b.open(t, config, n)

@@ -31,6 +31,14 @@ const (
 	DefaultSyncBuffer = 1_000
 )
 
+const (
+	// bulkBytes is the size above which a message travels on the connection for large ones. A batch of small requests
+	// is below it.
+	bulkBytes = 2 << 20
+	// bulkPatience is how many times ConfirmTimeout a large message may take.
+	bulkPatience = 5
+)
+
 // Limits of single steps. All are far above what a healthy broker needs. Together they let Close end within 5 s in
 // any state.
 const (

@@ -20,17 +20,20 @@ import (
 
 // Conn is one client's connection to the broker. It implements mq.Conn.
 //
-// It holds two connections, because a broker alarm blocks the publishing one, while deliveries and acknowledgements
-// must go on. With Config.SeparateWrites it holds three. Each reconnects by itself.
+// It holds three connections. A broker alarm blocks the publishing ones, while deliveries and acknowledgements must go
+// on. Large messages have their own, because they occupy a connection for up to seconds. With Config.SeparateWrites
+// there are four. Each reconnects by itself.
 type Conn struct {
 	config     Config
 	names      names
 	publishing *link[*publisher]
-	writing    *link[*publisher] // to writeQ; the same as publishing unless it is separate
+	writing    *link[*publisher]   // to writeQ; the same as publishing unless it is separate
+	bulk       *link[*publisher]   // for messages above bulkBytes
+	publishers []*link[*publisher] // the links above, each once
 	consuming  *link[*session]
 	published  atomic.Uint64 // numbers the publishes, for their returns
 
-	cancel     context.CancelFunc // ends both links
+	cancel     context.CancelFunc // ends the links
 	background sync.WaitGroup     // the links, and consumers that are being ended
 
 	mu     sync.Mutex // guards closed, so that background does not grow once Close waits for it
@@ -48,31 +51,37 @@ func Dial(config Config) (*Conn, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Conn{config: config, names: newNames(config.Prefix), cancel: cancel}
-	c.publishing = c.newPublishing("publisher")
+	c.publishing = c.newPublishing("publisher", config)
 	c.writing = c.publishing
 	if config.SeparateWrites {
-		c.writing = c.newPublishing("writer")
-		c.background.Go(func() { c.writing.run(ctx) })
+		c.writing = c.newPublishing("writer", config)
 	}
+	patient := config
+	patient.ConfirmTimeout *= bulkPatience
+	c.bulk = c.newPublishing("bulk", patient)
 	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
 		return dialSession(ctx, config, config.Name+" consumer")
 	})
-	c.background.Go(func() { c.publishing.run(ctx) })
+	for _, l := range c.publishers {
+		c.background.Go(func() { l.run(ctx) })
+	}
 	c.background.Go(func() { c.consuming.run(ctx) })
 	return c, nil
 }
 
-// newPublishing returns a link that publishes. what is appended to the connection's name.
-func (c *Conn) newPublishing(what string) *link[*publisher] {
-	return newLink("bus "+what, c.config.Log, func(ctx context.Context) (*publisher, error) {
-		s, err := dialSession(ctx, c.config, c.config.Name+" "+what)
+// newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name.
+func (c *Conn) newPublishing(what string, config Config) *link[*publisher] {
+	l := newLink("bus "+what, config.Log, func(ctx context.Context) (*publisher, error) {
+		s, err := dialSession(ctx, config, config.Name+" "+what)
 		if err != nil {
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // Close does not wait for answers
 		defer stop()
-		return newPublisher(s, c.config)
+		return newPublisher(s, config)
 	})
+	c.publishers = append(c.publishers, l)
+	return l
 }
 
 // Publish implements mq.Conn.
@@ -120,7 +129,7 @@ func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) erro
 	return nil
 }
 
-// toQueue publishes to a queue, given the broker's name for it.
+// toQueue publishes to a queue, given the broker's name for it. A large message takes the connection for these.
 func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m mq.Message) error {
 	message := amqp091.Publishing{
 		DeliveryMode:  amqp091.Transient,
@@ -136,6 +145,9 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m
 	if m.TTL > 0 {
 		message.Expiration = strconv.FormatInt(max(1, m.TTL.Milliseconds()), 10)
 	}
+	if len(m.Body) > bulkBytes {
+		by = c.bulk
+	}
 	return publish(ctx, by, &publication{key: name, message: message, mandatory: true})
 }
 
@@ -149,7 +161,7 @@ func publish(ctx context.Context, by *link[*publisher], m *publication) error {
 
 // Ready implements mq.Conn: every queue can be published to.
 func (c *Conn) Ready() error {
-	for _, by := range []*link[*publisher]{c.publishing, c.writing} {
+	for _, by := range c.publishers {
 		p, _, err := by.get()
 		if err == nil {
 			err = p.refuses(context.Background())
@@ -165,11 +177,7 @@ func (c *Conn) Ready() error {
 func (c *Conn) State() mq.State {
 	_, up, lost := c.consuming.state()
 	s := mq.State{Connected: up, Lost: lost}
-	publishing := []*link[*publisher]{c.publishing}
-	if c.writing != c.publishing {
-		publishing = append(publishing, c.writing)
-	}
-	for _, by := range publishing {
+	for _, by := range c.publishers {
 		p, up, lost := by.state()
 		s.Connected = s.Connected && up
 		s.Blocked = s.Blocked || up && p.blocked.Load()
@@ -186,8 +194,9 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.publishing.close()
-	c.writing.close()
+	for _, l := range c.publishers {
+		l.close()
+	}
 	c.consuming.close()
 	c.cancel()
 	c.background.Wait()

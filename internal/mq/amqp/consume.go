@@ -87,8 +87,10 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
 	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
-		if _, err := c.publishing.next(ctx, nil, s.done); err != nil {
-			return err
+		for _, by := range c.publishers {
+			if _, err := by.next(ctx, nil, s.done); err != nil {
+				return err
+			}
 		}
 		for {
 			k, err := c.consumer(s, config)

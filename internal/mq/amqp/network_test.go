@@ -18,8 +18,10 @@ type network struct {
 	severed bool
 	dials   int
 	written int // bytes
-	// hold, if not nil, delays the publishing connection's writes until hold is closed.
-	hold chan struct{}
+	// hold, if not nil, delays writes that contain held until hold is closed; holds counts them.
+	hold  chan struct{}
+	held  string
+	holds int
 }
 
 // counted is a socket that counts the bytes written, and may delay them.
@@ -29,7 +31,10 @@ type counted struct {
 }
 
 func (c counted) Write(p []byte) (int, error) {
-	if c.network.hold != nil && bytes.Contains(p, []byte(" publisher")) { // its name, which it sends first
+	if c.network.hold != nil && bytes.Contains(p, []byte(c.network.held)) {
+		c.network.mu.Lock()
+		c.network.holds++
+		c.network.mu.Unlock()
 		<-c.network.hold
 	}
 	n, err := c.Conn.Write(p)
@@ -79,6 +84,16 @@ func (n *network) dialed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.dials
+}
+
+// holding returns an error until a write is delayed.
+func (n *network) holding() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.holds == 0 {
+		return errors.New("no write is delayed")
+	}
+	return nil
 }
 
 // sent returns how many bytes were written to any socket.
