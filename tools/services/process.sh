@@ -57,7 +57,16 @@ process_alive() { is_alive "$dir/$1/$1.pid"; }
 process_stop() { end "$dir/$1/$1.pid" TERM; }
 process_kill() { end "$dir/$1/$1.pid" KILL; }
 process_wipe() { process_kill "$1" && rm -rf "$dir/$1/data"; }
-process_pause() { signal "$dir/$1/$1.pid" STOP; }
+
+# process_pause returns when every thread stands still: on a busy machine that is some time after the signal.
+process_pause() {
+  local file=$dir/$1/$1.pid until=$((SECONDS + stop_limit))
+  signal "$file" STOP
+  while is_alive "$file" && ps -L -o state= -p "$(pid_in "$file")" | grep -v T >/dev/null; do
+    [ $SECONDS -lt $until ] || { note "$1 does not stop"; return 1; }
+    sleep 0.01
+  done
+}
 process_resume() { signal "$dir/$1/$1.pid" CONT; }
 
 # listening PORT: somebody accepts on it.
