@@ -54,7 +54,7 @@ test: setup services ## every test but test-containers, with the race detector, 
 	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) test $(RACE) -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) test -tags failpoint -run Broken ./tests/sim
-	$(GO) test -count=1 -run Allocations ./cmd/rideshare/assembly
+	$(GO) test -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory test-sim
 	@$(MAKE) --no-print-directory test-real
 	@$(MAKE) --no-print-directory test-fault

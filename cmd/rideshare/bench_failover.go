@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/cmd/rideshare/bench"
+	"rideshare/system"
 )
 
 // benchFailoverCommand is `rideshare bench failover`.
@@ -46,7 +46,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		name := fmt.Sprintf("failover-%d", os.Getpid())
-		cfg.Processes = &assembly.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
+		cfg.Processes = &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
 	}
 	report, err := bench.Failover(ctx, cfg)
 	if report == nil {

@@ -10,14 +10,14 @@ import (
 	"net/http"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
+	"rideshare/system"
 )
 
 // demoPassword is the SHA-1 of "demo", in hex, as a client would send it.
 const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec // it is public by purpose.
 
 // demo adds a few users and rides through the public API if there are no users.
-func demo(ctx context.Context, urls assembly.URLs) error {
+func demo(ctx context.Context, urls system.URLs) error {
 	empty, err := call(ctx, http.MethodGet, urls.Gateway+"/api/v1/users", nil)
 	if err != nil || empty.status != http.StatusNoContent {
 		return err

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/orchestrator/launch/docker"
+	"rideshare/system"
 )
 
 // dockerSettings says how to run workers as containers.
@@ -28,7 +28,7 @@ type dockerSettings struct {
 }
 
 // docker returns the settings, with the path of the file with the broker's URL.
-func (d dockerSettings) docker(busFile string) *assembly.Docker {
+func (d dockerSettings) docker(busFile string) *system.Docker {
 	stack := d.DockerStack
 	if stack == "" {
 		stack = d.DockerProject
@@ -37,7 +37,7 @@ func (d dockerSettings) docker(busFile string) *assembly.Docker {
 		stack = "rideshare"
 	}
 	d.DockerUser = d.user()
-	return &assembly.Docker{
+	return &system.Docker{
 		Host: d.DockerHost, Stack: stack, Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile,
 		Limits: docker.Limits{
 			User: d.DockerUser, Memory: d.WorkerMemoryMiB << 20, Replica: d.WorkerReplicaMiB << 20, CPUs: d.WorkerCPUs, PIDs: d.WorkerPIDs,

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
+	"rideshare/system"
 )
 
 // launcherCommand is `rideshare launcher`.
@@ -40,11 +40,11 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr); err != nil {
 		return err
 	}
-	newLauncher := assembly.NewProcessLauncher
+	newLauncher := system.NewProcessLauncher
 	if l.Engine == launcherDocker {
-		newLauncher = assembly.NewDockerLauncher
+		newLauncher = system.NewDockerLauncher
 	}
-	launcher, err := newLauncher(assembly.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits}, token)
+	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits}, token)
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,8 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 }
 
 // workers returns how to run workers.
-func (l *launcherCommand) workers() (assembly.Processes, error) {
-	p := assembly.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
+func (l *launcherCommand) workers() (system.Processes, error) {
+	p := system.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
 	var err error
 	switch {
 	case l.Engine != launcherDocker:

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/telemetry"
+	"rideshare/system"
 )
 
 // orchestratorCommand is `rideshare orchestrator`.
@@ -52,7 +52,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
-	processes := assembly.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
+	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
 	if o.Launcher != launcherProcess {
 		processes.Launcher, processes.LauncherToken = o.Launcher, token
 	}
@@ -60,7 +60,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
+	running, err := system.StartOrchestrator(ctx, system.Config{
 		// Two orchestrators of a stack listen at the same address, each in its own container.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout,
 		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
@@ -71,9 +71,9 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	}
 	select {
 	case <-ctx.Done():
-	case err = <-system.Failed():
+	case err = <-running.Failed():
 	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	return errors.Join(err, system.Close(stopCtx))
+	return errors.Join(err, running.Close(stopCtx))
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/telemetry"
 	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
+	"rideshare/system"
 )
 
 // persdbCommand is `rideshare persdb`.
@@ -54,7 +54,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	if err = telemetry.Register(out.metrics, assembly.StoreMetrics(store)...); err != nil {
+	if err = telemetry.Register(out.metrics, system.StoreMetrics(store)...); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return serve(ctx, part{

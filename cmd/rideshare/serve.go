@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/lifeline"
 	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
+	"rideshare/system"
 )
 
 // process holds what every service process has.
@@ -44,7 +44,7 @@ func (p process) exposed() string {
 	if p.auth != nil {
 		return "" // routes that empty or crash anything require credentials, and the others are open by the contract
 	}
-	return assembly.Exposed
+	return system.Exposed
 }
 
 // part is one service, about to be served.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/orchestrator/scale"
+	"rideshare/system"
 )
 
 // serving holds the settings of the orchestrator that have the same names in every mode.
@@ -21,13 +21,13 @@ type serving struct {
 	memory
 }
 
-func (s serving) scale() assembly.Scale {
+func (s serving) scale() system.Scale {
 	limits := scale.Limits{Min: s.ScaleMin, Max: s.ScaleMax}
 	policies := []scale.Policy{scale.Reads{PerSlave: s.ScaleReadsPerSlave, Limits: limits}, scale.NewLatency(limits)}
 	if s.ScalePolicy != policies[0].Name() {
 		slices.Reverse(policies)
 	}
-	return assembly.Scale{Policy: policies[0], Others: policies[1:], Period: s.ScalePeriod}
+	return system.Scale{Policy: policies[0], Others: policies[1:], Period: s.ScalePeriod}
 }
 
 // check returns all problems with the numbers.

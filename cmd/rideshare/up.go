@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/telemetry"
 	"rideshare/rides/usercheck"
+	"rideshare/system"
 )
 
 const (
@@ -58,24 +58,24 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	}
 	startCtx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	system, err := assembly.Start(startCtx, cfg)
+	running, err := system.Start(startCtx, cfg)
 	if err != nil {
 		return err
 	}
-	err = u.serve(ctx, system, out)
+	err = u.serve(ctx, running, out)
 	stopCtx, stopped := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer stopped()
-	return errors.Join(err, system.Close(stopCtx))
+	return errors.Join(err, running.Close(stopCtx))
 }
 
 // serve waits until the system is ready, reports that, and waits for ctx's end.
-func (u *upCommand) serve(ctx context.Context, system *assembly.System, out *output) error {
-	if err := system.Ready(ctx); ctx.Err() != nil {
+func (u *upCommand) serve(ctx context.Context, running *system.System, out *output) error {
+	if err := running.Ready(ctx); ctx.Err() != nil {
 		return nil //nolint:nilerr // stopped while starting: nothing went wrong.
 	} else if err != nil {
 		return err
 	}
-	urls := system.URLs()
+	urls := running.URLs()
 	if u.Demo {
 		if err := demo(ctx, urls); err != nil {
 			return fmt.Errorf("demo data: %w", err)
@@ -92,7 +92,7 @@ func (u *upCommand) serve(ctx context.Context, system *assembly.System, out *out
 	return remove()
 }
 
-func greet(w io.Writer, urls assembly.URLs) error {
+func greet(w io.Writer, urls system.URLs) error {
 	_, err := fmt.Fprintf(w, `rideshare is ready
   gateway       %[1]s
   users         %[2]s
@@ -108,10 +108,10 @@ try:
 }
 
 // config checks all settings and reports all problems together.
-func (u *upCommand) config(out *output) (assembly.Config, error) {
+func (u *upCommand) config(out *output) (system.Config, error) {
 	log, err := telemetry.NewLogger(out.stdout, u.LogLevel, "up")
 	if err != nil {
-		return assembly.Config{}, usagef("%v", err)
+		return system.Config{}, usagef("%v", err)
 	}
 	busErr := u.readBus()
 	rules, rulesErr := u.rules()
@@ -119,19 +119,19 @@ func (u *upCommand) config(out *output) (assembly.Config, error) {
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
 	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr, budgetErr); err != nil {
-		return assembly.Config{}, err
+		return system.Config{}, err
 	}
 	processes, err := u.processes()
 	if err != nil {
-		return assembly.Config{}, err
+		return system.Config{}, err
 	}
-	return assembly.Config{
+	return system.Config{
 		Log: log, Data: u.Data, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout,
 		Scale:     u.scale(),
 		Metrics:   out.metrics,
-		RideRules: assembly.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
+		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, OnStuck: endStuck(log),
 		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, Authorization: auth.Authorization(),
 	}, nil
@@ -187,11 +187,11 @@ func (u *upCommand) maxDatabase() int64 {
 }
 
 // processes returns how to run as separate processes, or nil for a single process.
-func (u *upCommand) processes() (*assembly.Processes, error) {
+func (u *upCommand) processes() (*system.Processes, error) {
 	if u.Launcher == inproc {
 		return nil, nil //nolint:nilnil // as Config.Processes has it.
 	}
-	p := assembly.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel}
+	p := system.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel}
 	if u.Launcher != launcherDocker {
 		return &p, nil
 	}
@@ -224,7 +224,7 @@ func joinUsage(errs ...error) error {
 }
 
 // writeReadyFile writes the file, if a file is given, and returns a function that removes it.
-func writeReadyFile(file string, urls assembly.URLs) (remove func() error, err error) {
+func writeReadyFile(file string, urls system.URLs) (remove func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
@@ -14,6 +13,7 @@ import (
 	"rideshare/internal/telemetry"
 	"rideshare/internal/workerapi"
 	"rideshare/persdb/client"
+	"rideshare/system"
 	"rideshare/worker"
 )
 
@@ -110,7 +110,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	}
 	life := worker.New(cfg)
 	own := func(context.Context) []workerapi.Status { return []workerapi.Status{life.Status()} }
-	if err = telemetry.Register(out.metrics, append(assembly.WorkerMetrics(own), assembly.BusMetrics(cfg.Bus)...)...); err != nil {
+	if err = telemetry.Register(out.metrics, append(system.WorkerMetrics(own), system.BusMetrics(cfg.Bus)...)...); err != nil {
 		return err
 	}
 	routes.Set(telemetry.WithMetrics(out.metrics, life.Handler()))

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/pause"
 	"rideshare/orchestrator/scale"
+	"rideshare/system"
 )
 
 // FailoverMode is how the master is taken away.
@@ -38,7 +38,7 @@ type FailoverConfig struct {
 	// Orchestrator is the base URL of a running system; if empty, a system is started for the run.
 	Orchestrator string
 	// Processes says how to start that system; nil runs everything in this process.
-	Processes *assembly.Processes
+	Processes *system.Processes
 	Mode      FailoverMode
 	Kills     int
 	Slaves    int
@@ -64,7 +64,7 @@ type failover struct {
 	url    string
 	http   *http.Client
 	load   *failoverLoad
-	system *assembly.System // started for the run; nil if the system runs elsewhere
+	system *system.System // started for the run; nil if the system runs elsewhere
 }
 
 // ErrWrong means that acknowledged writes were lost or doubled: the report has their numbers.
@@ -93,11 +93,11 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	system, err := assembly.StartOrchestrator(ctx, assembly.Config{
+	running, err := system.StartOrchestrator(ctx, system.Config{
 		Log: slog.New(slog.DiscardHandler), Data: filepath.Join(dir, "data"), Name: "failover", Processes: f.Processes,
 		Orchestrator: anyPort, Slaves: f.Slaves, CallTimeout: callTimeout,
 		// The number of slaves stays constant: the first tick is after the run.
-		Scale: assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
+		Scale: system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
 	})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -106,12 +106,12 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 		f.http.CloseIdleConnections()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
 		defer cancel()
-		return errors.Join(system.Close(closing), os.RemoveAll(dir))
+		return errors.Join(running.Close(closing), os.RemoveAll(dir))
 	}
-	if err := system.Ready(ctx); err != nil {
+	if err := running.Ready(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	f.url, f.system = system.URLs().Orchestrator, system
+	f.url, f.system = running.URLs().Orchestrator, running
 	return stop, nil
 }
 

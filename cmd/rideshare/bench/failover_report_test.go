@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
+	"rideshare/system"
 )
 
 // at is a moment of the tests, in milliseconds.
@@ -92,11 +92,11 @@ func TestFailoverReport_Goals_AreAboutTheLongestGap(t *testing.T) {
 		gap  Spread
 		want string
 	}{
-		"Processes":   {FailoverConfig{Mode: FailoverKill, Processes: &assembly.Processes{}}, many, "p50 ms <= 250: 300.00, MISSED; p99 ms <= 1000: 1200.00, MISSED"},
-		"FewKills":    {FailoverConfig{Mode: FailoverKill, Processes: &assembly.Processes{}}, few, "p50 ms <= 250: 300.00, MISSED; longest of 50, ms <= 1000: 1200.00, MISSED"},
+		"Processes":   {FailoverConfig{Mode: FailoverKill, Processes: &system.Processes{}}, many, "p50 ms <= 250: 300.00, MISSED; p99 ms <= 1000: 1200.00, MISSED"},
+		"FewKills":    {FailoverConfig{Mode: FailoverKill, Processes: &system.Processes{}}, few, "p50 ms <= 250: 300.00, MISSED; longest of 50, ms <= 1000: 1200.00, MISSED"},
 		"Containers":  {FailoverConfig{Mode: FailoverCrash, Orchestrator: "http://host"}, many, "p50 ms <= 400: 300.00, met; p99 ms <= 1500: 1200.00, met"},
-		"HandOver":    {FailoverConfig{Mode: FailoverPlanned, Processes: &assembly.Processes{}}, many, "p99 ms <= 100: 1200.00, MISSED"},
-		"StandsStill": {FailoverConfig{Mode: FailoverPause, Processes: &assembly.Processes{}}, many, "p99 ms <= 7000: 1200.00, met"},
+		"HandOver":    {FailoverConfig{Mode: FailoverPlanned, Processes: &system.Processes{}}, many, "p99 ms <= 100: 1200.00, MISSED"},
+		"StandsStill": {FailoverConfig{Mode: FailoverPause, Processes: &system.Processes{}}, many, "p99 ms <= 7000: 1200.00, met"},
 		"Embedded":    {FailoverConfig{Mode: FailoverKill}, many, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/cmd/rideshare/bench/tutorial"
 	"rideshare/internal/httpapi"
 	"rideshare/orchestrator/scale"
+	"rideshare/system"
 )
 
 // ServeConfig says what one process of the benchmark serves.
@@ -119,22 +119,22 @@ func serveRPC(ctx context.Context, s *serving, p path) (addresses, error) {
 
 // serveSystem starts the product as `rideshare up` does.
 func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
-	cfg := assembly.Config{
+	cfg := system.Config{
 		Log: s.cfg.Log, Data: filepath.Join(s.cfg.Dir, "data"), Name: "bench",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched,
 		// The number of slaves stays constant: the first tick is after the run.
-		Scale:     assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
-		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC},
+		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
+		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},
 	}
 	if p.queue {
-		cfg.Processes = &assembly.Processes{Bus: s.cfg.Bus, Coordinator: s.cfg.Coordinator, Prefix: s.cfg.Prefix, LogLevel: "error"}
+		cfg.Processes = &system.Processes{Bus: s.cfg.Bus, Coordinator: s.cfg.Coordinator, Prefix: s.cfg.Prefix, LogLevel: "error"}
 	}
-	system, err := assembly.Start(ctx, cfg)
+	running, err := system.Start(ctx, cfg)
 	if err != nil {
 		return addresses{}, err
 	}
-	s.onClose(system.Close)
-	urls := system.URLs()
-	return addresses{Database: urls.Orchestrator, Gateway: urls.Gateway}, system.Ready(ctx)
+	s.onClose(running.Close)
+	urls := running.URLs()
+	return addresses{Database: urls.Orchestrator, Gateway: urls.Gateway}, running.Ready(ctx)
 }

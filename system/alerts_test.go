@@ -1,4 +1,4 @@
-package assembly_test
+package system_test
 
 import (
 	"os"
@@ -19,7 +19,7 @@ var (
 // Every alert uses only metrics and labels that are in docs/METRICS.md, which another test compares with the running
 // system.
 func TestAlerts_NameMetricsThatExist(t *testing.T) {
-	root := filepath.Join("..", "..", "..")
+	root := ".."
 	rules, err := os.ReadFile(filepath.Join(root, "deploy", "prometheus", "alerts.yml"))
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@
 // The race detector makes sync.Pool forget at random, so allocations are counted without it:
 // `make test` runs this by itself.
 
-package assembly_test
+package system_test
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/orchestrator/scale"
+	"rideshare/system"
 )
 
 // pointReadAllocs is how many allocations one point read causes on its way there and back if it is alone in its message:
@@ -24,14 +24,14 @@ import (
 const pointReadAllocs = 89
 
 // start starts the system in one process.
-func start(tb testing.TB) *assembly.System {
+func start(tb testing.TB) *system.System {
 	tb.Helper()
 	const anyPort = "127.0.0.1:0"
-	s, err := assembly.Start(tb.Context(), assembly.Config{
+	s, err := system.Start(tb.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Data: tb.TempDir(), Name: "allocs",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Slaves: 1, CallTimeout: 5 * time.Second,
-		Scale:     assembly.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
-		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC},
+		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
+		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -1,4 +1,4 @@
-package assembly_test
+package system_test
 
 import (
 	"testing"

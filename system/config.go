@@ -1,7 +1,7 @@
-// Package assembly wires the services into one system in one process. `rideshare up` without options, the benchmark and
+// Package system wires the services into one system in one process. `rideshare up` without options, the benchmark and
 // embedding programs use it. Only bus, coordinator and launcher are in-process implementations; everything else is the
 // same code that the containers run.
-package assembly
+package system
 
 import (
 	"log/slog"

@@ -1,4 +1,4 @@
-package assembly_test
+package system_test
 
 import (
 	"bytes"
@@ -18,25 +18,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"rideshare/cmd/rideshare/assembly"
 	"rideshare/internal/httpapi/apitest"
 	"rideshare/internal/testenv"
 	"rideshare/orchestrator/scale"
+	"rideshare/system"
 )
 
 var update = flag.Bool("update", false, "write docs/METRICS.md anew")
 
 // startSystem runs an embedded system that scales every second.
-func startSystem(t *testing.T) *assembly.System {
+func startSystem(t *testing.T) *system.System {
 	t.Helper()
 	limits := scale.Limits{Min: 1, Max: 1}
-	sys, err := assembly.Start(t.Context(), assembly.Config{
+	sys, err := system.Start(t.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second,
 		Gateway: "127.0.0.1:0", Users: "127.0.0.1:0", Rides: "127.0.0.1:0", Orchestrator: "127.0.0.1:0",
-		Scale: assembly.Scale{
+		Scale: system.Scale{
 			Policy: scale.Reads{PerSlave: 20, Limits: limits}, Others: []scale.Policy{scale.NewLatency(limits)}, Period: time.Second,
 		},
-		RideRules: assembly.RideRules{Now: time.Now, Location: time.UTC, UserCheck: "lookup"},
+		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: "lookup"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ numbers of all parts of its process at each of its ports. Besides these there ar
 ` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
 run in its process.
 
-This table is checked against the code by a test; ` + "`go test ./cmd/rideshare/assembly -run Metrics -update`" + ` writes it anew.
+This table is checked against the code by a test; ` + "`go test ./system -run Metrics -update`" + ` writes it anew.
 
 | name | type | labels | meaning |
 |---|---|---|---|
@@ -147,7 +147,7 @@ func TestMetrics_LintedAndDocumented(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	path := filepath.Join("..", "..", "..", "docs", "METRICS.md")
+	path := filepath.Join("..", "docs", "METRICS.md")
 	want := document(parse(text))
 	if *update {
 		if err = os.WriteFile(path, []byte(want), 0o600); err != nil {
