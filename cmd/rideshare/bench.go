@@ -13,7 +13,7 @@ import (
 	"slices"
 	"time"
 
-	"rideshare/cmd/rideshare/bench"
+	"rideshare/bench/ladder"
 	"rideshare/internal/services"
 	"rideshare/internal/telemetry"
 )
@@ -57,7 +57,7 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	report, err := bench.Run(ctx, bench.Config{
+	report, err := ladder.Run(ctx, ladder.Config{
 		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows,
 		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: out.stderr, //nolint:gosec // an order, no secret.
 	})
@@ -75,7 +75,7 @@ func some(names []string) []string {
 	return names
 }
 
-func (b *benchLadderCommand) write(report *bench.Report) error {
+func (b *benchLadderCommand) write(report *ladder.Report) error {
 	if err := writeJSON(b.JSON, report); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func writeJSON(file string, figures any) error {
 }
 
 // start returns the services to use, and a function that stops those that it has started.
-func (b *benchServices) start(ctx context.Context, progress io.Writer) (env bench.Environment, stop func() error, err error) {
+func (b *benchServices) start(ctx context.Context, progress io.Writer) (env ladder.Environment, stop func() error, err error) {
 	dir, err := os.MkdirTemp("", "rideshare-services-")
 	if err != nil {
 		return env, nil, fmt.Errorf("make a directory: %w", err)
@@ -120,7 +120,7 @@ func (b *benchServices) start(ctx context.Context, progress io.Writer) (env benc
 		}
 		return errors.Join(append(errs, os.RemoveAll(dir))...)
 	}
-	env = bench.Environment{Bus: b.Bus, Coordinator: b.Coordinator}
+	env = ladder.Environment{Bus: b.Bus, Coordinator: b.Coordinator}
 	for _, want := range []struct {
 		name string
 		url  *string
@@ -163,7 +163,7 @@ func (b *benchJoinCommand) Run(ctx context.Context, out *output) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	joined, err := bench.Join(ctx, bench.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: out.stderr})
+	joined, err := ladder.Join(ctx, ladder.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: out.stderr})
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
 		_, _ = io.Copy(io.Discard, os.Stdin) // only its end matters.
 		end()
 	}()
-	return bench.Serve(ctx, bench.ServeConfig{
+	return ladder.Serve(ctx, ladder.ServeConfig{
 		Path: b.Path, Dir: b.Dir, Ready: b.ReadyFile, Bus: b.Bus, Coordinator: b.Coordinator, Prefix: b.Prefix, Log: log,
 	})
 }

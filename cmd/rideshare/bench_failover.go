@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"rideshare/cmd/rideshare/bench"
+	"rideshare/bench/ladder"
 	"rideshare/system"
 )
 
@@ -29,14 +29,14 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 	if b.Kills < 1 || b.Writes < 1 || b.Reads < 0 || b.Slaves < 1 {
 		return usagef("--kills, --writes and --slaves must be at least 1, --reads not negative")
 	}
-	if b.Mode == string(bench.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
+	if b.Mode == string(ladder.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
 		return usagef("--mode pause needs workers that are processes: --launcher process")
 	}
 	if err = b.checkLength(); err != nil {
 		return err
 	}
-	cfg := bench.FailoverConfig{
-		Orchestrator: b.Orchestrator, Mode: bench.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,
+	cfg := ladder.FailoverConfig{
+		Orchestrator: b.Orchestrator, Mode: ladder.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,
 		Writes: b.Writes, Reads: b.Reads, Progress: out.stderr,
 	}
 	if b.Orchestrator == "" && b.Launcher == launcherProcess {
@@ -48,7 +48,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 		name := fmt.Sprintf("failover-%d", os.Getpid())
 		cfg.Processes = &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
 	}
-	report, err := bench.Failover(ctx, cfg)
+	report, err := ladder.Failover(ctx, cfg)
 	if report == nil {
 		return err
 	}

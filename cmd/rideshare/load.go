@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/cmd/rideshare/load"
-	"rideshare/internal/loadgen"
+	"rideshare/bench/load"
+	"rideshare/bench/loadgen"
 )
 
 // loadCommand is `rideshare load`.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"rideshare/cmd/rideshare/load"
+	"rideshare/bench/load"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/telemetry"

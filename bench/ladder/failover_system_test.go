@@ -1,0 +1,175 @@
+package ladder
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// fakeSystem is the orchestrator's API over one table, right unless it loses or doubles every tenth write.
+type fakeSystem struct {
+	lose, double bool
+	master       int // its pid
+
+	mu            sync.Mutex // guards the fields below
+	rows          []string
+	writes        int
+	lost, doubled int
+	epoch         int
+	crashed       int // calls of crash/master
+}
+
+func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/api/v1/events" {
+		<-r.Context().Done()
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var answer any = map[string]any{}
+	switch r.URL.Path {
+	case "/api/v1/cluster":
+		answer = map[string]any{"epoch": s.epoch, "desired_slaves": 1, "members": []failoverMember{{PID: s.master, Role: "master", Ready: true}, {PID: 1, Role: "slave", Ready: true}}}
+	case "/api/v1/crash/master":
+		s.crashed++
+		s.epoch++
+	case "/api/v1/master":
+		s.epoch++
+	case "/db/execute":
+		text, _ := io.ReadAll(r.Body)
+		var insert [][]string
+		if json.Unmarshal(text, &insert) == nil {
+			s.insert(insert[0][1])
+		}
+	case "/db/query":
+		if r.URL.RawQuery == "" {
+			break // the load's: small, since it comes whether or not earlier ones are answered
+		}
+		answer = map[string]any{"results": []any{map[string]any{"values": s.counts()}}}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s *fakeSystem) insert(name string) {
+	faulty := s.writes%10 == 9
+	s.writes++
+	if faulty && s.lose {
+		s.lost++
+		return
+	}
+	s.rows = append(s.rows, name)
+	if faulty && s.double {
+		s.doubled++
+		s.rows = append(s.rows, name)
+	}
+}
+
+func (s *fakeSystem) counts() (values [][]any) {
+	counts := map[string]int{}
+	for _, name := range s.rows {
+		counts[name]++
+	}
+	for name, n := range counts {
+		values = append(values, []any{name, n})
+	}
+	return values
+}
+
+// measure measures one fail-over of the system.
+func (s *fakeSystem) measure(t *testing.T, mode FailoverMode) (*FailoverReport, error) {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return Failover(t.Context(), FailoverConfig{Orchestrator: server.URL, Mode: mode, Kills: 1, Writes: 50, Reads: 20, Progress: new(strings.Builder)})
+}
+
+// Every acknowledged write that is lost or doubled is counted and makes the run fail; a correct system passes.
+func TestFailover_WrongSystem_IsFound(t *testing.T) {
+	for name, s := range map[string]*fakeSystem{"Right": {}, "Loses": {lose: true}, "Doubles": {double: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := s.measure(t, FailoverCrash)
+			if wrong := s.lose || s.double; errors.Is(err, ErrWrong) != wrong || !wrong && err != nil {
+				t.Errorf("got %v, want an error if the system is wrong", err)
+			}
+			if r == nil || r.Lost != s.lost || r.Doubled != s.doubled || r.Writes.OK != s.writes || s.lost+s.doubled == 0 && (s.lose || s.double) {
+				t.Errorf("got %+v, want %d lost, %d doubled, %d acknowledged", r, s.lost, s.doubled, s.writes)
+			}
+		})
+	}
+}
+
+// startWorker starts a process that looks like a worker, and calls ended with the signal that ended it.
+func startWorker(t *testing.T, command string, ended func(syscall.Signal)) (pid int) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, command), []byte("read forever\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", command)
+	cmd.Dir = dir
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = cmd.Wait() // how it ended is in its state.
+		ended(cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT) // if it still runs, as it should
+		_ = stdin.Close()                       // then it ends.
+		<-over
+	})
+	return cmd.Process.Pid
+}
+
+// A kill is only a signal to the process; the system is not notified.
+func TestFailover_Kill_IsASignalThatTheSystemHasToNotice(t *testing.T) {
+	s := &fakeSystem{}
+	var got syscall.Signal
+	s.master = startWorker(t, "worker", func(signal syscall.Signal) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		got = signal
+		s.epoch++ // the system noticed
+	})
+	r, err := s.measure(t, FailoverKill)
+	if err != nil || r.Kills != 1 || got != syscall.SIGKILL || s.crashed != 0 {
+		t.Errorf("got %v, signal %v, %d calls of crash/master, want SIGKILL alone", err, got, s.crashed)
+	}
+}
+
+// A pid from another machine may be any process on this one: a process that is not a worker gets no signal.
+func TestFailover_PidOfNoWorker_GetsNoSignal(t *testing.T) {
+	for _, mode := range []FailoverMode{FailoverKill, FailoverPause} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := &fakeSystem{}
+			var got syscall.Signal
+			ended := make(chan struct{})
+			t.Cleanup(func() {
+				if <-ended; got > 0 {
+					t.Errorf("a process that is no worker got %v", got)
+				}
+			})
+			s.master = startWorker(t, "innocent", func(signal syscall.Signal) { got = signal; close(ended) })
+			if _, err := s.measure(t, mode); err == nil || !strings.Contains(err.Error(), "--mode crash") {
+				t.Errorf("got %v, want what to do in its place", err)
+			}
+		})
+	}
+}

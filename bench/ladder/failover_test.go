@@ -1,0 +1,26 @@
+package ladder
+
+import (
+	"strings"
+	"testing"
+)
+
+// A short run on the embedded system: every kill is measured, and nothing is lost or doubled.
+func TestFailover_Embedded_MeasuresEachKill(t *testing.T) {
+	const kills = 2
+	for _, mode := range []FailoverMode{FailoverKill, FailoverCrash, FailoverPlanned} {
+		t.Run(string(mode), func(t *testing.T) {
+			var progress strings.Builder
+			r, err := Failover(t.Context(), FailoverConfig{Mode: mode, Kills: kills, Slaves: 1, Writes: 50, Reads: 50, Progress: &progress})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Kills != kills || r.Unavailable.N != kills || r.Serving.N != kills || strings.Count(progress.String(), "\n") != kills {
+				t.Errorf("got %+v and %q, want %d kills measured", r, progress.String(), kills)
+			}
+			if r.Lost+r.Doubled > 0 || r.Writes.OK == 0 || r.Writes.Other+r.Reads.Other > 0 {
+				t.Errorf("got %+v, want writes acknowledged, none lost or doubled, and only agreed answers", r)
+			}
+		})
+	}
+}

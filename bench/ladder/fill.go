@@ -1,0 +1,101 @@
+package ladder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// fillChunk is how many rows one request of the preparation carries.
+const fillChunk = 2000
+
+const (
+	createTable = "CREATE TABLE bench (k TEXT NOT NULL PRIMARY KEY, g INTEGER NOT NULL, v TEXT NOT NULL)"
+	createIndex = "CREATE INDEX bench_g ON bench (g)"
+)
+
+// fill creates the table and its rows through the public API. If the path has the application's tables, fill adds users
+// and rides.
+func fill(ctx context.Context, url string, rows int, application bool) error {
+	statements := []any{createTable, createIndex}
+	for i := range rows {
+		statements = append(statements, []any{
+			"INSERT INTO bench (k, g, v) VALUES (?, ?, ?)", string(appendKey(nil, i)), i / groupRows, fmt.Sprintf("value of row %d", i),
+		})
+		if len(statements) >= fillChunk || i == rows-1 {
+			if err := execute(ctx, url, statements); err != nil {
+				return err
+			}
+			statements = nil
+		}
+	}
+	if !application {
+		return nil
+	}
+	return fillRides(ctx, url)
+}
+
+func fillRides(ctx context.Context, url string) error {
+	var statements []any
+	for i := range rideUsers {
+		statements = append(statements, []any{"INSERT INTO users (username, password) VALUES (?, ?)", rideUser(i), strings.Repeat("a", 40)})
+	}
+	for id := 1; id <= benchRides; id++ {
+		statements = append(statements,
+			[]any{"INSERT INTO rides VALUES (?, ?, ?, 1, 2, 4)", id, rideUser(id), rideTime},
+			[]any{"INSERT INTO riders VALUES (?, ?), (?, ?)", id, rideUser(id + 1), id, rideUser(id + 2)})
+	}
+	return execute(ctx, url, statements)
+}
+
+func execute(ctx context.Context, url string, statements []any) error {
+	body, err := json.Marshal(statements)
+	if err != nil {
+		return fmt.Errorf("encode statements: %w", err)
+	}
+	text, err := post(ctx, url+"/db/execute?transaction", body)
+	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
+		err = fmt.Errorf("got %.300s", text)
+	}
+	if err != nil {
+		return fmt.Errorf("fill the table: %w", err)
+	}
+	return nil
+}
+
+// post returns the body of an answer with status 200; any other answer is an error.
+func post(ctx context.Context, url string, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	return do(req)
+}
+
+func get(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	return do(req)
+}
+
+func do(req *http.Request) ([]byte, error) {
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", req.URL, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s: %.300s", req.URL, resp.Status, text)
+	}
+	return text, nil
+}

@@ -1,0 +1,63 @@
+package ladder
+
+import "fmt"
+
+// Goal is one target figure of the project.
+type Goal struct {
+	Name string  `json:"name"`
+	Want float64 `json:"want"`
+	// AtMost means that Want is an upper bound, not a lower one.
+	AtMost bool    `json:"at_most"`
+	Got    float64 `json:"got"`
+	Met    bool    `json:"met"`
+}
+
+func (g Goal) String() string {
+	sign, met := ">=", "met"
+	if g.AtMost {
+		sign = "<="
+	}
+	if !g.Met {
+		met = "MISSED"
+	}
+	return fmt.Sprintf("%s %s %g: %.2f, %s", g.Name, sign, g.Want, g.Got, met)
+}
+
+// addGoals compares the measurements with the goals. It skips a goal whose rows are missing or invalid.
+func (r *Report) addGoals() {
+	for _, g := range []struct {
+		ratio string
+		want  float64
+	}{
+		{"point-read/batched/inprocess", 0.8},
+		{"point-read/batched/tutorial", 5},
+		{"20-row-read/batched/inprocess", 0.9},
+		{"write/batched-0/inprocess", 0.9},
+		{"write/batched-2/inprocess", 0.6},
+		{"write/batched/tutorial", 10},
+		{"ride-get/batched/point-read", 0.3},
+	} {
+		if got, ok := r.Ratios[g.ratio]; ok {
+			r.Goals = append(r.Goals, Goal{Name: g.ratio, Want: g.want, Got: got.Median, Met: got.Median >= g.want})
+		}
+	}
+	clients := r.cfg.Clients[0]
+	r.atMost("idle latency added to a point read by the queue, 1 client, p50 ms", 0.3, func(a, b *Row) float64 { return a.P50 - b.P50 },
+		cell{Work: workPoint, Path: pathBatched, Clients: 1}, cell{Work: workPoint, Path: pathInProcess, Clients: 1})
+	first := func(a, _ *Row) float64 { return a.P99 }
+	open := func(work string) cell { return cell{Work: work, Path: pathBatched, Clients: clients, Open: true} }
+	r.atMost("point read at half of the maximum, p99 ms", 10, first, open(workPoint), open(workPoint))
+	r.atMost("20-row read at half of the maximum, p99 ms", 10, first, open(workRange), open(workRange))
+	r.atMost("write at half of the maximum, p99 ms", 25, first, open(workWrite), open(workWrite))
+	r.atMost("point read beside a slow statement / without, p99 at half of the maximum", 3,
+		func(a, b *Row) float64 { return a.P99 / b.P99 }, open(workBesideSlow), open(workPoint))
+}
+
+func (r *Report) atMost(name string, want float64, value func(a, b *Row) float64, a, b cell) {
+	first, second := r.find(a), r.find(b)
+	if first == nil || second == nil || first.Invalid+second.Invalid != "" {
+		return
+	}
+	got := value(first, second)
+	r.Goals = append(r.Goals, Goal{Name: name, Want: want, AtMost: true, Got: got, Met: got <= want})
+}

@@ -1,0 +1,169 @@
+package ladder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// JoinConfig says how much a new slave has to catch up with.
+type JoinConfig struct {
+	Environment
+	MiB      int     // of data
+	Writes   float64 // per second, during the catch-up too
+	Progress io.Writer
+}
+
+// Joined is how long a new slave took, and how the writers were affected.
+type Joined struct {
+	// Ready is the time from the death of the slave before it to its first read.
+	Ready time.Duration `json:"ready_ns"`
+	// Before is what the writers saw before the death of the old slave, which shows how much this machine delays a write
+	// anyway. After is from then on.
+	Before Noticed `json:"before"`
+	After  Noticed `json:"after"`
+}
+
+// Noticed is how many writes were answered and how long they took.
+type Noticed struct {
+	Writes  int64         `json:"writes"`
+	P99     time.Duration `json:"p99_ns"`
+	Slowest time.Duration `json:"slowest_ns"`
+}
+
+func (f figure) noticed() Noticed {
+	return Noticed{Writes: f.answers, P99: millis(f.p99), Slowest: millis(f.slowest)}
+}
+
+const (
+	// joinLead is how long writes run before the slave dies; joinLength is how long they run afterwards.
+	joinLead = 6 * time.Second
+	// The kernel starts to write back dirty data after 30 s; writers are affected by that too.
+	joinLength = 40 * time.Second
+	joinPoll   = 5 * time.Millisecond
+	// joinClients bounds the writes in flight.
+	joinClients = 128
+	// chunkRows rows of rowBytes each are written by one statement. Four rows fill a page of 4 KiB, so that the file is
+	// as large as its rows.
+	chunkRows = 4096
+	rowBytes  = 1000
+)
+
+// Join kills a slave of a large database under writes and measures the time until its successor, which starts with no
+// data, serves.
+func Join(ctx context.Context, cfg JoinConfig) (Joined, error) {
+	p, _ := pathOf(pathBatched)
+	base := Config{Environment: cfg.Environment, Rows: fillChunk, Progress: cfg.Progress}
+	s, err := newStand(ctx, base, []path{p})
+	if err != nil {
+		return Joined{}, err
+	}
+	t := s.targets[p.name]
+	joined := Joined{}
+	if err = t.grow(ctx, cfg); err == nil {
+		joined, err = t.join(ctx, cfg, base.Rows)
+	}
+	return joined, errors.Join(err, s.close())
+}
+
+// grow fills the database.
+func (t *target) grow(ctx context.Context, cfg JoinConfig) error {
+	if err := execute(ctx, t.addresses.Database, []any{"CREATE TABLE large (id INTEGER PRIMARY KEY, v TEXT NOT NULL)"}); err != nil {
+		return err
+	}
+	for done := 0; done < cfg.MiB<<20; done += chunkRows * rowBytes {
+		err := execute(ctx, t.addresses.Database, []any{[]any{
+			"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) INSERT INTO large (v) SELECT hex(randomblob(?)) FROM n", chunkRows, rowBytes / 2,
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	syscall.Sync() // so that the write-back of the data just written does not delay the measured writes: a real database was not filled just now.
+	progress(cfg.Progress, "%d MiB written", cfg.MiB)
+	return nil
+}
+
+func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, error) {
+	before, err := t.slaves(ctx)
+	if err != nil {
+		return Joined{}, err
+	}
+	writes := run{target: t, work: workWrite, rows: rows, clients: joinClients, length: joinLead, offered: cfg.Writes}
+	lead, err := writes.measure(ctx)
+	if err = errors.Join(err, lead.wrong); err != nil {
+		return Joined{}, err
+	}
+	type outcome struct {
+		figure
+		err error
+	}
+	wrote := make(chan outcome, 1)
+	writes.length = joinLength
+	go func() { // ends after joinLength
+		f, runErr := writes.measure(ctx)
+		wrote <- outcome{f, runErr}
+	}()
+	took, err := t.replaceSlave(ctx, before)
+	w := <-wrote
+	if err = errors.Join(err, w.err, w.wrong); err != nil {
+		return Joined{}, err
+	}
+	return Joined{Ready: took, Before: lead.noticed(), After: w.noticed()}, nil
+}
+
+// replaceSlave kills the slave and waits until another one serves.
+func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration, error) {
+	start := time.Now()
+	if _, err := post(ctx, t.addresses.Database+"/api/v1/crash/slave", nil); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err := poll(ctx, joinPoll, errors.New("no new slave serves"), func() (bool, error) {
+		now, err := t.slaves(ctx)
+		return slices.ContainsFunc(now, func(pid int) bool { return !slices.Contains(before, pid) }), err
+	})
+	return time.Since(start), err
+}
+
+// slaves returns the serving slaves.
+func (t *target) slaves(ctx context.Context) ([]int, error) {
+	members, err := t.members(ctx)
+	var out []int
+	for _, m := range members {
+		if m.Role == "slave" && m.Ready {
+			out = append(out, m.PID)
+		}
+	}
+	return out, err
+}
+
+func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// member is one worker as reported by the orchestrator.
+type member struct {
+	PID   int    `json:"pid"`
+	Role  string `json:"role"`
+	Ready bool   `json:"ready"`
+	Lag   uint64 `json:"lag"`
+}
+
+func (t *target) members(ctx context.Context) ([]member, error) {
+	text, err := get(ctx, t.addresses.Database+"/api/v1/cluster")
+	if err != nil {
+		return nil, err
+	}
+	var cluster struct {
+		Members []member `json:"members"`
+	}
+	if err = json.Unmarshal(text, &cluster); err != nil {
+		return nil, fmt.Errorf("decode the cluster: %w", err)
+	}
+	return cluster.Members, nil
+}

@@ -1,0 +1,183 @@
+// Package ladder measures this system next to the alternatives: the same HTTP server with nothing, or with SQLite, behind
+// it, and RPC over RabbitMQ with one message per request. Each path runs in its own processes, all paths run side by
+// side, and the measurements are interleaved, so that the ratios hold on a noisy machine.
+package ladder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Config says what to run.
+type Config struct {
+	Environment
+	// Works and Paths select what to measure; nil means all.
+	Works, Paths []string
+	// Loops are closed, open or both; open needs closed.
+	Loops []string
+	// Clients are the numbers of keep-alive clients. At the first number every work is measured on every path, at the
+	// others only the essential works.
+	Clients []int
+	// Duration is the length of one measurement at the first number of clients and in the open loop; other measurements
+	// take half of it.
+	Duration time.Duration
+	Rounds   int
+	Rows     int // in the table, at the beginning of each measurement
+	// Seed determines the order of a work's paths in each round.
+	Seed uint64
+	// Progress receives a line for each measurement.
+	Progress io.Writer
+}
+
+// ErrInvalid means that some answers were wrong or failed: their rows are meaningless.
+var ErrInvalid = errors.New("some rows are invalid: answers were wrong or failed")
+
+// ErrNothing means that none of the chosen works is measured on any of the chosen paths.
+var ErrNothing = errors.New("none of these works is measured on any of these paths")
+
+// Run measures the ladder. With ErrInvalid the report is complete, and marks the invalid rows.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	cells := cfg.cells()
+	if len(cells) == 0 {
+		return nil, ErrNothing
+	}
+	s, err := newStand(ctx, cfg, needed(cells))
+	if err != nil {
+		return nil, err
+	}
+	report := newReport(cfg)
+	for _, c := range cells {
+		report.row(c) // in this order, whatever the order of the rounds is
+	}
+	progress(cfg.Progress, "seed %d: the order of the paths in each round", cfg.Seed)
+	err = s.ladder(ctx, cfg, report, cells)
+	if err = errors.Join(err, s.close()); err != nil {
+		return nil, err
+	}
+	report.finish()
+	if report.invalid() {
+		return report, ErrInvalid
+	}
+	return report, nil
+}
+
+// stand is the set of paths, running side by side.
+type stand struct {
+	dir     string
+	targets map[string]*target
+}
+
+func newStand(ctx context.Context, cfg Config, paths []path) (*stand, error) {
+	dir, err := os.MkdirTemp("", "rideshare-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	s := &stand{dir: dir, targets: map[string]*target{}}
+	for _, p := range paths {
+		if err := s.start(ctx, cfg, p); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	return s, nil
+}
+
+func (s *stand) start(ctx context.Context, cfg Config, p path) error {
+	began := time.Now()
+	t, err := startTarget(ctx, p, filepath.Join(s.dir, p.name), cfg.Environment)
+	if err != nil {
+		return err
+	}
+	s.targets[p.name] = t
+	started := time.Since(began)
+	if p.name != pathHTTP {
+		if err := fill(ctx, t.addresses.Database, cfg.Rows, p.product); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		t.touched = true
+	}
+	progress(cfg.Progress, "%-10s started in %v, %d rows in %v", p.name, started.Round(time.Millisecond), cfg.Rows, (time.Since(began) - started).Round(time.Millisecond))
+	return nil
+}
+
+func (s *stand) close() error {
+	var errs []error
+	for _, t := range s.targets {
+		errs = append(errs, t.stop())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// ladder measures each cell once in every round.
+func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, cells []cell) error {
+	for round := range cfg.Rounds {
+		for _, c := range ofRound(cells, cfg.Seed, round) {
+			if err := s.measure(ctx, cfg, report, c, round); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell, round int) error {
+	r := run{target: s.targets[c.Path], work: c.Work, rows: cfg.Rows, clients: c.Clients, length: cfg.Duration}
+	if c.Clients != cfg.Clients[0] {
+		r.length /= 2
+	}
+	if c.Path == pathHTTP {
+		r.work = workNothing
+	}
+	if c.Open {
+		r.offered = report.row(c.closed()).Samples[round] / 2
+	}
+	got, err := s.settled(ctx, r)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s on %s: %w", c.Work, c.Path, err)
+	}
+	row := report.row(c)
+	row.offers = append(row.offers, r.offered)
+	row.add(got, r.target.parts.resident())
+	progress(cfg.Progress, "round %d/%d  %-11s %-10s %3d clients %s %9.0f/s  p50 %6.2f  p99 %6.2f ms%s%s",
+		round+1, cfg.Rounds, c.Work, c.Path, c.Clients, c.mode(), got.rate, got.p50, got.p99, got.lag.note(), wrongNote(got))
+	return nil
+}
+
+// settled measures once all paths are ready, and reads the replicas' lag before and after.
+func (s *stand) settled(ctx context.Context, r run) (figure, error) {
+	if err := s.settle(ctx); err != nil {
+		return figure{}, err
+	}
+	before, err := r.target.lag(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	r.target.touched = r.target.touched || writes(r.work)
+	got, err := r.beside(ctx)
+	if err != nil {
+		return got, err
+	}
+	after, err := r.target.lag(ctx)
+	if r.target.product {
+		got.lag = &Lag{Before: before, After: after}
+	}
+	return got, err
+}
+
+func wrongNote(f figure) string {
+	if f.errors == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %d WRONG: %v", f.errors, f.wrong)
+}
+
+func progress(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format+"\n", args...) // progress only.
+}

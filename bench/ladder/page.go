@@ -1,0 +1,107 @@
+package ladder
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"rideshare/bench/report"
+)
+
+// WriteHTML writes the report as a page of its own, with plots.
+func (r *Report) WriteHTML(w io.Writer) error {
+	page := report.Page{Title: "The performance ladder", Lead: r.lead()}
+	for _, g := range r.Goals {
+		page.Facts = append(page.Facts, report.Fact{Name: g.Name, Value: strconv.FormatFloat(g.Got, 'f', 2, 64), Bad: !g.Met})
+	}
+	page.Sections = []report.Section{r.pathSection(), r.rateSection(), r.clientSection(), r.table()}
+	return page.Write(w)
+}
+
+func (r *Report) lead() string {
+	return fmt.Sprintf("%s, %s cores that everything shares, %s, %s. %d rounds of %v, the paths in an order drawn from seed %d; rates are medians.",
+		r.Machine["cpu"], r.Machine["cores"], r.Machine["go"], r.Machine["at"], r.cfg.Rounds, r.cfg.Duration, r.Seed)
+}
+
+func (r *Report) pathSection() report.Section {
+	t := report.Table{Head: []string{"path", "what it is"}, Text: true}
+	for _, p := range paths() {
+		t.Rows = append(t.Rows, []string{p.name, p.about})
+	}
+	goals := report.Table{Caption: "Goals", Head: []string{"goal"}, Text: true}
+	for _, g := range r.Goals {
+		goals.Rows = append(goals.Rows, []string{g.String()})
+	}
+	return report.Section{Title: "Paths and goals", Tables: []report.Table{t, goals}}
+}
+
+// rateSection compares the paths of each work at the first number of clients.
+func (r *Report) rateSection() report.Section {
+	s := report.Section{Title: fmt.Sprintf("Rates with %d clients", r.cfg.Clients[0])}
+	for _, work := range workOrder() {
+		bars := &report.Bars{Title: work, Y: "answers a second"}
+		series := report.BarSeries{Name: "median of the rounds"}
+		for _, row := range r.Rows {
+			if row.Work == work && row.Loop == loopClosed && row.Clients == r.cfg.Clients[0] && row.Invalid == "" {
+				bars.Labels = append(bars.Labels, row.Path)
+				series.Values = append(series.Values, row.Rate)
+			}
+		}
+		if len(series.Values) > 0 {
+			bars.Series = []report.BarSeries{series}
+			s.Plots = append(s.Plots, bars)
+		}
+	}
+	return s
+}
+
+// clientSection shows how rate and latency grow with the clients.
+func (r *Report) clientSection() report.Section {
+	s := report.Section{Title: "More clients"}
+	for _, work := range workOrder() {
+		rates := &report.Lines{Title: work + ": rate", X: "clients", Y: "answers a second"}
+		latencies := &report.Lines{Title: work + ": latency p99", X: "clients", Y: "ms", LogY: true}
+		for _, path := range essential()[work] {
+			rate, p99 := report.Series{Name: path}, report.Series{Name: path}
+			for _, clients := range slices.Sorted(slices.Values(r.cfg.Clients)) {
+				if row := r.find(cell{Work: work, Path: path, Clients: clients}); row != nil && row.Invalid == "" {
+					rate.Points = append(rate.Points, report.Point{X: float64(clients), Y: row.Rate})
+					p99.Points = append(p99.Points, report.Point{X: float64(clients), Y: row.P99})
+				}
+			}
+			if len(rate.Points) > 1 {
+				rates.Series, latencies.Series = append(rates.Series, rate), append(latencies.Series, p99)
+			}
+		}
+		if len(rates.Series) > 0 {
+			s.Plots = append(s.Plots, rates, latencies)
+		}
+	}
+	return s
+}
+
+func (r *Report) table() report.Section {
+	t := report.Table{
+		Caption: "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag how many entries the last replica was behind, before/after, the most of the rounds.",
+		Head:    []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""}, Text: true,
+	}
+	for _, row := range r.Rows {
+		t.Rows = append(t.Rows, []string{
+			row.Work, row.Path, strconv.Itoa(row.Clients), row.Loop, fmt.Sprintf("%.0f", row.Rate), row.rangeText(),
+			fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.lagText(), row.cpuText(), row.memoryText(), row.invalidText(),
+		})
+	}
+	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}
+	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
+		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name].Median), r.Ratios[name].rangeText()})
+	}
+	return report.Section{Title: "All figures", Tables: []report.Table{t, ratios}}
+}
+
+func (row *Row) rangeText() string {
+	return fmt.Sprintf("%.0f-%.0f", slices.Min(row.Samples), slices.Max(row.Samples))
+}
+
+func (row *Row) memoryText() string { return partsText(row.Resident, "%s %.0f") }

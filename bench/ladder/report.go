@@ -1,0 +1,242 @@
+package ladder
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Row has the figures of one work on one path over all rounds.
+type Row struct {
+	Work    string  `json:"work"`
+	Path    string  `json:"path"`
+	Clients int     `json:"clients"`
+	Loop    string  `json:"loop"`              // closed, or open: latency counts from the due time
+	Offered float64 `json:"offered,omitempty"` // median of the rounds: half the rate of the closed loop in the same round
+	Rate    float64 `json:"rate"`              // answers per second, median of the rounds
+	P50     float64 `json:"p50_ms"`            // median of the rounds, as is P99
+	P99     float64 `json:"p99_ms"`
+	Errors  int64   `json:"errors"`
+	// Invalid is the first wrong answer. If it is set, the other figures are meaningless.
+	Invalid string    `json:"invalid,omitempty"`
+	Samples []float64 `json:"samples"` // the rate of each round
+	P99s    []float64 `json:"p99_ms_samples"`
+	// CPU is the core time of each part per answer, in microseconds.
+	CPU map[string]float64 `json:"cpu_us"`
+	// Resident is the largest resident memory of one process of each part, in MiB.
+	Resident map[string]float64 `json:"rss_mib"`
+
+	// Lags are how far the last replica was behind in each round; empty where replicas do not report it.
+	Lags []Lag `json:"lag,omitempty"`
+
+	p50s    []float64
+	offers  []float64
+	answers int64
+	cpu     usage
+}
+
+// Lag is how many entries the last replica was behind, before and after a measurement.
+type Lag struct {
+	Before uint64 `json:"before"`
+	After  uint64 `json:"after"`
+}
+
+func (l *Lag) note() string {
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf("  lag %d, %d after", l.Before, l.After)
+}
+
+// Report is the result of a run.
+type Report struct {
+	Machine map[string]string `json:"machine"`
+	Rows    []*Row            `json:"rows"`
+	Ratios  map[string]Ratio  `json:"ratios"` // work/path/other path, at the first number of clients
+	Goals   []Goal            `json:"goals"`
+	Seed    uint64            `json:"seed"` // of the order of the paths
+
+	cfg Config
+}
+
+func newReport(cfg Config) *Report {
+	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, Seed: cfg.Seed, cfg: cfg}
+}
+
+func (c cell) mode() string {
+	if c.Open {
+		return loopOpen
+	}
+	return loopClosed
+}
+
+// row returns the row of a cell and creates it on the first call.
+func (r *Report) row(c cell) *Row {
+	if row := r.find(c); row != nil {
+		return row
+	}
+	row := &Row{Work: c.Work, Path: c.Path, Clients: c.Clients, Loop: c.mode(), CPU: map[string]float64{}, Resident: map[string]float64{}, cpu: usage{}}
+	r.Rows = append(r.Rows, row)
+	return row
+}
+
+func (row *Row) add(f figure, resident map[string]float64) {
+	row.Samples = append(row.Samples, f.rate)
+	row.p50s = append(row.p50s, f.p50)
+	row.P99s = append(row.P99s, f.p99)
+	row.Errors += f.errors
+	if f.wrong != nil && row.Invalid == "" {
+		row.Invalid = f.wrong.Error()
+	}
+	if f.lag != nil {
+		row.Lags = append(row.Lags, *f.lag)
+	}
+	row.answers += f.answers
+	row.cpu.add(f.cpu)
+	for part, mib := range resident {
+		row.Resident[part] = max(row.Resident[part], mib)
+	}
+}
+
+// finish computes the figures over all rounds.
+func (r *Report) finish() {
+	for _, row := range r.Rows {
+		row.Rate, row.P50, row.P99, row.Offered = median(row.Samples), median(row.p50s), median(row.P99s), median(row.offers)
+		for part, t := range row.cpu {
+			if row.answers > 0 {
+				row.CPU[part] = float64(t.Microseconds()) / float64(row.answers)
+			}
+		}
+	}
+	point := cell{Work: workPoint, Path: pathBatched, Clients: r.cfg.Clients[0]}
+	for _, w := range workOrder() {
+		for _, pair := range [][2]string{
+			{pathInProcess, pathHTTP},
+			{pathBatched, pathInProcess},
+			{pathNoSlave, pathInProcess},
+			{pathTwoSlaves, pathInProcess},
+			{pathEmbedded, pathInProcess},
+			{pathBatched, pathUnbatched},
+			{pathBatched, pathTutorial},
+			{pathBatched, pathBestRPC},
+			{pathTutorial, pathInProcess},
+			{pathBestRPC, pathInProcess},
+		} {
+			r.ratio(w+"/"+pair[0]+"/"+pair[1], cell{Work: w, Path: pair[0], Clients: point.Clients}, cell{Work: w, Path: pair[1], Clients: point.Clients})
+		}
+	}
+	r.ratio("ride-get/batched/point-read", cell{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)
+	r.addGoals()
+}
+
+func (r *Report) ratio(name string, a, b cell) {
+	top, bottom := r.find(a), r.find(b)
+	if top == nil || bottom == nil || top.Invalid+bottom.Invalid != "" {
+		return
+	}
+	if ratio, ok := ratioOf(top.Samples, bottom.Samples); ok {
+		r.Ratios[name] = ratio
+	}
+}
+
+func (r *Report) find(c cell) *Row {
+	for _, row := range r.Rows {
+		if row.Work == c.Work && row.Path == c.Path && row.Clients == c.Clients && row.Loop == c.mode() {
+			return row
+		}
+	}
+	return nil
+}
+
+func (r *Report) invalid() bool {
+	return slices.ContainsFunc(r.Rows, func(row *Row) bool { return row.Invalid != "" })
+}
+
+func median(samples []float64) float64 {
+	if len(samples) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// Print writes the report as tables.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush tells.
+	for _, row := range r.Rows {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
+			row.Rate, row.rangeText(), row.P50, row.P99, row.lagText(), row.cpuText(), row.invalidText())
+	}
+	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush tells.
+	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
+		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush tells.
+	}
+	_, _ = fmt.Fprintf(t, "\nlag: entries that the last replica was behind, before/after, the most of the rounds; order of the paths: seed %d\n", r.Seed) // Flush tells.
+	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                     // Flush tells.
+	for _, g := range r.Goals {
+		_, _ = fmt.Fprintln(t, g) // Flush tells.
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	return nil
+}
+
+// lagText formats the largest lag of the rounds.
+func (row *Row) lagText() string {
+	if len(row.Lags) == 0 {
+		return ""
+	}
+	var most Lag
+	for _, l := range row.Lags {
+		most = Lag{max(most.Before, l.Before), max(most.After, l.After)}
+	}
+	return fmt.Sprintf("%d/%d", most.Before, most.After)
+}
+
+func (row *Row) cpuText() string { return partsText(row.CPU, "%s %.1f") }
+
+func partsText(figures map[string]float64, format string) string {
+	var parts []string
+	for _, part := range slices.Sorted(maps.Keys(figures)) {
+		parts = append(parts, fmt.Sprintf(format, part, figures[part]))
+	}
+	return strings.Join(parts, " ")
+}
+
+func (row *Row) invalidText() string {
+	if row.Invalid == "" {
+		return ""
+	}
+	return fmt.Sprintf("INVALID (%d): %.200s", row.Errors, row.Invalid)
+}
+
+func machine() map[string]string {
+	m := map[string]string{
+		"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.GOMAXPROCS(0)), "go": runtime.Version(),
+		"at": time.Now().UTC().Format(time.RFC3339),
+	}
+	if cpu, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer func() { _ = cpu.Close() }() // read only.
+		lines := bufio.NewScanner(cpu)
+		for lines.Scan() {
+			if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+				m["cpu"] = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return m
+}

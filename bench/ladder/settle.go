@@ -1,0 +1,126 @@
+package ladder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	// markKey is the row whose value shows whether a replica has caught up, where replicas do not report it. markGroup
+	// is its group.
+	markKey   = "mark"
+	markGroup = -2
+	// writtenGroup is the group of the rows written by the measurements. Their keys begin with w and a hexadecimal
+	// digit.
+	writtenGroup = -1
+)
+
+var (
+	errRowsLeft = errors.New("rows that were written are still there")
+	errBehind   = errors.New("replicas have not caught up")
+)
+
+// settle makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
+// replica has caught up. So no measurement pays for what an earlier one left behind.
+func (s *stand) settle(ctx context.Context) error {
+	for name, t := range s.targets {
+		if name == pathHTTP {
+			continue
+		}
+		if err := t.settle(ctx); err != nil {
+			return fmt.Errorf("settle %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (t *target) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if t.touched {
+		if err := t.empty(ctx); err != nil {
+			return err
+		}
+		t.touched = false
+	}
+	return poll(ctx, startPoll, errBehind, func() (bool, error) {
+		lag, err := t.lag(ctx)
+		return lag == 0, err
+	})
+}
+
+// empty removes the written rows, in chunks that any path accepts, and checks that they are gone.
+func (t *target) empty(ctx context.Context) error {
+	for _, digit := range []byte("0123456789abcdef") {
+		piece := []any{"DELETE FROM bench WHERE k >= ? AND k < ?", "w" + string(digit), "w" + string(digit+1)}
+		if err := execute(ctx, t.addresses.Database, []any{piece}); err != nil {
+			return err
+		}
+	}
+	if t.product { // its replicas report how far they are behind
+		left, err := post(ctx, t.addresses.Database+"/db/query?level=linearizable", fmt.Appendf(nil, `["SELECT count(*) FROM bench WHERE g = %d"]`, writtenGroup))
+		return noneLeft(left, `"values":[[0]]`, err)
+	}
+	if err := t.mark(ctx); err != nil {
+		return err
+	}
+	left, err := t.read(ctx, "k", fmt.Sprintf(`"g":%d`, writtenGroup))
+	return noneLeft(left, "[]", err)
+}
+
+func noneLeft(answer []byte, want string, err error) error {
+	if err == nil && !bytes.Contains(answer, []byte(want)) {
+		return fmt.Errorf("%w: %.100s", errRowsLeft, answer)
+	}
+	return err
+}
+
+// mark writes a row and waits until reads see it, and so everything written before it.
+func (t *target) mark(ctx context.Context) error {
+	t.marks++
+	mark := strconv.Itoa(t.marks)
+	if err := execute(ctx, t.addresses.Database, []any{[]any{"INSERT OR REPLACE INTO bench (k, g, v) VALUES (?, ?, ?)", markKey, markGroup, mark}}); err != nil {
+		return err
+	}
+	return poll(ctx, startPoll, errBehind, func() (bool, error) {
+		got, err := t.read(ctx, "v", fmt.Sprintf(`"k":%q`, markKey))
+		return bytes.Equal(got, fmt.Appendf(nil, `[{"v":%q}]`, mark)), err
+	})
+}
+
+// read returns a column of the rows that meet a condition.
+func (t *target) read(ctx context.Context, column, condition string) ([]byte, error) {
+	return post(ctx, t.addresses.Database+"/api/v1/db/read", fmt.Appendf(nil, `{"table":"bench","columns":[%q],"condition":{%s}}`, column, condition))
+}
+
+// lag returns how many entries the last replica of the product is behind; 0 for other paths.
+func (t *target) lag(ctx context.Context) (lag uint64, err error) {
+	if !t.product {
+		return 0, nil
+	}
+	members, err := t.members(ctx)
+	for _, m := range members {
+		lag = max(lag, m.Lag)
+	}
+	return lag, err
+}
+
+// poll calls ask periodically until it returns true; if ctx ends first, poll returns problem.
+func poll(ctx context.Context, every time.Duration, problem error, ask func() (bool, error)) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if yes, err := ask(); yes || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", problem, ctx.Err())
+		}
+	}
+}

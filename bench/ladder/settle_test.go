@@ -1,0 +1,153 @@
+package ladder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/sqlite"
+)
+
+func serveTarget(t *testing.T, name string, h http.Handler) *target {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	p, _ := pathOf(name)
+	return &target{path: p, addresses: addresses{Database: server.URL}, touched: true}
+}
+
+// Whatever was written, a measurement begins with the rows that the table was filled with.
+func TestSettle_AfterWrites_TableHasItsSizeAgain(t *testing.T) {
+	const rows, written = 50, 300
+	b, file := startBare(t, rows)
+	s := &stand{targets: map[string]*target{pathInProcess: serveTarget(t, pathInProcess, b.api()), pathHTTP: nil}}
+	w, err := newWork(workWrite, rows, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqlite.Open(file, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }() // read only: nothing to lose.
+	for range 2 {
+		var r request
+		for range written {
+			w.next(w, &r)
+			if _, err := b.write(t.Context(), r.body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.targets[pathInProcess].touched = true
+		if err := s.settle(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := number(t, db, "SELECT count(*) FROM bench"); got != rows+1 {
+			t.Errorf("got %d rows, want %d and the mark", got, rows)
+		}
+	}
+}
+
+// behind is the product's API while its replicas are behind: for so many questions each.
+type behind struct {
+	mark, lag, asked int
+	left             bool // rows that were deleted stay
+	marked           string
+}
+
+// fallsBack is how far a write throws the slave back.
+const fallsBack = 7
+
+func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	body := string(text)
+	b.asked++
+	switch {
+	case r.URL.Path == "/db/execute":
+		if _, mark, ok := strings.Cut(body, `"mark",-2,"`); ok {
+			b.marked, _, _ = strings.Cut(mark, `"`)
+		}
+		body = "{}"
+	case r.URL.Path == "/db/query":
+		body = `{"results":[{"values":[[0]]}]}`
+		if b.left {
+			body = `{"results":[{"values":[[1]]}]}`
+		}
+	case r.URL.Path == "/api/v1/cluster":
+		body = fmt.Sprintf(`{"members":[{"role":"master"},{"role":"slave","lag":%d}]}`, b.lag)
+		b.lag = max(b.lag-1, 0)
+	case r.URL.Path == "/api/v1/db/write":
+		b.lag = fallsBack
+	case strings.Contains(body, markKey):
+		b.mark--
+		mark := b.marked
+		if b.mark >= 0 {
+			mark = "old"
+		}
+		body = fmt.Sprintf(`[{"v":%q}]`, mark)
+	default:
+		body = "[]"
+		if b.left {
+			body = `[{"k":"w1"}]`
+		}
+	}
+	_, _ = io.WriteString(w, body)
+}
+
+// A measurement waits until the replica shows the last write and no slave is behind.
+func TestSettle_ReplicasBehind_AreWaitedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		path string
+		behind
+	}{"MarkNotSeen": {pathTutorial, behind{mark: 3}}, "SlaveBehind": {pathTwoSlaves, behind{lag: 3}}} {
+		t.Run(name, func(t *testing.T) {
+			b := test.behind
+			target := serveTarget(t, test.path, &b)
+			if err := target.settle(t.Context()); err != nil || b.mark > 0 || b.lag > 0 {
+				t.Errorf("got %v with %d reads and %d entries to go, want none", err, b.mark, b.lag)
+			}
+			asked := b.asked
+			if err := target.settle(t.Context()); err != nil || b.asked > asked+1 {
+				t.Errorf("got %v and %d requests though nothing was written, want 1 at most", err, b.asked-asked)
+			}
+		})
+	}
+}
+
+// A table that cannot be emptied, and a replica that never catches up, end the run.
+func TestSettle_Impossible_IsTold(t *testing.T) {
+	for _, path := range []string{pathTutorial, pathNoSlave} {
+		if err := serveTarget(t, path, &behind{left: true}).settle(t.Context()); !errors.Is(err, errRowsLeft) {
+			t.Errorf("%s: got %v, want the rows told", path, err)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	err := poll(ended, startPoll, errBehind, func() (bool, error) { return false, nil })
+	if !errors.Is(err, errBehind) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want what was waited for and why it ended", err)
+	}
+}
+
+// How far the slaves are behind is read before and after a measurement, which follows the settling.
+func TestSettled_SlaveFallsBehind_LagIsRead(t *testing.T) {
+	b := &behind{lag: 2}
+	s := &stand{targets: map[string]*target{pathBatched: serveTarget(t, pathBatched, b)}}
+	r := run{target: s.targets[pathBatched], work: workWrite, rows: 1, clients: 1, length: 20 * time.Millisecond}
+	got, err := s.settled(t.Context(), r)
+	if err != nil || got.lag == nil || *got.lag != (Lag{Before: 0, After: fallsBack}) || !r.target.touched {
+		t.Errorf("got %v, lag %+v, touched %v, want 0 entries before and %d after writes", err, got.lag, r.target.touched, fallsBack)
+	}
+	row := (&Report{}).row(cell{})
+	row.add(got, nil)
+	row.add(figure{lag: &Lag{Before: 1, After: 2}}, nil)
+	if text := row.lagText(); text != "1/7" {
+		t.Errorf("got %q, want the most of the rounds", text)
+	}
+}

@@ -1,0 +1,141 @@
+package ladder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	// startLimit bounds the start of one path, stopLimit its end.
+	startLimit = time.Minute
+	stopLimit  = 8 * time.Second
+	startPoll  = 10 * time.Millisecond
+)
+
+// target is one path that runs in a process of its own.
+type target struct {
+	path
+	addresses addresses
+	parts     parts
+	dial      fasthttp.DialFunc // nil: TCP
+	touched   bool              // rows were written since it was settled
+	marks     int               // how often it was settled after such writes
+
+	cmd   *exec.Cmd
+	stdin io.Closer
+	ended chan error // receives the process's error, once
+}
+
+// Environment holds the external dependencies of the paths.
+type Environment struct {
+	Bus, Coordinator string
+	// BrokerPID is the pid of the broker, or zero if unknown.
+	BrokerPID int
+}
+
+// startTarget starts a path in a process and returns once it serves.
+func startTarget(ctx context.Context, p path, dir string, env Environment) (*target, error) {
+	t := &target{path: p, ended: make(chan error, 1)}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	ready := filepath.Join(dir, "ready.json")
+	run := filepath.Base(filepath.Dir(dir)) + "-" + p.name
+	// The process ends when its standard input does, so it never outlives this process.
+	t.cmd = exec.Command(binary, "bench", "serve", p.name, "--dir", dir, "--ready-file", ready, "--prefix", run+"-") //nolint:gosec,noctx // this program itself; it is ended by its input.
+	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+env.Bus, "RIDESHARE_COORDINATOR="+strings.TrimSuffix(env.Coordinator, "/")+"/"+run)
+	t.cmd.Stderr = os.Stderr
+	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	if err = t.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	go func() { t.ended <- t.cmd.Wait() }()
+	if err = t.await(ctx, ready); err == nil {
+		t.parts, err = t.findParts(ctx, env)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", p.name, err), t.stop())
+	}
+	return t, nil
+}
+
+// await waits until the process has reported its addresses.
+func (t *target) await(ctx context.Context, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	poll := time.NewTicker(startPoll)
+	defer poll.Stop()
+	for {
+		text, err := os.ReadFile(file) //nolint:gosec // a file of this run.
+		if err == nil {
+			if err = json.Unmarshal(text, &t.addresses); err != nil {
+				return fmt.Errorf("decode addresses: %w", err)
+			}
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case err = <-t.ended:
+			t.ended <- err
+			return fmt.Errorf("it ended: %w", errors.Join(err, errors.New("see above")))
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready: %w", ctx.Err())
+		}
+	}
+}
+
+// findParts identifies the processes of the path.
+func (t *target) findParts(ctx context.Context, env Environment) (parts, error) {
+	p := parts{"load": {os.Getpid()}}
+	pid := t.cmd.Process.Pid
+	if t.queue && env.BrokerPID != 0 {
+		p["broker"] = []int{env.BrokerPID}
+	}
+	if !t.product || !t.queue {
+		p["server"] = []int{pid}
+		return p, nil
+	}
+	p["orchestrator"] = []int{pid}
+	members, err := t.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		p[m.Role] = append(p[m.Role], m.PID)
+	}
+	for child, command := range children(pid) {
+		if command == "persdb" {
+			p["persdb"] = append(p["persdb"], child)
+		}
+	}
+	return p, nil
+}
+
+func (t *target) usage() usage { return t.parts.usage() }
+
+// stop asks the process to finish, and kills it if it does not.
+func (t *target) stop() error {
+	err := t.stdin.Close()
+	select {
+	case ended := <-t.ended:
+		return errors.Join(err, ended)
+	case <-time.After(2 * stopLimit):
+		return errors.Join(err, t.cmd.Process.Kill(), <-t.ended, fmt.Errorf("%s did not end", t.name))
+	}
+}

@@ -1,0 +1,101 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rideshare/bench/loadgen"
+)
+
+// prepareLimit bounds the preparation.
+const prepareLimit = 2 * time.Minute
+
+// Result has all results of a run.
+type Result struct {
+	Targets Targets         `json:"targets"`
+	Run     string          `json:"run"` // part of the names of everything that it wrote
+	Seed    uint64          `json:"seed"`
+	Mix     Mix             `json:"mix_percent"`
+	Ended   bool            `json:"ended_early"` // by a signal
+	Load    loadgen.Summary `json:"load"`
+	Samples []Sample        `json:"samples"`
+	// Decisions are the scaling decisions during the run, oldest first.
+	Decisions []Decision `json:"decisions"`
+	Check     Check      `json:"check"`
+}
+
+// Run runs the load and checks it. The end of ctx ends the load early; what was written by then is still checked. An
+// error without a result means that the run failed; an error with a result means that what was written could not be
+// removed.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	client := newClient(cfg)
+	defer client.http.CloseIdleConnections()
+	if err := reachable(ctx, client); err != nil {
+		return nil, err
+	}
+	run := uuid.NewString()[:8]
+	d := &driver{client: client, ledger: newLedger(run, cfg.Seed), mix: cfg.Mix}
+	_, _ = fmt.Fprintf(cfg.Progress, "run %s: preparing %d users\n", run, cfg.Users) // progress only.
+	prepareCtx, cancel := context.WithTimeout(ctx, prepareLimit)
+	defer cancel()
+	if err := d.prepare(prepareCtx, cfg.Users); err != nil {
+		return nil, err
+	}
+	result := &Result{Targets: cfg.Targets, Run: run, Seed: cfg.Seed, Mix: cfg.Mix}
+	if err := d.load(ctx, cfg, result); err != nil {
+		return nil, err
+	}
+	result.Ended = ctx.Err() != nil
+	// The run may have been ended early; what it wrote is checked all the same.
+	ctx = context.WithoutCancel(ctx)
+	_, _ = fmt.Fprintln(cfg.Progress, "checking that everything acknowledged is there, once") // progress only.
+	result.Check = d.verify(ctx)
+	if cfg.Clean {
+		if err := d.clean(ctx); err != nil {
+			return result, fmt.Errorf("clean up: %w", err)
+		}
+	}
+	return result, nil
+}
+
+// reachable sends every target one request, so that a wrong address is reported before anything else.
+func reachable(ctx context.Context, c *client) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, target := range []struct{ flag, url string }{
+		{"--orchestrator", c.targets.Orchestrator + "/api/v1/worker/list"},
+		{"--users", c.targets.Users + "/api/v1/users/_count"},
+		{"--rides", c.targets.Rides + "/api/v1/rides/count"},
+	} {
+		if r := c.send(ctx, http.MethodGet, target.url, nil); r.failure(http.StatusOK) != "" {
+			return fmt.Errorf("no system there, set %s or --ready-file: GET %s: %v", target.flag, target.url, r)
+		}
+	}
+	return nil
+}
+
+// load sends the requests, watches the cluster, and reports the progress.
+func (d *driver) load(ctx context.Context, cfg Config, result *Result) error {
+	recorder := loadgen.NewRecorder()
+	w := &watch{client: d.client, start: time.Now()}
+	watchCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beside sync.WaitGroup
+	beside.Go(func() { w.run(watchCtx) })
+	beside.Go(func() { newProgress(cfg, recorder, w).run(watchCtx) })
+	summary, err := loadgen.Run(ctx, loadgen.Config{
+		Plan: cfg.Plan, Loop: cfg.Loop, MaxInFlight: cfg.MaxInFlight, Call: d.call, Recorder: recorder,
+	})
+	stop()
+	beside.Wait()
+	if err != nil {
+		return fmt.Errorf("send the load: %w", err)
+	}
+	result.Load = summary
+	result.Samples, result.Decisions = w.seen()
+	return nil
+}
