@@ -99,7 +99,7 @@ tidy:
 vuln: ## known vulnerabilities (needs the vulnerability database online)
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
-bench: build ## the performance ladder beside the alternatives, on a quiet machine, in minutes
+bench: build services ## the performance ladder beside the alternatives, on a quiet machine, in minutes
 	bin/rideshare bench --json bin/bench.json --html bin/bench.html
 
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times

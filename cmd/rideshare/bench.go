@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"rideshare/bench/ladder"
@@ -28,8 +29,8 @@ type benchCommand struct {
 
 // benchServices says which broker and coordinator a benchmark uses.
 type benchServices struct {
-	Bus         string `default:"" placeholder:"URL" env:"BENCH_BUS" help:"The broker, amqp://user:password@host:port/vhost; without one a RabbitMQ is started for the run (in a checkout)."`
-	Coordinator string `default:"" placeholder:"URL" env:"BENCH_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot; without one a ZooKeeper is started for the run (in a checkout)."`
+	Bus         string `default:"" placeholder:"URL" env:"BENCH_BUS" help:"The broker, amqp://user:password@host:port/vhost; without one the RabbitMQ that 'make services' started (in a checkout)."`
+	Coordinator string `default:"" placeholder:"URL" env:"BENCH_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot; without one the ZooKeeper that 'make services' started (in a checkout)."`
 }
 
 // benchLadderCommand is `rideshare bench` and `rideshare bench ladder`.
@@ -48,15 +49,14 @@ type benchLadderCommand struct {
 }
 
 // Run measures and prints the table.
-func (b *benchLadderCommand) Run(ctx context.Context, out *output) (err error) {
+func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	if len(b.Clients) == 0 || slices.Min(b.Clients) < 1 || b.Rounds < 1 || b.Rows < 1000 || b.Duration <= 0 {
 		return usagef("--clients and --rounds must be at least 1, --rows at least 1000, --duration positive")
 	}
-	env, stop, err := b.start(ctx, out.stderr)
+	env, err := b.environment()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
 	report, err := ladder.Run(ctx, ladder.Config{
 		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows,
 		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: out.stderr, //nolint:gosec // an order, no secret.
@@ -106,43 +106,38 @@ func writeJSON(file string, figures any) error {
 	return nil
 }
 
-// start returns the services to use, and a function that stops those that it has started.
-func (b *benchServices) start(ctx context.Context, progress io.Writer) (env ladder.Environment, stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "rideshare-services-")
-	if err != nil {
-		return env, nil, fmt.Errorf("make a directory: %w", err)
-	}
-	var started []*services.Service
-	stop = func() error {
-		var errs []error
-		for _, s := range started {
-			errs = append(errs, s.Stop(context.WithoutCancel(ctx)))
+// environment returns the services to use: those of the flags, else those that `make services` started.
+func (b *benchServices) environment() (ladder.Environment, error) {
+	env := ladder.Environment{Bus: b.Bus, Coordinator: b.Coordinator}
+	if env.Bus == "" {
+		var err error
+		if env.Bus, err = started("RABBITMQ_URL", "--bus"); err != nil {
+			return env, err
 		}
-		return errors.Join(append(errs, os.RemoveAll(dir))...)
-	}
-	env = ladder.Environment{Bus: b.Bus, Coordinator: b.Coordinator}
-	for _, want := range []struct {
-		name string
-		url  *string
-	}{{services.RabbitMQ, &env.Bus}, {services.ZooKeeper, &env.Coordinator}} {
-		if *want.url != "" {
-			continue
-		}
-		_, _ = fmt.Fprintf(progress, "starting %s for this run\n", want.name) // progress only.
-		s, err := services.Start(ctx, services.Config{Name: want.name, Dir: dir, Install: true})
+		pid, err := started("RABBITMQ_PID", "--bus")
 		if err != nil {
-			return env, nil, errors.Join(err, stop())
+			return env, err
 		}
-		started = append(started, s)
-		*want.url = s.URL
-		if want.name == services.RabbitMQ {
-			env.BrokerPID, err = s.PID()
-			if err != nil {
-				return env, nil, errors.Join(err, stop())
-			}
+		if env.BrokerPID, err = strconv.Atoi(pid); err != nil {
+			return env, fmt.Errorf("pid of the broker: %w", err)
 		}
 	}
-	return env, stop, nil
+	if env.Coordinator == "" {
+		var err error
+		if env.Coordinator, err = started("ZOOKEEPER_URL", "--coordinator"); err != nil {
+			return env, err
+		}
+	}
+	return env, nil
+}
+
+// started returns a variable of the services that `make services` started; flag names another service.
+func started(variable, flag string) (string, error) {
+	value, err := services.Shared(variable)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; run `make services` in the checkout, or use %s", variable, err, flag)
+	}
+	return value, nil
 }
 
 // benchJoinCommand is `rideshare bench join`.
@@ -154,15 +149,14 @@ type benchJoinCommand struct {
 }
 
 // Run measures and prints the result.
-func (b *benchJoinCommand) Run(ctx context.Context, out *output) (err error) {
+func (b *benchJoinCommand) Run(ctx context.Context, out *output) error {
 	if b.MiB < 1 || b.Writes <= 0 {
 		return usagef("--mib must be at least 1, --writes positive")
 	}
-	env, stop, err := b.start(ctx, out.stderr)
+	env, err := b.environment()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
 	joined, err := ladder.Join(ctx, ladder.JoinConfig{Environment: env, MiB: b.MiB, Writes: b.Writes, Progress: out.stderr})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ type benchFailoverCommand struct {
 	sessionSetting
 	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
 	Mode         string `default:"kill" enum:"kill,crash,pause,planned" env:"BENCH_MODE" help:"How: kill (SIGKILL, noticed by the system itself), crash (crash/master, which wakes the control loop too), pause (SIGSTOP), planned (hand-over); kill and pause need workers that are processes of this machine, or that the run starts (${default})."`
-	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (RabbitMQ, ZooKeeper, a process for each worker) (${default})."`
+	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (a process for each worker, on RabbitMQ and ZooKeeper) (${default})."`
 	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Measure this running system instead of one started for the run."`
 	Writes       int    `default:"200" env:"BENCH_WRITES" help:"Writes a second (${default})."`
 	Reads        int    `default:"200" env:"BENCH_READS" help:"Reads a second (${default})."`
@@ -25,14 +25,14 @@ type benchFailoverCommand struct {
 }
 
 // Run measures and prints. Lost or doubled writes are an error.
-func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error) {
+func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	if b.Kills < 1 || b.Writes < 1 || b.Reads < 0 || b.Slaves < 1 {
 		return usagef("--kills, --writes and --slaves must be at least 1, --reads not negative")
 	}
 	if b.Mode == string(ladder.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
 		return usagef("--mode pause needs workers that are processes: --launcher process")
 	}
-	if err = b.checkLength(); err != nil {
+	if err := b.checkLength(); err != nil {
 		return err
 	}
 	cfg := ladder.FailoverConfig{
@@ -40,11 +40,10 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) (err error)
 		Writes: b.Writes, Reads: b.Reads, Progress: out.stderr,
 	}
 	if b.Orchestrator == "" && b.Launcher == launcherProcess {
-		env, stop, startErr := b.start(ctx, out.stderr)
-		if startErr != nil {
-			return startErr
+		env, err := b.environment()
+		if err != nil {
+			return err
 		}
-		defer func() { err = errors.Join(err, stop()) }()
 		name := fmt.Sprintf("failover-%d", os.Getpid())
 		cfg.Processes = &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
 	}

@@ -44,7 +44,7 @@ func shared(tb testing.TB, variable string, answers func(context.Context, string
 	if !set {
 		var err error
 		if address, err = services.Shared(variable); err != nil {
-			missing(tb, variable, err)
+			missing(tb, variable, fmt.Errorf("not set, and %w", err))
 		}
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), probeTimeout)

@@ -3,8 +3,6 @@ package testenv
 import (
 	"context"
 	"testing"
-
-	"rideshare/internal/services"
 )
 
 // Service is a RabbitMQ or ZooKeeper for one test, which may break it. It ends with the test, even if the test's
@@ -13,35 +11,34 @@ type Service struct {
 	// URL stays the same across Kill, Wipe and Start.
 	URL string
 
-	own *services.Service
+	own *instance
 }
 
 // StartRabbitMQ starts a RabbitMQ for this test. A first start takes some 10 s.
 func StartRabbitMQ(tb testing.TB) *Service {
 	tb.Helper()
-	return startService(tb, services.RabbitMQ, "RABBITMQ_URL")
+	return startService(tb, rabbitMQ, "RABBITMQ_URL")
 }
 
 // StartZooKeeper starts a ZooKeeper for this test, with tickTime 1 s and sessions of 2 s to 20 s. A start takes some 2 s.
 func StartZooKeeper(tb testing.TB) *Service {
 	tb.Helper()
-	return startService(tb, services.ZooKeeper, "ZOOKEEPER_URL")
+	return startService(tb, zooKeeper, "ZOOKEEPER_URL")
 }
 
 func startService(tb testing.TB, name, variable string) *Service {
 	tb.Helper()
-	// A test run installs nothing; `make services` does.
-	own, err := services.Start(tb.Context(), services.Config{Name: name, Dir: tb.TempDir()})
+	own, err := startInstance(tb.Context(), name, tb.TempDir())
 	if err != nil {
 		missing(tb, variable, err)
 	}
 	// Cleanups run after the test's context has ended.
 	tb.Cleanup(func() {
-		if stopErr := own.Stop(context.Background()); stopErr != nil {
+		if stopErr := own.stop(context.Background()); stopErr != nil {
 			tb.Errorf("clean up: %v", stopErr)
 		}
 	})
-	return &Service{URL: own.URL, own: own}
+	return &Service{URL: own.url, own: own}
 }
 
 // Own reports whether the service belongs to this test. A service that does not has only a URL, and supports none of
@@ -51,37 +48,37 @@ func (s *Service) Own() bool { return s.own != nil }
 // Kill kills the service's process with SIGKILL. Its data stays.
 func (s *Service) Kill(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.Kill)
+	must(tb, s.own.kill)
 }
 
 // Wipe is Kill plus the loss of all data: Start then starts an empty service. Only ZooKeeper supports it.
 func (s *Service) Wipe(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.Wipe)
+	must(tb, s.own.wipe)
 }
 
 // Start restarts the service after Kill or Wipe, and returns when it answers. If it is running, Start does nothing.
 func (s *Service) Start(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.Start)
+	must(tb, s.own.start)
 }
 
 // Pause freezes the service's process with SIGSTOP until Resume.
 func (s *Service) Pause(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.Pause)
+	must(tb, s.own.pause)
 }
 
 // Resume ends a Pause.
 func (s *Service) Resume(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.Resume)
+	must(tb, s.own.resume)
 }
 
 // Ctl runs rabbitmqctl on this RabbitMQ and returns what it prints.
 func (s *Service) Ctl(tb testing.TB, args ...string) string {
 	tb.Helper()
-	out, err := s.own.Ctl(tb.Context(), args...)
+	out, err := s.own.ctl(tb.Context(), args...)
 	if err != nil {
 		tb.Fatalf("rabbitmqctl %v: %v", args, err)
 	}
