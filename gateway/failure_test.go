@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rideshare/gateway"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 )
 
 // Requests go around the instances in turn, past those that take no connection.

@@ -15,7 +15,7 @@ import (
 
 	"rideshare/gateway"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 )
 
 // got is a request as an instance saw it.

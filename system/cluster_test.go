@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 )
 
 // A system that has applied all shows no lag, however fast it has just written.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/httpapi/apitest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"rideshare/internal/httpapi/apitest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
 )

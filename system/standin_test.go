@@ -3,7 +3,7 @@ package system_test
 import (
 	"testing"
 
-	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/testkit/dbtest"
 )
 
 // The tests of users and rides have dbtest.DB in place of the orchestrator. Both pass one suite.

@@ -8,7 +8,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/worker"
 )
 

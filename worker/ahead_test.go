@@ -9,9 +9,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker"
-	"rideshare/worker/workertest"
 )
 
 // withoutSnapshots is a persdb that returns no snapshot while closed.

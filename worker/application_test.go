@@ -9,9 +9,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker"
-	"rideshare/worker/workertest"
 )
 
 // With the application's tables: rows, cascades and schema changes that a master committed are equal to persdb's on a

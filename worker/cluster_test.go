@@ -17,10 +17,10 @@ import (
 	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	mqinproc "rideshare/internal/mq/inproc"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/internal/workerapi"
 	"rideshare/worker"
-	"rideshare/worker/workertest"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/internal/workerapi"
 	"rideshare/worker"
-	"rideshare/worker/workertest"
 )
 
 // demote ends a mastership.

@@ -17,9 +17,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker"
-	"rideshare/worker/workertest"
 )
 
 var seed = flag.Uint64("seed", 0, "seed of the property tests; 0 takes another one each time")

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/workerapi"
 	"rideshare/worker"
 )

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/httpapi/apitest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // lines collects written output. It is safe for concurrent use.

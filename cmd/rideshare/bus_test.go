@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // If the broker does not accept the largest message, the orchestrator ends at its start with one line that names the

@@ -9,8 +9,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
-	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/dbtest"
 )
 
 // Hundreds of concurrent calls are all answered.

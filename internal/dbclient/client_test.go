@@ -10,8 +10,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
-	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/dbtest"
 )
 
 func newClient(t *testing.T, url string) *dbclient.Client {

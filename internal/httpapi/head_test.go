@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // heads is a server on in-memory connections that answers 200.

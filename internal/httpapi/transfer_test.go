@@ -15,7 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / answers 3 MiB.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 	"rideshare/orchestrator/api"
 	"rideshare/orchestrator/check"
 )

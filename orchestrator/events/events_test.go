@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/events"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/jonboulle/clockwork"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/client"
-	"rideshare/persdb/commitlog/storetest"
 	"rideshare/persdb/server"
 )
 

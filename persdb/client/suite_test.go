@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 	"rideshare/persdb/server"
 
 	_ "modernc.org/sqlite" // the witness: another way to the same files.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlgen"
+	"rideshare/internal/testkit/sqlgen"
 	"rideshare/persdb/commitlog"
 )
 

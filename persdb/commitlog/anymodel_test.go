@@ -11,7 +11,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlgen"
+	"rideshare/internal/testkit/sqlgen"
 )
 
 // plain is SQLite without any code of this system in between: no cache of statements, no authorizer, no batch. Its

@@ -12,10 +12,10 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
-	"rideshare/internal/sqlgen"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlgen"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // scriptRun is a running script: the store, the replicas that follow it, and plain SQLite.

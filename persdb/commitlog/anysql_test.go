@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/sqlgen"
+	"rideshare/internal/testkit/sqlgen"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // outcome formats the results of one operation in short: ok, or the code and message of each statement.

@@ -7,8 +7,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 func benchStore(b *testing.B, dir string) *commitlog.Store {

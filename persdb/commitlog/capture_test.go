@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // A statement with a repeated text has its present meaning, whatever it was compiled to before, also on replicas.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite/disktest"
+	"rideshare/internal/testkit/disktest"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 const wal = "persdb/persdb.db-wal"

@@ -10,9 +10,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/logtest"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/logtest"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // TableLog passes the conformance suite.

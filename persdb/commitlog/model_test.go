@@ -11,8 +11,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // model is the naive store: a map of rows, a map of answers.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // foreign creates an SQLite file with a table that is not persdb's.

@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite/disktest"
+	"rideshare/internal/testkit/disktest"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 const (

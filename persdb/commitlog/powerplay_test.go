@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite/disktest"
+	"rideshare/internal/testkit/disktest"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // powerRun is a store on a disk that loses power again and again, with a model of its answers and a remote replica.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // A file of mostly free pages is shrunk at the next start. Row ids do not change, so that replicas of the old file can

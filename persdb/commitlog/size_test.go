@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // tablesOf reads with an independent reader how many bytes tables and indexes take, without the system's own.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 
 	_ "modernc.org/sqlite" // the witness: another way to the same files.
 )

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // clock is a wall clock that tests set, and the time since the start, which never steps.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 	"rideshare/rides/usercheck"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbclient"
-	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/dbtest"
 	"rideshare/rides"
 	"rideshare/rides/api"
 	"rideshare/rides/usercheck"

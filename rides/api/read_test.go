@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/testkit/dbtest"
 )
 
 // Only rides later than now are listed, by the clock and the time zone.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // requireEngine ends the test unless a Docker engine answers.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // apiTests is how many tests of the API have to pass: most of those that can run on a given system.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // samples is how many slaves are killed to measure.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // parts is a system whose parts are processes of their own, as in containers: persdb, launcher, orchestrator.

@@ -19,7 +19,7 @@ import (
 	"sync"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // suite is what all tests of a run have in common. TestMain fills it before the

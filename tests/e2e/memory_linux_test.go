@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/client"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // What deploy/stack.sh gives persdb for requests of 64 MiB, in MiB.

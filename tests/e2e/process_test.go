@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // markerEnv is in the environment of a system and of its children, so that the

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // alarm is a state in which the broker takes no messages from publishers, as commands of rabbitmqctl.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlgen"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/sqlgen"
+	"rideshare/internal/testkit/testenv"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/coord/zookeeper"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // session is how long ZooKeeper keeps what a silent worker registered.

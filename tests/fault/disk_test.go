@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // diskSize has room for what persdb keeps back, twice, and for the database.

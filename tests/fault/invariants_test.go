@@ -13,9 +13,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // checkEffects checks that every acknowledged write is there, that none is there twice,

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch/remote"
 )
 

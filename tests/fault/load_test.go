@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // retryAfter is how long a client of the load waits after an answer that is not final.

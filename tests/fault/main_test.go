@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // binaryDir is where the delivered binary is built, once, by the first test that

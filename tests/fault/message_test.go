@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/amqp"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // publisher sends messages past the orchestrator straight into writeQ.

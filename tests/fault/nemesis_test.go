@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/persdb/client"
 )
 

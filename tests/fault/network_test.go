@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // networks are those between a system and what it needs. The system has its parts as processes of their own.

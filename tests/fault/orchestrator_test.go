@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // split is a system whose parts are processes of their own, as they are in containers: persdb, a

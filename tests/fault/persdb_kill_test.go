@@ -23,9 +23,9 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
 	"rideshare/internal/lifeline"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // life is one process of `rideshare persdb`.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // The id of one request is in the logs of the four processes' parts that it went

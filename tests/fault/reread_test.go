@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // rereads is how many reads are in hand: some of them with each of two slaves.

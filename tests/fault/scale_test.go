@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // With a short period and reads per slave that the load exceeds many times, the slaves

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 const (

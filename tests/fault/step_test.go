@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rideshare/internal/failpoint"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A master dies under load at each step of a write: another one takes over, and what was

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // end is the cleanup: an end by SIGTERM within its limit, and nothing left behind.

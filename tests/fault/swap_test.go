@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/persdb/commitlog"
-	"rideshare/persdb/commitlog/storetest"
 )
 
 // Another persdb takes the place of the one that a living system works with, be its log shorter or longer: workers and orchestrator

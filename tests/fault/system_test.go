@@ -16,8 +16,8 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
-	"rideshare/internal/failpoint/failpointtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/failpointtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 const (

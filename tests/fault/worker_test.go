@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A worker that dies or stands still under load is replaced, each by one, and

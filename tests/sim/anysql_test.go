@@ -14,8 +14,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
-	"rideshare/internal/sqlgen"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlgen"
 	"rideshare/persdb/commitlog"
 )
 

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/tests/history"
 )
 

@@ -14,9 +14,9 @@ import (
 	_ "modernc.org/sqlite" // The driver of dbtest.
 
 	"rideshare/internal/dbclient"
-	"rideshare/internal/dbclient/dbtest"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/dbtest"
 	"rideshare/users"
 	"rideshare/users/api"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/testkit/dbtest"
 )
 
 // The same key and body get the first answer again, also when the user is gone

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker/replica"
-	"rideshare/worker/workertest"
 )
 
 // history returns a store, of a new cluster, with so many rows and entries.

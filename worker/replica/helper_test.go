@@ -16,9 +16,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/frame"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker/replica"
-	"rideshare/worker/workertest"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/worker/workertest"
+	"rideshare/internal/testkit/workertest"
 )
 
 // mapped counts the parts of the replica's file that this process has in its address space.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker/replica"
-	"rideshare/worker/workertest"
 )
 
 // diverged is a replica that has met an entry after 3 that cannot be applied, while persdb is at 5. It gets no snapshot

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/worker/workertest"
+	"rideshare/internal/testkit/workertest"
 )
 
 // A read that runs past its deadline is interrupted, a wrong one fails, and the next one on the same Reader works.

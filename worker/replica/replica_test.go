@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite/disktest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/disktest"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker/replica"
-	"rideshare/worker/workertest"
 )
 
 // A replica that starts late takes a snapshot, then the log after it, then the entries broadcast in the meantime, and

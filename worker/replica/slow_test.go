@@ -9,7 +9,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/pause"
-	"rideshare/worker/workertest"
+	"rideshare/internal/testkit/workertest"
 )
 
 // A page of the log may take long while its bytes arrive, and a page for which persdb is slow gets more time with each

@@ -12,9 +12,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker/replica"
-	"rideshare/worker/workertest"
 )
 
 // alter runs a statement on the replica's file without the replica's knowledge, as only a bug or a broken disk would.

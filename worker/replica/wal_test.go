@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/worker/workertest"
+	"rideshare/internal/testkit/workertest"
 )
 
 // A long read keeps the WAL from being emptied. It is stopped when the WAL grows too large, and no other read is

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/coord/coordtest"
 	"rideshare/internal/coord/inproc"
+	"rideshare/internal/testkit/coordtest"
 )
 
 // world drives an in-process coordinator for the conformance suite.

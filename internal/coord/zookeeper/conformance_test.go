@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/coord/coordtest"
 	"rideshare/internal/coord/zookeeper"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/coordtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // sessionTimeout is the session timeout of tests: six ticks. A connect attempt without an answer takes half of it,

@@ -14,7 +14,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // patience limits the wait for what must happen.

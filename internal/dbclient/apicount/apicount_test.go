@@ -16,8 +16,8 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/dbclient/apicount"
-	"rideshare/internal/dbclient/dbtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/dbtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 var discard = slog.New(slog.DiscardHandler)

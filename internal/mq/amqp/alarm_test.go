@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A publisher that reconnects during an alarm knows of the alarm before its first call: no call has to find out by

@@ -13,8 +13,8 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/mq/mqtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // Many concurrent publishes each get their own outcome, even if some messages are returned and others are not.

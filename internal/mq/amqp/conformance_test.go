@@ -3,8 +3,8 @@ package amqp_test
 import (
 	"testing"
 
-	"rideshare/internal/mq/mqtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // RabbitMQ keeps every promise of mq.Conn. The test has its own broker, because an alarm affects the whole broker.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // If writeQ is deleted under its consumer, the unsettled delivery is void, and the consumer recreates the queue and

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/mq/mqtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // TestFault causes the faults that brokers have, on its own broker. The subtests share it, one after the other, and

@@ -14,8 +14,8 @@ import (
 
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/amqp"
-	"rideshare/internal/mq/mqtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // patience limits the wait for what must happen.

@@ -9,8 +9,8 @@ import (
 
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/amqp"
-	"rideshare/internal/mq/mqtest"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A broker that accepts messages of the size passes the check, and no queue has the message afterwards.

@@ -15,7 +15,7 @@ import (
 
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/amqp"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // testRights runs the system's steps on a broker that was set up from the stack's definitions. The queues in them are

@@ -5,7 +5,7 @@ import (
 
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/inproc"
-	"rideshare/internal/mq/mqtest"
+	"rideshare/internal/testkit/mqtest"
 )
 
 // bus drives an in-process broker for the conformance suite.

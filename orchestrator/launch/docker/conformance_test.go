@@ -3,7 +3,7 @@ package docker_test
 import (
 	"testing"
 
-	"rideshare/orchestrator/launch/launchtest"
+	"rideshare/internal/testkit/launchtest"
 )
 
 // The launcher of containers keeps every promise of launch.Launcher, on a network of its own

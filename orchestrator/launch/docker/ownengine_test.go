@@ -15,7 +15,7 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // ownEngine is a container engine for one test, which may break it. It has its own network namespace, since two engines

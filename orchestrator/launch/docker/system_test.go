@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // namespaceEnv names the network namespace that a test has put this process into.

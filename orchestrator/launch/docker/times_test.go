@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/docker"
 )

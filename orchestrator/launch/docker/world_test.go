@@ -22,9 +22,9 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/launchtest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch/docker"
-	"rideshare/orchestrator/launch/launchtest"
 )
 
 // limit bounds a wait for what must happen.
@@ -85,7 +85,7 @@ func engine(tb testing.TB) *bench {
 }
 
 // stubWorker is the worker of all tests but those of the whole system.
-const stubWorker = "rideshare/orchestrator/launch/launchtest/stubworker"
+const stubWorker = "rideshare/internal/testkit/launchtest/stubworker"
 
 // importImage builds a program and makes an image of this one file, without a registry.
 func (b *bench) importImage(ctx context.Context, program, file string) error {

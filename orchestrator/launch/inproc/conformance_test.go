@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/launchtest"
 	"rideshare/orchestrator/launch/inproc"
-	"rideshare/orchestrator/launch/launchtest"
 )
 
 // exitError ends a worker with that exit code.

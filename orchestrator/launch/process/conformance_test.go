@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/launchtest"
 	"rideshare/orchestrator/launch"
-	"rideshare/orchestrator/launch/launchtest"
 	"rideshare/orchestrator/launch/process"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rideshare/internal/logkey"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/process"
 )

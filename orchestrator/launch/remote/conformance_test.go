@@ -13,8 +13,8 @@ import (
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/lifeline"
+	"rideshare/internal/testkit/launchtest"
 	"rideshare/orchestrator/launch"
-	"rideshare/orchestrator/launch/launchtest"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
 	"rideshare/orchestrator/launch/remote/api"

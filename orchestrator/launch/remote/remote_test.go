@@ -10,7 +10,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/remote"
 )

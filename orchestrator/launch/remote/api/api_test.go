@@ -15,7 +15,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/httpapi/apitest"
+	"rideshare/internal/testkit/apitest"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/remote"
 	"rideshare/orchestrator/launch/remote/api"

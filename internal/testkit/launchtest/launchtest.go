@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // recorder is a test that can be observed: it ends its goroutine as a real test does, and records how.

@@ -5,8 +5,8 @@ import (
 
 	_ "modernc.org/sqlite" // the driver of storetest's witness
 
-	"rideshare/persdb/commitlog/storetest"
-	"rideshare/worker/workertest"
+	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/testkit/workertest"
 )
 
 // The store that tests put between worker and persdb keeps persdb's guarantees.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // suite is the state of one test.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // A private service keeps its URL when it is killed and started again, and is
@@ -53,7 +53,7 @@ func TestServicesScript_OwnerGoneEndsService(t *testing.T) {
 	testenv.StartZooKeeper(t) // where it is not available, this is not tested either
 	dir := t.TempDir()
 	script := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "../../tools/services.sh", append(args, "--dir", dir, "zookeeper")...)
+		cmd := exec.CommandContext(t.Context(), "../../../tools/services.sh", append(args, "--dir", dir, "zookeeper")...)
 		cmd.Env = append(os.Environ(), "SERVICES_INSTALL=no")
 		out, err := cmd.CombinedOutput()
 		return string(out), err

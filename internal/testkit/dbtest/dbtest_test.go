@@ -5,7 +5,7 @@ import (
 
 	_ "modernc.org/sqlite" // The driver of dbtest.
 
-	"rideshare/internal/dbclient/dbtest"
+	"rideshare/internal/testkit/dbtest"
 )
 
 func TestDB_Suite(t *testing.T) { dbtest.Run(t, dbtest.New(t).URL) }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rideshare/internal/sqlite"
-	"rideshare/internal/sqlite/disktest"
+	"rideshare/internal/testkit/disktest"
 )
 
 // remain writes to a disk, makes it lose power in many ways, and returns how often each content was left of a file; "-"

@@ -7,7 +7,7 @@ import (
 	"net"
 	"os"
 
-	"rideshare/orchestrator/launch/launchtest"
+	"rideshare/internal/testkit/launchtest"
 )
 
 func main() {

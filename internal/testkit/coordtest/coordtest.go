@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // Features says how the tests of an implementation run.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // patience bounds the wait for a process to listen, and to come to a point.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testenv"
+	"rideshare/internal/testkit/testenv"
 )
 
 // echo is a service that returns what it receives, behind a network; client is connected to it.
