@@ -4,12 +4,12 @@ import (
 	"net/http"
 
 	"rideshare/internal/workerapi"
-	"rideshare/orchestrator/check"
+	"rideshare/orchestrator/invariants"
 )
 
 // checker returns the checker behind POST /api/v1/check.
-func (c *core) checker() *check.Checker {
-	return check.New(check.Config{
+func (c *core) checker() *invariants.Checker {
+	return invariants.New(invariants.Config{
 		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.control}},
 	})

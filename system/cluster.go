@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/orchestrator/api"
 	"rideshare/orchestrator/control"
+	"rideshare/orchestrator/orchestratorapi"
 )
 
 // cluster adapts the control loop to the orchestrator's API.
@@ -21,7 +21,7 @@ type cluster struct {
 func (c *core) cluster() cluster { return cluster{c.loop, c.store, c.positions} }
 
 // Workers returns the running master and slaves, with the positions that they registered last and without lag.
-func (c cluster) Workers(ctx context.Context) ([]api.WorkerInfo, error) {
+func (c cluster) Workers(ctx context.Context) ([]orchestratorapi.WorkerInfo, error) {
 	members, err := c.Members(ctx)
 	if err != nil {
 		return nil, err
@@ -30,13 +30,13 @@ func (c cluster) Workers(ctx context.Context) ([]api.WorkerInfo, error) {
 }
 
 // Status returns the state known to the control loop, persdb and the workers.
-func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
+func (c cluster) Status(ctx context.Context) (orchestratorapi.ClusterStatus, error) {
 	status, err := c.Loop.Status(ctx)
 	if err != nil {
-		return api.ClusterStatus{}, err
+		return orchestratorapi.ClusterStatus{}, err
 	}
 	now := c.positions()
-	out := api.ClusterStatus{
+	out := orchestratorapi.ClusterStatus{
 		Members: infos(status.Members, now), Cluster: now.head.Cluster, Epoch: now.head.Epoch, Head: now.head.Seq,
 		DesiredSlaves: status.DesiredSlaves, Leader: status.Leader,
 	}
@@ -53,22 +53,22 @@ func (c cluster) Status(ctx context.Context) (api.ClusterStatus, error) {
 }
 
 // HandOver hands the master's role over to another worker.
-func (c cluster) HandOver(ctx context.Context, pid int) (api.HandedOver, error) {
+func (c cluster) HandOver(ctx context.Context, pid int) (orchestratorapi.HandedOver, error) {
 	done, err := c.Loop.HandOver(ctx, pid)
 	if err != nil {
-		return api.HandedOver{}, err
+		return orchestratorapi.HandedOver{}, err
 	}
-	return api.HandedOver{
-		Old: api.Mastership{PID: done.OldPID, Epoch: done.OldEpoch}, New: api.Mastership{PID: done.NewPID, Epoch: done.NewEpoch},
+	return orchestratorapi.HandedOver{
+		Old: orchestratorapi.Mastership{PID: done.OldPID, Epoch: done.OldEpoch}, New: orchestratorapi.Mastership{PID: done.NewPID, Epoch: done.NewEpoch},
 	}, nil
 }
 
 // infos returns the members with their positions. A member that did not answer (it hangs, or is disconnected) keeps the
 // position that it registered last, and so shows a lag.
-func infos(members []control.Member, now positions) []api.WorkerInfo {
-	out := make([]api.WorkerInfo, 0, len(members))
+func infos(members []control.Member, now positions) []orchestratorapi.WorkerInfo {
+	out := make([]orchestratorapi.WorkerInfo, 0, len(members))
 	for _, m := range members {
-		info := api.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied}
+		info := orchestratorapi.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied}
 		if applied, answered := now.applied[m.Worker]; answered {
 			info.Applied = applied
 		}
@@ -81,8 +81,8 @@ func infos(members []control.Member, now positions) []api.WorkerInfo {
 }
 
 // checks returns the readiness checks of everything that the orchestrator needs besides workers.
-func (c *core) checks() []api.Check {
-	return []api.Check{
+func (c *core) checks() []orchestratorapi.Check {
+	return []orchestratorapi.Check{
 		{Name: "broker", Probe: func(context.Context) error { return c.conn.Ready() }},
 		{Name: "coordinator", Probe: c.loop.CoordinatorReady},
 		{Name: "persdb", Probe: func(ctx context.Context) error {

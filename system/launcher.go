@@ -8,12 +8,12 @@ import (
 
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/launch"
-	"rideshare/orchestrator/launch/remote/api"
+	"rideshare/orchestrator/launch/remote/launchapi"
 )
 
 // Launcher is a launcher to be served to orchestrators in other processes.
 type Launcher struct {
-	service *api.Service
+	service *launchapi.Service
 	end     func(context.Context) error
 }
 
@@ -58,7 +58,7 @@ func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, 
 	if err := telemetry.Register(m.registry, workerCounts(workers)); err != nil {
 		return nil, err
 	}
-	return &Launcher{service: api.New(api.Config{
+	return &Launcher{service: launchapi.New(launchapi.Config{
 		Launcher: workers, Log: cfg.Log, Token: token, Observe: observe, Metrics: m.handler(),
 	})}, nil
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"rideshare/internal/coord/zookeeper"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq/amqp"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
 	"rideshare/persdb/client"
@@ -97,7 +97,7 @@ func (o *outside) dialBus(cfg amqp.Config) error {
 		return errors.Join(err, conn.Close())
 	}
 	o.conn, o.meter = conn, meter
-	o.checkBus = func(ctx context.Context) error { return amqp.CheckLargest(ctx, cfg, frame.MaxBytes) }
+	o.checkBus = func(ctx context.Context) error { return amqp.CheckLargest(ctx, cfg, wire.MaxBytes) }
 	o.onClose(o.closeBus)
 	return nil
 }

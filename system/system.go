@@ -7,16 +7,15 @@ import (
 	"net/http"
 	"time"
 
-	ridesapi "rideshare/rides/api"
-	usersapi "rideshare/users/api"
-
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
-	"rideshare/orchestrator/api"
+	"rideshare/orchestrator/orchestratorapi"
+	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
+	"rideshare/users/usersapi"
 )
 
 // System is a running system.
@@ -81,7 +80,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 	if s.cfg.Credentials == nil {
 		s.cfg.Log.WarnContext(ctx, "no AUTH_FILE: the database, crash and console routes are open to everybody who reaches them", logkey.Addr, s.cfg.Orchestrator)
 	}
-	handler := api.New(api.Config{
+	handler := orchestratorapi.New(orchestratorapi.Config{
 		Log: s.cfg.Log, Dispatcher: s.core.dispatcher, Store: s.core.store, Cluster: s.core.cluster(),
 		Checks: s.core.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
 		OnRequest: s.core.scaler.Requested, OnRead: s.core.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),

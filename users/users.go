@@ -1,5 +1,5 @@
 // Package users has the rules of the users service: which users may be created, and how a password is stored. It sits
-// between the HTTP routes in users/api and the database behind the orchestrator.
+// between the HTTP routes in users/usersapi and the database behind the orchestrator.
 package users
 
 import (

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wire"
 	"rideshare/worker"
 )
 
@@ -24,7 +24,7 @@ func TestWorker_AcceptedWrite_EndsWithAResult(t *testing.T) {
 			cluster.store.SetDown(true)
 			op := operation(insert(1))
 			op.Deadline = time.Time{}
-			body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(time.Now())
+			body, err := wire.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// Assign implements control.Worker. It returns nil once the worker has accepted the role or already has it. A master
+// Assign implements workercontrol.Worker. It returns nil once the worker has accepted the role or already has it. A master
 // that is demoted has no pending writes by then.
 func (w *Worker) Assign(ctx context.Context, a workerapi.Assignment) error {
 	if err := a.Validate(); err != nil {
@@ -124,7 +124,7 @@ func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int,
 	}
 }
 
-// Yield implements control.Worker. The request lapses after workerapi.YieldFor, or when the mastership ends.
+// Yield implements workercontrol.Worker. The request lapses after workerapi.YieldFor, or when the mastership ends.
 func (w *Worker) Yield(y workerapi.Yield) error {
 	if err := y.Validate(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (w *Worker) awaitSuccessor(hard context.Context) {
 	}
 }
 
-// Drain implements control.Worker: the worker takes no new work, finishes its pending work and leaves, and Run returns.
+// Drain implements workercontrol.Worker: the worker takes no new work, finishes its pending work and leaves, and Run returns.
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +192,7 @@ func (w *Worker) Drain() {
 	w.config.Log.Info("drain begun")
 }
 
-// Status implements control.Worker.
+// Status implements workercontrol.Worker.
 func (w *Worker) Status() workerapi.Status {
 	head, _ := w.replica.Applied()
 	counters := map[string]int64{}
@@ -210,12 +210,12 @@ func (w *Worker) Status() workerapi.Status {
 	}
 }
 
-// Hashes implements control.Worker.
+// Hashes implements workercontrol.Worker.
 func (w *Worker) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return w.replica.Hashes(ctx)
 }
 
-// Verify implements control.Worker.
+// Verify implements workercontrol.Worker.
 func (w *Worker) Verify(ctx context.Context) (workerapi.Verification, error) {
 	return w.replica.Verify(ctx)
 }

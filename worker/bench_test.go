@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // BenchmarkSlave_PointReads is one message of 128 point reads through the bus and a
@@ -18,7 +18,7 @@ func BenchmarkSlave_PointReads(b *testing.B) {
 		c.store.Write(insert(i))
 	}
 	c.slave(2, nil)
-	req := frame.ReadRequest{}
+	req := wire.ReadRequest{}
 	for i := range 128 {
 		r := query("SELECT v FROM n WHERE i=?", 0)
 		r.Statements[0].Args = []dbaas.Value{dbaas.Integer(int64(1 + i*7%1000))}
@@ -31,7 +31,7 @@ func BenchmarkSlave_PointReads(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		err := c.caller.Call(b.Context(), mq.ReadQ, body, func(m []byte) bool {
-			r, err := frame.DecodeReadReply(m)
+			r, err := wire.DecodeReadReply(m)
 			return err != nil || r.Last
 		})
 		if err != nil {

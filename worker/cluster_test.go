@@ -14,11 +14,11 @@ import (
 	"rideshare/internal/coord"
 	coordinproc "rideshare/internal/coord/inproc"
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	mqinproc "rideshare/internal/mq/inproc"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/testkit/workertest"
+	"rideshare/internal/wire"
 	"rideshare/internal/workerapi"
 	"rideshare/worker"
 )
@@ -195,7 +195,7 @@ func operation(statements ...dbaas.Statement) dbaas.Operation {
 
 // write sends operations in one message and returns their results.
 func (c *cluster) write(ctx context.Context, ops ...dbaas.Operation) ([]dbaas.OperationResult, error) {
-	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
+	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (c *cluster) write(ctx context.Context, ops ...dbaas.Operation) ([]dbaas.Op
 	defer cancel()
 	results := make([]dbaas.OperationResult, len(ops))
 	return results, c.caller.Call(ctx, mq.WriteQ, body, func(b []byte) bool {
-		r, bad := frame.DecodeWriteReply(b)
+		r, bad := wire.DecodeWriteReply(b)
 		for _, a := range r.Answers {
 			results[a.Index] = a.Result
 		}
@@ -231,7 +231,7 @@ func query(sql string, minSeq dbaas.Seq) dbaas.Read {
 
 // read sends reads in one message. each, if set, is called with each answer as it comes.
 func (c *cluster) read(ctx context.Context, q mq.Queue, each func(int, dbaas.ReadResult), reads ...dbaas.Read) ([]dbaas.ReadResult, error) {
-	body, err := frame.ReadRequest{Reads: reads}.Encode(time.Now())
+	body, err := wire.ReadRequest{Reads: reads}.Encode(time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -239,10 +239,10 @@ func (c *cluster) read(ctx context.Context, q mq.Queue, each func(int, dbaas.Rea
 	defer cancel()
 	results := make([]dbaas.ReadResult, len(reads))
 	return results, c.caller.Call(ctx, q, body, func(b []byte) bool {
-		if kind, bad := frame.KindOf(b); bad == nil && kind == frame.KindReadHeld {
+		if kind, bad := wire.KindOf(b); bad == nil && kind == wire.KindReadHeld {
 			return false // the answers are still to come
 		}
-		r, bad := frame.DecodeReadReply(b)
+		r, bad := wire.DecodeReadReply(b)
 		for _, a := range r.Answers {
 			results[a.Index] = a.Result
 			if each != nil {

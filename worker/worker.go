@@ -19,10 +19,10 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/workerapi"
-	"rideshare/worker/control"
 	"rideshare/worker/master"
 	"rideshare/worker/replica"
 	"rideshare/worker/slave"
+	"rideshare/worker/workercontrol"
 )
 
 // Errors that Run returns.
@@ -142,7 +142,7 @@ func New(c Config) *Worker {
 }
 
 // Handler returns the control API.
-func (w *Worker) Handler() http.Handler { return control.Handler(w, w.config.Log) }
+func (w *Worker) Handler() http.Handler { return workercontrol.Handler(w, w.config.Log) }
 
 // Kill cuts the worker off without a goodbye, as the death of its process would: it no longer answers, acknowledges or
 // unregisters anything. Run returns soon afterwards. Kill is safe to call twice.

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/sqlite"
-	"rideshare/orchestrator/statement"
+	"rideshare/orchestrator/sqlbody"
 )
 
 // maxGroup is how many writes share a commit: as many as a message of the product carries at most.
@@ -101,7 +101,7 @@ func plain(answer answerer) http.Handler {
 }
 
 func (b *bare) read(_ context.Context, body []byte) ([]byte, error) {
-	s, err := statement.ParseRead(body)
+	s, err := sqlbody.ParseRead(body)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (b *bare) read(_ context.Context, body []byte) ([]byte, error) {
 }
 
 func (b *bare) write(_ context.Context, body []byte) ([]byte, error) {
-	s, err := statement.ParseWrite(body)
+	s, err := sqlbody.ParseWrite(body)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (b *bare) write(_ context.Context, body []byte) ([]byte, error) {
 }
 
 func (b *bare) execute(_ context.Context, body []byte) ([]byte, error) {
-	s, err := statement.ParseSQL(body)
+	s, err := sqlbody.ParseSQL(body)
 	if err != nil {
 		return nil, err
 	}

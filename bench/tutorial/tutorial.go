@@ -14,7 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
-	"rideshare/orchestrator/statement"
+	"rideshare/orchestrator/sqlbody"
 )
 
 // Settings say how the workers consume messages. All acknowledge each message manually, after its answer.
@@ -217,11 +217,11 @@ func parse(kind string, body []byte) ([]dbaas.Statement, error) {
 	var err error
 	switch kind {
 	case "read":
-		one, err = statement.ParseRead(body)
+		one, err = sqlbody.ParseRead(body)
 	case "write":
-		one, err = statement.ParseWrite(body)
+		one, err = sqlbody.ParseWrite(body)
 	default:
-		return statement.ParseSQL(body)
+		return sqlbody.ParseSQL(body)
 	}
 	return []dbaas.Statement{one}, err
 }

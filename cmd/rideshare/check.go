@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rideshare/internal/httpapi"
-	"rideshare/orchestrator/check"
+	"rideshare/orchestrator/invariants"
 	"rideshare/persdb/client"
 )
 
@@ -57,8 +57,8 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 }
 
 // ask requests a check from the orchestrator.
-func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Report, error) {
-	var report check.Report
+func (c *checkCommand) ask(ctx context.Context, authorization string) (invariants.Report, error) {
+	var report invariants.Report
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Orchestrator, "/")+"/api/v1/check", http.NoBody)
 	if err != nil {
 		return report, usagef("--orchestrator: %v", err)
@@ -87,7 +87,7 @@ func (c *checkCommand) ask(ctx context.Context, authorization string) (check.Rep
 }
 
 // readLog replaces the orchestrator's results for the log by those of reading persdb's log directly.
-func (c *checkCommand) readLog(ctx context.Context, report *check.Report) error {
+func (c *checkCommand) readLog(ctx context.Context, report *invariants.Report) error {
 	if c.Persdb == "" {
 		return nil
 	}
@@ -95,11 +95,11 @@ func (c *checkCommand) readLog(ctx context.Context, report *check.Report) error 
 	if err != nil {
 		return usagef("--persdb: %v", err)
 	}
-	report.Replace(check.Log(ctx, store)...)
+	report.Replace(invariants.Log(ctx, store)...)
 	return store.Close()
 }
 
-func (c *checkCommand) write(report check.Report) error {
+func (c *checkCommand) write(report invariants.Report) error {
 	if c.JSON == "" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (c *checkCommand) write(report check.Report) error {
 }
 
 // printReport prints one line for each invariant. Its error names the invariants that do not hold.
-func printReport(w io.Writer, report check.Report) error {
+func printReport(w io.Writer, report invariants.Report) error {
 	var failed []string
 	for _, i := range report.Invariants {
 		state := "ok    "

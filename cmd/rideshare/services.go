@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	ridesapi "rideshare/rides/api"
-	usersapi "rideshare/users/api"
-
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
+	"rideshare/users/usersapi"
 )
 
 // database holds the settings of a service that stores its data through the orchestrator.

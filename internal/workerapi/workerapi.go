@@ -1,5 +1,5 @@
 // Package workerapi is the control API of a worker as seen by both sides: the wire types, the paths and a client. The
-// orchestrator's control loop uses the client; worker/control serves the paths.
+// orchestrator's control loop uses the client; worker/workercontrol serves the paths.
 package workerapi
 
 import (

@@ -7,20 +7,20 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
 // instant answers every message immediately, as a worker without any work would.
 func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte) bool) error {
-	r, err := frame.DecodeReadRequest(body, time.Now())
+	r, err := wire.DecodeReadRequest(body, time.Now())
 	if err != nil {
 		return err
 	}
-	reply := frame.ReadReply{Last: true, Answers: make([]frame.ReadAnswer, len(r.Reads))}
+	reply := wire.ReadReply{Last: true, Answers: make([]wire.ReadAnswer, len(r.Reads))}
 	for i := range r.Reads {
-		reply.Answers[i] = frame.ReadAnswer{Index: i, Result: dbaas.ReadResult{Seq: 1, Body: []byte(`[{"username":"ann"}]`)}}
+		reply.Answers[i] = wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{Seq: 1, Body: []byte(`[{"username":"ann"}]`)}}
 	}
 	if body, err = reply.Encode(); err == nil {
 		onReply(body)

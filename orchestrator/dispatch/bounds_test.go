@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -281,7 +281,7 @@ func TestDispatcher_Read_AnswerBytesAreBounded(t *testing.T) {
 		get := func(ctx context.Context, size int) error {
 			ask(ctx, d, read("x"), answers)
 			m := <-messages
-			m.send(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Result: dbaas.ReadResult{Body: make([]byte, size)}}}}.Encode())
+			m.send(wire.ReadReply{Last: true, Answers: []wire.ReadAnswer{{Result: dbaas.ReadResult{Body: make([]byte, size)}}}}.Encode())
 			return (<-answers).err
 		}
 		ctx, cancel := context.WithCancel(t.Context())

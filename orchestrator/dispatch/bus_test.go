@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/inproc"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -63,13 +63,13 @@ func serve(t *testing.T, conn *inproc.Conn, q mq.Queue, answer func(body []byte)
 
 // echo answers every read with its own text.
 func echo(body []byte) ([]byte, error) {
-	r, err := frame.DecodeReadRequest(body, time.Now())
+	r, err := wire.DecodeReadRequest(body, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	reply := frame.ReadReply{Last: true}
+	reply := wire.ReadReply{Last: true}
 	for i := range r.Reads {
-		reply.Answers = append(reply.Answers, frame.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(r.Reads[i].Statements[0].SQL)}})
+		reply.Answers = append(reply.Answers, wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(r.Reads[i].Statements[0].SQL)}})
 	}
 	return reply.Encode()
 }
@@ -106,13 +106,13 @@ func TestDispatcher_OverTheBus_DroppedConnectionsLoseNothing(t *testing.T) {
 		release := make(chan struct{})
 		var ids []dbaas.OpID
 		serve(t, broker.Dial("master"), mq.WriteQ, func(body []byte) ([]byte, error) {
-			r, err := frame.DecodeWriteRequest(body, time.Now())
+			r, err := wire.DecodeWriteRequest(body, time.Now())
 			if err != nil {
 				return nil, err
 			}
 			ids = append(ids, r.Operations[0].ID)
 			<-release
-			return frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: dbaas.OperationResult{ID: r.Operations[0].ID, Seq: 3}}}}.Encode()
+			return wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: dbaas.OperationResult{ID: r.Operations[0].ID, Seq: 3}}}}.Encode()
 		})
 		done := write(t.Context(), d, operation(1))
 		synctest.Wait()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -104,45 +104,45 @@ func held() (callerFunc, chan *message) {
 }
 
 func (m *message) decode(body []byte) error {
-	kind, err := frame.KindOf(body)
+	kind, err := wire.KindOf(body)
 	if err != nil {
 		return err
 	}
-	if kind == frame.KindReadRequest {
-		var r frame.ReadRequest
-		r, err = frame.DecodeReadRequest(body, time.Now())
+	if kind == wire.KindReadRequest {
+		var r wire.ReadRequest
+		r, err = wire.DecodeReadRequest(body, time.Now())
 		m.reads, m.again, m.cluster = r.Reads, r.Again, r.Cluster
 		return err
 	}
-	r, err := frame.DecodeWriteRequest(body, time.Now())
+	r, err := wire.DecodeWriteRequest(body, time.Now())
 	m.ops = r.Operations
 	return err
 }
 
 // reply answers the reads at the given places with their own SQL text.
 func (m *message) reply(last bool, places ...int) {
-	r := frame.ReadReply{Last: last}
+	r := wire.ReadReply{Last: last}
 	for _, i := range places {
-		r.Answers = append(r.Answers, frame.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(m.reads[i].Statements[0].SQL)}})
+		r.Answers = append(r.Answers, wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(m.reads[i].Statements[0].SQL)}})
 	}
 	m.send(r.Encode())
 }
 
 // commit answers all operations as applied at seq.
 func (m *message) commit(seq dbaas.Seq) {
-	r := frame.WriteReply{Last: true}
+	r := wire.WriteReply{Last: true}
 	for i := range m.ops {
-		r.Answers = append(r.Answers, frame.WriteAnswer{Index: i, Result: dbaas.OperationResult{ID: m.ops[i].ID, Seq: seq}})
+		r.Answers = append(r.Answers, wire.WriteAnswer{Index: i, Result: dbaas.OperationResult{ID: m.ops[i].ID, Seq: seq}})
 	}
 	m.send(r.Encode())
 }
 
 // heldBy announces that a worker holds the message.
-func (m *message) heldBy(worker dbaas.WorkerID) { m.send(frame.ReadHeld{Worker: worker}.Encode()) }
+func (m *message) heldBy(worker dbaas.WorkerID) { m.send(wire.ReadHeld{Worker: worker}.Encode()) }
 
 // runs announces that a worker runs the read at that index, and no other read.
 func (m *message) runs(worker dbaas.WorkerID, place int) {
-	m.send(frame.ReadHeld{Worker: worker, Running: &place}.Encode())
+	m.send(wire.ReadHeld{Worker: worker, Running: &place}.Encode())
 }
 
 func (m *message) send(body []byte, err error) {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // errHolderGone is the error of a message whose worker acknowledged it and died before the last answer.
@@ -53,7 +53,7 @@ type deaths struct {
 }
 
 // note records which worker holds the message and reports whether that worker is new.
-func (d *deaths) note(held *frame.ReadHeld, now time.Time) bool {
+func (d *deaths) note(held *wire.ReadHeld, now time.Time) bool {
 	d.running, d.holder, d.since = held.Running, held.Worker, now
 	if slices.Contains(d.holders, held.Worker) {
 		return false

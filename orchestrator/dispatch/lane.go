@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // codec holds what differs between a lane of reads and a lane of writes.
@@ -18,7 +18,7 @@ type codec[Q, R any] struct {
 	// decode calls each once per answer in a reply, and reports whether the reply was the last one.
 	decode func(body []byte, each func(i int, r R)) (last bool, err error)
 	// holder returns the announcement in body that a worker holds the message, or nil if body is an ordinary reply.
-	holder func(body []byte) *frame.ReadHeld
+	holder func(body []byte) *wire.ReadHeld
 	// staleAfter: an unanswered message that is this old is stale and no longer keeps others from being sent. Each
 	// message that is already stale adds another staleAfter to that age, for at most patience messages.
 	staleAfter time.Duration

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // Read sends r to a slave, or to the master if r is linearizable, and returns
@@ -71,7 +71,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       gate,
 		encode: func(reads []dbaas.Read, again bool) ([]byte, error) {
-			return frame.ReadRequest{Again: again, Cluster: d.Cluster(), Reads: reads}.Encode(d.cfg.Now())
+			return wire.ReadRequest{Again: again, Cluster: d.Cluster(), Reads: reads}.Encode(d.cfg.Now())
 		},
 		decode: decodeReads,
 		holder: readHolder,
@@ -82,7 +82,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 }
 
 func decodeReads(body []byte, each func(int, dbaas.ReadResult)) (bool, error) {
-	reply, err := frame.DecodeReadReply(body)
+	reply, err := wire.DecodeReadReply(body)
 	if err != nil {
 		return true, err
 	}
@@ -92,11 +92,11 @@ func decodeReads(body []byte, each func(int, dbaas.ReadResult)) (bool, error) {
 	return reply.Last, nil
 }
 
-func readHolder(body []byte) *frame.ReadHeld {
-	if kind, err := frame.KindOf(body); err != nil || kind != frame.KindReadHeld {
+func readHolder(body []byte) *wire.ReadHeld {
+	if kind, err := wire.KindOf(body); err != nil || kind != wire.KindReadHeld {
 		return nil
 	}
-	held, err := frame.DecodeReadHeld(body)
+	held, err := wire.DecodeReadHeld(body)
 	if err != nil {
 		return nil // decode returns the error
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -153,7 +153,7 @@ func TestDispatcher_Read_WorkersReasonArrivesInTime(t *testing.T) {
 			ask(t.Context(), d, r, answers)
 			m := <-messages
 			<-time.After(time.Until(m.reads[0].Deadline)) // the bubble's clock, no real time.
-			m.send(frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Result: dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp}}}}.Encode())
+			m.send(wire.ReadReply{Last: true, Answers: []wire.ReadAnswer{{Result: dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp}}}}.Encode())
 			if a := <-answers; dbaas.CodeOf(a.err) != dbaas.CodeNotCaughtUp {
 				t.Errorf("timeout %v: got %v, want not caught up", timeout, a.err)
 			}
@@ -237,7 +237,7 @@ func TestDispatcher_Read_LostReplyIsSentAgain(t *testing.T) {
 // affect other requests.
 func TestDispatcher_Read_AnswersOfTheWorker(t *testing.T) {
 	result := func(r dbaas.ReadResult) func() ([]byte, error) {
-		return frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{{Index: 7}, {Result: r}, {Result: dbaas.ReadResult{Body: []byte("twice")}}}}.Encode
+		return wire.ReadReply{Last: true, Answers: []wire.ReadAnswer{{Index: 7}, {Result: r}, {Result: dbaas.ReadResult{Body: []byte("twice")}}}}.Encode
 	}
 	for name, c := range map[string]struct {
 		reply func() ([]byte, error)
@@ -246,9 +246,9 @@ func TestDispatcher_Read_AnswersOfTheWorker(t *testing.T) {
 		"NotCaughtUp": {result(dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "not caught up"}), dbaas.CodeNotCaughtUp},
 		"Invalid":     {result(dbaas.ReadResult{Code: dbaas.CodeInvalid, Message: "no such table: x"}), dbaas.CodeInvalid},
 		"Ok":          {result(dbaas.ReadResult{Body: []byte("[]")}), dbaas.CodeOK},
-		"LeftOut":     {frame.ReadReply{Last: true}.Encode, dbaas.CodeUnavailable},
+		"LeftOut":     {wire.ReadReply{Last: true}.Encode, dbaas.CodeUnavailable},
 		"Garbage":     {func() ([]byte, error) { return []byte("garbage"), nil }, dbaas.CodeUnavailable},
-		"WriteReply":  {frame.WriteReply{Last: true}.Encode, dbaas.CodeUnavailable},
+		"WriteReply":  {wire.WriteReply{Last: true}.Encode, dbaas.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte) bool) error {
@@ -307,7 +307,7 @@ func TestDispatcher_Read_HeavyStatementsTravelApart(t *testing.T) {
 				point.all()
 			}
 			heavy := <-messages
-			body, err := frame.ReadReply{Last: true, Answers: []frame.ReadAnswer{
+			body, err := wire.ReadReply{Last: true, Answers: []wire.ReadAnswer{
 				{Result: dbaas.ReadResult{Body: []byte(strings.Repeat("x", size))}},
 			}}.Encode()
 			heavy.send(body, err)

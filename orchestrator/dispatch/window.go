@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // window is one message in flight. All fields but since, counts and isHeld belong to its
@@ -192,7 +192,7 @@ func (win *window[Q, R]) pause(err error) bool {
 // final reports whether a retry is pointless after err: the deadline is over, or the fault is
 // in the message itself.
 func final(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, frame.ErrTooLarge)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, wire.ErrTooLarge)
 }
 
 // settle gives every member without an answer its error. err is nil if the worker
@@ -216,7 +216,7 @@ func (win *window[Q, R]) settle(err error) {
 
 func (win *window[Q, R]) failure(w *waiter[Q, R], err error) error {
 	switch {
-	case errors.Is(err, frame.ErrTooLarge):
+	case errors.Is(err, wire.ErrTooLarge):
 		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
 	case w.sent:
 		return win.lane.lost(&w.req, err)

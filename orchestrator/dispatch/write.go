@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // Write sends op to the master and returns its result. The earlier of op.Deadline and ctx's
@@ -61,7 +61,7 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 		return err
 	}
 	op.Deadline = time.Time{}
-	body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(d.cfg.Now())
+	body, err := wire.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(d.cfg.Now())
 	if err != nil {
 		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
 	}
@@ -113,10 +113,10 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       d.masterGate,
 		encode: func(ops []dbaas.Operation, _ bool) ([]byte, error) {
-			return frame.WriteRequest{Operations: ops}.Encode(d.cfg.Now())
+			return wire.WriteRequest{Operations: ops}.Encode(d.cfg.Now())
 		},
 		decode: decodeWrites,
-		holder: func([]byte) *frame.ReadHeld { return nil }, // a master acknowledges after its answer
+		holder: func([]byte) *wire.ReadHeld { return nil }, // a master acknowledges after its answer
 		unsent: writeUnsent,
 		lost:   writeLost,
 		again:  resent,
@@ -126,7 +126,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 }
 
 func decodeWrites(body []byte, each func(int, dbaas.OperationResult)) (bool, error) {
-	reply, err := frame.DecodeWriteReply(body)
+	reply, err := wire.DecodeWriteReply(body)
 	if err != nil {
 		return true, err
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/orchestrator/dispatch"
 )
 
@@ -123,7 +123,7 @@ func TestDispatcher_Write_LostReplyIsSentAgainWithSameID(t *testing.T) {
 		first.commit(1)
 		<-opener
 		m := <-messages
-		m.send(frame.WriteReply{Answers: []frame.WriteAnswer{{Index: 0, Result: dbaas.OperationResult{ID: m.ops[0].ID, Seq: 2}}}}.Encode())
+		m.send(wire.WriteReply{Answers: []wire.WriteAnswer{{Index: 0, Result: dbaas.OperationResult{ID: m.ops[0].ID, Seq: 2}}}}.Encode())
 		if w := <-one; w.err != nil {
 			t.Error(w.err)
 		}
@@ -189,7 +189,7 @@ func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
 		{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, dbaas.CodeUnknown},
 	} {
 		d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte) bool) error {
-			body, err := frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: c.result}}}.Encode()
+			body, err := wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: c.result}}}.Encode()
 			onReply(body)
 			return err
 		})})
@@ -250,7 +250,7 @@ func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 			t.Errorf("publish %v: got %v, want %q", c.err, err, c.code)
 		}
 		m := p.got[0]
-		sent, err := frame.DecodeWriteRequest(m.Body, time.Now())
+		sent, err := wire.DecodeWriteRequest(m.Body, time.Now())
 		if err != nil || !m.Persistent || m.TTL != 0 || m.ReplyTo != "" {
 			t.Fatalf("got message %+v, %v", m, err)
 		}
@@ -285,7 +285,7 @@ func TestDispatcher_Write_RefusalOfSecondTryIsUnknown(t *testing.T) {
 			done := write(t.Context(), d, operation(1))
 			(<-messages).end <- mq.ErrReplyLost
 			again := <-messages
-			again.send(frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: dbaas.OperationResult{ID: again.ops[0].ID, Code: code}}}}.Encode())
+			again.send(wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: dbaas.OperationResult{ID: again.ops[0].ID, Code: code}}}}.Encode())
 			if w := <-done; dbaas.CodeOf(w.err) != dbaas.CodeUnknown || opOf(w.err) != (dbaas.OpID{1}) {
 				t.Errorf("refused with %q: got %v, want unknown with its id", code, w.err)
 			}
@@ -342,7 +342,7 @@ func TestDispatcher_Write_MasterHasLessTime(t *testing.T) {
 			t.Errorf("the master has %v less, want 100ms", got)
 		}
 		time.Sleep(time.Until(m.ops[0].Deadline))
-		m.send(frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeUnavailable}}}}.Encode())
+		m.send(wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeUnavailable}}}}.Encode())
 		if w := <-done; dbaas.CodeOf(w.err) != dbaas.CodeUnavailable {
 			t.Errorf("got %v, want the master's refusal", w.err)
 		}

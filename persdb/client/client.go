@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // Config holds the settings of a Client. Only URL is required.
@@ -131,7 +131,7 @@ func problem(resp *http.Response, effect bool) error {
 	return &dbaas.Error{Code: p.Code, Message: p.Detail}
 }
 
-// fetch is do followed by reading the whole body, of at most twice frame.MaxBytes: a commit's answer has two frames.
+// fetch is do followed by reading the whole body, of at most twice wire.MaxBytes: a commit's answer has two frames.
 func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
 	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it.
 	if err != nil {
@@ -139,9 +139,9 @@ func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error
 	}
 	answer := newBounded(ctx, resp.Body, stop, c.timeout)
 	defer func() { _ = answer.Close() }() // the body was read completely, or the rest is not needed.
-	body, err := io.ReadAll(io.LimitReader(answer, 2*frame.MaxBytes+1))
-	if err == nil && len(body) > 2*frame.MaxBytes {
-		err = frame.ErrTooLarge
+	body, err := io.ReadAll(io.LimitReader(answer, 2*wire.MaxBytes+1))
+	if err == nil && len(body) > 2*wire.MaxBytes {
+		err = wire.ErrTooLarge
 	}
 	if err != nil {
 		return nil, nil, lost(in.effect, err)

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means certainly not sent or certainly not done.
 // CodeUnknown means that the connection or the context ended after the batch was sent; sending the same batch again
 // finds out.
 func (c *Client) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
-	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
+	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
 	}
@@ -46,7 +46,7 @@ func decodeCommit(b []byte, want int) (dbaas.Commit, error) {
 		return dbaas.Commit{}, errShort
 	}
 	results, entry := b[n:n+int(size)], b[n+int(size):] //nolint:gosec // bounded on the line above.
-	reply, err := frame.DecodeWriteReply(results)
+	reply, err := wire.DecodeWriteReply(results)
 	if err != nil {
 		return dbaas.Commit{}, err
 	}
@@ -61,7 +61,7 @@ func decodeCommit(b []byte, want int) (dbaas.Commit, error) {
 		out.Results[i] = a.Result
 	}
 	if len(entry) > 0 {
-		e, err := frame.DecodeEntry(entry)
+		e, err := wire.DecodeEntry(entry)
 		if err != nil {
 			return dbaas.Commit{}, err
 		}

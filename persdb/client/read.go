@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // Head returns the newest position and epoch.
@@ -44,7 +44,7 @@ func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (
 	if err != nil {
 		return dbaas.Page{}, err
 	}
-	entries, err := frame.DecodeEntries(body)
+	entries, err := wire.DecodeEntries(body)
 	if err != nil {
 		return dbaas.Page{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
 	}
@@ -67,7 +67,7 @@ func (c *Client) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResu
 	if err != nil {
 		return dbaas.OperationResult{}, err
 	}
-	reply, err := frame.DecodeWriteReply(body)
+	reply, err := wire.DecodeWriteReply(body)
 	if err == nil && len(reply.Answers) != 1 {
 		err = errShort
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/sqlgen"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/wire"
 	"rideshare/persdb/commitlog"
 )
 
@@ -171,7 +171,7 @@ func (r *scriptRun) operation(o *sqlgen.Operation, head dbaas.Head) dbaas.Operat
 		op.ID[6], op.Deadline = 0x70, time.Now().Add(time.Hour)
 	}
 	op.SeenSeq, op.Atomic, op.Statements = head.Seq, o.Atomic, o.SQL()
-	op.Fingerprint = frame.FingerprintOf(op.Atomic, op.Statements)
+	op.Fingerprint = wire.FingerprintOf(op.Atomic, op.Statements)
 	if f, ok := r.first[o.Number]; ok && f.sent.Fingerprint == op.Fingerprint {
 		op.SeenSeq = f.sent.SeenSeq
 	}

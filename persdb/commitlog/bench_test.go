@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/wire"
 	"rideshare/persdb/commitlog"
 )
 
@@ -29,7 +29,7 @@ func inserts(n int) []dbaas.Operation {
 			SQL:  "INSERT INTO users(username, password) VALUES(?, ?)",
 			Args: []dbaas.Value{dbaas.Text(o.ID.String()), dbaas.Text("0123456789012345678901234567890123456789")},
 		}}
-		o.Fingerprint = frame.FingerprintOf(false, o.Statements)
+		o.Fingerprint = wire.FingerprintOf(false, o.Statements)
 		batch[i] = o
 	}
 	return batch

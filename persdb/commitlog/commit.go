@@ -8,8 +8,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wire"
 )
 
 // Commit runs the operations of one batch in order, as one transaction, one entry and one fsync, and returns one result
@@ -297,12 +297,12 @@ func (b *batch) build() (*dbaas.Entry, []dbaas.OpID, []byte, error) {
 	entry := &dbaas.Entry{Cluster: s.cluster, Seq: s.bounds.Head.Seq + 1, Epoch: b.epoch, At: at, Changes: b.changes}
 	b.place(entry.Seq)
 	ran := b.ran()
-	ids, records := make([]dbaas.OpID, len(ran)), make([]frame.Record, len(ran))
+	ids, records := make([]dbaas.OpID, len(ran)), make([]wire.Record, len(ran))
 	for n, i := range ran {
 		ids[n] = b.ops[i].ID
-		records[n] = frame.Record{Fingerprint: b.ops[i].Fingerprint, Result: kept(b.results[i])}
+		records[n] = wire.Record{Fingerprint: b.ops[i].Fingerprint, Result: kept(b.results[i])}
 	}
-	encoded, err := frame.EncodeRecords(entry.Shard, records)
+	encoded, err := wire.EncodeRecords(entry.Shard, records)
 	if err != nil {
 		return nil, nil, nil, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 )
 
 // index maps operation ids to the entries of the retained log. It is derived from the log and rebuilt at open.
@@ -50,7 +50,7 @@ func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 
 // addRecord adds a record that was read from the log. Of a damaged record it adds what can be read.
 func (x *index) addRecord(r *Record, now time.Duration) {
-	known, err := frame.DecodeRecords(r.Operations)
+	known, err := wire.DecodeRecords(r.Operations)
 	if err != nil {
 		r.Damage = DamagedOperations
 	}
@@ -66,7 +66,7 @@ func (x *index) addRecord(r *Record, now time.Duration) {
 
 // forget removes the operations of the oldest entry, which was trimmed.
 func (x *index) forget(r *Record) {
-	known, err := frame.DecodeRecords(r.Operations)
+	known, err := wire.DecodeRecords(r.Operations)
 	if err != nil || r.Damage != 0 {
 		x.forgetUpTo(r.Entry.Seq)
 		return

@@ -32,7 +32,7 @@ type Log interface {
 	Trim(ctx context.Context, seq dbaas.Seq) error
 }
 
-// Record is one entry, with what the log keeps of its operations: a frame of frame.KindRecords.
+// Record is one entry, with what the log keeps of its operations: a frame of wire.KindRecords.
 type Record struct {
 	Entry      dbaas.Entry
 	Operations []byte

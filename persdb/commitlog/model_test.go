@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/wire"
 	"rideshare/persdb/commitlog"
 )
 
@@ -100,7 +100,7 @@ func (r request) operation() dbaas.Operation {
 	for _, s := range r.steps {
 		o.Statements = append(o.Statements, dbaas.Statement{SQL: s.sql()})
 	}
-	o.Fingerprint = frame.FingerprintOf(o.Atomic, o.Statements)
+	o.Fingerprint = wire.FingerprintOf(o.Atomic, o.Statements)
 	if r.late {
 		o.Deadline = time.Now().Add(-time.Second)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wire"
 )
 
 // pageEntries and pageBytes bound one page of the log: about 4 MiB, so that a replica that catches up takes large steps
@@ -126,32 +126,32 @@ func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResul
 type lookup struct {
 	s       *Store
 	seq     dbaas.Seq
-	records []frame.Record
+	records []wire.Record
 }
 
-func (l *lookup) find(ctx context.Context, id dbaas.OpID) (frame.Record, bool, error) {
+func (l *lookup) find(ctx context.Context, id dbaas.OpID) (wire.Record, bool, error) {
 	l.s.mu.RLock()
 	at, ok := l.s.index.places[id]
 	l.s.mu.RUnlock()
 	if !ok {
-		return frame.Record{}, false, nil
+		return wire.Record{}, false, nil
 	}
 	if at.seq != l.seq {
 		page, err := l.s.log.Read(ctx, at.seq-1, Limit{Records: 1, NoChanges: true})
 		if dbaas.CodeOf(err) == dbaas.CodeGone {
-			return frame.Record{}, false, nil // trimmed since.
+			return wire.Record{}, false, nil // trimmed since.
 		}
 		if err != nil {
-			return frame.Record{}, false, err
+			return wire.Record{}, false, err
 		}
 		if len(page) == 0 {
-			return frame.Record{}, false, dbaas.Errorf(dbaas.CodeInternal, "the log has no entry %d", at.seq)
+			return wire.Record{}, false, dbaas.Errorf(dbaas.CodeInternal, "the log has no entry %d", at.seq)
 		}
-		l.records, _ = frame.DecodeRecords(page[0].Operations) // a missing record is detected below.
+		l.records, _ = wire.DecodeRecords(page[0].Operations) // a missing record is detected below.
 		l.seq = at.seq
 	}
 	if int(at.order) >= len(l.records) || l.records[at.order].Result.ID != id {
-		return frame.Record{}, false, errDamaged(at.seq)
+		return wire.Record{}, false, errDamaged(at.seq)
 	}
 	return l.records[at.order], true, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wire"
 )
 
 // TableLog is a Log in tables of the state machine's own file, so that an entry and its rows are one transaction with
@@ -110,7 +110,7 @@ func (l *TableLog) Append(_ context.Context, r Record) error {
 	if failpoint.On(failpoint.NoEpochCheck) {
 		insert = appendNext
 	}
-	changes := frame.AppendChanges(nil, e.Changes)
+	changes := wire.AppendChanges(nil, e.Changes)
 	sum := sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes) //nolint:gosec // SQLite's integers end at 2^63.
 	err := l.writer.Exec(insert, integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()), dbaas.Integer(sum),
 		dbaas.Blob(r.Operations), dbaas.Blob(changes))
@@ -197,7 +197,7 @@ func readRecord(r sqlite.Row, noChanges bool) Record {
 	if r.Int(3) == 0 {
 		record.Damage = damageOf(r.Int(4), sumOf(r.Int(0), r.Int(1), r.Int(2), ops, changes), noChanges)
 	}
-	decoded, err := frame.DecodeChanges(changes)
+	decoded, err := wire.DecodeChanges(changes)
 	switch {
 	case record.Damage == 0 && err != nil:
 		record.Damage = DamagedChanges

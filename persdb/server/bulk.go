@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/pause"
+	"rideshare/internal/wire"
 )
 
 const (
@@ -41,12 +41,12 @@ func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 
 // readBody reads a request's body into a buffer of exactly its size.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	in := http.MaxBytesReader(w, r.Body, frame.MaxBytes)
+	in := http.MaxBytesReader(w, r.Body, wire.MaxBytes)
 	var body []byte
 	var err error
 	switch n := r.ContentLength; {
-	case n > frame.MaxBytes:
-		err = &http.MaxBytesError{Limit: frame.MaxBytes}
+	case n > wire.MaxBytes:
+		err = &http.MaxBytesError{Limit: wire.MaxBytes}
 	case n < 0:
 		body, err = io.ReadAll(in)
 	default:

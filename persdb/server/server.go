@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wire"
 )
 
 // Store is the part of the store that the server offers. *commitlog.Store implements it.
@@ -156,7 +156,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in, err := frame.DecodeWriteRequest(body, time.Now())
+	in, err := wire.DecodeWriteRequest(body, time.Now())
 	if err != nil {
 		return dbaas.WrapError(dbaas.CodeInvalid, "the body is no write request", err)
 	}
@@ -174,9 +174,9 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 // EncodeCommit encodes a commit as the body of an answer: the length of a write reply, the write reply, and then the
 // entry, if there is one.
 func EncodeCommit(c dbaas.Commit) ([]byte, error) {
-	reply := frame.WriteReply{Last: true, Answers: make([]frame.WriteAnswer, len(c.Results))}
+	reply := wire.WriteReply{Last: true, Answers: make([]wire.WriteAnswer, len(c.Results))}
 	for i := range c.Results {
-		reply.Answers[i] = frame.WriteAnswer{Index: i, Result: c.Results[i]}
+		reply.Answers[i] = wire.WriteAnswer{Index: i, Result: c.Results[i]}
 	}
 	results, err := reply.Encode()
 	if err != nil {
@@ -184,7 +184,7 @@ func EncodeCommit(c dbaas.Commit) ([]byte, error) {
 	}
 	var entry []byte
 	if c.Entry != nil {
-		if entry, err = frame.EncodeEntry(*c.Entry); err != nil {
+		if entry, err = wire.EncodeEntry(*c.Entry); err != nil {
 			return nil, err
 		}
 	}
@@ -216,7 +216,7 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := frame.EncodeEntries(0, page.Entries)
+	body, err := wire.EncodeEntries(0, page.Entries)
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *Server) operation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := frame.WriteReply{Last: true, Answers: []frame.WriteAnswer{{Result: result}}}.Encode()
+	body, err := wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: result}}}.Encode()
 	if err != nil {
 		return err
 	}

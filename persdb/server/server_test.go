@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
+	"rideshare/internal/wire"
 	"rideshare/persdb/server"
 )
 
@@ -78,11 +78,11 @@ func do(t *testing.T, method, url string, body io.Reader, header ...string) (int
 func TestServer_BadRequests(t *testing.T) {
 	s := &stub{}
 	url := serve(t, s)
-	good, err := frame.WriteRequest{}.Encode(time.Now())
+	good, err := wire.WriteRequest{}.Encode(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	endless := io.LimitReader(zeros{}, frame.MaxBytes+1)
+	endless := io.LimitReader(zeros{}, wire.MaxBytes+1)
 	for _, tc := range []struct {
 		method, path string
 		body         io.Reader
@@ -246,7 +246,7 @@ func TestServer_LargeRequestsWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := dbaas.Operation{Statements: []dbaas.Statement{{SQL: strings.Repeat(" ", tc.body)}}}
-			body, err := frame.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(time.Now())
+			body, err := wire.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}

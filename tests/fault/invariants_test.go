@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wire"
 	"rideshare/persdb/commitlog"
 )
 
@@ -143,7 +143,7 @@ func (s *system) checkLog(t *testing.T) {
 
 func noteOperations(t *testing.T, found map[dbaas.OpID]dbaas.Seq, seq dbaas.Seq, ops []byte) {
 	t.Helper()
-	records, err := frame.DecodeRecords(ops)
+	records, err := wire.DecodeRecords(ops)
 	if err != nil {
 		t.Fatal(err)
 	}

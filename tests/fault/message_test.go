@@ -10,10 +10,10 @@ import (
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
 	"rideshare/internal/mq/amqp"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wire"
 )
 
 // publisher sends messages past the orchestrator straight into writeQ.
@@ -55,8 +55,8 @@ func (p publisher) message(t *testing.T, name string) []byte {
 			{SQL: "UPDATE counter SET n = n + 1 WHERE one = 1"},
 		},
 	}
-	o.Fingerprint = frame.FingerprintOf(o.Atomic, o.Statements)
-	body, err := frame.WriteRequest{Operations: []dbaas.Operation{o}}.Encode(time.Now())
+	o.Fingerprint = wire.FingerprintOf(o.Atomic, o.Statements)
+	body, err := wire.WriteRequest{Operations: []dbaas.Operation{o}}.Encode(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,9 +21,9 @@ import (
 	_ "modernc.org/sqlite" // the witness: another way to the same file.
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/lifeline"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/wire"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
 )
@@ -112,7 +112,7 @@ func (w *writer) operation() dbaas.Operation {
 			{SQL: "INSERT INTO apicount VALUES(?, 1) ON CONFLICT DO UPDATE SET count=count+1", Args: []dbaas.Value{dbaas.Text(fmt.Sprint(w.number))}},
 		},
 	}
-	o.Fingerprint = frame.FingerprintOf(o.Atomic, o.Statements)
+	o.Fingerprint = wire.FingerprintOf(o.Atomic, o.Statements)
 	return o
 }
 
@@ -239,7 +239,7 @@ func check(t *testing.T, path string, writers []*writer) {
 		if seq != next {
 			t.Fatalf("the log has %d where %d is next", seq, next)
 		}
-		records, err := frame.DecodeRecords(ops)
+		records, err := wire.DecodeRecords(ops)
 		if err != nil {
 			t.Fatal(err)
 		}

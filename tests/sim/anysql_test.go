@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/sqlgen"
+	"rideshare/internal/wire"
 	"rideshare/persdb/commitlog"
 )
 
@@ -67,7 +67,7 @@ func (c *anyClient) mark(o sqlgen.Operation) *mark {
 	}
 	op.ID, op.Resent = dbaas.NewOpID(c.w.orchestratorNow()), true
 	op.Statements = append(op.Statements, dbaas.Statement{SQL: "INSERT INTO marks(name) VALUES(?)", Args: []dbaas.Value{dbaas.Text(m.name)}})
-	op.Fingerprint = frame.FingerprintOf(op.Atomic, op.Statements)
+	op.Fingerprint = wire.FingerprintOf(op.Atomic, op.Statements)
 	m.op = op
 	c.sent[o.Number] = m
 	c.marks = append(c.marks, m)

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // A master ends when persdb belongs to another cluster than at catch-up, and reports that: at its next commit, which is
 // not done, and at its next linearizable read.
 func TestMaster_Run_OtherClusterEndsIt(t *testing.T) {
-	body, err := frame.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatObjects, Linearizable: true}}}.Encode(time.Now())
+	body, err := wire.ReadRequest{Reads: []dbaas.Read{{Format: dbaas.FormatObjects, Linearizable: true}}}.Encode(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // deadPrefetch is how many dead letters a master may hold: enough that dead letters whose callers have gone can
@@ -22,11 +22,11 @@ const deadText = "the write was given up after several tries; it was not done"
 // before the letter is acknowledged. The callers of all other writes have gone.
 func (m *Master) receiveDead(ctx context.Context, d mq.Delivery) {
 	m.Stats.DeadLetters.Add(1)
-	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
+	req, err := wire.DecodeWriteRequest(d.Message().Body, time.Now())
 	if err != nil {
 		m.Log.ErrorContext(ctx, "dead letter cannot be read", logkey.Queue, mq.DeadQ, logkey.Error, err)
 		if id, err := dbaas.ParseOpID(d.Message().ID); err == nil { // the message id shows that it is an accepted write
-			req = frame.WriteRequest{Operations: []dbaas.Operation{{ID: id}}}
+			req = wire.WriteRequest{Operations: []dbaas.Operation{{ID: id}}}
 		}
 	}
 	msg := newMessage(d, req)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // fakeStore commits in memory, with persdb's de-duplication and fencing. The test can set functions that decide a
@@ -142,7 +142,7 @@ type fakeBus struct {
 	events  []string // "entry 1", "reply x", "ack x"
 	results map[dbaas.OpID]dbaas.OperationResult
 	at      map[dbaas.OpID]time.Duration
-	reads   []frame.ReadReply
+	reads   []wire.ReadReply
 }
 
 func newBus() *fakeBus {
@@ -191,7 +191,7 @@ func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) e
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	e, err := frame.DecodeEntry(body)
+	e, err := wire.DecodeEntry(body)
 	if err == nil {
 		b.note("entry " + string(rune('0'+e.Seq)))
 	}
@@ -205,13 +205,13 @@ func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) e
 
 func (b *fakeBus) Reply(_ context.Context, _ string, m mq.Message) error {
 	b.note("reply " + m.ID)
-	if r, err := frame.DecodeReadReply(m.Body); err == nil {
+	if r, err := wire.DecodeReadReply(m.Body); err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.reads = append(b.reads, r)
 		return nil
 	}
-	r, err := frame.DecodeWriteReply(m.Body)
+	r, err := wire.DecodeWriteReply(m.Body)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (b *fakeBus) send(tb testing.TB, id string, ops ...dbaas.Operation) *fakeDe
 
 func (b *fakeBus) message(tb testing.TB, id string, ops ...dbaas.Operation) *fakeDelivery {
 	tb.Helper()
-	body, err := frame.WriteRequest{Operations: ops}.Encode(time.Now())
+	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -311,7 +311,7 @@ type fakeReads struct {
 	minSeq []dbaas.Seq
 }
 
-func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req frame.ReadRequest) {
+func (r *fakeReads) Serve(_ context.Context, d mq.Delivery, req wire.ReadRequest) {
 	r.mu.Lock()
 	for i := range req.Reads {
 		r.minSeq = append(r.minSeq, req.Reads[i].MinSeq)

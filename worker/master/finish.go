@@ -9,10 +9,10 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/wire"
 )
 
 // minReplyTTL is the shortest TTL of a reply whose operations are all past their deadline: the caller may wait a little
@@ -32,7 +32,7 @@ type reply struct {
 	shard   dbaas.ShardID
 	ops     []operation // of the whole message; only constant fields may be read
 	latest  time.Time
-	answers []frame.WriteAnswer
+	answers []wire.WriteAnswer
 	last    bool
 	reject  bool // the message ends as a dead letter
 }
@@ -100,7 +100,7 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 // broadcast sends an entry to the slaves. An entry that does not reach them is not lost: they fetch it from persdb when
 // the next entry reveals the gap, or by polling. broadcast calls onItsWay as Bus.Broadcast does.
 func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func()) error {
-	body, err := frame.EncodeEntry(*e)
+	body, err := wire.EncodeEntry(*e)
 	if err != nil {
 		onItsWay()
 		return err
@@ -124,7 +124,7 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 		if refuses(r.answers) && !m.ackFirst(ctx, r) {
 			doubt(r.answers)
 		}
-		body, err := frame.WriteReply{Shard: r.shard, Last: r.last, Answers: r.answers}.Encode()
+		body, err := wire.WriteReply{Shard: r.shard, Last: r.last, Answers: r.answers}.Encode()
 		if err != nil {
 			body, err = tooLarge(r).Encode()
 		}
@@ -159,8 +159,8 @@ func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 }
 
 // refuses reports whether any answer says that its operation was not done.
-func refuses(answers []frame.WriteAnswer) bool {
-	return slices.ContainsFunc(answers, func(a frame.WriteAnswer) bool { return isRefusal(a.Result.Code) })
+func refuses(answers []wire.WriteAnswer) bool {
+	return slices.ContainsFunc(answers, func(a wire.WriteAnswer) bool { return isRefusal(a.Result.Code) })
 }
 
 func isRefusal(code dbaas.Code) bool {
@@ -173,7 +173,7 @@ func isRefusal(code dbaas.Code) bool {
 }
 
 // doubt changes the refusals among answers to CodeUnknown.
-func doubt(answers []frame.WriteAnswer) {
+func doubt(answers []wire.WriteAnswer) {
 	for i := range answers {
 		if r := &answers[i].Result; isRefusal(r.Code) {
 			r.Code, r.Message = dbaas.CodeUnknown, unknownText
@@ -183,8 +183,8 @@ func doubt(answers []frame.WriteAnswer) {
 
 // tooLarge returns a reply in place of one that is too large for a frame: the operations are done, but their rows do
 // not fit.
-func tooLarge(r *reply) frame.WriteReply {
-	out := frame.WriteReply{Shard: r.shard, Last: r.last}
+func tooLarge(r *reply) wire.WriteReply {
+	out := wire.WriteReply{Shard: r.shard, Last: r.last}
 	for _, a := range r.answers {
 		a.Result.Statements = nil
 		if a.Result.Code == dbaas.CodeOK {

@@ -14,9 +14,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 const (
@@ -61,7 +61,7 @@ type Replica interface {
 
 // Reads runs the reads of a message, answers them and acknowledges the message. *slave.Executor implements it.
 type Reads interface {
-	Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
+	Serve(ctx context.Context, d mq.Delivery, req wire.ReadRequest)
 }
 
 // Config configures a Master. The interfaces, Log and Epoch are required.
@@ -231,7 +231,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 // receive takes one delivery of operations.
 func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	failpoint.Hit(failpoint.MasterTaken)
-	req, err := frame.DecodeWriteRequest(d.Message().Body, time.Now())
+	req, err := wire.DecodeWriteRequest(d.Message().Body, time.Now())
 	if err != nil {
 		m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.WriteQ, logkey.Error, err)
 		m.reject(ctx, d)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // An entry is broadcast first, then the message is answered, then acknowledged.
@@ -273,7 +273,7 @@ func TestMaster_Run_LinearizableReadConfirmsEpoch(t *testing.T) {
 		store := newStore(1)
 		store.head.Seq = 41
 		m := start(t, store)
-		body, err := frame.ReadRequest{Reads: []dbaas.Read{
+		body, err := wire.ReadRequest{Reads: []dbaas.Read{
 			{Format: dbaas.FormatObjects, Linearizable: true, Deadline: time.Now().Add(time.Second)},
 		}}.Encode(time.Now())
 		if err != nil {

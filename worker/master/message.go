@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 const (
@@ -61,13 +61,13 @@ type message struct {
 	ops      []operation
 	left     int // operations without an answer
 	latest   time.Time
-	answers  []frame.WriteAnswer // not sent yet
+	answers  []wire.WriteAnswer // not sent yet
 	end      *settlement
 	dead     bool // the message is a dead letter
 	reject   bool // an operation of the message must become a dead letter
 }
 
-func newMessage(d mq.Delivery, req frame.WriteRequest) *message {
+func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 	m := &message{
 		delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)),
 		left: len(req.Operations), end: &settlement{delivery: d},
@@ -99,7 +99,7 @@ func (m *message) replaces(old *message) bool {
 func (m *message) answer(i int, r dbaas.OperationResult) {
 	r.ID = m.ops[i].ID
 	m.drop(i)
-	m.answers = append(m.answers, frame.WriteAnswer{Index: i, Result: r})
+	m.answers = append(m.answers, wire.WriteAnswer{Index: i, Result: r})
 }
 
 // drop settles operation i without an answer.

@@ -8,9 +8,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // readPrefetch is how many messages of linearizable reads a master may hold before they are acknowledged. These reads
@@ -22,7 +22,7 @@ const readPrefetch = 8
 // The broker delivers linearQ to any consumer. There is only one, except briefly during a fail-over. Then the
 // confirmation at persdb decides, as for commits: a stale master ends, and its reads are redelivered to the new one.
 func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
-	req, err := frame.DecodeReadRequest(d.Message().Body, time.Now())
+	req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 	if err != nil {
 		m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.LinearQ, logkey.Error, err)
 		m.reject(ctx, d)
@@ -39,7 +39,7 @@ func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc
 // read serves linearizable reads: it asks persdb for its head after the reads have arrived. If the epoch there is still
 // this master's, every write acknowledged before then is at or below that position, so the replica may answer once it
 // has reached it.
-func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest) error {
+func (m *Master) read(ctx context.Context, d mq.Delivery, req wire.ReadRequest) error {
 	head, err := m.confirm(ctx, latest(req.Reads))
 	m.confirming.Done()
 	switch {
@@ -56,9 +56,9 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req frame.ReadRequest)
 	case ctx.Err() != nil || dbaas.CodeOf(err) == dbaas.CodeStaleEpoch:
 		return err // no answer and no ack: the next master serves the reads
 	}
-	reply := frame.ReadReply{Shard: req.Shard, Last: true}
+	reply := wire.ReadReply{Shard: req.Shard, Last: true}
 	for i := range req.Reads {
-		reply.Answers = append(reply.Answers, frame.ReadAnswer{Index: i, Result: dbaas.ReadResult{
+		reply.Answers = append(reply.Answers, wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{
 			Code: dbaas.CodeUnavailable, Message: "the mastership could not be confirmed",
 		}})
 	}

@@ -15,9 +15,9 @@ import (
 	_ "modernc.org/sqlite" // the driver of workertest.Rows
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/testkit/workertest"
+	"rideshare/internal/wire"
 	"rideshare/worker/replica"
 )
 
@@ -80,7 +80,7 @@ func bound(tb testing.TB, store replica.Store, change func(*replica.Config)) *li
 func (l *live) broadcast(entries ...dbaas.Entry) {
 	l.t.Helper()
 	for _, e := range entries {
-		b, err := frame.EncodeEntry(e)
+		b, err := wire.EncodeEntry(e)
 		if err != nil {
 			l.t.Fatal(err)
 		}

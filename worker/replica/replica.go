@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wire"
 )
 
 // Store is the part of persdb that this package needs.
@@ -127,7 +127,7 @@ func (r *Replica) gap() {
 }
 
 func (r *Replica) broadcast(body []byte) {
-	e, err := frame.DecodeEntry(body)
+	e, err := wire.DecodeEntry(body)
 	if err != nil {
 		r.Stats.Malformed.Add(1)
 		r.config.Log.Warn("broadcast not understood", logkey.Queue, mq.SyncQ, logkey.Error, err)

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/wire"
 )
 
 const (
@@ -42,7 +42,7 @@ type message struct {
 	giveUp context.CancelFunc
 
 	mu    sync.Mutex // guards the fields below
-	ready []frame.ReadAnswer
+	ready []wire.ReadAnswer
 	bytes int // of the bodies in ready
 	left  int // reads without an answer in ready or sent
 
@@ -84,7 +84,7 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ready = append(m.ready, frame.ReadAnswer{Index: i, Result: r})
+	m.ready = append(m.ready, wire.ReadAnswer{Index: i, Result: r})
 	m.bytes += len(r.Body)
 	m.left--
 }
@@ -102,7 +102,7 @@ func (m *message) refuse(ctx context.Context, places []int) {
 
 // take removes and returns the ready answers, up to about partBytes, and reports whether they are the last of the
 // message.
-func (m *message) take() (answers []frame.ReadAnswer, last bool) {
+func (m *message) take() (answers []wire.ReadAnswer, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, size := 0, 0
@@ -147,18 +147,18 @@ func (m *message) flushFull(ctx context.Context) {
 }
 
 // forget releases the memory of answers that were sent.
-func (m *message) forget(answers []frame.ReadAnswer) {
+func (m *message) forget(answers []wire.ReadAnswer) {
 	for i := range answers {
 		m.exec.answers.give(len(answers[i].Result.Body))
 		answers[i].Result.Body = nil
 	}
 }
 
-func (m *message) send(ctx context.Context, answers []frame.ReadAnswer, last bool) {
+func (m *message) send(ctx context.Context, answers []wire.ReadAnswer, last bool) {
 	if m.delivery.Message().ReplyTo == "" {
 		return
 	}
-	body, err := frame.ReadReply{Shard: m.shard, Last: last, Answers: answers}.Encode()
+	body, err := wire.ReadReply{Shard: m.shard, Last: last, Answers: answers}.Encode()
 	if err != nil {
 		body, err = tooLarge(m.shard, answers, last).Encode()
 	}
@@ -183,8 +183,8 @@ func (m *message) reply(ctx context.Context, body []byte, err error) error {
 }
 
 // tooLarge returns a reply in place of one that is too large for a frame.
-func tooLarge(shard dbaas.ShardID, answers []frame.ReadAnswer, last bool) frame.ReadReply {
-	r := frame.ReadReply{Shard: shard, Last: last}
+func tooLarge(shard dbaas.ShardID, answers []wire.ReadAnswer, last bool) wire.ReadReply {
+	r := wire.ReadReply{Shard: shard, Last: last}
 	for _, a := range answers {
 		if len(a.Result.Body) >= partBytes {
 			a.Result = dbaas.ReadResult{Code: dbaas.CodeTooLarge, Message: "the answer is over the size limit", Seq: a.Result.Seq}
@@ -252,7 +252,7 @@ func (m *message) tellHeld(ctx context.Context, running *int) bool {
 	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
 		return true
 	}
-	body, err := frame.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
+	body, err := wire.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
 	return err == nil || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits
 }

@@ -11,8 +11,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // Executor runs the reads of messages on a replica and answers them. It is safe for concurrent use.
@@ -66,13 +66,13 @@ func (e *Executor) now() time.Time { return time.Now() }
 // Serve answers every read of req. It acknowledges d after the last reply was handed to the broker, or earlier if that
 // takes long. Serve returns when all reads are answered, or when ctx ends; the end of ctx interrupts running reads and
 // leaves d unacknowledged.
-func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req frame.ReadRequest) {
+func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req wire.ReadRequest) {
 	e.Stats.Messages.Add(1)
 	m := &message{
 		exec: e, delivery: d, shard: req.Shard, cluster: req.Cluster, reads: req.Reads, left: len(req.Reads),
 		sending: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	m.ready = make([]frame.ReadAnswer, 0, len(req.Reads))
+	m.ready = make([]wire.ReadAnswer, 0, len(req.Reads))
 	m.work, m.giveUp = context.WithCancel(ctx)
 	defer m.giveUp()
 	if len(req.Reads) == 0 {

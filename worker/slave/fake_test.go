@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 	"rideshare/worker/slave"
 )
 
@@ -164,7 +164,7 @@ type fakeBus struct {
 }
 
 type sentReply struct {
-	frame.ReadReply
+	wire.ReadReply
 	at  time.Duration
 	ttl time.Duration
 	id  string
@@ -181,14 +181,14 @@ func (b *fakeBus) Reply(ctx context.Context, to string, m mq.Message) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if held, err := frame.DecodeReadHeld(m.Body); err == nil {
+	if held, err := wire.DecodeReadHeld(m.Body); err == nil {
 		b.held = append(b.held, held.Worker)
 		if held.Running != nil {
 			b.running = append(b.running, *held.Running)
 		}
 		return b.err
 	}
-	r, err := frame.DecodeReadReply(m.Body)
+	r, err := wire.DecodeReadReply(m.Body)
 	if err != nil {
 		return err
 	}
@@ -273,9 +273,9 @@ func (d *fakeDelivery) Reject() error {
 }
 
 // request makes a message of reads with these texts and deadlines from now.
-func request(tb testing.TB, reads ...dbaas.Read) (*fakeDelivery, frame.ReadRequest) {
+func request(tb testing.TB, reads ...dbaas.Read) (*fakeDelivery, wire.ReadRequest) {
 	tb.Helper()
-	req := frame.ReadRequest{Reads: reads}
+	req := wire.ReadRequest{Reads: reads}
 	body, err := req.Encode(time.Now())
 	if err != nil {
 		tb.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wire"
 )
 
 // prefetch is how many messages a slave may hold. A message is a whole batch, so a few keep the cores busy; more would
@@ -115,7 +115,7 @@ func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHa
 		}
 	})
 	err := s.bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: prefetch}, func(d mq.Delivery) {
-		req, err := frame.DecodeReadRequest(d.Message().Body, time.Now())
+		req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 		if err != nil {
 			s.reject(ctx, d, err)
 			return

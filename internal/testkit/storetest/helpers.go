@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/frame"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wire"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -46,7 +46,7 @@ func Op(n int, statements ...string) dbaas.Operation {
 	for _, text := range statements {
 		op.Statements = append(op.Statements, dbaas.Statement{SQL: text})
 	}
-	op.Fingerprint = frame.FingerprintOf(op.Atomic, op.Statements)
+	op.Fingerprint = wire.FingerprintOf(op.Atomic, op.Statements)
 	return op
 }
 
@@ -54,7 +54,7 @@ func Op(n int, statements ...string) dbaas.Operation {
 func Atomic(n int, statements ...string) dbaas.Operation {
 	op := Op(n, statements...)
 	op.Atomic = true
-	op.Fingerprint = frame.FingerprintOf(true, op.Statements)
+	op.Fingerprint = wire.FingerprintOf(true, op.Statements)
 	return op
 }
 

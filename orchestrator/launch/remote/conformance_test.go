@@ -17,7 +17,7 @@ import (
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
-	"rideshare/orchestrator/launch/remote/api"
+	"rideshare/orchestrator/launch/remote/launchapi"
 )
 
 // envWorker makes the test binary a worker.
@@ -42,7 +42,7 @@ type part struct {
 	launcher launch.Launcher
 	address  string
 	url      string
-	service  *api.Service
+	service  *launchapi.Service
 	server   *httpapi.Server
 }
 
@@ -70,7 +70,7 @@ func newPart(tb testing.TB, address string) *part {
 func (p *part) serve(tb testing.TB) {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)
-	p.service = api.New(api.Config{Launcher: p.launcher, Log: log, Token: token})
+	p.service = launchapi.New(launchapi.Config{Launcher: p.launcher, Log: log, Token: token})
 	p.server = httpapi.NewServer(httpapi.ServerConfig{Addr: p.address, Handler: p.service.Handler(), Log: log})
 	p.server.OnShutdown(p.service.Shutdown)
 	if err := p.server.Open(context.Background()); err != nil {

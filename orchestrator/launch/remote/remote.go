@@ -1,6 +1,6 @@
 // Package remote reaches the launcher of another process, `rideshare launcher`, which alone may talk to the engine. The
 // caller can start, kill, stop, remove and list workers of one stack and nothing else: the launcher's own settings
-// define what a worker is. The server side is in launch/remote/api.
+// define what a worker is. The server side is in launch/remote/launchapi.
 package remote
 
 import (

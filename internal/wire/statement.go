@@ -1,0 +1,39 @@
+package wire
+
+import "rideshare/internal/dbaas"
+
+func appendStatement(b []byte, s dbaas.Statement) []byte {
+	b = appendText(b, s.SQL)
+	b = appendValues(b, s.Args)
+	b = appendUint(b, uint64(len(s.Named)))
+	for _, n := range s.Named {
+		b = appendText(b, n.Name)
+		b = appendValue(b, n.Value)
+	}
+	return b
+}
+
+func appendStatements(b []byte, statements []dbaas.Statement) []byte {
+	b = appendUint(b, uint64(len(statements)))
+	for _, s := range statements {
+		b = appendStatement(b, s)
+	}
+	return b
+}
+
+func (d *decoder) statement() dbaas.Statement {
+	return dbaas.Statement{SQL: d.text(), Args: d.values(), Named: list(d, (*decoder).named)}
+}
+
+func (d *decoder) named() dbaas.NamedValue {
+	return dbaas.NamedValue{Name: d.text(), Value: d.value()}
+}
+
+func (d *decoder) statements() []dbaas.Statement { return list(d, (*decoder).statement) }
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}

@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// WriteRequest is a batch of operations sent to the master, or by the master to persdb.
+type WriteRequest struct {
+	Shard      dbaas.ShardID
+	Operations []dbaas.Operation
+}
+
+// The flags of an operation.
+const (
+	opAtomic = 1 << iota
+	opResent
+	opFlags // the first unused bit
+)
+
+// Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.
+func (r WriteRequest) Encode(now time.Time) ([]byte, error) {
+	b := appendHeader(make([]byte, 0, 64+256*len(r.Operations)), KindWriteRequest, r.Shard)
+	b = appendUint(b, uint64(len(r.Operations)))
+	for i := range r.Operations {
+		b = appendOperation(b, &r.Operations[i], now)
+	}
+	return sized(b)
+}
+
+func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
+	var flags byte
+	if op.Atomic {
+		flags |= opAtomic
+	}
+	if op.Resent {
+		flags |= opResent
+	}
+	b = append(b, flags)
+	b = append(b, op.ID[:]...)
+	b = append(b, op.Fingerprint[:]...)
+	b = appendUint(b, uint64(op.SeenSeq))
+	b = appendLeft(b, op.Deadline, now)
+	b = appendText(b, op.RequestID)
+	b = appendText(b, op.GiveUp)
+	return appendStatements(b, op.Statements)
+}
+
+// DecodeWriteRequest decodes a frame of KindWriteRequest. Texts are copies; blobs are parts of b. Deadlines count
+// from now, when the frame arrived.
+func DecodeWriteRequest(b []byte, now time.Time) (WriteRequest, error) {
+	d, shard, err := open(b, KindWriteRequest)
+	if err != nil {
+		return WriteRequest{}, err
+	}
+	r := WriteRequest{Shard: shard, Operations: list(d, func(d *decoder) dbaas.Operation { return d.operation(now) })}
+	return r, d.end()
+}
+
+func (d *decoder) operation(now time.Time) dbaas.Operation {
+	flags := d.byte()
+	if flags >= opFlags {
+		d.fail(ErrMalformed)
+	}
+	return dbaas.Operation{
+		ID:          dbaas.OpID(d.sixteen()),
+		Fingerprint: dbaas.Fingerprint(d.sixteen()),
+		SeenSeq:     dbaas.Seq(d.uint()),
+		Deadline:    d.left(now),
+		Atomic:      flags&opAtomic != 0,
+		Resent:      flags&opResent != 0,
+		RequestID:   d.text(),
+		GiveUp:      d.text(),
+		Statements:  d.statements(),
+	}
+}
+
+func (d *decoder) sixteen() (v [16]byte) {
+	copy(v[:], d.take(16))
+	return v
+}
+
+// WriteAnswer is the answer to the operation at place Index of its request.
+type WriteAnswer struct {
+	Index  int
+	Result dbaas.OperationResult
+}
+
+// WriteReply answers some or all operations of a request. Last marks the final reply to the request.
+type WriteReply struct {
+	Shard   dbaas.ShardID
+	Last    bool
+	Answers []WriteAnswer
+}
+
+// Encode returns the frame, or ErrTooLarge.
+func (r WriteReply) Encode() ([]byte, error) {
+	b := appendHeader(make([]byte, 0, 64+64*len(r.Answers)), KindWriteReply, r.Shard)
+	b = appendBool(b, r.Last)
+	b = appendUint(b, uint64(len(r.Answers)))
+	for i := range r.Answers {
+		b = appendUint(b, uint64(r.Answers[i].Index)) //nolint:gosec // a place in a slice.
+		b = appendResult(b, &r.Answers[i].Result)
+	}
+	return sized(b)
+}
+
+// DecodeWriteReply decodes a frame of KindWriteReply. Blobs are parts of b.
+func DecodeWriteReply(b []byte) (WriteReply, error) {
+	d, shard, err := open(b, KindWriteReply)
+	if err != nil {
+		return WriteReply{}, err
+	}
+	r := WriteReply{Shard: shard, Last: d.bool(), Answers: list(d, (*decoder).writeAnswer)}
+	return r, d.end()
+}
+
+func (d *decoder) writeAnswer() WriteAnswer {
+	return WriteAnswer{Index: d.index(), Result: d.result()}
+}
+
+func appendResult(b []byte, r *dbaas.OperationResult) []byte {
+	b = append(b, r.ID[:]...)
+	b = appendUint(b, uint64(r.Seq))
+	b = appendText(b, string(r.Code))
+	b = appendText(b, r.Message)
+	b = appendUint(b, uint64(len(r.Statements)))
+	for i := range r.Statements {
+		b = appendStatementResult(b, &r.Statements[i])
+	}
+	return b
+}
+
+func appendStatementResult(b []byte, s *dbaas.StatementResult) []byte {
+	b = appendText(b, string(s.Code))
+	b = appendText(b, s.Message)
+	b = appendInt(b, s.LastInsertID)
+	b = appendInt(b, s.RowsAffected)
+	b = appendTexts(b, s.Columns)
+	b = appendTexts(b, s.Types)
+	b = appendUint(b, uint64(len(s.Rows)))
+	for _, row := range s.Rows {
+		b = appendValues(b, row)
+	}
+	return b
+}
+
+func (d *decoder) result() dbaas.OperationResult {
+	return dbaas.OperationResult{
+		ID:         dbaas.OpID(d.sixteen()),
+		Seq:        dbaas.Seq(d.uint()),
+		Code:       dbaas.Code(d.text()),
+		Message:    d.text(),
+		Statements: list(d, (*decoder).statementResult),
+	}
+}
+
+func (d *decoder) statementResult() dbaas.StatementResult {
+	return dbaas.StatementResult{
+		Code:         dbaas.Code(d.text()),
+		Message:      d.text(),
+		LastInsertID: d.int(),
+		RowsAffected: d.int(),
+		Columns:      d.texts(),
+		Types:        d.texts(),
+		Rows:         list(d, (*decoder).row),
+	}
+}
+
+func (d *decoder) row() dbaas.Row { return d.values() }

@@ -1,6 +1,0 @@
-package api
-
-import "rideshare/internal/httpapi"
-
-// HTTP returns the routes.
-func (a *API) HTTP() *httpapi.API { return a.http }

@@ -1,0 +1,135 @@
+// Package invariants verifies a running system from outside its data path: the log is dense, every replica equals
+// persdb at an equal position, every running worker is registered, and every registered worker runs. It gathers data
+// through small interfaces and judges it with pure functions.
+package invariants
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/launch"
+)
+
+// LogStore is what the check of the log needs from persdb.
+type LogStore interface {
+	Head(ctx context.Context) (dbaas.Head, error)
+	// Log returns the entries after a position. CodeGone: they were trimmed. CodeDamaged: the first one is damaged.
+	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
+}
+
+// Store is what this package needs from persdb.
+type Store interface {
+	LogStore
+	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+}
+
+// Workers calls the workers' control APIs. *workerapi.Client implements it.
+type Workers interface {
+	Status(ctx context.Context, baseURL string) (workerapi.Status, error)
+	Hashes(ctx context.Context, baseURL string) (dbaas.TableHashes, error)
+	Verify(ctx context.Context, baseURL string) (workerapi.Verification, error)
+}
+
+// Launcher is the part of launch.Launcher that this package needs.
+type Launcher interface {
+	List(ctx context.Context) ([]launch.Instance, error)
+}
+
+// Config holds the dependencies and settings of a Checker. Log, Store, Workers, Launcher and Coordinator are required.
+type Config struct {
+	Log         *slog.Logger
+	Store       Store
+	Workers     Workers
+	Launcher    Launcher
+	Coordinator coord.Coordinator
+	// Settle is how long the check waits for conditions that change all the time, such as workers that come and go and
+	// replicas that catch up. What is still wrong after Settle is reported. Default 10 s: replacing a worker, including
+	// its catching up, takes less.
+	Settle time.Duration
+	// Poll is the time between two attempts within Settle. Default 50 ms.
+	Poll time.Duration
+	// Limit bounds a whole check. Default 45 s, within the server's write timeout.
+	Limit time.Duration
+	// Now is the clock, time.Now by default.
+	Now func() time.Time
+}
+
+const (
+	defaultSettle = 10 * time.Second
+	defaultPoll   = 50 * time.Millisecond
+	defaultLimit  = 45 * time.Second
+)
+
+// Checker checks one system. It is safe for concurrent use.
+type Checker struct {
+	cfg     Config
+	running chan struct{} // holds a token while a check runs
+}
+
+// New returns a Checker.
+func New(cfg Config) *Checker {
+	cfg.Settle = cmp.Or(cfg.Settle, defaultSettle)
+	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
+	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Checker{cfg: cfg, running: make(chan struct{}, 1)}
+}
+
+// Run checks everything and returns a report. If a part of the system does not answer, its invariant fails, with the
+// reason. A replica that differs is reported, and its worker is instructed to restart from a snapshot.
+//
+// The only error is CodeConflict, while another check runs: a check reads the whole log and all tables, so one at a time
+// is enough.
+func (c *Checker) Run(ctx context.Context) (Report, error) {
+	select {
+	case c.running <- struct{}{}:
+		defer func() { <-c.running }()
+	default:
+		return Report{}, dbaas.Errorf(dbaas.CodeConflict, "another check is running")
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Limit)
+	defer cancel()
+	report := Report{At: c.cfg.Now()}
+	var log, members, replicas []Invariant
+	var workers []WorkerReport
+	var parts sync.WaitGroup
+	parts.Go(func() { log = Log(ctx, c.cfg.Store) })
+	parts.Go(func() {
+		var who census
+		// Replicas are compared once the set of workers is known.
+		members, who = c.members(ctx)
+		replicas, workers = c.replicas(ctx, who)
+	})
+	parts.Wait()
+	report.Workers = workers
+	for _, group := range [][]Invariant{log, members, replicas} {
+		report.Invariants = append(report.Invariants, group...)
+	}
+	report.OK = holds(report.Invariants)
+	return report, nil
+}
+
+// settle calls look until it returns true, or the time to settle is over.
+func (c *Checker) settle(ctx context.Context, look func() (well bool)) {
+	deadline := time.NewTimer(c.cfg.Settle)
+	defer deadline.Stop()
+	tick := time.NewTicker(c.cfg.Poll)
+	defer tick.Stop()
+	for !look() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Package launchapi offers a launcher over HTTP to the orchestrators of one stack: the server side of launch/remote. It
+// passes on only start ids, worker ids and graces, and nothing that defines what a worker is.
+package launchapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/launch"
+	"rideshare/orchestrator/launch/remote"
+)
+
+// maxBody is far above the longest valid body, in bytes.
+const maxBody = 4 << 10
+
+// Config is what a Service needs. Launcher and Log are required.
+type Config struct {
+	// Launcher does the work. The Service must be the only reader of its events.
+	Launcher launch.Launcher
+	Log      *slog.Logger
+	// Token is the bearer token that callers must send, "" for none.
+	Token string
+	// Observe counts requests, and Metrics serves the page of all metrics.
+	Observe func(route, method string, status int, took time.Duration)
+	Metrics http.Handler
+}
+
+// Service is the API of one launcher. It is safe for concurrent use.
+type Service struct {
+	launcher launch.Launcher
+	token    [sha256.Size]byte // hash of the header's whole value, so that its length does not depend on the token's
+	open     bool              // no token is required
+	events   *events
+	routes   *httpapi.API
+}
+
+// New returns a Service that passes events on until Close.
+func New(c Config) *Service {
+	s := &Service{
+		launcher: c.Launcher, token: sha256.Sum256([]byte(c.Token)), open: c.Token == "",
+		events: newEvents(c.Launcher.Events()),
+		routes: httpapi.New(httpapi.Config{Log: c.Log, MaxBody: maxBody, Observe: c.Observe}),
+	}
+	s.handle(http.MethodPost, remote.PathStart, s.start)
+	s.handle(http.MethodPost, remote.PathKill, s.kill)
+	s.handle(http.MethodPost, remote.PathStop, s.stop)
+	s.handle(http.MethodPost, remote.PathRemove, s.remove)
+	s.handle(http.MethodGet, remote.PathList, s.list)
+	s.handle(http.MethodGet, remote.PathEvents, s.event)
+	s.routes.HandleHealth(s.ready, c.Metrics)
+	return s
+}
+
+// Handler returns the API.
+func (s *Service) Handler() http.Handler { return s.routes }
+
+// Shutdown answers the callers that wait for events, which would otherwise hold up the server's shutdown.
+func (s *Service) Shutdown() { s.events.close() }
+
+// handle registers a route for callers with the token.
+func (s *Service) handle(method, path string, h echo.HandlerFunc) {
+	s.routes.Handle(method, path, func(c echo.Context) error {
+		if !s.authorized(c.Request().Header.Get(echo.HeaderAuthorization)) {
+			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="rideshare launcher"`)
+			return dbaas.Errorf(dbaas.CodeUnauthorized, "the launcher's token is missing or wrong")
+		}
+		return h(c)
+	})
+}
+
+func (s *Service) authorized(header string) bool {
+	if s.open {
+		return true
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return strings.EqualFold(scheme, "bearer") && subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+}
+
+// ready reports whether the engine answers.
+func (s *Service) ready(ctx context.Context) error {
+	if _, err := s.launcher.List(ctx); err != nil {
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the engine does not answer", err)
+	}
+	return nil
+}
+
+func (s *Service) start(c echo.Context) error {
+	var in remote.Start
+	if err := httpapi.DecodeJSON(c, &in); err != nil {
+		return err
+	}
+	if err := checkName("start_id", in.StartID); err != nil {
+		return err
+	}
+	// A caller that gives up does not stop a start half way: the caller, or the next pass of its loop, finds the worker
+	// in the list.
+	i, err := s.launcher.Start(context.WithoutCancel(c.Request().Context()), in.StartID)
+	if err != nil {
+		return told(err)
+	}
+	return httpapi.JSON(c, http.StatusOK, i)
+}
+
+func (s *Service) kill(c echo.Context) error {
+	return s.target(c, s.launcher.Kill)
+}
+
+func (s *Service) remove(c echo.Context) error {
+	return s.target(c, s.launcher.Remove)
+}
+
+func (s *Service) target(c echo.Context, do func(context.Context, dbaas.WorkerID) error) error {
+	var in remote.Target
+	if err := httpapi.DecodeJSON(c, &in); err != nil {
+		return err
+	}
+	if err := checkName("worker", string(in.Worker)); err != nil {
+		return err
+	}
+	if err := do(c.Request().Context(), in.Worker); err != nil {
+		return told(err)
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}
+
+func (s *Service) stop(c echo.Context) error {
+	var in remote.Stop
+	if err := httpapi.DecodeJSON(c, &in); err != nil {
+		return err
+	}
+	if err := checkName("worker", string(in.Worker)); err != nil {
+		return err
+	}
+	if in.GraceMillis < 0 || in.GraceMillis > remote.MaxGrace.Milliseconds() {
+		return dbaas.Errorf(dbaas.CodeInvalid, "grace_ms is not between 0 and %d", remote.MaxGrace.Milliseconds())
+	}
+	if err := s.launcher.Stop(c.Request().Context(), in.Worker, time.Duration(in.GraceMillis)*time.Millisecond); err != nil {
+		return told(err)
+	}
+	return httpapi.Empty(c, http.StatusOK)
+}
+
+func (s *Service) list(c echo.Context) error {
+	workers, err := s.launcher.List(c.Request().Context())
+	if err != nil {
+		return told(err)
+	}
+	return httpapi.JSON(c, http.StatusOK, remote.List{Workers: append([]launch.Instance{}, workers...)})
+}
+
+func (s *Service) event(c echo.Context) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), remote.PollWait)
+	defer cancel()
+	at := s.events.wait(ctx, c.QueryParam(remote.ParamAfter))
+	return httpapi.JSON(c, http.StatusOK, remote.Event{At: at})
+}
+
+// checkName rejects names that are empty, too long, or unfit for a log line.
+func checkName(field, name string) error {
+	bad := name == "" || len(name) > remote.MaxNameBytes
+	for i := range len(name) {
+		bad = bad || name[i] < 0x20 || name[i] > 0x7e
+	}
+	if bad {
+		return dbaas.Errorf(dbaas.CodeInvalid, "%s is not 1 to %d printable characters", field, remote.MaxNameBytes)
+	}
+	return nil
+}
+
+// told gives an error of the launcher a code that the client converts back. The error's text is included, since it is
+// for the orchestrator's log: only the orchestrator calls this API.
+func told(err error) error {
+	code := dbaas.CodeConflict // final: a missing image, a worker that still runs
+	switch {
+	case errors.Is(err, launch.ErrNoWorker):
+		code = dbaas.CodeNotFound
+	case errors.Is(err, launch.ErrUnavailable):
+		code = dbaas.CodeUnavailable
+	}
+	return dbaas.Errorf(code, "%v", err)
+}

@@ -1,0 +1,194 @@
+package orchestratorapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/invariants"
+)
+
+const (
+	// maxSQLBody is the body limit of the SQL form, whose clients load data in bulk.
+	maxSQLBody = 64 << 20
+	// maxTimeout is the longest timeout that a client may ask for: well under the
+	// server's write timeout, so that the answer can still be sent.
+	maxTimeout = 50 * time.Second
+	// retainPending is how long an accepted operation that persdb does not know
+	// is reported as pending: as long as persdb keeps operations by default.
+	retainPending = time.Hour
+)
+
+// Dispatcher is what this package needs from dispatch. *dispatch.Dispatcher
+// implements it.
+type Dispatcher interface {
+	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
+	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
+	Enqueue(ctx context.Context, op dbaas.Operation) error
+	// SawSeq records that a client learned of a write at seq in another way than by Write.
+	SawSeq(seq dbaas.Seq)
+	// Cluster returns the cluster id of the database, or zero if it is not known yet.
+	Cluster() dbaas.ClusterID
+}
+
+// Store keeps the results of operations. Lookup returns CodeNotFound for an operation that is
+// unknown, not applied yet or too old.
+type Store interface {
+	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+}
+
+// Check is one condition for the orchestrator to be ready.
+type Check struct {
+	Name string // what the client is told is missing when Probe fails
+	// Probe returns nil if the condition holds.
+	Probe func(ctx context.Context) error
+}
+
+// Config is what New needs. Log, Dispatcher, Store and Cluster are required.
+type Config struct {
+	Log        *slog.Logger
+	Dispatcher Dispatcher
+	Store      Store
+	Cluster    Cluster
+	// Checks are the conditions of /readyz besides a master and a slave.
+	Checks []Check
+	// Credentials guard the database, crash, hand-over, check and console routes; nil leaves them open.
+	Credentials *httpapi.Credentials
+	// Budget bounds the memory that all requests hold together; see httpapi.Config.
+	Budget *httpapi.Budget
+	// MaxStatements is how many statements a request of the SQL form may have; zero means sqlbody.MaxStatements.
+	MaxStatements int
+	// CallTimeout is the timeout of a request that asks for none: 5 s.
+	CallTimeout time.Duration
+	// OnRequest is called for every request to the database routes, OnRead for
+	// every read whose body is valid. Both are for scaling.
+	OnRequest, OnRead func()
+	// Observe is as in httpapi.Config.
+	Observe func(route, method string, status int, took time.Duration)
+	// Metrics serves /metrics and Events serves /api/v1/events. The result of Decisions is rendered
+	// as JSON at /api/v1/scaling/decisions. A route whose field is nil does not exist.
+	Metrics, Events http.Handler
+	Decisions       func(ctx context.Context) any
+	// Invariants is the check behind /api/v1/check; if it is nil, the route does not exist. Its
+	// only error is CodeConflict.
+	Invariants func(ctx context.Context) (invariants.Report, error)
+	// Now is the clock, time.Now by default.
+	Now func() time.Time
+}
+
+// API serves the routes. It is safe for concurrent use.
+type API struct {
+	cfg      Config
+	http     *httpapi.API
+	inFlight keysInFlight
+	pending  pendingOps
+	sequence sequence
+	tables   tables
+}
+
+// New returns the API.
+func New(cfg Config) *API {
+	if cfg.CallTimeout == 0 {
+		cfg.CallTimeout = 5 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	nothing := func() {}
+	if cfg.OnRequest == nil {
+		cfg.OnRequest = nothing
+	}
+	if cfg.OnRead == nil {
+		cfg.OnRead = nothing
+	}
+	a := &API{
+		cfg:  cfg,
+		http: httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+	}
+	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
+	a.pending.since = map[dbaas.OpID]time.Time{}
+	a.sequence.last.Store(cfg.Now().UnixNano())
+	a.routes()
+	return a
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if id := a.cfg.Dispatcher.Cluster(); !id.IsZero() {
+		w.Header().Set(httpapi.HeaderCluster, id.String())
+	}
+	a.http.ServeHTTP(w, r)
+}
+
+func (a *API) routes() {
+	course, counted := httpapi.Course(), httpapi.OnRequest(a.cfg.OnRequest)
+	large := httpapi.MaxBody(maxSQLBody)
+
+	a.guarded(http.MethodPost, "/api/v1/db/read", a.structuredRead, course, counted)
+	a.guarded(http.MethodPost, "/api/v1/db/write", a.structuredWrite, course, counted)
+	a.guarded(http.MethodPost, "/api/v1/db/clear", a.clear, course, counted)
+	a.guarded(http.MethodGet, "/api/v1/db/writes/:id", a.writeStatus, counted)
+	a.guarded(http.MethodPost, "/api/v1/crash/master", a.crash(a.cfg.Cluster.CrashMaster), course)
+	a.guarded(http.MethodPost, "/api/v1/crash/slave", a.crash(a.cfg.Cluster.CrashSlave), course)
+	a.guarded(http.MethodPost, "/api/v1/master", a.handOver)
+	a.http.Handle(http.MethodGet, "/api/v1/worker/list", a.workers, course)
+
+	a.guarded(http.MethodGet, "/db/query", a.query, large, counted)
+	a.guarded(http.MethodPost, "/db/query", a.query)
+	a.guarded(http.MethodPost, "/db/execute", a.execute, large, counted)
+	a.guarded(http.MethodPost, "/db/request", a.request, large, counted)
+
+	a.http.Handle(http.MethodGet, "/nodes", a.nodes)
+	a.http.Handle(http.MethodGet, "/status", a.status)
+
+	a.http.Handle(http.MethodGet, "/api/v1/cluster", a.clusterStatus)
+	a.http.HandleHealth(a.ready, a.cfg.Metrics)
+	if a.cfg.Decisions != nil {
+		a.http.Handle(http.MethodGet, "/api/v1/scaling/decisions", a.decisions)
+	}
+	if a.cfg.Events != nil {
+		a.http.HandleHTTP(http.MethodGet, "/api/v1/events", a.cfg.Events)
+	}
+	a.checkRoutes()
+	a.guarded(http.MethodGet, "/", console)
+}
+
+// guarded registers a route that requires credentials if any are configured.
+func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
+	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(h), opts...)
+}
+
+// keysInFlight tracks the operations with an Idempotency-Key that run in this process.
+type keysInFlight struct {
+	mu      sync.Mutex // guards running
+	running map[dbaas.OpID]dbaas.Fingerprint
+}
+
+// begin returns CodeConflict while the same operation runs, and CodeMismatch while
+// another operation runs under the same key.
+func (k *keysInFlight) begin(op *dbaas.Operation) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	other, running := k.running[op.ID]
+	switch {
+	case !running:
+		k.running[op.ID] = op.Fingerprint
+		return nil
+	case other != op.Fingerprint:
+		return dbaas.Errorf(dbaas.CodeMismatch, "this Idempotency-Key belongs to another request")
+	default:
+		return dbaas.Errorf(dbaas.CodeConflict, "the request with this Idempotency-Key is still running")
+	}
+}
+
+func (k *keysInFlight) end(id dbaas.OpID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.running, id)
+}

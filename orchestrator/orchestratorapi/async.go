@@ -1,0 +1,149 @@
+package orchestratorapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// The states of an operation whose client does not wait for the result.
+const (
+	statusPending = "pending"
+	statusApplied = "applied"
+	statusFailed  = "failed"
+)
+
+// maxPending bounds how many accepted operations are remembered. The state of an operation that
+// is forgotten here still follows from its id or from persdb.
+const maxPending = 65536
+
+// writeState is the answer about an operation.
+type writeState struct {
+	ID      string          `json:"id"`
+	Status  string          `json:"status"`
+	Seq     dbaas.Seq       `json:"seq,omitempty"`
+	Code    dbaas.Code      `json:"code,omitempty"`
+	Detail  string          `json:"detail,omitempty"`
+	Results json.RawMessage `json:"results,omitempty"`
+}
+
+// accept hands op over and answers 202 with its id.
+func (a *API) accept(c echo.Context, op dbaas.Operation, keyed bool) error {
+	if err := a.enqueue(c, op, keyed); err != nil {
+		return err
+	}
+	id := op.ID.String()
+	h := c.Response().Header()
+	h.Set(echo.HeaderLocation, "/api/v1/db/writes/"+id)
+	h.Set("Preference-Applied", "respond-async")
+	h.Set(httpapi.HeaderOpID, id)
+	return httpapi.JSON(c, http.StatusAccepted, writeState{ID: id, Status: statusPending})
+}
+
+// writeStatus answers GET /api/v1/db/writes/{id}.
+func (a *API) writeStatus(c echo.Context) error {
+	id, err := dbaas.ParseOpID(httpapi.Param(c, "id"))
+	if err != nil {
+		return dbaas.Errorf(dbaas.CodeNotFound, "no such write")
+	}
+	result, err := a.cfg.Store.Lookup(c.Request().Context(), id)
+	switch {
+	case dbaas.CodeOf(err) == dbaas.CodeNotFound:
+		if !a.mayBePending(id) {
+			return dbaas.Errorf(dbaas.CodeNotFound, "no such write, or it was too long ago")
+		}
+		return httpapi.JSON(c, http.StatusOK, writeState{ID: id.String(), Status: statusPending})
+	case err != nil:
+		return err
+	}
+	a.pending.remove(id)
+	// From this answer the client knows of the write, so its next read must see the write.
+	a.cfg.Dispatcher.SawSeq(result.Seq)
+	httpapi.SetSeq(c, result.Seq)
+	return httpapi.JSON(c, http.StatusOK, stateOf(id, &result))
+}
+
+// stateOf returns the outcome of an operation. It failed if it was refused or any of its
+// statements failed. Results has an entry per statement; statements before the failed one
+// stay in effect unless the operation was a transaction.
+func stateOf(id dbaas.OpID, result *dbaas.OperationResult) writeState {
+	s := writeState{ID: id.String(), Status: statusApplied, Seq: result.Seq, Code: result.Code, Detail: result.Message}
+	s.Results = append(appendResults([]byte{'['}, result.Statements, renderOptions{}), ']')
+	for i := range result.Statements {
+		if st := &result.Statements[i]; st.Code != dbaas.CodeOK && s.Code == dbaas.CodeOK {
+			s.Code, s.Detail = st.Code, st.Message
+		}
+	}
+	if s.Code != dbaas.CodeOK {
+		s.Status = statusFailed
+	}
+	return s
+}
+
+// mayBePending reports whether an operation that persdb does not know may still run: either it
+// was accepted here, or its id is so recent that another orchestrator, or this one before a
+// restart, may have accepted it.
+func (a *API) mayBePending(id dbaas.OpID) bool {
+	now := a.cfg.Now()
+	if since, ok := a.pending.get(id); ok {
+		return now.Sub(since) < retainPending
+	}
+	made, ok := madeAt(id)
+	return ok && !made.After(now.Add(time.Minute)) && now.Sub(made) < retainPending
+}
+
+// madeAt returns the time in an id that dbaas.NewOpID made (UUIDv7); ok is false for any other id.
+func madeAt(id dbaas.OpID) (time.Time, bool) {
+	if id[6]>>4 != 7 {
+		return time.Time{}, false
+	}
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms), true
+}
+
+// pendingOps remembers the operations that were accepted here.
+type pendingOps struct {
+	mu    sync.Mutex // guards since
+	since map[dbaas.OpID]time.Time
+}
+
+func (p *pendingOps) add(id dbaas.OpID, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for other := range p.since {
+		if len(p.since) < maxPending {
+			break
+		}
+		delete(p.since, other)
+	}
+	p.since[id] = now
+}
+
+func (p *pendingOps) get(id dbaas.OpID) (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	since, ok := p.since[id]
+	return since, ok
+}
+
+func (p *pendingOps) remove(id dbaas.OpID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.since, id)
+}
+
+// sequence generates the numbers of queued writes. The first number is the start time in
+// nanoseconds, as in rqlite, so that the numbers also grow across restarts.
+type sequence struct{ last atomic.Int64 }
+
+func (s *sequence) next() int64 { return s.last.Add(1) }

@@ -1,0 +1,160 @@
+package orchestratorapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/orchestratorapi"
+)
+
+// A crash answers with the pid of the killed worker, 400 if there is none, and
+// ignores its body.
+func TestCrash_AnswersThePID(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	for _, path := range []string{"/api/v1/crash/master", "/api/v1/crash/slave"} {
+		s.crash = func() (int, bool, error) { return 1234, true, nil }
+		want(t, call(t, h, "POST", path, ""), http.StatusOK, "[1234]")
+		want(t, call(t, h, "POST", path, "nonsense"), http.StatusOK, "[1234]")
+		s.crash = func() (int, bool, error) { return 0, false, nil }
+		want(t, call(t, h, "POST", path, ""), http.StatusBadRequest, "{}")
+		s.crash = func() (int, bool, error) { return 0, false, dbaas.ErrUnavailable }
+		want(t, call(t, h, "POST", path, ""), http.StatusServiceUnavailable, "{}")
+	}
+}
+
+// The list of workers is their pids as ascending numbers, an array also when empty.
+func TestWorkerList_AscendingNumbers(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	want(t, call(t, h, "GET", "/api/v1/worker/list", ""), http.StatusOK, "[1000,2112,4330]")
+	want(t, call(t, h, "GET", "/api/v1/worker/list", "nonsense"), http.StatusOK, "[1000,2112,4330]")
+	s.workers = func() ([]orchestratorapi.WorkerInfo, error) { return nil, nil }
+	want(t, call(t, h, "GET", "/api/v1/worker/list", ""), http.StatusOK, "[]")
+}
+
+// An outage behind the control loop is 503, never 500.
+func TestCluster_Outage_Is503(t *testing.T) {
+	down := errors.New("launcher unavailable")
+	h := newAPI(&system{
+		crash:   func() (int, bool, error) { return 0, false, down },
+		workers: func() ([]orchestratorapi.WorkerInfo, error) { return nil, down },
+		status:  func() (orchestratorapi.ClusterStatus, error) { return orchestratorapi.ClusterStatus{}, down },
+	})
+	for _, target := range []string{"POST /api/v1/crash/master", "POST /api/v1/crash/slave", "GET /api/v1/worker/list", "GET /api/v1/cluster"} {
+		method, path, _ := strings.Cut(target, " ")
+		w := call(t, h, method, path, "")
+		if want(t, w, http.StatusServiceUnavailable, ""); strings.Contains(w.Body.String(), "launcher") || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: got %s, %v", target, w.Body, w.Header())
+		}
+	}
+}
+
+// A known path with another method is 405 with Allow; an unknown one, or one
+// with a slash at its end, is 404; neither redirects.
+func TestRoutes_OtherMethodsAndPaths(t *testing.T) {
+	h := newAPI(&system{})
+	for path, allow := range map[string]string{
+		"/api/v1/db/read": "OPTIONS, POST", "/api/v1/db/write": "OPTIONS, POST", "/api/v1/db/clear": "OPTIONS, POST",
+		"/api/v1/crash/master": "OPTIONS, POST", "/api/v1/crash/slave": "OPTIONS, POST", "/api/v1/worker/list": "GET, HEAD, OPTIONS",
+		"/db/query": "GET, HEAD, OPTIONS, POST", "/db/execute": "OPTIONS, POST", "/db/request": "OPTIONS, POST", "/livez": "GET, HEAD, OPTIONS",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
+			if strings.Contains(allow, method) {
+				continue
+			}
+			w := call(t, h, method, path, "")
+			if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != allow {
+				t.Errorf("%s %s: got %d, Allow %q, want 405, %q", method, path, w.Code, w.Header().Get("Allow"), allow)
+			}
+		}
+		want(t, call(t, h, "POST", path+"/", ""), http.StatusNotFound, "")
+	}
+	want(t, call(t, h, "GET", "/nothing", ""), http.StatusNotFound, "")
+}
+
+// Readiness names everything that is missing and nothing else.
+func TestReadyz_NamesWhatIsMissing(t *testing.T) {
+	s := &system{}
+	down := errors.New("down")
+	broker := error(nil)
+	h := newAPI(s, func(c *orchestratorapi.Config) {
+		c.Checks = []orchestratorapi.Check{{"broker", func(context.Context) error { return broker }}, {"persdb", func(context.Context) error { return broker }}}
+	})
+	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	broker = down
+	s.workers = func() ([]orchestratorapi.WorkerInfo, error) {
+		return []orchestratorapi.WorkerInfo{{PID: 1, Role: dbaas.RoleMaster, Ready: true}, {PID: 2, Role: dbaas.RoleSlave}}, nil
+	}
+	w := call(t, h, "GET", "/readyz", "")
+	if want(t, w, http.StatusServiceUnavailable, ""); !strings.Contains(w.Body.String(), "missing: broker, persdb, caught-up slave") {
+		t.Errorf("got %s", w.Body)
+	}
+	s.workers = func() ([]orchestratorapi.WorkerInfo, error) { return nil, down }
+	if w = call(t, h, "GET", "/readyz", ""); !strings.Contains(w.Body.String(), "master, caught-up slave") || strings.Contains(w.Body.String(), "down") {
+		t.Errorf("got %s", w.Body)
+	}
+	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
+}
+
+// Operators see the cluster, the scaler's decisions and a page with the routes.
+func TestOperations_AreServed(t *testing.T) {
+	s := &system{status: func() (orchestratorapi.ClusterStatus, error) {
+		return orchestratorapi.ClusterStatus{
+			Members: []orchestratorapi.WorkerInfo{{PID: 7, Role: dbaas.RoleMaster, Container: "c1", Ready: true, Applied: 9, Lag: 1}},
+			Cluster: dbaas.ClusterID{7}, Epoch: 3, Head: 10, DesiredSlaves: 2, ActualSlaves: 1, StartsHeldBack: 1, Leader: true,
+		}, nil
+	}}
+	h := newAPI(s, func(c *orchestratorapi.Config) {
+		c.Decisions = func(context.Context) any { return []string{"because"} }
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+		c.Events = c.Metrics
+	})
+	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
+		`{"members":[{"pid":7,"role":"master","container":"c1","ready":true,"applied_seq":9,"lag":1}],"cluster_id":"07000000000000000000000000000000","epoch":3,"head_seq":10,"desired_slaves":2,"actual_slaves":1,"starts_held_back":1,"leader":true}`)
+	s.cluster = dbaas.ClusterID{8}
+	w := call(t, h, "GET", "/api/v1/scaling/decisions", "")
+	if want(t, w, http.StatusOK, `["because"]`); w.Header().Get("X-Cluster-Id") != "08000000000000000000000000000000" {
+		t.Errorf("got headers %v, want the cluster id", w.Header())
+	}
+	want(t, call(t, h, "GET", "/metrics", ""), http.StatusOK, "")
+	want(t, call(t, h, "GET", "/api/v1/events", ""), http.StatusOK, "")
+	w = call(t, h, "GET", "/", "")
+	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), "/api/v1/db/read") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+		t.Errorf("got %s", w.Header())
+	}
+	s.status = nil
+	want(t, call(t, h, "GET", "/api/v1/cluster", ""), http.StatusOK,
+		`{"members":[],"epoch":0,"head_seq":0,"desired_slaves":0,"actual_slaves":0,"leader":false}`)
+}
+
+// Without the tables that users and rides need, the system is not ready, and the answer says which table is missing. The
+// tables are checked once a second at most. If a slave is too slow to answer, they count as present.
+func TestReadyz_TablesGone_NotReady(t *testing.T) {
+	now := epochStart
+	var err error
+	s := &system{}
+	s.read = func(r dbaas.Read) (dbaas.ReadResult, error) { return dbaas.ReadResult{}, err }
+	h := newAPI(s, func(c *orchestratorapi.Config) { c.Now = func() time.Time { return now } })
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	err = dbaas.Errorf(dbaas.CodeInvalid, "no such table: users")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	now = now.Add(time.Second)
+	for range 3 {
+		w := call(t, h, "GET", "/readyz", "")
+		if want(t, w, http.StatusServiceUnavailable, ""); !strings.Contains(w.Body.String(), "no such table: users") {
+			t.Errorf("got %s, want the table", w.Body)
+		}
+	}
+	now, err = now.Add(time.Second), dbaas.Errorf(dbaas.CodeTimeout, "late")
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusOK, "{}")
+	if len(s.reads) != 3 || s.count.reads != 0 {
+		t.Errorf("got %d reads, %d of them counted for scaling; want 3 and none", len(s.reads), s.count.reads)
+	}
+}

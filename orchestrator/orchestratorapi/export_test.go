@@ -1,0 +1,6 @@
+package orchestratorapi
+
+import "rideshare/internal/httpapi"
+
+// HTTP returns the routes.
+func (a *API) HTTP() *httpapi.API { return a.http }

@@ -1,0 +1,100 @@
+package orchestratorapi
+
+import (
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/internal/wire"
+)
+
+// newOperation builds the operation of a write request. keyed reports whether the client sent
+// an Idempotency-Key. The error means that the key is malformed.
+func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic bool) (op dbaas.Operation, keyed bool, err error) {
+	key, err := httpapi.IdempotencyKey(c)
+	if err != nil {
+		return dbaas.Operation{}, false, err
+	}
+	now := a.cfg.Now()
+	op = dbaas.Operation{
+		Fingerprint: wire.FingerprintOf(atomic, statements),
+		Deadline:    now.Add(a.cfg.CallTimeout),
+		Atomic:      atomic,
+		Statements:  statements,
+		RequestID:   httpapi.RequestID(c.Request().Context()),
+	}
+	if key == "" {
+		op.ID = dbaas.NewOpID(now)
+		return op, false, nil
+	}
+	r := c.Request()
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: a.cfg.Credentials.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}
+	op.ID = scope.OpID(key)
+	op.Resent = true // the first request with a key cannot be told from a retry
+	return op, true, nil
+}
+
+// run sends op and waits for its result. It refuses op if an operation with the same key is already running.
+func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.OperationResult, error) {
+	if keyed {
+		if err := a.inFlight.begin(&op); err != nil {
+			return dbaas.OperationResult{}, err
+		}
+		defer a.inFlight.end(op.ID)
+	}
+	result, err := a.cfg.Dispatcher.Write(c.Request().Context(), op)
+	if err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	httpapi.SetSeq(c, result.Seq)
+	return result, nil
+}
+
+// enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run.
+func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
+	if keyed {
+		if err := a.inFlight.begin(&op); err != nil {
+			return err
+		}
+		defer a.inFlight.end(op.ID)
+	}
+	if err := a.cfg.Dispatcher.Enqueue(c.Request().Context(), op); err != nil {
+		return err
+	}
+	a.pending.add(op.ID, a.cfg.Now())
+	return nil
+}
+
+// wantsAsync reports whether the client prefers not to wait (RFC 7240).
+func wantsAsync(c echo.Context) bool {
+	for _, line := range c.Request().Header.Values("Prefer") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// newRead builds a read from a request, with the position that the request asks for. A timeout of
+// 0 means Config.CallTimeout.
+func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time.Duration) (dbaas.Read, error) {
+	minSeq, err := httpapi.MinSeq(c)
+	if err != nil {
+		return dbaas.Read{}, err
+	}
+	if timeout == 0 {
+		timeout = a.cfg.CallTimeout
+	}
+	return dbaas.Read{
+		RequestID:  httpapi.RequestID(c.Request().Context()),
+		Deadline:   a.cfg.Now().Add(timeout),
+		MinSeq:     minSeq,
+		Statements: statements,
+	}, nil
+}

@@ -1,0 +1,155 @@
+package orchestratorapi
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/dbaas"
+)
+
+// options are the query parameters of the SQL form.
+type options struct {
+	renderOptions
+	pretty      bool
+	transaction bool
+	queue, wait bool
+	raftIndex   bool
+	level       string
+	freshness   time.Duration
+	strict      bool          // freshness_strict
+	timeout     time.Duration // zero if not given
+	q           string
+	hasQ        bool
+}
+
+// parseOptions reads the query parameters by rqlite's rules: a flag is on if its name is
+// present. An unsupported option is refused, never ignored. An option that asks for
+// something that always holds here is accepted. Errors are CodeInvalid.
+func parseOptions(c echo.Context) (options, error) {
+	o := options{level: "weak"}
+	raw := c.Request().URL.RawQuery
+	if raw == "" {
+		return o, nil
+	}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return o, dbaas.Errorf(dbaas.CodeInvalid, "malformed query string")
+	}
+	for name, given := range values {
+		if len(given) > 1 {
+			return o, dbaas.Errorf(dbaas.CodeInvalid, "option %q is given twice", name)
+		}
+		if err = o.set(name, given[0]); err != nil {
+			return o, err
+		}
+	}
+	if o.strict && o.freshness == 0 && !values.Has("freshness") {
+		return o, dbaas.Errorf(dbaas.CodeInvalid, "freshness_strict needs freshness")
+	}
+	return o, nil
+}
+
+func (o *options) set(name, value string) (err error) {
+	if flag := o.flag(name); flag != nil {
+		*flag = true
+		return checkFlag(name, value)
+	}
+	switch name {
+	case "level":
+		return o.setLevel(value)
+	case "freshness":
+		o.freshness, err = duration(name, value)
+		return err
+	case "timeout":
+		if o.timeout, err = duration(name, value); err == nil && (o.timeout == 0 || o.timeout > maxTimeout) {
+			err = dbaas.Errorf(dbaas.CodeInvalid, "timeout is more than 0 and at most %v", maxTimeout)
+		}
+		return err
+	case "q":
+		o.q, o.hasQ = value, true
+		return nil
+	case "redirect", "noparse", "norwrandom", "norwtime":
+		// There is no other node to redirect to, and SQL is never rewritten.
+		return checkFlag(name, value)
+	default:
+		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is not supported", name)
+	}
+}
+
+func (o *options) flag(name string) *bool {
+	switch name {
+	case "pretty":
+		return &o.pretty
+	case "timings":
+		return &o.timings
+	case "associative":
+		return &o.associative
+	case "blob_array":
+		return &o.blobArray
+	case "transaction":
+		return &o.transaction
+	case "queue":
+		return &o.queue
+	case "wait":
+		return &o.wait
+	case "raft_index":
+		return &o.raftIndex
+	case "freshness_strict":
+		return &o.strict
+	default:
+		return nil
+	}
+}
+
+// checkFlag refuses a flag whose value says no, since rqlite would treat the flag as on.
+func checkFlag(name, value string) error {
+	switch strings.ToLower(value) {
+	case "false", "0", "no", "off":
+		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is switched on by being there: leave it out", name)
+	default:
+		return nil
+	}
+}
+
+func (o *options) setLevel(value string) error {
+	switch value = strings.ToLower(value); value {
+	case "none", "weak", "auto", "linearizable", "strong":
+		o.level = value
+		return nil
+	default:
+		return dbaas.Errorf(dbaas.CodeInvalid, "level is none, weak, auto, linearizable or strong")
+	}
+}
+
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return 0, dbaas.Errorf(dbaas.CodeInvalid, "%s is a duration such as 500ms or 1s", name)
+	}
+	return d, nil
+}
+
+// apply sets r's read level and format.
+//
+// With level none rqlite lets a client bound how long the node may have been cut off
+// (freshness). Here only the master can promise that, after it has asked persdb; its answer
+// is then within any bound. As in rqlite, freshness is ignored with other levels or when it
+// is zero.
+func (o *options) apply(r *dbaas.Read) {
+	switch {
+	case o.level == "linearizable" || o.level == "strong":
+		r.Linearizable = true
+	case o.level == "none" && o.freshness > 0:
+		r.Linearizable = true
+	case o.level != "none":
+		r.Recent = true
+	}
+	r.Format = dbaas.FormatArrays
+	if o.associative {
+		r.Format = dbaas.FormatAssociative
+	}
+	r.Timings, r.BlobArray = o.timings, o.blobArray
+}

@@ -1,0 +1,45 @@
+package orchestratorapi
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// tablesEvery is how long a result of tables.check stays valid.
+const tablesEvery = time.Second
+
+// tablesRead fails if a table or column that users and rides need is missing. It reads at most one row of each table.
+const tablesRead = `SELECT EXISTS(SELECT username, password FROM users), EXISTS(SELECT rideId, created_by, timestamp, source, destination, seats FROM rides),
+ EXISTS(SELECT rideId, user FROM riders), EXISTS(SELECT service_name, count FROM apicount)`
+
+// tables remembers whether the application's tables exist.
+type tables struct {
+	mu      sync.Mutex // guards the fields below, and lets one read run at a time
+	at      time.Time  // when missing was determined
+	missing string
+}
+
+// check returns which of the application's tables is missing, or "" if none is. If no slave answers in time, the tables
+// count as present. The read does not count for scaling, since no client sent it.
+func (t *tables) check(ctx context.Context, now func() time.Time, read func(context.Context, dbaas.Read) (dbaas.ReadResult, error)) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	start := now()
+	if since := start.Sub(t.at); !t.at.IsZero() && since >= 0 && since < tablesEvery {
+		return t.missing
+	}
+	deadline, bounded := ctx.Deadline()
+	if !bounded {
+		deadline = start.Add(tablesEvery)
+	}
+	_, err := read(ctx, dbaas.Read{Deadline: deadline, Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: tablesRead}}})
+	t.at, t.missing = start, ""
+	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
+		t.missing = "the application's tables (" + e.Message + ")"
+	}
+	return t.missing
+}

@@ -1,0 +1,113 @@
+package sqlbody
+
+import (
+	"strings"
+
+	"rideshare/internal/dbaas"
+)
+
+// OnlyReads reports whether every statement is certainly a read, judged by its words. SELECT and VALUES are reads; so is
+// WITH unless it leads to a change, and EXPLAIN of a read. Everything else counts as a write: the slave would reject a
+// change that was taken for a read, and the client would see that error.
+func OnlyReads(statements []dbaas.Statement) bool {
+	for i := range statements {
+		if !isRead(statements[i].SQL) {
+			return false
+		}
+	}
+	return true
+}
+
+func isRead(sql string) bool {
+	w := words{sql: sql}
+	word := w.next()
+	if word == "EXPLAIN" {
+		if word = w.next(); word == "QUERY" {
+			w.next() // PLAN
+			word = w.next()
+		}
+	}
+	switch word {
+	case "SELECT", "VALUES":
+		return true
+	case "WITH":
+		return !w.change()
+	default:
+		return false
+	}
+}
+
+// words splits a statement into words as the engine does. Source: https://www.sqlite.org/lang_keywords.html and
+// https://www.sqlite.org/lang_comment.html
+type words struct{ sql string }
+
+// change reports whether a word that changes rows follows. As names these words must be quoted, except REPLACE, which is
+// also the name of a function.
+func (w *words) change() bool {
+	for word := w.next(); word != ""; word = w.next() {
+		switch word {
+		case "INSERT", "UPDATE", "DELETE":
+			return true
+		case "REPLACE":
+			if rest := *w; rest.next() == "INTO" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// next returns the next word in capitals, or a character that is not part of a word, and the empty string at the end.
+// Comments, texts and quoted names are not words. For texts and quoted names next returns the quote.
+func (w *words) next() string {
+	w.skip()
+	if w.sql == "" {
+		return ""
+	}
+	n := 0
+	for n < len(w.sql) && isWordByte(w.sql[n]) {
+		n++
+	}
+	if n > 0 {
+		return strings.ToUpper(w.take(n))
+	}
+	quote := w.take(1)
+	switch quote {
+	case "'", `"`, "`":
+		w.until(quote) // a doubled quote ends one text and begins another; that makes no difference here
+	case "[":
+		w.until("]")
+	}
+	return quote
+}
+
+// skip skips blanks and comments.
+func (w *words) skip() {
+	for {
+		w.sql = strings.TrimLeft(w.sql, " \t\n\f\r")
+		switch {
+		case strings.HasPrefix(w.sql, "--"):
+			w.until("\n")
+		case strings.HasPrefix(w.sql, "/*"):
+			w.take(2)
+			w.until("*/")
+		default:
+			return
+		}
+	}
+}
+
+func (w *words) take(n int) string {
+	s := w.sql[:n]
+	w.sql = w.sql[n:]
+	return s
+}
+
+// until skips everything up to and including end.
+func (w *words) until(end string) {
+	_, w.sql, _ = strings.Cut(w.sql, end)
+}
+
+func isWordByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '$' || c >= 0x80
+}
