@@ -8,7 +8,7 @@ import (
 )
 
 // checker returns the checker behind POST /api/v1/check.
-func (c *core) checker() *invariants.Checker {
+func (c *orchestratorParts) checker() *invariants.Checker {
 	return invariants.New(invariants.Config{
 		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.control}},

@@ -18,7 +18,7 @@ type cluster struct {
 	positions func() positions
 }
 
-func (c *core) cluster() cluster { return cluster{c.loop, c.store, c.positions} }
+func (c *orchestratorParts) cluster() cluster { return cluster{c.loop, c.store, c.positions} }
 
 // Workers returns the running master and slaves, with the positions that they registered last and without lag.
 func (c cluster) Workers(ctx context.Context) ([]orchestratorapi.WorkerInfo, error) {
@@ -59,7 +59,7 @@ func (c cluster) HandOver(ctx context.Context, pid int) (orchestratorapi.HandedO
 		return orchestratorapi.HandedOver{}, err
 	}
 	return orchestratorapi.HandedOver{
-		Old: orchestratorapi.Mastership{PID: done.OldPID, Epoch: done.OldEpoch}, New: orchestratorapi.Mastership{PID: done.NewPID, Epoch: done.NewEpoch},
+		Old: orchestratorapi.Leadership{PID: done.OldPID, Epoch: done.OldEpoch}, New: orchestratorapi.Leadership{PID: done.NewPID, Epoch: done.NewEpoch},
 	}, nil
 }
 
@@ -81,7 +81,7 @@ func infos(members []control.Member, now positions) []orchestratorapi.WorkerInfo
 }
 
 // checks returns the readiness checks of everything that the orchestrator needs besides workers.
-func (c *core) checks() []orchestratorapi.Check {
+func (c *orchestratorParts) checks() []orchestratorapi.Check {
 	return []orchestratorapi.Check{
 		{Name: "broker", Probe: func(context.Context) error { return c.conn.Ready() }},
 		{Name: "coordinator", Probe: c.loop.CoordinatorReady},
@@ -95,7 +95,7 @@ func (c *core) checks() []orchestratorapi.Check {
 }
 
 // missing names what is still missing of a master and all wanted slaves, or returns "".
-func (c *core) missing(ctx context.Context) string {
+func (c *orchestratorParts) missing(ctx context.Context) string {
 	status, err := c.loop.Status(ctx)
 	if err != nil {
 		return "launcher"
@@ -122,7 +122,7 @@ func (c *core) missing(ctx context.Context) string {
 }
 
 // away names the dependencies of the workers that do not answer, or returns "".
-func (c *core) away(ctx context.Context) string {
+func (c *orchestratorParts) away(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var names []string
@@ -135,7 +135,7 @@ func (c *core) away(ctx context.Context) string {
 }
 
 // room returns a check that fails while persdb reports too little room. Whether persdb answers is a separate check.
-func (c *core) room(enough func(dbaas.Sizes) bool) func(context.Context) error {
+func (c *orchestratorParts) room(enough func(dbaas.Sizes) bool) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if sizes, err := c.store.Sizes(ctx); err == nil && !enough(sizes) {
 			return dbaas.Errorf(dbaas.CodeFull, "there is no room")

@@ -64,7 +64,7 @@ func eventKinds() map[[2]string]int {
 }
 
 // event publishes a change, and counts it.
-func (c *core) event(kind string, data any) {
+func (c *orchestratorParts) event(kind string, data any) {
 	c.kinds.add([2]string{kind})
 	if e, ok := data.(control.WorkerEvent); ok {
 		c.changes.add([2]string{string(e.Role), e.Change})
@@ -73,7 +73,7 @@ func (c *core) event(kind string, data any) {
 }
 
 // decided counts a scaling decision.
-func (c *core) decided(d scale.Decision) {
+func (c *orchestratorParts) decided(d scale.Decision) {
 	outcome := "overtaken"
 	if d.Done {
 		outcome = "done"
@@ -83,7 +83,7 @@ func (c *core) decided(d scale.Decision) {
 }
 
 // countedMetrics returns the metrics that are counted in this package.
-func (c *core) countedMetrics() []telemetry.Sampled {
+func (c *orchestratorParts) countedMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		c.starts.metric("rideshare_worker_starts_total", "Workers started, by result: ok or failed.", "result"),
 		{

@@ -16,11 +16,11 @@ const statusTimeout = time.Second
 // Kill ends a worker immediately through its engine. The control loop is not notified and has to notice by itself.
 // Errors are those of launch.Launcher.
 func (s *System) Kill(ctx context.Context, id dbaas.WorkerID) error {
-	return s.core.launcher.Kill(ctx, id)
+	return s.parts.launcher.Kill(ctx, id)
 }
 
 // statuses reads the status of every running worker that has a role. missing names the workers that did not answer.
-func (c *core) statuses(ctx context.Context) (out []workerapi.Status, missing []string) {
+func (c *orchestratorParts) statuses(ctx context.Context) (out []workerapi.Status, missing []string) {
 	instances, err := c.launcher.List(ctx)
 	if err != nil {
 		return nil, []string{"workers"}

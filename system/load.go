@@ -14,7 +14,7 @@ import (
 
 // loadMeter measures the load for the scaling policies. Only the scaler's goroutine may use it.
 type loadMeter struct {
-	core  *core
+	parts *orchestratorParts
 	at    time.Time
 	lanes dispatch.LaneStats // totals of all reads by slaves
 	work  map[dbaas.WorkerID]work
@@ -22,10 +22,10 @@ type loadMeter struct {
 
 // work is a slave's counters since its start, in microseconds.
 type work struct {
-	busy, places int64
+	busy, slots int64
 }
 
-func newLoadMeter(c *core) *loadMeter { return &loadMeter{core: c, at: time.Now()} }
+func newLoadMeter(c *orchestratorParts) *loadMeter { return &loadMeter{parts: c, at: time.Now()} }
 
 // Sample returns the load since the last call. It leaves the number of reads to the scaler, which counts them.
 func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
@@ -33,12 +33,12 @@ func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	ctx, cancel := context.WithTimeout(ctx, 2*statusTimeout)
 	defer cancel()
 	m.dispatched(&s)
-	head, err := m.core.store.Head(ctx) // read before the slaves' positions, so that they may be ahead of it, but not behind
+	head, err := m.parts.store.Head(ctx) // read before the slaves' positions, so that they may be ahead of it, but not behind
 	if err != nil {
 		s.Missing = append(s.Missing, "persdb")
 	}
-	s.Desired = m.core.loop.Desired()
-	statuses, missing := m.core.statuses(ctx)
+	s.Desired = m.parts.loop.Desired()
+	statuses, missing := m.parts.statuses(ctx)
 	slices.Sort(missing)
 	s.Missing = append(s.Missing, missing...)
 	m.slaves(&s, head, statuses)
@@ -49,7 +49,7 @@ func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 func (m *loadMeter) dispatched(s *scale.Sample) {
 	now := time.Now()
 	var lanes dispatch.LaneStats
-	for _, l := range m.core.dispatcher.Stats() {
+	for _, l := range m.parts.dispatcher.Stats() {
 		if l.Slaves {
 			lanes.Sent += l.Sent
 			lanes.Waited += l.Waited
@@ -78,9 +78,9 @@ func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerap
 		if head.Seq > st.Applied {
 			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
 		}
-		w := work{busy: st.Counters[counterBusy], places: st.Counters[counterPlaces]}
+		w := work{busy: st.Counters[counterBusy], slots: st.Counters[counterPlaces]}
 		before := m.work[st.ID] // zero for a new slave: its whole life is in this window
-		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.places-before.places, 1))
+		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.slots-before.slots, 1))
 		seen[st.ID] = w
 	}
 	if s.Slaves > 0 {

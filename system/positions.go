@@ -31,7 +31,7 @@ type positionsCache struct {
 }
 
 // positions asks persdb and every worker for their positions. It waits 500 ms at most.
-func (c *core) positions() positions {
+func (c *orchestratorParts) positions() positions {
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	// Other callers may wait for this answer, so it does not use the context of one caller.

@@ -49,15 +49,15 @@ func (p Processes) session() time.Duration { return cmp.Or(p.Session, zookeeper.
 const persdbGrace = 3 * time.Second
 
 // newProcesses returns dependencies on RabbitMQ, ZooKeeper, and children of this process.
-func newProcesses(cfg Config) (*outside, error) {
-	o := &outside{control: newPatientTransport()}
+func newProcesses(cfg Config) (*backends, error) {
+	o := &backends{control: newPatientTransport()}
 	if err := o.connect(cfg); err != nil {
 		return nil, errors.Join(err, o.close(context.Background()))
 	}
 	return o, nil
 }
 
-func (o *outside) connect(cfg Config) error {
+func (o *backends) connect(cfg Config) error {
 	p := *cfg.Processes
 	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true}); err != nil {
 		return fmt.Errorf("bus: %w", err)
@@ -87,7 +87,7 @@ func (o *outside) connect(cfg Config) error {
 	}
 }
 
-func (o *outside) dialBus(cfg amqp.Config) error {
+func (o *backends) dialBus(cfg amqp.Config) error {
 	conn, err := amqp.Dial(cfg)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (o *outside) dialBus(cfg amqp.Config) error {
 }
 
 // useEngine runs workers as containers, which end with the system.
-func (o *outside) useEngine(cfg Config, p Processes) error {
+func (o *backends) useEngine(cfg Config, p Processes) error {
 	launcher, end, err := newDockerLauncher(cfg, p)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o *outside) useEngine(cfg Config, p Processes) error {
 }
 
 // reachLauncher leaves the workers to a launcher in another process: they keep running when this process ends.
-func (o *outside) reachLauncher(cfg Config, p Processes) error {
+func (o *backends) reachLauncher(cfg Config, p Processes) error {
 	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log})
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (o *outside) reachLauncher(cfg Config, p Processes) error {
 	return nil
 }
 
-func (o *outside) startPersdb(cfg Config) (string, error) {
+func (o *backends) startPersdb(cfg Config) (string, error) {
 	child, err := process.Supervise(process.ChildConfig{
 		Name: "persdb", Args: []string{
 			"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10),
@@ -139,7 +139,7 @@ func (o *outside) startPersdb(cfg Config) (string, error) {
 	return child.URL(), nil
 }
 
-func (o *outside) startLauncher(cfg Config, p Processes) error {
+func (o *backends) startLauncher(cfg Config, p Processes) error {
 	launcher, err := newProcessLauncher(cfg, p)
 	if err != nil {
 		return err

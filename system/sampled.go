@@ -12,7 +12,7 @@ import (
 
 // sampledMetrics returns the counters that the parts keep anyway. It includes those of workers only if they run in this
 // process: otherwise each worker exports its own.
-func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
+func (c *orchestratorParts) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
 	all = append(all, c.depths.metric())
 	if embedded {
@@ -24,7 +24,7 @@ func (c *core) sampledMetrics(embedded bool) []telemetry.Sampled {
 	return all
 }
 
-func (c *core) dispatchMetrics() []telemetry.Sampled {
+func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 	lane := func(name, help string, gauge bool, value func(*dispatch.LaneStats) float64) telemetry.Sampled {
 		return telemetry.Sampled{
 			Name: "rideshare_dispatch_" + name, Help: help, Gauge: gauge, Labels: []string{"lane"},
@@ -49,7 +49,7 @@ func (c *core) dispatchMetrics() []telemetry.Sampled {
 	}
 }
 
-func (c *core) clusterMetrics() []telemetry.Sampled {
+func (c *orchestratorParts) clusterMetrics() []telemetry.Sampled {
 	number := func(name, help string, value func(ctx context.Context) (float64, error)) telemetry.Sampled {
 		return telemetry.Sampled{Name: name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
 			if v, err := value(context.Background()); err == nil {
@@ -73,7 +73,7 @@ func (c *core) clusterMetrics() []telemetry.Sampled {
 	}
 }
 
-func (c *core) readLag(emit func(float64, ...string)) {
+func (c *orchestratorParts) readLag(emit func(float64, ...string)) {
 	status, err := c.cluster().Status(context.Background())
 	if err != nil {
 		return
@@ -83,7 +83,7 @@ func (c *core) readLag(emit func(float64, ...string)) {
 	}
 }
 
-func (c *core) readWorkers(emit func(float64, ...string)) {
+func (c *orchestratorParts) readWorkers(emit func(float64, ...string)) {
 	members, err := c.loop.Members(context.Background())
 	if err != nil {
 		return

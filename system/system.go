@@ -20,13 +20,13 @@ import (
 
 // System is a running system.
 type System struct {
-	cfg  Config
-	core *core
+	cfg   Config
+	parts *orchestratorParts
 
 	orchestrator, users, rides, gateway *httpapi.Server
 	metrics                             metrics
 
-	// closers undo what was started before the core, the last one first. servers are the servers among them.
+	// closers undo what was started before the parts, the last one first. servers are the servers among them.
 	closers   []func(context.Context) error
 	servers   []*httpapi.Server
 	closeCore func(context.Context) error
@@ -68,7 +68,7 @@ func (s *System) startCore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.core, s.closeCore = c, c.close
+	s.parts, s.closeCore = c, c.close
 	return telemetry.Register(s.metrics.registry, c.sampledMetrics(s.cfg.Processes == nil)...)
 }
 
@@ -81,16 +81,16 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		s.cfg.Log.WarnContext(ctx, "no AUTH_FILE: the database, crash and console routes are open to everybody who reaches them", logkey.Addr, s.cfg.Orchestrator)
 	}
 	handler := orchestratorapi.New(orchestratorapi.Config{
-		Log: s.cfg.Log, Dispatcher: s.core.dispatcher, Store: s.core.store, Cluster: s.core.cluster(),
-		Checks: s.core.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
-		OnRequest: s.core.scaler.Requested, OnRead: s.core.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
-		Decisions: func(ctx context.Context) any { return s.core.scaler.Decisions(ctx) }, Events: s.core.events,
-		Invariants: s.core.checker().Run,
+		Log: s.cfg.Log, Dispatcher: s.parts.dispatcher, Store: s.parts.store, Cluster: s.parts.cluster(),
+		Checks: s.parts.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
+		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
+		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events,
+		Invariants: s.parts.checker().Run,
 	})
 	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler}); err != nil {
 		return err
 	}
-	s.orchestrator.OnShutdown(s.core.events.Close) // open streams would delay the shutdown
+	s.orchestrator.OnShutdown(s.parts.events.Close) // open streams would delay the shutdown
 	return nil
 }
 
@@ -227,7 +227,7 @@ const waitingLog = 5 * time.Second
 
 // Failed yields an error once the system knows that it cannot serve because the broker does not accept the largest
 // message.
-func (s *System) Failed() <-chan error { return s.core.failed }
+func (s *System) Failed() <-chan error { return s.parts.failed }
 
 // Ready waits until a master and all wanted slaves serve, or returns ctx's error, or that of Failed. The parts may start
 // in any order, so Ready waits as long as it takes, and logs what it waits for.
@@ -237,17 +237,17 @@ func (s *System) Ready(ctx context.Context) error {
 	waiting := time.NewTicker(waitingLog)
 	defer waiting.Stop()
 	for {
-		missing := s.core.missing(ctx)
+		missing := s.parts.missing(ctx)
 		if missing == "" {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case err := <-s.core.failed:
+		case err := <-s.parts.failed:
 			return err
 		case <-waiting.C:
-			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing, "away", s.core.away(ctx))
+			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing, "away", s.parts.away(ctx))
 		case <-tick.C:
 		}
 	}

@@ -33,7 +33,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 		next.Epoch = 0
 	}
 	if next == have {
-		w.renewed = time.Now() // see guardMastership
+		w.renewed = time.Now() // see guardLeadership
 		return w.turn, nil
 	}
 	if head, ok := w.replica.Applied(); ok && head.Cluster != w.cluster {
@@ -53,9 +53,9 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 		w.notify()
 		return w.turn, nil
 	}
-	// The same worker was chosen again, for example because its first answer was lost: the mastership continues.
+	// The same worker was chosen again, for example because its first answer was lost: the leadership continues.
 	if w.master != nil {
-		w.master.Raise(a.Epoch)
+		w.master.AdvanceEpoch(a.Epoch)
 	}
 	w.registrar.raise(a.Epoch)
 	return w.turn, nil
@@ -73,9 +73,9 @@ func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	case a.PID != have.PID:
 		return dbaas.Errorf(dbaas.CodeConflict, "the worker has pid %d, not %d", have.PID, a.PID)
 	case a.Role == dbaas.RoleSlave && a.Epoch != have.Epoch:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker has mastership %d, and this ends %d", have.Epoch, a.Epoch)
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has leadership %d, and this ends %d", have.Epoch, a.Epoch)
 	case a.Role == dbaas.RoleMaster && a.Epoch <= w.newest:
-		return dbaas.Errorf(dbaas.CodeConflict, "the worker has had mastership %d, which is newer than %d", w.newest, a.Epoch)
+		return dbaas.Errorf(dbaas.CodeConflict, "the worker has had leadership %d, which is newer than %d", w.newest, a.Epoch)
 	default:
 		return nil
 	}
@@ -124,7 +124,7 @@ func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int,
 	}
 }
 
-// Yield implements workercontrol.Worker. The request lapses after workerapi.YieldFor, or when the mastership ends.
+// Yield implements workercontrol.Worker. The request lapses after workerapi.YieldFor, or when the leadership ends.
 func (w *Worker) Yield(y workerapi.Yield) error {
 	if err := y.Validate(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 // awaitSuccessor lets a master go on, for up to Config.HandOver, until another worker becomes master in its place. The
 // registration says that this worker is leaving, and the control loop acts on that. For a worker that is not master it
 // returns immediately.
-func (w *Worker) awaitSuccessor(hard context.Context) {
+func (w *Worker) awaitSuccessor(abortCtx context.Context) {
 	w.mu.Lock()
 	w.leaving = true
 	have, turn := w.assigned, w.turn
@@ -164,7 +164,7 @@ func (w *Worker) awaitSuccessor(hard context.Context) {
 		return
 	}
 	w.config.Log.Info("hand-over awaited", logkey.Epoch, have.Epoch)
-	ctx, cancel := context.WithTimeout(hard, w.config.HandOver)
+	ctx, cancel := context.WithTimeout(abortCtx, w.config.HandOver)
 	defer cancel()
 	go func() {
 		select {

@@ -293,7 +293,7 @@ type storeFunc struct {
 	before func(epoch dbaas.Epoch, ops []dbaas.Operation)
 }
 
-func (s *storeFunc) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *storeFunc) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	s.mu.Lock()
 	before := s.before
 	s.mu.Unlock()

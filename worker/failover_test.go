@@ -102,8 +102,8 @@ func TestWorker_StaleMaster_NextOneAnswers(t *testing.T) {
 	if got.err != nil || got.r[0].Code != dbaas.CodeOK || got.r[0].Seq != 2 {
 		t.Errorf("got %+v, want written at 2", got)
 	}
-	if err := old.wait(); !errors.Is(err, worker.ErrMastershipLost) || !errors.Is(err, dbaas.ErrStaleEpoch) {
-		t.Errorf("got %v, want mastership lost to a stale epoch", err)
+	if err := old.wait(); !errors.Is(err, worker.ErrLeadershipLost) || !errors.Is(err, dbaas.ErrStaleEpoch) {
+		t.Errorf("got %v, want leadership lost to a stale epoch", err)
 	}
 	if _, err := c.member(1); err == nil {
 		t.Error("the old master is still registered")
@@ -135,7 +135,7 @@ func TestWorker_MasterKilledAfterCommit_SlavesConverge(t *testing.T) {
 	c := newCluster(t, 0)
 	old := c.master(1, nil)
 	often := func(w *worker.Config) { w.Replica.AntiEntropy = 10 * time.Millisecond }
-	slave, heir := c.slave(2, often), c.slave(3, often)
+	slave, successor := c.slave(2, often), c.slave(3, often)
 	c.store.LoseAnswers(func(dbaas.Commit) error {
 		old.Kill()
 		return nil
@@ -146,8 +146,8 @@ func TestWorker_MasterKilledAfterCommit_SlavesConverge(t *testing.T) {
 	}
 	c.store.LoseAnswers(nil)
 	slave.applied(1)
-	heir.applied(1)
-	heir.assign(dbaas.RoleMaster, c.claim())
+	successor.applied(1)
+	successor.assign(dbaas.RoleMaster, c.claim())
 	if got := <-w; got.err != nil || got.r[0].Code != dbaas.CodeOK || got.r[0].Seq != 1 {
 		t.Errorf("got %+v, want the stored answer at 1", got)
 	}
@@ -156,14 +156,14 @@ func TestWorker_MasterKilledAfterCommit_SlavesConverge(t *testing.T) {
 	}
 }
 
-// A master whose session is in doubt ends, and stops accepting writes before its registration can expire.
+// A master whose session is suspended ends, and stops accepting writes before its registration can expire.
 func TestWorker_SessionDoubt_StopsWrites(t *testing.T) {
 	c := newCluster(t, 600*time.Millisecond)
 	m := c.master(1, nil)
 	c.mustWrite(1)
 	m.client.Partition()
-	if err := m.wait(); !errors.Is(err, worker.ErrMastershipLost) {
-		t.Errorf("got %v, want mastership lost", err)
+	if err := m.wait(); !errors.Is(err, worker.ErrLeadershipLost) {
+		t.Errorf("got %v, want leadership lost", err)
 	}
 	if got := c.broker.Stats(mq.WriteQ).Consumers; got != 0 {
 		t.Errorf("got %d consumers of writeQ, want 0", got)
@@ -175,7 +175,7 @@ func TestWorker_SessionDoubt_StopsWrites(t *testing.T) {
 	}
 }
 
-// A master whose session is in doubt continues as long as its assignment is renewed, since no other master is chosen
+// A master whose session is suspended continues as long as its assignment is renewed, since no other master is chosen
 // then. It registers again when the coordinator is back.
 func TestWorker_SessionDoubtWhileRenewed_WritesGoOn(t *testing.T) {
 	c := newCluster(t, 600*time.Millisecond)

@@ -17,12 +17,12 @@ import (
 	"rideshare/worker"
 )
 
-// demote ends a mastership.
+// demote ends a leadership.
 func (n *node) demote(epoch dbaas.Epoch) error {
 	return n.c.api.Assign(n.t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: dbaas.RoleSlave, PID: n.pid, Epoch: epoch})
 }
 
-// A mastership moves back and forth between two workers during writes: no write fails, each takes effect once, no
+// A leadership moves back and forth between two workers during writes: no write fails, each takes effect once, no
 // worker restarts, and the former master serves reads.
 func TestWorker_HandOver_NoWriteFails(t *testing.T) {
 	c := newCluster(t, 0)
@@ -112,14 +112,14 @@ func TestWorker_Demoted_AnswersWhatIsInHand(t *testing.T) {
 func TestWorker_MasterTerminated_LeavesWhenReplaced(t *testing.T) {
 	c := newCluster(t, 0)
 	m := c.master(1, func(w *worker.Config) { w.HandOver = time.Hour })
-	heir := c.slave(2, nil)
+	successor := c.slave(2, nil)
 	m.cancel()
 	c.leaves(1)
 	c.mustWrite(1)
 	if err := m.demote(1); err != nil {
 		t.Fatal(err)
 	}
-	heir.assign(dbaas.RoleMaster, c.claim())
+	successor.assign(dbaas.RoleMaster, c.claim())
 	if err := m.wait(); err != nil {
 		t.Errorf("the old master ended with %v, want nil", err)
 	}
@@ -142,7 +142,7 @@ func (c *cluster) leaves(pid int) {
 	})
 }
 
-// A worker that is asked to end between getting the mastership and being registered with it is registered as leaving:
+// A worker that is asked to end between getting the leadership and being registered with it is registered as leaving:
 // otherwise the control loop would not know that it wants to be replaced.
 func TestWorker_TerminatedBeforeItsRegistration_RegistersAsLeaving(t *testing.T) {
 	c := newCluster(t, 0)
@@ -172,7 +172,7 @@ func TestWorker_MasterTerminatedAlone_Leaves(t *testing.T) {
 }
 
 // A leaving worker is not made master, but a leaving master can be chosen again.
-func TestWorker_Leaving_TakesNoMastership(t *testing.T) {
+func TestWorker_Leaving_TakesNoLeadership(t *testing.T) {
 	c := newCluster(t, 0)
 	m := c.master(1, func(w *worker.Config) { w.HandOver = time.Hour })
 	m.cancel()
@@ -224,7 +224,7 @@ func TestWorker_Yield_IsAnnouncedByMasters(t *testing.T) {
 	}
 }
 
-// A slave that was master in one cluster accepts a mastership of another cluster, whose epochs are lower, as soon as
+// A slave that was master in one cluster accepts a leadership of another cluster, whose epochs are lower, as soon as
 // its replica belongs to that cluster.
 func TestWorker_Assign_EpochOfAnotherClusterIsTaken(t *testing.T) {
 	c := newCluster(t, 0)

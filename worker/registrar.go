@@ -14,7 +14,7 @@ import (
 )
 
 // registrar maintains the worker's registration at the coordinator: it opens a session, registers, refreshes the
-// position periodically, and opens a new session when the session is in doubt.
+// position periodically, and opens a new session when the session is suspended.
 type registrar struct {
 	coord   coord.Coordinator
 	log     *slog.Logger
@@ -22,16 +22,16 @@ type registrar struct {
 	refresh time.Duration // of the position
 	applied func() dbaas.Seq
 
-	mu      sync.Mutex // guards the fields below
-	want    coord.Member
-	have    coord.Member    // what is registered in the session; zero if nothing is
-	doubt   <-chan struct{} // the doubt channel of the session that holds have
-	session coord.Session   // the current session, or nil
-	changed chan struct{}   // closed and replaced at each change
-	leaves  bool            // the worker is leaving
-	busLost bool            // the worker has lost the bus
-	bare    bool            // the worker has no usable replica
-	silent  bool            // leave without unregistering
+	mu        sync.Mutex // guards the fields below
+	want      coord.Member
+	have      coord.Member    // what is registered in the session; zero if nothing is
+	suspended <-chan struct{} // the Suspended channel of the session that holds have
+	session   coord.Session   // the current session, or nil
+	changed   chan struct{}   // closed and replaced at each change
+	leaves    bool            // the worker is leaving
+	busLost   bool            // the worker has lost the bus
+	bare      bool            // the worker has no usable replica
+	silent    bool            // leave without unregistering
 }
 
 func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
@@ -109,15 +109,15 @@ func (r *registrar) notify() {
 	r.changed = make(chan struct{})
 }
 
-// registered waits until role is registered with epoch or a newer one. It returns the doubt channel of the session that
-// holds the registration, or ctx's error. A session in doubt does not count.
-func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (doubt <-chan struct{}, err error) {
+// registered waits until role is registered with epoch or a newer one. It returns the Suspended channel of the session that
+// holds the registration, or ctx's error. A session suspended does not count.
+func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (suspended <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
-		have, doubt, changed := r.have, r.doubt, r.changed
+		have, suspended, changed := r.have, r.suspended, r.changed
 		r.mu.Unlock()
-		if have.Role == role && have.Epoch >= epoch && !closed(doubt) {
-			return doubt, nil
+		if have.Role == role && have.Epoch >= epoch && !closed(suspended) {
+			return suspended, nil
 		}
 		select {
 		case <-changed:
@@ -170,7 +170,7 @@ func (r *registrar) use(s coord.Session) {
 	r.session = s
 }
 
-// keep keeps the wanted member registered in s until s is in doubt or lost, or ctx ends.
+// keep keeps the wanted member registered in s until s is suspended or lost, or ctx ends.
 func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	ticker := time.NewTicker(r.refresh)
 	defer ticker.Stop()
@@ -191,8 +191,8 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 		case <-changed:
 		case <-again:
 		case <-ticker.C:
-		case <-s.Doubt():
-			r.log.WarnContext(ctx, "session in doubt")
+		case <-s.Suspended():
+			r.log.WarnContext(ctx, "session suspended")
 			return
 		case <-ctx.Done():
 			return
@@ -211,7 +211,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 		return nil
 	}
 	err := s.Register(ctx, want)
-	if errors.Is(err, coord.ErrExists) && s.Expel(ctx, want.PID, want.Worker) == nil {
+	if errors.Is(err, coord.ErrExists) && s.Evict(ctx, want.PID, want.Worker) == nil {
 		err = s.Register(ctx, want)
 	}
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	defer r.mu.Unlock()
 	position := have
 	position.Applied = want.Applied
-	r.have, r.doubt = want, s.Doubt()
+	r.have, r.suspended = want, s.Suspended()
 	if position != want { // more than the position has changed
 		r.notify()
 	}
@@ -236,7 +236,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.have, r.doubt = coord.Member{}, nil
+	r.have, r.suspended = coord.Member{}, nil
 	r.notify()
 }
 

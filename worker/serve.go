@@ -16,31 +16,31 @@ import (
 	"rideshare/worker/slave"
 )
 
-// serve serves one assigned role after another until soft ends. It returns nil once all pending work was answered, or
-// ErrMastershipLost. The caller handles the end of hard.
-func (w *Worker) serve(hard, soft context.Context) (err error) {
-	work, end := context.WithCancel(hard)
-	var inHand sync.WaitGroup
+// serve serves one assigned role after another until drainCtx ends. It returns nil once all pending work was answered, or
+// ErrLeadershipLost. The caller handles the end of abortCtx.
+func (w *Worker) serve(abortCtx, drainCtx context.Context) (err error) {
+	work, end := context.WithCancel(abortCtx)
+	var pending sync.WaitGroup
 	defer func() {
 		if err != nil {
 			end()
 		}
-		inHand.Wait()
+		pending.Wait()
 		end()
 	}()
 	for turn := 0; ; {
 		var a workerapi.Assignment
-		if a, turn, err = w.take(soft, turn); err != nil {
-			return nil // soft ended: not an error
+		if a, turn, err = w.take(drainCtx, turn); err != nil {
+			return nil // drainCtx ended: not an error
 		}
-		p, over := w.phase(work, soft, turn, &inHand)
+		p, over := w.phase(work, drainCtx, turn, &pending)
 		if a.Role == dbaas.RoleSlave {
 			err = w.serveReads(p, a)
 		} else {
 			err = w.serveWrites(p)
 		}
 		over()
-		if err != nil || soft.Err() != nil {
+		if err != nil || drainCtx.Err() != nil {
 			return err
 		}
 	}
@@ -56,9 +56,9 @@ type phase struct {
 }
 
 // phase starts the phase of a turn. The returned function ends it.
-func (w *Worker) phase(ctx, soft context.Context, turn int, inHand *sync.WaitGroup) (phase, context.CancelFunc) {
-	taking, end := context.WithCancel(soft)
-	inHand.Go(func() {
+func (w *Worker) phase(ctx, drainCtx context.Context, turn int, pending *sync.WaitGroup) (phase, context.CancelFunc) {
+	taking, end := context.WithCancel(drainCtx)
+	pending.Go(func() {
 		for taking.Err() == nil {
 			w.mu.Lock()
 			now, turned := w.turn, w.turned
@@ -73,7 +73,7 @@ func (w *Worker) phase(ctx, soft context.Context, turn int, inHand *sync.WaitGro
 			}
 		}
 	})
-	return phase{turn: turn, ctx: ctx, taking: taking, inHand: inHand}, end
+	return phase{turn: turn, ctx: ctx, taking: taking, inHand: pending}, end
 }
 
 // unlessOver returns err, or nil if the phase is over: an error is expected then.
@@ -112,7 +112,7 @@ func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 }
 
 // serveWrites serves writes as the master. It returns when the phase has ended and every pending write was answered, or
-// immediately when the mastership is lost.
+// immediately when the leadership is lost.
 func (w *Worker) serveWrites(p phase) error {
 	m, ok := w.newMaster(p.turn)
 	if !ok {
@@ -120,26 +120,26 @@ func (w *Worker) serveWrites(p phase) error {
 	}
 	failpoint.Hit(failpoint.WorkerEpochTaken)
 	if err := m.CatchUp(p.taking); err != nil {
-		return p.unlessOver(fmt.Errorf("%w: %w", ErrMastershipLost, err))
+		return p.unlessOver(fmt.Errorf("%w: %w", ErrLeadershipLost, err))
 	}
 	failpoint.Hit(failpoint.WorkerBeforeRegister)
-	if !w.announceMastership(p.turn) {
+	if !w.announceLeadership(p.turn) {
 		return nil
 	}
-	doubt, err := w.registrar.registered(p.taking, dbaas.RoleMaster, m.Mastership())
+	suspended, err := w.registrar.registered(p.taking, dbaas.RoleMaster, m.Epoch())
 	if err != nil {
-		return p.unlessOver(fmt.Errorf("%w: %w", ErrMastershipLost, err))
+		return p.unlessOver(fmt.Errorf("%w: %w", ErrLeadershipLost, err))
 	}
-	return w.write(p, m, doubt)
+	return w.write(p, m, suspended)
 }
 
-// write runs m until the phase has ended and m has no pending writes, or until m loses its mastership.
-func (w *Worker) write(p phase, m *master.Master, doubt <-chan struct{}) error {
+// write runs m until the phase has ended and m has no pending writes, or until m loses its leadership.
+func (w *Worker) write(p phase, m *master.Master, suspended <-chan struct{}) error {
 	writing, end := context.WithCancelCause(p.ctx)
 	guarded, quiet := context.WithCancel(writing)
 	defer quiet()
-	go w.guardMastership(guarded, doubt, func() { end(errDoubt) })
-	w.config.Log.InfoContext(p.ctx, "mastership begun", logkey.Epoch, m.Mastership())
+	go w.guardLeadership(guarded, suspended, func() { end(errSuspended) })
+	w.config.Log.InfoContext(p.ctx, "leadership begun", logkey.Epoch, m.Epoch())
 	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	serving := w.setServing(dbaas.RoleMaster)
 	serving(true)
@@ -150,37 +150,37 @@ func (w *Worker) write(p phase, m *master.Master, doubt <-chan struct{}) error {
 		end(nil)
 	})
 	select {
-	case <-m.Quiet():
-		w.config.Log.InfoContext(p.ctx, "mastership ended", logkey.Epoch, m.Mastership())
+	case <-m.Drained():
+		w.config.Log.InfoContext(p.ctx, "leadership ended", logkey.Epoch, m.Epoch())
 		return nil
 	case err := <-ended:
 		if err != nil && p.ctx.Err() == nil {
-			return fmt.Errorf("%w: %w", ErrMastershipLost, err)
+			return fmt.Errorf("%w: %w", ErrLeadershipLost, err)
 		}
 		return nil
 	}
 }
 
-// holdFor is how long a master goes on after its last renewed assignment while its session is in doubt: a few passes of
+// holdFor is how long a master goes on after its last renewed assignment while its session is suspended: a few passes of
 // the control loop, each of which takes longer while the coordinator is unreachable.
 const holdFor = 10 * time.Second
 
-// guardMastership calls end when the session with the master's registration is in doubt. It goes by the worker's own
+// guardLeadership calls end when the session with the master's registration is suspended. It goes by the worker's own
 // clock, so that the master ends before any other process can see the session end and choose another master.
 //
 // If the control loop cannot reach the coordinator either, it chooses no other master and repeats the same assignment
 // instead. While these repeats arrive, writes continue, and the worker registers again once the coordinator is back. If
 // the control loop is wrong because other processes can reach the coordinator, persdb rejects this epoch as soon as a
 // newer one exists.
-func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end func()) {
+func (w *Worker) guardLeadership(ctx context.Context, suspended <-chan struct{}, end func()) {
 	for {
 		select {
-		case <-doubt:
+		case <-suspended:
 		case <-ctx.Done():
 			return
 		}
 		var held bool
-		if doubt, held = w.hold(ctx); !held {
+		if suspended, held = w.hold(ctx); !held {
 			if ctx.Err() == nil {
 				end()
 			}
@@ -189,9 +189,9 @@ func (w *Worker) guardMastership(ctx context.Context, doubt <-chan struct{}, end
 	}
 }
 
-// hold waits until the master is registered again and returns the doubt channel of the new session. held is false if
+// hold waits until the master is registered again and returns the Suspended channel of the new session. held is false if
 // the assignment was not repeated in time.
-func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
+func (w *Worker) hold(ctx context.Context) (suspended <-chan struct{}, held bool) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		left, epoch := holdFor-time.Since(w.renewed), w.assigned.Epoch
@@ -200,10 +200,10 @@ func (w *Worker) hold(ctx context.Context) (doubt <-chan struct{}, held bool) {
 			return nil, false
 		}
 		waiting, cancel := context.WithTimeout(ctx, left)
-		doubt, err := w.registrar.registered(waiting, dbaas.RoleMaster, epoch)
+		suspended, err := w.registrar.registered(waiting, dbaas.RoleMaster, epoch)
 		cancel()
 		if err == nil {
-			return doubt, true
+			return suspended, true
 		}
 	}
 	return nil, false
@@ -225,8 +225,8 @@ func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	return w.master, true
 }
 
-// announceMastership asks the registrar to register the master of a turn. It reports false if the turn is over.
-func (w *Worker) announceMastership(turn int) bool {
+// announceLeadership asks the registrar to register the master of a turn. It reports false if the turn is over.
+func (w *Worker) announceLeadership(turn int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.turn != turn {

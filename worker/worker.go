@@ -1,6 +1,6 @@
 // Package worker implements a worker process: it prepares a replica, receives a role through its control API, registers
 // with the coordinator, and serves readQ as a slave or writeQ as the master, until it is drained, killed or loses its
-// mastership.
+// leadership.
 package worker
 
 import (
@@ -27,13 +27,13 @@ import (
 
 // Errors that Run returns.
 var (
-	// ErrMastershipLost means that a newer master exists, or that the coordination session is in doubt. It wraps the
+	// ErrLeadershipLost means that a newer master exists, or that the coordination session is suspended. It wraps the
 	// reason. The broker redelivers the pending messages.
-	ErrMastershipLost = errors.New("mastership lost")
+	ErrLeadershipLost = errors.New("leadership lost")
 	// ErrKilled means that Kill was called.
 	ErrKilled = errors.New("worker killed")
-	// errDoubt is a possible reason of ErrMastershipLost.
-	errDoubt = errors.New("coordination session in doubt")
+	// errSuspended is a possible reason of ErrLeadershipLost.
+	errSuspended = errors.New("coordination session suspended")
 	// errDrainTimeout means that the pending work did not end within Config.DrainTimeout.
 	errDrainTimeout = errors.New("drain took too long")
 )
@@ -41,7 +41,7 @@ var (
 // Store is the part of persdb that a worker needs.
 type Store interface {
 	// Commit makes one commit; see persdb/commitlog.
-	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
@@ -169,39 +169,39 @@ func (w *Worker) Kill() {
 // Run runs the worker until it ends, and returns
 //   - nil if ctx ended or Drain was called, and all pending work was answered or, after Config.DrainTimeout, left to
 //     the broker,
-//   - ErrMastershipLost or ErrKilled, as documented there,
+//   - ErrLeadershipLost or ErrKilled, as documented there,
 //   - any other error if the bus was closed or the directory cannot be used.
 //
 // A Worker cannot be run again; the caller creates a new one. When ctx ends, a master first waits up to Config.HandOver
 // to be replaced; Drain does not wait.
 //
-// A master that loses its mastership ends instead of waiting for another role. The next master receives the writeQ
+// A master that loses its leadership ends instead of waiting for another role. The next master receives the writeQ
 // messages that it holds only when its connection is gone, and a new Worker starts without any old state. A master that
 // is demoted to slave has no pending writes, and Run goes on.
 func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.InfoContext(ctx, "worker started", logkey.Addr, w.config.Control)
-	hard, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything immediately
+	abortCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything immediately
 	defer cut(nil)
-	soft, stop := context.WithCancel(hard) // ends the consumption of new work
+	drainCtx, stop := context.WithCancel(abortCtx) // ends the consumption of new work
 	defer stop()
 	leaving, leave := context.WithCancel(context.WithoutCancel(ctx)) // ends the registration, as the last step
 	defer leave()
 
 	var parts, registration sync.WaitGroup
-	parts.Go(func() { w.watch(ctx, hard, stop, cut) })
-	parts.Go(func() { w.part(hard, cut, "replica", w.replica.Run) })
+	parts.Go(func() { w.watch(ctx, abortCtx, stop, cut) })
+	parts.Go(func() { w.part(abortCtx, cut, "replica", w.replica.Run) })
 	parts.Go(func() {
-		w.part(hard, cut, "subscription", func(ctx context.Context) error {
+		w.part(abortCtx, cut, "subscription", func(ctx context.Context) error {
 			return w.config.Bus.Subscribe(ctx, w.replica.Subscriber())
 		})
 	})
-	parts.Go(func() { w.watchBus(hard) })
-	parts.Go(func() { w.watchReplica(hard) })
+	parts.Go(func() { w.watchBus(abortCtx) })
+	parts.Go(func() { w.watchReplica(abortCtx) })
 	registration.Go(func() { w.registrar.run(leaving) })
 
-	err := w.serve(hard, soft)
+	err := w.serve(abortCtx, drainCtx)
 	if err == nil {
-		err = context.Cause(hard)
+		err = context.Cause(abortCtx)
 	}
 	if w.isKilled() {
 		err = ErrKilled // Kill is the cause of whatever failed first
@@ -231,20 +231,20 @@ func (w *Worker) ended(ctx context.Context, err error) {
 	w.config.Log.InfoContext(ctx, "worker ended")
 }
 
-// watch cancels soft when the worker is to leave, and hard when it must drop everything.
-func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut context.CancelCauseFunc) {
+// watch cancels drainCtx when the worker is to leave, and abortCtx when it must drop everything.
+func (w *Worker) watch(ctx, abortCtx context.Context, stop context.CancelFunc, cut context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
-		w.awaitSuccessor(hard)
+		w.awaitSuccessor(abortCtx)
 	case <-w.drain:
 	case <-w.killed:
-	case <-hard.Done():
+	case <-abortCtx.Done():
 	}
 	switch {
 	case w.isKilled():
 		cut(ErrKilled)
 		return
-	case hard.Err() != nil:
+	case abortCtx.Err() != nil:
 		return
 	}
 	w.Drain() // from here on Assign accepts no role
@@ -256,7 +256,7 @@ func (w *Worker) watch(ctx, hard context.Context, stop context.CancelFunc, cut c
 		cut(errDrainTimeout)
 	case <-w.killed:
 		cut(ErrKilled)
-	case <-hard.Done():
+	case <-abortCtx.Done():
 	}
 }
 
@@ -296,9 +296,9 @@ func (w *Worker) watchReplica(ctx context.Context) {
 	}
 }
 
-// part runs one essential part of the worker. If the part ends early, part cancels hard.
-func (w *Worker) part(hard context.Context, cut context.CancelCauseFunc, name string, run func(context.Context) error) {
-	if err := run(hard); hard.Err() == nil {
+// part runs one essential part of the worker. If the part ends early, part cancels abortCtx.
+func (w *Worker) part(abortCtx context.Context, cut context.CancelCauseFunc, name string, run func(context.Context) error) {
+	if err := run(abortCtx); abortCtx.Err() == nil {
 		cut(fmt.Errorf("%s ended: %w", name, err))
 	}
 }

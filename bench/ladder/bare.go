@@ -69,8 +69,8 @@ type answerer func(ctx context.Context, body []byte) ([]byte, error)
 
 func databaseAPI(read, write, execute answerer) http.Handler {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
-	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(read), httpapi.Course())
-	a.HandleHTTP(http.MethodPost, "/api/v1/db/write", plain(write), httpapi.Course())
+	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(read), httpapi.EmptyErrorBodies())
+	a.HandleHTTP(http.MethodPost, "/api/v1/db/write", plain(write), httpapi.EmptyErrorBodies())
 	a.HandleHTTP(http.MethodPost, "/db/execute", plain(execute), httpapi.MaxBody(64<<20))
 	return a
 }
@@ -80,7 +80,7 @@ func emptyAPI() http.Handler {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	a.HandleHTTP(http.MethodPost, "/api/v1/db/read", plain(func(context.Context, []byte) ([]byte, error) {
 		return []byte("[]"), nil
-	}), httpapi.Course())
+	}), httpapi.EmptyErrorBodies())
 	return a
 }
 

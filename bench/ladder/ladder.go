@@ -152,7 +152,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 
 // settled measures once all paths are ready, and reads the replicas' lag before and after.
 func (s *stand) settled(ctx context.Context, r run) (figure, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.reconcile(ctx); err != nil {
 		return figure{}, err
 	}
 	before, err := r.target.lag(ctx)

@@ -24,9 +24,9 @@ var (
 	errBehind   = errors.New("replicas have not caught up")
 )
 
-// settle makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
+// reconcile makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
 // replica has caught up. So no measurement pays for what an earlier one left behind.
-func (s *stand) settle(ctx context.Context) error {
+func (s *stand) reconcile(ctx context.Context) error {
 	for name, t := range s.targets {
 		if name == pathHTTP {
 			continue

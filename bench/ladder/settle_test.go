@@ -45,7 +45,7 @@ func TestSettle_AfterWrites_TableHasItsSizeAgain(t *testing.T) {
 			}
 		}
 		s.targets[pathInProcess].touched = true
-		if err := s.settle(t.Context()); err != nil {
+		if err := s.reconcile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := number(t, db, "SELECT count(*) FROM bench"); got != rows+1 {

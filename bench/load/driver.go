@@ -233,7 +233,7 @@ func (d *driver) prepare(ctx context.Context, users int) error {
 		if err := d.prepareUser(ctx, name); err != nil {
 			return fmt.Errorf("create user: %w: %w", errRefused, err)
 		}
-		d.ledger.enlist(name)
+		d.ledger.enroll(name)
 	}
 	if o := d.createRide(ctx); o.Failure != "" {
 		return fmt.Errorf("create a ride: %w: %s", errRefused, o.Failure)

@@ -88,8 +88,8 @@ func (l *ledger) noteUser(name string, f fate) {
 	l.users[name] = f
 }
 
-// enlist adds a user to the pool that creates and joins rides.
-func (l *ledger) enlist(name string) {
+// enroll adds a user to the pool that creates and joins rides.
+func (l *ledger) enroll(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.users[name] = applied

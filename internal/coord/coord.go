@@ -67,22 +67,22 @@ type Session interface {
 	// Timeout is how long the coordinator keeps the session without a message from its client.
 	Timeout() time.Duration
 
-	// Doubt is closed when the session may have been lost: the connection has been down so long that a master must
-	// stop accepting writes. The client decides that by its own clock, so Doubt is always closed before anyone else
-	// can see the session end or its registrations disappear. Doubt stays closed; open another session.
-	Doubt() <-chan struct{}
+	// Suspended is closed when the session may have been lost: the connection has been down so long that a master must
+	// stop accepting writes. The client decides that by its own clock, so Suspended is always closed before anyone else
+	// can see the session end or its registrations disappear. Suspended stays closed; open another session.
+	Suspended() <-chan struct{}
 
 	// Register announces m as /conts/cont_<pid> until the session ends. Announcing the same PID again in the same
 	// session updates the registration. ErrExists: another session holds that name. If its owner has abandoned that
-	// session, it will time out: wait and retry, or, if its worker is known to be dead, Expel it.
+	// session, it will time out: wait and retry, or, if its worker is known to be dead, Evict it.
 	Register(ctx context.Context, m Member) error
 
 	// Unregister withdraws a registration of this session. If there is none, it returns nil.
 	Unregister(ctx context.Context, pid int) error
 
-	// Expel removes a registration if it belongs to worker, which is known to be dead. If there is no such
+	// Evict removes a registration if it belongs to worker, which is known to be dead. If there is no such
 	// registration, it returns nil.
-	Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error
+	Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error
 
 	// Members returns a consistent snapshot of the registrations, by ascending pid, then worker.
 	Members(ctx context.Context) ([]Member, error)

@@ -42,8 +42,8 @@ func (id *ClusterID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Mastership identifies the master that makes a commit.
-type Mastership struct {
+// Leadership identifies the master that makes a commit.
+type Leadership struct {
 	// Cluster is the cluster that issued Epoch. persdb of another cluster refuses the commit; zero is not compared.
 	Cluster ClusterID
 	Epoch   Epoch

@@ -57,9 +57,9 @@ type route struct {
 // Option is a setting of a path, for all its methods.
 type Option func(*route)
 
-// Course makes the path's error bodies `{}`, as the course's clients expect, unless the client explicitly accepts
+// EmptyErrorBodies makes the path's error bodies `{}`, as the course's clients expect, unless the client explicitly accepts
 // application/problem+json.
-func Course() Option { return func(r *route) { r.course = true } }
+func EmptyErrorBodies() Option { return func(r *route) { r.course = true } }
 
 // MaxBody sets the body limit of the path, in bytes.
 func MaxBody(n int64) Option { return func(r *route) { r.maxBody = n } }

@@ -97,11 +97,11 @@ func ok(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) }
 func routes(a *httpapi.API) {
 	echoName := func(c echo.Context) error { return httpapi.JSON(c, http.StatusOK, httpapi.Param(c, "name")) }
 	a.Handle(http.MethodGet, "/", ok)
-	a.Handle(http.MethodGet, "/things", ok, httpapi.Course())
+	a.Handle(http.MethodGet, "/things", ok, httpapi.EmptyErrorBodies())
 	a.Handle(http.MethodPut, "/things", ok)
 	a.Handle(http.MethodGet, "/things/count", ok)
 	a.Handle(http.MethodGet, "/things/:name", echoName)
-	a.Handle(http.MethodPost, "/things/:name", echoName, httpapi.Course())
+	a.Handle(http.MethodPost, "/things/:name", echoName, httpapi.EmptyErrorBodies())
 }
 
 // Unknown paths are 404, also with a trailing slash or an empty or extra

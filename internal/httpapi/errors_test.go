@@ -49,7 +49,7 @@ func TestError_BodyByPathAndAccept(t *testing.T) {
 		return &dbaas.Error{Code: dbaas.CodeUnknown, Message: "lost", Op: dbaas.OpIDFromKey("k")}
 	}
 	f := newFixture(t, func(a *httpapi.API) {
-		a.Handle(http.MethodGet, "/course", fail, httpapi.Course())
+		a.Handle(http.MethodGet, "/course", fail, httpapi.EmptyErrorBodies())
 		a.Handle(http.MethodGet, "/ours", fail)
 	})
 	const problem = "application/problem+json"

@@ -125,9 +125,9 @@ type Conn interface {
 	Reply(ctx context.Context, to string, m Message) error
 
 	// Broadcast sends body to every current subscriber of syncQ, in order. A nil error means that the broker accepted
-	// the message, not that a subscriber received it. If onItsWay is not nil, Broadcast calls it exactly once before
+	// the message, not that a subscriber received it. If onSent is not nil, Broadcast calls it exactly once before
 	// returning, as soon as any message sent later on this Conn is guaranteed to reach the broker later.
-	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
+	Broadcast(ctx context.Context, body []byte, onSent func()) error
 
 	// Consume delivers the messages of a work queue or of DeadQ to handle, one at a time, until ctx ends. It then
 	// returns ctx's error. Deliveries that handle received can still be acknowledged afterwards.

@@ -43,10 +43,10 @@ func Register(a *httpapi.API, cfg Config) {
 	a.Handle(http.MethodGet, "/", func(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) })
 	// Older clients call through the gateway, which only knows the longer path.
 	for _, path := range []string{"/api/v1/_count", "/api/v1/" + cfg.Service + "/_count"} {
-		a.Handle(http.MethodGet, path, s.count, httpapi.Course())
-		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(s.reset), httpapi.Course())
+		a.Handle(http.MethodGet, path, s.count, httpapi.EmptyErrorBodies())
+		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(s.reset), httpapi.EmptyErrorBodies())
 	}
-	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(s.clear), httpapi.Course())
+	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(s.clear), httpapi.EmptyErrorBodies())
 	a.HandleHealth(cfg.DB.Ready, cfg.Metrics)
 }
 

@@ -81,7 +81,7 @@ func onProgress(_ *libc.TLS, arg uintptr) int32 {
 	if c.capture != nil && c.capture.over {
 		return 1
 	}
-	if c.meter.running && c.meter.isDoomed() {
+	if c.meter.running && c.meter.mustEnd() {
 		c.meter.stop = crowdedOut
 		return 1
 	}

@@ -25,10 +25,10 @@ type meter struct {
 	calls     uint64
 	stop      reason
 
-	statement atomic.Uint64 // number of the statement on this connection
-	doomed    atomic.Uint64 // number of a statement that must end, because all together hold too much
-	published atomic.Int64  // the part of used that the other meters have counted
-	watched   watched
+	statement          atomic.Uint64 // number of the statement on this connection
+	condemnedStatement atomic.Uint64 // number of a statement that must end, because all together hold too much
+	published          atomic.Int64  // the part of used that the other meters have counted
+	watched            watched
 }
 
 // reason says why a statement was stopped.
@@ -102,10 +102,10 @@ func (m *meter) look(n int64) bool {
 		m.next = math.MaxInt64
 		return true
 	}
-	m.judge()
+	m.check()
 	if m.stop == goOn {
 		m.publish()
-		m.judge()
+		m.check()
 	}
 	if m.stop == goOn || n <= 0 {
 		return true
@@ -118,13 +118,13 @@ func (m *meter) look(n int64) bool {
 	return false
 }
 
-// judge sets m.stop if the statement must end.
-func (m *meter) judge() {
+// check sets m.stop if the statement must end.
+func (m *meter) check() {
 	switch {
 	case m.stop != goOn:
 	case m.used > m.most:
 		m.endWith(tooLarge)
-	case m.isDoomed():
+	case m.mustEnd():
 		m.endWith(crowdedOut)
 	case m.c.over():
 		m.endWith(tooLong)
@@ -136,14 +136,14 @@ func (m *meter) judge() {
 
 func (m *meter) endWith(why reason) { m.stop, m.next = why, math.MinInt64 }
 
-func (m *meter) isDoomed() bool { return m.doomed.Load() == m.statement.Load() }
+func (m *meter) mustEnd() bool { return m.condemnedStatement.Load() == m.statement.Load() }
 
 // hold counts n bytes of results, which the engine does not allocate.
 func (m *meter) hold(n int) error {
 	m.used += int64(n)
 	if m.used > m.next {
 		m.publish()
-		m.judge()
+		m.check()
 		if m.stop == tooLarge || m.stop == crowdedOut {
 			return m.err()
 		}
@@ -172,7 +172,7 @@ func endLargest(limit int64) {
 		var largest *meter
 		for i := range meters {
 			m := meters[i].Load()
-			if m == nil || m.isDoomed() {
+			if m == nil || m.mustEnd() {
 				continue
 			}
 			statement, n := m.statement.Load(), m.published.Load()
@@ -184,7 +184,7 @@ func endLargest(limit int64) {
 		if largest == nil || sum <= limit {
 			return
 		}
-		largest.doomed.Store(number)
+		largest.condemnedStatement.Store(number)
 	}
 }
 

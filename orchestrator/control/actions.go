@@ -46,7 +46,7 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 		}
 		return l.assign(ctx, a, dbaas.RoleMaster, epoch)
 	case ActionEnlist:
-		l.enlist(ctx, a)
+		l.assignSlave(ctx, a)
 		return nil
 	default:
 		return fmt.Errorf("action %q is not known", a.Kind)
@@ -57,7 +57,7 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 const renewTimeout = time.Second
 
 // renew assigns the master its role again while the coordinator is away. So the master knows that no other master is
-// being elected, and keeps serving although its session is in doubt.
+// being elected, and keeps serving although its session is suspended.
 func (l *Loop) renew(ctx context.Context, o Observed) {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 		}
 		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Epoch: w.Epoch})
 		if err != nil {
-			l.cfg.Log.WarnContext(ctx, "mastership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
+			l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
 		}
 	}
 }
@@ -105,9 +105,9 @@ func (l *Loop) demote(ctx context.Context, a Action) error {
 	return nil
 }
 
-// enlist makes a worker a slave in a goroutine of its own, since a new worker may be slow. A worker that is promoted
+// assignSlave makes a worker a slave in a goroutine of its own, since a new worker may be slow. A worker that is promoted
 // in the meantime refuses the slave's role.
-func (l *Loop) enlist(ctx context.Context, a Action) {
+func (l *Loop) assignSlave(ctx context.Context, a Action) {
 	l.mu.Lock()
 	m := l.memory[a.Worker]
 	if m == nil || m.enlisting {
@@ -269,7 +269,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		defer cancel()
 		err := engine(leaveCtx)
 		if err == nil || errors.Is(err, launch.ErrNoWorker) {
-			err = l.expel(leaveCtx, a)
+			err = l.evict(leaveCtx, a)
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
@@ -284,9 +284,9 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 	})
 }
 
-// expel withdraws the registration of a dead worker. Without expel the registration
+// evict withdraws the registration of a dead worker. Without evict the registration
 // would stay until the worker's session expires.
-func (l *Loop) expel(ctx context.Context, a Action) error {
+func (l *Loop) evict(ctx context.Context, a Action) error {
 	l.mu.Lock()
 	session := l.session
 	member, ok := l.view.members[a.Worker]
@@ -294,8 +294,8 @@ func (l *Loop) expel(ctx context.Context, a Action) error {
 	if !ok || session == nil {
 		return nil
 	}
-	if err := session.Expel(ctx, member.PID, a.Worker); err != nil {
-		return fmt.Errorf("expel %s: %w", a.Worker, err)
+	if err := session.Evict(ctx, member.PID, a.Worker); err != nil {
+		return fmt.Errorf("evict %s: %w", a.Worker, err)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 func (p *planner) masterDying() bool {
 	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
 		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
-		return dying && (w.DoomedAt.IsZero() || p.observed.Now.Sub(w.DoomedAt) < p.limits.Session)
+		return dying && (w.KillSince.IsZero() || p.observed.Now.Sub(w.KillSince) < p.limits.Session)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // A dead worker is gone once the engine has been asked after the time at which it was known to be alive. A worker that
 // runs is not gone, nor is one whose death cannot be known yet.
 func TestLoop_Gone_DeadOnly(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		slave, lived := s.running()[1].ID, time.Now()
 		pass(5 * time.Second)
 		if l.Gone(slave, lived) {
@@ -19,7 +19,7 @@ func TestLoop_Gone_DeadOnly(t *testing.T) {
 		if err := s.launcher.Kill(s.t.Context(), slave); err != nil {
 			t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		if !l.Gone(slave, lived) {
 			t.Error("a killed slave is not gone")
 		}

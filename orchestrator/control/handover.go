@@ -33,7 +33,7 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	if err != nil {
 		return HandedOver{}, dbaas.WrapError(dbaas.CodeUnavailable, "the workers cannot be listed", err)
 	}
-	old, heir, err := parties(members, pid)
+	old, successor, err := masterAndSuccessor(members, pid)
 	if err != nil {
 		return HandedOver{}, err
 	}
@@ -41,8 +41,8 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	if !ok {
 		return HandedOver{}, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
 	}
-	l.cfg.Log.InfoContext(ctx, "hand-over asked for", logkey.PID, old.PID, logkey.Epoch, uint64(old.Epoch), "to", heir.PID)
-	if err = l.cfg.Workers.Yield(ctx, in.Control, workerapi.Yield{Worker: old.Worker, To: heir.Worker}); err != nil {
+	l.cfg.Log.InfoContext(ctx, "hand-over asked for", logkey.PID, old.PID, logkey.Epoch, uint64(old.Epoch), "to", successor.PID)
+	if err = l.cfg.Workers.Yield(ctx, in.Control, workerapi.Yield{Worker: old.Worker, To: successor.Worker}); err != nil {
 		return HandedOver{}, err
 	}
 	next, err := l.awaitMaster(ctx, old.Epoch)
@@ -52,8 +52,8 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	return HandedOver{OldPID: old.PID, OldEpoch: old.Epoch, NewPID: next.PID, NewEpoch: next.Epoch}, nil
 }
 
-// parties returns the master and the slave that is to succeed it.
-func parties(members []Member, pid int) (master, heir Member, err error) {
+// masterAndSuccessor returns the master and the slave that is to succeed it.
+func masterAndSuccessor(members []Member, pid int) (master, successor Member, err error) {
 	find := func(is func(Member) bool) (Member, bool) {
 		if i := slices.IndexFunc(members, is); i >= 0 {
 			return members[i], true
@@ -62,24 +62,24 @@ func parties(members []Member, pid int) (master, heir Member, err error) {
 	}
 	master, ok := find(func(m Member) bool { return m.Role == dbaas.RoleMaster && m.Ready })
 	if !ok {
-		return master, heir, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
+		return master, successor, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
 	}
 	if pid == 0 {
-		if heir, ok = find(func(m Member) bool { return m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving }); !ok {
-			return master, heir, dbaas.Errorf(dbaas.CodeConflict, "there is no caught-up slave that could follow")
+		if successor, ok = find(func(m Member) bool { return m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving }); !ok {
+			return master, successor, dbaas.Errorf(dbaas.CodeConflict, "there is no caught-up slave that could follow")
 		}
-		return master, heir, nil
+		return master, successor, nil
 	}
-	heir, ok = find(func(m Member) bool { return m.PID == pid })
+	successor, ok = find(func(m Member) bool { return m.PID == pid })
 	switch {
 	case !ok:
-		return master, heir, dbaas.Errorf(dbaas.CodeInvalid, "no worker has pid %d", pid)
-	case heir.Worker == master.Worker:
-		return master, heir, dbaas.Errorf(dbaas.CodeConflict, "worker %d is the master already", pid)
-	case !heir.Ready || heir.Leaving:
-		return master, heir, dbaas.Errorf(dbaas.CodeConflict, "worker %d is no caught-up slave", pid)
+		return master, successor, dbaas.Errorf(dbaas.CodeInvalid, "no worker has pid %d", pid)
+	case successor.Worker == master.Worker:
+		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is the master already", pid)
+	case !successor.Ready || successor.Leaving:
+		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is no caught-up slave", pid)
 	}
-	return master, heir, nil
+	return master, successor, nil
 }
 
 // awaitMaster returns the first serving master with an epoch above epoch, or CodeUnavailable when ctx ends.
@@ -100,7 +100,7 @@ func (l *Loop) awaitMaster(ctx context.Context, epoch dbaas.Epoch) (Member, erro
 		select {
 		case <-looked:
 		case <-ctx.Done():
-			return Member{}, dbaas.WrapError(dbaas.CodeUnavailable, fmt.Sprintf("mastership %d was not handed over in time", epoch), ctx.Err())
+			return Member{}, dbaas.WrapError(dbaas.CodeUnavailable, fmt.Sprintf("leadership %d was not handed over in time", epoch), ctx.Err())
 		}
 	}
 }

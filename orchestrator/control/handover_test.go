@@ -13,25 +13,25 @@ import (
 
 // The role goes to the slave with the lowest pid, or to the slave with the given pid; the old master stays as a slave.
 func TestLoop_HandOver_MovesTheRoleInPlace(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		p := s.first()
 		got, err := l.HandOver(s.t.Context(), 0)
 		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
 			s.t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d slave 0", p), fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2))
 		if got, err = l.HandOver(s.t.Context(), p+2); err != nil || got.NewPID != p+2 || got.NewEpoch != 3 {
 			s.t.Errorf("to %d: got %+v, %v", p+2, got, err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d slave 0", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d master 3", p+2))
 	})
 }
 
 // A worker that cannot become master is refused, with its reason, and nothing changes.
 func TestLoop_HandOver_Refused(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		p := s.first()
 		before := s.roles()
 		refused := func(pid int, want dbaas.Code) {
@@ -46,11 +46,11 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 		s.coord.Stop()
 		refused(0, dbaas.CodeUnavailable)
 		s.coord.Start()
-		s.settle()
+		s.reconcile()
 		s.launcher.noLists.Store(true)
 		refused(0, dbaas.CodeUnavailable)
 		s.launcher.noLists.Store(false)
-		s.settle()
+		s.reconcile()
 		s.want(before...)
 	})
 }
@@ -62,16 +62,16 @@ func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 		leader, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
-		s.settle()
+		s.reconcile()
 		standby, stopStandby := s.orchestrate(2)
 		defer stopStandby()
-		s.settle()
+		s.reconcile()
 		p := s.first()
 		got, err := standby.HandOver(t.Context(), 0)
 		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
-		s.settle()
+		s.reconcile()
 		for name, l := range map[string]*control.Loop{"leader": leader, "standby": standby} {
 			status, err := l.Status(t.Context())
 			if err != nil || status.Leader != (name == "leader") || len(status.Members) != 3 || status.DesiredSlaves != 2 {
@@ -89,20 +89,20 @@ func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 // When a master announces its end, a slave takes over before it has gone, and a new worker is started immediately.
 // A leaving slave is replaced, too.
 func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
 		s.worker(s.running()[0].ID).leave(s.t)
-		s.settle()
+		s.reconcile()
 		if got := s.roles(); len(got) != 4 || got[1] != fmt.Sprintf("%d master 2", p+1) {
 			s.t.Fatalf("a master is leaving: got %v, want a new one and a new slave beside it", got)
 		}
 		s.worker(s.running()[2].ID).leave(s.t)
-		s.settle()
+		s.reconcile()
 		for i := range 2 {
 			if err := s.launcher.Stop(s.t.Context(), s.running()[i].ID, time.Second); err != nil {
 				s.t.Fatal(err)
 			}
-			s.settle()
+			s.reconcile()
 		}
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+4))
 	})
@@ -110,11 +110,11 @@ func TestLoop_Leaving_ReplacedBeforeItEnds(t *testing.T) {
 
 // A master that does not answer does not delay its hand-over for long: the new epoch fences it.
 func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p, old := s.first(), s.running()[0].ID
 		s.worker(old).leave(s.t)
 		s.hang(old, true)
-		s.settle()
+		s.reconcile()
 		if got := s.roles(); len(got) < 2 || got[len(got)-3] != fmt.Sprintf("%d master 2", p+1) {
 			s.t.Errorf("got %v, want %d as master of epoch 2", got, p+1)
 		}
@@ -123,7 +123,7 @@ func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
 
 // A new worker that accepts no role is killed in time, and until then does not delay an election.
 func TestLoop_HungNewcomer_HoldsUpNothing(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		p := s.first()
 		s.mu.Lock()
 		for n := range 20 {

@@ -16,7 +16,7 @@ import (
 
 // The first worker becomes master, alone, so that it has the lowest pid of all.
 func TestLoop_FirstStart_MasterHasLowestPID(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d slave 0", p+2))
 	})
@@ -25,19 +25,19 @@ func TestLoop_FirstStart_MasterHasLowestPID(t *testing.T) {
 // After the master is killed, the slave with the lowest pid becomes master in a new epoch, and
 // a new slave is started in its place.
 func TestLoop_MasterKilled_LowestPIDFollows(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
 		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
 			s.t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
 	})
 }
 
 // A master that has lost the bus is replaced by a slave, but only once the orchestrator itself has the bus.
 func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
 		s.busLost.Store(true)
 		s.worker(s.running()[0].ID).loseBus(s.t)
@@ -51,12 +51,12 @@ func TestLoop_MasterLosesTheBus_Replaced(t *testing.T) {
 
 // A killed slave is replaced, and no other worker's role changes.
 func TestLoop_SlaveKilled_Replaced(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
 		if err := s.launcher.Kill(s.t.Context(), s.running()[1].ID); err != nil {
 			s.t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
 	})
 }
@@ -64,12 +64,12 @@ func TestLoop_SlaveKilled_Replaced(t *testing.T) {
 // If fewer slaves are wanted, those with the highest pids finish and leave; they are neither killed nor
 // treated as crashed. If more slaves are wanted, they are started.
 func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		p, last := s.first(), s.running()[2].ID
 		if err := l.SetSlaves(s.t.Context(), 1); err != nil {
 			s.t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1))
 		if end := fmt.Sprintf("change=died worker=%s pid=%d role=slave epoch=0 code=0", last, p+2); !strings.Contains(s.lines.String(), end) {
 			s.t.Errorf("no %q in the log: the slave was not let finish", end)
@@ -77,7 +77,7 @@ func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
 		if err := l.SetSlaves(s.t.Context(), 3); err != nil {
 			s.t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+4))
 	})
 }
@@ -89,12 +89,12 @@ func TestLoop_OrchestratorRestarted_Adopts(t *testing.T) {
 		s := newStand(t)
 		_, stop := s.orchestrate(2)
 		defer s.end()
-		s.settle()
+		s.reconcile()
 		before := s.roles()
 		stop()
 		_, stop = s.orchestrate(5)
 		defer stop()
-		s.settle()
+		s.reconcile()
 		s.want(before...)
 	})
 }
@@ -105,29 +105,29 @@ func TestLoop_SecondOrchestrator_StandsBy(t *testing.T) {
 		s := newStand(t)
 		_, stop := s.orchestrate(1)
 		defer s.end()
-		s.settle()
+		s.reconcile()
 		_, stopSecond := s.orchestrate(1)
 		defer stopSecond()
-		s.settle()
+		s.reconcile()
 		p := s.first()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1))
 		stop()
 		if err := s.launcher.Kill(t.Context(), s.running()[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2))
 	})
 }
 
 // A coordinator that is away for long costs no worker and no epoch.
 func TestLoop_CoordinatorAway_NothingChanges(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		before := s.roles()
 		s.coord.Stop()
-		s.settle()
+		s.reconcile()
 		s.coord.Start()
-		s.settle()
+		s.reconcile()
 		s.want(before...)
 	})
 }
@@ -167,7 +167,7 @@ func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 
 // A worker killed when the start limit is reached is replaced as soon as one more start is allowed, not a minute later.
 func TestLoop_StartsHeldBack_NextOneIsSoon(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		for range 2 * startsPerMinute {
 			if err := s.launcher.Kill(s.t.Context(), s.running()[2].ID); err != nil {
 				s.t.Fatal(err)
@@ -189,18 +189,18 @@ func TestLoop_StartsHeldBack_NextOneIsSoon(t *testing.T) {
 
 // While the coordinator is away, the master's role is renewed again and again. While the coordinator
 // answers, no worker is assigned anything.
-func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+func TestLoop_CoordinatorAway_LeadershipRenewed(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		s.coord.Stop()
 		before := s.assigned.Load()
-		s.settle()
+		s.reconcile()
 		if got := s.assigned.Load() - before; got < 2 {
 			s.t.Errorf("away for 10 s: got %d renewals, want some", got)
 		}
 		s.coord.Start()
-		s.settle()
+		s.reconcile()
 		before = s.assigned.Load()
-		s.settle()
+		s.reconcile()
 		if got := s.assigned.Load() - before; got != 0 {
 			s.t.Errorf("coordinator is back: got %d renewals, want none", got)
 		}
@@ -209,14 +209,14 @@ func TestLoop_CoordinatorAway_MastershipRenewed(t *testing.T) {
 
 // A registered slave without a replica serves no read. It counts as serving again once it has a replica.
 func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		s.first()
 		slaves := s.running()[1:]
 		for _, away := range []bool{true, false} {
 			for _, in := range slaves {
 				s.worker(in.ID).announce(s.t, func(m *coord.Member) { m.NoReplica = away })
 			}
-			s.settle()
+			s.reconcile()
 			want := map[bool]int{true: 0, false: len(slaves)}[away]
 			n, _ := l.Slaves()
 			members, err := l.Members(s.t.Context())
@@ -235,10 +235,10 @@ func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
 
 // When the coordinator has lost all registrations, running workers that have not registered again yet count as serving.
 func TestLoop_RegistrationsLost_WorkersServeOn(t *testing.T) {
-	bubble(t, func(s *stand, l *control.Loop) {
+	bubble(t, func(s *rig, l *control.Loop) {
 		workers := s.running()
 		s.coord.Pause()
-		s.settle()
+		s.reconcile()
 		for _, in := range workers {
 			s.worker(in.ID).client.Partition()
 		}
@@ -255,6 +255,6 @@ func TestLoop_RegistrationsLost_WorkersServeOn(t *testing.T) {
 		for _, in := range workers {
 			s.worker(in.ID).client.Heal()
 		}
-		s.settle()
+		s.reconcile()
 	})
 }

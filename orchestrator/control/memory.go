@@ -77,6 +77,6 @@ func (m *memory) worker(in launch.Instance) Worker {
 		ID: in.ID, PID: in.PID, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found,
 		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
-		Stopping: m.stopping, DoomedAt: m.doomedAt,
+		Stopping: m.stopping, KillSince: m.doomedAt,
 	}
 }

@@ -41,8 +41,8 @@ type Worker struct {
 	Enlisting bool
 	// Stopping workers are being killed, stopped or removed. They do not count as workers that serve.
 	Stopping bool
-	// DoomedAt is when the loop first tried to kill the worker; zero if it never did.
-	DoomedAt time.Time
+	// KillSince is when the loop first tried to kill the worker; zero if it never did.
+	KillSince time.Time
 }
 
 // Observed is what one pass saw.
@@ -86,13 +86,13 @@ type ActionKind string
 
 // The actions.
 const (
-	ActionStart   ActionKind = "start"   // start one worker
-	ActionKill    ActionKind = "kill"    // end a worker immediately
-	ActionStop    ActionKind = "stop"    // let a worker finish and leave
-	ActionRemove  ActionKind = "remove"  // forget a dead worker
-	ActionDemote  ActionKind = "demote"  // let a master finish and become a slave
-	ActionPromote ActionKind = "promote" // claim a new epoch and make a worker master
-	ActionEnlist  ActionKind = "enlist"  // make a worker a slave
+	ActionStart   ActionKind = "start"       // start one worker
+	ActionKill    ActionKind = "kill"        // end a worker immediately
+	ActionStop    ActionKind = "stop"        // let a worker finish and leave
+	ActionRemove  ActionKind = "remove"      // forget a dead worker
+	ActionDemote  ActionKind = "demote"      // let a master finish and become a slave
+	ActionPromote ActionKind = "promote"     // claim a new epoch and make a worker master
+	ActionEnlist  ActionKind = "assignSlave" // make a worker a slave
 )
 
 // Action is one thing to do. Reason is for the log.

@@ -62,7 +62,7 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 	for _, w := range c.workers {
 		left := w.Leaving && !w.Registered
-		hopeless := !w.DoomedAt.IsZero() && c.now.Sub(w.DoomedAt) >= planLimits.Session
+		hopeless := !w.KillSince.IsZero() && c.now.Sub(w.KillSince) >= planLimits.Session
 		if w.Running && w.Role == dbaas.RoleMaster && w.Epoch == c.epoch && !left && !hopeless {
 			t.Fatalf("promotion while %s is master and runs: %+v", w.ID, c.workers)
 		}
@@ -85,8 +85,8 @@ func (c *cluster) apply(a control.Action) {
 		c.starting++
 	case control.ActionKill:
 		w := c.find(a.Worker)
-		if w.DoomedAt.IsZero() {
-			w.DoomedAt = c.now
+		if w.KillSince.IsZero() {
+			w.KillSince = c.now
 		}
 		if !c.noKills {
 			w.Running, w.Registered = false, false
@@ -106,8 +106,8 @@ func (c *cluster) apply(a control.Action) {
 	}
 }
 
-// settle lets everything under way finish: starts appear, roles register.
-func (c *cluster) settle() {
+// reconcile lets everything under way finish: starts appear, roles register.
+func (c *cluster) reconcile() {
 	for ; c.starting > 0; c.starting-- {
 		c.nextPID++
 		c.workers = append(c.workers, control.Worker{ID: dbaas.WorkerID(fmt.Sprintf("w%d", c.nextPID)), PID: c.nextPID, Running: true})
@@ -200,7 +200,7 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 			c.disturb(t)
 			c.carryOut(t, control.Plan(c.observe(), desired, planLimits), func() bool { return rapid.Bool().Draw(t, "lost") })
 			if rapid.Bool().Draw(t, "settles") {
-				c.settle()
+				c.reconcile()
 			}
 		}
 		c.away, c.noKills = false, false
@@ -211,7 +211,7 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 		}
 		for range 80 {
 			c.carryOut(t, control.Plan(c.observe(), desired, planLimits), func() bool { return false })
-			c.settle()
+			c.reconcile()
 		}
 		if rest := control.Plan(c.observe(), desired, planLimits); len(rest) > 0 {
 			t.Fatalf("still wants %v with %+v", kinds(rest), c.workers)

@@ -88,8 +88,8 @@ func TestPlan_Situations(t *testing.T) {
 	yielding.YieldTo = "w3"
 	leavingSlave := slave(2)
 	leavingSlave.Leaving = true
-	doomed := lost(master(1), ago(8*time.Second))
-	doomed.DoomedAt = ago(7 * time.Second)
+	unkillable := lost(master(1), ago(8*time.Second))
+	unkillable.KillSince = ago(7 * time.Second)
 	refusing := newcomer(3)
 	refusing.RoleSince = ago(2 * time.Minute)
 	promoted := master(1)
@@ -106,7 +106,7 @@ func TestPlan_Situations(t *testing.T) {
 		"FirstIsStarting_Waits":                  {slaves: 3, starting: 1},
 		"FirstRuns_BecomesMasterThenSlavesStart": {workers: []control.Worker{newcomer(5)}, slaves: 2, want: []string{"promote w5", "start ", "start "}},
 		"AllWell_Nothing":                        {workers: []control.Worker{master(1), slave(2)}, slaves: 1},
-		"SlaveStarted_Enlisted":                  {workers: []control.Worker{master(1), newcomer(2)}, slaves: 1, want: []string{"enlist w2"}},
+		"SlaveStarted_Enlisted":                  {workers: []control.Worker{master(1), newcomer(2)}, slaves: 1, want: []string{"assignSlave w2"}},
 		"SlaveDead_RemovedAndReplaced":           {workers: []control.Worker{master(1), dead(slave(2))}, slaves: 1, want: []string{"remove w2", "start "}},
 		"SlaveStarting_NotStartedTwice":          {workers: []control.Worker{master(1)}, slaves: 1, starting: 1},
 		"MasterDead_LowestPIDPromoted": {
@@ -115,7 +115,7 @@ func TestPlan_Situations(t *testing.T) {
 		},
 		"MasterDead_CaughtUpBeatsLowerPID": {
 			workers: []control.Worker{dead(master(1)), newcomer(2), slave(3)}, slaves: 2,
-			want: []string{"remove w1", "promote w3", "start ", "enlist w2"},
+			want: []string{"remove w1", "promote w3", "start ", "assignSlave w2"},
 		},
 		"AllStillLoading_LeftAlone": {workers: []control.Worker{loading, loadingSlave}, slaves: 1},
 		"LoadingNoFurther_Killed":   {workers: []control.Worker{stuck, loadingSlave}, slaves: 1, want: []string{"kill w1"}},
@@ -132,14 +132,14 @@ func TestPlan_Situations(t *testing.T) {
 		"MasterLeaving_LowestSlaveTakesOverAndOneStarts": {
 			workers: []control.Worker{leaving, slave(2), slave(3)}, slaves: 2, want: []string{"demote w1", "promote w2", "start "},
 		},
-		"MasterLeavingAlone_Waits":           {workers: []control.Worker{leaving, newcomer(2)}, slaves: 1, want: []string{"enlist w2"}},
+		"MasterLeavingAlone_Waits":           {workers: []control.Worker{leaving, newcomer(2)}, slaves: 1, want: []string{"assignSlave w2"}},
 		"MasterLeavingLastSlaveToo_Waits":    {workers: []control.Worker{leaving, leavingSlave}, slaves: 1, want: []string{"start "}},
 		"MasterHasLeft_ElectionWithoutAKill": {workers: []control.Worker{gone, slave(2)}, slaves: 1, want: []string{"promote w2", "start "}},
 		"MasterYields_NamedSlaveTakesOver":   {workers: []control.Worker{yielding, slave(2), slave(3)}, slaves: 2, want: []string{"demote w1", "promote w3"}},
 		"MasterYieldsToNobody_GoesOn":        {workers: []control.Worker{yielding, slave(2)}, slaves: 1},
 		"MasterYieldsToUnregistered_GoesOn":  {workers: []control.Worker{yielding, slave(2), lost(slave(3), ago(0))}, slaves: 2},
 		"SlaveLeaving_ReplacedAndNotElected": {workers: []control.Worker{dead(master(1)), leavingSlave, slave(3)}, slaves: 1, want: []string{"remove w1", "promote w3", "start "}},
-		"MasterCannotBeKilled_FencedInstead": {workers: []control.Worker{doomed, slave(2)}, slaves: 1, want: []string{"kill w1", "promote w2", "start "}},
+		"MasterCannotBeKilled_FencedInstead": {workers: []control.Worker{unkillable, slave(2)}, slaves: 1, want: []string{"kill w1", "promote w2", "start "}},
 		"NewcomerTakesNoRole_Killed":         {workers: []control.Worker{master(1), refusing}, slaves: 1, want: []string{"kill w3", "start "}},
 		"PromotedLost_Killed":                {workers: []control.Worker{promoted, slave(2)}, slaves: 1, want: []string{"kill w1"}},
 		"AllRegistrationsLost_NobodyKilled":  {workers: []control.Worker{lost(master(1), ago(time.Second)), lost(slave(2), ago(time.Second))}, slaves: 1},
@@ -185,9 +185,9 @@ func TestPlan_CoordinatorBack(t *testing.T) {
 		"MasterDead_ElectedAtOnce":          {since: short, workers: []control.Worker{dead(master(1)), slave(2), slave(3)}, want: []string{"remove w1", "promote w2", "start "}},
 		"FoundMayBeTheMaster_Waits":         {since: short, workers: []control.Worker{slave(1), found(2), slave(3)}},
 		"AllFoundNobodyRegistered_Waits":    {since: short, workers: []control.Worker{found(1), found(2), found(3)}},
-		"FoundSaysNothingForLong_Elects":    {since: long, workers: []control.Worker{slave(1), found(2), slave(3)}, want: []string{"promote w1", "enlist w2"}},
-		"FoundWithMaster_Enlisted":          {since: short, workers: []control.Worker{master(1), found(2), slave(3)}, want: []string{"enlist w2"}},
-		"FoundWithDeadMaster_ElectedAtOnce": {since: short, workers: []control.Worker{dead(master(1)), found(2), slave(3), slave(4)}, want: []string{"remove w1", "promote w3", "enlist w2"}},
+		"FoundSaysNothingForLong_Elects":    {since: long, workers: []control.Worker{slave(1), found(2), slave(3)}, want: []string{"promote w1", "assignSlave w2"}},
+		"FoundWithMaster_Enlisted":          {since: short, workers: []control.Worker{master(1), found(2), slave(3)}, want: []string{"assignSlave w2"}},
+		"FoundWithDeadMaster_ElectedAtOnce": {since: short, workers: []control.Worker{dead(master(1)), found(2), slave(3), slave(4)}, want: []string{"remove w1", "promote w3", "assignSlave w2"}},
 		"AllFoundAreSlaves_ElectedAtOnce":   {since: short, workers: []control.Worker{slave(1), slave(2), slave(3)}, want: []string{"promote w1"}},
 		"StartedByUs_IsNotWaitedFor":        {since: short, workers: []control.Worker{newcomer(1)}, want: []string{"promote w1", "start ", "start "}},
 	} {

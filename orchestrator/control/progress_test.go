@@ -15,7 +15,7 @@ func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 		_, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
-		s.settle()
+		s.reconcile()
 		p := s.first()
 		pass(11 * time.Minute)
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d slave 0", p+2))
@@ -30,7 +30,7 @@ func TestLoop_StuckSnapshot_Replaced(t *testing.T) {
 		_, stop := s.orchestrate(0)
 		defer s.end()
 		defer stop()
-		s.settle()
+		s.reconcile()
 		p := s.first()
 		pass(80 * time.Second)
 		if got := s.first(); got != p {

@@ -17,12 +17,12 @@ const openTimeout = 2 * time.Second
 // answers nor refuses.
 const coordTimeout = time.Second
 
-// openSession returns the present session, a new session if the present one is in doubt, or nil
+// openSession returns the present session, a new session if the present one is suspended, or nil
 // while the coordinator is away.
 func (l *Loop) openSession(ctx context.Context) coord.Session {
 	if s := l.currentSession(); s != nil {
 		select {
-		case <-s.Doubt():
+		case <-s.Suspended():
 			l.closeSession()
 		default:
 			return s

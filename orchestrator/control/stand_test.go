@@ -37,8 +37,8 @@ func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
 	return e.last, nil
 }
 
-// stand is engine, coordinator and persdb without any orchestrator.
-type stand struct {
+// rig is engine, coordinator and persdb without any orchestrator.
+type rig struct {
 	t        *testing.T
 	launcher *engine
 	coord    *coordinproc.Coordinator
@@ -56,19 +56,19 @@ type stand struct {
 	hangs   map[dbaas.WorkerID]bool // workers that do not answer
 }
 
-func (s *stand) hung(id dbaas.WorkerID) bool {
+func (s *rig) hung(id dbaas.WorkerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hangs[id]
 }
 
-func (s *stand) hang(id dbaas.WorkerID, on bool) {
+func (s *rig) hang(id dbaas.WorkerID, on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangs[id] = on
 }
 
-func (s *stand) worker(id dbaas.WorkerID) *stubWorker {
+func (s *rig) worker(id dbaas.WorkerID) *stubWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.workers[id]
@@ -96,18 +96,18 @@ func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return e.Launcher.Kill(ctx, id)
 }
 
-func newStand(t *testing.T) *stand {
+func newStand(t *testing.T) *rig {
 	t.Helper()
 	c, err := coordinproc.New(coordinproc.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
+	s := &rig{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
 	s.log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &s.lines), nil))
 	s.launcher = &engine{Launcher: inproc.New(inproc.Config{
 		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Make: func(spec inproc.Spec) (inproc.Worker, error) {
-			w := &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), stand: s, opened: make(chan coord.Session, 1)}
+			w := &stubWorker{spec: spec, client: c.Dial(), diesAt: s.diesAt.Load(), rig: s, opened: make(chan coord.Session, 1)}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.workers[spec.ID] = w
@@ -121,7 +121,7 @@ func newStand(t *testing.T) *stand {
 const startsPerMinute = 10
 
 // orchestrate runs a loop until the returned function is called.
-func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
+func (s *rig) orchestrate(slaves int) (*control.Loop, func()) {
 	l := control.New(control.Config{
 		Log: s.log, Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
@@ -136,8 +136,8 @@ func (s *stand) orchestrate(slaves int) (*control.Loop, func()) {
 	return l, func() { cancel(); <-done }
 }
 
-// settle lets the loop work until nothing changes any more.
-func (s *stand) settle() { pass(10 * time.Second) }
+// reconcile lets the loop work until nothing changes any more.
+func (s *rig) reconcile() { pass(10 * time.Second) }
 
 // pass lets the fake time of the bubble go on.
 func pass(d time.Duration) {
@@ -146,7 +146,7 @@ func pass(d time.Duration) {
 }
 
 // roles lists the running workers by pid, as "pid role epoch".
-func (s *stand) roles() []string {
+func (s *rig) roles() []string {
 	s.t.Helper()
 	session, err := s.coord.Open(s.t.Context())
 	if err != nil {
@@ -164,7 +164,7 @@ func (s *stand) roles() []string {
 	return out
 }
 
-func (s *stand) running() []launch.Instance {
+func (s *rig) running() []launch.Instance {
 	s.t.Helper()
 	all, err := s.launcher.List(s.t.Context())
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *stand) running() []launch.Instance {
 	return all
 }
 
-func (s *stand) pids() []int {
+func (s *rig) pids() []int {
 	s.t.Helper()
 	var pids []int
 	for _, in := range s.running() {
@@ -184,7 +184,7 @@ func (s *stand) pids() []int {
 	return pids
 }
 
-func (s *stand) end() {
+func (s *rig) end() {
 	s.launcher.noKills.Store(false)
 	for _, in := range s.running() {
 		if err := s.launcher.Kill(s.t.Context(), in.ID); err != nil {
@@ -193,7 +193,7 @@ func (s *stand) end() {
 	}
 }
 
-func (s *stand) want(want ...string) {
+func (s *rig) want(want ...string) {
 	s.t.Helper()
 	if got := s.roles(); !slices.Equal(got, want) {
 		s.t.Fatalf("got %v, want %v", got, want)
@@ -204,17 +204,17 @@ func (s *stand) want(want ...string) {
 }
 
 // bubble runs a test in fake time with a loop for two slaves.
-func bubble(t *testing.T, story func(s *stand, l *control.Loop)) {
+func bubble(t *testing.T, story func(s *rig, l *control.Loop)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		l, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
-		s.settle()
+		s.reconcile()
 		story(s, l)
 	})
 }
 
 // first returns the first worker's pid, so that tests can count from it.
-func (s *stand) first() int { return s.running()[0].PID }
+func (s *rig) first() int { return s.running()[0].PID }

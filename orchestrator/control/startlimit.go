@@ -16,11 +16,11 @@ const (
 const heldQuiet = 10 * time.Second
 
 // startLimit limits how many workers are started, so that neither workers that die immediately nor failing
-// starts keep the engine busy. It is a token bucket with room for perMinute starts; one place becomes free
+// starts keep the engine busy. It is a token bucket with room for perMinute starts; one start becomes free
 // per interval. It has no clock and is not safe for concurrent use.
 type startLimit struct {
 	perMinute int
-	idle      time.Time // when all places are free again
+	idle      time.Time // when all starts are free again
 	failed    int       // failed starts since the last success
 	again     time.Time // no start is allowed before this time
 
@@ -32,8 +32,8 @@ type startLimit struct {
 
 func (s *startLimit) interval() time.Duration { return time.Minute / time.Duration(s.perMinute) }
 
-// places returns how many places are free at now.
-func (s *startLimit) places(now time.Time) int {
+// free returns how many free are free at now.
+func (s *startLimit) free(now time.Time) int {
 	taken := (max(0, s.idle.Sub(now)) + s.interval() - 1) / s.interval()
 	return max(0, s.perMinute-int(taken))
 }
@@ -44,13 +44,13 @@ func (s *startLimit) allowed(now time.Time) int {
 	case now.Before(s.again):
 		return 0
 	case s.failed > 0:
-		return min(s.places(now), 1)
+		return min(s.free(now), 1)
 	default:
-		return s.places(now)
+		return s.free(now)
 	}
 }
 
-// begun takes a place for a start.
+// begun takes a start from the limit.
 func (s *startLimit) begun(now time.Time) {
 	if s.idle.Before(now) {
 		s.idle = now
@@ -59,7 +59,7 @@ func (s *startLimit) begun(now time.Time) {
 }
 
 // permit returns the actions that may be done at now: all except starts beyond the allowed number. It counts the starts
-// that wait for a place, but not those that wait after a failure, since the failure itself is logged.
+// that wait for the limit, but not those that wait after a failure, since the failure itself is logged.
 func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 	wanted, allowed := 0, s.allowed(now)
 	permitted := slices.DeleteFunc(actions, func(a Action) bool {
@@ -70,7 +70,7 @@ func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 		return wanted > allowed
 	})
 	waiting := max(0, s.held-min(wanted, allowed)) // starts that waited before go first
-	s.held = max(0, wanted-s.places(now))
+	s.held = max(0, wanted-s.free(now))
 	more := max(0, s.held-waiting)
 	s.streak += more
 	s.total += more

@@ -24,7 +24,7 @@ import (
 type stubWorker struct {
 	spec   inproc.Spec
 	client *coordinproc.Client
-	stand  *stand
+	rig    *rig
 	diesAt bool        // ends as soon as it runs
 	silent atomic.Bool // accepts roles, but never serves in them
 	opened chan coord.Session
@@ -42,7 +42,7 @@ func (w *stubWorker) Run(ctx context.Context) error {
 	}
 	for s := range w.sessions(ctx) {
 		select {
-		case <-s.Doubt():
+		case <-s.Suspended():
 			w.registerAgain(ctx)
 		case <-ctx.Done():
 			_ = s.Close() // the session of a dead worker stays until it expires
@@ -66,7 +66,7 @@ func (w *stubWorker) sessions(ctx context.Context) iter.Seq[coord.Session] {
 	}
 }
 
-// registerAgain opens another session, as a real worker does when its own session is in doubt.
+// registerAgain opens another session, as a real worker does when its own session is suspended.
 func (w *stubWorker) registerAgain(ctx context.Context) {
 	s, err := w.client.Open(ctx)
 	for err != nil {
@@ -82,7 +82,7 @@ func (w *stubWorker) registerAgain(ctx context.Context) {
 	w.session = s
 	w.opened <- s
 	if errors.Is(s.Register(ctx, w.member), coord.ErrExists) {
-		_ = s.Expel(ctx, w.member.PID, w.spec.ID)
+		_ = s.Evict(ctx, w.member.PID, w.spec.ID)
 		_ = s.Register(ctx, w.member)
 	}
 }
@@ -95,7 +95,7 @@ func (w *stubWorker) Kill() { w.client.Sever() }
 func (w *stubWorker) Control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("PUT "+workerapi.PathRole, func(rw http.ResponseWriter, r *http.Request) {
-		w.stand.assigned.Add(1)
+		w.rig.assigned.Add(1)
 		var a workerapi.Assignment
 		w.answer(rw, r, &a, func() error { return w.assign(r.Context(), a) })
 	})
@@ -113,7 +113,7 @@ func (w *stubWorker) Control() http.Handler {
 }
 
 func (w *stubWorker) answer(rw http.ResponseWriter, r *http.Request, body any, do func() error) {
-	if w.stand.hung(w.spec.ID) {
+	if w.rig.hung(w.spec.ID) {
 		<-r.Context().Done()
 		return
 	}
@@ -154,11 +154,11 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 		return nil
 	}
 	w.member = coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Leaving: have.Leaving}
-	if left := w.stand.loads - time.Since(w.took); left > 0 {
+	if left := w.rig.loads - time.Since(w.took); left > 0 {
 		time.AfterFunc(left, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if w.stand.stuckAt == 0 {
+			if w.rig.stuckAt == 0 {
 				_ = w.session.Register(context.Background(), w.member) // fails for a dead worker
 			}
 		})
@@ -171,9 +171,9 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 func (w *stubWorker) progress() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	loaded := min(time.Since(w.took), w.stand.loads)
-	if w.stand.stuckAt > 0 {
-		loaded = min(loaded, w.stand.stuckAt)
+	loaded := min(time.Since(w.took), w.rig.loads)
+	if w.rig.stuckAt > 0 {
+		loaded = min(loaded, w.rig.stuckAt)
 	}
 	return uint64(loaded / time.Second)
 }

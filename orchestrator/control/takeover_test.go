@@ -17,18 +17,18 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 		s := newStand(t)
 		leader, stop := s.orchestrate(2)
 		defer s.end()
-		s.settle()
+		s.reconcile()
 		standby, stopStandby := s.orchestrate(2)
 		defer stopStandby()
-		s.settle()
+		s.reconcile()
 		if err := s.launcher.Kill(t.Context(), s.running()[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		if _, err := leader.HandOver(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		s.settle()
+		s.reconcile()
 		before, told := s.roles(), s.assigned.Load()
 		stop()
 		pass(time.Minute)
@@ -48,7 +48,7 @@ func TestLoop_LeaderLeaves_FollowedAtOnce(t *testing.T) {
 		s := newStand(t)
 		_, stop := s.orchestrate(1)
 		defer s.end()
-		s.settle()
+		s.reconcile()
 		standby, stopStandby := s.orchestrate(1)
 		defer stopStandby()
 		pass(10*time.Second + 300*time.Millisecond) // in the middle of a period
@@ -67,22 +67,22 @@ func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
 		_, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
-		s.settle()
+		s.reconcile()
 		standby, stopStandby := s.orchestrate(2)
 		defer stopStandby()
-		s.settle()
+		s.reconcile()
 		p := s.first()
 		for round := range 2 {
 			pid, ok, err := standby.CrashMaster(t.Context())
 			if err != nil || !ok || pid != p+round {
 				t.Errorf("round %d: got %d, %t, %v, want %d", round, pid, ok, err, p+round)
 			}
-			s.settle()
+			s.reconcile()
 		}
 		if pid, ok, err := standby.CrashSlave(t.Context()); err != nil || !ok || pid != p+4 {
 			t.Errorf("slave: got %d, %t, %v, want %d", pid, ok, err, p+4)
 		}
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 3", p+2), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+5))
 	})
 }
@@ -90,7 +90,7 @@ func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
 // If the engine cannot kill a silent master, the election waits for one session length, not for ever. The kill is
 // retried once a second. When the old master is back, it is killed.
 func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p, old := s.first(), s.running()[0].ID
 		s.launcher.noKills.Store(true)
 		s.worker(old).client.Partition()
@@ -102,7 +102,7 @@ func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 			s.t.Errorf("kills tried in 30 s: got %d, want about one a second", tried)
 		}
 		s.launcher.noKills.Store(false)
-		s.settle()
+		s.reconcile()
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2), fmt.Sprintf("%d slave 0", p+3))
 	})
 }
@@ -110,15 +110,15 @@ func TestLoop_KillFails_ElectionGoesOn(t *testing.T) {
 // A promoted worker that stops answering before it is registered as master is replaced like any other
 // silent master: after its session, not after the time that catching up may take.
 func TestLoop_PromotedWorkerLost_NextFollows(t *testing.T) {
-	bubble(t, func(s *stand, _ *control.Loop) {
+	bubble(t, func(s *rig, _ *control.Loop) {
 		p := s.first()
-		heir := s.worker(s.running()[1].ID)
-		heir.silent.Store(true)
+		successor := s.worker(s.running()[1].ID)
+		successor.silent.Store(true)
 		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
 			s.t.Fatal(err)
 		}
 		pass(time.Second)
-		heir.client.Partition()
+		successor.client.Partition()
 		pass(15 * time.Second)
 		if got, want := s.roles(), fmt.Sprintf("%d master 3", p+2); len(got) == 0 || got[0] != want {
 			s.t.Errorf("got %v, want %s first", got, want)
@@ -136,11 +136,11 @@ func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
 				l, stop := s.orchestrate(2)
 				defer s.end()
 				defer func() { stop() }()
-				s.settle()
+				s.reconcile()
 				if err := l.SetSlaves(t.Context(), 3); err != nil {
 					t.Fatal(err)
 				}
-				s.settle()
+				s.reconcile()
 				before, roles := s.pids(), s.roles()
 				if restarted {
 					stop()
@@ -168,7 +168,7 @@ func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 		s := newStand(t)
 		_, stop := s.orchestrate(3)
 		defer s.end()
-		s.settle()
+		s.reconcile()
 		before := s.pids()
 		stop()
 		late := s.worker(s.running()[2].ID)
@@ -179,7 +179,7 @@ func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 		defer func() { stop() }()
 		pass(time.Second)
 		late.client.Heal()
-		s.settle()
+		s.reconcile()
 		s.wantSlaves(l, 3)
 		if got := s.pids(); !slices.Equal(got, before) {
 			t.Errorf("got %v, want the workers of before, %v", got, before)
@@ -197,17 +197,17 @@ func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 				l, stop := s.orchestrate(2)
 				defer s.end()
 				defer func() { stop() }()
-				s.settle()
-				heir := s.running()[2]
-				if _, err := l.HandOver(t.Context(), heir.PID); err != nil { // so that the lowest pid is another one's
+				s.reconcile()
+				successor := s.running()[2]
+				if _, err := l.HandOver(t.Context(), successor.PID); err != nil { // so that the lowest pid is another one's
 					t.Fatal(err)
 				}
-				s.settle()
+				s.reconcile()
 				before := s.roles()
 				if restarted {
 					stop()
 				}
-				late := s.worker(heir.ID)
+				late := s.worker(successor.ID)
 				late.client.Partition()
 				s.coord.Wipe()
 				synctest.Wait() // the others register again
@@ -224,7 +224,7 @@ func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 }
 
 // wantSlaves checks the wanted number of slaves.
-func (s *stand) wantSlaves(l *control.Loop, want int) {
+func (s *rig) wantSlaves(l *control.Loop, want int) {
 	s.t.Helper()
 	if status, err := l.Status(s.t.Context()); err != nil || status.DesiredSlaves != want {
 		s.t.Errorf("got %+v, %v, want %d slaves wanted", status, err, want)

@@ -119,10 +119,10 @@ func (m *message) decode(body []byte) error {
 	return err
 }
 
-// reply answers the reads at the given places with their own SQL text.
-func (m *message) reply(last bool, places ...int) {
+// reply answers the reads with the given indexes with their own SQL text.
+func (m *message) reply(last bool, indexes ...int) {
 	r := wire.ReadReply{Last: last}
-	for _, i := range places {
+	for _, i := range indexes {
 		r.Answers = append(r.Answers, wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{Body: []byte(m.reads[i].Statements[0].SQL)}})
 	}
 	m.send(r.Encode())
@@ -159,11 +159,11 @@ func (m *message) send(body []byte, err error) {
 
 // all answers every read of the message.
 func (m *message) all() {
-	places := make([]int, len(m.reads))
-	for i := range places {
-		places[i] = i
+	indexes := make([]int, len(m.reads))
+	for i := range indexes {
+		indexes[i] = i
 	}
-	m.reply(true, places...)
+	m.reply(true, indexes...)
 }
 
 func read(sql string) dbaas.Read {

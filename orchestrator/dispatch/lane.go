@@ -24,20 +24,20 @@ type codec[Q, R any] struct {
 	staleAfter time.Duration
 	patience   int
 	// windows returns how many messages may be in flight, given the number of slaves. With n messages
-	// in flight, another one is sent only once min(opens.each*n, opens.most) requests are waiting.
-	windows func(slaves int) int
-	opens   threshold
-	slaves  func() (int, time.Time)
+	// in flight, another one is sent only once min(minBatch.each*n, minBatch.most) requests are waiting.
+	windows  func(slaves int) int
+	minBatch threshold
+	slaves   func() (int, time.Time)
 	// gate returns an error while no worker can serve this class.
 	gate func(now time.Time) error
 	// unsent and lost build the error of a request that ends without an answer: unsent if
 	// the request was certainly not handed over, lost otherwise.
 	unsent func(req *Q, cause error) error
 	lost   func(req *Q, cause error) error
-	// again marks a request that is resent. doubt adjusts the answer to a resent request, since the first attempt may
+	// again marks a request that is resent. onResent adjusts the answer to a resent request, since the first attempt may
 	// still end differently. Both are nil if running a request twice makes no difference.
-	again func(req *Q)
-	doubt func(r *R)
+	again    func(req *Q)
+	onResent func(r *R)
 	// code returns the code in an answer.
 	code func(r *R) dbaas.Code
 }

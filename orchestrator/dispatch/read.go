@@ -67,7 +67,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		queue:      q,
 		staleAfter: d.cfg.StaleAfter,
 		windows:    windows,
-		opens:      readThreshold(),
+		minBatch:   readThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       gate,
 		encode: func(reads []dbaas.Read, again bool) ([]byte, error) {

@@ -14,7 +14,7 @@ func (l *lane[Q, R]) mayOpen() bool {
 		return true
 	}
 	slaves, _ := l.slaves()
-	return l.counted < l.windows(slaves) && l.waiting.n >= min(l.opens.each*l.counted, l.opens.most)
+	return l.counted < l.windows(slaves) && l.waiting.n >= min(l.minBatch.each*l.counted, l.minBatch.most)
 }
 
 // openWindows starts as many windows as may be sent. It takes the batch of each window while

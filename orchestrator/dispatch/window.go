@@ -154,8 +154,8 @@ func (win *window[Q, R]) onReply(body []byte) bool {
 		win.members[i] = nil
 		win.left--
 		w.late = late
-		if w.sent && win.lane.doubt != nil {
-			win.lane.doubt(&r)
+		if w.sent && win.lane.onResent != nil {
+			win.lane.onResent(&r)
 		}
 		if !w.answer(r, nil) {
 			win.lane.free(w)

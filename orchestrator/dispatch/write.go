@@ -109,19 +109,19 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		staleAfter: d.cfg.WriteStaleAfter,
 		patience:   writePatience,
 		windows:    masterWindows,
-		opens:      writeThreshold(),
+		minBatch:   writeThreshold(),
 		slaves:     d.cfg.Availability.Slaves,
 		gate:       d.masterGate,
 		encode: func(ops []dbaas.Operation, _ bool) ([]byte, error) {
 			return wire.WriteRequest{Operations: ops}.Encode(d.cfg.Now())
 		},
-		decode: decodeWrites,
-		holder: func([]byte) *wire.ReadHeld { return nil }, // a master acknowledges after its answer
-		unsent: writeUnsent,
-		lost:   writeLost,
-		again:  resent,
-		doubt:  doubtRefusal,
-		code:   func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
+		decode:   decodeWrites,
+		holder:   func([]byte) *wire.ReadHeld { return nil }, // a master acknowledges after its answer
+		unsent:   writeUnsent,
+		lost:     writeLost,
+		again:    resent,
+		onResent: doubtRefusal,
+		code:     func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
 	}
 }
 

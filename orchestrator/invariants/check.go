@@ -117,8 +117,8 @@ func (c *Checker) Run(ctx context.Context) (Report, error) {
 	return report, nil
 }
 
-// settle calls look until it returns true, or the time to settle is over.
-func (c *Checker) settle(ctx context.Context, look func() (well bool)) {
+// await calls look until it returns true, or the time to await is over.
+func (c *Checker) await(ctx context.Context, look func() (well bool)) {
 	deadline := time.NewTimer(c.cfg.Settle)
 	defer deadline.Stop()
 	tick := time.NewTicker(c.cfg.Poll)

@@ -53,7 +53,7 @@ func (c *Checker) members(ctx context.Context) ([]Invariant, census) {
 	defer func() { closeSession() }()
 	var who census
 	var invariants []Invariant
-	c.settle(ctx, func() bool {
+	c.await(ctx, func() bool {
 		var err error
 		if session == nil {
 			session, err = c.open(ctx)
@@ -67,7 +67,7 @@ func (c *Checker) members(ctx context.Context) ([]Invariant, census) {
 			invariants = unknown(err)
 			return false
 		}
-		invariants = who.judge()
+		invariants = who.classify()
 		return holds(invariants)
 	})
 	return invariants, who
@@ -120,8 +120,8 @@ func unknown(err error) []Invariant {
 	return []Invariant{{Name: NoOrphans, Detail: why}, {Name: OneMaster, Detail: why}, {Name: SlavesWanted, Detail: why}}
 }
 
-// judge checks that the running workers are the registered ones, and as many as wanted.
-func (w census) judge() []Invariant {
+// classify checks that the running workers are the registered ones, and as many as wanted.
+func (w census) classify() []Invariant {
 	var masters, slaves []string
 	for _, m := range w.registered {
 		switch {

@@ -37,7 +37,7 @@ func (c *Checker) replicas(ctx context.Context, who census) ([]Invariant, []Work
 	all := slices.Clone(pending)
 	truth := map[dbaas.Seq]dbaas.TableHashes{}
 	var persdb error
-	c.settle(ctx, func() bool {
+	c.await(ctx, func() bool {
 		persdb = c.look(ctx, truth, pending)
 		pending = slices.DeleteFunc(pending, func(r *comparison) bool { return r.compare(truth) })
 		return len(pending) == 0

@@ -127,7 +127,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *API) routes() {
-	course, counted := httpapi.Course(), httpapi.OnRequest(a.cfg.OnRequest)
+	course, counted := httpapi.EmptyErrorBodies(), httpapi.OnRequest(a.cfg.OnRequest)
 	large := httpapi.MaxBody(maxSQLBody)
 
 	a.guarded(http.MethodPost, "/api/v1/db/read", a.structuredRead, course, counted)

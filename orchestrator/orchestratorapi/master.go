@@ -11,12 +11,12 @@ import (
 
 // HandedOver is the answer of POST /api/v1/master: the previous and the new master.
 type HandedOver struct {
-	Old Mastership `json:"old"`
-	New Mastership `json:"new"`
+	Old Leadership `json:"old"`
+	New Leadership `json:"new"`
 }
 
-// Mastership is a master and its epoch.
-type Mastership struct {
+// Leadership is a master and its epoch.
+type Leadership struct {
 	PID   int         `json:"pid"`
 	Epoch dbaas.Epoch `json:"epoch"`
 }

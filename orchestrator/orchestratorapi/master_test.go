@@ -10,11 +10,11 @@ import (
 )
 
 // The role goes to the worker with the given pid, or to any slave without a pid. The answer has both masters and epochs.
-func TestHandOver_AnswersBothMasterships(t *testing.T) {
+func TestHandOver_AnswersBothLeaderships(t *testing.T) {
 	var asked int
 	h := newAPI(&system{handover: func(pid int) (orchestratorapi.HandedOver, error) {
 		asked = pid
-		return orchestratorapi.HandedOver{Old: orchestratorapi.Mastership{PID: 7, Epoch: 3}, New: orchestratorapi.Mastership{PID: 9, Epoch: 4}}, nil
+		return orchestratorapi.HandedOver{Old: orchestratorapi.Leadership{PID: 7, Epoch: 3}, New: orchestratorapi.Leadership{PID: 9, Epoch: 4}}, nil
 	}})
 	for body, pid := range map[string]int{``: 0, `{}`: 0, `{"pid":9}`: 9} {
 		want(t, call(t, h, "POST", "/api/v1/master", body), http.StatusOK, `{"old":{"pid":7,"epoch":3},"new":{"pid":9,"epoch":4}}`)

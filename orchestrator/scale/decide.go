@@ -132,7 +132,7 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 			if d.Done {
 				return &d, nil
 			}
-			return &d, s.settle(ctx, &d, &l, version)
+			return &d, s.conclude(ctx, &d, &l, version)
 		}
 		if s.inWindowOfAnother(&l, w) {
 			l.HandedOver += w.reads
@@ -153,10 +153,10 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 		return &d, err
 	}
 	s.forgetUndone()
-	return &d, s.settle(ctx, &d, &l, version+1)
+	return &d, s.conclude(ctx, &d, &l, version+1)
 }
 
-func (s *Scaler) settle(ctx context.Context, d *Decision, l *ledger, version coord.Version) error {
+func (s *Scaler) conclude(ctx context.Context, d *Decision, l *ledger, version coord.Version) error {
 	if err := s.finish(ctx, l, version, *d); err != nil {
 		return err
 	}

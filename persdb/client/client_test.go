@@ -43,7 +43,7 @@ func newClient(t *testing.T, url string) *client.Client {
 type failing struct{ err error }
 
 func (f failing) Claim(context.Context) (dbaas.Epoch, error) { return 0, f.err }
-func (f failing) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
+func (f failing) Commit(context.Context, dbaas.Leadership, []dbaas.Operation) (dbaas.Commit, error) {
 	return dbaas.Commit{}, f.err
 }
 
@@ -72,7 +72,7 @@ func calls(ctx context.Context, s storetest.Store) map[string]func() error {
 	return map[string]func() error{
 		"Claim": func() error { _, err := s.Claim(ctx); return err },
 		"Commit": func() error {
-			_, err := s.Commit(ctx, dbaas.Mastership{Epoch: 1}, []dbaas.Operation{storetest.Op(1, "SELECT 1")})
+			_, err := s.Commit(ctx, dbaas.Leadership{Epoch: 1}, []dbaas.Operation{storetest.Op(1, "SELECT 1")})
 			return err
 		},
 		"Head":     func() error { _, err := s.Head(ctx); return err },
@@ -155,7 +155,7 @@ func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Commit(ctx, dbaas.Mastership{Epoch: 1}, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := c.Commit(ctx, dbaas.Leadership{Epoch: 1}, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Errorf("commit: got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	if _, err := c.Head(ctx); dbaas.CodeOf(err) != dbaas.CodeUnavailable {

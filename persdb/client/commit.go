@@ -15,7 +15,7 @@ import (
 // Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means certainly not sent or certainly not done.
 // CodeUnknown means that the connection or the context ended after the batch was sent; sending the same batch again
 // finds out.
-func (c *Client) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)

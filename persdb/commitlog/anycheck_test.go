@@ -49,8 +49,8 @@ func onlyRead(f *firstAnswer) bool {
 	return f.sent.ID.Generated()
 }
 
-// judge checks the answer of one operation.
-func (r *scriptRun) judge(o *sqlgen.Operation, sent *dbaas.Operation, got *dbaas.OperationResult) error {
+// classify checks the answer of one operation.
+func (r *scriptRun) classify(o *sqlgen.Operation, sent *dbaas.Operation, got *dbaas.OperationResult) error {
 	if f, ok := r.first[o.Number]; ok {
 		switch {
 		case got.Code == dbaas.CodeExpired && f.result.Seq <= r.trimmed:

@@ -71,17 +71,17 @@ func (p *plain) close() {
 func (p *plain) operation(o *sqlgen.Operation) []dbaas.StatementResult {
 	lib.Xsqlite3_set_last_insert_rowid(p.tls, p.db, 0)
 	if o.Atomic && len(o.Statements) > 1 {
-		return p.together(o.Statements)
+		return p.runAtomic(o.Statements)
 	}
 	var results []dbaas.StatementResult
 	for i := range o.Statements {
-		results = append(results, p.together(o.Statements[i:i+1])...)
+		results = append(results, p.runAtomic(o.Statements[i:i+1])...)
 	}
 	return results
 }
 
-// together runs statements as one transaction: the first failure undoes them all.
-func (p *plain) together(statements []sqlgen.Statement) []dbaas.StatementResult {
+// runAtomic runs statements as one transaction: the first failure undoes them all.
+func (p *plain) runAtomic(statements []sqlgen.Statement) []dbaas.StatementResult {
 	var results []dbaas.StatementResult
 	p.must("BEGIN")
 	for i := range statements {

@@ -199,7 +199,7 @@ func (r *scriptRun) batch(ctx context.Context, batch []sqlgen.Operation) error {
 				return err
 			}
 		}
-		c, err := r.store.Commit(ctx, dbaas.Mastership{Epoch: r.epoch}, ops)
+		c, err := r.store.Commit(ctx, dbaas.Leadership{Epoch: r.epoch}, ops)
 		if err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
@@ -209,7 +209,7 @@ func (r *scriptRun) batch(ctx context.Context, batch []sqlgen.Operation) error {
 				later = append(later, pending[i])
 				continue
 			}
-			if err := r.judge(&pending[i], &ops[i], &c.Results[i]); err != nil {
+			if err := r.classify(&pending[i], &ops[i], &c.Results[i]); err != nil {
 				return fmt.Errorf("operation %d: %w\n%s", pending[i].Number, err, pending[i].String())
 			}
 		}

@@ -73,7 +73,7 @@ func script(batches ...[]string) sqlgen.Script {
 	for _, list := range batches {
 		var b sqlgen.Batch
 		for _, sql := range list {
-			b.Operations = append(b.Operations, together(n, sql))
+			b.Operations = append(b.Operations, runAtomic(n, sql))
 			n++
 		}
 		s.Batches = append(s.Batches, b)
@@ -81,8 +81,8 @@ func script(batches ...[]string) sqlgen.Script {
 	return s
 }
 
-// together returns operation n, which is atomic if it has several statements.
-func together(n int, texts ...string) sqlgen.Operation {
+// runAtomic returns operation n, which is atomic if it has several statements.
+func runAtomic(n int, texts ...string) sqlgen.Operation {
 	o := sqlgen.Operation{Number: n, Atomic: len(texts) > 1}
 	for _, sql := range texts {
 		st := sqlgen.Statement{}
@@ -98,7 +98,7 @@ func together(n int, texts ...string) sqlgen.Operation {
 // comesAgain is an operation without effect that a broker redelivers after a change that would give it an effect.
 func comesAgain(change string, texts ...string) sqlgen.Script {
 	s := script([]string{"CREATE TABLE x(k INTEGER PRIMARY KEY, v)"}, []string{"INSERT INTO x VALUES(1, -9223372036854775807-1)"}, nil, []string{change}, nil)
-	again := together(7, texts...)
+	again := runAtomic(7, texts...)
 	s.Batches[2].Operations, s.Batches[4].Operations = []sqlgen.Operation{again}, []sqlgen.Operation{again}
 	return s
 }

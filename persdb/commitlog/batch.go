@@ -135,7 +135,7 @@ func (b *batch) operation(i int) error {
 	b.s.conn.ForgetLastInsertID()
 	b.limit()
 	if b.atomic(i) {
-		return b.together(i)
+		return b.runAtomic(i)
 	}
 	for k := range op.Statements {
 		result, err := b.statement(stmtRef{i, k})
@@ -181,8 +181,8 @@ var errLate = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "execute timeout"}
 // atomic reports whether the statements of an operation take effect together or not at all.
 func (b *batch) atomic(i int) bool { return b.ops[i].Atomic && len(b.ops[i].Statements) > 1 }
 
-// together runs an atomic operation: the first failure undoes all its statements.
-func (b *batch) together(i int) error {
+// runAtomic runs an atomic operation: the first failure undoes all its statements.
+func (b *batch) runAtomic(i int) error {
 	c, mark := b.s.conn, b.s.capture.Mark()
 	if err := c.Savepoint(); err != nil {
 		return unavailable(err)

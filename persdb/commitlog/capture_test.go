@@ -217,7 +217,7 @@ func TestStore_Hashes_FindDamage(t *testing.T) {
 		storetest.Commit(t, s, epoch, op(n, list...), atomic(100+n, "INSERT INTO users VALUES('undone','x')", "nonsense"))
 	}
 	s.FailBeforeCommit(func() error { return errors.New("disk failed") })
-	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(200, "DELETE FROM users")}); err == nil {
+	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(200, "DELETE FROM users")}); err == nil {
 		t.Fatal("the commit did not fail")
 	}
 	s.FailBeforeCommit(nil)

@@ -26,7 +26,7 @@ import (
 // Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done, a newer master exists, or by is of
 // another cluster), CodeFull and CodeUnavailable (certainly not done), CodeTooLarge (not done), CodeUnknown (may be
 // done; sending the same batch again finds out).
-func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Store) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	began := time.Now()
 	out, err := s.commit(ctx, by, ops)
 	took := time.Since(began)
@@ -37,7 +37,7 @@ func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Ope
 	return out, err
 }
 
-func (s *Store) commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
 	err := s.write(ctx, func() error {
 		if !by.Cluster.IsZero() && by.Cluster != s.cluster {
@@ -68,17 +68,17 @@ func (s *Store) commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Ope
 
 // batch is one call of Commit.
 type batch struct {
-	s       *Store
-	began   time.Time
-	epoch   dbaas.Epoch
-	ops     []dbaas.Operation
-	results []dbaas.OperationResult
-	run     []int       // indices of the operations to run
-	twins   map[int]int // index of a duplicate operation -> index of the first with the same id
-	changes []dbaas.Change
-	entry   *dbaas.Entry
-	plan    plan
-	used    int64 // pages of the file before the batch
+	s          *Store
+	began      time.Time
+	epoch      dbaas.Epoch
+	ops        []dbaas.Operation
+	results    []dbaas.OperationResult
+	run        []int       // indices of the operations to run
+	duplicates map[int]int // index of a duplicate operation -> index of the first with the same id
+	changes    []dbaas.Change
+	entry      *dbaas.Entry
+	plan       plan
+	used       int64 // pages of the file before the batch
 }
 
 // resolve handles the operations that need no run: known, expired and repeated ones.
@@ -90,10 +90,10 @@ func (b *batch) resolve(ctx context.Context) error {
 		op := &b.ops[i]
 		b.results[i].ID = op.ID
 		if j, ok := first[op.ID]; ok {
-			if b.twins == nil {
-				b.twins = map[int]int{}
+			if b.duplicates == nil {
+				b.duplicates = map[int]int{}
 			}
-			b.twins[i] = j
+			b.duplicates[i] = j
 			continue
 		}
 		record, ok, err := known.find(ctx, op.ID)
@@ -149,7 +149,7 @@ func (b *batch) refuse(i int, code dbaas.Code, message string) {
 
 // copyTwins gives repeated operations of the batch the result of the first.
 func (b *batch) copyTwins() {
-	for i, j := range b.twins {
+	for i, j := range b.duplicates {
 		if b.ops[i].Fingerprint != b.ops[j].Fingerprint {
 			b.refuse(i, dbaas.CodeMismatch, mismatchMessage)
 			continue

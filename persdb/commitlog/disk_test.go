@@ -142,7 +142,7 @@ func TestStore_Open_CommitFoundInTheWAL_SurvivesPowerLoss(t *testing.T) {
 			}
 			return disktest.None
 		})
-		if _, err := r.store.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(1, ann)}); err == nil {
+		if _, err := r.store.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(1, ann)}); err == nil {
 			t.Fatal("a commit without a sync was answered")
 		}
 		r.disk.SetFault(nil)
@@ -199,7 +199,7 @@ func TestStore_SlowSync_ReadsGoOn(t *testing.T) {
 		var writers sync.WaitGroup
 		for n := 1; n <= 3; n++ {
 			writers.Go(func() {
-				c, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
+				c, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
 				if err != nil || outcome(c.Results[0]) != "ok" {
 					t.Errorf("operation %d: %v, %v", n, c, err)
 				}
@@ -273,7 +273,7 @@ func TestStore_NoRoomForTheWAL_AtAnyWrite(t *testing.T) {
 	for n := 0; ; n++ {
 		batch := []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d', hex(zeroblob(10000)))", n))}
 		room.left = n
-		_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, batch)
+		_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, batch)
 		done := room.passed(t, err)
 		if h, err := s.Hashes(t.Context()); err != nil || !done && h.Seq != seq {
 			t.Fatalf("reads after it: at %d, want %d, %v", h.Seq, seq, err)

@@ -119,7 +119,7 @@ func TestStore_Commit_FailureAtEachStep(t *testing.T) {
 			epoch := storetest.Claim(t, s)
 			storetest.Commit(t, s, epoch, op(1, ann))
 			tc.arm(s)
-			_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(2, bob)})
+			_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(2, bob)})
 			if dbaas.CodeOf(err) != tc.want || !errors.Is(err, broken) {
 				t.Fatalf("got %v, want code %q", err, tc.want)
 			}
@@ -152,7 +152,7 @@ func TestStore_Commit_FullDiskHeals(t *testing.T) {
 	n, full := 0, false
 	for ; n < 1000 && !full; n++ {
 		big := op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d', hex(randomblob(1000)))", n))
-		_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{big})
+		_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{big})
 		if full = err != nil; full && dbaas.CodeOf(err) != dbaas.CodeFull {
 			t.Fatalf("got %v, want code %q", err, dbaas.CodeFull)
 		}
@@ -197,7 +197,7 @@ func TestStore_Snapshot_UnderConstantWrites(t *testing.T) {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for n := 2; ctx.Err() == nil; n++ {
-			_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO seqs VALUES(%d, hex(randomblob(300)))", n))})
+			_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO seqs VALUES(%d, hex(randomblob(300)))", n))})
 			if err != nil {
 				t.Error(err)
 				return
@@ -286,7 +286,7 @@ func TestStore_Commit_Concurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range each {
 				n := c*each + i
-				out, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
+				out, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(n, fmt.Sprintf("INSERT INTO apicount VALUES('s%d', 1)", n))})
 				if err != nil || outcome(out.Results[0]) != "ok" {
 					t.Errorf("operation %d: %v, %v", n, out, err)
 				}

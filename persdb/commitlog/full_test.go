@@ -44,7 +44,7 @@ func TestStore_Commit_DiskFullAtEachStep(t *testing.T) {
 				return nil
 			})
 			for range 3 {
-				_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(1, ann)})
+				_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(1, ann)})
 				if dbaas.CodeOf(err) != dbaas.CodeFull || !strings.HasPrefix(err.Error(), "persdb's disk is full") {
 					t.Fatalf("got %v, want code %q and the disk named", err, dbaas.CodeFull)
 				}
@@ -77,7 +77,7 @@ func TestStore_Trim_DiskFull(t *testing.T) {
 	const insert = "INSERT INTO users SELECT hex(randomblob(8)), printf('%.*c', 50000, 'x')"
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
-		_, err = s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(n, insert)})
+		_, err = s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(n, insert)})
 	}
 	if dbaas.CodeOf(err) != dbaas.CodeFull {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeFull)
@@ -116,7 +116,7 @@ func TestStore_Reserve_DeletesFindRoom(t *testing.T) {
 	}
 	n, err := 0, error(nil)
 	for ; err == nil; n++ {
-		_, err = s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{insert(n)})
+		_, err = s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{insert(n)})
 	}
 	if kept() != 0 || dbaas.CodeOf(err) != dbaas.CodeFull {
 		t.Fatalf("%d bytes are kept back on a full disk, %v", kept(), err)

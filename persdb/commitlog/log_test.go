@@ -145,7 +145,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	// The append is stored, its answer lost.
 	far.loseNext = true
 	second := op(2, bob, "INSERT INTO rides(created_by,timestamp,source,destination) VALUES('bob','t',1,2)")
-	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{second}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{second}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	c := storetest.Commit(t, s, epoch, second, op(3, "DELETE FROM users WHERE username='ann'"))
@@ -160,7 +160,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 
 	// The process dies between append and COMMIT.
 	s.FailBeforeCommit(func() error { return errors.New("power cut") })
-	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
 	}
 	closeStore(t, s)
@@ -235,7 +235,7 @@ func TestStore_TrimAndClaim_LostAnswerIsFoundOut(t *testing.T) {
 	if _, err := s.Claim(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
 	}
-	if _, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{op(20, ann)}); dbaas.CodeOf(err) != dbaas.CodeStaleEpoch {
+	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(20, ann)}); dbaas.CodeOf(err) != dbaas.CodeStaleEpoch {
 		t.Errorf("a commit with the epoch before the lost one: got %v, want code %q", err, dbaas.CodeStaleEpoch)
 	}
 }

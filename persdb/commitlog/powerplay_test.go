@@ -149,7 +149,7 @@ func (r *powerRun) claim(ctx context.Context) error {
 }
 
 func (r *powerRun) first(ctx context.Context) error {
-	c, err := r.store.Commit(ctx, dbaas.Mastership{Epoch: r.epoch}, []dbaas.Operation{storetest.Atomic(1_000_000, grow...)})
+	c, err := r.store.Commit(ctx, dbaas.Leadership{Epoch: r.epoch}, []dbaas.Operation{storetest.Atomic(1_000_000, grow...)})
 	if err != nil {
 		return r.offOr(err)
 	}
@@ -175,7 +175,7 @@ func (r *powerRun) send(ctx context.Context) error {
 		o.SeenSeq = r.model.seq
 		ops = append(ops, o)
 	}
-	c, err := r.store.Commit(ctx, dbaas.Mastership{Epoch: r.epoch}, ops)
+	c, err := r.store.Commit(ctx, dbaas.Leadership{Epoch: r.epoch}, ops)
 	if err != nil {
 		return r.offOr(err)
 	}

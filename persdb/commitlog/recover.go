@@ -90,8 +90,8 @@ func (s *Store) replay(r *Record) error {
 	})
 }
 
-// settle determines the outcome of a commit, claim or trim whose outcome was unknown.
-func (s *Store) settle(ctx context.Context) error {
+// resolveDoubtful determines the outcome of a commit, claim or trim whose outcome was unknown.
+func (s *Store) resolveDoubtful(ctx context.Context) error {
 	if err := s.conn.End(); err != nil {
 		return err
 	}

@@ -264,7 +264,7 @@ func (s *Store) write(ctx context.Context, fn func() error) error {
 	}
 	defer func() { <-s.writing }()
 	if s.doubtful {
-		if err := s.settle(ctx); err != nil {
+		if err := s.resolveDoubtful(ctx); err != nil {
 			return dbaas.WrapError(dbaas.CodeUnavailable, "the outcome of the last step is not known yet", err)
 		}
 	}

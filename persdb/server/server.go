@@ -22,7 +22,7 @@ import (
 // Store is the part of the store that the server offers. *commitlog.Store implements it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
-	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 	Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
@@ -143,7 +143,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no epoch", HeaderEpoch)
 	}
-	by := dbaas.Mastership{Epoch: dbaas.Epoch(epoch)}
+	by := dbaas.Leadership{Epoch: dbaas.Epoch(epoch)}
 	if by.Cluster.UnmarshalText([]byte(r.Header.Get(HeaderCluster))) != nil {
 		return dbaas.Errorf(dbaas.CodeInvalid, "header %s is no cluster id", HeaderCluster)
 	}

@@ -41,7 +41,7 @@ func (s *stub) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error
 
 func (s *stub) Snapshot(context.Context) (*dbaas.Snapshot, error) { return s.snapshot, nil }
 
-func (s *stub) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
+func (s *stub) Commit(context.Context, dbaas.Leadership, []dbaas.Operation) (dbaas.Commit, error) {
 	s.commits++
 	return dbaas.Commit{}, nil
 }
@@ -226,7 +226,7 @@ func (c *crowd) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, erro
 	return dbaas.Page{}, nil
 }
 
-func (c *crowd) Commit(context.Context, dbaas.Mastership, []dbaas.Operation) (dbaas.Commit, error) {
+func (c *crowd) Commit(context.Context, dbaas.Leadership, []dbaas.Operation) (dbaas.Commit, error) {
 	c.stay()
 	return dbaas.Commit{}, nil
 }

@@ -60,10 +60,10 @@ func New(cfg Config) (*Service, error) {
 	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
 	const all, one = "/api/v1/rides", "/api/v1/rides/:rideId"
 	counted := httpapi.OnRequest(s.counter.Add)
-	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
+	s.api.Handle(http.MethodGet, all, s.list, httpapi.EmptyErrorBodies(), counted)
 	s.api.Handle(http.MethodPost, all, s.create)
-	s.api.Handle(http.MethodGet, all+"/count", s.count, httpapi.Course(), counted)
-	s.api.Handle(http.MethodGet, one, s.get, httpapi.Course(), counted)
+	s.api.Handle(http.MethodGet, all+"/count", s.count, httpapi.EmptyErrorBodies(), counted)
+	s.api.Handle(http.MethodGet, one, s.get, httpapi.EmptyErrorBodies(), counted)
 	s.api.Handle(http.MethodPost, one, s.join)
 	s.api.Handle(http.MethodDelete, one, s.remove)
 	return s, nil

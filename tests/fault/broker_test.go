@@ -19,7 +19,7 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := startLoad(t, startSystem(t, on, 2))
 			fault(t, l)
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
 				l.sys.deleteQueues(t, queues...)
 				l.awaitProgress(t)
 			}
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }

@@ -33,7 +33,7 @@ func TestSystem_CoordinatorKilled_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	if after := sys.awaitWhole(t, 2); after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 }
 
 // While ZooKeeper is frozen, for longer than the sessions, writes and reads are answered. When it
@@ -52,7 +52,7 @@ func TestSystem_CoordinatorFrozen_ServiceGoesOnAndNothingChanges(t *testing.T) {
 	if after.Epoch != before.Epoch || !slices.Equal(after.all(), before.all()) {
 		t.Errorf("after the outage: got %+v, want the workers and the epoch of before, %+v", after, before)
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 }
 
 // ZooKeeper loses all its data: writes and reads are answered meanwhile, the same workers register again with their roles, and
@@ -82,7 +82,7 @@ func TestSystem_CoordinatorDataLost_ServiceGoesOnAndNothingChanges(t *testing.T)
 	if kept := after.pids("master")[0]; kept != before.pids("slave")[0] || after.Epoch != before.Epoch+1 {
 		t.Errorf("after the master's death: got %+v, want the lowest slave of %+v in the next epoch", after, before)
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 }
 
 // inCoordinator does something in a session of the test's own.

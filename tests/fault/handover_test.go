@@ -28,7 +28,7 @@ func TestSystem_HandOver_NoRequestFails(t *testing.T) {
 			if writes, reads := l.writesRefused.Load(), l.readsFailed.Load(); writes+reads > 0 {
 				t.Errorf("%d writes and %d reads failed, want none", writes, reads)
 			}
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }

@@ -272,9 +272,9 @@ func (l *load) writesRefusedFrom() sign {
 	}
 }
 
-// settle ends a fault: the system is whole, writes and reads are answered, and after the
+// await ends a fault: the system is whole, writes and reads are answered, and after the
 // load's end the invariants hold.
-func (l *load) settle(t *testing.T, slaves int) {
+func (l *load) await(t *testing.T, slaves int) {
 	t.Helper()
 	l.sys.awaitWhole(t, slaves)
 	l.awaitProgress(t)

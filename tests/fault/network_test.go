@@ -109,7 +109,7 @@ func TestNetwork_MasterCutOff_NoSplitWrite(t *testing.T) {
 			outlast(t, 2*session)
 			awaitStruck(t, struck)
 			network.Heal()
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func TestNetwork_SlaveCutOff_ReadsGoOn(t *testing.T) {
 			awaitStruck(t, struck)
 			l.awaitProgress(t)
 			network.Heal()
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestNetwork_CutOffFromBroker_Replaced(t *testing.T) {
 			sys.awaitWhole(t, 2)
 			l.awaitProgress(t)
 			n.broker.Heal()
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -221,7 +221,7 @@ func TestNetwork_PersdbAnswersLost_UnknownOutcomeIsResolved(t *testing.T) {
 			lose(n.persdb, sys.awaitWhole(t, 2).pids("master")[0])
 			awaitMore(t, "refused writes", &l.writesRefused, 4)
 			n.persdb.Heal()
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -246,5 +246,5 @@ func TestNetwork_SlowAndUnsteady_NothingRefused(t *testing.T) {
 	for _, network := range []*testenv.Network{n.broker, n.persdb, n.coordinator} {
 		network.Heal()
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 }

@@ -136,7 +136,7 @@ func (w *writer) run(ctx context.Context, stop <-chan struct{}) error {
 // send repeats the same batch until it is answered.
 func (w *writer) send(ctx context.Context, batch []dbaas.Operation) error {
 	for {
-		out, err := w.client.Load().Commit(ctx, dbaas.Mastership{Epoch: dbaas.Epoch(w.epoch.Load())}, batch)
+		out, err := w.client.Load().Commit(ctx, dbaas.Leadership{Epoch: dbaas.Epoch(w.epoch.Load())}, batch)
 		switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes fail the test.
 		case dbaas.CodeOK:
 			for _, r := range out.Results {

@@ -50,7 +50,7 @@ func startNamespaced(t *testing.T, on services, slaves int) *system {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script}, cmd.Args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	}
-	s.host = func(pid int) int { return s.outside(t, pid) }
+	s.host = func(pid int) int { return s.rootNamespace(t, pid) }
 	s.start(t)
 	return s
 }
@@ -89,8 +89,8 @@ func (s *system) workersInside() map[int]int {
 	return workers
 }
 
-// outside returns the pid that a worker has outside of the namespace.
-func (s *system) outside(t *testing.T, pid int) int {
+// rootNamespace returns the pid that a worker has rootNamespace of the namespace.
+func (s *system) rootNamespace(t *testing.T, pid int) int {
 	t.Helper()
 	host, ok := s.workersInside()[pid]
 	if !ok {
@@ -123,7 +123,7 @@ func TestWorkers_PIDsWrapAndComeAgain_RolesAreRightAndNothingIsLost(t *testing.T
 	wrapPIDs(t, l)
 	samePID(t, l, "slave")
 	samePID(t, l, "master")
-	l.settle(t, 3)
+	l.await(t, 3)
 }
 
 // A new worker with the lowest pid changes nothing as long as the master lives, and follows it when it dies.

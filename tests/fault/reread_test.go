@@ -59,7 +59,7 @@ func TestSystem_OneOfTwoSlavesKilled_NoReadFails(t *testing.T) {
 		sys.awaitGone(t, before.pids("slave")[:1])
 		l.awaitProgress(t)
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 	if reads := l.readsFailed.Load(); reads > 0 {
 		t.Errorf("%d reads failed, want none", reads)
 	}

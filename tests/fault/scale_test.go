@@ -35,7 +35,7 @@ func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
 	sys.awaitWhole(t, 3)
 	l.quiet.Store(true)
 	sys.awaitDesired(t, 1)
-	l.settle(t, 1)
+	l.await(t, 1)
 }
 
 // Scaling in by itself fails no request: a slave that is drained finishes and leaves. One that is
@@ -56,7 +56,7 @@ func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 	if w, r := l.writesRefused.Load(), l.readsFailed.Load(); w+r > 0 {
 		t.Errorf("refused: got %d writes and %d reads, want none", w, r)
 	}
-	l.settle(t, 1)
+	l.await(t, 1)
 	sys.drained(t, 4)
 }
 
@@ -124,7 +124,7 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	if at := sys.decisions(t)[2].At; at.Before(stood) || at.After(went) {
 		t.Errorf("the fault has not struck: the tick was at %v, the coordinator stood still from %v to %v", at, stood, went)
 	}
-	l.settle(t, 1)
+	l.await(t, 1)
 }
 
 // decision is one of GET scaling/decisions.

@@ -50,7 +50,7 @@ func TestPersdb_CommitsTakeASecond_QueuesAreBoundedAndReadsGoOn(t *testing.T) {
 	if got, err := strconv.ParseInt(string(sys.rows(t, "SELECT count(*) FROM crowd")[0][0]), 10, 64); err != nil || got < acked || got > acked+unknown {
 		t.Errorf("rows of the crowd: got %d, %v, want %d and at most %d more, whose outcome was not known", got, err, acked, unknown)
 	}
-	l.settle(t, 2)
+	l.await(t, 2)
 }
 
 // crowd sends the writes of a crowd, waits for their answers, and returns how many were acknowledged.

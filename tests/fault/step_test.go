@@ -27,7 +27,7 @@ func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 			before := l.sys.awaitWhole(t, 2)
 			l.sys.failpoints.Arm(t, before.pids("master")[0], step, failpoint.Kill)
 			l.sys.awaitSuccessor(t, before)
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -58,7 +58,7 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 				sys.failpoints.AwaitHit(t, persdb, fault.at)
 				sys.failpoints.Disarm(t, persdb, fault.at)
 			}
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }
@@ -74,7 +74,7 @@ func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 	sys.failpoints.AwaitPaused(t, persdb, failpoint.PersdbAfterCommit)
 	awaitMore(t, "refused writes", &l.writesRefused, 4) // their deadline is over
 	sys.failpoints.Disarm(t, persdb, failpoint.PersdbAfterCommit)
-	l.settle(t, 2)
+	l.await(t, 2)
 }
 
 // A worker dies at each step of becoming master, after the old one has died: the next one becomes master, and
@@ -90,15 +90,15 @@ func TestRole_NewMasterDiesAtEachStep_NextOneFollows(t *testing.T) {
 			sys := startFailable(t, on, 2)
 			l := startLoad(t, sys)
 			before := sys.awaitWhole(t, 2)
-			heir := before.pids("slave")[0]
-			sys.failpoints.Arm(t, heir, step, failpoint.Kill)
+			successor := before.pids("slave")[0]
+			sys.failpoints.Arm(t, successor, step, failpoint.Kill)
 			signal(t, before.pids("master")[0], syscall.SIGKILL)
-			sys.awaitGone(t, []int{heir})
+			sys.awaitGone(t, []int{successor})
 			after := sys.awaitSuccessor(t, before)
 			if after.Epoch < before.Epoch+2 {
-				t.Errorf("got epoch %d after %d, want one for the heir and one for its successor", after.Epoch, before.Epoch)
+				t.Errorf("got epoch %d after %d, want one for the successor and one for its successor", after.Epoch, before.Epoch)
 			}
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }

@@ -30,7 +30,7 @@ func TestSwap_OtherDataFolder_HistoriesDoNotMix(t *testing.T) {
 			s.startPersdb(t)
 			s.startLauncher(t)
 			o := s.startOrchestrator(t)
-			handOver(t, o.system) // a slave that has had a mastership of the old cluster
+			handOver(t, o.system) // a slave that has had a leadership of the old cluster
 			before := o.cluster(t).ID
 			ctx, cancel := context.WithCancel(t.Context())
 			reading := make(chan error, 1)

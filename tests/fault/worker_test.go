@@ -29,7 +29,7 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 			t.Parallel()
 			l := startLoad(t, startSystem(t, on, 2))
 			fault(t, l)
-			l.settle(t, 2)
+			l.await(t, 2)
 		})
 	}
 }

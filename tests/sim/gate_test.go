@@ -89,12 +89,12 @@ func (b gatedBus) Reply(ctx context.Context, to string, m mq.Message) error {
 	return b.Conn.Reply(ctx, to, m)
 }
 
-func (b gatedBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
+func (b gatedBus) Broadcast(ctx context.Context, body []byte, onSent func()) error {
 	if b.gate.pass() != nil {
-		onItsWay()
+		onSent()
 		return mq.ErrClosed
 	}
-	return b.Conn.Broadcast(ctx, body, onItsWay)
+	return b.Conn.Broadcast(ctx, body, onSent)
 }
 
 func (b gatedBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error {

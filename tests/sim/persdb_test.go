@@ -122,7 +122,7 @@ func call[T any](ctx context.Context, l *link, lost error, do func(context.Conte
 }
 
 // Commit is commitlog.Store's.
-func (l *link) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (l *link) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return call(ctx, l, dbaas.ErrUnknown, func(ctx context.Context) (dbaas.Commit, error) { return l.store.Commit(ctx, by, ops) })
 }
 

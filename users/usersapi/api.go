@@ -56,9 +56,9 @@ func New(cfg Config) *Service {
 	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
 	const all, one = "/api/v1/users", "/api/v1/users/:username"
 	counted := httpapi.OnRequest(s.counter.Add)
-	s.api.Handle(http.MethodGet, all, s.list, httpapi.Course(), counted)
+	s.api.Handle(http.MethodGet, all, s.list, httpapi.EmptyErrorBodies(), counted)
 	s.api.Handle(http.MethodPut, all, s.create)
-	s.api.Handle(http.MethodGet, one, s.get, httpapi.Course(), counted)
+	s.api.Handle(http.MethodGet, one, s.get, httpapi.EmptyErrorBodies(), counted)
 	s.api.Handle(http.MethodDelete, one, s.remove)
 	return s
 }

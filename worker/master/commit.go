@@ -19,17 +19,17 @@ func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error 
 	backoff := m.newBackoff()
 	failing := int64(0)
 	for {
-		hand, err := m.waitHand(ctx, consumed)
-		if err != nil || len(hand) == 0 {
+		pending, err := m.waitPending(ctx, consumed)
+		if err != nil || len(pending) == 0 {
 			return err
 		}
 		now := time.Now()
-		m.expire(hand, now)
-		batch := m.next(hand, now)
+		m.expire(pending, now)
+		batch := m.next(pending, now)
 		if len(batch) > 0 {
 			err = m.commit(ctx, batch)
 		}
-		if ferr := m.settle(ctx, nil); ferr != nil {
+		if ferr := m.complete(ctx, nil); ferr != nil {
 			return ferr
 		}
 		switch {
@@ -40,12 +40,12 @@ func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error 
 			failing = 0
 			backoff.reset()
 		case err == nil:
-			m.rest(ctx, nextEvent(hand, now))
+			m.rest(ctx, nextEvent(pending, now))
 		case isTryAgain(err):
 			if failing++; failing == 1 {
 				m.Log.WarnContext(ctx, "commit not taken", logkey.Error, err)
 			}
-			if err = backoff.wait(ctx, nextEvent(hand, now)); err != nil {
+			if err = backoff.wait(ctx, nextEvent(pending, now)); err != nil {
 				return err
 			}
 		default:
@@ -69,17 +69,17 @@ func (m *Master) rest(ctx context.Context, until time.Time) {
 	}
 }
 
-// waitHand waits until messages are pending and returns them. It returns no messages when no more arrive.
-func (m *Master) waitHand(ctx context.Context, consumed <-chan struct{}) ([]*message, error) {
+// waitPending waits until messages are pending and returns them. It returns no messages when no more arrive.
+func (m *Master) waitPending(ctx context.Context, consumed <-chan struct{}) ([]*message, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		m.mu.Lock()
-		hand := slices.Clone(m.hand)
+		pending := slices.Clone(m.pending)
 		m.mu.Unlock()
-		if len(hand) > 0 {
-			return hand, nil
+		if len(pending) > 0 {
+			return pending, nil
 		}
 		select {
 		case <-m.wake:
@@ -122,7 +122,7 @@ func (m *Master) commit(ctx context.Context, batch []ref) error {
 	if !moved {
 		return m.failed(ctx, batch, by.Epoch, dbaas.Errorf(dbaas.CodeUnavailable, "persdb put every operation of the commit off"))
 	}
-	return m.settle(ctx, c.Entry)
+	return m.complete(ctx, c.Entry)
 }
 
 // take processes persdb's result for one operation in a commit of n operations. It reports whether the result is
@@ -146,7 +146,7 @@ func (m *Master) take(r ref, result dbaas.OperationResult, n int) bool {
 }
 
 // store sends one commit to persdb.
-func (m *Master) store(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (m *Master) store(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if err := failpoint.Fail(failpoint.MasterBeforeCommit); err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeUnavailable, "persdb was not asked", err)
 	}
@@ -159,12 +159,12 @@ func (m *Master) store(ctx context.Context, by dbaas.Mastership, ops []dbaas.Ope
 	return c, err
 }
 
-// settle removes the completed messages from hand and queues all new answers for finish. entry, the commit's entry, is
+// complete removes the completed messages from pending and queues all new answers for finish. entry, the commit's entry, is
 // broadcast before them, if not nil.
-func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
+func (m *Master) complete(ctx context.Context, entry *dbaas.Entry) error {
 	f := finished{entry: entry}
 	m.mu.Lock()
-	m.hand = slices.DeleteFunc(m.hand, func(msg *message) bool {
+	m.pending = slices.DeleteFunc(m.pending, func(msg *message) bool {
 		if len(msg.answers) > 0 || msg.left == 0 {
 			f.replies = append(f.replies, reply{
 				end: msg.end, arrived: msg.arrived, ops: msg.ops, shard: msg.shard, latest: msg.latest, answers: msg.answers,
@@ -174,7 +174,7 @@ func (m *Master) settle(ctx context.Context, entry *dbaas.Entry) error {
 		}
 		return msg.left == 0
 	})
-	left := slices.Clone(m.hand)
+	left := slices.Clone(m.pending)
 	m.mu.Unlock()
 	m.forget(left)
 	if entry != nil {

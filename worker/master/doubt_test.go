@@ -63,7 +63,7 @@ func TestMaster_Run_MayHaveComeBefore(t *testing.T) {
 func TestMaster_Run_LookedUpIsDefinite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
-		store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+		store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
 			return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeTooLarge}, true
 		}
 		m := start(t, store)
@@ -108,7 +108,7 @@ func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore(1)
-			store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+			store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
 				return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeTooLarge}, op.ID == culprit
 			}
 			m := start(t, store)

@@ -21,8 +21,8 @@ type fakeStore struct {
 	batches [][]dbaas.OpID // the operations of each call that reached the store
 	// fail, if set, is called with each batch, before it is stored; an error is the answer.
 	fail func(ops []dbaas.Operation) error
-	// judge, if set, may decide the result of an unknown operation; if it returns false the operation is run.
-	judge func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool)
+	// classify, if set, may decide the result of an unknown operation; if it returns false the operation is run.
+	classify func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool)
 	// lose, if set, is called after a batch was stored; an error is the answer.
 	lose func() error
 	took time.Duration
@@ -49,7 +49,7 @@ func newStore(epoch dbaas.Epoch) *fakeStore {
 	return &fakeStore{head: dbaas.Head{Epoch: epoch}, known: map[dbaas.OpID]dbaas.OperationResult{}}
 }
 
-func (s *fakeStore) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *fakeStore) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if s.took > 0 {
 		select {
 		case <-time.After(s.took):
@@ -98,8 +98,8 @@ func (s *fakeStore) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas
 
 // run runs an unknown operation.
 func (s *fakeStore) run(op dbaas.Operation, batch int, epoch dbaas.Epoch, c *dbaas.Commit) dbaas.OperationResult {
-	if s.judge != nil {
-		if r, judged := s.judge(op, batch); judged {
+	if s.classify != nil {
+		if r, judged := s.classify(op, batch); judged {
 			return r
 		}
 	}
@@ -184,9 +184,9 @@ func (b *fakeBus) Consume(ctx context.Context, c mq.ConsumeConfig, handle func(m
 	}
 }
 
-func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
-	onItsWay = sync.OnceFunc(onItsWay)
-	defer onItsWay()
+func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onSent func()) error {
+	onSent = sync.OnceFunc(onSent)
+	defer onSent()
 	if b.hang {
 		<-ctx.Done()
 		return ctx.Err()
@@ -196,7 +196,7 @@ func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onItsWay func()) e
 		b.note("entry " + string(rune('0'+e.Seq)))
 	}
 	if b.slow {
-		onItsWay()
+		onSent()
 		<-ctx.Done()
 		return ctx.Err()
 	}

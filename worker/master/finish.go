@@ -50,7 +50,7 @@ func (m *Master) finish(ctx context.Context) {
 	for f := range m.done {
 		var known sync.WaitGroup
 		if f.entry != nil && ctx.Err() == nil {
-			m.spread(ctx, f.entry, &known, &failing)
+			m.sendEntry(ctx, f.entry, &known, &failing)
 			failpoint.Hit(failpoint.MasterAfterBroadcast)
 		}
 		for i := range f.replies {
@@ -63,13 +63,13 @@ func (m *Master) finish(ctx context.Context) {
 	}
 }
 
-// spread broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
+// sendEntry broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
 // counts the broadcast. Answers sent afterwards do not overtake the entry, so a caller's next read seldom has to wait
 // for it. failing is how many broadcasts failed in a row.
-func (m *Master) spread(ctx context.Context, e *dbaas.Entry, known *sync.WaitGroup, failing *int64) {
-	onItsWay := make(chan struct{})
+func (m *Master) sendEntry(ctx context.Context, e *dbaas.Entry, known *sync.WaitGroup, failing *int64) {
+	onSent := make(chan struct{})
 	known.Go(func() {
-		switch err := m.broadcast(ctx, e, func() { close(onItsWay) }); {
+		switch err := m.broadcast(ctx, e, func() { close(onSent) }); {
 		case err != nil:
 			m.Stats.BroadcastErrors.Add(1)
 			if *failing++; *failing == 1 {
@@ -80,7 +80,7 @@ func (m *Master) spread(ctx context.Context, e *dbaas.Entry, known *sync.WaitGro
 			*failing = 0
 		}
 	})
-	<-onItsWay
+	<-onSent
 }
 
 // trace logs a line for each answered operation, with its request's id.
@@ -98,16 +98,16 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 }
 
 // broadcast sends an entry to the slaves. An entry that does not reach them is not lost: they fetch it from persdb when
-// the next entry reveals the gap, or by polling. broadcast calls onItsWay as Bus.Broadcast does.
-func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onItsWay func()) error {
+// the next entry reveals the gap, or by polling. broadcast calls onSent as Bus.Broadcast does.
+func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onSent func()) error {
 	body, err := wire.EncodeEntry(*e)
 	if err != nil {
-		onItsWay()
+		onSent()
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.SendTimeout)
 	defer cancel()
-	return m.Bus.Broadcast(ctx, body, onItsWay)
+	return m.Bus.Broadcast(ctx, body, onSent)
 }
 
 // reply sends answers and, after the last answers of a message, acknowledges it. It acknowledges even if the reply
@@ -122,7 +122,7 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 	request := r.end.delivery.Message()
 	if request.ReplyTo != "" && len(r.answers) > 0 {
 		if refuses(r.answers) && !m.ackFirst(ctx, r) {
-			doubt(r.answers)
+			markUnknown(r.answers)
 		}
 		body, err := wire.WriteReply{Shard: r.shard, Last: r.last, Answers: r.answers}.Encode()
 		if err != nil {
@@ -172,8 +172,8 @@ func isRefusal(code dbaas.Code) bool {
 	}
 }
 
-// doubt changes the refusals among answers to CodeUnknown.
-func doubt(answers []wire.WriteAnswer) {
+// markUnknown changes the refusals among answers to CodeUnknown.
+func markUnknown(answers []wire.WriteAnswer) {
 	for i := range answers {
 		if r := &answers[i].Result; isRefusal(r.Code) {
 			r.Code, r.Message = dbaas.CodeUnknown, unknownText

@@ -21,7 +21,7 @@ func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err
 		code = dbaas.CodeUnknown
 	}
 	switch {
-	case code == dbaas.CodeStaleEpoch && m.Mastership() <= epoch:
+	case code == dbaas.CodeStaleEpoch && m.Epoch() <= epoch:
 		return err
 	case code == dbaas.CodeStaleEpoch || errors.Is(err, dbaas.ErrUnreachable):
 		return tryAgainError{err}
@@ -33,7 +33,7 @@ func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err
 	if m.isolate(ctx, batch, code, err) {
 		return tryAgainError{err}
 	}
-	return m.settle(ctx, nil)
+	return m.complete(ctx, nil)
 }
 
 // isolate finds the operation that makes a commit fail. It halves the batch and tries each half, and refuses an
@@ -108,8 +108,8 @@ func (m *Master) isLost(id dbaas.OpID) bool {
 //
 // An operation that persdb may have from an earlier message is sent once more although it is late: if it has run,
 // persdb knows the answer; otherwise persdb refuses to run it.
-func (m *Master) expire(hand []*message, now time.Time) {
-	pending(hand, func(r ref) bool {
+func (m *Master) expire(pending []*message, now time.Time) {
+	eachUnanswered(pending, func(r ref) bool {
 		op := r.op()
 		if !op.waits() || op.Deadline.After(now) || op.maybe && !op.tried {
 			return true
@@ -125,13 +125,13 @@ func (m *Master) expire(hand []*message, now time.Time) {
 }
 
 // forget drops the lost operations that are no longer pending.
-func (m *Master) forget(hand []*message) {
+func (m *Master) forget(pending []*message) {
 	if len(m.lost) == 0 {
 		return
 	}
 	old := m.lost
 	m.lost = map[dbaas.OpID]struct{}{}
-	for _, msg := range hand {
+	for _, msg := range pending {
 		for i := range msg.ops {
 			if _, lost := old[msg.ops[i].ID]; lost {
 				m.lost[msg.ops[i].ID] = struct{}{}

@@ -83,9 +83,9 @@ func TestMaster_Run_FailingOperationIsIsolated(t *testing.T) {
 // An accepted write that persdb fails on, or refuses, ends with a stored failure that says why.
 func TestMaster_Run_AcceptedWriteEndsWithAResult(t *testing.T) {
 	for name, c := range map[string]struct {
-		fail  error
-		judge dbaas.Code
-		want  string
+		fail     error
+		classify dbaas.Code
+		want     string
 	}{
 		"Dies":     {dbaas.ErrUnknown, "", "the database failed each time that it was asked for this write; it was not done"},
 		"TooLarge": {dbaas.Errorf(dbaas.CodeTooLarge, "too large"), "", "too large"},
@@ -98,9 +98,9 @@ func TestMaster_Run_AcceptedWriteEndsWithAResult(t *testing.T) {
 				if c.fail != nil {
 					store.fail = failsFor(c.fail)
 				}
-				store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
-					judged := c.judge != "" && op.GiveUp == ""
-					return dbaas.OperationResult{ID: op.ID, Code: c.judge, Message: "judged"}, judged
+				store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+					judged := c.classify != "" && op.GiveUp == ""
+					return dbaas.OperationResult{ID: op.ID, Code: c.classify, Message: "judged"}, judged
 				}
 				m := start(t, store)
 				o := op(0, 0)
@@ -194,7 +194,7 @@ func TestMaster_Run_PutOffIsCommittedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
 		taken := 0
-		store.judge = func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool) {
+		store.classify = func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool) {
 			if taken++; taken%3 == 0 && batch > 1 {
 				taken--
 				return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeAgain}, true
@@ -219,7 +219,7 @@ func TestMaster_Run_SlowOperationsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
 		store.took = time.Second
-		store.judge = func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool) {
+		store.classify = func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool) {
 			return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeSlow}, op.ID[0] >= 100 && batch > 1
 		}
 		m := start(t, store)
@@ -246,7 +246,7 @@ func TestMaster_Run_EverythingPutOffEnds(t *testing.T) {
 	for _, code := range []dbaas.Code{dbaas.CodeAgain, dbaas.CodeSlow} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore(1)
-			store.judge = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+			store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
 				return dbaas.OperationResult{ID: op.ID, Code: code}, op.GiveUp == ""
 			}
 			m := start(t, store)

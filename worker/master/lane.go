@@ -4,14 +4,14 @@ import "time"
 
 // next returns the operations for the next commit. Operations that are slow, or were part of a failed commit, wait in
 // the side lane. The two lanes take turns, so the other operations wait for at most one commit of the side lane.
-func (m *Master) next(hand []*message, now time.Time) []ref {
-	batch := gather(hand)
+func (m *Master) next(pending []*message, now time.Time) []ref {
+	batch := gather(pending)
 	if len(batch) > 0 && !m.aside {
 		m.aside = true
 		return batch
 	}
 	m.aside = false
-	if side := gatherSide(hand, now); len(side) > 0 {
+	if side := gatherSide(pending, now); len(side) > 0 {
 		return side
 	}
 	m.aside = len(batch) > 0
@@ -20,12 +20,12 @@ func (m *Master) next(hand []*message, now time.Time) []ref {
 
 // gather returns the operations for one commit of the main lane: whole messages in order of arrival, at least one, up
 // to maxBatchOps and maxBatchBytes. Late operations were answered before.
-func gather(hand []*message) []ref {
+func gather(pending []*message) []ref {
 	var batch []ref
 	size := 0
-	for _, m := range hand {
+	for _, m := range pending {
 		before := len(batch)
-		pending([]*message{m}, func(r ref) bool {
+		eachUnanswered([]*message{m}, func(r ref) bool {
 			if r.op().share == 0 {
 				batch = append(batch, r)
 			}
@@ -43,10 +43,10 @@ func gather(hand []*message) []ref {
 }
 
 // gatherSide returns the next operations of the side lane, at most as many as the smallest share among them.
-func gatherSide(hand []*message, now time.Time) []ref {
+func gatherSide(pending []*message, now time.Time) []ref {
 	var batch []ref
 	most := 0
-	pending(hand, func(r ref) bool {
+	eachUnanswered(pending, func(r ref) bool {
 		op := r.op()
 		if op.share == 0 || op.notBefore.After(now) {
 			return true
@@ -65,14 +65,14 @@ func gatherSide(hand []*message, now time.Time) []ref {
 
 // nextEvent returns the earliest time at which a pending operation is due: its deadline, or its next try in the side
 // lane. Zero means never.
-func nextEvent(hand []*message, now time.Time) time.Time {
+func nextEvent(pending []*message, now time.Time) time.Time {
 	var t time.Time
 	sooner := func(at time.Time) {
 		if !at.IsZero() && (t.IsZero() || at.Before(t)) {
 			t = at
 		}
 	}
-	pending(hand, func(r ref) bool {
+	eachUnanswered(pending, func(r ref) bool {
 		sooner(r.op().Deadline)
 		if r.op().notBefore.After(now) {
 			sooner(r.op().notBefore)

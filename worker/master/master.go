@@ -40,14 +40,14 @@ const (
 
 // Store is the part of persdb that this package needs.
 type Store interface {
-	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 }
 
 // Bus is the part of the bus that this package needs. mq.Conn implements it.
 type Bus interface {
 	Consume(ctx context.Context, c mq.ConsumeConfig, handle func(mq.Delivery)) error
-	Broadcast(ctx context.Context, body []byte, onItsWay func()) error
+	Broadcast(ctx context.Context, body []byte, onSent func()) error
 	Reply(ctx context.Context, to string, m mq.Message) error
 }
 
@@ -83,13 +83,13 @@ type Config struct {
 	Backoff time.Duration
 }
 
-// Master serves writes during one mastership.
+// Master serves writes during one leadership.
 type Master struct {
 	Config
 
-	done  chan finished // commits to be broadcast and answered, in order
-	quiet chan struct{} // see Quiet
-	// confirming counts the linearizable reads that have yet to confirm the mastership.
+	done    chan finished // commits to be broadcast and answered, in order
+	drained chan struct{} // see Quiet
+	// confirming counts the linearizable reads that have yet to confirm the leadership.
 	confirming sync.WaitGroup
 
 	// lost and aside belong to the committing goroutine. lost holds the operations of commits whose answer was lost;
@@ -97,15 +97,15 @@ type Master struct {
 	lost  map[dbaas.OpID]struct{}
 	aside bool
 
-	mu    sync.Mutex // guards the fields below
-	hand  []*message // messages with operations that have no answer yet, in order of arrival
-	epoch dbaas.Epoch
-	// cluster is the cluster that CatchUp found; a different cluster ends the mastership.
+	mu      sync.Mutex // guards the fields below
+	pending []*message // messages with operations that have no answer yet, in order of arrival
+	epoch   dbaas.Epoch
+	// cluster is the cluster that CatchUp found; a different cluster ends the leadership.
 	cluster dbaas.ClusterID
 	wake    chan struct{} // holds a token when hand has grown
 }
 
-// New returns a Master for one mastership.
+// New returns a Master for one leadership.
 func New(c Config) *Master {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
 	c.SendTimeout = cmp.Or(c.SendTimeout, defaultSendTimeout)
@@ -114,12 +114,12 @@ func New(c Config) *Master {
 		c.Stats = &Stats{}
 	}
 	return &Master{
-		Config: c,
-		epoch:  c.Epoch,
-		done:   make(chan finished, finishing),
-		quiet:  make(chan struct{}),
-		wake:   make(chan struct{}, 1),
-		lost:   map[dbaas.OpID]struct{}{},
+		Config:  c,
+		epoch:   c.Epoch,
+		done:    make(chan finished, finishing),
+		drained: make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+		lost:    map[dbaas.OpID]struct{}{},
 	}
 }
 
@@ -130,7 +130,7 @@ func (m *Master) CatchUp(ctx context.Context) error {
 	for {
 		head, err := m.Store.Head(ctx)
 		switch {
-		case err == nil && head.Epoch > m.Mastership():
+		case err == nil && head.Epoch > m.Epoch():
 			return dbaas.ErrStaleEpoch
 		case err == nil:
 			m.mu.Lock()
@@ -145,31 +145,31 @@ func (m *Master) CatchUp(ctx context.Context) error {
 	}
 }
 
-// Mastership returns the epoch that the next commit uses.
-func (m *Master) Mastership() dbaas.Epoch {
+// Leadership returns the epoch that the next commit uses.
+func (m *Master) Epoch() dbaas.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
 // by returns the cluster and epoch of the next commit.
-func (m *Master) by() dbaas.Mastership {
+func (m *Master) by() dbaas.Leadership {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return dbaas.Mastership{Cluster: m.cluster, Epoch: m.epoch}
+	return dbaas.Leadership{Cluster: m.cluster, Epoch: m.epoch}
 }
 
-// Raise continues with a newer epoch, because the same worker was chosen again. An older epoch changes nothing.
-func (m *Master) Raise(epoch dbaas.Epoch) {
+// AdvanceEpoch continues with a newer epoch, because the same worker was chosen again. An older epoch changes nothing.
+func (m *Master) AdvanceEpoch(epoch dbaas.Epoch) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.epoch = max(m.epoch, epoch)
 }
 
-// Quiet is closed once stop was closed and this mastership is no longer needed: every pending operation was answered,
-// nothing more is taken, and all pending reads have confirmed the mastership. From then on another master may begin,
-// although Run continues until those reads are answered. Quiet stays open if Run ends in any other way.
-func (m *Master) Quiet() <-chan struct{} { return m.quiet }
+// Drained is closed once stop was closed and this leadership is no longer needed: every pending operation was answered,
+// nothing more is taken, and all pending reads have confirmed the leadership. From then on another master may begin,
+// although Run continues until those reads are answered. Drained stays open if Run ends in any other way.
+func (m *Master) Drained() <-chan struct{} { return m.drained }
 
 // Run consumes writeQ until stop is closed and all pending work was answered; then it returns nil.
 //
@@ -222,7 +222,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	<-consumed // no more reads arrive, even after an error, so the pending reads can be awaited
 	m.confirming.Wait()
 	if ctx.Err() == nil {
-		close(m.quiet)
+		close(m.drained)
 	}
 	reads.Wait()
 	return context.Cause(ctx)
@@ -244,9 +244,9 @@ func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	m.mu.Lock()
 	if msg.delivery.Redelivered() { // the delivery of the lost connection can no longer be acknowledged
-		m.hand = slices.DeleteFunc(m.hand, msg.replaces)
+		m.pending = slices.DeleteFunc(m.pending, msg.replaces)
 	}
-	m.hand = append(m.hand, msg)
+	m.pending = append(m.pending, msg)
 	m.mu.Unlock()
 	select {
 	case m.wake <- struct{}{}:

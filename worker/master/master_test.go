@@ -243,7 +243,7 @@ func TestMaster_Raise_GoesOnWithNewerEpoch(t *testing.T) {
 		store.mu.Lock()
 		store.head.Epoch = 2
 		store.mu.Unlock()
-		m.Raise(2)
+		m.AdvanceEpoch(2)
 		m.bus.send(t, "x", op(1, time.Second))
 		synctest.Wait()
 		if got := m.bus.code(dbaas.OpID{1}); got != dbaas.CodeOK {

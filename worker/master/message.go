@@ -134,9 +134,9 @@ func (r ref) refuse(code dbaas.Code, message string) {
 	}
 }
 
-// pending calls f for each unanswered operation in order of arrival until f returns false.
-func pending(hand []*message, f func(ref) bool) {
-	for _, m := range hand {
+// eachUnanswered calls f for each unanswered operation in order of arrival until f returns false.
+func eachUnanswered(pending []*message, f func(ref) bool) {
+	for _, m := range pending {
 		for i := range m.ops {
 			if !m.ops[i].answered && !f(ref{m, i}) {
 				return

@@ -59,7 +59,7 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req wire.ReadRequest) 
 	reply := wire.ReadReply{Shard: req.Shard, Last: true}
 	for i := range req.Reads {
 		reply.Answers = append(reply.Answers, wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{
-			Code: dbaas.CodeUnavailable, Message: "the mastership could not be confirmed",
+			Code: dbaas.CodeUnavailable, Message: "the leadership could not be confirmed",
 		}})
 	}
 	body, err := reply.Encode()
@@ -71,7 +71,7 @@ func (m *Master) read(ctx context.Context, d mq.Delivery, req wire.ReadRequest) 
 	return nil
 }
 
-// confirm returns persdb's head. It retries until deadline, and returns dbaas.ErrStaleEpoch when a newer mastership
+// confirm returns persdb's head. It retries until deadline, and returns dbaas.ErrStaleEpoch when a newer leadership
 // exists.
 func (m *Master) confirm(ctx context.Context, deadline time.Time) (dbaas.Head, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
@@ -81,9 +81,9 @@ func (m *Master) confirm(ctx context.Context, deadline time.Time) (dbaas.Head, e
 		by := m.by()
 		head, err := m.Store.Head(ctx)
 		if err == nil && !by.Cluster.IsZero() && head.Cluster != by.Cluster {
-			return head, dbaas.Errorf(dbaas.CodeStaleEpoch, "the mastership is of cluster %s, the database is cluster %s", by.Cluster, head.Cluster)
+			return head, dbaas.Errorf(dbaas.CodeStaleEpoch, "the leadership is of cluster %s, the database is cluster %s", by.Cluster, head.Cluster)
 		}
-		if err == nil && head.Epoch > by.Epoch && head.Epoch > m.Mastership() {
+		if err == nil && head.Epoch > by.Epoch && head.Epoch > m.Epoch() {
 			return head, dbaas.ErrStaleEpoch
 		}
 		if err == nil {

@@ -236,7 +236,7 @@ func (r *Replica) compare(ctx context.Context) {
 	}
 	r.behind = r.behind || head.Seq > r.head.Seq
 	if r.broken != nil || r.behind {
-		r.ring()
+		r.notify()
 	}
 }
 

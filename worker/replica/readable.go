@@ -40,7 +40,7 @@ func (r *Replica) readable() (*file, dbaas.Head, bool) {
 // cluster, any cluster of the replica will do. If the wait is long, WaitApplied has persdb's log read immediately
 // instead of at the next periodic comparison.
 func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
-	var nudge <-chan time.Time
+	var poke <-chan time.Time
 	patience := r.config.NudgeAfter
 	for {
 		r.mu.Lock()
@@ -50,14 +50,14 @@ func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 		if ok && head.Seq >= want.Seq && (want.Cluster.IsZero() || head.Cluster == want.Cluster) {
 			return nil
 		}
-		if nudge == nil {
-			nudge = time.After(patience)
+		if poke == nil {
+			poke = time.After(patience)
 		}
 		select {
 		case <-changed:
-		case <-nudge:
+		case <-poke:
 			r.lag()
-			nudge, patience = nil, min(2*patience, r.config.AntiEntropy)
+			poke, patience = nil, min(2*patience, r.config.AntiEntropy)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -138,12 +138,12 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	}
 	if kept {
 		r.config.Log.InfoContext(ctx, "reads go on at the last position", logkey.Seq, f.head.Seq)
-		pause.For(ctx, rand.N(spread)) //nolint:gosec // jitter is no secret.
+		pause.For(ctx, rand.N(snapshotJitter)) //nolint:gosec // jitter is no secret.
 	}
 }
 
-// spread is the time over which replicas that failed at the same entry spread their requests for snapshots.
-const spread = 500 * time.Millisecond
+// snapshotJitter is the time over which replicas that failed at the same entry snapshotJitter their requests for snapshots.
+const snapshotJitter = 500 * time.Millisecond
 
 // stepBack drops the old file once another worker has entries that it lacks: reads that need those entries go there.
 func (r *Replica) stepBack(ctx context.Context) {

@@ -123,7 +123,7 @@ func (r *Replica) gap() {
 	r.mu.Lock()
 	r.bound, r.behind = true, true
 	r.mu.Unlock()
-	r.ring()
+	r.notify()
 }
 
 func (r *Replica) broadcast(body []byte) {
@@ -148,10 +148,10 @@ func (r *Replica) Offer(e dbaas.Entry) {
 		r.inboxBytes += size
 	}
 	r.mu.Unlock()
-	r.ring()
+	r.notify()
 }
 
-func (r *Replica) ring() {
+func (r *Replica) notify() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // a token is there already
@@ -163,7 +163,7 @@ func (r *Replica) lag() {
 	r.mu.Lock()
 	r.behind = true
 	r.mu.Unlock()
-	r.ring()
+	r.notify()
 }
 
 // Progress grows while the replica comes closer to being readable: with the bytes of a snapshot, of a page of the log,

@@ -89,7 +89,7 @@ func (r *Replica) comparePart(ctx context.Context, from dbaas.HashFrom) (workera
 			continue
 		}
 		defer rd.Close() // the loop ends here
-		v, err := r.judge(ctx, rd, from, want)
+		v, err := r.classify(ctx, rd, from, want)
 		return v, want.Next, err
 	}
 	return workerapi.Verification{}, from, dbaas.Errorf(dbaas.CodeUnavailable, "writes went on: not seen at persdb's position in %d tries", verifyTries)
@@ -136,32 +136,32 @@ func (r *Replica) readerAt(ctx context.Context, at dbaas.Head) (*Reader, error) 
 	return r.scanner()
 }
 
-// judge compares the tables that rd sees with persdb's hashes of the same position.
-func (r *Replica) judge(ctx context.Context, rd *Reader, from dbaas.HashFrom, want dbaas.HashPart) (workerapi.Verification, error) {
+// classify compares the tables that rd sees with persdb's hashes of the same position.
+func (r *Replica) classify(ctx context.Context, rd *Reader, from dbaas.HashFrom, want dbaas.HashPart) (workerapi.Verification, error) {
 	v := workerapi.Verification{Seq: want.Seq}
 	got, err := rd.hashPart(ctx, from, want)
 	switch {
 	case err == nil:
 		if v.Differ = workerapi.Differ(want.TableHashes, got.TableHashes); len(v.Differ) > 0 {
-			r.condemn(rd.file, fmt.Errorf("%w: %s", errDiffers, strings.Join(v.Differ, ", ")))
+			r.invalidate(rd.file, fmt.Errorf("%w: %s", errDiffers, strings.Join(v.Differ, ", ")))
 		}
 		return v, nil
 	case ctx.Err() != nil, rd.ended.Load():
 		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", err)
 	default: // an unreadable file is as bad as one that differs
-		r.condemn(rd.file, err)
+		r.invalidate(rd.file, err)
 		return v, fmt.Errorf("hash the replica: %w", err)
 	}
 }
 
-// condemn makes Run discard f, if it is still in use.
-func (r *Replica) condemn(f *file, reason error) {
+// invalidate makes Run discard f, if it is still in use.
+func (r *Replica) invalidate(f *file, reason error) {
 	r.mu.Lock()
 	if r.file == f && r.broken == nil {
 		r.broken = reason
 	}
 	r.mu.Unlock()
-	r.ring()
+	r.notify()
 }
 
 func noAnswer(err error) error {

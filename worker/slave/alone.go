@@ -15,13 +15,13 @@ const maxAlone = 2
 // read was running: it resends the others, but not that one.
 //
 // If the caller cannot be notified, the message stays unacknowledged, and its next consumer starts again.
-func (e *Executor) runAlone(ctx context.Context, m *message, places []int) {
+func (e *Executor) runAlone(ctx context.Context, m *message, indexes []int) {
 	e.Stats.Alone.Add(1)
-	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
+	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
 	if m.tellHeld(ctx, nil) { // before the reads run: reads that wait here must not hold up the queue
 		m.ack(ctx)
 	}
-	w := &work{m: m, places: places}
+	w := &work{m: m, indexes: indexes}
 	for i, ok := w.claim(); ok && ctx.Err() == nil; i, ok = w.claim() {
 		e.readAlone(ctx, w, i)
 		m.flush(ctx)

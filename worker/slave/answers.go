@@ -50,7 +50,7 @@ type message struct {
 	// because a sender holds it while it waits for the broker.
 	sending chan struct{}
 	acked   sync.Once
-	patient sync.Once
+	waiting sync.Once
 }
 
 // foreign reports whether the reads' positions belong to a cluster other than c.
@@ -90,11 +90,11 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 }
 
 // refuse answers the given reads with crowded, unless the worker has ended.
-func (m *message) refuse(ctx context.Context, places []int) {
+func (m *message) refuse(ctx context.Context, indexes []int) {
 	if ctx.Err() != nil {
 		return
 	}
-	for _, i := range places {
+	for _, i := range indexes {
 		m.add(i, crowded(false), 0)
 	}
 	m.flush(ctx)
@@ -116,7 +116,7 @@ func (m *message) take() (answers []wire.ReadAnswer, last bool) {
 }
 
 // flush sends the ready answers. It acknowledges the delivery after the last reply was handed to the broker: if this
-// process dies earlier, the broker redelivers the message (but see linger).
+// process dies earlier, the broker redelivers the message (but see earlyAck).
 func (m *message) flush(ctx context.Context) {
 	m.sending <- struct{}{}
 	defer func() { <-m.sending }()
@@ -203,16 +203,16 @@ func (m *message) ack(ctx context.Context) {
 	})
 }
 
-// linger is called when a read of the message is slow, or waits for a position or for a slot again. If the message is
-// not answered within lingerAfter, linger acknowledges it early. Otherwise a few reads that cannot be answered yet
+// earlyAck is called when a read of the message is slow, or waits for a position or for a slot again. If the message is
+// not answered within lingerAfter, earlyAck acknowledges it early. Otherwise a few reads that cannot be answered yet
 // would fill this consumer's prefetch and block all other reads. After an early acknowledgement the broker no longer
 // redelivers the message if this worker dies. So the caller is first notified which worker holds the message, and
 // resends the reads if that worker dies.
 //
-// room bounds how many messages linger: if it is full, the message is refused, since it would hold up others. A nil
+// room bounds how many messages earlyAck: if it is full, the message is refused, since it would hold up others. A nil
 // room sets no bound; it is for slow reads, whose number is bounded elsewhere.
-func (m *message) linger(ctx context.Context, room chan struct{}) {
-	m.patient.Do(func() {
+func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
+	m.waiting.Do(func() {
 		m.exec.runs.Go(func() {
 			t := time.NewTimer(lingerAfter)
 			defer t.Stop()

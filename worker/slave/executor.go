@@ -80,9 +80,9 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req wire.ReadReques
 		return
 	}
 	now := e.now()
-	places := make([]int, len(req.Reads))
+	indexes := make([]int, len(req.Reads))
 	for i := range req.Reads {
-		places[i] = i
+		indexes[i] = i
 		if req.Reads[i].Deadline.IsZero() {
 			req.Reads[i].Deadline = now.Add(maxWait)
 		}
@@ -91,9 +91,9 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req wire.ReadReques
 		}
 	}
 	if d.Redelivered() || req.Again {
-		e.runs.Go(func() { e.runAlone(ctx, m, places) })
+		e.runs.Go(func() { e.runAlone(ctx, m, indexes) })
 	} else {
-		e.schedule(ctx, m, places)
+		e.schedule(ctx, m, indexes)
 	}
 	select {
 	case <-m.done:
@@ -114,17 +114,17 @@ func (e *Executor) Each(f func(name string, value int64)) {
 func (e *Executor) Wait() { e.runs.Wait() }
 
 // schedule runs the reads whose positions the replica has reached, and lets the others wait.
-func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
+func (e *Executor) schedule(ctx context.Context, m *message, indexes []int) {
 	applied, ready := e.source.Applied()
 	late := func(i int) bool {
 		return !ready || m.foreign(applied.Cluster) || m.reads[i].MinSeq > applied.Seq && !failpoint.On(failpoint.NoPositionWait)
 	}
-	if !slices.ContainsFunc(places, late) {
-		e.run(ctx, m, places)
+	if !slices.ContainsFunc(indexes, late) {
+		e.run(ctx, m, indexes)
 		return
 	}
 	var now, later []int
-	for _, i := range places {
+	for _, i := range indexes {
 		if late(i) {
 			later = append(later, i)
 		} else {
@@ -139,50 +139,50 @@ func (e *Executor) schedule(ctx context.Context, m *message, places []int) {
 
 // await runs each read once the replica has reached its position. A read whose deadline passes first gets
 // CodeNotCaughtUp at that time.
-func (e *Executor) await(ctx context.Context, m *message, places []int) {
-	m.linger(ctx, e.lingering)
-	slices.SortStableFunc(places, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
-	for len(places) > 0 {
-		earliest := m.reads[places[0]].Deadline
-		for _, i := range places {
+func (e *Executor) await(ctx context.Context, m *message, indexes []int) {
+	m.earlyAck(ctx, e.lingering)
+	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
+	for len(indexes) > 0 {
+		earliest := m.reads[indexes[0]].Deadline
+		for _, i := range indexes {
 			if d := m.reads[i].Deadline; d.Before(earliest) {
 				earliest = d
 			}
 		}
 		waitCtx, cancel := context.WithDeadline(m.work, earliest)
-		err := e.source.WaitApplied(waitCtx, m.position(places[0]))
+		err := e.source.WaitApplied(waitCtx, m.position(indexes[0]))
 		cancel()
 		if m.work.Err() != nil {
-			m.refuse(ctx, places)
+			m.refuse(ctx, indexes)
 			return
 		}
 		if err == nil {
-			places = e.release(ctx, m, places)
+			indexes = e.release(ctx, m, indexes)
 			continue
 		}
-		places = expire(m, places, earliest)
+		indexes = expire(m, indexes, earliest)
 		m.flush(ctx)
 	}
 }
 
-// release starts one run of the reads whose positions the replica has reached, and returns the others. places is
+// release starts one run of the reads whose positions the replica has reached, and returns the others. indexes is
 // ordered by position.
-func (e *Executor) release(ctx context.Context, m *message, places []int) []int {
+func (e *Executor) release(ctx context.Context, m *message, indexes []int) []int {
 	applied, _ := e.source.Applied()
 	n := 0
-	for n < len(places) && m.reads[places[n]].MinSeq <= applied.Seq && !m.foreign(applied.Cluster) {
+	for n < len(indexes) && m.reads[indexes[n]].MinSeq <= applied.Seq && !m.foreign(applied.Cluster) {
 		n++
 	}
 	if n > 0 {
-		reached := places[:n:n]
+		reached := indexes[:n:n]
 		e.runs.Go(func() { e.run(ctx, m, reached) })
 	}
-	return places[n:]
+	return indexes[n:]
 }
 
 // expire answers the reads whose deadline is not after now and returns the others.
-func expire(m *message, places []int, now time.Time) []int {
-	return slices.DeleteFunc(places, func(i int) bool {
+func expire(m *message, indexes []int, now time.Time) []int {
+	return slices.DeleteFunc(indexes, func(i int) bool {
 		if m.reads[i].Deadline.After(now) {
 			return false
 		}

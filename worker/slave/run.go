@@ -12,34 +12,34 @@ import (
 // work holds the reads of a run. If one of them is slow, the run that takes over claims the remaining reads from the
 // same work.
 type work struct {
-	m      *message
-	places []int
-	next   atomic.Int64
+	m       *message
+	indexes []int
+	next    atomic.Int64
 }
 
 // claim returns the index of the next read, or false when no read is left.
 func (w *work) claim() (int, bool) {
 	n := w.next.Add(1) - 1
-	if n >= int64(len(w.places)) {
+	if n >= int64(len(w.indexes)) {
 		return 0, false
 	}
-	return w.places[n], true
+	return w.indexes[n], true
 }
 
 // rest claims all remaining reads.
 func (w *work) rest() []int {
-	var places []int
+	var indexes []int
 	for i, ok := w.claim(); ok; i, ok = w.claim() {
-		places = append(places, i)
+		indexes = append(indexes, i)
 	}
-	return places
+	return indexes
 }
 
-func (w *work) empty() bool { return w.next.Load() >= int64(len(w.places)) }
+func (w *work) empty() bool { return w.next.Load() >= int64(len(w.indexes)) }
 
 // run takes a fast slot, runs the given reads and flushes their answers.
-func (e *Executor) run(ctx context.Context, m *message, places []int) {
-	w := &work{m: m, places: places}
+func (e *Executor) run(ctx context.Context, m *message, indexes []int) {
+	w := &work{m: m, indexes: indexes}
 	if e.enter(ctx, w, e.fast) {
 		e.drive(ctx, w)
 	}
@@ -63,9 +63,9 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 	for {
 		r := &run{exec: e, work: w}
 		if !w.empty() && !r.do(ctx) {
-			places := w.rest()
+			indexes := w.rest()
 			<-e.fast
-			e.await(ctx, w.m, places) // the replica has just been discarded
+			e.await(ctx, w.m, indexes) // the replica has just been discarded
 			return
 		}
 		if r.slow { // safe to read: the run is over
@@ -83,7 +83,7 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 // enterAgain takes a fast slot for work that had one and gave it up. Only one such run at a time competes with new
 // runs, so that many slow reads of one message do not hold up the messages of others.
 func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
-	w.m.linger(ctx, e.lingering)
+	w.m.earlyAck(ctx, e.lingering)
 	if !e.enter(ctx, w, e.again) {
 		return false
 	}
@@ -205,7 +205,7 @@ func (r *run) watch(ctx context.Context) {
 	if !r.since.IsZero() {
 		age := r.exec.now().Sub(r.since)
 		if age >= r.exec.slowAfter {
-			r.giveUpPlace(ctx)
+			r.yieldSlot(ctx)
 			return
 		}
 		next -= age
@@ -213,10 +213,10 @@ func (r *run) watch(ctx context.Context) {
 	r.timer.Reset(next)
 }
 
-// giveUpPlace moves this run to a slow slot, and starts another run for the remaining reads and a flush of the ready
+// yieldSlot moves this run to a slow slot, and starts another run for the remaining reads and a flush of the ready
 // answers. If no slow slot is free, it cancels the current read, which starts again when one is: fast slots are
 // reserved for fast reads.
-func (r *run) giveUpPlace(ctx context.Context) {
+func (r *run) yieldSlot(ctx context.Context) {
 	e := r.exec
 	select {
 	case e.slow <- struct{}{}:
@@ -227,7 +227,7 @@ func (r *run) giveUpPlace(ctx context.Context) {
 	}
 	r.slow = true
 	r.turn.slow.Store(true)
-	r.work.m.linger(ctx, nil)
+	r.work.m.earlyAck(ctx, nil)
 	e.Stats.TakenOver.Add(1)
 	e.runs.Go(func() { e.drive(ctx, r.work) }) // with the fast slot of this run
 	e.runs.Go(func() { r.work.m.flush(ctx) })  // the answers so far have waited long enough

@@ -76,11 +76,11 @@ func New(bus Bus, source Source, exec *Executor, log *slog.Logger) *Slave {
 // after stop was closed and all pending reads were answered. When ctx ends, Run returns ctx's error and leaves the
 // pending messages unacknowledged; the broker redelivers them. Any other error is an error of the bus.
 func (s *Slave) Run(ctx context.Context, stop <-chan struct{}, serving func(bool)) error {
-	var inHand sync.WaitGroup
-	defer inHand.Wait()
+	var pending sync.WaitGroup
+	defer pending.Wait()
 	stopCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	inHand.Go(func() {
+	pending.Go(func() {
 		select {
 		case <-stop:
 			cancel()
@@ -93,21 +93,21 @@ func (s *Slave) Run(ctx context.Context, stop <-chan struct{}, serving func(bool
 			break
 		}
 		serving(true)
-		err = s.consume(ctx, stopCtx, lost, &inHand)
+		err = s.consume(ctx, stopCtx, lost, &pending)
 		serving(false)
 		if err != nil {
 			return err
 		}
 	}
-	inHand.Wait()
+	pending.Wait()
 	return ctx.Err()
 }
 
 // consume serves reads until lost is closed or stopCtx ends; then it returns nil.
-func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHand *sync.WaitGroup) error {
+func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, pending *sync.WaitGroup) error {
 	consumeCtx, cancel := context.WithCancel(stopCtx)
 	defer cancel()
-	inHand.Go(func() {
+	pending.Go(func() {
 		select {
 		case <-lost: // let other slaves take the reads
 			cancel()
@@ -120,7 +120,7 @@ func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, inHa
 			s.reject(ctx, d, err)
 			return
 		}
-		inHand.Go(func() { s.exec.Serve(ctx, d, req) })
+		pending.Go(func() { s.exec.Serve(ctx, d, req) })
 	})
 	if consumeCtx.Err() != nil {
 		return nil

@@ -22,7 +22,7 @@ type Worker interface {
 	// Assign accepts a role or returns a *dbaas.Error with CodeInvalid or CodeConflict. When a master is demoted, nil
 	// means that it has no pending writes, and CodeUnavailable that it still has some.
 	Assign(ctx context.Context, a workerapi.Assignment) error
-	// Yield accepts the request to hand the mastership over, or returns a *dbaas.Error with CodeInvalid or
+	// Yield accepts the request to hand the leadership over, or returns a *dbaas.Error with CodeInvalid or
 	// CodeConflict.
 	Yield(y workerapi.Yield) error
 	// Drain makes the worker leave gracefully; it returns immediately.

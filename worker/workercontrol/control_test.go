@@ -98,7 +98,7 @@ func TestHandler_ErrorsKeepTheirCode(t *testing.T) {
 		code    dbaas.Code
 		message string
 	}{
-		{dbaas.WrapError(dbaas.CodeConflict, "newer mastership", errors.New("secret")), dbaas.CodeConflict, "newer mastership"},
+		{dbaas.WrapError(dbaas.CodeConflict, "newer leadership", errors.New("secret")), dbaas.CodeConflict, "newer leadership"},
 		{dbaas.Errorf(dbaas.CodeInvalid, "no pid"), dbaas.CodeInvalid, "no pid"},
 		{dbaas.Errorf(dbaas.CodeNotCaughtUp, "no replica"), dbaas.CodeNotCaughtUp, "no replica"},
 		{errors.New("secret"), dbaas.CodeInternal, "internal error"},

@@ -113,7 +113,7 @@ func TestSession_SetSlaveCount_NotOnDiskIsNotSet(t *testing.T) {
 	}
 }
 
-// A session that is cut off is in doubt after two thirds of its timeout and ends after all of it.
+// A session that is cut off is suspended after two thirds of its timeout and ends after all of it.
 func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,9 +126,9 @@ func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 		register(t, s, 1)
 		s.Partition()
 		steps := []struct {
-			after   time.Duration
-			doubt   bool
-			members int
+			after     time.Duration
+			suspended bool
+			members   int
 		}{
 			{timeout*2/3 - time.Millisecond, false, 1},
 			{2 * time.Millisecond, true, 1},
@@ -138,14 +138,14 @@ func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 		for _, step := range steps {
 			advance(step.after)
 			synctest.Wait()
-			if doubt, members := closed(s.Doubt()), memberCount(t, watcher); doubt != step.doubt || members != step.members {
-				t.Errorf("got doubt %v and %d members, want %v and %d", doubt, members, step.doubt, step.members)
+			if suspended, members := closed(s.Suspended()), memberCount(t, watcher); suspended != step.suspended || members != step.members {
+				t.Errorf("got suspended %v and %d members, want %v and %d", suspended, members, step.suspended, step.members)
 			}
 		}
 	})
 }
 
-// A session that came back after its doubt is alive, and stays in doubt.
+// A session that came back after it was suspended is alive, and stays suspended.
 func TestSession_Heal_DoubtStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestSession_Heal_DoubtStays(t *testing.T) {
 		advance(timeout - time.Second)
 		s.Heal()
 		advance(10 * timeout)
-		if !closed(s.Doubt()) || memberCount(t, s) != 1 {
-			t.Error("after a cut between doubt and loss: want doubt closed and the registration there")
+		if !closed(s.Suspended()) || memberCount(t, s) != 1 {
+			t.Error("after a cut between suspension and loss: want Suspended closed and the registration there")
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -236,8 +236,8 @@ func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 		advance(timeout / 2)
 		k.Resume()
 		advance(10 * timeout)
-		if closed(s.Doubt()) || memberCount(t, s) != 1 {
-			t.Error("after a short pause: want no doubt and the registration there")
+		if closed(s.Suspended()) || memberCount(t, s) != 1 {
+			t.Error("after a short pause: want Suspended open and the registration there")
 		}
 	})
 }

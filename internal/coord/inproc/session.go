@@ -11,7 +11,7 @@ import (
 type Session struct {
 	coordinator *Coordinator
 	watch       chan struct{}
-	doubt       chan struct{}
+	suspended   chan struct{}
 
 	// guarded by Coordinator.mu
 	lost        bool // ended: expired or closed
@@ -25,13 +25,13 @@ type Session struct {
 
 var _ coord.Session = (*Session)(nil)
 
-// doubtAfter is how long a session without answers waits before it is in doubt: two thirds of the timeout, as the
+// suspendAfter is how long a session without answers waits before it is suspended: two thirds of the timeout, as the
 // receive timeout of ZooKeeper's client.
-func doubtAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
+func suspendAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
 
 func newSession(k *Coordinator) *Session {
-	s := &Session{coordinator: k, watch: make(chan struct{}, 1), doubt: make(chan struct{})}
-	s.doubting = stoppedTimer(func() { k.locked(s.raiseDoubt) })
+	s := &Session{coordinator: k, watch: make(chan struct{}, 1), suspended: make(chan struct{})}
+	s.doubting = stoppedTimer(func() { k.locked(s.suspend) })
 	s.expiry = stoppedTimer(func() { k.locked(s.expireIfDue) })
 	return s
 }
@@ -52,8 +52,8 @@ func (k *Coordinator) locked(f func()) {
 // Timeout implements coord.Session.
 func (s *Session) Timeout() time.Duration { return s.coordinator.timeout }
 
-// Doubt implements coord.Session.
-func (s *Session) Doubt() <-chan struct{} { return s.doubt }
+// Suspended implements coord.Session.
+func (s *Session) Suspended() <-chan struct{} { return s.suspended }
 
 // Watch implements coord.Session. It is the same channel each time.
 func (s *Session) Watch() <-chan struct{} { return s.watch }
@@ -116,7 +116,7 @@ func (s *Session) abandon() {
 	}
 	s.dead = true
 	s.fallSilent()
-	s.raiseDoubt()
+	s.suspend()
 }
 
 // fallSilent starts both clocks, unless they are already running.
@@ -125,7 +125,7 @@ func (s *Session) fallSilent() {
 		return
 	}
 	s.silentSince = time.Now()
-	s.doubting.Reset(doubtAfter(s.coordinator.timeout))
+	s.doubting.Reset(suspendAfter(s.coordinator.timeout))
 	s.expiry.Reset(s.coordinator.timeout)
 }
 
@@ -146,13 +146,13 @@ func (s *Session) reconnect() {
 	s.wake() // there may have been changes during the silence
 }
 
-func (s *Session) raiseDoubt() {
+func (s *Session) suspend() {
 	// The timer may have fired while the session came back.
 	if s.doubted || s.silentSince.IsZero() && !s.lost {
 		return
 	}
 	s.doubted = true
-	close(s.doubt)
+	close(s.suspended)
 }
 
 // expireIfDue is called by the timer, which may have fired just as the session came back or the coordinator stopped.
@@ -163,14 +163,14 @@ func (s *Session) expireIfDue() {
 	}
 }
 
-// expire ends the session and its registrations. It puts the owner in doubt before any other session can see that.
+// expire ends the session and its registrations. It suspends the session before any other session can see that.
 func (s *Session) expire() {
 	if s.lost {
 		return
 	}
 	k := s.coordinator
 	s.lost = true
-	s.raiseDoubt()
+	s.suspend()
 	s.doubting.Stop()
 	s.expiry.Stop()
 	k.sessions = slices.DeleteFunc(k.sessions, func(other *Session) bool { return other == s })
@@ -182,18 +182,18 @@ func (s *Session) expire() {
 	if k.leader == s {
 		k.leader = nil
 	}
-	s.ring()
+	s.notify()
 	k.notify()
 }
 
 // wake sends the session's client a token to look again, if the client can be reached.
 func (s *Session) wake() {
 	if s.reached() {
-		s.ring()
+		s.notify()
 	}
 }
 
-func (s *Session) ring() {
+func (s *Session) notify() {
 	select {
 	case s.watch <- struct{}{}:
 	default: // a token is there already

@@ -56,8 +56,8 @@ func (s *Session) Unregister(ctx context.Context, pid int) error {
 	return nil
 }
 
-// Expel implements coord.Session.
-func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error {
+// Evict implements coord.Session.
+func (s *Session) Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}

@@ -14,13 +14,13 @@ type clock struct {
 	timer  *time.Timer
 }
 
-// doubtAfter is how long after a proof a session with that timeout is in doubt: two thirds. The last third allows for
+// suspendAfter is how long after a proof a session with that timeout is suspended: two thirds. The last third allows for
 // a late timer, the pause between two checks of it, and, with several servers, for what one server has not yet passed
 // on to the others (half a tick).
-func doubtAfter(length time.Duration) time.Duration { return length * 2 / 3 }
+func suspendAfter(length time.Duration) time.Duration { return length * 2 / 3 }
 
 // beatEvery is how often an otherwise idle session sends a beat. It leaves enough time for a connection that is lost
-// just before a beat: half of the timeout remains until doubt, in which to reconnect.
+// just before a beat: half of the timeout remains until it is suspended, in which to reconnect.
 func beatEvery(length time.Duration) time.Duration { return length / 6 }
 
 // init prepares the clock; over is called some time after the clock has run out.
@@ -38,7 +38,7 @@ func (c *clock) prove(sent time.Time) {
 	c.timer.Reset(time.Until(c.end()))
 }
 
-func (c *clock) end() time.Time { return c.proof.Add(doubtAfter(c.length)) }
+func (c *clock) end() time.Time { return c.proof.Add(suspendAfter(c.length)) }
 
 // over reports whether the clock has run out; the timer may have fired while prove restarted the clock.
 func (c *clock) over() bool { return c.length > 0 && !time.Now().Before(c.end()) }

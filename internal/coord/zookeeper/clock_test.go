@@ -46,12 +46,12 @@ func (w *watched) wantOver(t *testing.T, after time.Duration, want int) {
 	}
 }
 
-// A session with a recent proof is not in doubt. It is in doubt two thirds of its timeout after the last answered
+// A session with a recent proof is not suspended. It is suspended two thirds of its timeout after the last answered
 // request was sent, however late the answer came.
 func TestClock_DoubtCountsFromSending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const length, beat, doubt = 6 * time.Second, time.Second, 4 * time.Second
+		const length, beat, suspend = 6 * time.Second, time.Second, 4 * time.Second
 		w := watch(length)
 		for range 20 {
 			sent := time.Now()
@@ -59,7 +59,7 @@ func TestClock_DoubtCountsFromSending(t *testing.T) {
 			w.prove(sent)
 		}
 		w.prove(time.Now().Add(-2 * length)) // an old answer
-		w.wantOver(t, doubt-beat-time.Millisecond, 0)
+		w.wantOver(t, suspend-beat-time.Millisecond, 0)
 		w.wantOver(t, time.Millisecond, 1)
 	})
 }

@@ -65,11 +65,11 @@ func (s *Session) Unregister(ctx context.Context, pid int) error {
 	return border("unregister", s.removeIf(ctx, pid, func(n node) bool { return s.owns(n.stat) }))
 }
 
-// Expel implements coord.Session. It removes the version that it read. The versions of a recreated node start again,
-// so Expel can hit a successor that took the pid between the read and the removal; the successor's next Register
+// Evict implements coord.Session. It removes the version that it read. The versions of a recreated node start again,
+// so Evict can hit a successor that took the pid between the read and the removal; the successor's next Register
 // repairs that.
-func (s *Session) Expel(ctx context.Context, pid int, worker dbaas.WorkerID) error {
-	return border("expel", s.removeIf(ctx, pid, func(n node) bool {
+func (s *Session) Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error {
+	return border("evict", s.removeIf(ctx, pid, func(n node) bool {
 		var m coord.Member
 		return json.Unmarshal(n.data, &m) == nil && m.Worker == worker
 	}))

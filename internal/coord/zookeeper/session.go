@@ -34,11 +34,11 @@ type Session struct {
 	conn   *zk.Conn
 	cancel context.CancelFunc // ends a dial
 
-	watch chan struct{}
-	doubt chan struct{}
-	ended chan struct{} // closed when the session is lost
-	down  chan struct{} // closed when none of its goroutines run any more
-	work  chan struct{} // wakes the keeper
+	watch     chan struct{}
+	suspended chan struct{}
+	ended     chan struct{} // closed when the session is lost
+	down      chan struct{} // closed when none of its goroutines run any more
+	work      chan struct{} // wakes the keeper
 
 	mu        sync.Mutex // guards the fields below
 	id        int64      // zero before the session exists, never changed after
@@ -60,7 +60,7 @@ func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Sess
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		root: root, log: log, link: l, cancel: cancel, timeout: timeout,
-		watch: make(chan struct{}, 1), doubt: make(chan struct{}), ended: make(chan struct{}),
+		watch: make(chan struct{}, 1), suspended: make(chan struct{}), ended: make(chan struct{}),
 		down: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}),
 	}
 	s.clock.init(s.tick)
@@ -93,8 +93,8 @@ func (s *Session) Timeout() time.Duration {
 	return s.timeout
 }
 
-// Doubt implements coord.Session.
-func (s *Session) Doubt() <-chan struct{} { return s.doubt }
+// Suspended implements coord.Session.
+func (s *Session) Suspended() <-chan struct{} { return s.suspended }
 
 // Close implements coord.Session. It waits up to goodbyeWait for a connection and one second for the answer; without
 // them the session ends by its timeout.
@@ -185,11 +185,11 @@ func (s *Session) end(goodbye bool) {
 	}
 	s.lost, s.goodbye = true, goodbye
 	s.clock.stop()
-	s.raiseDoubt()
+	s.suspend()
 	if !goodbye {
 		s.link.stop()
 	}
-	s.ring()
+	s.notify()
 	close(s.ended)
 }
 
@@ -198,15 +198,15 @@ func (s *Session) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lost && s.clock.over() {
-		s.raiseDoubt()
+		s.suspend()
 	}
 }
 
-func (s *Session) raiseDoubt() {
+func (s *Session) suspend() {
 	select {
-	case <-s.doubt:
+	case <-s.suspended:
 	default:
-		close(s.doubt)
+		close(s.suspended)
 	}
 }
 
@@ -233,8 +233,8 @@ func (s *Session) owns(stat *zk.Stat) bool {
 	return s.id != 0 && stat.EphemeralOwner == s.id
 }
 
-// ring sends a token to the session's Watch channel.
-func (s *Session) ring() {
+// notify sends a token to the session's Watch channel.
+func (s *Session) notify() {
 	select {
 	case s.watch <- struct{}{}:
 	default: // a token is already there

@@ -67,7 +67,7 @@ func wait(t *testing.T, c <-chan struct{}) {
 
 func inDoubt(s coord.Session) bool {
 	select {
-	case <-s.Doubt():
+	case <-s.Suspended():
 		return true
 	default:
 		return false
@@ -193,7 +193,7 @@ func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 	}
 }
 
-// A server that sends but does not receive proves nothing: doubt comes before the session's end, although the
+// A server that sends but does not receive proves nothing: the session is suspended before the session's end, although the
 // server's events keep the connection busy until then.
 func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestSession_HeardByNobody_DoubtBeforeLoss(t *testing.T) {
 		}
 		if gone(t, conn, w.root+"/conts/cont_1") {
 			if !inDoubt(a) {
-				t.Error("the registration is gone and its owner is not in doubt")
+				t.Error("the registration is gone and its owner is not suspended")
 			}
 			return
 		}

@@ -70,7 +70,7 @@ func (s *Session) arm(ctx context.Context) {
 		s.mu.Unlock()
 		return
 	}
-	s.ring()
+	s.notify()
 }
 
 func (s *Session) armAll(ctx context.Context) error {

@@ -51,8 +51,8 @@ const (
 	writeTimeout = 3 * time.Second
 	// closeTimeout bounds the orderly close of a connection; then the socket is closed.
 	closeTimeout = 2 * time.Second
-	// buryTimeout bounds the copy of a rejected read to the dead letters.
-	buryTimeout = time.Second
+	// deadLetterTimeout bounds the copy of a rejected read to the dead letters.
+	deadLetterTimeout = time.Second
 )
 
 // maxNames bounds the length of prefix and name together: AMQP allows 255 bytes for a whole name.

@@ -56,9 +56,9 @@ func Dial(config Config) (*Conn, error) {
 	if config.SeparateWrites {
 		c.writing = c.newPublishing("writer", config)
 	}
-	patient := config
-	patient.ConfirmTimeout *= bulkPatience
-	c.bulk = c.newPublishing("bulk", patient)
+	bulk := config
+	bulk.ConfirmTimeout *= bulkPatience
+	c.bulk = c.newPublishing("bulk", bulk)
 	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
 		return dialSession(ctx, config, config.Name+" consumer")
 	})
@@ -116,11 +116,11 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 }
 
 // Broadcast implements mq.Conn. Broadcasts do not survive a restart of the broker; the log has the entries.
-func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
+func (c *Conn) Broadcast(ctx context.Context, body []byte, onSent func()) error {
 	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
 	m := &publication{exchange: c.names.sync, message: message}
-	if onItsWay != nil {
-		m.written = sync.OnceFunc(onItsWay)
+	if onSent != nil {
+		m.written = sync.OnceFunc(onSent)
 		defer m.written()
 	}
 	if err := publish(ctx, c.publishing, m); err != nil {
@@ -213,10 +213,10 @@ func (c *Conn) aside(f func()) {
 	}
 }
 
-// bury copies a message that can never be handled to the dead letters, for queues where the broker does not do so
+// deadLetter copies a message that can never be handled to the dead letters, for queues where the broker does not do so
 // itself.
-func (c *Conn) bury(m mq.Message) error {
-	ctx, cancel := context.WithTimeout(context.Background(), buryTimeout)
+func (c *Conn) deadLetter(m mq.Message) error {
+	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()
 	m.Persistent, m.TTL = true, 0
 	return c.toQueue(ctx, c.publishing, c.names.dead, m)

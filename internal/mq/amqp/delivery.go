@@ -47,7 +47,7 @@ func (d *delivery) Ack() error {
 func (d *delivery) Reject() error {
 	return d.settle(func() error {
 		if !d.from.single && !d.from.ch.IsClosed() {
-			if err := d.from.conn.bury(d.Message()); err != nil {
+			if err := d.from.conn.deadLetter(d.Message()); err != nil {
 				d.from.conn.config.Log.Warn("rejected message lost", logkey.Queue, string(d.from.queue), logkey.Error, err)
 			}
 		}

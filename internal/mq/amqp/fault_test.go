@@ -132,7 +132,7 @@ func testStopped(t *testing.T, b *bus) {
 	h := consume(t, c, mq.ReadQ, 1)
 	k := consume(t, leaving, mq.WriteQ, 1)
 	publish(t, c, mq.WriteQ, 1)
-	inHand := k.next(t, 1)[0]
+	pending := k.next(t, 1)[0]
 	b.service.Pause(t)
 	defer b.service.Resume(t)
 	var callers sync.WaitGroup
@@ -143,7 +143,7 @@ func testStopped(t *testing.T, b *bus) {
 	if err := k.end(); !errors.Is(err, context.Canceled) {
 		t.Errorf("consume: got %v, want its context's error", err)
 	}
-	if err := inHand.Ack(); err != nil && !errors.Is(err, mq.ErrStale) {
+	if err := pending.Ack(); err != nil && !errors.Is(err, mq.ErrStale) {
 		t.Errorf("ack: got %v, want nil or ErrStale", err)
 	}
 	closeInTime(t, leaving)

@@ -54,7 +54,7 @@ func TestCheckLargest_BrokerAway_WaitsForIt(t *testing.T) {
 	t.Parallel()
 	b := sharedBus(t, mqtest.Limits{})
 	config, n := b.config("check")
-	n.sever()
+	n.disconnect()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- amqp.CheckLargest(ctx, config, 1) }()

@@ -71,8 +71,8 @@ func (n *network) cut() {
 	n.sockets = nil
 }
 
-// sever cuts, and prevents new connections: for the broker that is the death of the process.
-func (n *network) sever() {
+// disconnect cuts, and prevents new connections: for the broker that is the death of the process.
+func (n *network) disconnect() {
 	n.mu.Lock()
 	n.severed = true
 	n.mu.Unlock()

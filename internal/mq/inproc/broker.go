@@ -146,8 +146,8 @@ func (b *Broker) DeadLetters() []DeadLetter {
 	return letters
 }
 
-// bury moves a message of q to the dead letters, and drops the oldest dead letter if there are too many.
-func (b *Broker) bury(q *queue, m mq.Message) {
+// deadLetter moves a message of q to the dead letters, and drops the oldest dead letter if there are too many.
+func (b *Broker) deadLetter(q *queue, m mq.Message) {
 	dead := b.queues[mq.DeadQ]
 	if dead == nil || q == dead {
 		return

@@ -69,9 +69,9 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 }
 
 // Broadcast implements mq.Conn.
-func (c *Conn) Broadcast(ctx context.Context, body []byte, onItsWay func()) error {
-	if onItsWay != nil {
-		defer onItsWay()
+func (c *Conn) Broadcast(ctx context.Context, body []byte, onSent func()) error {
+	if onSent != nil {
+		defer onSent()
 	}
 	b := c.broker
 	b.mu.Lock()

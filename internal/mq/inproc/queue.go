@@ -102,7 +102,7 @@ func (q *queue) add(i *item, now time.Time) {
 func (q *queue) dropExpired(now time.Time) {
 	for q.ready.len() > 0 && q.ready.at(0).expired(now) {
 		if i := q.ready.popFront(); q.name == mq.WriteQ {
-			q.broker.bury(q, i.message)
+			q.broker.deadLetter(q, i.message)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (q *queue) giveBack(c *consumer, ds []*delivery) {
 	for _, d := range ds {
 		d.item.redelivered = true
 		if d.item.returns++; q.name == mq.WriteQ && d.item.returns > mq.DeliveryLimit {
-			q.broker.bury(q, d.item.message)
+			q.broker.deadLetter(q, d.item.message)
 			continue
 		}
 		items = append(items, d.item)
@@ -249,7 +249,7 @@ func (d *delivery) settle(reject bool) error {
 		c.held = slices.Delete(c.held, i, i+1)
 	}
 	if reject {
-		b.bury(c.queue, d.item.message)
+		b.deadLetter(c.queue, d.item.message)
 	}
 	if c.ending && len(c.held) == 0 {
 		c.queue.forget(c)

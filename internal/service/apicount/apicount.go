@@ -65,12 +65,12 @@ func New(cfg Config) *Counter {
 	if cfg.Interval == 0 {
 		cfg.Interval = interval
 	}
-	hard, abort := context.WithCancel(context.Background())
-	soft, stop := context.WithCancel(hard)
+	abortCtx, abort := context.WithCancel(context.Background())
+	drainCtx, stop := context.WithCancel(abortCtx)
 	c := &Counter{
 		cfg: cfg, wake: make(chan struct{}, 1), stop: stop, abort: abort, done: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
-	go c.run(soft, hard)
+	go c.run(drainCtx, abortCtx)
 	return c
 }
 
@@ -131,31 +131,31 @@ func (c *Counter) Close(ctx context.Context) error {
 	return err
 }
 
-// run writes the pending counts until soft ends: immediately after a quiet time, then at most once per interval, less
-// often while the database is not available. A write in flight continues until hard ends: otherwise the database
+// run writes the pending counts until drainCtx ends: immediately after a quiet time, then at most once per interval, less
+// often while the database is not available. A write in flight continues until abortCtx ends: otherwise the database
 // would still be running it when Close sends it again, and would answer that with a conflict.
-func (c *Counter) run(soft, hard context.Context) {
+func (c *Counter) run(drainCtx, abortCtx context.Context) {
 	defer close(c.done)
 	failures := 0
 	pause := c.cfg.Interval
 	for {
 		select {
-		case <-soft.Done():
+		case <-drainCtx.Done():
 			return
 		case <-c.wake:
 		}
-		if _, err := c.flush(hard); err != nil {
+		if _, err := c.flush(abortCtx); err != nil {
 			if failures++; failures == 1 {
-				c.cfg.Log.WarnContext(hard, "request counts kept back", logkey.Error, err.Error())
+				c.cfg.Log.WarnContext(abortCtx, "request counts kept back", logkey.Error, err.Error())
 			}
 			pause = min(2*pause, maxBackoff)
 			c.again()
 		} else if failures > 0 {
-			c.cfg.Log.WarnContext(hard, "request counts written again", logkey.Count, failures)
+			c.cfg.Log.WarnContext(abortCtx, "request counts written again", logkey.Count, failures)
 			failures, pause = 0, c.cfg.Interval
 		}
 		select {
-		case <-soft.Done():
+		case <-drainCtx.Done():
 			return
 		case <-time.After(pause):
 		}

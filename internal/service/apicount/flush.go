@@ -20,17 +20,17 @@ func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
 		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the request counter is busy", ctx.Err())
 	}
 	// A batch with an unknown outcome is written first and alone, under its old key.
-	old, err := c.settle(ctx)
+	old, err := c.writePending(ctx)
 	if err != nil {
 		return 0, err
 	}
 	c.batch = batch{n: c.pending.Swap(0), key: uuid.NewString()}
-	seq, err := c.settle(ctx)
+	seq, err := c.writePending(ctx)
 	return max(old, seq), err
 }
 
-// settle writes the batch and clears it, unless its outcome is unknown. The caller holds writing.
-func (c *Counter) settle(ctx context.Context) (dbaas.Seq, error) {
+// writePending writes the batch and clears it, unless its outcome is unknown. The caller holds writing.
+func (c *Counter) writePending(ctx context.Context) (dbaas.Seq, error) {
 	if c.batch.n == 0 {
 		return 0, nil
 	}

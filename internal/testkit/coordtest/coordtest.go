@@ -149,10 +149,10 @@ func (s *suite) pass(d time.Duration) {
 	<-ctx.Done()
 }
 
-// inDoubt reports whether the session is in doubt.
+// inDoubt reports whether the session is suspended.
 func inDoubt(session coord.Session) bool {
 	select {
-	case <-session.Doubt():
+	case <-session.Suspended():
 		return true
 	default:
 		return false

@@ -50,7 +50,7 @@ func testClose(s *suite) {
 	_, err = a.Lead(s.Context(), "me")
 	s.wantError("lead after Close", err, coord.ErrSessionLost)
 	if !inDoubt(a) {
-		s.Error("doubt after Close: open, want closed")
+		s.Error("Suspended after Close: open, want closed")
 	}
 }
 
@@ -79,18 +79,18 @@ func testUnregisterOwn(s *suite) {
 	s.wantMembers(b, m)
 }
 
-// Expel removes the registration of a worker that is known to be dead, but not that of a living worker that now has
+// Evict removes the registration of a worker that is known to be dead, but not that of a living worker that now has
 // its pid.
 func testExpel(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "living"}
 	s.register(a, m)
-	if err := b.Expel(s.Context(), 1, "dead"); err != nil {
-		s.Errorf("expel a worker that is not registered: got %v, want nil", err)
+	if err := b.Evict(s.Context(), 1, "dead"); err != nil {
+		s.Errorf("evict a worker that is not registered: got %v, want nil", err)
 	}
 	s.wantMembers(b, m)
-	if err := b.Expel(s.Context(), 1, "living"); err != nil {
-		s.Errorf("expel: got %v, want nil", err)
+	if err := b.Evict(s.Context(), 1, "living"); err != nil {
+		s.Errorf("evict: got %v, want nil", err)
 	}
 	s.wantMembers(b)
 	// If the owner is alive after all, it may register again.
@@ -102,7 +102,7 @@ func testExpel(s *suite) {
 // its own session.
 func testWatch(s *suite) {
 	a, b := s.open(), s.open()
-	doomed, leader := s.open(), s.open()
+	leaving, leader := s.open(), s.open()
 	if now, err := leader.Lead(s.Context(), "me"); err != nil || !now {
 		s.Fatalf("lead: got %t, %v, want true", now, err)
 	}
@@ -115,8 +115,8 @@ func testWatch(s *suite) {
 		{"the end of a registration", func() error { return a.Unregister(s.Context(), 1) }},
 		{"a slave count", func() error { return a.SetSlaveCount(s.Context(), 2, 0) }},
 		{"an own registration", func() error { return b.Register(s.Context(), coord.Member{PID: 2, Worker: "w2"}) }},
-		{"a doomed one", func() error { return doomed.Register(s.Context(), coord.Member{PID: 3, Worker: "w3"}) }},
-		{"a death", func() error { s.world.Abandon(s.T, doomed); return nil }},
+		{"a doomed one", func() error { return leaving.Register(s.Context(), coord.Member{PID: 3, Worker: "w3"}) }},
+		{"a death", func() error { s.world.Abandon(s.T, leaving); return nil }},
 		{"the leader's end", leader.Close},
 		{"the end of the own session", b.Close},
 	}

@@ -27,9 +27,9 @@ func testSlaveCount(s *suite) {
 	}
 	s.wantError("second first set", a.SetSlaveCount(s.Context(), 9, 0), coord.ErrVersion)
 
-	const parties, each = 4, 5
+	const clients, each = 4, 5
 	var all sync.WaitGroup
-	for range parties {
+	for range clients {
 		session := s.open()
 		all.Go(func() {
 			for range each {
@@ -39,8 +39,8 @@ func testSlaveCount(s *suite) {
 	}
 	all.Wait()
 	n, version, err := a.SlaveCount(s.Context())
-	if n != parties*each || err != nil {
-		s.Errorf("after %d additions: got %d and error %v", parties*each, n, err)
+	if n != clients*each || err != nil {
+		s.Errorf("after %d additions: got %d and error %v", clients*each, n, err)
 	}
 	s.wantError("set over an old version", a.SetSlaveCount(s.Context(), 1, version-1), coord.ErrVersion)
 	s.wantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
@@ -129,7 +129,7 @@ func (s *suite) leads(session coord.Session) error {
 	return err
 }
 
-// A session that is cut off is in doubt before any other session can see its registration gone, and finds itself lost
+// A session that is cut off is suspended before any other session can see its registration gone, and finds itself lost
 // when it is back.
 func testDoubt(s *suite) {
 	a, b := s.open(), s.open()
@@ -139,7 +139,7 @@ func testDoubt(s *suite) {
 		members, err := b.Members(s.Context())
 		gone := err == nil && len(members) == 0
 		if gone && !inDoubt(a) {
-			s.Fatal("the registration is gone and its owner is not in doubt")
+			s.Fatal("the registration is gone and its owner is not suspended")
 		}
 		if !gone {
 			return fmt.Errorf("registration of a party that is cut off: %v (error %w)", members, err)
@@ -160,11 +160,11 @@ func (s *suite) lost(session coord.Session) {
 		return nil
 	})
 	if !inDoubt(session) {
-		s.Error("a session is lost and its owner was never in doubt")
+		s.Error("a session is lost and it was never suspended")
 	}
 }
 
-// abandon waits until the coordinator reports the fate of a session whose owner must be in doubt, and closes the
+// abandon waits until the coordinator reports the fate of a session that must be suspended, and closes the
 // session.
 func (s *suite) abandon(session coord.Session) {
 	s.Helper()
@@ -175,7 +175,7 @@ func (s *suite) abandon(session coord.Session) {
 		return nil
 	})
 	if !inDoubt(session) {
-		s.Error("a session was of no use for long, and its owner was never in doubt")
+		s.Error("a session was of no use for long, and it was never suspended")
 	}
 	if err := session.Close(); err != nil {
 		s.Errorf("close: got %v, want nil", err)
@@ -195,10 +195,10 @@ func testShortCut(s *suite) {
 	s.pass(2 * a.Timeout())
 	s.wantMembers(b, m)
 	if inDoubt(a) {
-		s.Error("doubt after a short cut: closed, want open")
+		s.Error("Suspended after a short cut: closed, want open")
 	}
 	s.world.Cut(s.T, a)
-	s.wait("doubt after a long cut", a.Doubt())
+	s.wait("Suspended after a long cut", a.Suspended())
 	s.wantMembers(b)
 }
 
@@ -209,7 +209,7 @@ func (s *suite) short() context.Context {
 	return ctx
 }
 
-// A coordinator that was dead for long still has every session when it restarts; they are in doubt, because their
+// A coordinator that was dead for long still has every session when it restarts; they are suspended, because their
 // owners could not know.
 func testRestart(s *suite) {
 	a, b := s.open(), s.open()
@@ -222,7 +222,7 @@ func testRestart(s *suite) {
 		s.Fatalf("set a value: got %v, want nil", err)
 	}
 	s.world.Stop(s.T)
-	s.wait("doubt", a.Doubt())
+	s.wait("Suspended", a.Suspended())
 	s.pass(2 * a.Timeout())
 	_, err := b.Members(s.short())
 	s.wantError("members while the coordinator is dead", err, coord.ErrUnavailable)
@@ -242,7 +242,7 @@ func testRestart(s *suite) {
 }
 
 // A coordinator that was frozen for long ends every session when it resumes, but see Features.LateRequests. Owners
-// are in doubt in either case, and can start again.
+// are suspended in either case, and can start again.
 func testPause(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
@@ -250,7 +250,7 @@ func testPause(s *suite) {
 	s.world.Pause(s.T)
 	s.pass(2 * a.Timeout())
 	if !inDoubt(a) {
-		s.Error("doubt during a long pause: open, want closed")
+		s.Error("Suspended during a long pause: open, want closed")
 	}
 	_, err := a.Members(s.short())
 	s.wantError("members while the coordinator is frozen", err, coord.ErrUnavailable)

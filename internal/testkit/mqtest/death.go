@@ -28,15 +28,15 @@ func deathTests() []test {
 
 // The unacknowledged deliveries of a dead consumer are redelivered ahead of all others, and marked as redelivered.
 func testRedelivery(s *suite) {
-	c, doomed := s.dial("publisher"), s.dial("doomed")
+	c, victim := s.dial("publisher"), s.dial("doomed")
 	s.publish(c, mq.ReadQ, numbered(5)...)
-	k := s.consume(doomed, mq.ReadQ, 2)
+	k := s.consume(victim, mq.ReadQ, 2)
 	k.next("m0")
 	m1 := k.next("m1")
-	s.bus.Sever(s.T, doomed)
-	heir := s.consume(s.dial("heir"), mq.ReadQ, 10)
+	s.bus.Sever(s.T, victim)
+	successor := s.consume(s.dial("successor"), mq.ReadQ, 10)
 	for i, body := range numbered(5) {
-		d := heir.next(body)
+		d := successor.next(body)
 		if got, want := d.Redelivered(), i < 2; got != want {
 			s.Errorf("message %s: Redelivered is %v, want %v", body, got, want)
 		}
@@ -102,7 +102,7 @@ func testStaleAck(s *suite) {
 	}
 	s.wantError("ack of the old delivery", old.Ack(), mq.ErrStale)
 	s.bus.Sever(s.T, c)
-	s.consume(s.dial("heir"), mq.WriteQ, 1).acked("m0", "m1", "m2")
+	s.consume(s.dial("successor"), mq.WriteQ, 1).acked("m0", "m1", "m2")
 }
 
 // Close ends all calls in bounded time, even while the broker blocks, and may be called twice.
@@ -137,9 +137,9 @@ func testDeadly(s *suite) {
 	c := s.dial("publisher")
 	s.publish(c, mq.WriteQ, "deadly", "m1")
 	for range mq.DeliveryLimit + 1 {
-		doomed := s.dial("doomed")
-		s.consume(doomed, mq.WriteQ, 1).next("deadly")
-		s.bus.Sever(s.T, doomed)
+		victim := s.dial("doomed")
+		s.consume(victim, mq.WriteQ, 1).next("deadly")
+		s.bus.Sever(s.T, victim)
 	}
 	s.consume(c, mq.WriteQ, 1).acked("m1")
 	s.consume(c, mq.DeadQ, 1).acked("deadly")

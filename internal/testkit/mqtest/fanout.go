@@ -84,7 +84,7 @@ func testNobody(s *suite) {
 	}
 }
 
-// onItsWay is called once per broadcast, even without subscribers.
+// onSent is called once per broadcast, even without subscribers.
 func testOnItsWay(s *suite) {
 	c := s.dial("master")
 	told := 0

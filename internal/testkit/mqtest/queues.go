@@ -151,15 +151,15 @@ func testConsumeEnds(s *suite) {
 // while the pending delivery is still its own.
 func testUnseen(s *suite) {
 	c := s.dial("one")
-	inHand, finish := make(chan mq.Delivery, 5), make(chan struct{})
+	pending, finish := make(chan mq.Delivery, 5), make(chan struct{})
 	a := s.start(func(ctx context.Context) error {
 		return c.Consume(ctx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: 3}, func(d mq.Delivery) {
-			inHand <- d
+			pending <- d
 			<-finish
 		})
 	})
 	s.publish(c, mq.ReadQ, numbered(3)...)
-	m0 := receive(s, "first delivery", inHand)
+	m0 := receive(s, "first delivery", pending)
 	a.cancel()
 	close(finish)
 	s.wantError("Consume", a.wait(), context.Canceled)
@@ -167,7 +167,7 @@ func testUnseen(s *suite) {
 	b.acked("m1", "m2")
 	b.nothing()
 	s.ack(m0)
-	if n := len(inHand); n > 0 {
+	if n := len(pending); n > 0 {
 		s.Errorf("%d deliveries were handed over after the context ended", n)
 	}
 }
@@ -202,12 +202,12 @@ func testSingleHandOver(s *suite) {
 	c := s.dial("publisher")
 	a := s.consume(s.dial("a"), mq.WriteQ, 1)
 	s.publish(c, mq.WriteQ, "m0")
-	inHand := a.next("m0")
+	pending := a.next("m0")
 	b := s.consume(s.dial("b"), mq.WriteQ, 1)
 	s.wantError("Consume", a.stop(), context.Canceled)
 	s.publish(c, mq.WriteQ, "m1")
 	b.nothing()
-	s.ack(inHand)
+	s.ack(pending)
 	b.acked("m1")
 }
 
@@ -263,7 +263,7 @@ func testExpiredWrite(s *suite) {
 // The dead letters have one consumer at a time, the first to subscribe. A dead letter that it does not acknowledge is
 // redelivered; one that it rejects is dropped.
 func testDeadConsumer(s *suite) {
-	c, doomed := s.dial("one"), s.dial("doomed")
+	c, victim := s.dial("one"), s.dial("doomed")
 	s.publish(c, mq.WriteQ, numbered(3)...)
 	writes := s.consume(c, mq.WriteQ, 3)
 	for _, body := range numbered(3) {
@@ -271,16 +271,16 @@ func testDeadConsumer(s *suite) {
 			s.Fatalf("reject %s: got %v, want nil", body, err)
 		}
 	}
-	first := s.consume(doomed, mq.DeadQ, 3)
+	first := s.consume(victim, mq.DeadQ, 3)
 	first.acked("m0")
-	heir := s.consume(c, mq.DeadQ, 3)
-	heir.nothing()
-	s.bus.Sever(s.T, doomed)
-	if err := heir.next("m1").Reject(); err != nil {
+	successor := s.consume(c, mq.DeadQ, 3)
+	successor.nothing()
+	s.bus.Sever(s.T, victim)
+	if err := successor.next("m1").Reject(); err != nil {
 		s.Fatalf("reject a dead letter: got %v, want nil", err)
 	}
-	heir.acked("m2")
-	heir.nothing()
+	successor.acked("m2")
+	successor.nothing()
 	if got := s.bus.DeadLetters(s.T); got != 0 {
 		s.Errorf("got %d dead letters, want none", got)
 	}

@@ -23,7 +23,7 @@ import (
 // Store is the store under test. *commitlog.Store and *client.Client implement it.
 type Store interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
-	Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error)
+	Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error)
 	Head(ctx context.Context) (dbaas.Head, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
@@ -71,7 +71,7 @@ func Claim(tb testing.TB, s Store) dbaas.Epoch {
 // Commit commits or fails the test.
 func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) dbaas.Commit {
 	tb.Helper()
-	c, err := s.Commit(tb.Context(), dbaas.Mastership{Epoch: epoch}, ops)
+	c, err := s.Commit(tb.Context(), dbaas.Leadership{Epoch: epoch}, ops)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func oldEpochIsStale(t *testing.T, s Store) {
 	Claim(t, s)
 	for _, epoch := range []dbaas.Epoch{old, 0, 99} {
 		for _, batch := range [][]dbaas.Operation{{insert(1, "ann")}, {insert(2, "bob")}, nil} { // new, known, none.
-			_, err := s.Commit(t.Context(), dbaas.Mastership{Epoch: epoch}, batch)
+			_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, batch)
 			if !errors.Is(err, dbaas.ErrStaleEpoch) {
 				t.Errorf("epoch %d, %d operations: got %v, want %v", epoch, len(batch), err, dbaas.ErrStaleEpoch)
 			}
@@ -159,11 +159,11 @@ func otherClusterIsStale(t *testing.T, s Store) {
 			t.Errorf("%s: got cluster %s, the head's is %s", what, got, head.Cluster)
 		}
 	}
-	if _, err = s.Commit(t.Context(), dbaas.Mastership{Cluster: head.Cluster, Epoch: epoch}, []dbaas.Operation{insert(2, "bob")}); err != nil {
+	if _, err = s.Commit(t.Context(), dbaas.Leadership{Cluster: head.Cluster, Epoch: epoch}, []dbaas.Operation{insert(2, "bob")}); err != nil {
 		t.Errorf("own cluster: %v", err)
 	}
 	other := dbaas.NewClusterID()
-	_, err = s.Commit(t.Context(), dbaas.Mastership{Cluster: other, Epoch: epoch}, []dbaas.Operation{insert(3, "cid")})
+	_, err = s.Commit(t.Context(), dbaas.Leadership{Cluster: other, Epoch: epoch}, []dbaas.Operation{insert(3, "cid")})
 	if !errors.Is(err, dbaas.ErrStaleEpoch) || !strings.Contains(err.Error(), other.String()) || !strings.Contains(err.Error(), head.Cluster.String()) {
 		t.Errorf("other cluster: got %v, want stale, with both ids", err)
 	}
@@ -262,7 +262,7 @@ func cancelledCommitIsNotDone(t *testing.T, s Store) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	slow := Op(1, "INSERT INTO users VALUES('ann', 'x')", "INSERT INTO apicount SELECT 'n'||i, i FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT i FROM n)")
-	_, err := s.Commit(ctx, dbaas.Mastership{Epoch: epoch}, []dbaas.Operation{slow})
+	_, err := s.Commit(ctx, dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{slow})
 	if code := dbaas.CodeOf(err); code != dbaas.CodeUnavailable && code != dbaas.CodeUnknown {
 		t.Fatalf("got %v, want it given up", err)
 	}

@@ -130,7 +130,7 @@ func (s *Store) Write(statements ...dbaas.Statement) dbaas.Entry {
 		s.tb.Fatal(err)
 	}
 	op := dbaas.Operation{ID: dbaas.NewOpID(time.Now()), SeenSeq: head.Seq, Statements: statements}
-	c, err := s.Store.Commit(s.tb.Context(), dbaas.Mastership{Cluster: head.Cluster, Epoch: head.Epoch}, []dbaas.Operation{op})
+	c, err := s.Store.Commit(s.tb.Context(), dbaas.Leadership{Cluster: head.Cluster, Epoch: head.Epoch}, []dbaas.Operation{op})
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPa
 }
 
 // Commit implements worker.Store.
-func (s *Store) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Store) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	if err := s.enter("commit"); err != nil {
 		return dbaas.Commit{}, err
 	}

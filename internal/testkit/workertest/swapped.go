@@ -14,7 +14,7 @@ type Swapped struct {
 }
 
 // Commit implements worker.Store.
-func (s *Swapped) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *Swapped) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return s.Now.Load().Commit(ctx, by, ops)
 }
 

@@ -125,27 +125,27 @@ func TestLauncher_Start_MakeFails(t *testing.T) {
 	}
 }
 
-// doomed is a worker that notes in which order its end comes.
-type doomed struct {
+// victim is a worker that notes in which order its end comes.
+type victim struct {
 	worker
 	life       chan context.Context
 	ctxAtKill  chan error
 	killAtDone chan bool
 }
 
-func (d *doomed) Run(ctx context.Context) error {
+func (d *victim) Run(ctx context.Context) error {
 	d.life <- ctx
 	<-ctx.Done()
 	d.killAtDone <- len(d.ctxAtKill) == 1
 	return nil
 }
 
-func (d *doomed) Kill() { d.ctxAtKill <- (<-d.life).Err() }
+func (d *victim) Kill() { d.ctxAtKill <- (<-d.life).Err() }
 
 // A kill cuts the worker off before its goroutines learn of it, so that they cannot say goodbye.
 func TestLauncher_Kill_CutsOffFirst(t *testing.T) {
 	t.Parallel()
-	d := &doomed{life: make(chan context.Context, 1), ctxAtKill: make(chan error, 1), killAtDone: make(chan bool, 1)}
+	d := &victim{life: make(chan context.Context, 1), ctxAtKill: make(chan error, 1), killAtDone: make(chan bool, 1)}
 	l := inproc.New(inproc.Config{
 		Dir:  t.TempDir(),
 		Make: func(inproc.Spec) (inproc.Worker, error) { return d, nil },

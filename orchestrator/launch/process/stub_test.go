@@ -41,7 +41,7 @@ const exitGone = 9
 
 func TestMain(m *testing.M) {
 	roles := map[string]func() int{
-		roleWorker: worker, roleDeaf: deaf, roleDoomed: doomed, roleParent: parent, roleStarter: starter,
+		roleWorker: worker, roleDeaf: deaf, roleDoomed: victim, roleParent: parent, roleStarter: starter,
 	}
 	if role := roles[os.Getenv(envRole)]; role != nil {
 		exit(role())
@@ -123,7 +123,7 @@ func serve(s status) int {
 	return 0
 }
 
-func doomed() int {
+func victim() int {
 	for n := range 50 {
 		fmt.Printf(`{"line":%d}`+"\n", n) //nolint:forbidigo // what its parent reads
 	}

@@ -42,8 +42,8 @@ func (c cluster) decisions(ctx context.Context, start time.Time) ([]decision, er
 	return since, nil
 }
 
-// settle waits until one slave is left, and returns how many there were at last.
-func (c cluster) settle(ctx context.Context, limit time.Duration) (slaves int, err error) {
+// reconcile waits until one slave is left, and returns how many there were at last.
+func (c cluster) reconcile(ctx context.Context, limit time.Duration) (slaves int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	c := cluster{url: *orchestrator}
-	slaves, settled := c.settle(ctx, *settle)
+	slaves, settled := c.reconcile(ctx, *settle)
 	decisions, err := c.decisions(ctx, played.start)
 	if err != nil {
 		return err

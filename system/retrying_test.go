@@ -29,7 +29,7 @@ func TestPatient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				left := tt.refusals
-				dial := patient(func(context.Context, string, string) (net.Conn, error) {
+				dial := retrying(func(context.Context, string, string) (net.Conn, error) {
 					if left > 0 {
 						left--
 						return nil, refused
@@ -53,7 +53,7 @@ func TestPatient_CallerGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
-		dial := patient(func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED })
+		dial := retrying(func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED })
 		if _, err := dial(ctx, "tcp", "worker:9540"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}

@@ -34,8 +34,8 @@ type persdb interface {
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
-// outside holds the orchestrator's dependencies: all that differs between running in one process and in many.
-type outside struct {
+// backends holds the orchestrator's dependencies: all that differs between running in one process and in many.
+type backends struct {
 	store       persdb
 	conn        mq.Conn // the orchestrator's own connection
 	meter       mq.Meter
@@ -52,13 +52,13 @@ type outside struct {
 	closers []func(context.Context) error
 }
 
-func (o *outside) onClose(f func(context.Context) error) { o.closers = append(o.closers, f) }
+func (o *backends) onClose(f func(context.Context) error) { o.closers = append(o.closers, f) }
 
 // close undoes everything that was started.
-func (o *outside) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
+func (o *backends) close(ctx context.Context) error { return closeAll(ctx, o.closers) }
 
 // closeBus closes both connections concurrently: each takes a while if the broker does not answer.
-func (o *outside) closeBus(context.Context) error {
+func (o *backends) closeBus(context.Context) error {
 	var meter sync.WaitGroup
 	var meterErr error
 	meter.Go(func() { meterErr = o.meter.Close() })
@@ -68,7 +68,7 @@ func (o *outside) closeBus(context.Context) error {
 }
 
 // newEmbedded returns dependencies that all run in this process.
-func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
+func newEmbedded(ctx context.Context, cfg Config, m metrics) (*backends, error) {
 	commits, err := telemetry.NewCommits(m.registry)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
 	}
-	o := &outside{store: store}
+	o := &backends{store: store}
 	o.onClose(func(context.Context) error { return store.Close() })
 	if err := o.embed(cfg, store); err != nil {
 		return nil, errors.Join(err, o.close(ctx))
@@ -87,7 +87,7 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*outside, error) {
 	return o, nil
 }
 
-func (o *outside) embed(cfg Config, store *commitlog.Store) error {
+func (o *backends) embed(cfg Config, store *commitlog.Store) error {
 	coordinator, err := coordinproc.New(coordinproc.Config{File: filepath.Join(cfg.Data, "coordinator.json")})
 	if err != nil {
 		return fmt.Errorf("open coordinator: %w", err)

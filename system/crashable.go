@@ -9,20 +9,20 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// severable is a worker's connection to persdb that can be cut like that of a killed process: a commit under way may
+// crashable is a worker's connection to persdb that can be cut like that of a killed process: a commit under way may
 // still happen, but its answer is lost.
-type severable struct {
+type crashable struct {
 	store *commitlog.Store
 	cut   atomic.Bool
 }
 
-func newSeverable(store *commitlog.Store) *severable { return &severable{store: store} }
+func newSeverable(store *commitlog.Store) *crashable { return &crashable{store: store} }
 
 // Sever cuts the connection permanently.
-func (s *severable) Sever() { s.cut.Store(true) }
+func (s *crashable) Sever() { s.cut.Store(true) }
 
 // guard drops the answer of a call if the connection was cut during the call.
-func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
+func guard[T any](s *crashable, lost error, call func() (T, error)) (T, error) {
 	var none T
 	if s.cut.Load() {
 		return none, dbaas.ErrUnavailable
@@ -35,27 +35,27 @@ func guard[T any](s *severable, lost error, call func() (T, error)) (T, error) {
 }
 
 // Commit implements commitlog.Store.
-func (s *severable) Commit(ctx context.Context, by dbaas.Mastership, ops []dbaas.Operation) (dbaas.Commit, error) {
+func (s *crashable) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	return guard(s, dbaas.ErrUnknown, func() (dbaas.Commit, error) { return s.store.Commit(ctx, by, ops) })
 }
 
 // Head implements commitlog.Store.
-func (s *severable) Head(ctx context.Context) (dbaas.Head, error) {
+func (s *crashable) Head(ctx context.Context) (dbaas.Head, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Head, error) { return s.store.Head(ctx) })
 }
 
 // Log implements commitlog.Store.
-func (s *severable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+func (s *crashable) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.Page, error) { return s.store.Log(ctx, after, wait) })
 }
 
 // HashPart implements commitlog.Store.
-func (s *severable) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+func (s *crashable) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	return guard(s, dbaas.ErrUnavailable, func() (dbaas.HashPart, error) { return s.store.HashPart(ctx, from) })
 }
 
 // Snapshot implements commitlog.Store.
-func (s *severable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+func (s *crashable) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	if s.cut.Load() {
 		return nil, dbaas.ErrUnavailable
 	}

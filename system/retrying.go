@@ -22,16 +22,16 @@ const (
 // newPatientTransport returns a transport to control APIs that waits for a starting worker to listen.
 func newPatientTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
-	t.DialContext = patient((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
+	t.DialContext = retrying((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
 	return t
 }
 
 // dialFunc opens a connection.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// patient returns dial with retries, for a limited time, when the connection is refused. Other errors, such as an
+// retrying returns dial with retries, for a limited time, when the connection is refused. Other errors, such as an
 // unknown host name, are final.
-func patient(dial dialFunc) dialFunc {
+func retrying(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		deadline := time.Now().Add(connectPatience)
 		for {

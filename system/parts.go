@@ -26,9 +26,9 @@ import (
 // stays with the broker.
 const stopGrace = 2 * time.Second
 
-// core is everything behind the orchestrator's HTTP API.
-type core struct {
-	*outside
+// orchestratorParts is everything behind the orchestrator's HTTP API.
+type orchestratorParts struct {
+	*backends
 
 	log        *slog.Logger
 	workers    *workerapi.Client
@@ -49,8 +49,8 @@ type core struct {
 	lastDecision              atomic.Pointer[scale.Decision]
 }
 
-func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
-	var o *outside
+func newCore(ctx context.Context, cfg Config, m metrics) (*orchestratorParts, error) {
+	var o *backends
 	var err error
 	if cfg.Processes == nil {
 		o, err = newEmbedded(ctx, cfg, m)
@@ -64,9 +64,9 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*core, error) {
 }
 
 // newCoreOn is newCore with given dependencies.
-func newCoreOn(ctx context.Context, o *outside, cfg Config, m metrics) (*core, error) {
-	c := &core{
-		outside: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
+func newCoreOn(ctx context.Context, o *backends, cfg Config, m metrics) (*orchestratorParts, error) {
+	c := &orchestratorParts{
+		backends: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
 		busChecked: make(chan struct{}), failed: make(chan error, 1),
 	}
 	counted := newCountedLauncher(o.launcher)
@@ -88,7 +88,7 @@ func newCoreOn(ctx context.Context, o *outside, cfg Config, m metrics) (*core, e
 }
 
 // run starts the background work, which runs until close.
-func (c *core) run(ctx context.Context, cfg Config, m metrics) {
+func (c *orchestratorParts) run(ctx context.Context, cfg Config, m metrics) {
 	loops, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stopLoops = stop
 	caller := mq.NewCaller(c.conn)
@@ -105,7 +105,7 @@ func (c *core) run(ctx context.Context, cfg Config, m metrics) {
 }
 
 // checkLargest checks once whether the broker accepts the largest message: the workers use the same broker.
-func (c *core) checkLargest(ctx context.Context) {
+func (c *orchestratorParts) checkLargest(ctx context.Context) {
 	if c.checkBus != nil {
 		if err := c.checkBus(ctx); err != nil {
 			c.failed <- fmt.Errorf("bus: %w; the size is that of the largest request, LARGEST_REQUEST_MIB, or its answer in a frame, and cannot be lower", err)
@@ -115,7 +115,7 @@ func (c *core) checkLargest(ctx context.Context) {
 	close(c.busChecked)
 }
 
-func (c *core) ended(what string, err error) {
+func (c *orchestratorParts) ended(what string, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		c.log.Error("background work ended", "what", what, logkey.Error, err)
 	}
@@ -124,7 +124,7 @@ func (c *core) ended(what string, err error) {
 // close stops everything in the order that lets pending work finish: new requests first; then the loop, so that it
 // replaces no worker; then the workers; then their dependencies, persdb last. The servers are closed before, so all
 // callers have their answers.
-func (c *core) close(ctx context.Context) error {
+func (c *orchestratorParts) close(ctx context.Context) error {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = c.dispatcher.Close(now) // requests that it ends have no caller
@@ -137,7 +137,7 @@ func (c *core) close(ctx context.Context) error {
 	if !c.keepWorkers {
 		errs = append(errs, stopWorkers(ctx, c.launcher, c.control))
 	}
-	errs = append(errs, c.outside.close(ctx))
+	errs = append(errs, c.backends.close(ctx))
 	return errors.Join(errs...)
 }
 

@@ -38,17 +38,17 @@ func run(t *testing.T, name string, steps ...func(*System, context.Context) erro
 func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
 	first := run(t, "first", (*System).startCore, (*System).startOrchestrator)
 	second := run(t, "second", func(s *System, ctx context.Context) (err error) {
-		of := first.core.outside
-		s.core, err = newCoreOn(ctx, &outside{
+		of := first.parts.backends
+		s.parts, err = newCoreOn(ctx, &backends{
 			store: of.store, conn: of.conn, meter: of.meter, coordinator: of.coordinator, launcher: of.launcher, control: of.control, keepWorkers: true,
 		}, s.cfg, s.metrics)
-		s.onClose(func(ctx context.Context) error { return s.core.close(ctx) })
+		s.onClose(func(ctx context.Context) error { return s.parts.close(ctx) })
 		return err
 	}, (*System).startOrchestrator)
 	apitest.OK(t, "POST", first.URLs().Orchestrator+"/db/execute", `["CREATE TABLE t(n)","INSERT INTO t VALUES(1)"]`)
-	written := first.core.dispatcher.SeenSeq()
+	written := first.parts.dispatcher.SeenSeq()
 	testenv.Eventually(t, 4*time.Second, func() error {
-		if got := second.core.dispatcher.SeenSeq(); got < written {
+		if got := second.parts.dispatcher.SeenSeq(); got < written {
 			return fmt.Errorf("the second orchestrator knows of position %d, want %d", got, written)
 		}
 		return nil
