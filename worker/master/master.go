@@ -145,7 +145,7 @@ func (m *Master) CatchUp(ctx context.Context) error {
 	}
 }
 
-// Leadership returns the epoch that the next commit uses.
+// Epoch returns the epoch that the next commit uses.
 func (m *Master) Epoch() dbaas.Epoch {
 	m.mu.Lock()
 	defer m.mu.Unlock()
