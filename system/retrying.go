@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -39,7 +39,7 @@ func retrying(dial dialFunc) dialFunc {
 			if !errors.Is(err, syscall.ECONNREFUSED) || !time.Now().Before(deadline) {
 				return conn, err
 			}
-			if !pause.For(ctx, connectPause) {
+			if !wait.For(ctx, connectPause) {
 				return nil, ctx.Err()
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // registrar maintains the worker's registration at the coordinator: it opens a session, registers, refreshes the
@@ -27,7 +27,7 @@ type registrar struct {
 	have      coord.Member    // what is registered in the session; zero if nothing is
 	suspended <-chan struct{} // the Suspended channel of the session that holds have
 	session   coord.Session   // the current session, or nil
-	changed   chan struct{}   // closed and replaced at each change
+	changed   wait.Signal     // of the fields above
 	leaves    bool            // the worker is leaving
 	busLost   bool            // the worker has lost the bus
 	bare      bool            // the worker has no usable replica
@@ -35,7 +35,7 @@ type registrar struct {
 }
 
 func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
-	return &registrar{coord: c.Coordinator, log: c.Log, retry: c.RegisterRetry, refresh: c.RegisterRefresh, applied: applied, changed: make(chan struct{})}
+	return &registrar{coord: c.Coordinator, log: c.Log, retry: c.RegisterRetry, refresh: c.RegisterRefresh, applied: applied}
 }
 
 // announce sets the member to be registered to m.
@@ -105,8 +105,7 @@ func (r *registrar) goodbye(say bool) {
 
 // notify wakes all waiters for a change. The caller holds mu.
 func (r *registrar) notify() {
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.changed.Notify()
 }
 
 // registered waits until role is registered with epoch or a newer one. It returns the Suspended channel of the session that
@@ -114,7 +113,7 @@ func (r *registrar) notify() {
 func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (suspended <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
-		have, suspended, changed := r.have, r.suspended, r.changed
+		have, suspended, changed := r.have, r.suspended, r.changed.Next()
 		r.mu.Unlock()
 		if have.Role == role && have.Epoch >= epoch && !closed(suspended) {
 			return suspended, nil
@@ -148,7 +147,7 @@ func (r *registrar) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := r.coord.Open(ctx)
 		if err != nil {
-			pause.For(ctx, r.retry)
+			wait.For(ctx, r.retry)
 			continue
 		}
 		r.use(s)
@@ -176,7 +175,7 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	defer ticker.Stop()
 	for {
 		r.mu.Lock()
-		changed := r.changed // read before want, so that no change of want is missed
+		changed := r.changed.Next() // read before want, so that no change of want is missed
 		r.mu.Unlock()
 		err := r.put(ctx, s)
 		if errors.Is(err, coord.ErrSessionLost) {

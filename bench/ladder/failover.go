@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
 )
@@ -132,7 +132,7 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	changes := f.watch(watching)
 	var kills []kill
 	for i := range f.Kills {
-		if !pause.For(ctx, failoverRest/5+rand.N(failoverRest)) { //nolint:gosec // no secret.
+		if !wait.For(ctx, failoverRest/5+rand.N(failoverRest)) { //nolint:gosec // no secret.
 			return nil, context.Cause(ctx)
 		}
 		k, err := f.kill(ctx)
@@ -142,7 +142,7 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 		kills = append(kills, k)
 		_, _ = fmt.Fprintf(f.Progress, "%d/%d: master %d, whole again after %v\n", i+1, f.Kills, k.pid, k.whole.Sub(k.at).Round(time.Millisecond)) // progress only.
 	}
-	if !pause.For(ctx, failoverRest) {
+	if !wait.For(ctx, failoverRest) {
 		return nil, context.Cause(ctx)
 	}
 	load.end()
@@ -180,7 +180,7 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 		if time.Now().After(deadline) {
 			return k, fmt.Errorf("no new master within %v: %+v: %w", failoverWhole, after, err)
 		}
-		if !pause.For(ctx, pollEvery) {
+		if !wait.For(ctx, pollEvery) {
 			return k, context.Cause(ctx)
 		}
 	}
@@ -263,7 +263,7 @@ func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
 		if time.Now().After(deadline) {
 			return c, fmt.Errorf("not whole within %v: %+v: %w", failoverWhole, c, err)
 		}
-		if !pause.For(ctx, pollEvery) {
+		if !wait.For(ctx, pollEvery) {
 			return c, context.Cause(ctx)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // failoverLoad sends writes and reads at a constant rate. Each write adds a row with a unique name.
@@ -62,7 +62,7 @@ func (l *failoverLoad) every(ctx context.Context, rate int, call func(context.Co
 	began := time.Now()
 	for i := 0; ; i++ {
 		due := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if !pause.For(ctx, time.Until(due)) {
+		if !wait.For(ctx, time.Until(due)) {
 			return
 		}
 		l.all.Go(func() { call(context.WithoutCancel(ctx), i, due) })
@@ -141,7 +141,7 @@ func (f *failover) watch(ctx context.Context) <-chan []change {
 		var changes []change
 		for ctx.Err() == nil {
 			changes = append(changes, f.stream(ctx)...)
-			pause.For(ctx, pollEvery)
+			wait.For(ctx, pollEvery)
 		}
 		out <- changes
 	}()

@@ -79,17 +79,24 @@ func noneLeft(answer []byte, want string, err error) error {
 	return err
 }
 
-// mark writes a row and waits until reads see it, and so everything written before it.
+// mark writes a row and waits until reads see it, and so everything written before it. A replica that is behind may not
+// even have the table yet.
 func (t *target) mark(ctx context.Context) error {
 	t.marks++
 	mark := strconv.Itoa(t.marks)
 	if err := execute(ctx, t.addresses.Database, []any{[]any{"INSERT OR REPLACE INTO bench (k, g, v) VALUES (?, ?, ?)", markKey, markGroup, mark}}); err != nil {
 		return err
 	}
-	return poll(ctx, startPoll, errBehind, func() (bool, error) {
-		got, err := t.read(ctx, "v", fmt.Sprintf(`"k":%q`, markKey))
-		return bytes.Equal(got, fmt.Appendf(nil, `[{"v":%q}]`, mark)), err
+	var refused error
+	err := poll(ctx, startPoll, errBehind, func() (bool, error) {
+		var got []byte
+		got, refused = t.read(ctx, "v", fmt.Sprintf(`"k":%q`, markKey))
+		return bytes.Equal(got, fmt.Appendf(nil, `[{"v":%q}]`, mark)), nil
 	})
+	if err != nil {
+		return errors.Join(err, refused)
+	}
+	return nil
 }
 
 // read returns a column of the rows that meet a condition.

@@ -57,6 +57,7 @@ func TestSettle_AfterWrites_TableHasItsSizeAgain(t *testing.T) {
 // behind is the product's API while its replicas are behind: for so many questions each.
 type behind struct {
 	mark, lag, asked int
+	table            int  // reads that do not find the table yet
 	left             bool // rows that were deleted stay
 	marked           string
 }
@@ -84,6 +85,10 @@ func (b *behind) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.lag = max(b.lag-1, 0)
 	case r.URL.Path == "/api/v1/db/write":
 		b.lag = fallsBack
+	case strings.Contains(body, markKey) && b.table > 0:
+		b.table--
+		w.WriteHeader(http.StatusBadRequest)
+		body = "no such table"
 	case strings.Contains(body, markKey):
 		b.mark--
 		mark := b.marked
@@ -105,7 +110,7 @@ func TestSettle_ReplicasBehind_AreWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		path string
 		behind
-	}{"MarkNotSeen": {pathTutorial, behind{mark: 3}}, "SlaveBehind": {pathTwoSlaves, behind{lag: 3}}} {
+	}{"MarkNotSeen": {pathTutorial, behind{mark: 3}}, "TableNotThere": {pathTutorial, behind{table: 3}}, "SlaveBehind": {pathTwoSlaves, behind{lag: 3}}} {
 		t.Run(name, func(t *testing.T) {
 			b := test.behind
 			target := serveTarget(t, test.path, &b)

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // maxAnswerBytes bounds what is read of an answer.
@@ -168,7 +168,7 @@ func insist(ctx context.Context, request func(context.Context) reply, statuses .
 				return r, nil
 			}
 		}
-		if !pause.For(ctx, max(r.pause(), refusedPause)) || r.wrong() {
+		if !wait.For(ctx, max(r.pause(), refusedPause)) || r.wrong() {
 			return r, fmt.Errorf("got %v", r)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // Loop says what the level of a plan means.
@@ -148,5 +148,5 @@ func (g *generator) client(ctx context.Context, number float64) {
 
 // sleepUntil waits until at; if at has passed it returns immediately. It reports whether ctx is still valid.
 func sleepUntil(ctx context.Context, at time.Time) bool {
-	return pause.For(ctx, time.Until(at))
+	return wait.For(ctx, time.Until(at))
 }

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -65,7 +65,7 @@ func cut(ctx context.Context, name string) {
 		return
 	}
 	for size := info.Size() - cutBytes; size > 0; size -= cutBytes {
-		if os.Truncate(name, size) != nil || !pause.For(ctx, cutRest) {
+		if os.Truncate(name, size) != nil || !wait.For(ctx, cutRest) {
 			return
 		}
 	}

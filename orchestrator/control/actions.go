@@ -12,7 +12,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/launch"
 )
@@ -273,7 +273,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
-			pause.For(ctx, l.cfg.Period)
+			wait.For(ctx, l.cfg.Period)
 		}
 		l.mu.Lock()
 		if m := l.memory[a.Worker]; m != nil {

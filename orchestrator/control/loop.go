@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/launch"
 )
@@ -110,15 +111,15 @@ const busPatience = 8 * time.Second
 // Loop is the control loop. It is safe for concurrent use.
 type Loop struct {
 	cfg  Config
-	wake chan struct{}
+	wake wait.Token
 	jobs sync.WaitGroup
 
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
-	sessionSince time.Time // when session was opened
-	openFailed   int       // failed attempts to open a session since the last success
-	listFailed   int       // failed attempts to list the workers since the last success
-	listed       time.Time // when the last successful list of the engine was requested
+	sessionSince time.Time   // when session was opened
+	openFailed   int         // failed attempts to open a session since the last success
+	unlisted     wait.Streak // of attempts to list the workers
+	listed       time.Time   // when the last successful list of the engine was requested
 	leading      bool
 	leadsIn      coord.Session // session in which this orchestrator was last found to lead
 	memory       map[dbaas.WorkerID]*memory
@@ -136,7 +137,7 @@ func New(cfg Config) *Loop {
 	now := cfg.Now()
 	return &Loop{
 		cfg:      cfg,
-		wake:     make(chan struct{}, 1),
+		wake:     wait.NewToken(),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]bool{},
 		starts:   startLimit{perMinute: cfg.StartsPerMinute},
@@ -161,10 +162,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // Wake makes the loop run its next pass soon.
 func (l *Loop) Wake() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.wake.Give()
 }
 
 func (l *Loop) sleep(ctx context.Context) {
@@ -239,15 +237,15 @@ func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		if l.listFailed++; l.listFailed == 1 {
+		if l.unlisted.Fail() {
 			l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
 		}
 		return nil, err
 	}
-	if l.listFailed > 0 {
-		l.cfg.Log.InfoContext(ctx, "workers listed again", logkey.Count, l.listFailed)
+	if failures := l.unlisted.End(); failures > 0 {
+		l.cfg.Log.InfoContext(ctx, "workers listed again", logkey.Count, failures)
 	}
-	l.listFailed, l.listed = 0, began
+	l.listed = began
 	return instances, nil
 }
 

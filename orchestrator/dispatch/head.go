@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -80,15 +80,15 @@ func (h *heads) follow(ctx context.Context) {
 	known := false
 	for {
 		_, err := h.fresh(ctx)
-		wait := headPeriod
+		every := headPeriod
 		switch {
 		case err == nil && !known:
 			known = true
 			close(h.known)
 		case !known:
-			wait = headRetry
+			every = headRetry
 		}
-		if !pause.For(ctx, wait) {
+		if !wait.For(ctx, every) {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -93,7 +94,8 @@ func (s *Scaler) tell(d Decision) {
 // untilDone calls try until try succeeds, ctx ends, or the next window ends; in that last case
 // it returns the window.
 func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error) *window {
-	pause, failed := firstPause, 0
+	var bad wait.Streak
+	backoff := wait.Backoff{First: firstPause, Cap: lastPause}
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)
 		err := try(tryCtx)
@@ -101,10 +103,10 @@ func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error)
 		if err == nil {
 			return nil
 		}
-		if failed++; failed == 1 && ctx.Err() == nil {
+		if bad.Fail() && ctx.Err() == nil {
 			s.cfg.Log.WarnContext(ctx, "scaling decision not written, trying again", logkey.Error, err)
 		}
-		timer := s.cfg.Clock.NewTimer(pause)
+		timer := s.cfg.Clock.NewTimer(backoff.Next())
 		select {
 		case <-timer.Chan():
 		case w := <-s.windows:
@@ -114,7 +116,6 @@ func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error)
 			timer.Stop()
 			return nil
 		}
-		pause = min(2*pause, lastPause)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // bounded is the body of an answer. It limits the wait for the next bytes, but not the total time while bytes arrive.
@@ -30,7 +30,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.body.Read(p)
 	b.timer.Stop()
 	if n > 0 {
-		pause.Heard(b.ctx)
+		wait.Heard(b.ctx)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err

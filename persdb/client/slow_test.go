@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/persdb/client"
 	"rideshare/persdb/server"
 )
@@ -46,7 +46,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p[:min(len(p), b.line.perSecond/10)])
 	b.read += n
-	if !pause.For(b.ctx, time.Duration(n)*time.Second/time.Duration(b.line.perSecond)) {
+	if !wait.For(b.ctx, time.Duration(n)*time.Second/time.Duration(b.line.perSecond)) {
 		return 0, context.Cause(b.ctx)
 	}
 	return n, err
@@ -83,7 +83,7 @@ func TestClient_Log_SlowLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := pause.UntilQuiet(t.Context(), 2*time.Second)
+				ctx, cancel := wait.UntilQuiet(t.Context(), 2*time.Second)
 				defer cancel()
 				began := time.Now()
 				page, err := c.Log(ctx, 0, 0)

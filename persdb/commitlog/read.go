@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -192,7 +192,7 @@ func (s *Store) hash(ctx context.Context, seq *dbaas.Seq, fn func(c *sqlite.Conn
 			return err
 		}
 		*seq = position.Seq
-		turns := pause.NewTurns()
+		turns := wait.NewTurns()
 		return fn(c, func() { turns.Rest(ctx) })
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -68,7 +68,7 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 	end := time.Now().Add(snapshotTime)
 	control := http.NewResponseController(w)
 	buf := make([]byte, chunkBytes)
-	for turns := pause.NewTurns(); ; {
+	for turns := wait.NewTurns(); ; {
 		n, err := body.Read(buf)
 		now := time.Now()
 		if now.After(end) {

@@ -10,7 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // commitAll commits the pending operations, one commit at a time, so that a batch gathers while the previous commit is
@@ -218,7 +218,7 @@ func (b *backoff) wait(ctx context.Context, deadline time.Time) error {
 		d = max(min(d, time.Until(deadline)), time.Millisecond)
 	}
 	b.next = min(2*b.next, maxBackoff)
-	if !pause.For(ctx, d) {
+	if !wait.For(ctx, d) {
 		return context.Cause(ctx)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // Reasons to discard a file, besides errors of applying entries.
@@ -185,7 +185,7 @@ func (r *Replica) noNext(ctx context.Context, f *file) error {
 }
 
 func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration) (dbaas.Page, error) {
-	ctx, cancel := pause.UntilQuiet(pause.OnHeard(ctx, func() { r.progress.Add(1) }), quiet)
+	ctx, cancel := wait.UntilQuiet(wait.OnHeard(ctx, func() { r.progress.Add(1) }), quiet)
 	defer cancel()
 	return r.config.Store.Log(ctx, after, 0)
 }
@@ -253,4 +253,4 @@ func (b *backoff) next() time.Duration {
 	return b.last/2 + rand.N(b.last/2+1) //nolint:gosec // jitter is no secret.
 }
 
-func (b *backoff) wait(ctx context.Context) { pause.For(ctx, b.next()) }
+func (b *backoff) wait(ctx context.Context) { wait.For(ctx, b.next()) }

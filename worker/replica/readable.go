@@ -8,8 +8,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
 )
 
 // Applied returns the position that readers see, and whether the replica may be read.
@@ -138,7 +138,7 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	}
 	if kept {
 		r.config.Log.InfoContext(ctx, "reads go on at the last position", logkey.Seq, f.head.Seq)
-		pause.For(ctx, rand.N(snapshotJitter)) //nolint:gosec // jitter is no secret.
+		wait.For(ctx, rand.N(snapshotJitter)) //nolint:gosec // jitter is no secret.
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
 )
 
 // chunkBytes is the size of the buffers that answers are rendered into: a few hundred point reads fit into one.
@@ -145,7 +145,7 @@ func (rd *Reader) hashPart(ctx context.Context, from dbaas.HashFrom, want dbaas.
 	p := dbaas.HashPart{Limit: want.Limit}
 	p.Seq = rd.head.Seq
 	err := rd.conn.Within(ctx, func() (err error) {
-		turns := pause.NewTurns()
+		turns := wait.NewTurns()
 		p.Tables, p.Next, err = rd.conn.HashPart(from, p.Limit, func() { turns.Rest(ctx) })
 		return err
 	})
@@ -155,7 +155,7 @@ func (rd *Reader) hashPart(ctx context.Context, from dbaas.HashFrom, want dbaas.
 func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
 	err := rd.conn.Within(ctx, func() (err error) {
-		turns := pause.NewTurns()
+		turns := wait.NewTurns()
 		h.Tables, err = rd.conn.Hashes(func() { turns.Rest(ctx) })
 		return err
 	})

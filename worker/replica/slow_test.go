@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/pause"
 	"rideshare/internal/testkit/workertest"
+	"rideshare/internal/wait"
 )
 
 // A page of the log may take long while its bytes arrive, and a page for which persdb is slow gets more time with each
@@ -21,15 +21,15 @@ func TestReplica_CatchUp_SlowPage(t *testing.T) {
 	}{
 		"BytesCome": {took: 30 * time.Second, page: func(ctx context.Context) error {
 			for range 30 {
-				if !pause.For(ctx, time.Second) {
+				if !wait.For(ctx, time.Second) {
 					return context.Cause(ctx)
 				}
-				pause.Heard(ctx)
+				wait.Heard(ctx)
 			}
 			return nil
 		}},
 		"LateFirstByte": {took: 13 * time.Second, page: func(ctx context.Context) error {
-			if !pause.For(ctx, 7*time.Second) {
+			if !wait.For(ctx, 7*time.Second) {
 				return context.Cause(ctx)
 			}
 			return nil

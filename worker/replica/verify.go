@@ -9,7 +9,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 )
 
@@ -28,9 +28,9 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 		return
 	}
 	var from dbaas.HashFrom
-	for wait := every; ; {
+	for rest := every; ; {
 		// Workers that started together must not all call persdb at the same moment.
-		if !pause.For(ctx, wait/2+rand.N(wait)) { //nolint:gosec // jitter is no secret.
+		if !wait.For(ctx, rest/2+rand.N(rest)) { //nolint:gosec // jitter is no secret.
 			return
 		}
 		started := time.Now()
@@ -39,7 +39,7 @@ func (r *Replica) verifyAlways(ctx context.Context) {
 			r.config.Log.DebugContext(ctx, "replica not verified", logkey.Error, err)
 		}
 		from = next
-		wait = max(every, verifyShare*time.Since(started))
+		rest = max(every, verifyShare*time.Since(started))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
+	"rideshare/internal/wait"
 )
 
 // DefaultSessionTimeout is how long a session lives without a message from its client. Inside one process no messages
@@ -31,7 +32,7 @@ type Coordinator struct {
 
 	mu       sync.Mutex // guards the fields below and all sessions
 	state    state
-	changed  chan struct{} // closed and replaced when state changes
+	changed  wait.Signal // of state
 	sessions []*Session
 	members  map[int]registration // by pid
 	leader   *Session
@@ -64,7 +65,6 @@ func New(c Config) (*Coordinator, error) {
 	k := &Coordinator{
 		timeout: c.SessionTimeout,
 		file:    c.File,
-		changed: make(chan struct{}),
 		members: map[int]registration{},
 	}
 	if c.File == "" {
@@ -99,7 +99,7 @@ func (k *Coordinator) OpenSession(ctx context.Context) (*Session, error) {
 			k.mu.Unlock()
 			return s, nil
 		}
-		changed := k.changed
+		changed := k.changed.Next()
 		k.mu.Unlock()
 		select {
 		case <-changed:
@@ -173,8 +173,7 @@ func (k *Coordinator) leave(to state) {
 
 func (k *Coordinator) setState(to state) {
 	k.state = to
-	close(k.changed)
-	k.changed = make(chan struct{})
+	k.changed.Notify()
 }
 
 // notify wakes all watching sessions. A session that is cut off is notified when it is back.

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
+	"rideshare/internal/wait"
 )
 
 // Session implements coord.Session.
 type Session struct {
 	coordinator *Coordinator
-	watch       chan struct{}
+	watch       wait.Token
 	suspended   chan struct{}
 
 	// guarded by Coordinator.mu
@@ -30,7 +31,7 @@ var _ coord.Session = (*Session)(nil)
 func suspendAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
 
 func newSession(k *Coordinator) *Session {
-	s := &Session{coordinator: k, watch: make(chan struct{}, 1), suspended: make(chan struct{})}
+	s := &Session{coordinator: k, watch: wait.NewToken(), suspended: make(chan struct{})}
 	s.doubting = stoppedTimer(func() { k.locked(s.suspend) })
 	s.expiry = stoppedTimer(func() { k.locked(s.expireIfDue) })
 	return s
@@ -194,8 +195,5 @@ func (s *Session) wake() {
 }
 
 func (s *Session) notify() {
-	select {
-	case s.watch <- struct{}{}:
-	default: // a token is there already
-	}
+	s.watch.Give()
 }

@@ -42,7 +42,7 @@ func (s *Session) makeNodes(ctx context.Context) error {
 func (s *Session) awaitConnection(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		connected, changed := s.connected, s.changed
+		connected, changed := s.connected, s.changed.Next()
 		s.mu.Unlock()
 		if connected {
 			return s.usable()
@@ -113,7 +113,7 @@ func (s *Session) awaitGoodbye() {
 	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		connected, changed := s.connected, s.changed
+		connected, changed := s.connected, s.changed.Next()
 		s.mu.Unlock()
 		if connected {
 			return

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 // dialPause is the longest wait before a reconnection. The wait is random, so that the clients of a recovered server
@@ -68,7 +68,7 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 	ctx, cancel := context.WithTimeout(ctx, limit+dialPause)
 	defer cancel()
 	if !first {
-		pause.For(ctx, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
+		wait.For(ctx, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
 	}
 	var dialer net.Dialer
 	raw, err := dialer.DialContext(ctx, network, server)

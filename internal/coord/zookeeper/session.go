@@ -12,6 +12,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 )
 
 // maxPacket bounds a single packet from a server: ZooKeeper's own limit, jute.maxbuffer.
@@ -34,19 +35,19 @@ type Session struct {
 	conn   *zk.Conn
 	cancel context.CancelFunc // ends a dial
 
-	watch     chan struct{}
+	watch     wait.Token
 	suspended chan struct{}
 	ended     chan struct{} // closed when the session is lost
 	down      chan struct{} // closed when none of its goroutines run any more
-	work      chan struct{} // wakes the keeper
+	work      wait.Token    // wakes the keeper
 
 	mu        sync.Mutex // guards the fields below
 	id        int64      // zero before the session exists, never changed after
 	timeout   time.Duration
 	connected bool
-	since     time.Time     // start of the current loss of the connection
-	changed   chan struct{} // closed and replaced when connected changes
-	settling  *time.Timer   // runs while a new connection is left to the library
+	since     time.Time   // start of the current loss of the connection
+	changed   wait.Signal // of connected
+	settling  *time.Timer // runs while a new connection is left to the library
 	lost      bool
 	goodbye   bool // the server is to be asked to end the session
 	clock     clock
@@ -60,8 +61,8 @@ func start(root string, l *link, timeout time.Duration, log *slog.Logger) (*Sess
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
 		root: root, log: log, link: l, cancel: cancel, timeout: timeout,
-		watch: make(chan struct{}, 1), suspended: make(chan struct{}), ended: make(chan struct{}),
-		down: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}),
+		watch: wait.NewToken(), suspended: make(chan struct{}), ended: make(chan struct{}),
+		down: make(chan struct{}), work: wait.NewToken(),
 	}
 	s.clock.init(s.tick)
 	s.settling = time.AfterFunc(time.Hour, s.settled)
@@ -174,8 +175,7 @@ func (s *Session) setConnected(is bool) {
 			s.log.Warn("coordinator connection lost", logkey.Session, s.id)
 		}
 	}
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.changed.Notify()
 }
 
 // end marks the session as lost for good. The keeper does the rest.
@@ -235,18 +235,12 @@ func (s *Session) owns(stat *zk.Stat) bool {
 
 // notify sends a token to the session's Watch channel.
 func (s *Session) notify() {
-	select {
-	case s.watch <- struct{}{}:
-	default: // a token is already there
-	}
+	s.watch.Give()
 }
 
 // wake sends a token to the keeper.
 func (s *Session) wake() {
-	select {
-	case s.work <- struct{}{}:
-	default: // a token is already there
-	}
+	s.work.Give()
 }
 
 // libraryLog writes the library's messages at debug level.

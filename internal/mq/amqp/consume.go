@@ -32,13 +32,13 @@ const (
 // lives calls one with each session, and again on the same session if its queue was lost, until ctx ends or the
 // connection is closed. one calls alive once it is set up.
 func (c *Conn) lives(ctx context.Context, what string, one func(s *session, alive func()) error) error {
-	var bad streak
+	bad := newStreak()
 	alive := func() {
-		if bad.told {
+		if bad.logged {
 			c.config.Log.InfoContext(ctx, "bus queue consumed", logkey.Queue, what,
-				logkey.Count, bad.failures, logkey.Took, bad.took())
+				logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
 		}
-		bad = streak{}
+		bad = newStreak()
 	}
 	var last *session
 	for {
@@ -57,7 +57,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 		if bad.failed() {
 			c.config.Log.WarnContext(ctx, "bus queue not consumed, trying again", logkey.Queue, what, logkey.Error, err)
 		}
-		backOff(ctx, bad.failures)
+		bad.backoff.Wait(ctx)
 	}
 }
 

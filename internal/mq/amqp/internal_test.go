@@ -24,25 +24,3 @@ func TestDeadlineConn_NobodyReads_WriteFails(t *testing.T) {
 		}
 	})
 }
-
-// The wait is random between zero and a bound that doubles with each failure up to the cap.
-func TestBackoff_DoublesUpToTheCap(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		failures int
-		luck     float64
-		want     time.Duration
-	}{
-		{failures: 0, luck: 0.5, want: 50 * time.Millisecond},
-		{failures: 1, luck: 0.5, want: 50 * time.Millisecond},
-		{failures: 2, luck: 0.5, want: 100 * time.Millisecond},
-		{failures: 6, luck: 0.5, want: 1600 * time.Millisecond},
-		{failures: 7, luck: 0.5, want: 2500 * time.Millisecond},
-		{failures: 1_000_000, luck: 0.5, want: 2500 * time.Millisecond},
-		{failures: 5, luck: 0, want: 0},
-	} {
-		if got := backoff(c.failures, c.luck); got != c.want {
-			t.Errorf("backoff(%d, %v): got %v, want %v", c.failures, c.luck, got, c.want)
-		}
-	}
-}

@@ -24,7 +24,8 @@ func CheckLargest(ctx context.Context, config Config, size int) error {
 	if err != nil {
 		return fmt.Errorf("bus settings: %w", err)
 	}
-	for failures := 1; ; failures++ {
+	backoff := newBackoff()
+	for {
 		refusal, err := tryLargest(ctx, config, size)
 		switch {
 		case ctx.Err() != nil:
@@ -35,7 +36,7 @@ func CheckLargest(ctx context.Context, config Config, size int) error {
 			return nil
 		}
 		config.Log.DebugContext(ctx, "largest message not checked, trying again", logkey.Error, err)
-		backOff(ctx, failures)
+		backoff.Wait(ctx)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 )
 
 // life is what a link keeps alive: a session, or something built on a session.
@@ -51,12 +52,12 @@ func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Conte
 // run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time.
 func (l *link[L]) run(ctx context.Context) {
 	defer l.close()
-	var bad streak
+	bad := newStreak()
 	for ctx.Err() == nil {
 		one, err := l.make(ctx)
 		if err == nil {
 			l.set(func() { l.current, l.up, l.err = one, true, nil })
-			l.log.InfoContext(ctx, "bus connected", logkey.Part, l.part, logkey.Count, bad.failures, logkey.Took, bad.took())
+			l.log.InfoContext(ctx, "bus connected", logkey.Part, l.part, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
 			err = bad.keep(ctx, one)
 		}
 		if ctx.Err() != nil {
@@ -71,7 +72,7 @@ func (l *link[L]) run(ctx context.Context) {
 		if bad.failed() {
 			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Part, l.part, logkey.Error, err)
 		}
-		backOff(ctx, bad.failures)
+		bad.backoff.Wait(ctx)
 	}
 }
 
@@ -137,43 +138,45 @@ type opaque struct{ err error }
 
 func (o opaque) Error() string { return o.err.Error() }
 
-// streak counts consecutive failures. A short life counts as a failure, so that a broker that accepts connections
-// only to drop them is not flooded with new ones.
+// streak is a streak of failures with the waits between them. A short life counts as a failure, so that a broker that
+// accepts connections only to drop them is not flooded with new ones.
 type streak struct {
-	failures int
-	since    time.Time // when the first failed
-	told     bool      // the outage has been logged
+	failures wait.Streak
+	backoff  wait.Backoff
+	logged   bool // the outage has been logged
 }
+
+const (
+	// backoffFirst is the longest first wait; it doubles with each further failure.
+	backoffFirst = 100 * time.Millisecond
+	// backoffCap is the longest wait, and so limits how long clients take to reconnect once the broker is back.
+	backoffCap = 5 * time.Second
+)
+
+func newBackoff() wait.Backoff { return wait.Backoff{First: backoffFirst, Cap: backoffCap, Jitter: 1} }
+
+func newStreak() streak { return streak{backoff: newBackoff()} }
 
 // failed counts a failure and reports whether it is the first one to log.
 func (s *streak) failed() (first bool) {
-	if s.failures == 0 {
-		s.since = time.Now()
-	}
-	s.failures++
-	first = !s.told
-	s.told = true
+	s.failures.Fail()
+	first = !s.logged
+	s.logged = true
 	return first
-}
-
-func (s *streak) took() time.Duration {
-	if s.failures == 0 {
-		return 0
-	}
-	return time.Since(s.since)
 }
 
 // keep waits for the end of a life, or closes it when ctx ends. It returns why the life ended.
 func (s *streak) keep(ctx context.Context, one life) error {
 	begun := time.Now()
-	s.told = false
+	s.logged = false
 	select {
 	case <-one.over():
 	case <-ctx.Done():
 		one.close()
 	}
 	if time.Since(begun) > backoffCap {
-		s.failures = 0
+		s.failures.End()
+		s.backoff.Reset()
 	}
 	return one.reason()
 }

@@ -93,7 +93,7 @@ func NewBroker(c Config) *Broker {
 // Dial returns a new connection. name is used for faults and need not be unique. If the broker is stopped, the
 // connection comes up when the broker starts.
 func (b *Broker) Dial(name string) *Conn {
-	c := &Conn{broker: b, name: name, changed: make(chan struct{})}
+	c := &Conn{broker: b, name: name}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.conns[c] = struct{}{}

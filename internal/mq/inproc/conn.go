@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 )
 
 // Conn is one client's connection to a Broker. It implements mq.Conn.
@@ -20,8 +21,8 @@ type Conn struct {
 	// guarded by Broker.mu
 	closed      bool
 	partitioned bool
-	lost        uint64        // how often drop was called
-	changed     chan struct{} // closed and replaced when the connection comes up or ends
+	lost        uint64      // how often drop was called
+	changed     wait.Signal // the connection came up or ended
 	consumers   []*consumer
 	replies     []*replyQueue
 	subscribers []*subscriber
@@ -182,8 +183,7 @@ func (c *Conn) Heal() {
 func (c *Conn) up() bool { return !c.closed && !c.partitioned && !c.broker.stopped }
 
 func (c *Conn) wake() {
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.changed.Notify()
 }
 
 // drop ends everything that is bound to the life of the connection.

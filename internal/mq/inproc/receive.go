@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 )
 
 // errLost ends a receiver whose connection or queue is lost.
@@ -16,10 +17,10 @@ var errLost = errors.New("private queue lost")
 type inbox[T any] struct {
 	items deque[T]
 	lost  bool
-	ring  chan struct{} // holds a token when the receiver should look again
+	ring  wait.Token // given when the receiver should look again
 }
 
-func newInbox[T any]() inbox[T] { return inbox[T]{ring: make(chan struct{}, 1)} }
+func newInbox[T any]() inbox[T] { return inbox[T]{ring: wait.NewToken()} }
 
 func (in *inbox[T]) put(v T) {
 	in.items.pushBack(v)
@@ -32,10 +33,7 @@ func (in *inbox[T]) lose() {
 }
 
 func (in *inbox[T]) wake() {
-	select {
-	case in.ring <- struct{}{}:
-	default: // a token is already there
-	}
+	in.ring.Give()
 }
 
 // receive waits for the next element. It returns ctx's error, or errLost.
@@ -71,7 +69,7 @@ func (c *Conn) lives(ctx context.Context, attach func(), serve func() error) err
 			return ctx.Err()
 		}
 		c.broker.mu.Lock()
-		up, closed, changed := c.up(), c.closed, c.changed
+		up, closed, changed := c.up(), c.closed, c.changed.Next()
 		if up {
 			attach()
 		}

@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -44,7 +45,7 @@ type Config struct {
 type Counter struct {
 	cfg     Config
 	pending atomic.Int64       // counted, not in a batch yet
-	wake    chan struct{}      // of capacity 1: something is pending
+	wake    wait.Token         // something is pending
 	stop    context.CancelFunc // ends the goroutine after the write in flight
 	abort   context.CancelFunc // ends the write in flight too
 	done    chan struct{}      // closed when the goroutine has ended
@@ -68,7 +69,7 @@ func New(cfg Config) *Counter {
 	abortCtx, abort := context.WithCancel(context.Background())
 	drainCtx, stop := context.WithCancel(abortCtx)
 	c := &Counter{
-		cfg: cfg, wake: make(chan struct{}, 1), stop: stop, abort: abort, done: make(chan struct{}), writing: make(chan struct{}, 1),
+		cfg: cfg, wake: wait.NewToken(), stop: stop, abort: abort, done: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
 	go c.run(drainCtx, abortCtx)
 	return c
@@ -77,10 +78,7 @@ func New(cfg Config) *Counter {
 // Add counts one request. It never blocks.
 func (c *Counter) Add() {
 	c.pending.Add(1)
-	select {
-	case c.wake <- struct{}{}:
-	default: // A wake-up is already pending, and will include this request.
-	}
+	c.wake.Give()
 }
 
 // Value writes what this process has counted and returns the sum of all instances, with the position of the read. If
@@ -136,36 +134,34 @@ func (c *Counter) Close(ctx context.Context) error {
 // would still be running it when Close sends it again, and would answer that with a conflict.
 func (c *Counter) run(drainCtx, abortCtx context.Context) {
 	defer close(c.done)
-	failures := 0
-	pause := c.cfg.Interval
+	var bad wait.Streak
+	backoff := wait.Backoff{First: 2 * c.cfg.Interval, Cap: maxBackoff}
 	for {
+		rest := c.cfg.Interval
 		select {
 		case <-drainCtx.Done():
 			return
 		case <-c.wake:
 		}
 		if _, err := c.flush(abortCtx); err != nil {
-			if failures++; failures == 1 {
+			if bad.Fail() {
 				c.cfg.Log.WarnContext(abortCtx, "request counts kept back", logkey.Error, err.Error())
 			}
-			pause = min(2*pause, maxBackoff)
+			rest = backoff.Next()
 			c.again()
-		} else if failures > 0 {
+		} else if failures := bad.End(); failures > 0 {
 			c.cfg.Log.WarnContext(abortCtx, "request counts written again", logkey.Count, failures)
-			failures, pause = 0, c.cfg.Interval
+			backoff.Reset()
 		}
 		select {
 		case <-drainCtx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(rest):
 		}
 	}
 }
 
 // again makes run continue even if no request follows.
 func (c *Counter) again() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake.Give()
 }

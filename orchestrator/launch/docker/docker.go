@@ -14,7 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -87,7 +87,7 @@ type Launcher struct {
 	config Config
 	engine Engine
 	log    *slog.Logger
-	events chan struct{}
+	events wait.Token
 	end    context.CancelFunc
 	watch  sync.WaitGroup
 
@@ -109,7 +109,7 @@ func New(c Config) (*Launcher, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Launcher{
-		config: c, engine: c.Engine, log: c.Log, events: make(chan struct{}, 1),
+		config: c, engine: c.Engine, log: c.Log, events: wait.NewToken(),
 		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{}, dead: map[string]int{},
 	}
 	ctx, end := context.WithCancel(context.Background())
@@ -129,10 +129,7 @@ func (l *Launcher) Close(context.Context) error {
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
 func (l *Launcher) notify() {
-	select {
-	case l.events <- struct{}{}:
-	default: // a token is there already
-	}
+	l.events.Give()
 }
 
 const (
@@ -144,26 +141,26 @@ const (
 // watchEngine turns changes into tokens until ctx ends. No event reports what changed while the engine was lost, so a
 // restored connection counts as a change too.
 func (l *Launcher) watchEngine(ctx context.Context) {
-	lost, next := 0, firstPause
+	var lost wait.Streak
+	backoff := wait.Backoff{First: firstPause, Cap: lastPause}
 	for {
 		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func(c Change) {
-			if lost > 0 {
-				l.log.InfoContext(ctx, "engine found again", logkey.Count, lost)
+			if failures := lost.End(); failures > 0 {
+				l.log.InfoContext(ctx, "engine found again", logkey.Count, failures)
 			}
-			lost, next = 0, firstPause
+			backoff.Reset()
 			l.note(c)
 			l.notify()
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		if lost++; lost == 1 {
+		if lost.Fail() {
 			l.log.WarnContext(ctx, "engine lost", logkey.Error, err)
 		}
-		if !pause.For(ctx, next) {
+		if !backoff.Wait(ctx) {
 			return
 		}
-		next = min(2*next, lastPause)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -68,7 +69,7 @@ type Config struct {
 // Launcher implements launch.Launcher. It is safe for concurrent use.
 type Launcher struct {
 	config Config
-	events chan struct{}
+	events wait.Token
 	// removeAll is os.RemoveAll.
 	removeAll func(path string) error
 
@@ -84,7 +85,7 @@ func New(c Config) *Launcher {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Launcher{config: c, events: make(chan struct{}, 1), removeAll: os.RemoveAll, instances: map[dbaas.WorkerID]*instance{}}
+	return &Launcher{config: c, events: wait.NewToken(), removeAll: os.RemoveAll, instances: map[dbaas.WorkerID]*instance{}}
 }
 
 // Start implements launch.Launcher. If the worker cannot be created, nothing is left behind.
@@ -201,10 +202,7 @@ func (l *Launcher) List(context.Context) ([]launch.Instance, error) {
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
 func (l *Launcher) notify() {
-	select {
-	case l.events <- struct{}{}:
-	default: // a token is there already
-	}
+	l.events.Give()
 }
 
 func (l *Launcher) find(id dbaas.WorkerID) (*instance, error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -51,7 +52,7 @@ type Launcher struct {
 	name           string // begins the id of each worker
 	lock           *os.File
 	stdout, stderr *sink
-	events         chan struct{}
+	events         wait.Token
 	closed         chan struct{}   // closed when no worker runs and no start or removal is under way or can begin
 	awaitLast      func()          // closes closed after the last worker; once, in the background
 	running        sync.WaitGroup  // counts workers and removals of their directories
@@ -88,7 +89,7 @@ func New(c Config) (*Launcher, error) {
 	l := &Launcher{
 		config: c, name: workerPrefix + hostName() + "-" + runName(time.Now()), lock: lock,
 		stdout: &sink{w: c.Stdout}, stderr: &sink{w: c.Stderr},
-		events: make(chan struct{}, 1), closed: make(chan struct{}), workers: map[dbaas.WorkerID]*worker{},
+		events: wait.NewToken(), closed: make(chan struct{}), workers: map[dbaas.WorkerID]*worker{},
 	}
 	l.inNoHurry, l.hurry = context.WithCancel(context.Background())
 	l.awaitLast = sync.OnceFunc(func() {
@@ -129,10 +130,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
 func (l *Launcher) notify() {
-	select {
-	case l.events <- struct{}{}:
-	default: // a token is there already
-	}
+	l.events.Give()
 }
 
 // unavailable returns an error for a call that may or may not have taken effect.

@@ -14,7 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -205,7 +205,7 @@ func (l *Launcher) poll(ctx context.Context) {
 			if failed == 1 && ctx.Err() == nil {
 				l.log.WarnContext(ctx, "launcher lost", "error", err)
 			}
-			pause.For(ctx, rest)
+			wait.For(ctx, rest)
 			rest = min(2*rest, lastPause)
 			continue
 		}

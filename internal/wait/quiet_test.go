@@ -1,4 +1,4 @@
-package pause_test
+package wait_test
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 func TestUntilQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		outer, cancelOuter := pause.UntilQuiet(t.Context(), 3*time.Second)
+		outer, cancelOuter := wait.UntilQuiet(t.Context(), 3*time.Second)
 		defer cancelOuter()
-		inner, cancel := pause.UntilQuiet(outer, 2*time.Second)
+		inner, cancel := wait.UntilQuiet(outer, 2*time.Second)
 		defer cancel()
 		for range 10 {
 			time.Sleep(1900 * time.Millisecond)
-			pause.Heard(inner)
+			wait.Heard(inner)
 		}
 		if inner.Err() != nil {
 			t.Fatalf("ended at %v, want it on while something is heard", time.Since(start))
@@ -33,6 +33,6 @@ func TestUntilQuiet(t *testing.T) {
 		if took := time.Since(start); took != 22*time.Second {
 			t.Errorf("the outer one ended after %v, want 22s: it hears what the inner one hears", took)
 		}
-		pause.Heard(t.Context()) // without OnHeard or UntilQuiet
+		wait.Heard(t.Context()) // without OnHeard or UntilQuiet
 	})
 }

@@ -1,4 +1,4 @@
-package pause_test
+package wait_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 func TestTurns_Rest(t *testing.T) {
@@ -25,7 +25,7 @@ func TestTurns_Rest(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				turns := pause.NewTurns()
+				turns := wait.NewTurns()
 				for _, part := range c.parts {
 					time.Sleep(part)
 					if !turns.Rest(t.Context()) {
@@ -46,7 +46,7 @@ func TestTurns_Rest_EndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		start := time.Now()
-		turns := pause.NewTurns()
+		turns := wait.NewTurns()
 		if !turns.Rest(ctx) {
 			t.Error("got false before anything")
 		}

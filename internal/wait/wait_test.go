@@ -1,4 +1,4 @@
-package pause_test
+package wait_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 func TestFor(t *testing.T) {
@@ -29,7 +29,7 @@ func TestFor(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.endsAt)
 				defer cancel()
 				start := time.Now()
-				if got, took := pause.For(ctx, c.d), time.Since(start); got != c.wantStillOn || took != c.took {
+				if got, took := wait.For(ctx, c.d), time.Since(start); got != c.wantStillOn || took != c.took {
 					t.Errorf("got %v after %v, want %v after %v", got, took, c.wantStillOn, c.took)
 				}
 			})

@@ -1,6 +1,6 @@
-// Package pause waits for a while, unless a context ends first. It is for retries and periodic work; code that waits
-// for events has its own channels.
-package pause
+// Package wait has the ways in which goroutines wait: for a time (For), between failures (Backoff, Streak), for a wake-up
+// (Token, Signal), for progress of a long call (UntilQuiet), and between turns of background work (Turns).
+package wait
 
 import (
 	"context"

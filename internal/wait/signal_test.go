@@ -1,0 +1,71 @@
+package wait_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/wait"
+)
+
+// However often a token is given, one receive takes it, and giving it never blocks.
+func TestToken_GivenTwice_IsTakenOnce(t *testing.T) {
+	t.Parallel()
+	token := wait.NewToken()
+	token.Give()
+	token.Give()
+	<-token
+	select {
+	case <-token:
+		t.Error("the token was there a second time, want it taken")
+	default:
+	}
+}
+
+// Notify wakes everybody who waits, and nobody who comes later.
+func TestSignal_WakesAllWhoWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s wait.Signal
+		var woken sync.WaitGroup
+		for range 5 {
+			next := s.Next()
+			woken.Go(func() { <-next })
+		}
+		s.Notify()
+		woken.Wait()
+		select {
+		case <-s.Next():
+			t.Error("a channel of after the notification is closed, want it open")
+		default:
+		}
+		s.Notify()
+	})
+}
+
+// A streak has a first failure, a number, a length, and an end after which the next failure is a first one again.
+func TestStreak(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s wait.Streak
+		if s.End() != 0 || s.Took() != 0 {
+			t.Error("a streak without failures has some")
+		}
+		for range 2 {
+			if first := s.Fail(); !first {
+				t.Error("the first failure is not the first")
+			}
+			time.Sleep(time.Minute) // of the bubble
+			if first := s.Fail(); first {
+				t.Error("the second failure is the first")
+			}
+			if count, took := s.Count(), s.Took(); count != 2 || took != time.Minute {
+				t.Errorf("got %d failures in %v, want 2 in a minute", count, took)
+			}
+			if n := s.End(); n != 2 {
+				t.Errorf("the streak ended with %d failures, want 2", n)
+			}
+		}
+	})
+}
