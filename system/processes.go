@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -44,6 +45,17 @@ type Processes struct {
 
 // session returns the session length.
 func (p Processes) session() time.Duration { return cmp.Or(p.Session, zookeeper.DefaultSessionTimeout) }
+
+// Remove deletes what a system that has ended leaves behind at the broker and the coordinator: the queues and the
+// exchange of the prefix, with their messages, and the coordinator's node. Both must belong to that system alone.
+func (p Processes) Remove(ctx context.Context, log *slog.Logger) error {
+	busErr := amqp.Remove(ctx, amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: log})
+	coordinator, err := zookeeper.New(zookeeper.Config{URL: p.Coordinator, Log: log})
+	if err == nil {
+		err = coordinator.Remove(ctx)
+	}
+	return errors.Join(busErr, err)
+}
 
 // persdbGrace is how long persdb may take to close its files.
 const persdbGrace = 3 * time.Second

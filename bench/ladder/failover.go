@@ -100,19 +100,29 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 		Scale: system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
 	})
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, f.remove(), os.RemoveAll(dir))
 	}
 	stop = func() error {
 		f.http.CloseIdleConnections()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
 		defer cancel()
-		return errors.Join(running.Close(closing), os.RemoveAll(dir))
+		return errors.Join(running.Close(closing), f.remove(), os.RemoveAll(dir))
 	}
 	if err := running.Ready(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	f.url, f.system = running.URLs().Orchestrator, running
 	return stop, nil
+}
+
+// remove deletes what the system that was started has left at the broker and the coordinator.
+func (f *failover) remove() error {
+	if f.Processes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit) // also for a run that was interrupted
+	defer cancel()
+	return f.Processes.Remove(ctx, slog.New(slog.DiscardHandler))
 }
 
 // callTimeout is the system's deadline for each call.

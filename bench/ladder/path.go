@@ -2,8 +2,10 @@ package ladder
 
 import (
 	"context"
+	"log/slog"
 
 	"rideshare/bench/tutorial"
+	"rideshare/system"
 )
 
 // The paths: what the same request is sent to.
@@ -51,4 +53,16 @@ func pathOf(name string) (path, bool) {
 		}
 	}
 	return path{}, false
+}
+
+// remove deletes what the path has left at the broker and the coordinator. Its process must have ended.
+func (p path) remove(ctx context.Context, env Environment, prefix string) error {
+	switch {
+	case !p.queue:
+		return nil
+	case p.product:
+		return system.Processes{Bus: env.Bus, Coordinator: env.Coordinator, Prefix: prefix}.Remove(ctx, slog.New(slog.DiscardHandler))
+	default:
+		return tutorial.Remove(ctx, env.Bus, prefix)
+	}
 }

@@ -20,6 +20,8 @@ const (
 	startLimit = time.Minute
 	stopLimit  = 8 * time.Second
 	startPoll  = 10 * time.Millisecond
+	// removeLimit bounds the deletion of what a path has left at the broker and the coordinator.
+	removeLimit = 20 * time.Second
 )
 
 // target is one path that runs in a process of its own.
@@ -31,9 +33,10 @@ type target struct {
 	touched   bool              // rows were written since it was settled
 	marks     int               // how often it was settled after such writes
 
-	cmd   *exec.Cmd
-	stdin io.Closer
-	ended chan error // receives the process's error, once
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	ended  chan error                  // receives the process's error, once
+	remove func(context.Context) error // deletes what the path has left at the broker and the coordinator
 }
 
 // Environment holds the external dependencies of the paths.
@@ -45,7 +48,9 @@ type Environment struct {
 
 // startTarget starts a path in a process and returns once it serves.
 func startTarget(ctx context.Context, p path, dir string, env Environment) (*target, error) {
-	t := &target{path: p, ended: make(chan error, 1)}
+	run := filepath.Base(filepath.Dir(dir)) + "-" + p.name
+	own := Environment{Bus: env.Bus, Coordinator: strings.TrimSuffix(env.Coordinator, "/") + "/" + run}
+	t := &target{path: p, ended: make(chan error, 1), remove: func(ctx context.Context) error { return p.remove(ctx, own, run+"-") }}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
@@ -54,10 +59,9 @@ func startTarget(ctx context.Context, p path, dir string, env Environment) (*tar
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	ready := filepath.Join(dir, "ready.json")
-	run := filepath.Base(filepath.Dir(dir)) + "-" + p.name
 	// The process ends when its standard input does, so it never outlives this process.
 	t.cmd = exec.Command(binary, "bench", "serve", p.name, "--dir", dir, "--ready-file", ready, "--prefix", run+"-") //nolint:gosec,noctx // this program itself; it is ended by its input.
-	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+env.Bus, "RIDESHARE_COORDINATOR="+strings.TrimSuffix(env.Coordinator, "/")+"/"+run)
+	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+own.Bus, "RIDESHARE_COORDINATOR="+own.Coordinator)
 	t.cmd.Stderr = os.Stderr
 	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -129,13 +133,16 @@ func (t *target) findParts(ctx context.Context, env Environment) (parts, error) 
 
 func (t *target) usage() usage { return t.parts.usage() }
 
-// stop asks the process to finish, and kills it if it does not.
+// stop asks the process to finish, and kills it if it does not. Then it deletes what the path has left.
 func (t *target) stop() error {
 	err := t.stdin.Close()
 	select {
 	case ended := <-t.ended:
-		return errors.Join(err, ended)
+		err = errors.Join(err, ended)
 	case <-time.After(2 * stopLimit):
-		return errors.Join(err, t.cmd.Process.Kill(), <-t.ended, fmt.Errorf("%s did not end", t.name))
+		err = errors.Join(err, t.cmd.Process.Kill(), <-t.ended, fmt.Errorf("%s did not end", t.name))
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeLimit) // also for a run that was interrupted
+	defer cancel()
+	return errors.Join(err, t.remove(ctx))
 }

@@ -2,6 +2,9 @@ package tutorial
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -33,3 +36,22 @@ func dial(url string) (connection, error) {
 }
 
 func (c amqpConnection) Channel() (channel, error) { return c.Connection.Channel() }
+
+// Remove deletes what an RPC with this prefix leaves at the broker if it ends before its queues had consumers. Names
+// that are missing are no error.
+func Remove(ctx context.Context, bus, prefix string) error {
+	conn, err := amqp.Dial(bus)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	// The library's calls take no context: the end of the connection ends them.
+	defer context.AfterFunc(ctx, func() { _ = conn.CloseDeadline(time.Now()) })()
+	ch, err := conn.Channel()
+	if err == nil {
+		n := newNames(prefix)
+		_, readsErr := ch.QueueDelete(n.reads, false, false, false)
+		_, writesErr := ch.QueueDelete(n.writes, false, false, false)
+		err = errors.Join(readsErr, writesErr, ch.ExchangeDelete(n.sync, false, false))
+	}
+	return errors.Join(err, conn.Close())
+}

@@ -54,6 +54,10 @@ type RPC struct {
 
 type names struct{ reads, writes, sync, replies string }
 
+func newNames(prefix string) names {
+	return names{reads: prefix + "tutorial-read", writes: prefix + "tutorial-write", sync: prefix + "tutorial-sync"}
+}
+
 // failed is the type of a reply whose body is an error text.
 const failed = "error"
 
@@ -62,8 +66,7 @@ func New(c Config) (*RPC, error) { return newRPC(c, dial) }
 
 func newRPC(c Config, dial func(string) (connection, error)) (*RPC, error) {
 	r := &RPC{
-		names: names{reads: c.Prefix + "tutorial-read", writes: c.Prefix + "tutorial-write", sync: c.Prefix + "tutorial-sync"},
-		dial:  dial, waiting: map[string]chan amqp.Delivery{},
+		names: newNames(c.Prefix), dial: dial, waiting: map[string]chan amqp.Delivery{},
 	}
 	if err := r.start(c); err != nil {
 		return nil, errors.Join(err, r.Close())

@@ -1,0 +1,165 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"rideshare/internal/testkit/testenv"
+)
+
+// services are a RabbitMQ of the test's own, which can list what is there, and a node of the shared ZooKeeper.
+type services struct {
+	rabbit      *testenv.Service
+	coordinator string
+	nodes       func(t *testing.T) []string // below the node
+}
+
+func startServices(t *testing.T) services {
+	t.Helper()
+	coordinator, nodes := ownNode(t)
+	return services{rabbit: testenv.StartRabbitMQ(t), coordinator: coordinator, nodes: nodes}
+}
+
+// ownNode makes a node in the shared ZooKeeper for the time of the test. It returns its URL, and what lists the nodes below it.
+func ownNode(t *testing.T) (address string, nodes func(*testing.T) []string) {
+	t.Helper()
+	u, err := url.Parse(testenv.ZooKeeper(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, events, err := zk.Connect([]string{u.Host}, 10*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
+	if _, err = conn.Create(u.Path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Delete(u.Path, -1); err != nil {
+			t.Errorf("remove %s: %v", u.Path, err)
+		}
+		conn.Close()
+		for range events { // closed when the library is done
+		}
+	})
+	return u.String(), func(t *testing.T) []string {
+		t.Helper()
+		names, _, err := conn.Children(u.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+}
+
+// queues returns the names of the queues, and of the exchanges that are not the broker's own.
+func (s services) queues(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, verb := range []string{"list_queues", "list_exchanges"} {
+		for name := range strings.FieldsSeq(s.rabbit.Ctl(t, verb, "--quiet", "--no-table-headers", "name")) {
+			if !strings.HasPrefix(name, "amq.") || verb == "list_queues" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// children returns the processes that a process has started.
+func children(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // a process that has ended has none.
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil && strings.Contains(string(text), fmt.Sprintf("\nPPid:\t%d\n", pid)) {
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// The services of a run stay: whatever the end of the run, it leaves no queue, exchange or node there.
+func TestBench_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
+	s := startServices(t)
+	program := binary(t)
+	const limit = 90 * time.Second
+	ladder := []string{"bench", "--works", "point-read,write", "--paths", "batched,tutorial", "--clients", "2", "--rows", "1000", "--rounds", "1000"}
+	failover := []string{"bench", "failover", "--launcher", "process", "--kills", "1000", "--writes", "20", "--reads", "20"}
+	interrupt := func(t *testing.T, pid int) {
+		t.Helper()
+		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		args []string
+		from string // the line of the progress after which it is ended
+		end  func(t *testing.T, pid int)
+		code int
+	}{
+		"LadderInterrupted":   {ladder, "round 1/1000", interrupt, 1},
+		"LadderStarting":      {ladder, "started in", interrupt, 1},
+		"FailoverInterrupted": {failover, "1/1000:", interrupt, 1},
+		"FailoverDone":        {append(failover[:len(failover):len(failover)], "--kills", "5"), "1/5:", func(*testing.T, int) {}, 0},
+		"JoinInterrupted":     {[]string{"bench", "join", "--mib", "4"}, "MiB written", interrupt, 1},
+		"PathsKilled": {ladder, "round 1/1000", func(t *testing.T, pid int) {
+			t.Helper()
+			for _, child := range children(t, pid) {
+				if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, program, test.args...)
+			cmd.Env = append(os.Environ(), "BENCH_BUS="+s.rabbit.URL, "BENCH_COORDINATOR="+s.coordinator, "TMPDIR="+t.TempDir())
+			stderr, err := cmd.StderrPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			ended := false
+			for lines := bufio.NewScanner(stderr); lines.Scan(); {
+				out.WriteString(lines.Text() + "\n")
+				if !ended && strings.Contains(lines.Text(), test.from) {
+					ended = true
+					if len(s.queues(t)) == 0 || len(s.nodes(t)) == 0 {
+						t.Error("got no queue or no node of the run, want what it has to remove")
+					}
+					test.end(t, cmd.Process.Pid)
+				}
+			}
+			_ = cmd.Wait() // how it ended is in its state.
+			if code := cmd.ProcessState.ExitCode(); !ended || code != test.code {
+				t.Errorf("got exit code %d, want %d:\n%s", code, test.code, &out)
+			}
+			if left := append(s.queues(t), s.nodes(t)...); len(left) > 0 {
+				t.Errorf("got %q left behind, want nothing:\n%s", left, &out)
+			}
+		})
+	}
+}
