@@ -10,7 +10,7 @@ import (
 	"rideshare/bench/report"
 )
 
-// WriteHTML writes the report as a page of its own, with plots.
+// WriteHTML writes the report as a page of its own, with charts.
 func (r *Report) WriteHTML(w io.Writer) error {
 	page := report.Page{Title: "The performance ladder", Lead: r.lead()}
 	for _, g := range r.Goals {
@@ -41,17 +41,15 @@ func (r *Report) pathSection() report.Section {
 func (r *Report) rateSection() report.Section {
 	s := report.Section{Title: fmt.Sprintf("Rates with %d clients", r.cfg.Clients[0])}
 	for _, work := range workOrder() {
-		bars := &report.Bars{Title: work, Y: "answers a second"}
-		series := report.BarSeries{Name: "median of the rounds"}
+		bars := report.Chart{Title: work, Y: "answers a second", Series: []report.Series{{Name: "median of the rounds"}}}
 		for _, row := range r.Rows {
 			if row.Work == work && row.Loop == loopClosed && row.Clients == r.cfg.Clients[0] && row.Invalid == "" {
 				bars.Labels = append(bars.Labels, row.Path)
-				series.Values = append(series.Values, row.Rate)
+				bars.Series[0].Points = append(bars.Series[0].Points, report.Point{Y: row.Rate})
 			}
 		}
-		if len(series.Values) > 0 {
-			bars.Series = []report.BarSeries{series}
-			s.Plots = append(s.Plots, bars)
+		if len(bars.Labels) > 0 {
+			s.Charts = append(s.Charts, bars)
 		}
 	}
 	return s
@@ -61,8 +59,8 @@ func (r *Report) rateSection() report.Section {
 func (r *Report) clientSection() report.Section {
 	s := report.Section{Title: "More clients"}
 	for _, work := range workOrder() {
-		rates := &report.Lines{Title: work + ": rate", X: "clients", Y: "answers a second"}
-		latencies := &report.Lines{Title: work + ": latency p99", X: "clients", Y: "ms", LogY: true}
+		rates := report.Chart{Title: work + ": rate", X: "clients", Y: "answers a second"}
+		latencies := report.Chart{Title: work + ": latency p99", X: "clients", Y: "ms", LogY: true}
 		for _, path := range essential()[work] {
 			rate, p99 := report.Series{Name: path}, report.Series{Name: path}
 			for _, clients := range slices.Sorted(slices.Values(r.cfg.Clients)) {
@@ -76,7 +74,7 @@ func (r *Report) clientSection() report.Section {
 			}
 		}
 		if len(rates.Series) > 0 {
-			s.Plots = append(s.Plots, rates, latencies)
+			s.Charts = append(s.Charts, rates, latencies)
 		}
 	}
 	return s

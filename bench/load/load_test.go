@@ -218,8 +218,9 @@ func TestResult_HTML_LongRun(t *testing.T) {
 	if !strings.Contains(page.String(), "in each 3 seconds") {
 		t.Error("the page does not say what a point stands for")
 	}
-	for line := range strings.SplitSeq(page.String(), "<path ") {
-		if n := strings.Count(line, "L"); n > 200 {
+	for line := range strings.SplitSeq(page.String(), "<polyline ") {
+		shape, _, _ := strings.Cut(line, "/>")
+		if n := strings.Count(shape, ","); n > 200 {
 			t.Errorf("a line has %d points", n)
 		}
 	}

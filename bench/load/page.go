@@ -19,15 +19,15 @@ func (r *Result) HTML(w io.Writer) error {
 			r.loop(), planText(r.Load.Plan), r.mixText(), r.Run, r.Seed),
 		Facts: r.facts(),
 		Sections: []report.Section{
-			{Title: "Over time", Plots: []report.Plot{r.rates(), r.latencies()}},
-			{Title: "Slaves", Plots: []report.Plot{r.slavesPlot(), r.lag()}},
-			{Title: "Latency", Plots: []report.Plot{r.curves(), r.bars()}},
+			{Title: "Over time", Charts: []report.Chart{r.rates(), r.latencies()}},
+			{Title: "Slaves", Charts: []report.Chart{r.slavesChart(), r.lag()}},
+			{Title: "Latency", Charts: []report.Chart{r.curves(), r.bars()}},
 			{Title: "Figures", Text: "Latencies include failed requests. In an open loop they count from the time at which a request was due, so a system that stands still shows in all requests of that time.", Tables: r.tables()},
 			r.checkSection(),
 		},
 	}
-	if failed := r.failed(); failed != nil {
-		page.Sections[0].Plots = slices.Insert(page.Sections[0].Plots, 1, report.Plot(failed))
+	if r.Load.All.Failed > 0 {
+		page.Sections[0].Charts = slices.Insert(page.Sections[0].Charts, 1, r.failed())
 	}
 	if len(r.Decisions) > 0 {
 		page.Sections[1].Tables = []report.Table{r.scaling()}
@@ -149,8 +149,8 @@ func (r *Result) phases() []report.Mark {
 
 const axisTime = "seconds since the start"
 
-func (r *Result) rates() *report.Lines {
-	lines := &report.Lines{
+func (r *Result) rates() report.Chart {
+	lines := report.Chart{
 		Title: "Rate", Text: "Answers a second, in " + r.each() + "; the vertical lines are the phases.", X: axisTime, Y: "requests/s", Marks: r.phases(),
 		Series: []report.Series{r.mean("answered", loadgen.Second.Rate)},
 	}
@@ -162,12 +162,9 @@ func (r *Result) rates() *report.Lines {
 	return lines
 }
 
-// failed returns a plot of the failures, or nil if nothing failed.
-func (r *Result) failed() *report.Lines {
-	if r.Load.All.Failed == 0 {
-		return nil
-	}
-	lines := &report.Lines{Title: "Failed requests", X: axisTime, Y: "failed/s", Marks: r.phases()}
+// failed returns a chart of the failures.
+func (r *Result) failed() report.Chart {
+	lines := report.Chart{Title: "Failed requests", X: axisTime, Y: "failed/s", Marks: r.phases()}
 	for _, kind := range r.Load.Kinds {
 		if kind.Failed > 0 {
 			lines.Series = append(lines.Series, r.mean(kind.Name, func(s loadgen.Second) float64 { return float64(s.Kinds[kind.Name].Failed) }))
@@ -178,8 +175,8 @@ func (r *Result) failed() *report.Lines {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func (r *Result) latencies() *report.Lines {
-	return &report.Lines{
+func (r *Result) latencies() report.Chart {
+	return report.Chart{
 		Title: "Latency over time", Text: "Percentiles of single seconds, the highest in " + r.each() + ".", X: axisTime, Y: "milliseconds", LogY: true, Marks: r.phases(),
 		Series: []report.Series{
 			r.highest("p50", func(s loadgen.Second) time.Duration { return s.All.P50 }),
@@ -200,8 +197,8 @@ func (r *Result) sampled(name string, value func(Sample) float64) report.Series 
 	return series
 }
 
-func (r *Result) slavesPlot() *report.Lines {
-	lines := &report.Lines{
+func (r *Result) slavesChart() report.Chart {
+	lines := report.Chart{
 		Title: "Slaves", Text: "The vertical lines are the scaling decisions, with the number of slaves that each wanted.", X: axisTime, Y: "slaves",
 		Series: []report.Series{
 			r.sampled("wanted", func(s Sample) float64 { return float64(s.Desired) }),
@@ -215,15 +212,15 @@ func (r *Result) slavesPlot() *report.Lines {
 	return lines
 }
 
-func (r *Result) lag() *report.Lines {
-	return &report.Lines{
+func (r *Result) lag() report.Chart {
+	return report.Chart{
 		Title: "Replica lag", Text: "Log entries that the slave furthest behind had still to apply.", X: axisTime, Y: "entries", Marks: r.phases(),
 		Series: []report.Series{r.sampled("lag", func(s Sample) float64 { return float64(s.Lag) })},
 	}
 }
 
-func (r *Result) curves() *report.Lines {
-	lines := &report.Lines{
+func (r *Result) curves() report.Chart {
+	lines := report.Chart{
 		Title: "Latency distribution", Text: "The share of requests that was answered within a time; each step to the right is ten times rarer.",
 		X: "share of requests", Y: "milliseconds", LogY: true, Percent: true,
 	}
@@ -237,12 +234,12 @@ func (r *Result) curves() *report.Lines {
 	return lines
 }
 
-func (r *Result) bars() *report.Bars {
-	bars := &report.Bars{Title: "Latency by kind", Y: "milliseconds", Series: []report.BarSeries{{Name: "p50"}, {Name: "p90"}, {Name: "p99"}}}
+func (r *Result) bars() report.Chart {
+	bars := report.Chart{Title: "Latency by kind", Y: "milliseconds", Series: []report.Series{{Name: "p50"}, {Name: "p90"}, {Name: "p99"}}}
 	for _, kind := range r.Load.Kinds {
 		bars.Labels = append(bars.Labels, kind.Name)
 		for i, value := range []time.Duration{kind.P50, kind.P90, kind.P99} {
-			bars.Series[i].Values = append(bars.Series[i].Values, milliseconds(value))
+			bars.Series[i].Points = append(bars.Series[i].Points, report.Point{Y: milliseconds(value)})
 		}
 	}
 	return bars

@@ -35,22 +35,22 @@ func example() *report.Page {
 		Sections: []report.Section{
 			{
 				Title: "Over time",
-				Plots: []report.Plot{
-					&report.Lines{
+				Charts: []report.Chart{
+					{
 						Title: "Rate", X: "seconds", Y: "requests/s",
 						Series: []report.Series{{Name: "answered", Points: rate}, {Name: "planned", Points: p99, Dashed: true}},
 						Marks:  []report.Mark{{X: 0, Name: "ramp"}, {X: 60, Name: "burst & <more>"}, {X: 61, Name: "hidden"}},
 					},
-					&report.Lines{Title: "Latency", X: "seconds", Y: "ms", LogY: true, Series: []report.Series{{Name: "p50", Points: p50}, {Name: "p99", Points: p99}}},
-					&report.Lines{Title: `"Slaves" <now>`, X: "seconds", Y: "slaves", Series: []report.Series{{Name: "slaves", Points: slaves, Step: true}}},
-					&report.Lines{Title: "Percentiles", X: "share of requests", Y: "ms", Percent: true, Series: []report.Series{{Name: "join", Points: curve}}},
+					{Title: "Latency", X: "seconds", Y: "ms", LogY: true, Series: []report.Series{{Name: "p50", Points: p50}, {Name: "p99", Points: p99}}},
+					{Title: `"Slaves" <now>`, X: "seconds", Y: "slaves", Series: []report.Series{{Name: "slaves", Points: slaves, Step: true}}},
+					{Title: "Percentiles", X: "share of requests", Y: "ms", Percent: true, Series: []report.Series{{Name: "join", Points: curve}}},
 				},
 			},
 			{
 				Title: "Compared",
-				Plots: []report.Plot{&report.Bars{
+				Charts: []report.Chart{{
 					Title: "Rates", Y: "requests/s", Labels: []string{"point read", "range read", "write <&>"},
-					Series: []report.BarSeries{{Name: "in process", Values: []float64{49000, 10300, 27600}}, {Name: "batched", Values: []float64{36000, 9000, 15000}}},
+					Series: []report.Series{{Name: "in process", Points: []report.Point{{Y: 49000}, {Y: 10300}, {Y: 27600}}}, {Name: "batched", Points: []report.Point{{Y: 36000}, {Y: 9000}, {Y: 15000}}}},
 				}},
 				Tables: []report.Table{{Caption: "By kind", Head: []string{"kind", "requests"}, Rows: [][]string{{"<i>join</i>", "12"}}}},
 			},
@@ -67,7 +67,7 @@ func page(t *testing.T, p *report.Page) string {
 	return out.String()
 }
 
-var drawing = regexp.MustCompile(`(?s)<svg.*?</svg>`)
+var drawing = regexp.MustCompile(`(?s)<svg class="chart".*?</svg>`)
 
 // The page holds every part, asks for nothing outside itself, and takes nothing that
 // it is given for markup.
@@ -88,8 +88,8 @@ func TestPage_SelfContainedAndEscaped(t *testing.T) {
 			t.Errorf("page has %q", never)
 		}
 	}
-	if got := len(drawing.FindAllString(text, -1)); got != 10 {
-		t.Errorf("got %d drawings, want each of 5 plots wide and narrow", got)
+	if got := len(drawing.FindAllString(text, -1)); got != 5 {
+		t.Errorf("got %d drawings, want each of 5 charts", got)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestPage_DrawingsFollowTheStyle(t *testing.T) {
 		if fixed := color.FindString(svg); fixed != "" {
 			t.Errorf("drawing has the fixed colour %s", fixed)
 		}
-		if !strings.Contains(svg, "var(--c0)") {
+		if !strings.Contains(svg, ` k0"`) {
 			t.Errorf("drawing has no series: %.200s", svg)
 		}
 	}
@@ -123,11 +123,11 @@ func TestLines_OddData(t *testing.T) {
 		"NaN": {{X: 1, Y: math.NaN()}, {X: math.NaN(), Y: 1}, {X: 2, Y: 1}}, "Infinite": {{X: 1, Y: math.Inf(1)}}, "Huge": {{X: 0, Y: 1e15}, {X: 1, Y: 1e-9}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, lines := range []*report.Lines{{}, {LogY: true}, {Percent: true}} {
-				lines.Series = []report.Series{{Name: "series", Points: points}}
-				text := page(t, &report.Page{Sections: []report.Section{{Plots: []report.Plot{lines}}}})
+			for _, chart := range []report.Chart{{}, {LogY: true}, {Percent: true}} {
+				chart.Series = []report.Series{{Name: "series", Points: points}}
+				text := page(t, &report.Page{Sections: []report.Section{{Charts: []report.Chart{chart}}}})
 				if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") || !strings.Contains(text, "</svg>") {
-					t.Errorf("%+v: drawn with what is no number, or not at all", lines)
+					t.Errorf("%+v: drawn with what is no number, or not at all", chart)
 				}
 			}
 		})
@@ -136,9 +136,9 @@ func TestLines_OddData(t *testing.T) {
 
 // The axis has round values with names that people read.
 func TestLines_Ticks(t *testing.T) {
-	text := page(t, &report.Page{Sections: []report.Section{{Plots: []report.Plot{
-		&report.Lines{Series: []report.Series{{Name: "rate", Points: []report.Point{{X: 0, Y: 0}, {X: 100, Y: 58_000}}}}},
-		&report.Lines{Percent: true, Series: []report.Series{{Name: "curve", Points: []report.Point{{X: 0, Y: 0}, {X: 99.95, Y: 0.5}}}}},
+	text := page(t, &report.Page{Sections: []report.Section{{Charts: []report.Chart{
+		{Series: []report.Series{{Name: "rate", Points: []report.Point{{X: 0, Y: 0}, {X: 100, Y: 58_000}}}}},
+		{Percent: true, Series: []report.Series{{Name: "curve", Points: []report.Point{{X: 0, Y: 0}, {X: 99.95, Y: 0.5}}}}},
 	}}}})
 	for _, label := range []string{"20k", "60k", "40", "99 %", "99.9 %", "0.2"} {
 		if !strings.Contains(text, ">"+label+"<") {
@@ -149,9 +149,37 @@ func TestLines_Ticks(t *testing.T) {
 
 // Values that do not fit the labels are an error, not a wrong drawing.
 func TestBars_ValuesMissing_IsAnError(t *testing.T) {
-	bars := &report.Bars{Labels: []string{"a", "b"}, Series: []report.BarSeries{{Name: "one", Values: []float64{1}}}}
-	p := &report.Page{Sections: []report.Section{{Plots: []report.Plot{bars}}}}
+	bars := report.Chart{Labels: []string{"a", "b"}, Series: []report.Series{{Name: "one", Points: []report.Point{{Y: 1}}}}}
+	p := &report.Page{Sections: []report.Section{{Charts: []report.Chart{bars}}}}
 	if err := p.Write(io.Discard); err == nil {
 		t.Error("got no error, want one")
+	}
+}
+
+// The parts of a drawing are where their values are: the axes begin at 0, steps hold until the next value, bars stand on
+// the axis side by side, and nothing is outside the drawing.
+func TestChart_Draw_PlacesFollowTheValues(t *testing.T) {
+	lines := report.Chart{Series: []report.Series{
+		{Name: "line", Points: []report.Point{{X: 0, Y: 0}, {X: 5, Y: 50}, {X: 10, Y: 100}}},
+		{Name: "step", Points: []report.Point{{X: 0, Y: 100}, {X: 10, Y: 0}}, Step: true, Dashed: true},
+		{Name: "one", Points: []report.Point{{X: 5, Y: 50}}},
+	}}
+	d := lines.Draw()
+	want := []string{"70.0,238.0 465.0,131.3 860.0,24.7", "70.0,24.7 860.0,24.7 860.0,238.0", "465.0,131.3 465.0,131.3"}
+	for i, l := range d.Lines {
+		if l.Points != want[i] || l.Dashed != (i == 1) {
+			t.Errorf("line %d: got %+v, want %s", i, l, want[i])
+		}
+	}
+	logarithmic := report.Chart{LogY: true, Series: []report.Series{{Points: []report.Point{{X: 0, Y: 1}, {X: 1, Y: 10}, {X: 2, Y: 0}, {X: 2, Y: 100}}}}}
+	if got := logarithmic.Draw().Lines[0].Points; got != "70.0,238.0 465.0,126.0 860.0,14.0" {
+		t.Errorf("logarithmic: got %s, want equal steps for equal factors, and no 0", got)
+	}
+	bars := report.Chart{Labels: []string{"a", "b"}, Series: []report.Series{{Points: []report.Point{{Y: 100}, {Y: 50}}}, {Points: []report.Point{{Y: 0}, {Y: 100}}}}}
+	d = bars.Draw()
+	for i, at := range []struct{ x, height float64 }{{219.5, 213.3}, {267.5, 0}, {614.5, 106.7}, {662.5, 213.3}} {
+		if got := d.Bars[i]; got.X != at.x || got.Width != 48 || got.Height != at.height || math.Abs(got.Y+got.Height-d.Bottom) > 0.05 {
+			t.Errorf("bar %d: got %+v, want x %v and height %v on the axis at %v", i, got, at.x, at.height, d.Bottom)
+		}
 	}
 }
