@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rideshare/bench/ladder"
-	"rideshare/internal/services"
+	"rideshare/bench/startedservices"
 	"rideshare/internal/telemetry"
 )
 
@@ -133,7 +133,7 @@ func (b *benchServices) environment() (ladder.Environment, error) {
 
 // started returns a variable of the services that `make services` started; flag names another service.
 func started(variable, flag string) (string, error) {
-	value, err := services.Shared(variable)
+	value, err := startedservices.Shared(variable)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w; run `make services` in the checkout, or use %s", variable, err, flag)
 	}

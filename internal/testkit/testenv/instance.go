@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/internal/services"
+	"rideshare/bench/startedservices"
 )
 
 // The services.
@@ -40,7 +40,7 @@ type instance struct {
 // directory of an earlier instance. The first start of RabbitMQ takes some 10 s, that of ZooKeeper 2 s. The error says
 // what is missing, or what the service reported. The working directory must be in a checkout.
 func startInstance(ctx context.Context, name, dir string) (*instance, error) {
-	root, err := services.Checkout()
+	root, err := startedservices.Checkout()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func startInstance(ctx context.Context, name, dir string) (*instance, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), s.stop(context.WithoutCancel(ctx)))
 	}
-	if s.url = services.Value(out, strings.ToUpper(name)+"_URL"); s.url == "" {
+	if s.url = startedservices.Value(out, strings.ToUpper(name)+"_URL"); s.url == "" {
 		return nil, errors.Join(fmt.Errorf("start %s: no URL in %q", name, out), s.stop(context.WithoutCancel(ctx)))
 	}
 	return s, nil

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/services"
+	"rideshare/bench/startedservices"
 )
 
 // probeTimeout limits the check whether a service answers.
@@ -43,7 +43,7 @@ func shared(tb testing.TB, variable string, answers func(context.Context, string
 	address, set := os.LookupEnv(variable)
 	if !set {
 		var err error
-		if address, err = services.Shared(variable); err != nil {
+		if address, err = startedservices.Shared(variable); err != nil {
 			missing(tb, variable, fmt.Errorf("not set, and %w", err))
 		}
 	}

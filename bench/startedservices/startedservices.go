@@ -1,5 +1,5 @@
-// Package services finds the RabbitMQ and ZooKeeper that `make services` started.
-package services
+// Package startedservices finds the RabbitMQ and ZooKeeper that `make services` started.
+package startedservices
 
 import (
 	"errors"
