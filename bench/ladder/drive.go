@@ -6,20 +6,15 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/valyala/fasthttp"
+
+	"rideshare/bench/loadgen"
 )
 
-const (
-	// answerLimit is longer than any answer may take: an answer that takes longer is an error.
-	answerLimit = 20 * time.Second
-	// maxLatency is the longest latency that histograms distinguish.
-	maxLatency = time.Minute
-)
+// answerLimit is longer than any answer may take: an answer that takes longer is an error.
+const answerLimit = 20 * time.Second
 
 // figure is one measurement.
 type figure struct {
@@ -59,42 +54,58 @@ func (r run) beside(ctx context.Context) (figure, error) {
 
 // measure lets the clients send for the length of the run.
 func (r run) measure(ctx context.Context) (figure, error) {
-	clients := make([]*client, r.clients)
-	database, gateway := r.target.host(r.target.addresses.Database, r.clients), r.target.host(r.target.addresses.Gateway, r.clients)
-	defer database.CloseIdleConnections()
-	defer gateway.CloseIdleConnections()
+	clients, err := r.newClients()
+	if err != nil {
+		return figure{}, err
+	}
+	plan := loadgen.Config{
+		Loop: loadgen.Closed, Plan: loadgen.Plan{{Duration: r.length, From: float64(r.clients), To: float64(r.clients)}}, MaxInFlight: r.clients,
+		Call: func(_ context.Context, q loadgen.Request) loadgen.Outcome {
+			clients[q.Slot].call(q.Due)
+			return loadgen.Outcome{}
+		},
+	}
+	if r.offered > 0 {
+		plan.Loop, plan.Plan[0].From, plan.Plan[0].To = loadgen.Open, r.offered, r.offered
+	}
 	runtime.GC() // so that garbage of the previous run does not count for this one
 	before := r.target.usage()
-	ctx, cancel := context.WithTimeout(ctx, r.length)
-	defer cancel()
 	start := time.Now()
-	pace := &pacer{start: start, rate: r.offered}
-	var group sync.WaitGroup
-	for i := range clients {
-		work, err := newWork(r.work, r.rows, i)
-		if err != nil {
-			return figure{}, err
-		}
-		c := &client{database: database, gateway: gateway, work: work, pace: pace, hist: hdrhistogram.New(1, maxLatency.Microseconds(), 3)}
-		clients[i] = c
-		group.Go(func() { c.run(ctx) })
+	if _, err = loadgen.Run(ctx, plan); err != nil {
+		return figure{}, err
 	}
-	group.Wait()
 	took := time.Since(start)
 	f := figure{cpu: r.target.usage().since(before)}
-	all := hdrhistogram.New(1, maxLatency.Microseconds(), 3)
+	all := loadgen.NewTally()
 	for _, c := range clients {
-		all.Merge(c.hist)
+		all.Merge(c.tally)
 		f.errors += c.errors
 		if f.wrong == nil {
 			f.wrong = c.wrong
 		}
 	}
-	f.answers = all.TotalCount()
-	f.rate = float64(f.answers) / took.Seconds()
-	f.p50, f.p99 = float64(all.ValueAtQuantile(50))/1000, float64(all.ValueAtQuantile(99))/1000
-	f.slowest = float64(all.Max()) / 1000
+	clients[0].database.CloseIdleConnections()
+	clients[0].gateway.CloseIdleConnections()
+	total := all.Figures()
+	f.answers, f.rate = total.Count, float64(total.Count)/took.Seconds()
+	f.p50, f.p99, f.slowest = milliseconds(total.P50), milliseconds(total.P99), milliseconds(total.Max)
 	return f, nil
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// newClients returns the clients of the run, which share their connections.
+func (r run) newClients() ([]*client, error) {
+	database, gateway := r.target.host(r.target.addresses.Database, r.clients), r.target.host(r.target.addresses.Gateway, r.clients)
+	clients := make([]*client, r.clients)
+	for i := range clients {
+		work, err := newWork(r.work, r.rows, i)
+		if err != nil {
+			return nil, err
+		}
+		clients[i] = &client{database: database, gateway: gateway, work: work, tally: loadgen.NewTally()}
+	}
+	return clients, nil
 }
 
 func (t *target) host(url string, clients int) *fasthttp.HostClient {
@@ -103,75 +114,47 @@ func (t *target) host(url string, clients int) *fasthttp.HostClient {
 	}
 }
 
-// pacer determines when requests are due.
-type pacer struct {
-	start time.Time
-	rate  float64 // zero: due immediately
-	taken atomic.Int64
-}
-
-// next waits until the next request is due and returns that time. It returns false if ctx ends first.
-func (p *pacer) next(ctx context.Context) (due time.Time, ok bool) {
-	if p.rate == 0 {
-		return time.Now(), ctx.Err() == nil
-	}
-	n := p.taken.Add(1) - 1
-	due = p.start.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
-	if wait := time.Until(due); wait > 0 {
-		if deadline, bounded := ctx.Deadline(); bounded && due.After(deadline) {
-			return due, false
-		}
-		time.Sleep(wait) // it is short: the next one is due within the clients' turn
-	}
-	return due, ctx.Err() == nil
-}
-
 // client is one keep-alive client with one request in flight.
 type client struct {
 	database, gateway *fasthttp.HostClient
 	work              *work
-	pace              *pacer
-	hist              *hdrhistogram.Histogram
+	tally             *loadgen.Tally
+	sent              int
 	errors            int64
 	wrong             error // the first
+
+	// request, req and resp are reused for each request.
+	request request
+	req     fasthttp.Request
+	resp    fasthttp.Response
 }
 
-// run sends requests one after the other until ctx ends. It checks every answer.
-func (c *client) run(ctx context.Context) {
-	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-	defer fasthttp.ReleaseRequest(req)
-	defer fasthttp.ReleaseResponse(resp)
-	var r request
-	for n := 0; ; n++ {
-		due, ok := c.pace.next(ctx)
-		if !ok {
-			return
-		}
-		c.work.next(c.work, &r)
-		if err := c.one(&r, req, resp); err != nil {
-			c.fail(err)
-			continue
-		}
-		if err := c.hist.RecordValue(max(1, time.Since(due).Microseconds())); err != nil {
-			c.fail(fmt.Errorf("record latency: %w", err))
-		}
-		if err := r.check(resp.StatusCode(), resp.Body(), n%sampleEvery == 0); err != nil {
-			c.fail(err)
-		}
+// call sends the next request, whose latency counts from due, and checks the answer.
+func (c *client) call(due time.Time) {
+	c.work.next(c.work, &c.request)
+	exact := c.sent%sampleEvery == 0
+	c.sent++
+	if err := c.send(&c.request); err != nil {
+		c.fail(err)
+		return
+	}
+	c.tally.Add(time.Since(due), "")
+	if err := c.request.check(c.resp.StatusCode(), c.resp.Body(), exact); err != nil {
+		c.fail(err)
 	}
 }
 
-func (c *client) one(r *request, req *fasthttp.Request, resp *fasthttp.Response) error {
+func (c *client) send(r *request) error {
 	host := c.database
 	if r.gateway {
 		host = c.gateway
 	}
-	req.Reset()
-	req.SetRequestURI(r.path)
-	req.Header.SetHost(host.Addr)
-	req.Header.SetMethod(r.method)
-	req.SetBody(r.body)
-	if err := host.Do(req, resp); err != nil {
+	c.req.Reset()
+	c.req.SetRequestURI(r.path)
+	c.req.Header.SetHost(host.Addr)
+	c.req.Header.SetMethod(r.method)
+	c.req.SetBody(r.body)
+	if err := host.Do(&c.req, &c.resp); err != nil {
 		return fmt.Errorf("%s %s: %w", r.method, r.path, err)
 	}
 	return nil

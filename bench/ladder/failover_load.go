@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"rideshare/bench/ledger"
+	"rideshare/bench/loadgen"
 	"rideshare/internal/wait"
 )
 
@@ -21,18 +23,22 @@ type failoverLoad struct {
 	table  string
 	cancel context.CancelFunc
 	all    sync.WaitGroup
+	ledger ledger.Writes[string] // by the name of the row
 
 	mu     sync.Mutex // guards the fields below
+	count  int
 	writes []answered
 	reads  []answered
 }
 
 // answered is one call.
 type answered struct {
-	name     string
 	due, end time.Time
 	status   int // 0 for no answer
 }
+
+// failoverLongest is longer than any run: a run ends with its last kill.
+const failoverLongest = 365 * 24 * time.Hour
 
 func (f *failover) startLoad(ctx context.Context) (*failoverLoad, error) {
 	l := &failoverLoad{f: f, table: "failover_" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -43,8 +49,8 @@ func (f *failover) startLoad(ctx context.Context) (*failoverLoad, error) {
 	running, cancel := context.WithCancel(ctx)
 	l.cancel = cancel
 	f.load = l
-	l.all.Go(func() { l.every(running, f.Writes, l.write) })
-	l.all.Go(func() { l.every(running, f.Reads, l.read) })
+	l.send(running, f.Writes, l.write)
+	l.send(running, f.Reads, l.read)
 	return l, nil
 }
 
@@ -54,42 +60,51 @@ func (l *failoverLoad) end() {
 	l.all.Wait()
 }
 
-// every makes rate calls per second until ctx ends, each when it is due.
-func (l *failoverLoad) every(ctx context.Context, rate int, call func(context.Context, int, time.Time)) {
-	if rate <= 0 {
-		return
-	}
-	began := time.Now()
-	for i := 0; ; i++ {
-		due := began.Add(time.Duration(i) * time.Second / time.Duration(rate))
-		if !wait.For(ctx, time.Until(due)) {
-			return
-		}
-		l.all.Go(func() { call(context.WithoutCancel(ctx), i, due) })
-	}
+// send makes rate calls per second until ctx ends, each when it is due: there is room for all that wait for an answer.
+func (l *failoverLoad) send(ctx context.Context, rate int, call func(context.Context, loadgen.Request) loadgen.Outcome) {
+	level := float64(rate)
+	l.all.Go(func() {
+		_, _ = loadgen.Run(ctx, loadgen.Config{ // an error would be of the settings.
+			Loop: loadgen.Open, Plan: loadgen.Plan{{Duration: failoverLongest, From: level, To: level}},
+			MaxInFlight: 2 * rate * int(failoverCall/time.Second), Call: call,
+		})
+	})
 }
 
-func (l *failoverLoad) write(ctx context.Context, i int, due time.Time) {
-	name := l.table + "-" + strconv.Itoa(i)
-	status, body, err := l.f.send(ctx, http.MethodPost, "/db/execute", []any{[]any{"INSERT INTO " + l.table + "(name) VALUES(?)", name}}, name)
+func (l *failoverLoad) write(ctx context.Context, r loadgen.Request) loadgen.Outcome {
+	name := l.newName()
+	l.ledger.Note(name, ledger.Unknown)
+	status, err := l.post(ctx, "/db/execute", []any{[]any{"INSERT INTO " + l.table + "(name) VALUES(?)", name}}, name)
+	l.ledger.Note(name, ledger.FateOf(status, err, http.StatusOK))
+	return l.note(&l.writes, answered{due: r.Due, end: time.Now(), status: status})
+}
+
+func (l *failoverLoad) read(ctx context.Context, r loadgen.Request) loadgen.Outcome {
+	status, _ := l.post(ctx, "/db/query", []any{"SELECT count(*) FROM " + l.table}, "") // without an answer the status is 0.
+	return l.note(&l.reads, answered{due: r.Due, end: time.Now(), status: status})
+}
+
+// post returns the status of an answer, and 0 if there is none, or if a statement failed.
+func (l *failoverLoad) post(ctx context.Context, path string, statements []any, key string) (int, error) {
+	status, body, err := l.f.send(ctx, http.MethodPost, path, statements, key)
 	if err != nil || status == http.StatusOK && strings.Contains(string(body), `"error"`) {
-		status = 0
+		return 0, err
 	}
-	l.note(&l.writes, answered{name: name, due: due, end: time.Now(), status: status})
+	return status, nil
 }
 
-func (l *failoverLoad) read(ctx context.Context, _ int, due time.Time) {
-	status, body, err := l.f.send(ctx, http.MethodPost, "/db/query", []any{"SELECT count(*) FROM " + l.table}, "")
-	if err != nil || status == http.StatusOK && strings.Contains(string(body), `"error"`) {
-		status = 0
-	}
-	l.note(&l.reads, answered{due: due, end: time.Now(), status: status})
+func (l *failoverLoad) newName() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	return l.table + "-" + strconv.Itoa(l.count)
 }
 
-func (l *failoverLoad) note(list *[]answered, a answered) {
+func (l *failoverLoad) note(list *[]answered, a answered) loadgen.Outcome {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	*list = append(*list, a)
+	return loadgen.Outcome{}
 }
 
 // compare checks the database for acknowledged writes that are missing or doubled.
@@ -106,23 +121,18 @@ func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) erro
 	if len(got.Results) != 1 || got.Results[0].Error != "" {
 		return fmt.Errorf("read back: got %+v, want one result", got)
 	}
-	found := map[string]float64{}
+	found := map[string]int{}
 	for _, row := range got.Results[0].Values {
 		name, named := row[0].(string)
 		n, counted := row[1].(float64)
 		if !named || !counted {
 			return errors.New("read back: a row is no name and number")
 		}
-		found[name] = n
-		if n > 1 {
-			report.Doubled++
-		}
+		found[name] = int(n)
 	}
-	for _, w := range l.writes {
-		if w.status == http.StatusOK && found[w.name] == 0 {
-			report.Lost++
-		}
-	}
+	var check ledger.Check
+	l.ledger.Compare(&check, "write", found)
+	report.Lost, report.Doubled = check.Missing.Count, check.Doubled.Count
 	return l.f.call(ctx, http.MethodPost, "/db/execute", []string{"DROP TABLE " + l.table}, nil)
 }
 

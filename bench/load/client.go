@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"rideshare/bench/ledger"
 	"rideshare/internal/wait"
 )
 
@@ -25,15 +26,6 @@ const (
 	refusedPause = 200 * time.Millisecond
 )
 
-// fate is the outcome of a write.
-type fate int
-
-const (
-	unknown fate = iota // sent, and the outcome is not known
-	applied             // acknowledged
-	refused             // certainly not done
-)
-
 // reply is the result of one request: an answer or an error.
 type reply struct {
 	status int
@@ -43,19 +35,7 @@ type reply struct {
 }
 
 // fate returns the outcome of a write; done is the status of a write that was applied.
-func (r reply) fate(done int) fate {
-	var op *net.OpError
-	switch {
-	case r.status == done:
-		return applied
-	case r.status == http.StatusServiceUnavailable, r.status >= 400 && r.status < 500:
-		return refused
-	case errors.As(r.err, &op) && op.Op == "dial":
-		return refused
-	default:
-		return unknown
-	}
-}
+func (r reply) fate(done int) ledger.Fate { return ledger.FateOf(r.status, r.err, done) }
 
 // failure returns a short name of why the reply does not have the wanted status, or "" if it has.
 func (r reply) failure(want int) string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 )
 
@@ -22,16 +23,16 @@ const password = "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3" //nolint:gosec // of
 // driver sends requests of each kind, one at a time, and checks the answers.
 type driver struct {
 	client *client
-	ledger *ledger
+	book   *book
 	mix    Mix
 
 	mu    sync.Mutex // guards wrong
-	wrong findings
+	wrong ledger.Findings
 }
 
 // call sends the next request of the mix.
-func (d *driver) call(ctx context.Context) loadgen.Outcome {
-	switch kind := d.ledger.kind(d.mix); kind {
+func (d *driver) call(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
+	switch kind := d.book.kind(d.mix); kind {
 	case kindCreateUser:
 		return d.createUser(ctx)
 	case kindJoin:
@@ -65,15 +66,15 @@ func (d *driver) judge(kind string, r reply, want int, check func() error) loadg
 	if err != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.wrong.add("%s: %v", kind, err)
+		d.wrong.Add("%s: %v", kind, err)
 	}
 	return o
 }
 
 func (d *driver) createUser(ctx context.Context) loadgen.Outcome {
-	name := d.ledger.newUser()
+	name := d.book.newUser()
 	r := d.putUser(ctx, name)
-	d.ledger.noteUser(name, r.fate(http.StatusCreated))
+	d.book.users.Note(name, r.fate(http.StatusCreated))
 	return d.judge(kindCreateUser, r, http.StatusCreated, nil)
 }
 
@@ -83,16 +84,16 @@ func (d *driver) putUser(ctx context.Context, name string) reply {
 }
 
 func (d *driver) createRide(ctx context.Context) loadgen.Outcome {
-	ride := d.ledger.newRide()
+	ride := d.book.newRide()
 	r := d.client.send(ctx, http.MethodPost, d.client.targets.Rides+"/api/v1/rides", map[string]any{
 		"created_by": ride.creator, "timestamp": ride.timestamp, "source": ride.source, "destination": ride.destination,
 	})
 	f := r.fate(http.StatusCreated)
 	id, err := newRideID(r)
-	if f == applied && err != nil {
-		f = unknown // it may exist, under an unknown id.
+	if f == ledger.Applied && err != nil {
+		f = ledger.Unknown // it may exist, under an unknown id.
 	}
-	d.ledger.noteRide(ride, f, id)
+	d.book.noteRide(ride, f, id)
 	return d.judge(kindCreateRide, r, http.StatusCreated, func() error { return err })
 }
 
@@ -108,12 +109,12 @@ func newRideID(r reply) (int64, error) {
 
 // join joins a ride. While there is no ride to join, it creates one.
 func (d *driver) join(ctx context.Context) loadgen.Outcome {
-	ride, user := d.ledger.newJoin()
+	ride, user := d.book.newJoin()
 	if ride == nil {
 		return d.createRide(ctx)
 	}
 	r := d.client.send(ctx, http.MethodPost, d.rideURL(ride), map[string]string{"username": user})
-	d.ledger.noteJoin(ride, user, r.fate(http.StatusOK))
+	d.book.noteJoin(ride, user, r.fate(http.StatusOK))
 	return d.judge(kindJoin, r, http.StatusOK, nil)
 }
 
@@ -123,7 +124,7 @@ func (d *driver) rideURL(r *ride) string {
 
 // listing lists the rides of a route, and expects a ride in it that was acknowledged before.
 func (d *driver) listing(ctx context.Context) loadgen.Outcome {
-	ride := d.ledger.ride()
+	ride := d.book.ride()
 	if ride == nil {
 		return d.createRide(ctx)
 	}
@@ -155,17 +156,17 @@ func checkListing(r reply, want *ride) error {
 
 // ride reads an acknowledged ride and expects all users whose joins were acknowledged before.
 func (d *driver) ride(ctx context.Context) loadgen.Outcome {
-	ride := d.ledger.ride()
+	ride := d.book.ride()
 	if ride == nil {
 		return d.createRide(ctx)
 	}
-	before := d.ledger.joins(ride)
+	before := d.book.joins(ride)
 	r := d.client.send(ctx, http.MethodGet, d.rideURL(ride), nil)
-	return d.judge(kindRide, r, http.StatusOK, func() error { return checkRide(r, ride, before, d.ledger.joins(ride)) })
+	return d.judge(kindRide, r, http.StatusOK, func() error { return checkRide(r, ride, before, d.book.joins(ride)) })
 }
 
 // checkRide compares an answer with the joins known before the request and after it.
-func checkRide(r reply, want *ride, before, after map[string]fate) error {
+func checkRide(r reply, want *ride, before, after map[string]ledger.Fate) error {
 	got, err := decode[struct {
 		ID          int64    `json:"rideId"`
 		Creator     string   `json:"created_by"`
@@ -188,7 +189,7 @@ func checkRide(r reply, want *ride, before, after map[string]fate) error {
 		}
 	}
 	for user, f := range before {
-		if f == applied && users[user] == 0 {
+		if f == ledger.Applied && users[user] == 0 {
 			return fmt.Errorf("ride %d is without user %s, whose joining was acknowledged", want.id, user)
 		}
 	}
@@ -197,7 +198,7 @@ func checkRide(r reply, want *ride, before, after map[string]fate) error {
 
 // read reads one user from the database.
 func (d *driver) read(ctx context.Context) loadgen.Outcome {
-	name := d.ledger.user()
+	name := d.book.user()
 	r := d.client.read(ctx, "users", []string{"username"}, map[string]any{"username": name})
 	return d.judge(kindRead, r, http.StatusOK, func() error {
 		if want := fmt.Sprintf(`[{"username":%q}]`, name); strings.TrimSpace(string(r.body)) != want {
@@ -209,11 +210,11 @@ func (d *driver) read(ctx context.Context) loadgen.Outcome {
 
 // write inserts a row into the table of raw writes.
 func (d *driver) write(ctx context.Context) loadgen.Outcome {
-	n := d.ledger.newWrite()
+	n := d.book.newWrite()
 	r := d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/api/v1/db/write", map[string]any{
-		"query": "insert", "table": table, "values": map[string]any{"run": d.ledger.run, "n": n},
+		"query": "insert", "table": table, "values": map[string]any{"run": d.book.run, "n": n},
 	})
-	d.ledger.noteWrite(n, r.fate(http.StatusOK))
+	d.book.writes.Note(n, r.fate(http.StatusOK))
 	return d.judge(kindWrite, r, http.StatusOK, nil)
 }
 
@@ -229,11 +230,11 @@ func (d *driver) prepare(ctx context.Context, users int) error {
 		return fmt.Errorf("create table %s: %w: %w", table, errRefused, err)
 	}
 	for range users {
-		name := d.ledger.newUser()
+		name := d.book.newUser()
 		if err := d.prepareUser(ctx, name); err != nil {
 			return fmt.Errorf("create user: %w: %w", errRefused, err)
 		}
-		d.ledger.enroll(name)
+		d.book.enroll(name)
 	}
 	if o := d.createRide(ctx); o.Failure != "" {
 		return fmt.Errorf("create a ride: %w: %s", errRefused, o.Failure)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/bench/ledger"
 	"rideshare/bench/load"
 	"rideshare/bench/loadgen"
 )
@@ -72,23 +73,23 @@ func TestRun_RightSystem_Passes(t *testing.T) {
 func TestRun_WrongSystem_IsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault fault
-		found func(load.Check) int
+		found func(ledger.Check) int
 	}{
-		"RideLost":          {fault{route: "POST /api/v1/rides", lose: true}, func(c load.Check) int { return c.Missing.Count }},
-		"RideDoubled":       {fault{route: "POST /api/v1/rides", twice: true}, func(c load.Check) int { return c.Doubled.Count }},
-		"RideRefusedButIn":  {fault{route: "POST /api/v1/rides", status: 503}, func(c load.Check) int { return c.Unasked.Count }},
-		"JoinLost":          {fault{route: "POST /api/v1/rides/{id}", lose: true}, func(c load.Check) int { return c.Missing.Count }},
-		"JoinDoubled":       {fault{route: "POST /api/v1/rides/{id}", twice: true}, func(c load.Check) int { return c.Doubled.Count }},
-		"JoinRefusedButIn":  {fault{route: "POST /api/v1/rides/{id}", status: 503}, func(c load.Check) int { return c.Unasked.Count }},
-		"WriteLost":         {fault{route: "POST /api/v1/db/write", lose: true}, func(c load.Check) int { return c.Missing.Count }},
-		"WriteDoubled":      {fault{route: "POST /api/v1/db/write", twice: true}, func(c load.Check) int { return c.Doubled.Count }},
-		"UserLost":          {fault{route: "GET /api/v1/users", lose: true}, func(c load.Check) int { return c.Missing.Count }},
-		"ListingWithout":    {fault{route: "GET /api/v1/rides", lose: true}, func(c load.Check) int { return c.Wrong.Count }},
-		"RideReadWrong":     {fault{route: "GET /api/v1/rides/{id}"}, func(c load.Check) int { return c.Wrong.Count }},
-		"UserReadWrong":     {fault{route: "POST /api/v1/db/read"}, func(c load.Check) int { return c.Wrong.Count }},
-		"RequestCalledBad":  {fault{route: "POST /api/v1/db/write", status: 400}, func(c load.Check) int { return c.Wrong.Count }},
-		"UserRefusedButIn":  {fault{route: "PUT /api/v1/users", status: 503}, func(c load.Check) int { return c.Unasked.Count }},
-		"JoinMissingInRead": {fault{route: "POST /api/v1/rides/{id}", lose: true}, func(c load.Check) int { return c.Wrong.Count }},
+		"RideLost":          {fault{route: "POST /api/v1/rides", lose: true}, func(c ledger.Check) int { return c.Missing.Count }},
+		"RideDoubled":       {fault{route: "POST /api/v1/rides", twice: true}, func(c ledger.Check) int { return c.Doubled.Count }},
+		"RideRefusedButIn":  {fault{route: "POST /api/v1/rides", status: 503}, func(c ledger.Check) int { return c.Unasked.Count }},
+		"JoinLost":          {fault{route: "POST /api/v1/rides/{id}", lose: true}, func(c ledger.Check) int { return c.Missing.Count }},
+		"JoinDoubled":       {fault{route: "POST /api/v1/rides/{id}", twice: true}, func(c ledger.Check) int { return c.Doubled.Count }},
+		"JoinRefusedButIn":  {fault{route: "POST /api/v1/rides/{id}", status: 503}, func(c ledger.Check) int { return c.Unasked.Count }},
+		"WriteLost":         {fault{route: "POST /api/v1/db/write", lose: true}, func(c ledger.Check) int { return c.Missing.Count }},
+		"WriteDoubled":      {fault{route: "POST /api/v1/db/write", twice: true}, func(c ledger.Check) int { return c.Doubled.Count }},
+		"UserLost":          {fault{route: "GET /api/v1/users", lose: true}, func(c ledger.Check) int { return c.Missing.Count }},
+		"ListingWithout":    {fault{route: "GET /api/v1/rides", lose: true}, func(c ledger.Check) int { return c.Wrong.Count }},
+		"RideReadWrong":     {fault{route: "GET /api/v1/rides/{id}"}, func(c ledger.Check) int { return c.Wrong.Count }},
+		"UserReadWrong":     {fault{route: "POST /api/v1/db/read"}, func(c ledger.Check) int { return c.Wrong.Count }},
+		"RequestCalledBad":  {fault{route: "POST /api/v1/db/write", status: 400}, func(c ledger.Check) int { return c.Wrong.Count }},
+		"UserRefusedButIn":  {fault{route: "PUT /api/v1/users", status: 503}, func(c ledger.Check) int { return c.Unasked.Count }},
+		"JoinMissingInRead": {fault{route: "POST /api/v1/rides/{id}", lose: true}, func(c ledger.Check) int { return c.Wrong.Count }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

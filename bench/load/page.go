@@ -247,7 +247,7 @@ func (r *Result) bars() report.Chart {
 
 func (r *Result) checkSection() report.Section {
 	c := r.Check
-	s := report.Section{Title: "Check", Text: "At the end everything that was acknowledged was read back: " + c.acknowledged() + "."}
+	s := report.Section{Title: "Check", Text: "At the end everything that was acknowledged was read back: " + acknowledged(c) + "."}
 	if n := c.UnknownThere + c.UnknownMissing; n > 0 {
 		s.Text += fmt.Sprintf(" %d writes had no answer: %d are there, %d are not.", n, c.UnknownThere, c.UnknownMissing)
 	}
@@ -256,7 +256,7 @@ func (r *Result) checkSection() report.Section {
 		return s
 	}
 	found := report.Table{Head: []string{"found"}, Text: true}
-	for _, line := range c.verdicts() {
+	for _, line := range verdicts(c) {
 		found.Rows = append(found.Rows, []string{line})
 	}
 	s.Tables = []report.Table{found}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 )
 
@@ -25,8 +26,8 @@ type Result struct {
 	Load    loadgen.Summary `json:"load"`
 	Samples []Sample        `json:"samples"`
 	// Decisions are the scaling decisions during the run, oldest first.
-	Decisions []Decision `json:"decisions"`
-	Check     Check      `json:"check"`
+	Decisions []Decision   `json:"decisions"`
+	Check     ledger.Check `json:"check"`
 }
 
 // Run runs the load and checks it. The end of ctx ends the load early; what was written by then is still checked. An
@@ -39,7 +40,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	run := uuid.NewString()[:8]
-	d := &driver{client: client, ledger: newLedger(run, cfg.Seed), mix: cfg.Mix}
+	d := &driver{client: client, book: newBook(run, cfg.Seed), mix: cfg.Mix}
 	_, _ = fmt.Fprintf(cfg.Progress, "run %s: preparing %d users\n", run, cfg.Users) // progress only.
 	prepareCtx, cancel := context.WithTimeout(ctx, prepareLimit)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 	"rideshare/bench/report"
 )
@@ -65,14 +66,14 @@ func (r *Result) scaling() report.Table {
 }
 
 // verdicts returns the results of the check, one line each, worst first.
-func (c Check) verdicts() []string {
+func verdicts(c ledger.Check) []string {
 	var lines []string
 	if c.Problem != "" {
 		lines = append(lines, "the check could not be made to its end: "+c.Problem)
 	}
 	for _, found := range []struct {
 		what string
-		findings
+		ledger.Findings
 	}{
 		{"acknowledged and missing", c.Missing},
 		{"there more than once", c.Doubled},
@@ -88,7 +89,7 @@ func (c Check) verdicts() []string {
 }
 
 // acknowledged says in words what was acknowledged, and so must be there.
-func (c Check) acknowledged() string {
+func acknowledged(c ledger.Check) string {
 	var parts []string
 	for _, what := range []string{"user", "ride", "join", "write"} {
 		parts = append(parts, fmt.Sprintf("%d %ss", c.Acknowledged[what], what))

@@ -42,14 +42,14 @@ func (r *Result) words() string {
 	for _, d := range r.Decisions {
 		fmt.Fprintf(&b, "  after %v: %d slaves wanted: %s\n", d.At.Sub(r.Load.Start).Round(time.Second), d.Wanted, d.Why)
 	}
-	fmt.Fprintf(&b, "checked: %s\n", r.Check.acknowledged())
+	fmt.Fprintf(&b, "checked: %s\n", acknowledged(r.Check))
 	if n := r.Check.UnknownThere + r.Check.UnknownMissing; n > 0 {
 		fmt.Fprintf(&b, "unknown: %d writes without an answer: %d are there, %d are not\n", n, r.Check.UnknownThere, r.Check.UnknownMissing)
 	}
 	if r.Check.OK {
 		b.WriteString("ok: everything acknowledged is there, once\n")
 	}
-	for _, line := range r.Check.verdicts() {
+	for _, line := range verdicts(r.Check) {
 		fmt.Fprintf(&b, "FAILED  %s\n", line)
 	}
 	return b.String()

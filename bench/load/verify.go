@@ -5,69 +5,29 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"rideshare/bench/ledger"
 )
 
 // verifyLimit bounds the final check, which waits for a system that is not complete yet.
 const verifyLimit = 2 * time.Minute
 
-// Check is the result of comparing the system with everything that the run wrote.
-type Check struct {
-	OK bool `json:"ok"`
-	// Acknowledged is how many writes of each kind were acknowledged, and so must be there.
-	Acknowledged map[string]int `json:"acknowledged"`
-	// UnknownThere and UnknownMissing count writes whose answers were lost. They may or may not be there, but not twice.
-	UnknownThere   int `json:"unknown_there"`
-	UnknownMissing int `json:"unknown_missing"`
-	// Wrong are incorrect answers during the load.
-	Wrong findings `json:"wrong"`
-	// Missing was acknowledged and is not there; Doubled is there more than once.
-	Missing findings `json:"missing"`
-	Doubled findings `json:"doubled"`
-	// Unasked is there although it was refused, or was never written.
-	Unasked findings `json:"unasked"`
-	// Problem says why the check could not be completed.
-	Problem string `json:"problem,omitempty"`
-}
-
-func (c *Check) finish() {
-	c.OK = c.Problem == "" && c.Wrong.Count+c.Missing.Count+c.Doubled.Count+c.Unasked.Count == 0
-}
-
-// note compares how often one item is there with its known outcome.
-func (c *Check) note(what, name string, f fate, times int) {
-	switch {
-	case times > 1:
-		c.Doubled.add("%s %s is there %d times", what, name, times)
-	case f == applied && times == 0:
-		c.Missing.add("%s %s was acknowledged and is not there", what, name)
-	case f == refused && times > 0:
-		c.Unasked.add("%s %s was refused and is there", what, name)
-	case f == unknown && times > 0:
-		c.UnknownThere++
-	case f == unknown:
-		c.UnknownMissing++
-	}
-	if f == applied {
-		c.Acknowledged[what]++
-	}
-}
-
 // verify reads back what the run has written.
-func (d *driver) verify(ctx context.Context) Check {
+func (d *driver) verify(ctx context.Context) ledger.Check {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
-	c := Check{Acknowledged: map[string]int{}, Wrong: d.wrong}
-	for _, step := range []func(context.Context, *Check) error{d.verifyUsers, d.verifyRides, d.verifyJoins, d.verifyWrites} {
+	c := ledger.Check{Acknowledged: map[string]int{}, Wrong: d.wrong}
+	for _, step := range []func(context.Context, *ledger.Check) error{d.verifyUsers, d.verifyRides, d.verifyJoins, d.verifyWrites} {
 		if err := step(ctx, &c); err != nil {
 			c.Problem = err.Error()
 			break
 		}
 	}
-	c.finish()
+	c.Finish()
 	return c
 }
 
-func (d *driver) verifyUsers(ctx context.Context, c *Check) error {
+func (d *driver) verifyUsers(ctx context.Context, c *ledger.Check) error {
 	r, err := insist(ctx, func(ctx context.Context) reply {
 		return d.client.send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users", nil)
 	}, http.StatusOK)
@@ -82,14 +42,12 @@ func (d *driver) verifyUsers(ctx context.Context, c *Check) error {
 	for _, name := range names {
 		times[name]++
 	}
-	for name, f := range d.ledger.users {
-		c.note("user", name, f, times[name])
-	}
+	d.book.users.Compare(c, "user", times)
 	return nil
 }
 
 // verifyRides reads the rides of each user of the pool from the database.
-func (d *driver) verifyRides(ctx context.Context, c *Check) error {
+func (d *driver) verifyRides(ctx context.Context, c *ledger.Check) error {
 	type key struct{ creator, timestamp string }
 	type row struct {
 		ID          int64  `json:"rideId"`
@@ -98,7 +56,7 @@ func (d *driver) verifyRides(ctx context.Context, c *Check) error {
 		Destination int    `json:"destination"`
 	}
 	found := map[key][]row{}
-	for _, user := range d.ledger.pool {
+	for _, user := range d.book.pool {
 		rows, err := rowsOf[row](ctx, d.client, "rides", []string{"rideId", "timestamp", "source", "destination"}, map[string]any{"created_by": user})
 		if err != nil {
 			return err
@@ -107,32 +65,32 @@ func (d *driver) verifyRides(ctx context.Context, c *Check) error {
 			found[key{user, r.Timestamp}] = append(found[key{user, r.Timestamp}], r)
 		}
 	}
-	for _, ride := range d.ledger.rides {
+	for _, ride := range d.book.rides {
 		rows := found[key{ride.creator, ride.timestamp}]
-		c.note("ride", fmt.Sprintf("of %s at %s", ride.creator, ride.timestamp), ride.fate, len(rows))
+		c.Note("ride", fmt.Sprintf("of %s at %s", ride.creator, ride.timestamp), ride.fate, len(rows))
 		delete(found, key{ride.creator, ride.timestamp})
 		if len(rows) == 0 {
 			continue
 		}
-		if got := rows[0]; (ride.fate == applied && got.ID != ride.id) || (route{got.Source, got.Destination}) != ride.route {
-			c.Wrong.add("ride of %s at %s is %+v, want id %d, %+v", ride.creator, ride.timestamp, got, ride.id, ride.route)
+		if got := rows[0]; (ride.fate == ledger.Applied && got.ID != ride.id) || (route{got.Source, got.Destination}) != ride.route {
+			c.Wrong.Add("ride of %s at %s is %+v, want id %d, %+v", ride.creator, ride.timestamp, got, ride.id, ride.route)
 		}
 		ride.id = rows[0].ID // sets the id also of a ride whose answer was lost
 	}
 	for k, rows := range found {
-		c.Unasked.add("%d rides of %s at %s, which nobody created", len(rows), k.creator, k.timestamp)
+		c.Unasked.Add("%d rides of %s at %s, which nobody created", len(rows), k.creator, k.timestamp)
 	}
 	return nil
 }
 
 // verifyJoins reads the seats of each user of the pool from the database.
-func (d *driver) verifyJoins(ctx context.Context, c *Check) error {
+func (d *driver) verifyJoins(ctx context.Context, c *ledger.Check) error {
 	type seat struct {
 		ride int64
 		user string
 	}
 	found := map[seat]int{}
-	for _, user := range d.ledger.pool {
+	for _, user := range d.book.pool {
 		rows, err := rowsOf[struct {
 			ID int64 `json:"rideId"`
 		}](ctx, d.client, "riders", []string{"rideId"}, map[string]any{"user": user})
@@ -143,14 +101,14 @@ func (d *driver) verifyJoins(ctx context.Context, c *Check) error {
 			found[seat{r.ID, user}]++
 		}
 	}
-	for _, ride := range d.ledger.rides {
+	for _, ride := range d.book.rides {
 		for user, f := range ride.joined {
-			c.note("join", fmt.Sprintf("of %s to ride %d", user, ride.id), f, found[seat{ride.id, user}])
+			c.Note("join", fmt.Sprintf("of %s to ride %d", user, ride.id), f, found[seat{ride.id, user}])
 			delete(found, seat{ride.id, user})
 		}
 	}
 	for s := range found {
-		c.Unasked.add("%s is in ride %d without having joined", s.user, s.ride)
+		c.Unasked.Add("%s is in ride %d without having joined", s.user, s.ride)
 	}
 	return nil
 }
@@ -165,10 +123,10 @@ func rowsOf[T any](ctx context.Context, c *client, table string, columns []strin
 }
 
 // verifyWrites reads the table of raw writes.
-func (d *driver) verifyWrites(ctx context.Context, c *Check) error {
+func (d *driver) verifyWrites(ctx context.Context, c *ledger.Check) error {
 	rows, err := rowsOf[struct {
 		N int `json:"n"`
-	}](ctx, d.client, table, []string{"n"}, map[string]any{"run": d.ledger.run})
+	}](ctx, d.client, table, []string{"n"}, map[string]any{"run": d.book.run})
 	if err != nil {
 		return err
 	}
@@ -176,12 +134,9 @@ func (d *driver) verifyWrites(ctx context.Context, c *Check) error {
 	for _, row := range rows {
 		times[row.N]++
 	}
-	for n, f := range d.ledger.writes {
-		c.note("write", fmt.Sprint(n), f, times[n])
-		delete(times, n)
-	}
+	d.book.writes.Compare(c, "write", times)
 	for n := range times {
-		c.Unasked.add("row %d of %s, which nobody wrote", n, table)
+		c.Unasked.Add("row %d of %s, which nobody wrote", n, table)
 	}
 	return nil
 }
@@ -190,7 +145,7 @@ func (d *driver) verifyWrites(ctx context.Context, c *Check) error {
 func (d *driver) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
-	for name := range d.ledger.users {
+	for _, name := range d.book.users.Names() {
 		_, err := insist(ctx, func(ctx context.Context) reply {
 			return d.client.send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
 		}, http.StatusOK, http.StatusBadRequest) // 400: it never existed, or an earlier attempt has removed it.
@@ -198,7 +153,7 @@ func (d *driver) clean(ctx context.Context) error {
 			return fmt.Errorf("remove user %s: %w", name, err)
 		}
 	}
-	statement := []any{[]any{"DELETE FROM " + table + " WHERE run = ?", d.ledger.run}}
+	statement := []any{[]any{"DELETE FROM " + table + " WHERE run = ?", d.book.run}}
 	if _, err := insist(ctx, func(ctx context.Context) reply {
 		return d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
 	}, http.StatusOK); err != nil {

@@ -74,18 +74,20 @@ type Summary struct {
 // longest is the longest latency that is distinguished from longer ones.
 const longest = 5 * time.Minute
 
-// tally collects requests until its figures are read.
-type tally struct {
+// Tally collects requests until its figures are read. It is not safe for concurrent use.
+type Tally struct {
 	latencies *hdrhistogram.Histogram // in microseconds
 	failed    int64
 	failures  map[string]int64
 }
 
-func newTally() *tally {
-	return &tally{latencies: hdrhistogram.New(1, longest.Microseconds(), 3), failures: map[string]int64{}}
+// NewTally returns an empty tally.
+func NewTally() *Tally {
+	return &Tally{latencies: hdrhistogram.New(1, longest.Microseconds(), 3), failures: map[string]int64{}}
 }
 
-func (t *tally) add(latency time.Duration, failure string) {
+// Add adds one request; failure is empty or the name of its failure.
+func (t *Tally) Add(latency time.Duration, failure string) {
 	// A value within the bounds is always recorded.
 	_ = t.latencies.RecordValue(min(max(1, latency.Microseconds()), longest.Microseconds()))
 	if failure != "" {
@@ -94,8 +96,8 @@ func (t *tally) add(latency time.Duration, failure string) {
 	}
 }
 
-// merge adds the requests of other.
-func (t *tally) merge(other *tally) {
+// Merge adds the requests of other.
+func (t *Tally) Merge(other *Tally) {
 	t.latencies.Merge(other.latencies)
 	t.failed += other.failed
 	for name, n := range other.failures {
@@ -103,13 +105,14 @@ func (t *tally) merge(other *tally) {
 	}
 }
 
-func (t *tally) reset() {
+func (t *Tally) reset() {
 	t.latencies.Reset()
 	t.failed = 0
 	clear(t.failures)
 }
 
-func (t *tally) figures() Figures {
+// Figures returns the figures of the requests so far.
+func (t *Tally) Figures() Figures {
 	f := Figures{
 		Count: t.latencies.TotalCount(), Failed: t.failed,
 		P50: t.quantile(50), P90: t.quantile(90), P99: t.quantile(99), P999: t.quantile(99.9), Max: t.quantile(100),
@@ -120,13 +123,13 @@ func (t *tally) figures() Figures {
 	return f
 }
 
-func (t *tally) quantile(percent float64) time.Duration {
+func (t *Tally) quantile(percent float64) time.Duration {
 	return time.Duration(t.latencies.ValueAtQuantile(percent)) * time.Microsecond
 }
 
 // distribution returns the latency at quantiles that get denser towards 100 %, as far as there are enough requests to
 // tell them apart.
-func (t *tally) distribution() []Quantile {
+func (t *Tally) distribution() []Quantile {
 	count := float64(t.latencies.TotalCount())
 	if count == 0 {
 		return nil

@@ -38,7 +38,16 @@ type Outcome struct {
 	Pause time.Duration
 }
 
-// Config is what Run needs; all but MaxInFlight is required.
+// Request is one request to send.
+type Request struct {
+	// Due is when the request was to be sent: its latency counts from then.
+	Due time.Time
+	// Slot is a number below the number of clients or MaxInFlight, which no other request in flight has. A caller can
+	// keep state for each slot without locks.
+	Slot int
+}
+
+// Config is what Run needs; Plan, Loop and Call are required.
 type Config struct {
 	Plan Plan
 	Loop Loop
@@ -47,7 +56,8 @@ type Config struct {
 	MaxInFlight int
 	// Call sends one request and waits for the answer, within its own time limit. Many goroutines call it concurrently.
 	// Its context is never cancelled: the outcome of a write that was sent must become known.
-	Call     func(ctx context.Context) Outcome
+	Call func(ctx context.Context, r Request) Outcome
+	// Recorder makes the figures. Without one the caller keeps its own, and the summary has none.
 	Recorder *Recorder
 }
 
@@ -57,8 +67,8 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if len(cfg.Plan) == 0 {
 		return Summary{}, errEmptyPlan
 	}
-	if cfg.Call == nil || cfg.Recorder == nil || (cfg.Loop != Open && cfg.Loop != Closed) {
-		return Summary{}, errors.New("the generator needs a call, a recorder and a loop")
+	if cfg.Call == nil || (cfg.Loop != Open && cfg.Loop != Closed) {
+		return Summary{}, errors.New("the generator needs a call and a loop")
 	}
 	if cfg.MaxInFlight < 1 {
 		cfg.MaxInFlight = 1024
@@ -66,7 +76,9 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Plan.Duration())
 	defer cancel()
 	g := &generator{cfg: cfg, start: time.Now()}
-	cfg.Recorder.begin(g.start, cfg.Plan)
+	if cfg.Recorder != nil {
+		cfg.Recorder.begin(g.start, cfg.Plan)
+	}
 	var unsent int64
 	if cfg.Loop == Open {
 		unsent = g.open(ctx)
@@ -74,7 +86,10 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 		g.closed(ctx)
 	}
 	g.group.Wait()
-	summary := cfg.Recorder.end(time.Now())
+	var summary Summary
+	if cfg.Recorder != nil {
+		summary = cfg.Recorder.end(time.Now())
+	}
 	summary.Loop, summary.Unsent = cfg.Loop, unsent
 	return summary, nil
 }
@@ -88,7 +103,10 @@ type generator struct {
 
 // open starts each request when it is due. It returns how many were due and not sent.
 func (g *generator) open(ctx context.Context) int64 {
-	free := make(chan struct{}, g.cfg.MaxInFlight)
+	free := make(chan int, g.cfg.MaxInFlight)
+	for slot := range g.cfg.MaxInFlight {
+		free <- slot
+	}
 	times := &schedule{plan: g.cfg.Plan}
 	for at, ok := times.due(); ok; at, ok = times.due() {
 		due := g.start.Add(at)
@@ -96,14 +114,14 @@ func (g *generator) open(ctx context.Context) int64 {
 			return g.missed(times, due)
 		}
 		select {
-		case free <- struct{}{}:
+		case slot := <-free:
+			g.group.Go(func() {
+				g.request(ctx, Request{Due: due, Slot: slot})
+				free <- slot
+			})
 		case <-ctx.Done():
 			return g.missed(times, due)
 		}
-		g.group.Go(func() {
-			g.request(ctx, due)
-			<-free
-		})
 	}
 	<-ctx.Done() // a plan may end with nothing to do.
 	return 0
@@ -121,10 +139,11 @@ func (g *generator) missed(times *schedule, due time.Time) int64 {
 	return n
 }
 
-// request sends one request, whose latency counts from due.
-func (g *generator) request(ctx context.Context, due time.Time) Outcome {
-	outcome := g.cfg.Call(context.WithoutCancel(ctx))
-	g.cfg.Recorder.record(due, time.Now(), outcome)
+func (g *generator) request(ctx context.Context, r Request) Outcome {
+	outcome := g.cfg.Call(context.WithoutCancel(ctx), r)
+	if g.cfg.Recorder != nil {
+		g.cfg.Recorder.record(r.Due, time.Now(), outcome)
+	}
 	return outcome
 }
 
@@ -132,15 +151,15 @@ func (g *generator) request(ctx context.Context, due time.Time) Outcome {
 // otherwise.
 func (g *generator) closed(ctx context.Context) {
 	for number := range int(g.cfg.Plan.Peak()) {
-		g.group.Go(func() { g.client(ctx, float64(number)) })
+		g.group.Go(func() { g.client(ctx, number) })
 	}
 }
 
-func (g *generator) client(ctx context.Context, number float64) {
+func (g *generator) client(ctx context.Context, number int) {
 	for ctx.Err() == nil {
 		pause := lookEvery
-		if _, level := g.cfg.Plan.At(time.Since(g.start)); number < level {
-			pause = g.request(ctx, time.Now()).Pause
+		if _, level := g.cfg.Plan.At(time.Since(g.start)); float64(number) < level {
+			pause = g.request(ctx, Request{Due: time.Now(), Slot: number}).Pause
 		}
 		sleepUntil(ctx, time.Now().Add(pause))
 	}

@@ -37,8 +37,8 @@ func run(t *testing.T, ctx context.Context, cfg loadgen.Config) loadgen.Summary 
 }
 
 // taking is a call that is answered after d.
-func taking(d time.Duration) func(context.Context) loadgen.Outcome {
-	return func(context.Context) loadgen.Outcome {
+func taking(d time.Duration) func(context.Context, loadgen.Request) loadgen.Outcome {
+	return func(context.Context, loadgen.Request) loadgen.Outcome {
 		time.Sleep(d)
 		return loadgen.Outcome{Kind: "read"}
 	}
@@ -113,7 +113,7 @@ func TestRun_Open_LatencyCountsFromTheDueTime(t *testing.T) {
 		var sent atomic.Int64
 		s := run(t, t.Context(), loadgen.Config{
 			Loop: loadgen.Open, Plan: parse(t, "steady 2s 100"), MaxInFlight: 1,
-			Call: func(context.Context) loadgen.Outcome {
+			Call: func(context.Context, loadgen.Request) loadgen.Outcome {
 				if sent.Add(1) == 1 {
 					time.Sleep(time.Second)
 				}
@@ -152,7 +152,7 @@ func TestRun_Closed_ClientsFollowThePlan(t *testing.T) {
 		var now, most atomic.Int64
 		s := run(t, t.Context(), loadgen.Config{
 			Loop: loadgen.Closed, Plan: parse(t, "few 1s 2; many 1s 5; none 1s 0"),
-			Call: func(context.Context) loadgen.Outcome {
+			Call: func(context.Context, loadgen.Request) loadgen.Outcome {
 				most.Store(max(most.Load(), now.Add(1)))
 				defer now.Add(-1)
 				time.Sleep(100 * time.Millisecond)
@@ -170,7 +170,7 @@ func TestRun_Closed_ClientPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := run(t, t.Context(), loadgen.Config{
 			Loop: loadgen.Closed, Plan: parse(t, "steady 10s 1"),
-			Call: func(context.Context) loadgen.Outcome {
+			Call: func(context.Context, loadgen.Request) loadgen.Outcome {
 				return loadgen.Outcome{Kind: "read", Failure: "503", Pause: time.Second}
 			},
 		})
@@ -188,7 +188,7 @@ func TestRun_Cancelled_WaitsForAnswers(t *testing.T) {
 			defer cancel()
 			s := run(t, ctx, loadgen.Config{
 				Loop: loop, Plan: parse(t, "steady 1h 1"),
-				Call: func(ctx context.Context) loadgen.Outcome {
+				Call: func(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
 					time.Sleep(700 * time.Millisecond)
 					if ctx.Err() != nil {
 						return loadgen.Outcome{Kind: "read", Failure: "cancelled"}
@@ -236,7 +236,7 @@ func TestRun_KindsAndFailures(t *testing.T) {
 		var n atomic.Int64
 		s := run(t, t.Context(), loadgen.Config{
 			Loop: loadgen.Open, Plan: parse(t, "steady 3s 100"),
-			Call: func(context.Context) loadgen.Outcome {
+			Call: func(context.Context, loadgen.Request) loadgen.Outcome {
 				if n.Add(1)%3 == 0 {
 					time.Sleep(50 * time.Millisecond)
 					return loadgen.Outcome{Kind: "write", Failure: "504"}
@@ -254,4 +254,25 @@ func TestRun_KindsAndFailures(t *testing.T) {
 			t.Errorf("failures: got %+v, want them in each second and in all", s.Seconds[1])
 		}
 	})
+}
+
+// Requests in flight have slots of their own, fewer than there are clients or places.
+func TestRun_Slots_AreOfOneRequestAtATime(t *testing.T) {
+	const most = 3
+	for loop, plan := range map[loadgen.Loop]string{loadgen.Open: "steady 2s 100", loadgen.Closed: "steady 2s 3"} {
+		synctest.Test(t, func(t *testing.T) {
+			var taken [most]atomic.Bool
+			run(t, t.Context(), loadgen.Config{
+				Loop: loop, Plan: parse(t, plan), MaxInFlight: most,
+				Call: func(_ context.Context, r loadgen.Request) loadgen.Outcome {
+					if !taken[r.Slot].CompareAndSwap(false, true) {
+						t.Errorf("%s: two requests have slot %d", loop, r.Slot)
+					}
+					time.Sleep(50 * time.Millisecond)
+					taken[r.Slot].Store(false)
+					return loadgen.Outcome{Kind: "read"}
+				},
+			})
+		})
+	}
 }

@@ -14,16 +14,16 @@ type Recorder struct {
 	start   time.Time
 	plan    Plan
 	took    time.Duration // of the whole run, once it has ended
-	all     *tally
-	kinds   map[string]*tally
-	phases  []*tally
-	current map[string]*tally // of the second in progress, by kind
+	all     *Tally
+	kinds   map[string]*Tally
+	phases  []*Tally
+	current map[string]*Tally // of the second in progress, by kind
 	seconds []Second
 }
 
 // NewRecorder returns an empty recorder, for one run.
 func NewRecorder() *Recorder {
-	return &Recorder{all: newTally(), kinds: map[string]*tally{}, current: map[string]*tally{}}
+	return &Recorder{all: NewTally(), kinds: map[string]*Tally{}, current: map[string]*Tally{}}
 }
 
 func (r *Recorder) begin(start time.Time, plan Plan) {
@@ -31,7 +31,7 @@ func (r *Recorder) begin(start time.Time, plan Plan) {
 	defer r.mu.Unlock()
 	r.start, r.plan = start, plan
 	for range plan {
-		r.phases = append(r.phases, newTally())
+		r.phases = append(r.phases, NewTally())
 	}
 }
 
@@ -42,13 +42,13 @@ func (r *Recorder) record(due, end time.Time, outcome Outcome) {
 	r.advance(end)
 	t := r.current[outcome.Kind]
 	if t == nil {
-		t = newTally()
+		t = NewTally()
 		r.current[outcome.Kind] = t
-		r.kinds[outcome.Kind] = newTally()
+		r.kinds[outcome.Kind] = NewTally()
 	}
-	t.add(end.Sub(due), outcome.Failure)
+	t.Add(end.Sub(due), outcome.Failure)
 	phase, _ := r.plan.At(due.Sub(r.start))
-	r.phases[phase].add(end.Sub(due), outcome.Failure)
+	r.phases[phase].Add(end.Sub(due), outcome.Failure)
 }
 
 // advance closes the seconds that have ended by now. The caller holds mu.
@@ -66,18 +66,18 @@ func (r *Recorder) close(took time.Duration) {
 	at := r.next()
 	_, level := r.plan.At(at + took/2)
 	second := Second{At: at, Took: took, Level: level, Kinds: map[string]Figures{}}
-	sum := newTally()
+	sum := NewTally()
 	for kind, t := range r.current {
 		if t.latencies.TotalCount() == 0 {
 			continue
 		}
-		second.Kinds[kind] = t.figures()
-		r.kinds[kind].merge(t)
-		sum.merge(t)
+		second.Kinds[kind] = t.Figures()
+		r.kinds[kind].Merge(t)
+		sum.Merge(t)
 		t.reset()
 	}
-	second.All = sum.figures()
-	r.all.merge(sum)
+	second.All = sum.Figures()
+	r.all.Merge(sum)
 	r.seconds = append(r.seconds, second)
 }
 
@@ -113,7 +113,7 @@ func (r *Recorder) Progress(now time.Time) Progress {
 	}
 	r.advance(now)
 	elapsed := now.Sub(r.start)
-	p := Progress{Left: max(0, r.plan.Duration()-elapsed), Total: r.all.figures()}
+	p := Progress{Left: max(0, r.plan.Duration()-elapsed), Total: r.all.Figures()}
 	p.Phase, _ = r.plan.At(elapsed)
 	if len(r.seconds) > 0 {
 		p.Last = r.seconds[len(r.seconds)-1]
@@ -125,16 +125,16 @@ func (r *Recorder) Progress(now time.Time) Progress {
 func (r *Recorder) summary() Summary {
 	s := Summary{
 		Start: r.start, Plan: r.plan, Seconds: r.seconds, Distribution: map[string][]Quantile{},
-		All: Stretch{Took: r.took, Figures: r.all.figures()},
+		All: Stretch{Took: r.took, Figures: r.all.Figures()},
 	}
 	left := r.took
 	for i, phase := range r.plan {
 		took := min(phase.Duration, left)
 		left -= took
-		s.Phases = append(s.Phases, Stretch{Name: phase.Name, Took: took, Figures: r.phases[i].figures()})
+		s.Phases = append(s.Phases, Stretch{Name: phase.Name, Took: took, Figures: r.phases[i].Figures()})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.kinds)) {
-		s.Kinds = append(s.Kinds, Stretch{Name: kind, Took: r.took, Figures: r.kinds[kind].figures()})
+		s.Kinds = append(s.Kinds, Stretch{Name: kind, Took: r.took, Figures: r.kinds[kind].Figures()})
 		s.Distribution[kind] = r.kinds[kind].distribution()
 	}
 	return s

@@ -32,7 +32,7 @@ func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
 }
 
 // Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute. A page may take as long as
-// it needs while its bytes arrive: each arrival is reported by pause.Heard, and the client's timeout bounds the silence
+// it needs while its bytes arrive: each arrival is reported by wait.Heard, and the client's timeout bounds the silence
 // between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))

@@ -8,7 +8,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
-	"rideshare/internal/pause"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -37,7 +37,7 @@ func Remove(ctx context.Context, config Config) error {
 	names := newNames(config.Prefix)
 	queues := names.queues(config)
 	for deadline := time.Now().Add(unusedWait); s.consumed(queues) && time.Now().Before(deadline); {
-		pause.For(ctx, unusedPoll)
+		wait.For(ctx, unusedPoll)
 	}
 	var errs []error
 	for _, q := range queues {

@@ -6,22 +6,25 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"rideshare/bench/ledger"
 )
 
-// ledger records what this run has written, as far as it knows. Answers are compared with it. It is safe for concurrent
+// book records what this run has written, as far as it knows. Answers are compared with it. It is safe for concurrent
 // use.
-type ledger struct {
+type book struct {
 	run string // part of every name, so that runs on one system never collide
+
+	users  ledger.Writes[string] // by name
+	writes ledger.Writes[int]    // to the table of raw writes, by number
 
 	mu     sync.Mutex // guards everything below
 	random *rand.Rand
-	pool   []string        // users that create and join rides
-	users  map[string]fate // by name
+	pool   []string // users that create and join rides
 	rides  []*ride
-	known  []*ride      // those with an id
-	routes []route      // between which rides go
-	writes map[int]fate // to the table of raw writes, by number
-	count  int          // of everything created, for names
+	known  []*ride // those with an id
+	routes []route // between which rides go
+	count  int     // of everything created, for names
 }
 
 // route is where rides go from and to.
@@ -32,11 +35,11 @@ type ride struct {
 	route
 	creator, timestamp string
 
-	// id (0 if no answer had it) and fate are set before the ride is added to the ledger.
+	// id (0 if no answer had it) and fate are set before the ride is added to the book.
 	id   int64
-	fate fate
-	// joined is guarded by the ledger's mu.
-	joined map[string]fate // by user
+	fate ledger.Fate
+	// joined is guarded by the book's mu.
+	joined map[string]ledger.Fate // by user
 }
 
 // Areas are numbers from 1 to 198. Rides share a limited number of routes: few enough that listings are not empty, and
@@ -46,10 +49,9 @@ const (
 	routesMax = 1000
 )
 
-func newLedger(run string, seed uint64) *ledger {
-	l := &ledger{
+func newBook(run string, seed uint64) *book {
+	l := &book{
 		run: run, random: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // load, not secrets.
-		users: map[string]fate{}, writes: map[int]fate{},
 	}
 	for range routesMax {
 		from := 1 + l.random.IntN(areas)
@@ -60,44 +62,37 @@ func newLedger(run string, seed uint64) *ledger {
 }
 
 // kind draws the kind of the next request.
-func (l *ledger) kind(mix Mix) string {
+func (l *book) kind(mix Mix) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return mix.pick(l.random.IntN(100))
 }
 
 // number returns a number that is unique in this run.
-func (l *ledger) number() int {
+func (l *book) number() int {
 	l.count++
 	return l.count
 }
 
 // newUser returns the name of a new user.
-func (l *ledger) newUser() string {
+func (l *book) newUser() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name := fmt.Sprintf("load-%s-%d", l.run, l.number())
-	l.users[name] = unknown
+	l.users.Note(name, ledger.Unknown)
 	return name
 }
 
-// noteUser records the outcome of creating a user.
-func (l *ledger) noteUser(name string, f fate) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.users[name] = f
-}
-
 // enroll adds a user to the pool that creates and joins rides.
-func (l *ledger) enroll(name string) {
+func (l *book) enroll(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.users[name] = applied
+	l.users.Note(name, ledger.Applied)
 	l.pool = append(l.pool, name)
 }
 
 // user draws a user from the pool.
-func (l *ledger) user() string {
+func (l *book) user() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pool[l.random.IntN(len(l.pool))]
@@ -107,30 +102,30 @@ func (l *ledger) user() string {
 var far = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newRide returns a new ride that does not exist yet.
-func (l *ledger) newRide() *ride {
+func (l *book) newRide() *ride {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &ride{
 		creator: l.pool[l.random.IntN(len(l.pool))], route: l.routes[l.random.IntN(len(l.routes))],
 		timestamp: far.Add(time.Duration(l.number()) * time.Second).Format("02-01-2006:05-04-15"),
-		joined:    map[string]fate{},
+		joined:    map[string]ledger.Fate{},
 	}
 	l.rides = append(l.rides, r)
 	return r
 }
 
 // noteRide records the outcome of creating a ride, and its id if it exists.
-func (l *ledger) noteRide(r *ride, f fate, id int64) {
+func (l *book) noteRide(r *ride, f ledger.Fate, id int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.fate, r.id = f, id
-	if f == applied {
+	if f == ledger.Applied {
 		l.known = append(l.known, r)
 	}
 }
 
 // ride draws one of the acknowledged rides, or returns nil.
-func (l *ledger) ride() *ride {
+func (l *book) ride() *ride {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.known) == 0 {
@@ -140,7 +135,7 @@ func (l *ledger) ride() *ride {
 }
 
 // newJoin draws a ride and a user who is not in it, or returns nil after a few attempts.
-func (l *ledger) newJoin() (r *ride, user string) {
+func (l *book) newJoin() (r *ride, user string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range 20 {
@@ -148,8 +143,8 @@ func (l *ledger) newJoin() (r *ride, user string) {
 			return nil, ""
 		}
 		r, user = l.known[l.random.IntN(len(l.known))], l.pool[l.random.IntN(len(l.pool))]
-		if before, tried := r.joined[user]; user != r.creator && (!tried || before == refused) {
-			r.joined[user] = unknown
+		if before, tried := r.joined[user]; user != r.creator && (!tried || before == ledger.Refused) {
+			r.joined[user] = ledger.Unknown
 			return r, user
 		}
 	}
@@ -157,31 +152,24 @@ func (l *ledger) newJoin() (r *ride, user string) {
 }
 
 // noteJoin records the outcome of a join.
-func (l *ledger) noteJoin(r *ride, user string, f fate) {
+func (l *book) noteJoin(r *ride, user string, f ledger.Fate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.joined[user] = f
 }
 
 // joins returns a copy of the known joins of a ride.
-func (l *ledger) joins(r *ride) map[string]fate {
+func (l *book) joins(r *ride) map[string]ledger.Fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(r.joined)
 }
 
 // newWrite returns the number of a new raw write.
-func (l *ledger) newWrite() int {
+func (l *book) newWrite() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.number()
-	l.writes[n] = unknown
+	l.writes.Note(n, ledger.Unknown)
 	return n
-}
-
-// noteWrite records the outcome of a raw write.
-func (l *ledger) noteWrite(n int, f fate) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writes[n] = f
 }
