@@ -61,8 +61,15 @@ func TestFateOf(t *testing.T) {
 		err    error
 		want   ledger.Fate
 	}{
-		{201, nil, ledger.Applied}, {200, nil, ledger.Unknown}, {503, nil, ledger.Refused}, {409, nil, ledger.Refused}, {504, nil, ledger.Unknown},
-		{500, nil, ledger.Unknown}, {0, &net.OpError{Op: "dial"}, ledger.Refused}, {0, &net.OpError{Op: "read"}, ledger.Unknown}, {0, errors.New("lost"), ledger.Unknown},
+		{201, nil, ledger.Applied},
+		{200, nil, ledger.Unknown},
+		{503, nil, ledger.Refused},
+		{409, nil, ledger.Refused},
+		{504, nil, ledger.Unknown},
+		{500, nil, ledger.Unknown},
+		{0, &net.OpError{Op: "dial"}, ledger.Refused},
+		{0, &net.OpError{Op: "read"}, ledger.Unknown},
+		{0, errors.New("lost"), ledger.Unknown},
 	} {
 		if got := ledger.FateOf(test.status, test.err, 201); got != test.want {
 			t.Errorf("status %d, error %v: got %v, want %v", test.status, test.err, got, test.want)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -118,7 +119,7 @@ func TestBench_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
 		"LadderInterrupted":   {ladder, "round 1/1000", interrupt, 1},
 		"LadderStarting":      {ladder, "started in", interrupt, 1},
 		"FailoverInterrupted": {failover, "1/1000:", interrupt, 1},
-		"FailoverDone":        {append(failover[:len(failover):len(failover)], "--kills", "5"), "1/5:", func(*testing.T, int) {}, 0},
+		"FailoverDone":        {append(slices.Clip(failover), "--kills", "5"), "1/5:", func(*testing.T, int) {}, 0},
 		"JoinInterrupted":     {[]string{"bench", "join", "--mib", "4"}, "MiB written", interrupt, 1},
 		"PathsKilled": {ladder, "round 1/1000", func(t *testing.T, pid int) {
 			t.Helper()

@@ -34,8 +34,8 @@ func Remove(ctx context.Context, config Config) error {
 	}
 	defer s.close()
 	defer context.AfterFunc(ctx, func() { s.kill(ctx.Err()) })()
-	names := newNames(config.Prefix)
-	queues := names.queues(config)
+	all := newNames(config.Prefix)
+	queues := all.queues(config)
 	for deadline := time.Now().Add(unusedWait); s.consumed(queues) && time.Now().Before(deadline); {
 		wait.For(ctx, unusedPoll)
 	}
@@ -46,7 +46,7 @@ func Remove(ctx context.Context, config Config) error {
 			return deleteErr
 		}))
 	}
-	errs = append(errs, s.aside("delete "+names.sync, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(names.sync, false, false) }))
+	errs = append(errs, s.aside("delete "+all.sync, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(all.sync, false, false) }))
 	return errors.Join(errs...)
 }
 
