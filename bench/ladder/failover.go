@@ -1,7 +1,6 @@
 package ladder
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"rideshare/internal/dbaas"
+	"rideshare/bench/api"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
@@ -62,7 +61,7 @@ type failover struct {
 	FailoverConfig
 
 	url    string
-	http   *http.Client
+	client api.Client
 	load   *failoverLoad
 	system *system.System // started for the run; nil if the system runs elsewhere
 }
@@ -75,7 +74,7 @@ var ErrWrong = errors.New("acknowledged writes were lost or doubled")
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{
 		FailoverConfig: cfg, url: cfg.Orchestrator,
-		http: &http.Client{Timeout: failoverCall, Transport: &http.Transport{MaxIdleConnsPerHost: 1024}},
+		client: api.Client{HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}, Timeout: failoverCall},
 	}
 	if f.url == "" {
 		stop, startErr := f.start(ctx)
@@ -103,7 +102,7 @@ func (f *failover) start(ctx context.Context) (stop func() error, err error) {
 		return nil, errors.Join(err, f.remove(), os.RemoveAll(dir))
 	}
 	stop = func() error {
-		f.http.CloseIdleConnections()
+		f.client.HTTP.CloseIdleConnections()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
 		defer cancel()
 		return errors.Join(running.Close(closing), f.remove(), os.RemoveAll(dir))
@@ -176,7 +175,7 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 	if err != nil {
 		return kill{}, err
 	}
-	master, _ := before.master()
+	master, _ := masterOf(before)
 	k := kill{pid: master.PID, at: time.Now()}
 	if err = f.strike(ctx, master); err != nil {
 		return k, err
@@ -197,7 +196,7 @@ func (f *failover) kill(ctx context.Context) (kill, error) {
 }
 
 // strike takes the master away.
-func (f *failover) strike(ctx context.Context, master failoverMember) error {
+func (f *failover) strike(ctx context.Context, master api.Member) error {
 	switch f.Mode {
 	case FailoverPlanned:
 		return f.call(ctx, http.MethodPost, "/api/v1/master", nil, nil)
@@ -229,45 +228,25 @@ func signalWorker(pid int, signal syscall.Signal) error {
 // pollEvery is how often the cluster is polled until it is complete.
 const pollEvery = 20 * time.Millisecond
 
-// failoverCluster is the answer of GET cluster.
-type failoverCluster struct {
-	Members       []failoverMember `json:"members"`
-	Epoch         uint64           `json:"epoch"`
-	DesiredSlaves int              `json:"desired_slaves"`
-}
-
-type failoverMember struct {
-	PID    int            `json:"pid"`
-	Worker dbaas.WorkerID `json:"container"`
-	Role   string         `json:"role"`
-	Ready  bool           `json:"ready"`
-}
-
-func (c failoverCluster) master() (failoverMember, bool) {
-	i := slices.IndexFunc(c.Members, func(m failoverMember) bool { return m.Role == "master" && m.Ready })
+func masterOf(c api.Cluster) (api.Member, bool) {
+	i := slices.IndexFunc(c.Members, func(m api.Member) bool { return m.Role == "master" && m.Ready })
 	if i < 0 {
-		return failoverMember{}, false
+		return api.Member{}, false
 	}
 	return c.Members[i], true
 }
 
-func (c failoverCluster) isWhole() bool {
-	ready := 0
-	for _, m := range c.Members {
-		if m.Ready {
-			ready++
-		}
-	}
-	_, led := c.master()
-	return led && ready == len(c.Members) && ready == c.DesiredSlaves+1
+func isWhole(c api.Cluster) bool {
+	_, led := masterOf(c)
+	return led && len(c.Members) == c.Desired+1 && !slices.ContainsFunc(c.Members, func(m api.Member) bool { return !m.Ready })
 }
 
 // whole waits until there is a master and every wanted slave.
-func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
+func (f *failover) whole(ctx context.Context) (api.Cluster, error) {
 	for deadline := time.Now().Add(failoverWhole); ; {
-		var c failoverCluster
+		var c api.Cluster
 		err := f.call(ctx, http.MethodGet, "/api/v1/cluster", nil, &c)
-		if err == nil && c.isWhole() {
+		if err == nil && isWhole(c) {
 			return c, nil
 		}
 		if time.Now().After(deadline) {
@@ -281,41 +260,18 @@ func (f *failover) whole(ctx context.Context) (failoverCluster, error) {
 
 // call makes a request that must be answered with 200, and decodes the answer into out unless out is nil.
 func (f *failover) call(ctx context.Context, method, path string, in, out any) error {
-	status, body, err := f.send(ctx, method, path, in, "")
-	if err != nil {
-		return err
+	r := f.client.Send(ctx, method, f.url+path, in)
+	if r.Err != nil {
+		return r.Err
 	}
-	if status != http.StatusOK {
-		return fmt.Errorf("%s %s: status %d: %.200s", method, path, status, body)
+	if r.Status != http.StatusOK {
+		return fmt.Errorf("%s %s: status %d: %.200s", method, path, r.Status, r.Body)
 	}
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(body, out); err != nil {
+	if err := json.Unmarshal(r.Body, out); err != nil {
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
-}
-
-func (f *failover) send(ctx context.Context, method, path string, in any, key string) (status int, answer []byte, err error) {
-	var body []byte
-	if in != nil {
-		if body, err = json.Marshal(in); err != nil {
-			return 0, nil, fmt.Errorf("encode request: %w", err)
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, f.url+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, fmt.Errorf("make request: %w", err)
-	}
-	if key != "" {
-		req.Header.Set("Idempotency-Key", key)
-	}
-	resp, err := f.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it is read to its end.
-	answer, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
 }

@@ -74,23 +74,23 @@ func (l *failoverLoad) send(ctx context.Context, rate int, call func(context.Con
 func (l *failoverLoad) write(ctx context.Context, r loadgen.Request) loadgen.Outcome {
 	name := l.newName()
 	l.ledger.Note(name, ledger.Unknown)
-	status, err := l.post(ctx, "/db/execute", []any{[]any{"INSERT INTO " + l.table + "(name) VALUES(?)", name}}, name)
+	status, err := l.post(ctx, "/db/execute", []any{[]any{"INSERT INTO " + l.table + "(name) VALUES(?)", name}}, "Idempotency-Key", name)
 	l.ledger.Note(name, ledger.FateOf(status, err, http.StatusOK))
 	return l.note(&l.writes, answered{due: r.Due, end: time.Now(), status: status})
 }
 
 func (l *failoverLoad) read(ctx context.Context, r loadgen.Request) loadgen.Outcome {
-	status, _ := l.post(ctx, "/db/query", []any{"SELECT count(*) FROM " + l.table}, "") // without an answer the status is 0.
+	status, _ := l.post(ctx, "/db/query", []any{"SELECT count(*) FROM " + l.table}) // without an answer the status is 0.
 	return l.note(&l.reads, answered{due: r.Due, end: time.Now(), status: status})
 }
 
 // post returns the status of an answer, and 0 if there is none, or if a statement failed.
-func (l *failoverLoad) post(ctx context.Context, path string, statements []any, key string) (int, error) {
-	status, body, err := l.f.send(ctx, http.MethodPost, path, statements, key)
-	if err != nil || status == http.StatusOK && strings.Contains(string(body), `"error"`) {
-		return 0, err
+func (l *failoverLoad) post(ctx context.Context, path string, statements []any, header ...string) (int, error) {
+	r := l.f.client.Send(ctx, http.MethodPost, l.f.url+path, statements, header...)
+	if r.Err != nil || r.Status == http.StatusOK && strings.Contains(string(r.Body), `"error"`) {
+		return 0, r.Err
 	}
-	return status, nil
+	return r.Status, nil
 }
 
 func (l *failoverLoad) newName() string {
@@ -164,7 +164,7 @@ func (f *failover) stream(ctx context.Context) []change {
 	if err != nil {
 		return nil
 	}
-	resp, err := (&http.Client{Transport: f.http.Transport}).Do(req) // without a timeout
+	resp, err := f.client.HTTP.Do(req) // without a timeout
 	if err != nil {
 		return nil
 	}

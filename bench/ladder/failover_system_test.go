@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"rideshare/bench/api"
 )
 
 // fakeSystem is the orchestrator's API over one table, right unless it loses or doubles every tenth write.
@@ -38,7 +40,7 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer any = map[string]any{}
 	switch r.URL.Path {
 	case "/api/v1/cluster":
-		answer = map[string]any{"epoch": s.epoch, "desired_slaves": 1, "members": []failoverMember{{PID: s.master, Role: "master", Ready: true}, {PID: 1, Role: "slave", Ready: true}}}
+		answer = map[string]any{"epoch": s.epoch, "desired_slaves": 1, "members": []api.Member{{PID: s.master, Role: "master", Ready: true}, {PID: 1, Role: "slave", Ready: true}}}
 	case "/api/v1/crash/master":
 		s.crashed++
 		s.epoch++

@@ -3,11 +3,11 @@ package ladder
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
+
+	"rideshare/bench/api"
 )
 
 // fillChunk is how many rows one request of the preparation carries.
@@ -53,11 +53,7 @@ func fillRides(ctx context.Context, url string) error {
 }
 
 func execute(ctx context.Context, url string, statements []any) error {
-	body, err := json.Marshal(statements)
-	if err != nil {
-		return fmt.Errorf("encode statements: %w", err)
-	}
-	text, err := post(ctx, url+"/db/execute?transaction", body)
+	text, err := ask(ctx, http.MethodPost, url+"/db/execute?transaction", statements)
 	if err == nil && bytes.Contains(text, []byte(`"error"`)) {
 		err = fmt.Errorf("got %.300s", text)
 	}
@@ -67,35 +63,15 @@ func execute(ctx context.Context, url string, statements []any) error {
 	return nil
 }
 
-// post returns the body of an answer with status 200; any other answer is an error.
-func post(ctx context.Context, url string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
+// ask returns the body of an answer with status 200; any other answer is an error.
+func ask(ctx context.Context, method, url string, body any) ([]byte, error) {
+	c := api.Client{HTTP: http.DefaultClient}
+	r := c.Send(ctx, method, url, body)
+	if r.Err != nil {
+		return nil, fmt.Errorf("request: %w", r.Err)
 	}
-	return do(req)
-}
-
-func get(ctx context.Context, url string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
+	if r.Status != http.StatusOK {
+		return nil, fmt.Errorf("%s: %d %s: %.300s", url, r.Status, http.StatusText(r.Status), r.Body)
 	}
-	return do(req)
-}
-
-func do(req *http.Request) ([]byte, error) {
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("request: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", req.URL, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s: %.300s", req.URL, resp.Status, text)
-	}
-	return text, nil
+	return r.Body, nil
 }

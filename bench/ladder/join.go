@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"syscall"
 	"time"
+
+	"rideshare/bench/api"
 )
 
 // JoinConfig says how much a new slave has to catch up with.
@@ -120,7 +123,7 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 // replaceSlave kills the slave and waits until another one serves.
 func (t *target) replaceSlave(ctx context.Context, before []int) (time.Duration, error) {
 	start := time.Now()
-	if _, err := post(ctx, t.addresses.Database+"/api/v1/crash/slave", nil); err != nil {
+	if _, err := ask(ctx, http.MethodPost, t.addresses.Database+"/api/v1/crash/slave", nil); err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
@@ -146,22 +149,13 @@ func (t *target) slaves(ctx context.Context) ([]int, error) {
 
 func millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
-// member is one worker as reported by the orchestrator.
-type member struct {
-	PID   int    `json:"pid"`
-	Role  string `json:"role"`
-	Ready bool   `json:"ready"`
-	Lag   uint64 `json:"lag"`
-}
-
-func (t *target) members(ctx context.Context) ([]member, error) {
-	text, err := get(ctx, t.addresses.Database+"/api/v1/cluster")
+// members returns the workers as reported by the orchestrator.
+func (t *target) members(ctx context.Context) ([]api.Member, error) {
+	text, err := ask(ctx, http.MethodGet, t.addresses.Database+"/api/v1/cluster", nil)
 	if err != nil {
 		return nil, err
 	}
-	var cluster struct {
-		Members []member `json:"members"`
-	}
+	var cluster api.Cluster
 	if err = json.Unmarshal(text, &cluster); err != nil {
 		return nil, fmt.Errorf("decode the cluster: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"time"
 )
@@ -62,13 +63,13 @@ func (t *target) empty(ctx context.Context) error {
 		}
 	}
 	if t.product { // its replicas report how far they are behind
-		left, err := post(ctx, t.addresses.Database+"/db/query?level=linearizable", fmt.Appendf(nil, `["SELECT count(*) FROM bench WHERE g = %d"]`, writtenGroup))
+		left, err := ask(ctx, http.MethodPost, t.addresses.Database+"/db/query?level=linearizable", []string{fmt.Sprintf("SELECT count(*) FROM bench WHERE g = %d", writtenGroup)})
 		return noneLeft(left, `"values":[[0]]`, err)
 	}
 	if err := t.mark(ctx); err != nil {
 		return err
 	}
-	left, err := t.read(ctx, "k", fmt.Sprintf(`"g":%d`, writtenGroup))
+	left, err := t.read(ctx, "k", map[string]any{"g": writtenGroup})
 	return noneLeft(left, "[]", err)
 }
 
@@ -90,7 +91,7 @@ func (t *target) mark(ctx context.Context) error {
 	var refused error
 	err := poll(ctx, startPoll, errBehind, func() (bool, error) {
 		var got []byte
-		got, refused = t.read(ctx, "v", fmt.Sprintf(`"k":%q`, markKey))
+		got, refused = t.read(ctx, "v", map[string]any{"k": markKey})
 		return bytes.Equal(got, fmt.Appendf(nil, `[{"v":%q}]`, mark)), nil
 	})
 	if err != nil {
@@ -100,8 +101,8 @@ func (t *target) mark(ctx context.Context) error {
 }
 
 // read returns a column of the rows that meet a condition.
-func (t *target) read(ctx context.Context, column, condition string) ([]byte, error) {
-	return post(ctx, t.addresses.Database+"/api/v1/db/read", fmt.Appendf(nil, `{"table":"bench","columns":[%q],"condition":{%s}}`, column, condition))
+func (t *target) read(ctx context.Context, column string, condition map[string]any) ([]byte, error) {
+	return ask(ctx, http.MethodPost, t.addresses.Database+"/api/v1/db/read", map[string]any{"table": "bench", "columns": []string{column}, "condition": condition})
 }
 
 // lag returns how many entries the last replica of the product is behind; 0 for other paths.

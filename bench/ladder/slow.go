@@ -2,8 +2,7 @@ package ladder
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -18,11 +17,8 @@ const (
 
 // slowCount makes a worker count to n, which uses only its core.
 func slowCount(ctx context.Context, url string, n int) error {
-	body, err := json.Marshal([]any{[]any{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) SELECT count(*) FROM n", n}})
-	if err != nil {
-		return fmt.Errorf("encode the slow statement: %w", err)
-	}
-	_, err = post(ctx, url+"/db/query", body)
+	statement := []any{"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<?) SELECT count(*) FROM n", n}
+	_, err := ask(ctx, http.MethodPost, url+"/db/query", []any{statement})
 	return err
 }
 

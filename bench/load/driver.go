@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"rideshare/bench/api"
 	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 )
@@ -50,17 +51,17 @@ func (d *driver) call(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
 	}
 }
 
-// judge returns the outcome of a reply that should have status want. An answer with that status in which check finds an
+// judge returns the outcome of a api.Reply that should have status want. An answer with that status in which check finds an
 // error is a finding. So is an answer that calls our request invalid.
-func (d *driver) judge(kind string, r reply, want int, check func() error) loadgen.Outcome {
-	o := loadgen.Outcome{Kind: kind, Failure: r.failure(want), Pause: r.pause()}
+func (d *driver) judge(kind string, r api.Reply, want int, check func() error) loadgen.Outcome {
+	o := loadgen.Outcome{Kind: kind, Failure: r.Failure(want), Pause: r.Pause()}
 	var err error
 	switch {
 	case o.Failure == "" && check != nil:
 		if err = check(); err != nil {
 			o.Failure = "wrong answer"
 		}
-	case o.Failure != "" && r.wrong():
+	case o.Failure != "" && r.Wrong():
 		err = fmt.Errorf("got %v, want %d", r, want)
 	}
 	if err != nil {
@@ -74,21 +75,21 @@ func (d *driver) judge(kind string, r reply, want int, check func() error) loadg
 func (d *driver) createUser(ctx context.Context) loadgen.Outcome {
 	name := d.book.newUser()
 	r := d.putUser(ctx, name)
-	d.book.users.Note(name, r.fate(http.StatusCreated))
+	d.book.users.Note(name, r.Fate(http.StatusCreated))
 	return d.judge(kindCreateUser, r, http.StatusCreated, nil)
 }
 
-func (d *driver) putUser(ctx context.Context, name string) reply {
-	return d.client.send(ctx, http.MethodPut, d.client.targets.Users+"/api/v1/users",
+func (d *driver) putUser(ctx context.Context, name string) api.Reply {
+	return d.client.Send(ctx, http.MethodPut, d.client.targets.Users+"/api/v1/users",
 		map[string]string{"username": name, "password": password})
 }
 
 func (d *driver) createRide(ctx context.Context) loadgen.Outcome {
 	ride := d.book.newRide()
-	r := d.client.send(ctx, http.MethodPost, d.client.targets.Rides+"/api/v1/rides", map[string]any{
+	r := d.client.Send(ctx, http.MethodPost, d.client.targets.Rides+"/api/v1/rides", map[string]any{
 		"created_by": ride.creator, "timestamp": ride.timestamp, "source": ride.source, "destination": ride.destination,
 	})
-	f := r.fate(http.StatusCreated)
+	f := r.Fate(http.StatusCreated)
 	id, err := newRideID(r)
 	if f == ledger.Applied && err != nil {
 		f = ledger.Unknown // it may exist, under an unknown id.
@@ -98,8 +99,8 @@ func (d *driver) createRide(ctx context.Context) loadgen.Outcome {
 }
 
 // newRideID reads the id of a ride from the answer to its creation.
-func newRideID(r reply) (int64, error) {
-	place := r.header.Get("Location")
+func newRideID(r api.Reply) (int64, error) {
+	place := r.Header.Get("Location")
 	id, err := strconv.ParseInt(strings.TrimPrefix(place, "/api/v1/rides/"), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("the new ride's Location is %q", place)
@@ -113,8 +114,8 @@ func (d *driver) join(ctx context.Context) loadgen.Outcome {
 	if ride == nil {
 		return d.createRide(ctx)
 	}
-	r := d.client.send(ctx, http.MethodPost, d.rideURL(ride), map[string]string{"username": user})
-	d.book.noteJoin(ride, user, r.fate(http.StatusOK))
+	r := d.client.Send(ctx, http.MethodPost, d.rideURL(ride), map[string]string{"username": user})
+	d.book.noteJoin(ride, user, r.Fate(http.StatusOK))
 	return d.judge(kindJoin, r, http.StatusOK, nil)
 }
 
@@ -129,12 +130,12 @@ func (d *driver) listing(ctx context.Context) loadgen.Outcome {
 		return d.createRide(ctx)
 	}
 	query := url.Values{"source": {strconv.Itoa(ride.source)}, "destination": {strconv.Itoa(ride.destination)}}
-	r := d.client.send(ctx, http.MethodGet, d.client.targets.Rides+"/api/v1/rides?"+query.Encode(), nil)
+	r := d.client.Send(ctx, http.MethodGet, d.client.targets.Rides+"/api/v1/rides?"+query.Encode(), nil)
 	return d.judge(kindListing, r, http.StatusOK, func() error { return checkListing(r, ride) })
 }
 
-func checkListing(r reply, want *ride) error {
-	rides, err := decode[[]struct {
+func checkListing(r api.Reply, want *ride) error {
+	rides, err := api.Decode[[]struct {
 		ID        int64  `json:"rideId"`
 		Username  string `json:"username"`
 		Timestamp string `json:"timestamp"`
@@ -161,13 +162,13 @@ func (d *driver) ride(ctx context.Context) loadgen.Outcome {
 		return d.createRide(ctx)
 	}
 	before := d.book.joins(ride)
-	r := d.client.send(ctx, http.MethodGet, d.rideURL(ride), nil)
+	r := d.client.Send(ctx, http.MethodGet, d.rideURL(ride), nil)
 	return d.judge(kindRide, r, http.StatusOK, func() error { return checkRide(r, ride, before, d.book.joins(ride)) })
 }
 
 // checkRide compares an answer with the joins known before the request and after it.
-func checkRide(r reply, want *ride, before, after map[string]ledger.Fate) error {
-	got, err := decode[struct {
+func checkRide(r api.Reply, want *ride, before, after map[string]ledger.Fate) error {
+	got, err := api.Decode[struct {
 		ID          int64    `json:"rideId"`
 		Creator     string   `json:"created_by"`
 		Users       []string `json:"users"`
@@ -179,7 +180,7 @@ func checkRide(r reply, want *ride, before, after map[string]ledger.Fate) error 
 		return err
 	}
 	if got.ID != want.id || got.Creator != want.creator || got.Timestamp != want.timestamp || (route{got.Source, got.Destination}) != want.route {
-		return fmt.Errorf("got %.200s, want ride %d of %s at %s, %d to %d", r.body, want.id, want.creator, want.timestamp, want.source, want.destination)
+		return fmt.Errorf("got %.200s, want ride %d of %s at %s, %d to %d", r.Body, want.id, want.creator, want.timestamp, want.source, want.destination)
 	}
 	users := map[string]int{}
 	for _, user := range got.Users {
@@ -201,8 +202,8 @@ func (d *driver) read(ctx context.Context) loadgen.Outcome {
 	name := d.book.user()
 	r := d.client.read(ctx, "users", []string{"username"}, map[string]any{"username": name})
 	return d.judge(kindRead, r, http.StatusOK, func() error {
-		if want := fmt.Sprintf(`[{"username":%q}]`, name); strings.TrimSpace(string(r.body)) != want {
-			return fmt.Errorf("got %.200s, want %s", r.body, want)
+		if want := fmt.Sprintf(`[{"username":%q}]`, name); strings.TrimSpace(string(r.Body)) != want {
+			return fmt.Errorf("got %.200s, want %s", r.Body, want)
 		}
 		return nil
 	})
@@ -211,10 +212,10 @@ func (d *driver) read(ctx context.Context) loadgen.Outcome {
 // write inserts a row into the table of raw writes.
 func (d *driver) write(ctx context.Context) loadgen.Outcome {
 	n := d.book.newWrite()
-	r := d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/api/v1/db/write", map[string]any{
+	r := d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/api/v1/db/write", map[string]any{
 		"query": "insert", "table": table, "values": map[string]any{"run": d.book.run, "n": n},
 	})
-	d.book.writes.Note(n, r.fate(http.StatusOK))
+	d.book.writes.Note(n, r.Fate(http.StatusOK))
 	return d.judge(kindWrite, r, http.StatusOK, nil)
 }
 
@@ -224,8 +225,8 @@ var errRefused = errors.New("the system did not take what the load needs")
 // prepare creates the table of raw writes, the users of the pool and a first ride.
 func (d *driver) prepare(ctx context.Context, users int) error {
 	statement := []string{"CREATE TABLE IF NOT EXISTS " + table + "(id INTEGER PRIMARY KEY, run TEXT NOT NULL, n INTEGER NOT NULL)"}
-	if _, err := insist(ctx, func(ctx context.Context) reply {
-		return d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
+	if _, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
 	}, http.StatusOK); err != nil {
 		return fmt.Errorf("create table %s: %w: %w", table, errRefused, err)
 	}
@@ -244,12 +245,12 @@ func (d *driver) prepare(ctx context.Context, users int) error {
 
 // prepareUser creates a user; a user created by an attempt whose answer was lost counts too.
 func (d *driver) prepareUser(ctx context.Context, name string) error {
-	_, err := insist(ctx, func(ctx context.Context) reply {
+	_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
 		r := d.putUser(ctx, name)
-		if r.status == http.StatusCreated {
+		if r.Status == http.StatusCreated {
 			return r
 		}
-		if there := d.client.send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users/"+name, nil); there.status == http.StatusOK {
+		if there := d.client.Send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users/"+name, nil); there.Status == http.StatusOK {
 			return there
 		}
 		return r

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"rideshare/bench/api"
 	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 )
@@ -35,7 +36,7 @@ type Result struct {
 // removed.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	client := newClient(cfg)
-	defer client.http.CloseIdleConnections()
+	defer client.HTTP.CloseIdleConnections()
 	if err := reachable(ctx, client); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func reachable(ctx context.Context, c *client) error {
 		{"--users", c.targets.Users + "/api/v1/users/_count"},
 		{"--rides", c.targets.Rides + "/api/v1/rides/count"},
 	} {
-		if r := c.send(ctx, http.MethodGet, target.url, nil); r.failure(http.StatusOK) != "" {
+		if r := c.Send(ctx, http.MethodGet, target.url, nil); r.Failure(http.StatusOK) != "" {
 			return fmt.Errorf("no system there, set %s or --ready-file: GET %s: %v", target.flag, target.url, r)
 		}
 	}
@@ -99,4 +100,30 @@ func (d *driver) load(ctx context.Context, cfg Config, result *Result) error {
 	result.Load = summary
 	result.Samples, result.Decisions = w.seen()
 	return nil
+}
+
+// client sends requests to the targets.
+type client struct {
+	api.Client
+
+	targets Targets
+}
+
+func newClient(cfg Config) *client {
+	c := &client{targets: cfg.Targets}
+	c.Authorization, c.Timeout = cfg.Authorization, cfg.Timeout
+	c.HTTP = &http.Client{
+		Transport: &http.Transport{
+			MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
+			IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
+}
+
+// read sends a structured read to the orchestrator.
+func (c *client) read(ctx context.Context, table string, columns []string, condition map[string]any) api.Reply {
+	return c.Send(ctx, http.MethodPost, c.targets.Orchestrator+"/api/v1/db/read",
+		map[string]any{"table": table, "columns": columns, "condition": condition})
 }

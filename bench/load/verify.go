@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"rideshare/bench/api"
 	"rideshare/bench/ledger"
 )
 
@@ -28,13 +29,13 @@ func (d *driver) verify(ctx context.Context) ledger.Check {
 }
 
 func (d *driver) verifyUsers(ctx context.Context, c *ledger.Check) error {
-	r, err := insist(ctx, func(ctx context.Context) reply {
-		return d.client.send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users", nil)
+	r, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return d.client.Send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users", nil)
 	}, http.StatusOK)
 	if err != nil {
 		return fmt.Errorf("list the users: %w", err)
 	}
-	names, err := decode[[]string](r)
+	names, err := api.Decode[[]string](r)
 	if err != nil {
 		return err
 	}
@@ -115,11 +116,11 @@ func (d *driver) verifyJoins(ctx context.Context, c *ledger.Check) error {
 
 // rowsOf reads rows through the structured form.
 func rowsOf[T any](ctx context.Context, c *client, table string, columns []string, condition map[string]any) ([]T, error) {
-	r, err := insist(ctx, func(ctx context.Context) reply { return c.read(ctx, table, columns, condition) }, http.StatusOK)
+	r, err := api.Insist(ctx, func(ctx context.Context) api.Reply { return c.read(ctx, table, columns, condition) }, http.StatusOK)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", table, err)
 	}
-	return decode[[]T](r)
+	return api.Decode[[]T](r)
 }
 
 // verifyWrites reads the table of raw writes.
@@ -146,16 +147,16 @@ func (d *driver) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	for _, name := range d.book.users.Names() {
-		_, err := insist(ctx, func(ctx context.Context) reply {
-			return d.client.send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
+		_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+			return d.client.Send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
 		}, http.StatusOK, http.StatusBadRequest) // 400: it never existed, or an earlier attempt has removed it.
 		if err != nil {
 			return fmt.Errorf("remove user %s: %w", name, err)
 		}
 	}
 	statement := []any{[]any{"DELETE FROM " + table + " WHERE run = ?", d.book.run}}
-	if _, err := insist(ctx, func(ctx context.Context) reply {
-		return d.client.send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
+	if _, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
 	}, http.StatusOK); err != nil {
 		return fmt.Errorf("remove the raw rows: %w", err)
 	}

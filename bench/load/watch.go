@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"rideshare/bench/api"
 )
 
 // watchEvery is how often the cluster is polled.
@@ -81,20 +83,11 @@ func (w *watch) look(ctx context.Context) {
 func (w *watch) cluster(ctx context.Context) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
-	r := w.client.send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/cluster", nil)
-	if r.failure(http.StatusOK) != "" {
+	r := w.client.Send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/cluster", nil)
+	if r.Failure(http.StatusOK) != "" {
 		return Sample{}, fmt.Errorf("ask the cluster: %v", r)
 	}
-	status, err := decode[struct {
-		Members []struct {
-			Role  string `json:"role"`
-			Ready bool   `json:"ready"`
-			Lag   uint64 `json:"lag"`
-		} `json:"members"`
-		Epoch   uint64 `json:"epoch"`
-		Head    uint64 `json:"head_seq"`
-		Desired int    `json:"desired_slaves"`
-	}](r)
+	status, err := api.Decode[api.Cluster](r)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -118,11 +111,11 @@ func (w *watch) cluster(ctx context.Context) (Sample, error) {
 func (w *watch) recent(ctx context.Context) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
-	r := w.client.send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/scaling/decisions", nil)
-	if r.failure(http.StatusOK) != "" {
+	r := w.client.Send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/scaling/decisions", nil)
+	if r.Failure(http.StatusOK) != "" {
 		return nil, fmt.Errorf("ask for the decisions: %v", r)
 	}
-	all, err := decode[[]struct {
+	all, err := api.Decode[[]struct {
 		Decision
 		Reads int `json:"reads"` // the name of the count in older systems
 	}](r)
