@@ -97,43 +97,59 @@ func children(t *testing.T, pid int) (pids []int) {
 	return pids
 }
 
-// The services of a run stay: whatever the end of the run, it leaves no queue, exchange or node there.
-func TestBench_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
-	s := startServices(t)
-	program := binary(t)
-	const limit = 90 * time.Second
-	ladder := []string{"bench", "--works", "point-read,write", "--paths", "batched,tutorial", "--clients", "2", "--rows", "1000", "--rounds", "1000"}
-	failover := []string{"bench", "failover", "--launcher", "process", "--kills", "1000", "--writes", "20", "--reads", "20"}
-	interrupt := func(t *testing.T, pid int) {
-		t.Helper()
-		if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+// ending is a benchmark and its end.
+type ending struct {
+	args []string
+	from string // the line of the progress after which it is ended
+	end  func(t *testing.T, pid int)
+	code int
+}
+
+func interrupt(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killChildren kills the processes that a benchmark measures.
+func killChildren(t *testing.T, pid int) {
+	t.Helper()
+	for _, child := range children(t, pid) {
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, test := range map[string]struct {
-		args []string
-		from string // the line of the progress after which it is ended
-		end  func(t *testing.T, pid int)
-		code int
-	}{
-		"LadderInterrupted":   {ladder, "round 1/1000", interrupt, 1},
-		"LadderStarting":      {ladder, "started in", interrupt, 1},
-		"FailoverInterrupted": {failover, "1/1000:", interrupt, 1},
-		"FailoverDone":        {append(slices.Clip(failover), "--kills", "5"), "1/5:", func(*testing.T, int) {}, 0},
-		"JoinInterrupted":     {[]string{"bench", "join", "--mib", "4"}, "MiB written", interrupt, 1},
-		"PathsKilled": {ladder, "round 1/1000", func(t *testing.T, pid int) {
-			t.Helper()
-			for _, child := range children(t, pid) {
-				if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}, 1},
-	} {
+}
+
+// The services of a run stay: whatever the end of the ladder or the join, it leaves no queue, exchange or node there.
+func TestLadder_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
+	ladder := []string{"--works", "point-read,write", "--paths", "batched,tutorial", "--clients", "2", "--rows", "1000", "--rounds", "1000"}
+	leaveNothing(t, map[string]ending{
+		"Interrupted":     {ladder, "round 1/1000", interrupt, 1},
+		"Starting":        {ladder, "started in", interrupt, 1},
+		"PathsKilled":     {ladder, "round 1/1000", killChildren, 1},
+		"JoinInterrupted": {[]string{"join", "--mib", "4"}, "MiB written", interrupt, 1},
+	})
+}
+
+// The same is true of the fail-overs.
+func TestFailover_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
+	failover := []string{"failover", "--launcher", "process", "--writes", "20", "--reads", "20", "--kills"}
+	leaveNothing(t, map[string]ending{
+		"Done":        {append(slices.Clip(failover), "5"), "1/5:", func(*testing.T, int) {}, 0},
+		"Interrupted": {append(slices.Clip(failover), "1000"), "1/1000:", interrupt, 1},
+	})
+}
+
+func leaveNothing(t *testing.T, endings map[string]ending) {
+	t.Helper()
+	s, program := startServices(t), binary(t)
+	for name, test := range endings {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, program, test.args...)
+			cmd := exec.CommandContext(ctx, program, append([]string{"bench"}, test.args...)...)
 			cmd.Env = append(os.Environ(), "BENCH_BUS="+s.rabbit.URL, "BENCH_COORDINATOR="+s.coordinator, "TMPDIR="+t.TempDir())
 			stderr, err := cmd.StderrPipe()
 			if err != nil {
