@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"strings"
+
 	"rideshare/internal/dbaas"
 
 	lib "modernc.org/sqlite/lib"
@@ -166,16 +168,28 @@ func (s *Stmt) float(i int) float64 {
 	return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(i)) //nolint:gosec // a column's number.
 }
 
+// value returns a copy of a value.
 func (s *Stmt) value(i int) dbaas.Value {
-	switch s.kind(i) {
+	v := s.borrow(i, s.kind(i))
+	if v.Kind == dbaas.KindText {
+		v.Text = strings.Clone(v.Text)
+	} else if v.Kind == dbaas.KindBlob {
+		v.Blob = append([]byte{}, v.Blob...)
+	}
+	return v
+}
+
+// borrow returns a value of the given kind. Its text or blob is the engine's memory, which lives until the next step.
+func (s *Stmt) borrow(i int, kind dbaas.ValueKind) dbaas.Value {
+	switch kind {
 	case dbaas.KindInteger:
 		return dbaas.Integer(s.int(i))
 	case dbaas.KindFloat:
 		return dbaas.Float(s.float(i))
 	case dbaas.KindText:
-		return dbaas.Text(string(s.text(i)))
+		return dbaas.Text(asString(s.text(i)))
 	case dbaas.KindBlob:
-		return dbaas.Blob(append([]byte{}, s.blob(i)...))
+		return dbaas.Blob(s.blob(i))
 	case dbaas.KindNull:
 	}
 	return dbaas.Null()

@@ -31,6 +31,11 @@ func view(p uintptr, n int) []byte {
 	return unsafe.Slice(ref[byte](p), n) //nolint:gosec // n is what the engine says.
 }
 
+// asString returns b as a string without copying it.
+func asString(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // it lives as long as b, which its users know.
+}
+
 // cstring copies s into C memory with a zero byte at its end. The caller frees it.
 func cstring(tls *libc.TLS, s string) (uintptr, error) {
 	p := libc.Xmalloc(tls, types.Size_t(len(s)+1))

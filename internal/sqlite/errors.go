@@ -23,10 +23,6 @@ var (
 	errTooLong  = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
 )
 
-func errLargeAnswer(limit int) *dbaas.Error {
-	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", limit)
-}
-
 func errTooManyRows(limit int) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d rows", limit)
 }

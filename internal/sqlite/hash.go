@@ -97,7 +97,7 @@ func (c *Conn) hashRows(sql string, between func(), row func(*Stmt, int) error) 
 	hashed := 0
 	err := c.queryOnce(sql, func(r Row) error {
 		buf = buf[:0]
-		for i := range r.s.columns {
+		for i := range r.s.results {
 			buf = appendTyped(buf, r.s, i)
 		}
 		buf = append(buf, 0xff)

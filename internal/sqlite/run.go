@@ -1,9 +1,11 @@
 package sqlite
 
 import (
+	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqljson"
 
 	lib "modernc.org/sqlite/lib"
 )
@@ -24,9 +26,9 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 		if err != nil {
 			return dbaas.StatementResult{}, err
 		}
-		if out.Columns == nil && len(s.columns) > 0 {
+		if out.Columns == nil && len(s.results) > 0 {
 			s.refresh()
-			out.Columns, out.Types = s.columnNames(), s.types(more)
+			out.Columns, out.Types = slices.Clone(s.results), s.types(more)
 		}
 		if !more {
 			break
@@ -50,11 +52,11 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 
 // row fetches the current row of a result that has size bytes already and may have limit. It returns the new size.
 func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
-	row := make(dbaas.Row, len(s.columns))
+	row := make(dbaas.Row, len(s.results))
 	for i := range row {
 		n := valueBytes + s.size(i, s.kind(i))
 		if size += n; size > limit {
-			return nil, size, errLargeAnswer(limit)
+			return nil, size, sqljson.TooLarge(limit)
 		}
 		if err := s.c.meter.hold(n); err != nil {
 			return nil, size, err
@@ -67,18 +69,10 @@ func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 // valueBytes is what a value counts in addition to its text or blob.
 const valueBytes = 16
 
-func (s *Stmt) columnNames() []string {
-	names := make([]string, len(s.columns))
-	for i := range s.columns {
-		names[i] = s.columns[i].name
-	}
-	return names
-}
-
 // types returns the declared type of each column in lower case. For an expression it returns the storage class in the
 // first row, or "" without rows, as rqlite does.
 func (s *Stmt) types(row bool) []string {
-	types := make([]string, len(s.columns))
+	types := make([]string, len(s.results))
 	for i := range s.columns {
 		types[i] = s.typeOf(i, row)
 	}
@@ -86,8 +80,8 @@ func (s *Stmt) types(row bool) []string {
 }
 
 func (s *Stmt) typeOf(i int, row bool) string {
-	if s.columns[i].decl != "" || !row {
-		return s.columns[i].decl
+	if s.declared[i] != "" || !row {
+		return s.declared[i]
 	}
 	switch s.kind(i) {
 	case dbaas.KindInteger:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -240,21 +239,6 @@ func TestConn_Prepare_CacheIsBounded(t *testing.T) {
 	}
 	if n := sqlite.Kept(c); n > 512 {
 		t.Errorf("%d statements are kept", n)
-	}
-}
-
-// JSON numbers read back as the same float, and text as the same text.
-func TestAppendFloat_ReadsBack(t *testing.T) {
-	for f, want := range map[float64]string{
-		0: "0", 1: "1", -1.5: "-1.5", 1e21: "1e+21", 1e-7: "1e-07", 123456789012345680000: "123456789012345680000",
-		math.Inf(1): "9e999", math.Inf(-1): "-9e999", math.MaxFloat64: "1.7976931348623157e+308",
-	} {
-		if got := string(sqlite.AppendFloat(nil, f)); got != want {
-			t.Errorf("%v: got %s, want %s", f, got, want)
-		}
-	}
-	if got := string(sqlite.AppendFloat(nil, math.NaN())); got != "null" {
-		t.Errorf("NaN: got %s", got)
 	}
 }
 

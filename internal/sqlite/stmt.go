@@ -1,10 +1,10 @@
 package sqlite
 
 import (
-	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqljson"
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
@@ -27,17 +27,12 @@ type Stmt struct {
 	seen     actions
 	readOnly bool
 	names    []string // of parameters, with their prefix; "" for nameless ones
-	columns  []column
+	results  []string // the names of the columns
+	declared []string // the columns' declared types in lower case, "" for expressions
+	columns  sqljson.Columns
+	returned int   // rows that a read has rendered
 	prepared int32 // how often the engine has prepared it again
 	kept     bool
-}
-
-// column is one column of a result, ready to be rendered.
-type column struct {
-	name string
-	decl string // declared type in lower case, "" for expressions
-	key  []byte // `"name":`
-	dup  bool   // a later column has the same name
 }
 
 // Prepare returns the client statement sql, checked by guard. Errors are *dbaas.Error: CodeInvalid for bad SQL, for
@@ -182,18 +177,15 @@ func (s *Stmt) describe() {
 
 func (s *Stmt) describeColumns() {
 	tls := s.c.tls
-	s.columns = make([]column, lib.Xsqlite3_column_count(tls, s.p))
-	for i := range s.columns {
-		name := libc.GoString(lib.Xsqlite3_column_name(tls, s.p, int32(i)))
-		decl := ""
-		if p := lib.Xsqlite3_column_decltype(tls, s.p, int32(i)); p != 0 {
-			decl = strings.ToLower(libc.GoString(p))
+	n := int(lib.Xsqlite3_column_count(tls, s.p))
+	s.results, s.declared = make([]string, n), make([]string, n)
+	for i := range n {
+		s.results[i] = libc.GoString(lib.Xsqlite3_column_name(tls, s.p, int32(i))) //nolint:gosec // a column's number.
+		if p := lib.Xsqlite3_column_decltype(tls, s.p, int32(i)); p != 0 {         //nolint:gosec // a column's number.
+			s.declared[i] = strings.ToLower(libc.GoString(p))
 		}
-		s.columns[i] = column{name: name, decl: decl, key: append(AppendText(nil, name), ':')}
 	}
-	for i := range s.columns {
-		s.columns[i].dup = slices.ContainsFunc(s.columns[i+1:], func(o column) bool { return o.name == s.columns[i].name })
-	}
+	s.columns = sqljson.NewColumns(s.results)
 }
 
 // Schema reports whether the statement changes the schema.

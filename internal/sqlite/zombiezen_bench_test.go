@@ -12,6 +12,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqljson"
 )
 
 // The same work through this package ("Own") and through zombiezen, in one run on
@@ -103,7 +104,7 @@ func witnessRead(out []byte, z *zombiezen.Conn, sql string, key dbaas.Value) ([]
 	more, err := s.Step()
 	out = append(out, `{"columns":[`...)
 	for i := range s.ColumnCount() {
-		out = append(sqlite.AppendText(out, s.ColumnName(i)), ',')
+		out = append(sqljson.AppendText(out, s.ColumnName(i)), ',')
 	}
 	out = append(out[:len(out)-1], `],"types":[`...)
 	for i := range s.ColumnCount() {
@@ -116,7 +117,7 @@ func witnessRead(out []byte, z *zombiezen.Conn, sql string, key dbaas.Value) ([]
 	for err == nil && more {
 		out = append(out, '[')
 		for i := range s.ColumnCount() {
-			out = append(sqlite.AppendText(out, s.ColumnText(i)), ',')
+			out = append(sqljson.AppendText(out, s.ColumnText(i)), ',')
 		}
 		out[len(out)-1] = ']'
 		out = append(out, ',')

@@ -1,21 +1,43 @@
-package sqlite
+// Package sqljson renders rows as JSON. Reads, which the engine's rows feed, and the results of writes, which come from
+// the log, have one renderer, so that equal rows have equal JSON. It knows nothing of the engine.
+//
+// Its functions append to a buffer and have no state. Any goroutine may call them, each with its own buffer.
+package sqljson
 
 import (
 	"encoding/base64"
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"rideshare/internal/dbaas"
 )
+
+// AppendValue appends v. A blob becomes base64 text, or an array of numbers if blobArray is set.
+func AppendValue(b []byte, v *dbaas.Value, blobArray bool) []byte {
+	switch v.Kind {
+	case dbaas.KindInteger:
+		return strconv.AppendInt(b, v.Int, 10)
+	case dbaas.KindFloat:
+		return appendFloat(b, v.Float)
+	case dbaas.KindText:
+		return AppendText(b, v.Text)
+	case dbaas.KindBlob:
+		return appendBlob(b, v.Blob, blobArray)
+	case dbaas.KindNull:
+	}
+	return append(b, "null"...)
+}
 
 // AppendText appends s as a JSON string. Invalid UTF-8 becomes U+FFFD, so that the answer stays valid JSON. HTML is not
 // escaped.
-func AppendText[T string | []byte](b []byte, s T) []byte {
+func AppendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))]))
+			r, size := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && size == 1 {
 				b = append(append(b, s[start:i]...), "\uFFFD"...)
 				start = i + 1
@@ -49,9 +71,9 @@ func appendEscape(b []byte, c byte) []byte {
 	}
 }
 
-// AppendFloat appends f as a JSON number that reads back as exactly f. Infinity, which JSON lacks, is written as 9e999,
+// appendFloat appends f as a JSON number that reads back as exactly f. Infinity, which JSON lacks, is written as 9e999,
 // as SQLite's own JSON does. NaN is null, as in SQLite.
-func AppendFloat(b []byte, f float64) []byte {
+func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case math.IsNaN(f):
 		return append(b, "null"...)
@@ -67,8 +89,8 @@ func AppendFloat(b []byte, f float64) []byte {
 	return strconv.AppendFloat(b, f, format, -1, 64)
 }
 
-// AppendBlob appends v as base64 text, or as an array of numbers.
-func AppendBlob(b, v []byte, asArray bool) []byte {
+// appendBlob appends v as base64 text, or as an array of numbers.
+func appendBlob(b, v []byte, asArray bool) []byte {
 	if !asArray {
 		b = append(b, '"')
 		b = base64.StdEncoding.AppendEncode(b, v)

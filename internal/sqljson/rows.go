@@ -1,0 +1,139 @@
+package sqljson
+
+import (
+	"math"
+	"slices"
+
+	"rideshare/internal/dbaas"
+)
+
+// Columns are the names of a result's columns, ready to be rendered. They never change, so any number of goroutines may
+// use them.
+type Columns []column
+
+type column struct {
+	key []byte // `"name":`
+	dup bool   // a later column has the same name
+}
+
+// NewColumns returns the Columns of a result.
+func NewColumns(names []string) Columns {
+	columns := make(Columns, len(names))
+	for i, name := range names {
+		columns[i] = column{key: append(AppendText(nil, name), ':'), dup: slices.Contains(names[i+1:], name)}
+	}
+	return columns
+}
+
+// Rows is the source of a result. It starts at the first row, if there is a row.
+type Rows interface {
+	// Type returns the type of column i, "" for an unknown type. row reports whether there is a first row.
+	Type(i int, row bool) string
+	// Value returns the value in column i of the current row. Its text or blob is valid until Next. fits is false, and
+	// the value is not fetched, for a text or blob of more than room bytes.
+	Value(i, room int) (v dbaas.Value, fits bool)
+	// Next moves to the next row and reports whether there is a next row. rendered is the size of the current row as
+	// JSON. The renderer returns an error of Next as it is.
+	Next(rendered int) (more bool, err error)
+}
+
+// Renderer writes the results of one answer into one buffer.
+type Renderer struct {
+	// Objects makes each row an object instead of an array. Of columns with the same name the last column counts, as in
+	// a map.
+	Objects bool
+	// BlobArray makes each blob an array of numbers instead of base64 text.
+	BlobArray bool
+	// Limit is the size of the answer in bytes; any size if zero. Start is where the answer begins in the buffer.
+	Start, Limit int
+}
+
+// AppendResult appends the columns, types and rows of a result as fields of an object, without its braces. row reports
+// whether there is a first row. Like rqlite, it omits "values" if there are no rows. Errors are those of AppendRows.
+func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) ([]byte, error) {
+	if r.Objects {
+		b = append(b, `"types":{`...)
+		for i := range columns {
+			if columns[i].dup {
+				continue
+			}
+			b = append(AppendText(append(b, columns[i].key...), rows.Type(i, row)), ',')
+		}
+		return r.AppendRows(append(trimComma(b), `},"rows":`...), columns, rows, row)
+	}
+	b = append(b, `"columns":[`...)
+	for i := range columns {
+		key := columns[i].key
+		b = append(append(b, key[:len(key)-1]...), ',')
+	}
+	b = append(trimComma(b), `],"types":[`...)
+	for i := range columns {
+		b = append(AppendText(b, rows.Type(i, row)), ',')
+	}
+	b = append(trimComma(b), ']')
+	if !row {
+		return b, nil
+	}
+	return r.AppendRows(append(b, `,"values":`...), columns, rows, row)
+}
+
+// AppendRows appends all rows as an array. It returns TooLarge for an answer over the limit, or the error of
+// Rows.Next; then the buffer ends somewhere in the array.
+func (r *Renderer) AppendRows(b []byte, columns Columns, rows Rows, row bool) ([]byte, error) {
+	b = append(b, '[')
+	for row {
+		before := len(b)
+		var err error
+		if b, err = r.appendRow(b, columns, rows); err != nil {
+			return b, err
+		}
+		if row, err = rows.Next(len(b) - before); err != nil {
+			return b, err
+		}
+		b = append(b, ',')
+	}
+	return append(trimComma(b), ']'), nil
+}
+
+func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows) ([]byte, error) {
+	open, end := byte('['), byte(']')
+	if r.Objects {
+		open, end = '{', '}'
+	}
+	b = append(b, open)
+	room := math.MaxInt
+	for i := range columns {
+		if r.Objects {
+			if columns[i].dup {
+				continue
+			}
+			b = append(b, columns[i].key...)
+		}
+		if r.Limit > 0 {
+			room = r.Limit - (len(b) - r.Start)
+		}
+		v, fits := rows.Value(i, room)
+		if !fits {
+			return b, TooLarge(r.Limit)
+		}
+		before := len(b)
+		b = AppendValue(b, &v, r.BlobArray)
+		if long := v.Kind == dbaas.KindText || v.Kind == dbaas.KindBlob; long && len(b)-before > room { // as JSON it is longer.
+			return b, TooLarge(r.Limit)
+		}
+		b = append(b, ',')
+	}
+	return append(trimComma(b), end), nil
+}
+
+// TooLarge returns the error of an answer over the limit, with dbaas.CodeTooLarge.
+func TooLarge(limit int) *dbaas.Error {
+	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", limit)
+}
+
+func trimComma(b []byte) []byte {
+	if b[len(b)-1] == ',' {
+		return b[:len(b)-1]
+	}
+	return b
+}
