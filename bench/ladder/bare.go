@@ -12,12 +12,16 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/orchestrator/sqlbody"
 )
 
 // maxGroup is how many writes share a commit: as many as a message of the product carries at most.
 const maxGroup = 256
+
+// clientsWrites lets clients write everything that they may write in the product.
+var clientsWrites = replication.WriteGuard(nil)
 
 // bare is SQLite in the process of its HTTP server: no queue, no log, no replica. It has at least one read connection
 // per core; writes that wait share one commit with one fsync.
@@ -107,7 +111,7 @@ func (b *bare) read(_ context.Context, body []byte) ([]byte, error) {
 	}
 	conn := <-b.readers
 	defer func() { b.readers <- conn }()
-	return conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{s}})
+	return conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{s}}, replication.ReadGuard)
 }
 
 func (b *bare) write(_ context.Context, body []byte) ([]byte, error) {
@@ -165,7 +169,7 @@ func (b *bare) commitGroup(group []*bareWrite) error {
 	}
 	for _, w := range group {
 		for i := range w.statements {
-			s, err := b.writer.Prepare(w.statements[i].SQL, sqlite.GuardWrite)
+			s, err := b.writer.Prepare(w.statements[i].SQL, clientsWrites)
 			if err == nil {
 				_, err = s.Run(&w.statements[i], 1<<20)
 			}

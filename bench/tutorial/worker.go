@@ -9,11 +9,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
 // maxRows is how many rows a write may return: none are wanted here.
 const maxRows = 1
+
+// writes lets clients write everything that they may write in the product.
+var writes = replication.WriteGuard(nil)
 
 // worker consumes the messages of one queue.
 type worker struct {
@@ -130,7 +134,7 @@ func (w *worker) read(d amqp.Delivery) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.db.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: statements})
+	return w.db.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: statements}, replication.ReadGuard)
 }
 
 // apply runs the statements of one message in one transaction.
@@ -143,7 +147,7 @@ func (w *worker) apply(d amqp.Delivery) error {
 		return err
 	}
 	for i := range statements {
-		s, err := w.db.Prepare(statements[i].SQL, sqlite.GuardWrite)
+		s, err := w.db.Prepare(statements[i].SQL, writes)
 		if err == nil {
 			_, err = s.Run(&statements[i], maxRows)
 		}

@@ -42,7 +42,7 @@ const (
 	ChangeSet ChangeKind = 1
 	// ChangeSchema is the text of one schema statement.
 	ChangeSchema ChangeKind = 2
-	// ChangeRows is rows in the order in which they changed, as internal/sqlite records them.
+	// ChangeRows is rows in the order in which they changed, as internal/replication records them.
 	ChangeRows ChangeKind = 3
 )
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -47,7 +48,7 @@ func BenchmarkConn_AppendRead(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				r.Statements[0].Args[0] = dbaas.Text(keys[i%len(keys)])
-				if buf, err = c.AppendRead(buf[:0], &r); err != nil {
+				if buf, err = c.AppendRead(buf[:0], &r, replication.ReadGuard); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -106,7 +106,7 @@ func (c *Conn) textAt(used int) uintptr {
 	return c.scratch + uintptr(used)
 }
 
-// Row is the current row of a Query. Its texts and blobs are copies.
+// Row is the current row of a Query. Its texts and blobs are copies, unless documented otherwise.
 type Row struct{ s *Stmt }
 
 // Int returns column i as an integer.
@@ -122,6 +122,13 @@ func (r Row) Blob(i int) []byte { return append([]byte(nil), r.s.blob(i)...) }
 
 // Value returns column i as it is stored.
 func (r Row) Value(i int) dbaas.Value { return r.s.value(i) }
+
+// Borrow is Value without a copy: a text or blob is the engine's memory, valid until the function that got the Row
+// returns.
+func (r Row) Borrow(i int) dbaas.Value { return r.s.borrow(i, r.s.kind(i)) }
+
+// Columns returns how many columns the row has.
+func (r Row) Columns() int { return len(r.s.results) }
 
 // text returns the bytes of a text column; they live until the next step.
 func (s *Stmt) text(i int) []byte {

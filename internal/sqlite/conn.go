@@ -1,12 +1,9 @@
-// Package sqlite is the only access to the SQLite engine. persdb and the replicas open their files through it. It has
-// the rules that both sides of the replication share: which statements a client may run (Guard), how a commit's rows are
-// captured (Capture) and applied (Conn.Apply), what a snapshot contains, and how rows become JSON.
+// Package sqlite is the only access to the SQLite engine: it opens files, runs statements within their limits, and copies
+// files. It knows nothing of replication; internal/replication has the rules that persdb and the replicas share, and
+// decides, as a Guard, what clients' statements may do.
 //
 // It binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types, duplicate
 // column names, read-only flags and sessions together (docs/adr/0001).
-//
-// Tables whose name begins with InternalPrefix belong to the system: clients cannot name them, and captures and
-// snapshots leave them out, except for the position.
 package sqlite
 
 import (
@@ -23,9 +20,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// InternalPrefix is the prefix of the names of the system's own tables.
-const InternalPrefix = "rs_"
-
 // Conn is one connection to one database file. It is not safe for concurrent use: one goroutine may use it at a time.
 type Conn struct {
 	tls         *libc.TLS
@@ -36,21 +30,20 @@ type Conn struct {
 	scratchSize int
 	pin         runtime.Pinner // keeps the address that callbacks receive valid
 
-	stmts                 map[string]*Stmt  // statements of this package's users
-	guarded               map[string]*Stmt  // statements of clients
-	guard                 Guard             // of the statement being prepared or run
-	seen                  actions           // what the authorizer was asked since the last prepare
-	denied                string            // why the authorizer refused
-	done                  <-chan struct{}   // interrupts when closed
-	pace                  func()            // called now and then in long statements
-	deadline              time.Time         // interrupts once passed; zero: none
-	stopped               atomic.Bool       // interrupts
-	tables                map[string]*table // application tables by name; nil: not read yet
-	altered               bool              // the open transaction has changed the schema
-	capture               *Capture          // nil for connections that record nothing
-	protected             []string          // tables and indexes that clients may not alter
-	reserved              map[string]bool   // internal names before the first schema change of a client
-	looks                 uint              // number of calls of onProgress
+	stmts                 map[string]*Stmt // statements of this package's users
+	guarded               map[string]*Stmt // statements of clients
+	guard                 Guard            // of the statement being prepared or run; nil: the system's own
+	seen                  actions          // what the authorizer was asked since the last prepare
+	denied                *dbaas.Error     // why the guard refused
+	done                  <-chan struct{}  // interrupts when closed
+	pace                  func()           // called now and then in long statements
+	deadline              time.Time        // interrupts once passed; zero: none
+	stopped               atomic.Bool      // interrupts
+	altered               bool             // the open transaction has changed the schema
+	edition               uint64           // of the schema, for SchemaEdition
+	onRow                 func(*RowChange)
+	change                RowChange // the argument of onRow
+	looks                 uint      // number of calls of onProgress
 	foreignKeys, triggers bool
 	limits                Limits
 	longest               int // bytes; the longest value in the running statement
@@ -77,9 +70,6 @@ func onProgress(_ *libc.TLS, arg uintptr) int32 {
 	c := ref[Conn](arg)
 	if c.pace != nil {
 		c.pace()
-	}
-	if c.capture != nil && c.capture.over {
-		return 1
 	}
 	if c.meter.running && c.meter.mustEnd() {
 		c.meter.stop = crowdedOut
@@ -148,109 +138,6 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Begin starts a read transaction. Reads between Begin and End see one state, even after a statement that was stopped.
-func (c *Conn) Begin() error {
-	if err := c.Exec("BEGIN"); err != nil {
-		return err
-	}
-	if err := c.hold(); err != nil {
-		return errors.Join(err, c.End())
-	}
-	return nil
-}
-
-// hold pins the state that the transaction sees, with a statement that stays in its first row.
-func (c *Conn) hold() error {
-	s, err := c.prepare("SELECT 0 UNION ALL SELECT 1 FROM sqlite_schema", GuardOff)
-	if err != nil {
-		return err
-	}
-	if _, err = s.step(); err != nil {
-		return err
-	}
-	c.anchor = s
-	return nil
-}
-
-// letGo releases what hold pinned.
-func (c *Conn) letGo() {
-	if c.anchor != nil {
-		c.anchor.reset()
-		c.anchor = nil
-	}
-}
-
-// resume reopens a read transaction that the engine has ended, as it does when a statement runs out of memory. The
-// anchor has kept its state.
-func (c *Conn) resume() error {
-	if c.anchor == nil || c.InTransaction() {
-		return nil
-	}
-	return c.Exec("BEGIN")
-}
-
-// BeginWrite starts a write transaction and takes the write lock immediately, so that no statement in it can fail
-// because of the lock.
-func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
-
-// Commit ends the transaction. A nil error means that it is durable if the connection is. After an error, InTransaction
-// reports whether it is still open.
-func (c *Conn) Commit() error {
-	c.letGo()
-	err := c.Exec("COMMIT")
-	if err == nil {
-		c.altered = false
-	}
-	return err
-}
-
-// schemaChanged records that the open transaction has changed the schema.
-func (c *Conn) schemaChanged() { c.tables, c.altered = nil, true }
-
-// undone drops the cached schema of a transaction that was rolled back.
-func (c *Conn) undone() {
-	if c.altered {
-		c.tables = nil
-	}
-}
-
-// End ends the transaction and discards its changes. It does nothing if none is open, so it can be deferred.
-func (c *Conn) End() error {
-	c.letGo()
-	if !c.InTransaction() {
-		c.undone() // the engine may have rolled back
-		c.altered = false
-		return nil
-	}
-	done, deadline := c.done, c.deadline // the rollback must not be interrupted.
-	c.done, c.deadline = nil, time.Time{}
-	defer func() { c.done, c.deadline = done, deadline }()
-	c.undone()
-	c.altered = false
-	return c.Exec("ROLLBACK")
-}
-
-// InTransaction reports whether a transaction is open. It becomes false within a transaction if the engine rolls back by
-// itself, as after a full disk.
-func (c *Conn) InTransaction() bool {
-	return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0
-}
-
-// Savepoint marks a point in a transaction for RollbackTo. Savepoints do not nest: end one before the next.
-func (c *Conn) Savepoint() error { return c.Exec("SAVEPOINT op") }
-
-// Release keeps the changes since Savepoint.
-func (c *Conn) Release() error { return c.Exec("RELEASE op") }
-
-// RollbackTo undoes the changes since Savepoint and ends the savepoint.
-func (c *Conn) RollbackTo() error {
-	c.undone()
-	if err := c.Exec("ROLLBACK TO op"); err != nil {
-		return err
-	}
-	return c.Release()
-}
-
 // OpenForeignKeys reports whether deferred foreign keys are currently violated, which would make the commit fail.
 func (c *Conn) OpenForeignKeys() bool {
 	lib.Xsqlite3_db_status(c.tls, c.db, lib.SQLITE_DBSTATUS_DEFERRED_FKS, c.out+outFirst, c.out+outSecond, 0)
@@ -287,11 +174,16 @@ func (c *Conn) apart(fn func() error) error {
 // Query runs one statement of the system itself, unguarded, and calls row for each row until row returns an error. While
 // it runs, row must not run a statement with the same text on c.
 func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error {
-	s, err := c.prepare(sql, GuardOff)
+	s, err := c.Prepare(sql, nil)
 	if err != nil {
 		return err
 	}
-	defer s.reset()
+	defer func() {
+		s.reset()
+		if len(c.stmts) > maxStatements { // clients choose, for instance, which columns an entry changes together.
+			c.forget(sql)
+		}
+	}()
 	if err := s.bind(args, nil); err != nil {
 		return err
 	}
@@ -309,8 +201,8 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	}
 }
 
-// AsReplica runs fn with foreign keys and triggers off, as Apply requires. No transaction may be open.
-func (c *Conn) AsReplica(fn func() error) error {
+// WithoutTriggers runs fn with foreign keys and triggers off. No transaction may be open.
+func (c *Conn) WithoutTriggers(fn func() error) error {
 	for _, op := range []int32{lib.SQLITE_DBCONFIG_ENABLE_FKEY, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER} {
 		if err := c.setFlag(op, false); err != nil {
 			return err
@@ -322,6 +214,21 @@ func (c *Conn) AsReplica(fn func() error) error {
 		on bool
 	}{{lib.SQLITE_DBCONFIG_ENABLE_FKEY, c.foreignKeys}, {lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, c.triggers}} {
 		err = errors.Join(err, c.setFlag(f.op, f.on))
+	}
+	return err
+}
+
+// WithoutForeignKeys runs fn with foreign keys off, also inside a transaction.
+func (c *Conn) WithoutForeignKeys(fn func() error) error {
+	if !c.foreignKeys {
+		return fn()
+	}
+	if err := c.setFlag(lib.SQLITE_DBCONFIG_ENABLE_FKEY, false); err != nil {
+		return err
+	}
+	err := fn()
+	if again := c.setFlag(lib.SQLITE_DBCONFIG_ENABLE_FKEY, true); again != nil {
+		return again
 	}
 	return err
 }

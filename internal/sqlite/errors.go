@@ -9,15 +9,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Errors that callers check for. All other errors of this package are *dbaas.Error with SQLite's own message.
+// All errors of this package are *dbaas.Error with SQLite's own message, unless documented otherwise.
 var (
-	// ErrDiverged is returned by Apply when a change does not fit the replica's rows or tables. The file is no longer a
-	// prefix of the log and must be thrown away.
-	ErrDiverged = errors.New("replica has diverged")
-	// ErrNotNext is returned by Apply for an entry that does not directly follow the position, or whose epoch is older
-	// than the position's.
-	ErrNotNext = errors.New("entry is not the next one")
-
 	errNoMemory = &dbaas.Error{Code: dbaas.CodeInternal, Message: "out of memory"}
 	errLongText = &dbaas.Error{Code: dbaas.CodeTooLarge, Message: "statement too long"}
 	errTooLong  = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
@@ -31,8 +24,8 @@ const primaryMask = 0xff
 
 // failure returns the error of the last call on this connection, which returned rc. It is never nil.
 func (c *Conn) failure(rc int32) *dbaas.Error {
-	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != "" {
-		return &dbaas.Error{Code: dbaas.CodeInvalid, Message: c.denied}
+	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != nil {
+		return c.denied
 	}
 	if c.meter.stop != goOn && stopped(rc) {
 		return c.meter.err()

@@ -59,7 +59,7 @@ func (c *Conn) redefine() error {
 		}
 	}
 	// The first call marks LIKE and GLOB for the engine's planner.
-	return c.once("SELECT 'a' LIKE 'a', 'a' LIKE 'a' ESCAPE '!', 'a' GLOB 'a'")
+	return c.ExecOnce("SELECT 'a' LIKE 'a', 'a' LIKE 'a' ESCAPE '!', 'a' GLOB 'a'")
 }
 
 func (c *Conn) define(name string, args int32, at uintptr) error {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -82,7 +83,7 @@ func gets(c *sqlite.Conn, q string, args []any) (string, error) {
 		}
 		in.Args = append(in.Args, v)
 	}
-	s, err := c.Prepare(q, sqlite.GuardRead)
+	s, err := c.Prepare(q, replication.ReadGuard)
 	if err != nil {
 		return "", err
 	}

@@ -57,10 +57,10 @@ func (c *Conn) bound(id int32, n int) {
 	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue))) //nolint:gosec // bounded above.
 }
 
-// boundValues sets the longest value allowed for statements under guard.
+// boundValues sets the longest value allowed for statements under guard; without a guard, the engine's longest.
 func (c *Conn) boundValues(guard Guard) {
 	n := engineValue
-	if guard != GuardOff {
+	if guard != nil {
 		n = c.limits.Value
 	}
 	if n != c.longest {
@@ -71,7 +71,7 @@ func (c *Conn) boundValues(guard Guard) {
 
 // bounds sets the engine's limits that hold for every statement of a new connection.
 func (c *Conn) bounds() {
-	c.boundValues(GuardOff)
+	c.boundValues(nil)
 	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, c.limits.Parameters)
 	c.bound(lib.SQLITE_LIMIT_EXPR_DEPTH, c.limits.Depth)
 	c.bound(lib.SQLITE_LIMIT_WORKER_THREADS, 0) // a thread of the engine's own would not be metered.

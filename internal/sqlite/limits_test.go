@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -97,7 +98,7 @@ func TestConn_AppendRead_HostileStatements(t *testing.T) {
 		exec(t, w, "INSERT INTO log DEFAULT VALUES")
 		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT 7", sql, "SELECT count(*) FROM log"), Deadline: time.Now().Add(limit)}
 		began := time.Now()
-		b, err := c.AppendRead(nil, &r)
+		b, err := c.AppendRead(nil, &r, replication.ReadGuard)
 		took := time.Since(began)
 		ends(t, sql, want, string(b), err)
 		if took > limit+slack {
@@ -173,7 +174,7 @@ func TestStmt_Run_HostileStatements(t *testing.T) {
 }
 
 func runAll(c *sqlite.Conn, sql string) (dbaas.StatementResult, error) {
-	s, err := c.Prepare(sql, sqlite.GuardWrite)
+	s, err := c.Prepare(sql, writes)
 	if err != nil {
 		return dbaas.StatementResult{}, err
 	}
@@ -240,7 +241,7 @@ func TestLimits_MemoryAll_LargestEnds(t *testing.T) {
 	_, path := hostileFile(t, sqlite.Options{})
 	begin := func(bytes int64) (*sqlite.Stmt, error) {
 		c := openAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Memory: 10 << 20, MemoryAll: 3000 << 10}})
-		s, err := c.Prepare("SELECT i, randomblob(?) FROM big LIMIT 3", sqlite.GuardRead)
+		s, err := c.Prepare("SELECT i, randomblob(?) FROM big LIMIT 3", replication.ReadGuard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +283,7 @@ func TestConn_Within_EndsPreparing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := c.Within(ctx, func() error {
-		_, err := c.Prepare("SELECT 1 IN (1"+strings.Repeat(",1", 4_000_000)+")", sqlite.GuardRead)
+		_, err := c.Prepare("SELECT 1 IN (1"+strings.Repeat(",1", 4_000_000)+")", replication.ReadGuard)
 		return err
 	})
 	if dbaas.CodeOf(err) != dbaas.CodeTimeout || err.Error() != tooLong {

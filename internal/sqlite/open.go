@@ -35,9 +35,6 @@ type Options struct {
 	CacheBytes int64
 	// MaxPages bounds the size of the file, for tests of a full disk; no bound if zero.
 	MaxPages int64
-	// Protected names tables and indexes that clients may read and write but not drop or alter. On these tables clients
-	// cannot create triggers or UNIQUE indexes either.
-	Protected []string
 	// Limits bounds what clients' statements may use.
 	Limits Limits
 	// OnStuck, if set, is called once for a client's statement that ignores its interruption: it still runs at twice its
@@ -64,7 +61,7 @@ func Open(path string, o Options) (*Conn, error) {
 	}
 	c := &Conn{
 		stmts: map[string]*Stmt{}, guarded: map[string]*Stmt{},
-		foreignKeys: o.ForeignKeys, triggers: o.Triggers, protected: o.Protected, limits: o.Limits.WithDefaults(),
+		foreignKeys: o.ForeignKeys, triggers: o.Triggers, limits: o.Limits.WithDefaults(),
 	}
 	c.meter.c, c.meter.most = c, min(c.limits.Memory+o.cacheBytes(), c.limits.MemoryAll)
 	c.meter.watched.onStuck = o.OnStuck
@@ -160,7 +157,7 @@ func (c *Conn) configure(o Options) error {
 		return err
 	}
 	for _, p := range o.pragmas() {
-		if err := c.once(p); err != nil {
+		if err := c.ExecOnce(p); err != nil {
 			return err
 		}
 	}
@@ -222,18 +219,18 @@ func (o Options) pragmas() []string {
 
 // SetMaxPages changes the size limit of the file, for tests of a full disk.
 func (c *Conn) SetMaxPages(n int64) error {
-	return c.once(fmt.Sprintf("PRAGMA max_page_count=%d", n))
+	return c.ExecOnce(fmt.Sprintf("PRAGMA max_page_count=%d", n))
 }
 
-// once runs a statement without keeping it prepared.
-func (c *Conn) once(sql string) error {
+// ExecOnce is Exec without keeping the statement prepared.
+func (c *Conn) ExecOnce(sql string) error {
 	err := c.Exec(sql)
 	c.forget(sql)
 	return err
 }
 
-// queryOnce is Query without keeping the statement prepared.
-func (c *Conn) queryOnce(sql string, row func(Row) error) error {
+// QueryOnce is Query without keeping the statement prepared.
+func (c *Conn) QueryOnce(sql string, row func(Row) error) error {
 	err := c.Query(sql, row)
 	c.forget(sql)
 	return err

@@ -8,21 +8,23 @@ import (
 	"rideshare/internal/sqljson"
 )
 
-// AppendRead runs the guarded statements of r and appends the answer in r's format to b, row by row, without an
-// intermediate copy. All statements see one state if the caller has a transaction open.
+// AppendRead runs the statements of r, which guard checks, and appends the answer in r's format to b, row by row, without
+// an intermediate copy. All statements see one state if the caller has a transaction open.
 //
 // After an error it returns the original b. Errors are *dbaas.Error: CodeTimeout at r's deadline, CodeTooLarge for an
 // answer over the limit. FormatObjects takes exactly one statement, and CodeInvalid says what is wrong with it. In the
 // other formats an invalid statement answers {"error":"..."} in its place and the read continues.
-func (c *Conn) AppendRead(b []byte, r *dbaas.Read) ([]byte, error) {
+func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) {
+	w := reader{c: c, guard: guard, timings: r.Timings, Renderer: sqljson.Renderer{
+		Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer,
+	}}
 	out := b
-	err := c.Until(r.Deadline, func() error {
-		var err error
+	err := c.Until(r.Deadline, func() (err error) {
 		if r.Format == dbaas.FormatObjects {
-			out, err = c.appendObjects(b, r)
+			out, err = w.only(b, r.Statements)
 			return err
 		}
-		out, err = c.appendStatements(b, r)
+		out, err = w.each(b, r.Statements)
 		return err
 	})
 	if err != nil {
@@ -31,46 +33,50 @@ func (c *Conn) AppendRead(b []byte, r *dbaas.Read) ([]byte, error) {
 	return out, nil
 }
 
-func (c *Conn) appendObjects(b []byte, r *dbaas.Read) ([]byte, error) {
-	if len(r.Statements) != 1 {
-		return b, dbaas.Errorf(dbaas.CodeInvalid, "exactly one statement is wanted, %d were given", len(r.Statements))
+// reader runs the statements of one read.
+type reader struct {
+	sqljson.Renderer
+
+	c       *Conn
+	guard   Guard
+	timings bool
+}
+
+// only appends the rows of the only statement.
+func (w *reader) only(b []byte, list []dbaas.Statement) ([]byte, error) {
+	if len(list) != 1 {
+		return b, dbaas.Errorf(dbaas.CodeInvalid, "exactly one statement is wanted, %d were given", len(list))
 	}
-	s, more, err := c.first(&r.Statements[0])
+	s, more, err := w.first(&list[0])
 	if err != nil {
 		return b, err
 	}
 	defer s.reset()
-	w := c.renderer(b, r)
 	return w.AppendRows(b, s.columns, (*rows)(s), more)
 }
 
-func (c *Conn) appendStatements(b []byte, r *dbaas.Read) ([]byte, error) {
-	w := c.renderer(b, r)
-	for i := range r.Statements {
+// each appends the results of all statements, separated by commas.
+func (w *reader) each(b []byte, list []dbaas.Statement) ([]byte, error) {
+	for i := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		var err error
-		if b, err = c.appendStatement(b, &w, &r.Statements[i], r.Timings); err != nil {
+		if b, err = w.statement(b, &list[i]); err != nil {
 			return b, err
 		}
 	}
 	return b, nil
 }
 
-// renderer returns the renderer of r's answer, which begins at the end of b.
-func (c *Conn) renderer(b []byte, r *dbaas.Read) sqljson.Renderer {
-	return sqljson.Renderer{Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer}
-}
-
-// appendStatement appends one statement of the SQL form.
-func (c *Conn) appendStatement(b []byte, w *sqljson.Renderer, in *dbaas.Statement, timings bool) ([]byte, error) {
+// statement appends one statement of the SQL form.
+func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	began := time.Time{}
-	if timings {
+	if w.timings {
 		began = time.Now()
 	}
 	at := len(b)
-	b, err := c.appendResult(append(b, '{'), w, in)
+	b, err := w.result(append(b, '{'), in)
 	if err != nil {
 		if !own(dbaas.CodeOf(err)) {
 			return b, err
@@ -78,7 +84,7 @@ func (c *Conn) appendStatement(b []byte, w *sqljson.Renderer, in *dbaas.Statemen
 		b = append(shorten(b, at), `{"error":`...)
 		b = sqljson.AppendText(b, messageOf(err))
 	}
-	if timings {
+	if w.timings {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
@@ -88,8 +94,8 @@ func (c *Conn) appendStatement(b []byte, w *sqljson.Renderer, in *dbaas.Statemen
 	return append(b, '}'), nil
 }
 
-func (c *Conn) appendResult(b []byte, w *sqljson.Renderer, in *dbaas.Statement) ([]byte, error) {
-	s, more, err := c.first(in)
+func (w *reader) result(b []byte, in *dbaas.Statement) ([]byte, error) {
+	s, more, err := w.first(in)
 	if err != nil {
 		return b, err
 	}
@@ -108,8 +114,8 @@ func shorten(b []byte, n int) []byte {
 const keptBytes = 64 << 10
 
 // first prepares and binds a statement and runs it up to its first row.
-func (c *Conn) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
-	if s, err = c.prepare(in.SQL, GuardRead); err != nil {
+func (w *reader) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
+	if s, err = w.c.Prepare(in.SQL, w.guard); err != nil {
 		return nil, false, err
 	}
 	if err = s.bind(in.Args, in.Named); err != nil {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"slices"
-	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqljson"
@@ -96,6 +95,3 @@ func (s *Stmt) typeOf(i int, row bool) string {
 	}
 	return ""
 }
-
-// QuoteName returns name as an SQL identifier.
-func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

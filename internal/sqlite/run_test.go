@@ -15,12 +15,13 @@ import (
 	"pgregory.net/rapid"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
 func run(t *testing.T, c *sqlite.Conn, in dbaas.Statement) (dbaas.StatementResult, error) {
 	t.Helper()
-	s, err := c.Prepare(in.SQL, sqlite.GuardWrite)
+	s, err := c.Prepare(in.SQL, writes)
 	if err != nil {
 		return dbaas.StatementResult{}, err
 	}
@@ -156,7 +157,7 @@ func TestConn_Interrupts(t *testing.T) {
 	c, path := open(t, sqlite.Options{})
 	reader := openAt(t, path, sqlite.Options{ReadOnly: true})
 	r := dbaas.Read{Format: dbaas.FormatArrays, Deadline: time.Now().Add(20 * time.Millisecond), Statements: statements("SELECT 1", endless)}
-	b, err := reader.AppendRead([]byte("kept"), &r)
+	b, err := reader.AppendRead([]byte("kept"), &r, replication.ReadGuard)
 	if dbaas.CodeOf(err) != dbaas.CodeTimeout || string(b) != "kept" {
 		t.Errorf("deadline: got %q, %v", b, err)
 	}
@@ -175,7 +176,7 @@ func TestConn_Interrupts(t *testing.T) {
 func TestConn_AppendRead_ObjectsErrors(t *testing.T) {
 	c := fooTable(t)
 	for _, list := range [][]dbaas.Statement{statements("SELECT nope FROM foo"), statements("SELECT 1", "SELECT 2"), nil, statements("DELETE FROM foo")} {
-		if b, err := c.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: list}); dbaas.CodeOf(err) != dbaas.CodeInvalid || len(b) != 0 {
+		if b, err := c.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: list}, replication.ReadGuard); dbaas.CodeOf(err) != dbaas.CodeInvalid || len(b) != 0 {
 			t.Errorf("%v: got %q, %v", list, b, err)
 		}
 	}
@@ -187,7 +188,7 @@ func TestConn_AppendRead_LimitIsKept(t *testing.T) {
 	c := openAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: 1000}})
 	many := strings.Replace(endless, "count(*)", "i", 1)
 	for _, f := range []dbaas.Format{dbaas.FormatObjects, dbaas.FormatArrays, dbaas.FormatAssociative} {
-		b, err := c.AppendRead(nil, &dbaas.Read{Format: f, Statements: statements(many)})
+		b, err := c.AppendRead(nil, &dbaas.Read{Format: f, Statements: statements(many)}, replication.ReadGuard)
 		const text = "the answer is over the limit of 1000 bytes"
 		if f == dbaas.FormatObjects {
 			if dbaas.CodeOf(err) != dbaas.CodeTooLarge || err.Error() != text || len(b) != 0 {
@@ -245,13 +246,13 @@ func TestConn_Prepare_CacheIsBounded(t *testing.T) {
 // A snapshot has the next AUTOINCREMENT value, and the file is read by others.
 func TestSnapshot_KeepsSequenceAndIsPlainFile(t *testing.T) {
 	c, path := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
-	if err := c.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, c, `CREATE TABLE "odd ""name"(id INTEGER PRIMARY KEY AUTOINCREMENT, v)`, `INSERT INTO "odd ""name"(v) VALUES(1),(2),(3)`, `DELETE FROM "odd ""name" WHERE id>1`,
 		"CREATE TABLE rs_log(seq INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO rs_log VALUES(9)",
 		`CREATE TRIGGER g AFTER INSERT ON "odd ""name" BEGIN DELETE FROM "odd ""name"; END`, `CREATE VIEW v AS SELECT * FROM "odd ""name"`)
-	if err := c.SetPosition(dbaas.Head{Seq: 5, Epoch: 2}); err != nil {
+	if err := replication.SetPosition(c, dbaas.Head{Seq: 5, Epoch: 2}); err != nil {
 		t.Fatal(err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.db")

@@ -11,9 +11,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Snapshot is a database file that is generated while it is read. It contains the application's tables of a live file
-// and the position, all of one moment. It contains nothing of the log's internal tables, not even in the unused parts of
-// its pages.
+// Snapshot is a database file that is generated while it is read. It contains tables of a live file, all of one moment.
+// It contains nothing of the other tables, not even in the unused parts of its pages.
 //
 // The engine creates a template with the same schema and no rows. The template is followed by the pages of the tables'
 // and indexes' trees. Pages are renumbered in the order in which they are met, so that the snapshot is read from start
@@ -21,7 +20,6 @@ import (
 //
 // Writers of the live file are not blocked, but its WAL grows until Close. One goroutine may use a Snapshot at a time.
 type Snapshot struct {
-	head     dbaas.Head
 	source   *Conn
 	pages    *Stmt
 	template []byte
@@ -40,22 +38,28 @@ const snapshotCache = 2 << 20
 // errDamaged is returned for a page that violates the file format.
 var errDamaged = &dbaas.Error{Code: dbaas.CodeInternal, Message: "database file is damaged: a page is not what the file format says"}
 
+// SnapshotOptions says what a snapshot contains.
+type SnapshotOptions struct {
+	// Table reports whether a table is copied, with its indexes and triggers. It is also asked about views.
+	Table func(name string) bool
+	// Begun is called with a connection that sees the snapshot's state. An error ends the snapshot.
+	Begun func(*Conn) error
+}
+
 // OpenSnapshot begins a snapshot of the live file at path. The template is created at scratch, which must not exist, and
-// removed again.
-func OpenSnapshot(path, scratch string) (*Snapshot, error) {
+// removed again. Errors are those of Open and of o.Begun, and CodeInternal for a file that is damaged or of another
+// format.
+func OpenSnapshot(path, scratch string, o SnapshotOptions) (*Snapshot, error) {
 	c, err := Open(path, Options{ReadOnly: true, CacheBytes: snapshotCache})
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	s := &Snapshot{source: c}
-	if err = s.open(scratch); err != nil {
+	if err = s.open(scratch, o); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", errors.Join(err, s.Close()))
 	}
 	return s, nil
 }
-
-// Head returns the position of the snapshot.
-func (s *Snapshot) Head() dbaas.Head { return s.head }
 
 // Close ends the snapshot, whether or not it was read to its end. A second call does nothing.
 func (s *Snapshot) Close() error {
@@ -67,18 +71,18 @@ func (s *Snapshot) Close() error {
 	return err
 }
 
-func (s *Snapshot) open(scratch string) error {
+func (s *Snapshot) open(scratch string, o SnapshotOptions) error {
 	err := s.source.Begin()
 	if err != nil {
 		return err
 	}
-	if s.head, err = s.source.Position(); err != nil {
+	if err = o.Begun(s.source); err != nil {
 		return err
 	}
-	if s.pages, err = s.source.prepare("SELECT data FROM sqlite_dbpage('main') WHERE pgno=?", GuardOff); err != nil {
+	if s.pages, err = s.source.Prepare("SELECT data FROM sqlite_dbpage('main') WHERE pgno=?", nil); err != nil {
 		return err
 	}
-	if err = s.makeTemplate(scratch); err != nil {
+	if err = s.makeTemplate(scratch, o.Table); err != nil {
 		return fmt.Errorf("make template: %w", err)
 	}
 	return s.fit()
@@ -113,8 +117,8 @@ func (s *Snapshot) fit() error {
 }
 
 // makeTemplate lets the engine create a file with the schema, and finds the tree roots in both files.
-func (s *Snapshot) makeTemplate(path string) error {
-	objects, err := s.source.objects()
+func (s *Snapshot) makeTemplate(path string, copied func(table string) bool) error {
+	objects, err := s.source.objects(copied)
 	if err != nil {
 		return err
 	}
@@ -149,14 +153,14 @@ func (s *Snapshot) writeTemplate(path string, objects []object) (roots map[strin
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	// A single plain file without a WAL, so that it can be read directly.
-	if err = c.once("PRAGMA journal_mode=DELETE"); err != nil {
+	if err = c.ExecOnce("PRAGMA journal_mode=DELETE"); err != nil {
 		return nil, err
 	}
 	if err = c.BeginWrite(); err != nil {
 		return nil, err
 	}
 	for _, o := range objects {
-		if err = c.once(o.sql); err != nil {
+		if err = c.ExecOnce(o.sql); err != nil {
 			return nil, fmt.Errorf("create %s %s: %w", o.kind, o.name, err)
 		}
 	}
@@ -173,12 +177,14 @@ func (s *Snapshot) writeTemplate(path string, objects []object) (roots map[strin
 type object struct{ kind, name, sql string }
 
 // objects returns the schema objects of a snapshot, in an order in which they can be created.
-func (c *Conn) objects() ([]object, error) {
+func (c *Conn) objects(copied func(table string) bool) ([]object, error) {
 	var objects []object
-	err := c.Query(`SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
-		AND (substr(lower(tbl_name),1,3)<>'rs_' OR tbl_name='rs_applied') ORDER BY type='trigger', type='view', type='index', rowid`,
+	err := c.Query(`SELECT type, name, sql, tbl_name FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'
+		ORDER BY type='trigger', type='view', type='index', rowid`,
 		func(r Row) error {
-			objects = append(objects, object{r.Text(0), r.Text(1), r.Text(2)})
+			if copied(r.Text(3)) {
+				objects = append(objects, object{r.Text(0), r.Text(1), r.Text(2)})
+			}
 			return nil
 		})
 	if err != nil {
@@ -208,16 +214,16 @@ func (s *Snapshot) copySequence(to *Conn) error {
 		found = true
 		return nil
 	})
-	rows, read := s.source.readSequences()
+	rows, read := s.source.Counters()
 	if err = errors.Join(err, read); err != nil || len(rows) == 0 {
 		return err
 	}
 	if !found { // the engine creates the table with the first table that needs it, and keeps it.
-		err = errors.Join(to.once("CREATE TABLE rs_counted(id INTEGER PRIMARY KEY AUTOINCREMENT)"), to.once("DROP TABLE rs_counted"))
+		err = errors.Join(to.ExecOnce("CREATE TABLE rs_counted(id INTEGER PRIMARY KEY AUTOINCREMENT)"), to.ExecOnce("DROP TABLE rs_counted"))
 	}
 	for id, row := range rows {
 		if err == nil {
-			err = to.Exec("INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(?, ?, ?)", dbaas.Integer(id), row.name, row.seq)
+			err = to.AddCounter(id, row)
 		}
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,7 +45,7 @@ func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		if err = c.CreatePosition(); err != nil {
+		if err = replication.CreatePosition(c); err != nil {
 			rt.Fatal(err)
 		}
 		exec(t, c, kinds...)
@@ -120,13 +121,13 @@ func sound(t *testing.T, path string, length int) {
 // A snapshot is of the moment at which it was opened, however long its reading takes, and can be given up.
 func TestSnapshot_IsOfOneMoment(t *testing.T) {
 	c, path := open(t, sqlite.Options{})
-	if err := c.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 5000) INSERT INTO t SELECT i, 'value '||i FROM n")
 	want := hashes(t, c)
 	to := filepath.Join(t.TempDir(), "copy.db")
-	s, err := sqlite.OpenSnapshot(path, to)
+	s, err := replication.OpenSnapshot(path, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestSnapshot_IsOfOneMoment(t *testing.T) {
 	if diff := cmp.Diff(want, hashes(t, openAt(t, to, sqlite.Options{}))); diff != "" {
 		t.Errorf("content (-before +snapshot):\n%s", diff)
 	}
-	given, err := sqlite.OpenSnapshot(path, to+"2")
+	given, err := replication.OpenSnapshot(path, to+"2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestSnapshot_IsOfOneMoment(t *testing.T) {
 // A live file that is damaged gives no snapshot, rather than a wrong one.
 func TestSnapshot_DamagedPageIsRefused(t *testing.T) {
 	c, path := open(t, sqlite.Options{})
-	if err := c.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "INSERT INTO t SELECT value, zeroblob(3000) FROM json_each('[1,2,3,4,5]')", "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -173,7 +174,7 @@ func TestSnapshot_DamagedPageIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() }) // not before: it would drop the engine's locks.
-	s, err := sqlite.OpenSnapshot(path, filepath.Join(t.TempDir(), "copy.db"))
+	s, err := replication.OpenSnapshot(path, filepath.Join(t.TempDir(), "copy.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestSnapshot_LockPageStaysUnused(t *testing.T) {
 // Pages that were the log's, and rows that are gone, leave nothing in what a snapshot's pages do not use.
 func TestSnapshot_UnusedPartsAreClear(t *testing.T) {
 	c, path := open(t, sqlite.Options{})
-	if err := c.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
 	rows := "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 200) "

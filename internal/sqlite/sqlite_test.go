@@ -8,8 +8,12 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
+
+// writes is the guard of statements that write.
+var writes = replication.WriteGuard(nil)
 
 func open(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
 	t.Helper()
@@ -34,7 +38,7 @@ func openAt(t *testing.T, path string, o sqlite.Options) *sqlite.Conn {
 // snapshot writes a snapshot of the file at from to a new file at to.
 func snapshot(tb testing.TB, from, to string) dbaas.Head {
 	tb.Helper()
-	s, err := sqlite.OpenSnapshot(from, to)
+	s, err := replication.OpenSnapshot(from, to)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -68,9 +72,18 @@ func statements(list ...string) []dbaas.Statement {
 
 func read(t *testing.T, c *sqlite.Conn, r dbaas.Read) string {
 	t.Helper()
-	b, err := c.AppendRead([]byte("x"), &r)
+	b, err := c.AppendRead([]byte("x"), &r, replication.ReadGuard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b[1:])
+}
+
+func hashes(t *testing.T, c *sqlite.Conn) map[string]string {
+	t.Helper()
+	h, err := replication.Hashes(c, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

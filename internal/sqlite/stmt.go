@@ -10,10 +10,10 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The limits of the prepared statements that a connection caches for clients.
 const (
+	// maxStatements is how many prepared statements a connection keeps for clients, and how many of its own.
 	maxStatements = 512
-	// maxKeptSQL is the longest text that is cached: longer ones contain literals and are not repeated.
+	// maxKeptSQL is the longest text of a client that is kept: longer ones contain literals and are not repeated.
 	maxKeptSQL = 8 << 10
 )
 
@@ -35,24 +35,23 @@ type Stmt struct {
 	kept     bool
 }
 
-// Prepare returns the client statement sql, checked by guard. Errors are *dbaas.Error: CodeInvalid for bad SQL, for
-// anything that guard refuses, and for text that is not exactly one statement. Nothing runs yet.
-func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) { return c.prepare(sql, guard) }
-
-func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
+// Prepare returns the client's statement sql, checked by guard, or the system's own if guard is nil. Errors are
+// *dbaas.Error: guard's for what it refuses, CodeInvalid for bad SQL and for text that is not exactly one statement.
+// Nothing runs yet.
+func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 	kept := c.guarded
-	if guard == GuardOff {
+	if guard == nil {
 		kept = c.stmts
 	} else {
 		c.meter.begin()
 	}
 	if s := kept[sql]; s != nil && s.guard == guard && s.kept {
-		if guard != GuardOff {
+		if guard != nil {
 			c.meter.watched.begin(&s.sql, c.deadline)
 		}
 		return s, nil
 	}
-	if guard != GuardOff {
+	if guard != nil {
 		c.evict()
 	}
 	s, err := c.compile(sql, guard)
@@ -66,7 +65,7 @@ func (c *Conn) prepare(sql string, guard Guard) (*Stmt, error) {
 	kept[sql] = s
 	// The effect of a schema statement depends on what exists: IF EXISTS compiles to nothing while the object is
 	// missing, and then the authorizer is not called. Only statements on rows mean the same each time.
-	s.kept = guard == GuardOff || s.seen.rows && !s.seen.schema && len(sql) <= maxKeptSQL
+	s.kept = guard == nil || s.seen.rows && !s.seen.schema && len(sql) <= maxKeptSQL
 	return s, nil
 }
 
@@ -92,7 +91,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	if strings.IndexByte(sql, 0) >= 0 {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "the statement contains a zero byte")
 	}
-	if guard != GuardOff {
+	if guard != nil {
 		if len(sql) > c.limits.Length {
 			return nil, errLongText
 		}
@@ -107,8 +106,8 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 		return nil, err
 	}
 	defer libc.Xfree(c.tls, text)
-	c.guard, c.seen, c.denied = guard, actions{}, ""
-	defer func() { c.guard = GuardOff }() // the engine prepares statements of its own, as for sessions.
+	c.guard, c.seen, c.denied = guard, actions{}, nil
+	defer func() { c.guard = nil }() // the engine prepares statements of its own, as for sessions.
 	p, tail, err := c.prepareAt(text)
 	if err != nil {
 		return nil, err
@@ -130,12 +129,6 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 		return nil, err
 	}
 	s.describe()
-	if guard == GuardWrite && s.seen.schema && c.reserved == nil {
-		if c.reserved, err = c.internalNames(); err != nil {
-			s.finalize()
-			return nil, err
-		}
-	}
 	return s, nil
 }
 
@@ -219,11 +212,14 @@ func (s *Stmt) step() (bool, error) {
 	c.guard = s.guard // the engine may have to prepare it again, and then calls the authorizer.
 	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
 	c.boundValues(s.guard)
-	if s.guard != GuardOff {
+	if s.guard != nil {
 		c.meter.enter(false)
 	}
+	if s.seen.schema {
+		c.schemaChanged()
+	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
-	c.guard = GuardOff
+	c.guard = nil
 	if rc != lib.SQLITE_ROW { // else values are fetched, which takes memory too.
 		c.meter.leave()
 	}
@@ -253,7 +249,7 @@ func (s *Stmt) refresh() {
 
 func (s *Stmt) reset() {
 	lib.Xsqlite3_reset(s.c.tls, s.p)
-	if s.guard != GuardOff {
+	if s.guard != nil {
 		s.c.meter.leave()
 		s.c.meter.end()
 	}

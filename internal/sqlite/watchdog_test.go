@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -23,7 +24,7 @@ func TestOptions_OnStuck(t *testing.T) {
 	list := statements("SELECT 1", "SELECT 2, block()")
 	for i := range list {
 		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: list[i : i+1], Deadline: time.Now().Add(200 * time.Millisecond)}
-		if _, err := c.AppendRead(nil, &r); err != nil && i == 0 {
+		if _, err := c.AppendRead(nil, &r, replication.ReadGuard); err != nil && i == 0 {
 			t.Fatal(err)
 		}
 	}

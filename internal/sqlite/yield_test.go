@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -28,7 +29,7 @@ func TestConn_LongStatement_LetsOthersRun(t *testing.T) {
 		Format: dbaas.FormatArrays, Deadline: time.Now().Add(time.Minute),
 		Statements: statements("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100000) SELECT count(*) FROM n"),
 	}
-	if _, err := c.AppendRead(nil, &r); err != nil {
+	if _, err := c.AppendRead(nil, &r, replication.ReadGuard); err != nil {
 		t.Error(err)
 	}
 	over.Store(true)

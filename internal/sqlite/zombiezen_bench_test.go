@@ -11,6 +11,7 @@ import (
 	zombiezen "zombiezen.com/go/sqlite"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/sqljson"
 )
@@ -39,7 +40,7 @@ func benchFile(b *testing.B) string {
 	path := filepath.Join(b.TempDir(), "bench.db")
 	c, err := sqlite.Open(path, sqlite.Options{})
 	must(b, err)
-	must(b, c.CreatePosition())
+	must(b, replication.CreatePosition(c))
 	must(b, c.Exec("CREATE TABLE users(username TEXT NOT NULL PRIMARY KEY, password TEXT NOT NULL)"))
 	must(b, c.Exec(`INSERT INTO users SELECT printf('user%06d', i), hex(randomblob(20)) FROM
 		(WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n LIMIT 100000) SELECT i FROM n)`))
@@ -136,7 +137,7 @@ func BenchmarkZombiezen_Read(b *testing.B) {
 	r := dbaas.Read{Format: dbaas.FormatArrays, Statements: []dbaas.Statement{{Args: make([]dbaas.Value, 1)}}}
 	own := func(out []byte, sql string, key dbaas.Value, deadline time.Time) ([]byte, error) {
 		r.Deadline, r.Statements[0].SQL, r.Statements[0].Args[0] = deadline, sql, key
-		return c.AppendRead(out, &r)
+		return c.AppendRead(out, &r, replication.ReadGuard)
 	}
 	witness := func(out []byte, sql string, key dbaas.Value, deadline time.Time) ([]byte, error) {
 		if deadline.IsZero() {
@@ -179,12 +180,12 @@ func BenchmarkZombiezen_Read(b *testing.B) {
 }
 
 // ownRecord inserts a batch and returns what was captured.
-func ownRecord(c *sqlite.Conn, k *sqlite.Capture, list []dbaas.Statement) ([]dbaas.Change, error) {
+func ownRecord(c *sqlite.Conn, k *replication.Capture, list []dbaas.Statement) ([]dbaas.Change, error) {
 	if err := k.Begin(); err != nil {
 		return nil, err
 	}
 	for i := range list {
-		s, err := c.Prepare(list[i].SQL, sqlite.GuardWrite)
+		s, err := c.Prepare(list[i].SQL, writes)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +245,7 @@ func BenchmarkZombiezen_Write(b *testing.B) {
 	position := z.Prep("UPDATE rs_applied SET seq=1, epoch=1 WHERE seq=0 AND epoch<=1")
 	var changes []dbaas.Change
 	var changeset []byte
-	k := c.NewCapture(1 << 30)
+	k, applier := replication.NewCapture(c, writes, 1<<30), replication.NewApplier(c)
 	inOwn := func(fn func() error) func(*testing.B) {
 		return func(b *testing.B) {
 			b.Helper()
@@ -269,7 +270,7 @@ func BenchmarkZombiezen_Write(b *testing.B) {
 	}
 	b.Run("Record64/Own", inOwn(func() (err error) { changes, err = ownRecord(c, k, list); return err }))
 	b.Run("Record64/Zombiezen", inWitness(func() (err error) { changeset, err = witnessRecordBatch(z, list); return err }))
-	b.Run("Apply64/Own", inOwn(func() error { return c.Apply(dbaas.Entry{Seq: 1, Epoch: 1, Changes: changes}) }))
+	b.Run("Apply64/Own", inOwn(func() error { return applier.Apply(dbaas.Entry{Seq: 1, Epoch: 1, Changes: changes}) }))
 	b.Run("Apply64/Zombiezen", inWitness(func() error {
 		benchStep(b, position)
 		return witnessApply(z, changeset)

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,38 +28,6 @@ func TestZombiezen_StillLacksMethods(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Where a replica's schema does not fit the entry, Apply refuses.
-func TestConn_Apply_RefusesOtherTables(t *testing.T) {
-	for name, schema := range map[string]string{
-		"TableMissing": "CREATE TABLE other(id INTEGER PRIMARY KEY, v)",
-		"ColumnLess":   "CREATE TABLE t(id INTEGER PRIMARY KEY)",
-		"OtherKey":     "CREATE TABLE t(id INTEGER, v NOT NULL PRIMARY KEY)",
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
-			e := p.record("INSERT INTO t VALUES(1,'a')")
-			exec(t, p.dst, "DROP TABLE t", schema)
-			if err := p.apply(e); !errors.Is(err, sqlite.ErrDiverged) {
-				t.Errorf("got %v, want %v", err, sqlite.ErrDiverged)
-			}
-		})
-	}
-}
-
-// A trigger of the schema does not fire under Apply: its rows are in the entry.
-func TestConn_Apply_TriggersStayQuiet(t *testing.T) {
-	schema := []string{
-		"CREATE TABLE t(id INTEGER PRIMARY KEY)", "CREATE TABLE audit(id INTEGER PRIMARY KEY, what TEXT)",
-		"CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO audit(what) VALUES(new.id || random()); END",
-	}
-	p := newPair(t, schema...)
-	e := p.record("INSERT INTO t VALUES(1)")
-	if err := p.apply(e); err != nil {
-		t.Fatal(err)
-	}
-	p.same()
 }
 
 // Columns keep their names even if two are equal or the schema changed since the statement was prepared; with zombiezen

@@ -9,6 +9,7 @@ import (
 	zombiezen "zombiezen.com/go/sqlite"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -159,7 +160,7 @@ func equalRows(t *testing.T, byWitness, byUs string, dump ...string) {
 }
 
 // What is captured and applied makes the rows that zombiezen has after the same statements.
-func TestConn_Apply_SameRowsAsZombiezen(t *testing.T) {
+func TestReplication_SameRowsAsZombiezen(t *testing.T) {
 	c, _ := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
 	copied, to := open(t, sqlite.Options{})
 	from := t.TempDir() + "/witness.db"
@@ -169,12 +170,25 @@ func TestConn_Apply_SameRowsAsZombiezen(t *testing.T) {
 	for _, sql := range slices.Concat(witnessStart(), witnessChanges()) {
 		witnessed(t, z, sql)
 	}
-	if err := copied.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(copied); err != nil {
 		t.Fatal(err)
 	}
-	p := &pair{t: t, src: c, dst: copied}
-	if err := p.apply(p.record(witnessChanges()...)); err != nil {
+	k := replication.NewCapture(c, writes, 1<<30)
+	if err := k.Begin(); err != nil {
 		t.Fatal(err)
+	}
+	for _, sql := range witnessChanges() {
+		if err := k.Next(); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, c, sql)
+	}
+	changes, err := k.Take()
+	if err == nil {
+		err = replication.NewApplier(copied).Apply(dbaas.Entry{Seq: 1, Epoch: 1, Changes: changes})
+	}
+	if err != nil || k.Err() != nil {
+		t.Fatal(err, k.Err())
 	}
 	equalRows(t, from, to, witnessDump()...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/orchestrator/sqlbody"
 )
@@ -35,7 +36,7 @@ func TestParse_OnTheGuardedEngine_Runs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prepared, err := conn.Prepare(st.SQL, sqlite.GuardWrite)
+		prepared, err := conn.Prepare(st.SQL, replication.WriteGuard(nil))
 		if err != nil {
 			t.Fatalf("%s: %v", st.SQL, err)
 		}
@@ -53,7 +54,7 @@ func TestParse_OnTheGuardedEngine_Runs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{st}})
+		got, err := conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{st}}, replication.ReadGuard)
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got %s, %v, want %s", body, got, err, want)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/testkit/sqlgen"
 	"rideshare/persdb/commitlog"
 )
@@ -139,7 +140,7 @@ func (r *scriptRun) compare(ctx context.Context) error {
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Errorf("replica %d differs (-store +replica):\n%s", i, diff)
 		}
-		replica, err := f.conn.Hashes(func() {})
+		replica, err := replication.Hashes(f.conn, func() {})
 		if err != nil {
 			return err
 		}

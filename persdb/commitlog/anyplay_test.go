@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/sqlgen"
 	"rideshare/internal/testkit/storetest"
@@ -40,9 +41,10 @@ type firstAnswer struct {
 
 // logReader is a replica that applies some entries in one transaction.
 type logReader struct {
-	path string
-	conn *sqlite.Conn
-	step int
+	path    string
+	conn    *sqlite.Conn
+	applier *replication.Applier
+	step    int
 }
 
 // play runs a script in a directory in memory, if there is one, and returns the first error it finds.
@@ -242,6 +244,7 @@ func (f *logReader) fetch(ctx context.Context, s *commitlog.Store) error {
 		return err
 	}
 	f.conn, err = sqlite.Open(f.path, sqlite.Options{})
+	f.applier = replication.NewApplier(f.conn)
 	return err
 }
 
@@ -261,7 +264,7 @@ func (r *scriptRun) follow(ctx context.Context) error {
 
 func (f *logReader) follow(ctx context.Context, s *commitlog.Store) error {
 	for {
-		at, err := f.conn.Position()
+		at, err := replication.Position(f.conn)
 		if err != nil {
 			return err
 		}
@@ -282,7 +285,7 @@ func (f *logReader) apply(entries []dbaas.Entry) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := f.conn.Apply(e); err != nil {
+		if err := f.applier.Apply(e); err != nil {
 			return errors.Join(err, f.conn.End())
 		}
 	}

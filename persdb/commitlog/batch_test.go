@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 )
@@ -178,7 +179,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 
 func count(t *testing.T, r *storetest.Replica, table string) int {
 	t.Helper()
-	b, err := r.Conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: "SELECT count(*) AS n FROM " + table}}})
+	b, err := r.Conn.AppendRead(nil, &dbaas.Read{Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: "SELECT count(*) AS n FROM " + table}}}, replication.ReadGuard)
 	if err != nil {
 		t.Fatal(err)
 	}

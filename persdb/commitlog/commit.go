@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 	"rideshare/internal/wire"
 )
 
@@ -230,7 +231,7 @@ func (b *batch) store(ctx context.Context) error {
 	if err = s.hooks.beforeAppend.call(); err != nil {
 		return unavailable(err)
 	}
-	if err = s.conn.SetPosition(dbaas.Head{Seq: entry.Seq, Epoch: entry.Epoch}); err != nil {
+	if err = replication.SetPosition(s.conn, dbaas.Head{Seq: entry.Seq, Epoch: entry.Epoch}); err != nil {
 		return unavailable(err)
 	}
 	record := Record{Entry: *entry, Operations: records}

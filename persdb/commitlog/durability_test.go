@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 
@@ -206,7 +207,7 @@ func TestStore_Snapshot_UnderConstantWrites(t *testing.T) {
 	})
 	for range 5 {
 		r := storetest.NewReplica(t, s)
-		at, err := r.Conn.Position()
+		at, err := replication.Position(r.Conn)
 		if err != nil {
 			t.Fatal(err)
 		}

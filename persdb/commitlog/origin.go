@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -66,14 +67,14 @@ func (s *Store) create() error {
 		return err
 	}
 	defer func() { _ = s.conn.End() }() // no effect after Commit.
-	tables, err := s.conn.Tables()
+	tables, err := replication.Tables(s.conn)
 	if err != nil {
 		return err
 	}
-	if err = s.conn.CreatePosition(); err != nil {
+	if err = replication.CreatePosition(s.conn); err != nil {
 		return err
 	}
-	position, err := s.conn.Position()
+	position, err := replication.Position(s.conn)
 	if err != nil {
 		return err
 	}

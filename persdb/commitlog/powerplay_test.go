@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/testkit/disktest"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
@@ -235,7 +236,7 @@ func (r *powerRun) follow(ctx context.Context) error {
 	if r.replica == nil {
 		return r.fetch(ctx)
 	}
-	at, err := r.replica.conn.Position()
+	at, err := replication.Position(r.replica.conn)
 	if err != nil {
 		return err
 	}
@@ -342,7 +343,7 @@ func (r *powerRun) sameRows(ctx context.Context) error {
 	if err != nil || len(want.Damaged) > 0 {
 		return fmt.Errorf("sums: damaged %v, %w", want.Damaged, err)
 	}
-	got, err := r.replica.conn.Hashes(func() {})
+	got, err := replication.Hashes(r.replica.conn, func() {})
 	if diff := cmp.Diff(want.Tables, got); err != nil || diff != "" {
 		return fmt.Errorf("the replica differs, %w (-store +replica):\n%s", err, diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/wait"
 	"rideshare/internal/wire"
@@ -161,7 +162,7 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (wire.Record, bool, er
 func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	h := dbaas.HashPart{Limit: dbaas.HashPartBytes}
 	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
-		h.Tables, h.Next, err = c.HashPart(from, h.Limit, rest)
+		h.Tables, h.Next, err = replication.HashPart(c, from, h.Limit, rest)
 		return err
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPa
 func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	var h dbaas.TableHashes
 	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
-		h.Tables, h.Damaged, err = c.HashesAndDamage(rest)
+		h.Tables, h.Damaged, err = replication.HashesAndDamage(c, rest)
 		return err
 	})
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 // a part of a core.
 func (s *Store) hash(ctx context.Context, seq *dbaas.Seq, fn func(c *sqlite.Conn, rest func()) error) error {
 	err := s.readers.Use(ctx, func(c *sqlite.Conn) error {
-		position, err := c.Position()
+		position, err := replication.Position(c)
 		if err != nil {
 			return err
 		}

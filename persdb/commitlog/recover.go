@@ -6,6 +6,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 )
 
 // load brings the database up to the end of the log and builds the index from the log.
@@ -15,7 +16,7 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	s.bounds = b
-	position, err := s.conn.Position()
+	position, err := replication.Position(s.conn)
 	if err != nil {
 		return err
 	}
@@ -76,7 +77,7 @@ func (s *Store) replay(r *Record) error {
 	if r.Damage != 0 {
 		return errDamaged(r.Entry.Seq)
 	}
-	return s.conn.AsReplica(func() error {
+	return s.conn.WithoutTriggers(func() error {
 		if err := s.conn.BeginWrite(); err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (s *Store) resolveDoubtful(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	position, err := s.conn.Position()
+	position, err := replication.Position(s.conn)
 	if err == nil {
 		err = s.capture.Reload()
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite"
+	"rideshare/internal/replication"
 )
 
 const (
@@ -53,12 +53,12 @@ func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	return &dbaas.Snapshot{Head: head, Body: body, Sum: body.announce}, nil
 }
 
-func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {
+func (s *Store) beginSnapshot() (*replication.Snapshot, error) {
 	dir, err := os.MkdirTemp(filepath.Join(s.cfg.Dir, snapshotDir), "")
 	if err != nil {
 		return nil, err
 	}
-	begun, err := sqlite.OpenSnapshot(s.path(), filepath.Join(dir, FileName))
+	begun, err := replication.OpenSnapshot(s.path(), filepath.Join(dir, FileName))
 	if removed := os.RemoveAll(dir); err == nil && removed != nil {
 		return nil, errors.Join(removed, begun.Close())
 	}
@@ -67,7 +67,7 @@ func (s *Store) beginSnapshot() (*sqlite.Snapshot, error) {
 
 // snapshotBody computes the checksum of the bytes that are read.
 type snapshotBody struct {
-	source  *sqlite.Snapshot
+	source  *replication.Snapshot
 	sum     hash.Hash32
 	whole   bool
 	release func()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -29,7 +30,7 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	}
 	var stmt *sqlite.Stmt
 	err := b.timed(at, func() (err error) {
-		stmt, err = c.Prepare(b.sql(at), sqlite.GuardWrite)
+		stmt, err = c.Prepare(b.sql(at), b.s.guard)
 		return err
 	})
 	if err != nil {
@@ -57,7 +58,7 @@ func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, e
 	if stmt.Schema() {
 		return b.schema(at, stmt)
 	}
-	if name := sqlite.EmptiedTable(b.sql(at)); name != "" {
+	if name := replication.EmptiedTable(b.sql(at)); name != "" {
 		began := time.Now()
 		rows, done, err := b.s.capture.Empty(name)
 		if err != nil || done {
@@ -126,9 +127,6 @@ func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, er
 			})
 		})
 	})
-	if err == nil {
-		err = c.CheckReplicable()
-	}
 	if atomic || !c.InTransaction() {
 		return result, err
 	}
@@ -144,7 +142,7 @@ func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, er
 // other tables refer to deletes it row by row.
 func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
 	for _, name := range stmt.Dropped() {
-		whole, err := b.s.conn.Droppable(name)
+		whole, err := replication.Droppable(b.s.conn, name)
 		if err != nil {
 			return err
 		}

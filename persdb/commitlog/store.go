@@ -17,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -86,8 +87,9 @@ type Store struct {
 	writing  chan struct{} // a lock with one token: its holder owns conn and may call the log's writing methods
 	copying  chan struct{} // a token for each snapshot that is read
 	conn     *sqlite.Conn
-	capture  *sqlite.Capture // on conn
-	doubtful bool            // guarded by writing: the outcome of the last commit, claim or trim is unknown
+	guard    *replication.Guard   // of clients' statements on conn
+	capture  *replication.Capture // on conn
+	doubtful bool                 // guarded by writing: the outcome of the last commit, claim or trim is unknown
 	lastAt   time.Time
 	tables   atomic.Int64 // bytes of tables and indexes after the last write
 	outgrew  atomic.Bool  // an operation was refused because it would have made the tables too large
@@ -211,11 +213,12 @@ func (s *Store) open(ctx context.Context) error {
 		s.cfg.Log.WarnContext(ctx, "database file not made smaller", logkey.Error, err)
 	}
 	if s.conn, err = sqlite.Open(s.path(), sqlite.Options{
-		Durable: true, ForeignKeys: true, Triggers: true, Protected: protected(), Limits: s.cfg.Limits, OnStuck: s.cfg.OnStuck,
+		Durable: true, ForeignKeys: true, Triggers: true, Limits: s.cfg.Limits, OnStuck: s.cfg.OnStuck,
 	}); err != nil {
 		return err
 	}
-	s.capture = s.conn.NewCapture(s.sizes.entry)
+	s.guard = replication.WriteGuard(protected())
+	s.capture = replication.NewCapture(s.conn, s.guard, s.sizes.entry)
 	if err = s.conn.QuickCheck(); err != nil {
 		return damaged(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -19,6 +20,7 @@ type file struct {
 	path    string
 	cluster dbaas.ClusterID // of its snapshot
 	writer  *sqlite.Conn
+	applier *replication.Applier // on writer
 	head    dbaas.Head
 
 	crowded int64 // the size of the WAL at which relieve tries again
@@ -39,7 +41,7 @@ func (f *file) apply(entries []dbaas.Entry) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	for _, e := range entries {
-		if err := f.writer.Apply(e); err != nil {
+		if err := f.applier.Apply(e); err != nil {
 			return fmt.Errorf("apply after %d: %w", f.head.Seq, err)
 		}
 	}

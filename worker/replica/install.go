@@ -13,6 +13,7 @@ import (
 	"rideshare/internal/bigfile"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -137,8 +138,8 @@ func openFile(path string, head dbaas.Head) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{path: path, cluster: head.Cluster, writer: w, crowded: maxWAL, reading: map[*Reader]time.Time{}}
-	f.head, err = w.Position()
+	f := &file{path: path, cluster: head.Cluster, writer: w, applier: replication.NewApplier(w), crowded: maxWAL, reading: map[*Reader]time.Time{}}
+	f.head, err = replication.Position(w)
 	f.head.Cluster = head.Cluster
 	if err == nil && f.head.Seq != head.Seq {
 		err = fmt.Errorf("%w: position %d inside, %d outside", errSnapshot, f.head.Seq, head.Seq)

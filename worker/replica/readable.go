@@ -8,7 +8,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
-	"rideshare/internal/sqlite"
+	"rideshare/internal/replication"
 	"rideshare/internal/wait"
 )
 
@@ -119,7 +119,7 @@ func (r *Replica) caughtUp(ctx context.Context, f *file) {
 // keep it until the next file is ready: they need no more than its position, or wait. A file that is itself wrong is
 // retired immediately, together with any old file.
 func (r *Replica) leave(ctx context.Context, f *file, err error) {
-	prefix := errors.Is(err, sqlite.ErrDiverged) || errors.Is(err, errBehindLog)
+	prefix := errors.Is(err, replication.ErrDiverged) || errors.Is(err, errBehindLog)
 	r.mu.Lock()
 	kept := prefix && r.ready && ctx.Err() == nil && f.rollback()
 	gone := []*file{f}

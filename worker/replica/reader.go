@@ -8,6 +8,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/wait"
 )
@@ -61,7 +62,7 @@ func (r *Replica) reader(f *file, ok bool, connect func(*file) (*sqlite.Conn, er
 		return nil, err
 	}
 	// The first read fixes the state that the transaction sees, so the position belongs to that state.
-	if rd.head, err = conn.Position(); err != nil {
+	if rd.head, err = replication.Position(conn); err != nil {
 		rd.Close()
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 	}
 	var out []byte
 	err := rd.conn.Within(ctx, func() (err error) {
-		out, err = rd.conn.AppendRead(rd.buf[n:n], read)
+		out, err = rd.conn.AppendRead(rd.buf[n:n], read, replication.ReadGuard)
 		return err
 	})
 	if err != nil {
@@ -146,7 +147,7 @@ func (rd *Reader) hashPart(ctx context.Context, from dbaas.HashFrom, want dbaas.
 	p.Seq = rd.head.Seq
 	err := rd.conn.Within(ctx, func() (err error) {
 		turns := wait.NewTurns()
-		p.Tables, p.Next, err = rd.conn.HashPart(from, p.Limit, func() { turns.Rest(ctx) })
+		p.Tables, p.Next, err = replication.HashPart(rd.conn, from, p.Limit, func() { turns.Rest(ctx) })
 		return err
 	})
 	return p, err
@@ -156,7 +157,7 @@ func (rd *Reader) hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	h := dbaas.TableHashes{Seq: rd.head.Seq}
 	err := rd.conn.Within(ctx, func() (err error) {
 		turns := wait.NewTurns()
-		h.Tables, err = rd.conn.Hashes(func() { turns.Rest(ctx) })
+		h.Tables, err = replication.Hashes(rd.conn, func() { turns.Rest(ctx) })
 		return err
 	})
 	if rd.ended.Load() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/testkit/workertest"
@@ -118,12 +119,12 @@ func (s inParts) HashPart(_ context.Context, from dbaas.HashFrom) (p dbaas.HashP
 	if err = c.Begin(); err != nil {
 		return p, err
 	}
-	at, err := c.Position()
+	at, err := replication.Position(c)
 	if err != nil {
 		return p, err
 	}
 	p.Seq, p.Limit = at.Seq, 200
-	p.Tables, p.Next, err = c.HashPart(from, p.Limit, func() {})
+	p.Tables, p.Next, err = replication.HashPart(c, from, p.Limit, func() {})
 	return p, err
 }
 

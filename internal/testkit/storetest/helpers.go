@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/wire"
 
@@ -85,6 +86,8 @@ func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) d
 type Replica struct {
 	Path string
 	Conn *sqlite.Conn
+
+	applier *replication.Applier
 }
 
 // NewReplica takes a snapshot, checks it with an independent reader of the file,
@@ -118,10 +121,10 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 			tb.Error(err)
 		}
 	})
-	if got, err := c.Position(); err != nil || got != (dbaas.Head{Seq: snapshot.Head.Seq, Epoch: snapshot.Head.Epoch}) {
+	if got, err := replication.Position(c); err != nil || got != (dbaas.Head{Seq: snapshot.Head.Seq, Epoch: snapshot.Head.Epoch}) {
 		tb.Fatalf("position in the snapshot is %v, %v, want %v", got, err, snapshot.Head)
 	}
-	return &Replica{Path: path, Conn: c}
+	return &Replica{Path: path, Conn: c, applier: replication.NewApplier(c)}
 }
 
 // Witness reads a file through database/sql, independently of the store, and checks its structure and the application's
@@ -150,7 +153,7 @@ func Witness(tb testing.TB, path string) {
 func (r *Replica) Follow(tb testing.TB, s Store) {
 	tb.Helper()
 	for {
-		at, err := r.Conn.Position()
+		at, err := replication.Position(r.Conn)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -169,7 +172,7 @@ func (r *Replica) Follow(tb testing.TB, s Store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	got, err := r.Conn.Hashes(func() {})
+	got, err := replication.Hashes(r.Conn, func() {})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -183,7 +186,7 @@ func (r *Replica) apply(entries []dbaas.Entry) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := r.Conn.Apply(e); err != nil {
+		if err := r.applier.Apply(e); err != nil {
 			return errors.Join(err, r.Conn.End())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/persdb/commitlog"
 )
@@ -74,7 +75,7 @@ func create(path string, schema []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if err = c.CreatePosition(); err != nil {
+	if err = replication.CreatePosition(c); err != nil {
 		return err
 	}
 	for _, sql := range schema {

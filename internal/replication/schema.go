@@ -1,18 +1,17 @@
-package sqlite
+package replication
 
 import (
 	"fmt"
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
 )
 
-// CheckReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
-// uses reserved names, or that changes a protected table (Options.Protected). Call it after each schema change, and undo
-// the change if it fails.
-func (c *Conn) CheckReplicable() error {
-	c.tables = nil
-	tables, err := c.loadTables()
+// checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
+// uses reserved names, or that changes a protected table.
+func (k *Capture) checkReplicable() error {
+	tables, err := k.load()
 	if err != nil {
 		return err
 	}
@@ -21,17 +20,17 @@ func (c *Conn) CheckReplicable() error {
 			return dbaas.Errorf(dbaas.CodeInvalid, "table %s needs a PRIMARY KEY, its column _rowid_ hides the row id", t.name)
 		}
 	}
-	if err := c.checkProtected(); err != nil {
+	if err := k.checkProtected(); err != nil {
 		return err
 	}
-	return c.checkReserved()
+	return k.checkReserved()
 }
 
 // checkProtected rejects UNIQUE indexes of clients on protected tables: they would reject rows that the application
 // writes.
-func (c *Conn) checkProtected() error {
-	for _, name := range c.protected {
-		err := c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE "unique" AND origin='c'`, func(Row) error {
+func (k *Capture) checkProtected() error {
+	for _, name := range k.guard.protected {
+		err := k.c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE "unique" AND origin='c'`, func(sqlite.Row) error {
 			return dbaas.Errorf(dbaas.CodeInvalid, "%s belongs to the application and cannot have another UNIQUE index", name)
 		}, dbaas.Text(name))
 		if err != nil {
@@ -42,18 +41,18 @@ func (c *Conn) checkProtected() error {
 }
 
 // checkReserved rejects objects that got a reserved name through a rename, and foreign keys on internal tables.
-func (c *Conn) checkReserved() error {
-	names, err := c.internalNames()
+func (k *Capture) checkReserved() error {
+	names, err := internalNames(k.c)
 	if err != nil {
 		return err
 	}
 	for name := range names {
-		if c.reserved != nil && !c.reserved[name] {
-			return dbaas.Errorf(dbaas.CodeInvalid, "names that begin with %s are reserved", InternalPrefix)
+		if !k.reserved[name] {
+			return dbaas.Errorf(dbaas.CodeInvalid, "names that begin with %s are reserved", prefix)
 		}
 	}
-	return c.Query(`SELECT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type='table'`, func(r Row) error {
-		if Internal(r.Text(1)) && !Internal(r.Text(0)) {
+	return k.c.Query(`SELECT m.name, f."table" FROM sqlite_master m, pragma_foreign_key_list(m.name) f WHERE m.type='table'`, func(r sqlite.Row) error {
+		if internal(r.Text(1)) && !internal(r.Text(0)) {
 			return dbaas.Errorf(dbaas.CodeInvalid, "no such table: %s", r.Text(1))
 		}
 		return nil
@@ -61,9 +60,9 @@ func (c *Conn) checkReserved() error {
 }
 
 // internalNames returns the names of the system's own tables and indexes.
-func (c *Conn) internalNames() (map[string]bool, error) {
+func internalNames(c *sqlite.Conn) (map[string]bool, error) {
 	names := map[string]bool{}
-	err := c.Query(`SELECT name FROM sqlite_master WHERE substr(lower(name),1,3)='rs_'`, func(r Row) error {
+	err := c.Query(`SELECT name FROM sqlite_master WHERE substr(lower(name),1,3)='rs_'`, func(r sqlite.Row) error {
 		names[r.Text(0)] = true
 		return nil
 	})
@@ -73,21 +72,12 @@ func (c *Conn) internalNames() (map[string]bool, error) {
 	return names, nil
 }
 
-// SchemaVersion returns SQLite's version number of the schema, which changes with each schema change.
-func (c *Conn) SchemaVersion() (version int64, err error) {
-	err = c.Query("PRAGMA schema_version", func(r Row) error {
-		version = r.Int(0)
-		return nil
-	})
-	return version, err
-}
-
 // unreferenced reports whether no row refers to a row of the table by a foreign key: every table with such a key is
 // empty. A table that refers to itself counts as referring.
-func (c *Conn) unreferenced(name string) (bool, error) {
+func unreferenced(c *sqlite.Conn, name string) (bool, error) {
 	var children []string
 	err := c.Query(`SELECT DISTINCT m.name FROM sqlite_master m, pragma_foreign_key_list(m.name) f
-		WHERE m.type='table' AND lower(f."table")=lower(?)`, func(r Row) error {
+		WHERE m.type='table' AND lower(f."table")=lower(?)`, func(r sqlite.Row) error {
 		children = append(children, r.Text(0))
 		return nil
 	}, dbaas.Text(name))
@@ -96,7 +86,7 @@ func (c *Conn) unreferenced(name string) (bool, error) {
 			return false, err
 		}
 		empty := true
-		err = c.queryOnce("SELECT 1 FROM "+QuoteName(child)+" LIMIT 1", func(Row) error {
+		err = c.QueryOnce("SELECT 1 FROM "+quoteName(child)+" LIMIT 1", func(sqlite.Row) error {
 			empty = false
 			return nil
 		})
@@ -108,8 +98,8 @@ func (c *Conn) unreferenced(name string) (bool, error) {
 }
 
 // hasTrigger reports whether any trigger is on the table.
-func (c *Conn) hasTrigger(name string) (found bool, err error) {
-	err = c.Query("SELECT 1 FROM sqlite_master WHERE type='trigger' AND lower(tbl_name)=lower(?)", func(Row) error {
+func hasTrigger(c *sqlite.Conn, name string) (found bool, err error) {
+	err = c.Query("SELECT 1 FROM sqlite_master WHERE type='trigger' AND lower(tbl_name)=lower(?)", func(sqlite.Row) error {
 		found = true
 		return nil
 	}, dbaas.Text(name))

@@ -1,10 +1,11 @@
-package sqlite_test
+package replication_test
 
 import (
 	"fmt"
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -12,7 +13,7 @@ import (
 func parts(t *testing.T, c *sqlite.Conn, limit int) (list []string) {
 	t.Helper()
 	for from := (dbaas.HashFrom{}); ; {
-		hashes, next, err := c.HashPart(from, limit, func() {})
+		hashes, next, err := replication.HashPart(c, from, limit, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +29,7 @@ func parts(t *testing.T, c *sqlite.Conn, limit int) (list []string) {
 }
 
 // However small the parts are, a change of any row is in one of them, and no other part changes.
-func TestConn_HashPart_AllRowsInOneEach(t *testing.T) {
+func TestHashPart_AllRowsInOneEach(t *testing.T) {
 	t.Parallel()
 	c, _ := open(t, sqlite.Options{})
 	exec(t, c, "CREATE TABLE a(k INTEGER PRIMARY KEY, v)", "CREATE TABLE b(v)", "CREATE TABLE c(k TEXT PRIMARY KEY, v) WITHOUT ROWID", "CREATE TABLE empty(v)",

@@ -1,4 +1,4 @@
-package sqlite
+package replication
 
 import (
 	"bytes"
@@ -7,9 +7,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
-
-	"modernc.org/libc"
-	lib "modernc.org/sqlite/lib"
+	"rideshare/internal/sqlite"
 )
 
 // Capture records the changes made on a connection, so that a replica that applies them ends with the same rows. It
@@ -19,7 +17,9 @@ import (
 //
 // Internal tables are left out. Only the goroutine that uses the connection may use its Capture.
 type Capture struct {
-	c       *Conn
+	schema
+
+	guard   *Guard
 	limit   int64
 	on      bool
 	changes []dbaas.Change
@@ -34,28 +34,24 @@ type Capture struct {
 	over    bool  // the limit was exceeded
 	err     error // set if a row could not be recorded
 
-	lastName  uintptr // the name last looked up, and its table
+	known     bool // the name last looked up, its table, and the edition in which that was
+	lastName  string
 	last      *table
-	sequences map[int64]sequenceRow // committed rows of sqlite_sequence
-	pending   map[int64]sequenceRow
+	lastIn    uint64
+	reserved  map[string]bool          // internal names before the first schema change
+	sequences map[int64]sqlite.Counter // committed counters of AUTOINCREMENT
+	pending   map[int64]sqlite.Counter
 	counted   bool // a row was inserted into a table with AUTOINCREMENT: replicas advance the counter too
 }
 
-// NewCapture attaches a Capture to c permanently. A batch that records more than limit bytes is interrupted.
+// NewCapture attaches a Capture to c permanently. The statements that it records were prepared with guard. A batch that
+// records more than limit bytes is stopped, as by sqlite.Conn.Stop, until the next Begin.
 //
 // From now on DELETE without WHERE visits each row, unless Empty is used.
-func (c *Conn) NewCapture(limit int64) *Capture {
-	c.capture = &Capture{c: c, limit: limit}
-	c.hook(true)
-	return c.capture
-}
-
-func (c *Conn) hook(on bool) {
-	if on {
-		lib.Xsqlite3_preupdate_hook(c.tls, c.db, callback(onPreUpdate), address(c))
-	} else {
-		lib.Xsqlite3_preupdate_hook(c.tls, c.db, 0, 0)
-	}
+func NewCapture(c *sqlite.Conn, guard *Guard, limit int64) *Capture {
+	k := &Capture{schema: schema{c: c}, guard: guard, limit: limit}
+	c.OnRow(k.row)
+	return k
 }
 
 // Begin drops earlier records and starts recording. The caller has opened a transaction in which nothing has changed
@@ -64,18 +60,19 @@ func (k *Capture) Begin() error {
 	k.on, k.changes, k.size, k.buf = true, nil, 0, nil
 	k.table, k.skip, k.pending, k.counted, k.over = nil, nil, nil, false, false
 	k.sums.begin()
+	k.c.Resume()
 	if err := k.Next(); err != nil || k.sequences != nil {
 		return err
 	}
 	var err error
-	k.sequences, err = k.c.readSequences()
+	k.sequences, err = k.c.Counters()
 	return err
 }
 
 // Next must be called before each statement of the batch. It rereads the schema if that has changed.
 func (k *Capture) Next() error {
-	k.rows, k.err, k.lastName, k.last = 0, nil, 0, nil
-	_, err := k.c.loadTables()
+	k.rows, k.err, k.known, k.last = 0, nil, false, nil
+	_, err := k.load()
 	return err
 }
 
@@ -133,7 +130,16 @@ func (k *Capture) Rewind(m Mark) {
 // Schema records the text of a schema change and calls run, which executes it. Rows of the tables in rewritten change
 // through the text itself and are not recorded. Rows of other tables, such as the cascades of DROP TABLE, are recorded
 // after the text.
+//
+// It returns run's error, or CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
+// uses reserved names, or that has a UNIQUE index on a protected table. After an error the caller must undo the change.
 func (k *Capture) Schema(text string, rewritten []string, run func() error) error {
+	if k.reserved == nil {
+		var err error
+		if k.reserved, err = internalNames(k.c); err != nil {
+			return err
+		}
+	}
 	k.flush()
 	k.changes = append(k.changes, dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(text)})
 	k.size += int64(len(text))
@@ -141,8 +147,10 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	k.sums.schema, k.sums.again = true, append(k.sums.again, rewritten...)
 	err := run()
 	k.skip = nil
-	k.c.schemaChanged()
-	return err
+	if err != nil {
+		return err
+	}
+	return k.checkReplicable()
 }
 
 // Take ends the batch's recording and returns the changes.
@@ -162,16 +170,12 @@ func (k *Capture) flush() {
 	k.buf, k.table = nil, nil
 }
 
-// onPreUpdate is called by the engine before each change of a row.
-func onPreUpdate(_ *libc.TLS, arg, _ uintptr, op int32, _, name uintptr, from, to int64) { //nolint:revive // the engine's signature.
-	c := ref[Conn](arg)
-	if k := c.capture; k != nil && k.on && k.err == nil {
-		k.row(op, name, from, to)
+// row records a change of a row.
+func (k *Capture) row(ch *sqlite.RowChange) {
+	if !k.on || k.err != nil {
+		return
 	}
-}
-
-func (k *Capture) row(op int32, name uintptr, from, to int64) {
-	t := k.find(name)
+	t := k.tableOf(ch)
 	if t == nil || slices.Contains(k.skip, t.name) {
 		return
 	}
@@ -180,27 +184,30 @@ func (k *Capture) row(op int32, name uintptr, from, to int64) {
 		return
 	}
 	k.use(t)
-	switch op {
-	case lib.SQLITE_INSERT:
-		k.insert(t, to)
-	case lib.SQLITE_DELETE:
-		k.delete(t, from)
-	default:
-		k.update(t, from, to)
+	switch ch.Op {
+	case sqlite.RowInsert:
+		k.insert(t, ch)
+	case sqlite.RowDelete:
+		k.delete(t, ch)
+	case sqlite.RowUpdate:
+		k.update(t, ch)
 	}
-	k.counted = k.counted || t.sequence && op == lib.SQLITE_INSERT
-	k.over = k.Size() > k.limit
+	k.counted = k.counted || t.sequence && ch.Op == sqlite.RowInsert
+	if k.over = k.Size() > k.limit; k.over {
+		k.c.Stop()
+	}
 }
 
-// find returns a table by the address of the engine's name for it, or nil for a table that is not recorded.
-func (k *Capture) find(name uintptr) *table {
-	if name == k.lastName {
+// tableOf returns the table of a change, or nil for a table that is not recorded.
+func (k *Capture) tableOf(ch *sqlite.RowChange) *table {
+	name := ch.Table()
+	if k.known && k.lastIn == k.edition && string(name) == k.lastName {
 		return k.last
 	}
-	text := libc.GoString(name)
-	k.lastName, k.last = name, k.c.tables[text]
-	if k.last == nil && !Internal(text) && !strings.HasPrefix(text, "sqlite_") {
-		k.err = dbaas.Errorf(dbaas.CodeInternal, "a row of table %s changed, whose columns are not known", text)
+	k.known, k.lastIn, k.lastName = true, k.edition, string(name)
+	k.last = k.tables[k.lastName]
+	if k.last == nil && !internal(k.lastName) && !strings.HasPrefix(k.lastName, "sqlite_") {
+		k.err = dbaas.Errorf(dbaas.CodeInternal, "a row of table %s changed, whose columns are not known", k.lastName)
 	}
 	return k.last
 }
@@ -213,42 +220,42 @@ func (k *Capture) use(t *table) {
 	}
 }
 
-func (k *Capture) insert(t *table, rowid int64) {
+func (k *Capture) insert(t *table, ch *sqlite.RowChange) {
 	k.buf = append(k.buf, recordInsert)
 	start := len(k.buf)
 	if !t.withoutRowid {
-		k.buf = appendInt(k.buf, rowid)
+		k.buf = appendInt(k.buf, ch.To)
 	}
 	for _, i := range t.index {
-		k.buf = k.value(k.buf, lib.Xsqlite3_preupdate_new, i)
+		k.buf = k.after(k.buf, ch, i)
 	}
 	if k.sums.kept {
 		k.sums.add(t.name, 1, rowSum(k.buf[start:]))
 	}
 }
 
-func (k *Capture) delete(t *table, rowid int64) {
-	k.buf = k.identity(append(k.buf, recordDelete), t, rowid)
+func (k *Capture) delete(t *table, ch *sqlite.RowChange) {
+	k.buf = k.identity(append(k.buf, recordDelete), t, ch)
 	if !k.sums.kept {
 		return
 	}
 	k.old = k.old[:0]
 	if !t.withoutRowid {
-		k.old = appendInt(k.old, rowid)
+		k.old = appendInt(k.old, ch.From)
 	}
 	for _, i := range t.index {
-		k.old = k.value(k.old, lib.Xsqlite3_preupdate_old, i)
+		k.old = k.before(k.old, ch, i)
 	}
 	k.sums.add(t.name, -1, -rowSum(k.old))
 }
 
 // identity appends the identity that a row has before its change.
-func (k *Capture) identity(b []byte, t *table, rowid int64) []byte {
+func (k *Capture) identity(b []byte, t *table, ch *sqlite.RowChange) []byte {
 	if !t.withoutRowid {
-		return appendInt(b, rowid)
+		return appendInt(b, ch.From)
 	}
 	for _, n := range t.key {
-		b = k.value(b, lib.Xsqlite3_preupdate_old, t.index[n])
+		b = k.before(b, ch, t.index[n])
 	}
 	return b
 }
@@ -256,17 +263,17 @@ func (k *Capture) identity(b []byte, t *table, rowid int64) []byte {
 // maxChecked is the longest old value recorded with an update. Old values let a replica detect that its row differs.
 const maxChecked = 64
 
-func (k *Capture) update(t *table, from, to int64) {
+func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	start := len(k.buf)
-	k.buf = k.identity(append(k.buf, recordUpdate), t, from)
+	k.buf = k.identity(append(k.buf, recordUpdate), t, ch)
 	k.old, k.new = k.old[:0], k.new[:0]
 	if !t.withoutRowid {
-		k.buf, k.old, k.new = appendInt(k.buf, to), appendInt(k.old, from), appendInt(k.new, to)
+		k.buf, k.old, k.new = appendInt(k.buf, ch.To), appendInt(k.old, ch.From), appendInt(k.new, ch.To)
 	}
 	for n, i := range t.index {
 		oldAt, newAt := len(k.old), len(k.new)
-		k.old = k.value(k.old, lib.Xsqlite3_preupdate_old, i)
-		k.new = k.value(k.new, lib.Xsqlite3_preupdate_new, i)
+		k.old = k.before(k.old, ch, i)
+		k.new = k.after(k.new, ch, i)
 		if old, value := k.old[oldAt:], k.new[newAt:]; !bytes.Equal(old, value) {
 			if len(old) > maxChecked {
 				old = []byte{valueOmitted}
@@ -281,28 +288,22 @@ func (k *Capture) update(t *table, from, to int64) {
 	}
 }
 
-type preUpdateValue func(tls *libc.TLS, db uintptr, index int32, value uintptr) int32
+// before appends a value of the row before its change.
+func (k *Capture) before(b []byte, ch *sqlite.RowChange, column int32) []byte {
+	v, err := ch.Old(column)
+	return k.value(b, v, err)
+}
 
-// value appends one value of the changing row.
-func (k *Capture) value(b []byte, get preUpdateValue, index int32) []byte {
-	c := k.c
-	if rc := get(c.tls, c.db, index, c.out); rc != lib.SQLITE_OK {
-		k.err = &dbaas.Error{Code: codeOf(rc), Message: "a row could not be recorded"}
+// after appends a value of the row after its change.
+func (k *Capture) after(b []byte, ch *sqlite.RowChange, column int32) []byte {
+	v, err := ch.New(column)
+	return k.value(b, v, err)
+}
+
+func (k *Capture) value(b []byte, v dbaas.Value, err error) []byte {
+	if err != nil {
+		k.err = err
 		return b
 	}
-	v := *ref[uintptr](c.out)
-	switch lib.Xsqlite3_value_type(c.tls, v) {
-	case lib.SQLITE_INTEGER:
-		return appendInt(append(b, valueInteger), lib.Xsqlite3_value_int64(c.tls, v))
-	case lib.SQLITE_FLOAT:
-		return appendFloatBits(append(b, valueFloat), lib.Xsqlite3_value_double(c.tls, v))
-	case lib.SQLITE_TEXT:
-		p := lib.Xsqlite3_value_text(c.tls, v)
-		return appendBytes(append(b, valueText), view(p, int(lib.Xsqlite3_value_bytes(c.tls, v))))
-	case lib.SQLITE_BLOB:
-		p := lib.Xsqlite3_value_blob(c.tls, v)
-		return appendBytes(append(b, valueBlob), view(p, int(lib.Xsqlite3_value_bytes(c.tls, v))))
-	default:
-		return append(b, valueNull)
-	}
+	return appendRecorded(b, v)
 }

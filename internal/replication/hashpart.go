@@ -1,4 +1,4 @@
-package sqlite
+package replication
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
 )
 
 // errPartFull ends a part that has reached its limit.
@@ -16,14 +17,13 @@ var errPartFull = errors.New("the part is full")
 // HashPart is Hashes of some of the rows. It starts at from, goes through the tables by name, ends after the row that
 // reaches limit bytes, and returns the next start, which is zero at the end. A table WITHOUT ROWID is never divided.
 // Every part includes what Hashes covers besides tables. The caller must have a transaction open.
-func (c *Conn) HashPart(from dbaas.HashFrom, limit int, between func()) (hashes map[string]string, next dbaas.HashFrom, err error) {
-	c.tables = nil // another connection may have changed the schema.
-	tables, err := c.loadTables()
+func HashPart(c *sqlite.Conn, from dbaas.HashFrom, limit int, between func()) (hashes map[string]string, next dbaas.HashFrom, err error) {
+	tables, err := loadTables(c)
 	if err != nil {
 		return nil, next, err
 	}
 	hashes = map[string]string{}
-	if err = c.hashRest(hashes, between); err != nil {
+	if err = hashRest(c, hashes, between); err != nil {
 		return nil, next, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
@@ -36,7 +36,7 @@ func (c *Conn) HashPart(from dbaas.HashFrom, limit int, between func()) (hashes 
 		if name != from.Table {
 			from = dbaas.HashFrom{Table: name}
 		}
-		hashes[name], next, err = c.hashRange(tables[name], from, &limit, between)
+		hashes[name], next, err = tables[name].hashRange(c, from, &limit, between)
 		if err != nil {
 			return nil, dbaas.HashFrom{}, fmt.Errorf("hash table %s: %w", name, err)
 		}
@@ -49,7 +49,7 @@ func (c *Conn) HashPart(from dbaas.HashFrom, limit int, between func()) (hashes 
 
 // hashRange hashes rows of one table and subtracts their bytes from left. next is inside the table if left is used up
 // and more rows may follow.
-func (c *Conn) hashRange(t *table, from dbaas.HashFrom, left *int, between func()) (sum string, next dbaas.HashFrom, err error) {
+func (t *table) hashRange(c *sqlite.Conn, from dbaas.HashFrom, left *int, between func()) (sum string, next dbaas.HashFrom, err error) {
 	sql := t.all()
 	if !t.withoutRowid {
 		first := int64(math.MinInt64)
@@ -59,13 +59,13 @@ func (c *Conn) hashRange(t *table, from dbaas.HashFrom, left *int, between func(
 			}
 			first = from.After + 1
 		}
-		sql = fmt.Sprintf("SELECT %s, * FROM %s WHERE %[1]s>=%[3]d ORDER BY 1", QuoteName(t.rowid), QuoteName(t.name), first)
+		sql = fmt.Sprintf("SELECT %s, * FROM %s WHERE %[1]s>=%[3]d ORDER BY 1", quoteName(t.rowid), quoteName(t.name), first)
 	}
-	sum, err = c.hashRows(sql, between, func(s *Stmt, size int) error {
+	sum, err = hashRows(c, sql, between, func(r sqlite.Row, size int) error {
 		if *left -= size; *left > 0 || t.withoutRowid {
 			return nil
 		}
-		next = dbaas.HashFrom{Table: t.name, Within: true, After: s.int(0)}
+		next = dbaas.HashFrom{Table: t.name, Within: true, After: r.Int(0)}
 		return errPartFull
 	})
 	if errors.Is(err, errPartFull) {

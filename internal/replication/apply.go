@@ -1,31 +1,47 @@
-package sqlite
+package replication
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"rideshare/internal/dbaas"
-
-	lib "modernc.org/sqlite/lib"
+	"rideshare/internal/sqlite"
 )
 
-// Apply applies entry e to a replica, inside the transaction that the caller has open, and moves the position to e.
-// Several entries may share one transaction.
+// Errors that callers check for.
+var (
+	// ErrDiverged is returned by Applier when a change does not fit the replica's rows or tables. The file is no longer a
+	// prefix of the log and must be thrown away.
+	ErrDiverged = errors.New("replica has diverged")
+	// ErrNotNext is returned by Applier for an entry that does not directly follow the position, or whose epoch is older
+	// than the position's.
+	ErrNotNext = errors.New("entry is not the next one")
+)
+
+// Applier applies entries to a replica. Only the goroutine that uses the connection may use its Applier.
+type Applier struct{ *schema }
+
+// NewApplier returns an Applier on c, whose foreign keys and triggers must be off: the log has their rows already.
+func NewApplier(c *sqlite.Conn) *Applier { return &Applier{&schema{c: c}} }
+
+// Apply applies entry e inside the transaction that the caller has open, and moves the position to e. Several entries may
+// share one transaction.
 //
 // After an error the caller must end the transaction without committing. ErrNotNext: e is not the entry after the
 // position, or its epoch is older than the position's. ErrDiverged: a change does not fit, so this file is not a prefix
 // of the log. Any other error is about the file, such as a full disk.
-func (c *Conn) Apply(e dbaas.Entry) error {
-	if err := c.advance(e); err != nil {
+func (p *Applier) Apply(e dbaas.Entry) error {
+	if err := p.advance(e); err != nil {
 		return err
 	}
 	for i, change := range e.Changes {
 		var err error
 		switch change.Kind {
 		case dbaas.ChangeSchema:
-			err = c.applySchema(string(change.Data))
+			err = diverged(p.c.ChangeSchema(string(change.Data)))
 		case dbaas.ChangeRows:
-			err = c.applyRows(change.Data)
+			err = p.applyRows(change.Data)
 		case dbaas.ChangeSet:
 			err = fmt.Errorf("%w: an older version made the change", ErrDiverged)
 		}
@@ -36,25 +52,16 @@ func (c *Conn) Apply(e dbaas.Entry) error {
 	return nil
 }
 
-func (c *Conn) advance(e dbaas.Entry) error {
-	err := c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE seq=?1-1 AND epoch<=?2",
+func (p *Applier) advance(e dbaas.Entry) error {
+	err := p.c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE seq=?1-1 AND epoch<=?2",
 		dbaas.Integer(int64(e.Seq)), dbaas.Integer(int64(e.Epoch))) //nolint:gosec // SQLite's integers end at 2^63.
 	if err != nil {
 		return fmt.Errorf("move position to %d: %w", e.Seq, err)
 	}
-	if lib.Xsqlite3_changes64(c.tls, c.db) == 0 {
+	if p.c.Changes() == 0 {
 		return fmt.Errorf("entry %d of epoch %d: %w", e.Seq, e.Epoch, ErrNotNext)
 	}
 	return nil
-}
-
-func (c *Conn) applySchema(sql string) error {
-	c.schemaChanged()
-	for text, s := range c.stmts { // drops statements whose tables may be gone
-		s.finalize()
-		delete(c.stmts, text)
-	}
-	return diverged(c.once(sql))
 }
 
 // diverged marks an error as proof that the replica's rows or tables differ from those that the change was made from.
@@ -68,16 +75,18 @@ func diverged(err error) error {
 
 // applier applies the records of one part of an entry.
 type applier struct {
-	c     *Conn
-	table *table
-	args  []dbaas.Value
+	c      *sqlite.Conn
+	tables map[string]*table
+	table  *table // of the next records
+	args   []dbaas.Value
 }
 
-func (c *Conn) applyRows(changes []byte) error {
-	if _, err := c.loadTables(); err != nil {
+func (p *Applier) applyRows(changes []byte) error {
+	tables, err := p.load()
+	if err != nil {
 		return err
 	}
-	a := applier{c: c}
+	a := applier{c: p.c, tables: tables}
 	r := records{b: changes}
 	for len(r.b) > 0 {
 		if err := a.record(&r); err != nil {
@@ -96,7 +105,7 @@ func (a *applier) record(r *records) error {
 	case recordTable:
 		return a.use(r)
 	case recordEmpty:
-		return diverged(a.c.once("DELETE FROM " + QuoteName(r.text())))
+		return diverged(a.c.ExecOnce("DELETE FROM " + quoteName(r.text())))
 	case recordSequence:
 		return a.applySequences(r)
 	}
@@ -121,7 +130,7 @@ func (a *applier) use(r *records) error {
 	if r.bad {
 		return errRecord
 	}
-	t := a.c.tables[name]
+	t := a.tables[name]
 	if t == nil || uint64(len(t.columns)) != columns || t.withoutRowid != (withoutRowid == 1) {
 		return fmt.Errorf("%w: table %s is missing or has other columns", ErrDiverged, name)
 	}
@@ -153,7 +162,7 @@ func (a *applier) run(r *records, sql string) error {
 	if err := a.c.Exec(sql, a.args...); err != nil {
 		return diverged(err)
 	}
-	if lib.Xsqlite3_changes64(a.c.tls, a.c.db) != 1 {
+	if a.c.Changes() != 1 {
 		return fmt.Errorf("%w: a row of %s is not there or is another one", ErrDiverged, a.table.name)
 	}
 	return nil
@@ -177,20 +186,20 @@ func (t *table) insertSQL() string {
 	}
 	var names []string
 	if !t.withoutRowid {
-		names = append(names, QuoteName(t.rowid))
+		names = append(names, quoteName(t.rowid))
 	}
 	for _, name := range t.columns {
-		names = append(names, QuoteName(name))
+		names = append(names, quoteName(name))
 	}
 	// OR ABORT: otherwise a conflict clause of the table would hide that a row does not fit.
-	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", QuoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
+	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", quoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
 	return t.insert
 }
 
 func (a *applier) delete(r *records) error {
 	a.identity(r)
 	if a.table.remove == "" {
-		a.table.remove = "DELETE FROM " + QuoteName(a.table.name) + " WHERE " + a.table.where()
+		a.table.remove = "DELETE FROM " + quoteName(a.table.name) + " WHERE " + a.table.where()
 	}
 	return a.run(r, a.table.remove)
 }
@@ -204,14 +213,14 @@ func (a *applier) update(r *records) error {
 	if !t.withoutRowid {
 		if id := r.int(); id != a.args[0].Int {
 			a.args = append(a.args, dbaas.Integer(id))
-			set = append(set, fmt.Sprintf("%s=?%d", QuoteName(t.rowid), len(a.args)))
+			set = append(set, fmt.Sprintf("%s=?%d", quoteName(t.rowid), len(a.args)))
 		}
 	}
 	for place := r.uint(); place != 0; place = r.uint() {
 		if place > uint64(len(t.columns)) {
 			return errRecord
 		}
-		name := QuoteName(t.columns[place-1])
+		name := quoteName(t.columns[place-1])
 		if old, known := r.value(); known {
 			a.args = append(a.args, old)
 			checks = append(checks, fmt.Sprintf("%s IS ?%d", name, len(a.args)))
@@ -222,10 +231,6 @@ func (a *applier) update(r *records) error {
 	if r.bad || len(set) == 0 {
 		return errRecord
 	}
-	sql := "UPDATE OR ABORT " + QuoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
-	err := a.run(r, sql)
-	if len(a.c.stmts) > maxStatements { // clients choose which columns change together
-		a.c.forget(sql)
-	}
-	return err
+	sql := "UPDATE OR ABORT " + quoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
+	return a.run(r, sql)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package replication
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -50,19 +51,19 @@ func (s *sums) empty(table string) {
 // KeepSums creates the table of the sums, if it is missing, in the open transaction, and maintains the sums from now on.
 func (k *Capture) KeepSums() error {
 	c := k.c
-	err := c.once(`CREATE TABLE IF NOT EXISTS rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
+	err := c.ExecOnce(`CREATE TABLE IF NOT EXISTS rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
 	if err != nil {
 		return fmt.Errorf("create sums: %w", err)
 	}
 	k.sums.kept = true
-	if k.sums.total, err = c.readSums(); err != nil {
+	if k.sums.total, err = readSums(c); err != nil {
 		return err
 	}
-	tables, err := c.loadTables()
+	tables, err := k.load()
 	for name, t := range tables {
 		if _, known := k.sums.total[name]; err == nil && !known { // an older version wrote the file
-			k.sums.total[name], err = c.sumTable(t)
-			err = firstOf(err, c.writeSum(name, k.sums.total[name]))
+			k.sums.total[name], err = sumTable(c, t)
+			err = firstOf(err, writeSum(c, name, k.sums.total[name]))
 		}
 	}
 	return err
@@ -73,25 +74,27 @@ func (k *Capture) KeepSums() error {
 func (k *Capture) Reload() (err error) {
 	k.sequences = nil
 	if k.sums.kept {
-		k.sums.total, err = k.c.readSums()
+		k.sums.total, err = readSums(k.c)
 	}
 	return err
 }
 
-// Replay applies an entry, in the open transaction, to a file with sums.
+// Replay applies an entry, in the open transaction, to a file with sums. Errors are those of Applier.Apply. The
+// connection must be WithoutTriggers.
 func (k *Capture) Replay(e dbaas.Entry) error {
 	if err := k.Begin(); err != nil {
 		return err
 	}
 	defer k.End()
-	if err := k.c.Apply(e); err != nil {
+	if err := (&Applier{schema: &k.schema}).Apply(e); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(e.Changes, func(c dbaas.Change) bool { return c.Kind == dbaas.ChangeSchema }) {
-		if _, err := k.c.loadTables(); err != nil {
+		tables, err := k.load()
+		if err != nil {
 			return err
 		}
-		k.sums.schema, k.sums.again = true, slices.Collect(maps.Keys(k.c.tables))
+		k.sums.schema, k.sums.again = true, slices.Collect(maps.Keys(tables))
 	}
 	return k.takeSums()
 }
@@ -105,16 +108,16 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-func (c *Conn) readSums() (map[string]tableSum, error) {
+func readSums(c *sqlite.Conn) (map[string]tableSum, error) {
 	total := map[string]tableSum{}
-	err := c.Query("SELECT name, rows, sum FROM rs_sums", func(r Row) error {
+	err := c.Query("SELECT name, rows, sum FROM rs_sums", func(r sqlite.Row) error {
 		total[r.Text(0)] = tableSum{rows: r.Int(1), sum: uint64(r.Int(2))} //nolint:gosec // the bits matter, not the sign.
 		return nil
 	})
 	return total, err
 }
 
-func (c *Conn) writeSum(name string, s tableSum) error {
+func writeSum(c *sqlite.Conn, name string, s tableSum) error {
 	return c.Exec("INSERT OR REPLACE INTO rs_sums(name, rows, sum) VALUES(?,?,?)",
 		dbaas.Text(name), dbaas.Integer(s.rows), dbaas.Integer(int64(s.sum))) //nolint:gosec // the bits matter, not the sign.
 }
@@ -138,7 +141,7 @@ func (k *Capture) takeSums() error {
 		}
 	}
 	for name, sum := range s.pending {
-		if err := c.writeSum(name, sum); err != nil {
+		if err := writeSum(c, name, sum); err != nil {
 			return err
 		}
 	}
@@ -148,11 +151,11 @@ func (k *Capture) takeSums() error {
 // takeSchema computes the sums of tables that the batch has created or rewritten, and deletes those of dropped tables.
 func (k *Capture) takeSchema() error {
 	s, c := &k.sums, k.c
-	tables, err := c.loadTables()
+	tables, err := k.load()
 	for name, t := range tables {
 		_, known := s.total[name]
 		if err == nil && (!known || slices.ContainsFunc(s.again, func(a string) bool { return strings.EqualFold(a, name) })) {
-			s.pending[name], err = c.sumTable(t)
+			s.pending[name], err = sumTable(c, t)
 		}
 	}
 	for _, have := range []map[string]tableSum{s.total, s.pending} {
@@ -176,11 +179,11 @@ func (s *sums) committed() {
 }
 
 // sumTable computes the sum by reading all rows of a table.
-func (c *Conn) sumTable(t *table) (tableSum, error) {
+func sumTable(c *sqlite.Conn, t *table) (tableSum, error) {
 	var sum tableSum
 	var buf []byte
-	err := c.queryOnce(t.all(), func(r Row) error {
-		buf = t.appendRow(buf[:0], r.s)
+	err := c.QueryOnce(t.all(), func(r sqlite.Row) error {
+		buf = t.appendRow(buf[:0], r)
 		sum.rows++
 		sum.sum += rowSum(buf)
 		return nil
@@ -189,28 +192,13 @@ func (c *Conn) sumTable(t *table) (tableSum, error) {
 }
 
 // appendRow appends a row of t.all in the form that the capture records.
-func (t *table) appendRow(b []byte, s *Stmt) []byte {
+func (t *table) appendRow(b []byte, r sqlite.Row) []byte {
 	first := 0
 	if !t.withoutRowid {
-		b, first = appendInt(b, s.int(0)), 1
+		b, first = appendInt(b, r.Int(0)), 1
 	}
 	for _, i := range t.index {
-		b = appendColumn(b, s, first+int(i))
+		b = appendRecorded(b, r.Borrow(first+int(i)))
 	}
 	return b
-}
-
-func appendColumn(b []byte, s *Stmt, i int) []byte {
-	switch s.kind(i) {
-	case dbaas.KindInteger:
-		return appendInt(append(b, valueInteger), s.int(i))
-	case dbaas.KindFloat:
-		return appendFloatBits(append(b, valueFloat), s.float(i))
-	case dbaas.KindText:
-		return appendBytes(append(b, valueText), s.text(i))
-	case dbaas.KindBlob:
-		return appendBytes(append(b, valueBlob), s.blob(i))
-	case dbaas.KindNull:
-	}
-	return append(b, valueNull)
 }

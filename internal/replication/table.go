@@ -1,4 +1,4 @@
-package sqlite
+package replication
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
 )
 
 // table is what capture, apply and hashes know about one application table.
@@ -22,14 +23,14 @@ type table struct {
 	key          []int // WITHOUT ROWID: places of the primary key in columns
 	sequence     bool  // has AUTOINCREMENT, as far as the SQL text shows
 
-	insert, remove string // statements of Apply, "" until they are used
+	insert, remove string // statements of Applier, "" until they are used
 }
 
 // Tables returns the names of the application's tables in order.
-func (c *Conn) Tables() ([]string, error) {
+func Tables(c *sqlite.Conn) ([]string, error) {
 	var names []string
-	err := c.Query(`SELECT name FROM sqlite_master WHERE type='table' ORDER BY name`, func(r Row) error {
-		if name := r.Text(0); !Internal(name) && !strings.HasPrefix(name, "sqlite_") {
+	err := c.Query(`SELECT name FROM sqlite_master WHERE type='table' ORDER BY name`, func(r sqlite.Row) error {
+		if name := r.Text(0); !internal(name) && !strings.HasPrefix(name, "sqlite_") {
 			names = append(names, name)
 		}
 		return nil
@@ -40,40 +41,63 @@ func (c *Conn) Tables() ([]string, error) {
 	return names, nil
 }
 
-// loadTables returns the application's tables by name, cached until the next schema change on c.
-func (c *Conn) loadTables() (map[string]*table, error) {
-	if c.tables != nil {
-		return c.tables, nil
+// schema is what one connection knows about the application's tables.
+type schema struct {
+	c       *sqlite.Conn
+	tables  map[string]*table // by name; nil: not read yet
+	edition uint64            // that the tables were read in
+}
+
+// load returns the application's tables by name, cached until the next schema change on the connection.
+func (s *schema) load() (map[string]*table, error) {
+	if s.tables != nil && s.edition == s.c.SchemaEdition() {
+		return s.tables, nil
 	}
+	tables, err := loadTables(s.c)
+	s.tables, s.edition = tables, s.c.SchemaEdition()
+	return tables, err
+}
+
+// find returns an application table by its name, ignoring case, or nil.
+func (s *schema) find(name string) *table {
+	for have, t := range s.tables {
+		if strings.EqualFold(have, name) {
+			return t
+		}
+	}
+	return nil
+}
+
+// loadTables reads the application's tables.
+func loadTables(c *sqlite.Conn) (map[string]*table, error) {
 	tables := map[string]*table{}
 	err := c.Query(`SELECT l.name, l.wr, m.sql FROM pragma_table_list l JOIN sqlite_master m ON m.name=l.name AND m.type='table'
-		WHERE l.schema='main' AND l.type='table'`, func(r Row) error {
+		WHERE l.schema='main' AND l.type='table'`, func(r sqlite.Row) error {
 		name := r.Text(0)
-		if Internal(name) || strings.HasPrefix(name, "sqlite_") {
+		if internal(name) || strings.HasPrefix(name, "sqlite_") {
 			return nil
 		}
 		t := &table{name: name, withoutRowid: r.Int(1) != 0, sequence: strings.Contains(strings.ToUpper(r.Text(2)), "AUTOINCREMENT")}
 		tables[name] = t
-		return c.loadColumns(t)
+		return t.loadColumns(c)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the tables' columns: %w", err)
 	}
-	c.tables = tables
 	return tables, nil
 }
 
 // rowidNames are SQLite's names for the row id; a column of that name takes precedence.
 var rowidNames = [...]string{"rowid", "_rowid_", "oid"}
 
-func (c *Conn) loadColumns(t *table) error {
-	alias, err := c.rowidAlias(t)
+func (t *table) loadColumns(c *sqlite.Conn) error {
+	alias, err := t.rowidAlias(c)
 	if err != nil {
 		return err
 	}
 	var all []string
 	keys := map[int]int{} // place in the primary key -> place in columns
-	err = c.Query(`SELECT cid, name, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid`, func(r Row) error {
+	err = c.Query(`SELECT cid, name, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, strings.ToLower(name))
 		if r.Int(3) != 0 || name == alias {
@@ -106,19 +130,19 @@ func (c *Conn) loadColumns(t *table) error {
 
 // rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column
 // without an index of its own.
-func (c *Conn) rowidAlias(t *table) (string, error) {
+func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
 	if t.withoutRowid {
 		return "", nil
 	}
 	name, keys, indexes := "", 0, 0
-	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0`, func(r Row) error {
+	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0`, func(r sqlite.Row) error {
 		if keys++; strings.EqualFold(r.Text(1), "INTEGER") {
 			name = r.Text(0)
 		}
 		return nil
 	}, dbaas.Text(t.name))
 	if err == nil && name != "" {
-		err = c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE origin='pk'`, func(Row) error {
+		err = c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE origin='pk'`, func(sqlite.Row) error {
 			indexes++
 			return nil
 		}, dbaas.Text(t.name))
@@ -132,11 +156,11 @@ func (c *Conn) rowidAlias(t *table) (string, error) {
 // where returns the condition that identifies one row, with parameters from number 1 on.
 func (t *table) where() string {
 	if !t.withoutRowid {
-		return QuoteName(t.rowid) + "=?1"
+		return quoteName(t.rowid) + "=?1"
 	}
 	terms := make([]string, len(t.key))
 	for n, k := range t.key {
-		terms[n] = fmt.Sprintf("%s=?%d", QuoteName(t.columns[k]), n+1)
+		terms[n] = fmt.Sprintf("%s=?%d", quoteName(t.columns[k]), n+1)
 	}
 	return strings.Join(terms, " AND ")
 }
@@ -144,11 +168,14 @@ func (t *table) where() string {
 // all returns the statement that reads all of the table's rows in storage order.
 func (t *table) all() string {
 	if !t.withoutRowid {
-		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", QuoteName(t.rowid), QuoteName(t.name))
+		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", quoteName(t.rowid), quoteName(t.name))
 	}
 	names := make([]string, len(t.key))
 	for n, k := range t.key {
-		names[n] = QuoteName(t.columns[k])
+		names[n] = quoteName(t.columns[k])
 	}
-	return "SELECT * FROM " + QuoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
+	return "SELECT * FROM " + quoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
 }
+
+// quoteName returns name as an SQL identifier.
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,4 +1,4 @@
-package sqlite_test
+package replication_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,28 +17,30 @@ import (
 type pair struct {
 	t        *testing.T
 	src, dst *sqlite.Conn
-	capture  *sqlite.Capture
+	capture  *replication.Capture
+	applier  *replication.Applier
 	seq      dbaas.Seq
 }
 
 func newPair(t *testing.T, schema ...string) *pair {
 	t.Helper()
 	src, path := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
-	if err := src.CreatePosition(); err != nil {
+	if err := replication.CreatePosition(src); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, src, "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY, x)", "INSERT INTO rs_log VALUES(1,'secret-of-the-log')")
 	exec(t, src, schema...)
 	to := filepath.Join(t.TempDir(), "replica.db")
 	snapshot(t, path, to)
-	return &pair{t: t, src: src, dst: openAt(t, to, sqlite.Options{})}
+	dst := openAt(t, to, sqlite.Options{})
+	return &pair{t: t, src: src, dst: dst, applier: replication.NewApplier(dst)}
 }
 
 // record runs statements at the source and returns them as one entry of rows.
 func (p *pair) record(list ...string) dbaas.Entry {
 	p.t.Helper()
 	if p.capture == nil {
-		p.capture = p.src.NewCapture(1 << 30)
+		p.capture = replication.NewCapture(p.src, writes, 1<<30)
 	}
 	if err := p.capture.Begin(); err != nil {
 		p.t.Fatal(err)
@@ -70,7 +73,7 @@ func (p *pair) apply(e dbaas.Entry) error {
 	if err := p.dst.BeginWrite(); err != nil {
 		p.t.Fatal(err)
 	}
-	err := p.dst.Apply(e)
+	err := p.applier.Apply(e)
 	if err == nil {
 		return p.dst.Commit()
 	}
@@ -82,7 +85,7 @@ func (p *pair) apply(e dbaas.Entry) error {
 
 func hashes(t *testing.T, c *sqlite.Conn) map[string]string {
 	t.Helper()
-	h, err := c.Hashes(func() {})
+	h, err := replication.Hashes(c, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +102,7 @@ func (p *pair) same() {
 
 // Rows on the replica equal those at the source, whichever feature made them: defaults, cascades, REPLACE, upserts,
 // triggers, generated columns, tables without rowid.
-func TestConn_Apply_RowsAsAtSource(t *testing.T) {
+func TestApplier_Apply_RowsAsAtSource(t *testing.T) {
 	p := newPair(t,
 		"CREATE TABLE users(name TEXT NOT NULL PRIMARY KEY, at TEXT DEFAULT (datetime('now')), r DEFAULT (random()))",
 		"CREATE TABLE rides(id INTEGER PRIMARY KEY AUTOINCREMENT, who TEXT NOT NULL REFERENCES users ON DELETE CASCADE ON UPDATE CASCADE)",
@@ -134,30 +137,30 @@ func TestCapture_LeavesInternalTablesOut(t *testing.T) {
 }
 
 // Only the entry after the position is applied, and no older epoch.
-func TestConn_Apply_OnlyTheNextEntry(t *testing.T) {
+func TestApplier_Apply_OnlyTheNextEntry(t *testing.T) {
 	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
 	first, second := p.record("INSERT INTO t VALUES(1)"), p.record("INSERT INTO t VALUES(2)")
-	if err := p.apply(second); !errors.Is(err, sqlite.ErrNotNext) {
+	if err := p.apply(second); !errors.Is(err, replication.ErrNotNext) {
 		t.Errorf("a gap: got %v", err)
 	}
 	if err := p.apply(first); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.apply(first); !errors.Is(err, sqlite.ErrNotNext) {
+	if err := p.apply(first); !errors.Is(err, replication.ErrNotNext) {
 		t.Errorf("twice: got %v", err)
 	}
 	second.Epoch = 0
-	if err := p.apply(second); !errors.Is(err, sqlite.ErrNotNext) {
+	if err := p.apply(second); !errors.Is(err, replication.ErrNotNext) {
 		t.Errorf("older epoch: got %v", err)
 	}
-	got, err := p.dst.Position()
+	got, err := replication.Position(p.dst)
 	if want := (dbaas.Head{Seq: 1, Epoch: 1}); err != nil || got != want {
 		t.Errorf("got position %v, %v, want %v", got, err, want)
 	}
 }
 
 // What does not fit is noticed, also where the engine itself would skip it.
-func TestConn_Apply_MisfitIsDivergence(t *testing.T) {
+func TestApplier_Apply_MisfitIsDivergence(t *testing.T) {
 	for name, damage := range map[string]string{
 		"RowChanged":   "UPDATE t SET v='other' WHERE id=1",
 		"RowMissing":   "DELETE FROM t WHERE id=1",
@@ -169,15 +172,15 @@ func TestConn_Apply_MisfitIsDivergence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
 			exec(t, p.dst, damage)
-			if err := p.apply(p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")); !errors.Is(err, sqlite.ErrDiverged) {
-				t.Errorf("got %v, want %v", err, sqlite.ErrDiverged)
+			if err := p.apply(p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")); !errors.Is(err, replication.ErrDiverged) {
+				t.Errorf("got %v, want %v", err, replication.ErrDiverged)
 			}
 		})
 	}
 }
 
 // A record that was cut or altered is refused and never makes the engine crash.
-func TestConn_Apply_DamagedRecords(t *testing.T) {
+func TestApplier_Apply_DamagedRecords(t *testing.T) {
 	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
 	e := p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")
 	whole := e.Changes[0].Data
@@ -193,7 +196,7 @@ func TestConn_Apply_DamagedRecords(t *testing.T) {
 }
 
 // Schema text applies, bad text is divergence.
-func TestConn_Apply_Schema(t *testing.T) {
+func TestApplier_Apply_Schema(t *testing.T) {
 	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
 	sql := "ALTER TABLE t ADD COLUMN w TEXT DEFAULT 'x'"
 	exec(t, p.src, sql)
@@ -204,13 +207,13 @@ func TestConn_Apply_Schema(t *testing.T) {
 	}
 	p.same()
 	e.Seq++
-	if err := p.apply(e); !errors.Is(err, sqlite.ErrDiverged) {
-		t.Errorf("same column again: got %v, want %v", err, sqlite.ErrDiverged)
+	if err := p.apply(e); !errors.Is(err, replication.ErrDiverged) {
+		t.Errorf("same column again: got %v, want %v", err, replication.ErrDiverged)
 	}
 }
 
 // Hashes differ wherever clients can see a difference.
-func TestConn_Hashes_SeeEveryDifference(t *testing.T) {
+func TestHashes_SeeEveryDifference(t *testing.T) {
 	c, _ := open(t, sqlite.Options{})
 	exec(t, c, "CREATE TABLE a(id INTEGER PRIMARY KEY, v)", "CREATE TABLE b(id INTEGER PRIMARY KEY, v)", "INSERT INTO a VALUES(1,'x'),(2,'y')")
 	seen := map[string]string{}
@@ -231,7 +234,39 @@ func TestConn_Hashes_SeeEveryDifference(t *testing.T) {
 		t.Error("an internal table changes the hashes")
 	}
 	exec(t, c, "CREATE INDEX i ON a(v)")
-	if before[sqlite.SchemaHash] == hashes(t, c)[sqlite.SchemaHash] {
+	if before[replication.SchemaHash] == hashes(t, c)[replication.SchemaHash] {
 		t.Error("an index does not change the hash of the schema")
 	}
+}
+
+// Where a replica's schema does not fit the entry, Apply refuses.
+func TestApplier_Apply_RefusesOtherTables(t *testing.T) {
+	for name, schema := range map[string]string{
+		"TableMissing": "CREATE TABLE other(id INTEGER PRIMARY KEY, v)",
+		"ColumnLess":   "CREATE TABLE t(id INTEGER PRIMARY KEY)",
+		"OtherKey":     "CREATE TABLE t(id INTEGER, v NOT NULL PRIMARY KEY)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+			e := p.record("INSERT INTO t VALUES(1,'a')")
+			exec(t, p.dst, "DROP TABLE t", schema)
+			if err := p.apply(e); !errors.Is(err, replication.ErrDiverged) {
+				t.Errorf("got %v, want %v", err, replication.ErrDiverged)
+			}
+		})
+	}
+}
+
+// A trigger of the schema does not fire under Apply: its rows are in the entry.
+func TestApplier_Apply_TriggersStayQuiet(t *testing.T) {
+	schema := []string{
+		"CREATE TABLE t(id INTEGER PRIMARY KEY)", "CREATE TABLE audit(id INTEGER PRIMARY KEY, what TEXT)",
+		"CREATE TRIGGER g AFTER INSERT ON t BEGIN INSERT INTO audit(what) VALUES(new.id || random()); END",
+	}
+	p := newPair(t, schema...)
+	e := p.record("INSERT INTO t VALUES(1)")
+	if err := p.apply(e); err != nil {
+		t.Fatal(err)
+	}
+	p.same()
 }

@@ -1,4 +1,4 @@
-package sqlite_test
+package replication_test
 
 import (
 	"fmt"
@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
-// BenchmarkConn_Apply is a replica's share of a commit: one transaction with one changeset of a given number of inserts,
+// BenchmarkApplier_Apply is a replica's share of a commit: one transaction with one changeset of a given number of inserts,
 // with random keys, into a table of 50,000 rows with an index.
-func BenchmarkConn_Apply(b *testing.B) {
+func BenchmarkApplier_Apply(b *testing.B) {
 	for _, size := range []int{1, 8, 64, 256} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			dir := b.TempDir()
 			src := benchConn(b, filepath.Join(dir, "src.db"))
-			if err := src.CreatePosition(); err != nil {
+			if err := replication.CreatePosition(src); err != nil {
 				b.Fatal(err)
 			}
 			for _, s := range []string{
@@ -31,16 +32,18 @@ func BenchmarkConn_Apply(b *testing.B) {
 			}
 			snapshot(b, filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db"))
 			dst := benchConn(b, filepath.Join(dir, "dst.db"))
+			applier := replication.NewApplier(dst)
+			k := replication.NewCapture(src, writes, 1<<30)
 			var seq dbaas.Seq
 			for b.Loop() {
 				b.StopTimer()
 				seq++
-				e := recordInserts(b, src, seq, size)
+				e := recordInserts(b, src, k, seq, size)
 				b.StartTimer()
 				if err := dst.BeginWrite(); err != nil {
 					b.Fatal(err)
 				}
-				if err := dst.Apply(e); err != nil {
+				if err := applier.Apply(e); err != nil {
 					b.Fatal(err)
 				}
 				if err := dst.Commit(); err != nil {
@@ -62,9 +65,8 @@ func benchConn(b *testing.B, path string) *sqlite.Conn {
 	return c
 }
 
-func recordInserts(b *testing.B, src *sqlite.Conn, seq dbaas.Seq, n int) dbaas.Entry {
+func recordInserts(b *testing.B, src *sqlite.Conn, k *replication.Capture, seq dbaas.Seq, n int) dbaas.Entry {
 	b.Helper()
-	k := src.NewCapture(1 << 30)
 	err := src.BeginWrite()
 	if err == nil {
 		err = k.Begin()

@@ -1,4 +1,4 @@
-package sqlite
+package replication
 
 import (
 	"encoding/binary"
@@ -52,6 +52,7 @@ func (t *table) appendHeader(b []byte) []byte {
 	return append(b, 0)
 }
 
+// appendRecorded appends a value in its recorded form.
 func appendRecorded(b []byte, v dbaas.Value) []byte {
 	switch v.Kind {
 	case dbaas.KindInteger:

@@ -1,10 +1,11 @@
-package sqlite_test
+package replication_test
 
 import (
 	"strings"
 	"testing"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 )
 
@@ -17,7 +18,7 @@ func guarded(t *testing.T) *sqlite.Conn {
 }
 
 // Under either guard, a client can neither read nor change what belongs to the system.
-func TestConn_Prepare_GuardRefuses(t *testing.T) {
+func TestGuard_Refuses(t *testing.T) {
 	c := guarded(t)
 	for _, tc := range []struct {
 		sql, read, write string // part of the message; "" means allowed
@@ -75,18 +76,18 @@ func TestConn_Prepare_GuardRefuses(t *testing.T) {
 		{"SELEC 1", "syntax error", "syntax error"},
 		{"SELECT * FROM nope", "no such table: nope", "no such table: nope"},
 	} {
-		check := func(guard sqlite.Guard, want string) {
+		check := func(guard *replication.Guard, want string) {
 			t.Helper()
 			_, err := c.Prepare(tc.sql, guard)
 			switch {
 			case want == "" && err != nil:
-				t.Errorf("guard %d, %s: got %v, want it allowed", guard, tc.sql, err)
+				t.Errorf("writes %t, %s: got %v, want it allowed", guard == writes, tc.sql, err)
 			case want != "" && (err == nil || dbaas.CodeOf(err) != dbaas.CodeInvalid || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(want))):
-				t.Errorf("guard %d, %s: got %v, want invalid with %q", guard, tc.sql, err, want)
+				t.Errorf("writes %t, %s: got %v, want invalid with %q", guard == writes, tc.sql, err, want)
 			}
 		}
-		check(sqlite.GuardRead, tc.read)
-		check(sqlite.GuardWrite, tc.write)
+		check(replication.ReadGuard, tc.read)
+		check(writes, tc.write)
 	}
 }
 
@@ -110,7 +111,7 @@ func TestStmt_Kinds(t *testing.T) {
 		{"CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT 1; END", true, false, ""},
 		{"DROP VIEW peek", true, false, ""},
 	} {
-		s, err := c.Prepare(tc.sql, sqlite.GuardWrite)
+		s, err := c.Prepare(tc.sql, writes)
 		if err != nil {
 			t.Errorf("%s: %v", tc.sql, err)
 			continue
@@ -123,14 +124,22 @@ func TestStmt_Kinds(t *testing.T) {
 
 // The check that the engine makes for ADD COLUMN is allowed also when it belongs to
 // the first schema statement of a connection, before which the reserved names are read.
-func TestStmt_Run_FirstSchemaStatementWithCheck_Runs(t *testing.T) {
+func TestCapture_Schema_FirstStatementWithCheck_Runs(t *testing.T) {
 	c := guarded(t)
+	k := replication.NewCapture(c, writes, 1<<30)
+	if err := k.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	in := dbaas.Statement{SQL: "ALTER TABLE t ADD COLUMN w INTEGER NOT NULL DEFAULT 0 CHECK (w >= 0)"}
-	s, err := c.Prepare(in.SQL, sqlite.GuardWrite)
+	s, err := c.Prepare(in.SQL, writes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Run(&in, 1<<20); err != nil {
+	err = k.Schema(in.SQL, s.Rewritten(), func() error {
+		_, err := s.Run(&in, 1<<20)
+		return err
+	})
+	if err != nil {
 		t.Fatalf("got %v, want nil", err)
 	}
 }

@@ -1,0 +1,175 @@
+package sqlite
+
+import (
+	"regexp"
+	"strings"
+
+	"rideshare/internal/dbaas"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+)
+
+// Guard decides what clients' statements may do. A statement that is prepared without a Guard is the system's own: it may
+// do everything and has no limits. Guards must be comparable: a prepared statement is kept for its Guard.
+type Guard interface {
+	// Authorize decides on one action of a statement, and is asked about each of them when the statement is prepared,
+	// and again when the schema has changed since. nil allows the action, and Hide makes it have no effect. Any other
+	// error refuses the statement and is the error of Prepare. Authorize must not use the connection.
+	Authorize(a Action) *dbaas.Error
+}
+
+// Hide is returned by a Guard so that what the action names appears not to exist.
+var Hide = &dbaas.Error{Code: dbaas.CodeNotFound, Message: "hidden"}
+
+// Action is one action of a statement.
+type Action struct {
+	Op   Op
+	Name string // what it acts on
+	On   string // the table that Name belongs to, or the argument of a pragma
+	// Altering reports whether an earlier action of the statement was ALTER TABLE, which adds actions of its own.
+	Altering bool
+}
+
+// Op is a kind of Action. A query itself is not asked about, but what it reads is.
+type Op uint8
+
+// The kinds of actions, by what Action's fields are.
+const (
+	OpOther        Op = iota
+	OpCall            // a function, Name
+	OpRead            // a table, Name, is read
+	OpPragma          // Name, with the argument On
+	OpChange          // rows of a table, Name, are inserted, updated or deleted
+	OpDrop            // a table or index, Name, is dropped
+	OpAlter           // a table, On, is altered or gets a trigger, Name
+	OpSchema          // any other change of the schema: Name, and the table On if there is one
+	OpTransaction     // BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE
+	OpAttach          // ATTACH and DETACH
+	OpVirtualTable    // a virtual table is created or dropped
+	OpAnalyze         // ANALYZE
+	OpTemporary       // a temporary object is created or dropped
+	OpVacuum          // VACUUM
+	OpWrite           // the statement may change the database
+	OpCreateFrom      // CREATE TABLE AS SELECT
+)
+
+// ops are the engine's actions whose arguments do not matter.
+var ops = map[int32]Op{
+	lib.SQLITE_TRANSACTION: OpTransaction, lib.SQLITE_SAVEPOINT: OpTransaction, lib.SQLITE_ATTACH: OpAttach, lib.SQLITE_DETACH: OpAttach,
+	lib.SQLITE_CREATE_VTABLE: OpVirtualTable, lib.SQLITE_DROP_VTABLE: OpVirtualTable, lib.SQLITE_ANALYZE: OpAnalyze,
+	lib.SQLITE_CREATE_TEMP_INDEX: OpTemporary, lib.SQLITE_CREATE_TEMP_TABLE: OpTemporary, lib.SQLITE_CREATE_TEMP_TRIGGER: OpTemporary,
+	lib.SQLITE_CREATE_TEMP_VIEW: OpTemporary, lib.SQLITE_DROP_TEMP_INDEX: OpTemporary, lib.SQLITE_DROP_TEMP_TABLE: OpTemporary,
+	lib.SQLITE_DROP_TEMP_TRIGGER: OpTemporary, lib.SQLITE_DROP_TEMP_VIEW: OpTemporary,
+}
+
+// actionOf converts an action of the engine. Source: https://www.sqlite.org/c3ref/c_alter_table.html
+func actionOf(op int32, arg1, arg2 uintptr) Action {
+	switch op {
+	case lib.SQLITE_FUNCTION:
+		return Action{Op: OpCall, Name: libc.GoString(arg2)}
+	case lib.SQLITE_READ:
+		return Action{Op: OpRead, Name: libc.GoString(arg1)}
+	case lib.SQLITE_PRAGMA:
+		return Action{Op: OpPragma, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
+	case lib.SQLITE_INSERT, lib.SQLITE_UPDATE, lib.SQLITE_DELETE:
+		return Action{Op: OpChange, Name: libc.GoString(arg1)}
+	case lib.SQLITE_DROP_TABLE, lib.SQLITE_DROP_INDEX:
+		return Action{Op: OpDrop, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
+	case lib.SQLITE_ALTER_TABLE: // arg1 is the database.
+		return Action{Op: OpAlter, On: libc.GoString(arg2)}
+	case lib.SQLITE_CREATE_TRIGGER:
+		return Action{Op: OpAlter, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
+	case lib.SQLITE_CREATE_TABLE, lib.SQLITE_CREATE_INDEX, lib.SQLITE_CREATE_VIEW, lib.SQLITE_DROP_VIEW, lib.SQLITE_DROP_TRIGGER, lib.SQLITE_REINDEX:
+		return Action{Op: OpSchema, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
+	default:
+		return Action{Op: ops[op]}
+	}
+}
+
+// actions is what the authorizer learned about one statement.
+type actions struct {
+	schema      bool
+	alter       bool
+	selects     bool
+	createTable bool
+	rows        bool     // rows are read or changed
+	query       bool     // the statement is a query
+	sequence    bool     // sqlite_sequence is changed
+	rewritten   []string // tables that are dropped or altered
+}
+
+// note adds an action of the engine, which is a.
+func (s *actions) note(op int32, a Action) {
+	switch a.Op { //nolint:exhaustive // the others say nothing about the statement.
+	case OpPragma:
+		s.query = true
+	case OpChange:
+		s.rows = true
+		s.sequence = s.sequence || strings.EqualFold(a.Name, "sqlite_sequence")
+	case OpDrop, OpAlter, OpSchema:
+		s.schema = true
+	}
+	switch op {
+	case lib.SQLITE_CREATE_TABLE:
+		s.createTable = true
+	case lib.SQLITE_DROP_TABLE:
+		s.rewritten = append(s.rewritten, a.Name)
+	case lib.SQLITE_ALTER_TABLE:
+		s.alter = true
+		s.rewritten = append(s.rewritten, a.On)
+	}
+}
+
+// onAuthorize is called by the engine for each action of a statement, while the statement is prepared.
+func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) int32 { //nolint:revive // the engine's signature.
+	c := ref[Conn](arg)
+	if c.guard == nil {
+		return lib.SQLITE_OK
+	}
+	switch op {
+	case lib.SQLITE_SELECT:
+		c.seen.selects, c.seen.rows, c.seen.query = true, true, true
+		return lib.SQLITE_OK
+	case lib.SQLITE_RECURSIVE:
+		return lib.SQLITE_OK
+	}
+	a := actionOf(op, arg1, arg2)
+	c.seen.note(op, a)
+	a.Altering = c.seen.alter
+	switch why := c.guard.Authorize(a); why {
+	case nil:
+		return lib.SQLITE_OK
+	case Hide:
+		return lib.SQLITE_IGNORE
+	default:
+		c.denied = why
+		return lib.SQLITE_DENY
+	}
+}
+
+// allowed asks the guard about what is known only after the whole statement is prepared. The engine does not call the
+// authorizer for VACUUM.
+func (s *Stmt) allowed() error {
+	if s.guard == nil {
+		return nil
+	}
+	for _, whole := range []struct {
+		op Op
+		is bool
+	}{
+		{OpVacuum, !s.seen.rows && !s.seen.schema && isVacuum.MatchString(s.sql)},
+		{OpWrite, !s.readOnly},
+		{OpCreateFrom, s.seen.createTable && s.seen.selects && !s.seen.alter},
+	} {
+		if !whole.is {
+			continue
+		}
+		if why := s.guard.Authorize(Action{Op: whole.op}); why != nil {
+			return why
+		}
+	}
+	return nil
+}
+
+var isVacuum = regexp.MustCompile(`(?i)^(?:\s|--[^\n]*\n|(?s:/\*.*?\*/)|;)*VACUUM\b`)
