@@ -11,7 +11,15 @@ type Commit struct {
 	// Results has one result for each operation, in the same order.
 	Results []OperationResult
 	// Entry is the entry for the replicas; nil if every operation was already known or refused.
-	Entry *Entry
+	Entry *EncodedEntry
+}
+
+// EncodedEntry is an entry as it travels from persdb to the replicas: a frame that only a replica decodes.
+type EncodedEntry struct {
+	// Head is the position of the entry, with its epoch and its cluster.
+	Head
+
+	Frame []byte
 }
 
 // Page is a part of the log: consecutive entries and the head at that moment.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"rideshare/internal/dbaas"
@@ -23,23 +24,34 @@ func EncodeEntry(e dbaas.Entry) ([]byte, error) {
 
 // DecodeEntry decodes what EncodeEntry returned. Changes are parts of b.
 func DecodeEntry(b []byte) (dbaas.Entry, error) {
-	kind, err := KindOf(b)
-	if err != nil {
-		return dbaas.Entry{}, err
+	d, e := openEntry(b)
+	if !e.Away {
+		e.Changes = d.changes()
 	}
-	read := (*decoder).entry
-	if kind == KindEntryAway {
-		read = (*decoder).place
-	} else {
-		kind = KindEntry
-	}
-	d, shard, err := open(b, kind)
-	if err != nil {
-		return dbaas.Entry{}, err
-	}
-	e := read(d)
-	e.Shard, e.Away = shard, kind == KindEntryAway
 	return e, d.end()
+}
+
+// CheckEntry checks everything in a frame that DecodeEntry checks, and returns the entry's position.
+func CheckEntry(b []byte) (dbaas.Head, error) {
+	d, e := openEntry(b)
+	if !e.Away {
+		for n := d.count(); n > 0 && d.err == nil; n-- {
+			d.change()
+		}
+	}
+	return dbaas.Head{Cluster: e.Cluster, Seq: e.Seq, Epoch: e.Epoch}, d.end()
+}
+
+// openEntry starts decoding a frame of KindEntry or KindEntryAway: all but the changes.
+func openEntry(b []byte) (*decoder, dbaas.Entry) {
+	d := &decoder{b: b}
+	kind, shard := d.header()
+	if d.err == nil && kind != KindEntry && kind != KindEntryAway {
+		d.fail(fmt.Errorf("kind %d where an entry is wanted: %w", kind, ErrMalformed))
+	}
+	e := d.place()
+	e.Shard, e.Away = shard, kind == KindEntryAway
+	return d, e
 }
 
 // EncodeEntries returns a page of entries of one shard, or ErrTooLarge. The frame is the concatenation of parts;

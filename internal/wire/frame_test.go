@@ -73,6 +73,8 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 		entry := drawEntry(t)
 		b, err = wire.EncodeEntry(entry)
 		sameAfter(t, entry, b, err, wire.DecodeEntry)
+		sameChecks(t, b)
+		sameChecks(t, b[:rapid.IntRange(0, len(b)-1).Draw(t, "cut")])
 
 		entries := drawList(t, drawEntry)
 		b, err = encodePage(3, entries)
@@ -217,6 +219,20 @@ func TestFingerprintOf_AnyChange_Differs(t *testing.T) {
 		if got == wire.FingerprintOf(false, base) {
 			t.Errorf("%s: fingerprint did not change", name)
 		}
+	}
+}
+
+// sameChecks fails the test unless CheckEntry accepts b exactly if DecodeEntry does, at the same position.
+func sameChecks(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, b []byte,
+) {
+	t.Helper()
+	e, want := wire.DecodeEntry(b)
+	at, err := wire.CheckEntry(b)
+	if (err == nil) != (want == nil) || err == nil && at != (dbaas.Head{Cluster: e.Cluster, Seq: e.Seq, Epoch: e.Epoch}) {
+		t.Errorf("%x: got %+v, %v; decoded it is %+v, %v", b, at, err, e, want)
 	}
 }
 

@@ -36,6 +36,7 @@ func FuzzDecode(f *testing.F) {
 		again(t, b, received(wire.DecodeWriteRequest), func(r wire.WriteRequest) ([]byte, error) { return r.Encode(sent) })
 		again(t, b, wire.DecodeWriteReply, wire.WriteReply.Encode)
 		again(t, b, wire.DecodeEntry, wire.EncodeEntry)
+		sameChecks(t, b)
 		again(t, b, wire.DecodeRecords, func(r []wire.Record) ([]byte, error) { return wire.EncodeRecords(0, r) })
 		again(t, b, wire.DecodeEntries, func(e []dbaas.Entry) ([]byte, error) { return encodePage(0, e) })
 	})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/wire"
 	"rideshare/persdb/client"
 	"rideshare/persdb/server"
 )
@@ -145,6 +147,39 @@ func TestClient_AnswerLost_CommitIsUnknown(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A commit whose entry is cut or lengthened, at any byte, has an unknown outcome: the master broadcasts no such frame.
+func TestClient_Commit_ChangedEntryIsUnknown(t *testing.T) {
+	entry := dbaas.Entry{Cluster: dbaas.ClusterID{1}, Seq: 7, Epoch: 3, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("rows")}}}
+	frame, err := wire.EncodeEntry(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := server.EncodeCommit(dbaas.Commit{Results: make([]dbaas.OperationResult, 1), Entry: &dbaas.EncodedEntry{Frame: frame}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(answer []byte) (dbaas.Commit, error) {
+		c := to(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answer) }))
+		return c.Commit(t.Context(), dbaas.Leadership{Epoch: 3}, []dbaas.Operation{storetest.Op(1, "SELECT 1")})
+	}
+	got, err := commit(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&dbaas.EncodedEntry{Head: dbaas.Head{Cluster: entry.Cluster, Seq: 7, Epoch: 3}, Frame: frame}, got.Entry); diff != "" {
+		t.Errorf("entry (-want +got):\n%s", diff)
+	}
+	changed := [][]byte{append(slices.Clone(whole), 0)}
+	for n := len(whole) - len(frame) + 1; n < len(whole); n++ {
+		changed = append(changed, whole[:n])
+	}
+	for _, answer := range changed {
+		if _, err := commit(answer); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+			t.Errorf("%d of %d bytes: got %v, want code %q", len(answer), len(whole), err, dbaas.CodeUnknown)
+		}
 	}
 }
 

@@ -61,11 +61,11 @@ func decodeCommit(b []byte, want int) (dbaas.Commit, error) {
 		out.Results[i] = a.Result
 	}
 	if len(entry) > 0 {
-		e, err := wire.DecodeEntry(entry)
+		at, err := wire.CheckEntry(entry)
 		if err != nil {
 			return dbaas.Commit{}, err
 		}
-		out.Entry = &e
+		out.Entry = &dbaas.EncodedEntry{Head: at, Frame: entry}
 	}
 	return out, nil
 }

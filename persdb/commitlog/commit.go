@@ -22,7 +22,7 @@ import (
 //   - An operation past its deadline did not run and is refused with CodeUnavailable.
 //   - An operation that failed or is given up is recorded as failed.
 //
-// Entry is nil when no operation ran.
+// Entry is nil when no operation ran. Its frame leaves out large changes, as wire.EncodeEntry says.
 //
 // Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done, a newer master exists, or by is of
 // another cluster), CodeFull and CodeUnavailable (certainly not done), CodeTooLarge (not done), CodeUnknown (may be
@@ -40,6 +40,7 @@ func (s *Store) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 
 func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
+	var entry *dbaas.Entry
 	err := s.write(ctx, func() error {
 		if !by.Cluster.IsZero() && by.Cluster != s.cluster {
 			return dbaas.Errorf(dbaas.CodeStaleEpoch, "the commit is for cluster %s, the database is cluster %s", by.Cluster, s.cluster)
@@ -58,13 +59,25 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 			}
 		}
 		b.copyTwins()
-		out = dbaas.Commit{Results: b.results, Entry: b.entry}
+		out.Results, entry = b.results, b.entry
 		return nil
 	})
+	if err == nil && entry != nil {
+		out.Entry, err = encode(entry)
+	}
 	if err != nil {
 		return dbaas.Commit{}, err
 	}
 	return out, nil
+}
+
+// encode returns a committed entry as the replicas get it.
+func encode(e *dbaas.Entry) (*dbaas.EncodedEntry, error) {
+	frame, err := wire.EncodeEntry(*e)
+	if err != nil { // the entry is on disk: the caller finds the results by their ids.
+		return nil, dbaas.WrapError(dbaas.CodeUnknown, "the entry could not be encoded", err)
+	}
+	return &dbaas.EncodedEntry{Head: dbaas.Head{Cluster: e.Cluster, Seq: e.Seq, Epoch: e.Epoch}, Frame: frame}, nil
 }
 
 // batch is one call of Commit.

@@ -284,10 +284,10 @@ func TestStore_Commit_ClockGoesBack(t *testing.T) {
 	clk := newClock()
 	s := open(t, clk.config(""))
 	epoch := storetest.Claim(t, s)
-	first := storetest.Commit(t, s, epoch, op(1, ann))
+	first := storetest.Entry(t, storetest.Commit(t, s, epoch, op(1, ann)))
 	clk.step(-time.Hour)
-	second := storetest.Commit(t, s, epoch, op(2, bob))
-	if second.Entry.At.Before(first.Entry.At) {
-		t.Errorf("entry 2 is of %v, entry 1 of %v", second.Entry.At, first.Entry.At)
+	second := storetest.Entry(t, storetest.Commit(t, s, epoch, op(2, bob)))
+	if second.At.Before(first.At) {
+		t.Errorf("entry 2 is of %v, entry 1 of %v", second.At, first.At)
 	}
 }

@@ -172,7 +172,7 @@ func (s *Server) commit(w http.ResponseWriter, r *http.Request) error {
 }
 
 // EncodeCommit encodes a commit as the body of an answer: the length of a write reply, the write reply, and then the
-// entry, if there is one.
+// frame of the entry, if there is one.
 func EncodeCommit(c dbaas.Commit) ([]byte, error) {
 	reply := wire.WriteReply{Last: true, Answers: make([]wire.WriteAnswer, len(c.Results))}
 	for i := range c.Results {
@@ -184,9 +184,7 @@ func EncodeCommit(c dbaas.Commit) ([]byte, error) {
 	}
 	var entry []byte
 	if c.Entry != nil {
-		if entry, err = wire.EncodeEntry(*c.Entry); err != nil {
-			return nil, err
-		}
+		entry = c.Entry.Frame
 	}
 	b := binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64+len(results)+len(entry)), uint64(len(results)))
 	return append(append(b, results...), entry...), nil

@@ -161,7 +161,7 @@ func (m *Master) store(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 
 // complete removes the completed messages from pending and queues all new answers for finish. entry, the commit's entry, is
 // broadcast before them, if not nil.
-func (m *Master) complete(ctx context.Context, entry *dbaas.Entry) error {
+func (m *Master) complete(ctx context.Context, entry *dbaas.EncodedEntry) error {
 	f := finished{entry: entry}
 	m.mu.Lock()
 	m.pending = slices.DeleteFunc(m.pending, func(msg *message) bool {
@@ -179,7 +179,7 @@ func (m *Master) complete(ctx context.Context, entry *dbaas.Entry) error {
 	m.forget(left)
 	if entry != nil {
 		m.Stats.Entries.Add(1)
-		m.Replica.Offer(*entry)
+		m.Replica.Offer(entry.Frame)
 	}
 	if entry == nil && len(f.replies) == 0 {
 		return nil

@@ -25,8 +25,10 @@ type fakeStore struct {
 	classify func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool)
 	// lose, if set, is called after a batch was stored; an error is the answer.
 	lose func() error
-	took time.Duration
-	gone bool // persdb cannot be reached
+	// frame, if set, is the frame of every entry.
+	frame []byte
+	took  time.Duration
+	gone  bool // persdb cannot be reached
 }
 
 // away is the error of an unreachable persdb.
@@ -105,7 +107,7 @@ func (s *fakeStore) run(op dbaas.Operation, batch int, epoch dbaas.Epoch, c *dba
 	}
 	if c.Entry == nil {
 		s.head.Seq++
-		c.Entry = &dbaas.Entry{Seq: s.head.Seq, Epoch: epoch}
+		c.Entry = s.encoded(dbaas.Head{Cluster: s.head.Cluster, Seq: s.head.Seq, Epoch: epoch})
 	}
 	r := dbaas.OperationResult{ID: op.ID, Seq: s.head.Seq}
 	if op.GiveUp != "" {
@@ -113,6 +115,18 @@ func (s *fakeStore) run(op dbaas.Operation, batch int, epoch dbaas.Epoch, c *dba
 	}
 	s.known[op.ID] = r
 	return r
+}
+
+// encoded returns an entry without changes.
+func (s *fakeStore) encoded(at dbaas.Head) *dbaas.EncodedEntry {
+	frame, err := s.frame, error(nil)
+	if frame == nil {
+		frame, err = wire.EncodeEntry(dbaas.Entry{Cluster: at.Cluster, Seq: at.Seq, Epoch: at.Epoch})
+	}
+	if err != nil {
+		panic(err) // it fits every frame.
+	}
+	return &dbaas.EncodedEntry{Head: at, Frame: frame}
 }
 
 // stored returns the stored result of an operation.
@@ -140,6 +154,7 @@ type fakeBus struct {
 	mu      sync.Mutex
 	begin   time.Time
 	events  []string // "entry 1", "reply x", "ack x"
+	frames  [][]byte // that were broadcast
 	results map[dbaas.OpID]dbaas.OperationResult
 	at      map[dbaas.OpID]time.Duration
 	reads   []wire.ReadReply
@@ -191,9 +206,12 @@ func (b *fakeBus) Broadcast(ctx context.Context, body []byte, onSent func()) err
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	e, err := wire.DecodeEntry(body)
+	b.mu.Lock()
+	b.frames = append(b.frames, body)
+	b.mu.Unlock()
+	at, err := wire.CheckEntry(body)
 	if err == nil {
-		b.note("entry " + string(rune('0'+e.Seq)))
+		b.note("entry " + string(rune('0'+at.Seq)))
 	}
 	if b.slow {
 		onSent()
@@ -287,13 +305,18 @@ func op(n byte, within time.Duration) dbaas.Operation {
 type fakeReplica struct {
 	mu       sync.Mutex
 	offered  []dbaas.Seq
+	frames   [][]byte
 	caughtUp chan struct{}
 }
 
-func (r *fakeReplica) Offer(e dbaas.Entry) {
+func (r *fakeReplica) Offer(frame []byte) {
+	at, err := wire.CheckEntry(frame)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.offered = append(r.offered, e.Seq)
+	r.frames = append(r.frames, frame)
+	if err == nil {
+		r.offered = append(r.offered, at.Seq)
+	}
 }
 
 func (r *fakeReplica) WaitApplied(ctx context.Context, _ dbaas.Head) error {

@@ -21,7 +21,7 @@ const minReplyTTL = 100 * time.Millisecond
 
 // finished is one commit to be broadcast and answered.
 type finished struct {
-	entry   *dbaas.Entry
+	entry   *dbaas.EncodedEntry
 	replies []reply
 }
 
@@ -66,10 +66,10 @@ func (m *Master) finish(ctx context.Context) {
 // sendEntry broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
 // counts the broadcast. Answers sent afterwards do not overtake the entry, so a caller's next read seldom has to wait
 // for it. failing is how many broadcasts failed in a row.
-func (m *Master) sendEntry(ctx context.Context, e *dbaas.Entry, known *sync.WaitGroup, failing *int64) {
+func (m *Master) sendEntry(ctx context.Context, e *dbaas.EncodedEntry, known *sync.WaitGroup, failing *int64) {
 	onSent := make(chan struct{})
 	known.Go(func() {
-		switch err := m.broadcast(ctx, e, func() { close(onSent) }); {
+		switch err := m.broadcast(ctx, e.Frame, func() { close(onSent) }); {
 		case err != nil:
 			m.Stats.BroadcastErrors.Add(1)
 			if *failing++; *failing == 1 {
@@ -97,17 +97,12 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 	}
 }
 
-// broadcast sends an entry to the slaves. An entry that does not reach them is not lost: they fetch it from persdb when
-// the next entry reveals the gap, or by polling. broadcast calls onSent as Bus.Broadcast does.
-func (m *Master) broadcast(ctx context.Context, e *dbaas.Entry, onSent func()) error {
-	body, err := wire.EncodeEntry(*e)
-	if err != nil {
-		onSent()
-		return err
-	}
+// broadcast sends the frame of an entry to the slaves. An entry that does not reach them is not lost: they fetch it from
+// persdb when the next entry reveals the gap, or by polling. broadcast calls onSent as Bus.Broadcast does.
+func (m *Master) broadcast(ctx context.Context, frame []byte, onSent func()) error {
 	ctx, cancel := context.WithTimeout(ctx, m.SendTimeout)
 	defer cancel()
-	return m.Bus.Broadcast(ctx, body, onSent)
+	return m.Bus.Broadcast(ctx, frame, onSent)
 }
 
 // reply sends answers and, after the last answers of a message, acknowledges it. It acknowledges even if the reply

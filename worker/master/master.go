@@ -53,8 +53,8 @@ type Bus interface {
 
 // Replica is the part of the worker's own replica that this package needs.
 type Replica interface {
-	// Offer passes a committed entry to the replica, as syncQ does.
-	Offer(e dbaas.Entry)
+	// Offer passes the frame of a committed entry to the replica, as syncQ does.
+	Offer(frame []byte)
 	// WaitApplied returns nil once the replica has applied want, else ctx's error.
 	WaitApplied(ctx context.Context, want dbaas.Head) error
 }

@@ -36,6 +36,30 @@ func TestMaster_Run_BroadcastsRepliesAcks(t *testing.T) {
 	})
 }
 
+// The master passes the frame that persdb answered to the slaves and to its own replica as it is, whatever it holds.
+func TestMaster_Run_PassesTheFrameOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.frame = []byte("bytes that only a replica decodes")
+		m := start(t, store)
+		m.bus.send(t, "x", op(1, time.Second))
+		synctest.Wait()
+		if err := m.finish(); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		want := [][]byte{store.frame}
+		if diff := cmp.Diff(want, m.bus.frames); diff != "" {
+			t.Errorf("broadcast (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, m.replica.frames); diff != "" {
+			t.Errorf("offered to the own replica (-want +got):\n%s", diff)
+		}
+		if got := m.bus.code(dbaas.OpID{1}); got != dbaas.CodeOK {
+			t.Errorf("got answer %q, want ok", got)
+		}
+	})
+}
+
 // Messages that arrive while a commit is in flight go into one commit after it.
 func TestMaster_Run_GathersWhileCommitting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

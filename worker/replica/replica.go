@@ -115,7 +115,7 @@ func New(c Config) *Replica {
 // Subscriber returns the callbacks for the broadcasts of syncQ. The replica does not start before the subscription is
 // bound.
 func (r *Replica) Subscriber() mq.Subscriber {
-	return mq.Subscriber{Entry: r.broadcast, Gap: r.gap}
+	return mq.Subscriber{Entry: r.Offer, Gap: r.gap}
 }
 
 // gap is called when broadcasts may have been lost, and when they begin.
@@ -126,18 +126,16 @@ func (r *Replica) gap() {
 	r.notify()
 }
 
-func (r *Replica) broadcast(body []byte) {
-	e, err := wire.DecodeEntry(body)
+// Offer passes the frame of an entry that persdb has committed: each broadcast of syncQ, and on a master each entry of
+// its own commits. Entries may be reordered, missing or repeated. A frame that cannot be decoded is counted and dropped.
+// Offer does not block.
+func (r *Replica) Offer(frame []byte) {
+	e, err := wire.DecodeEntry(frame)
 	if err != nil {
 		r.Stats.Malformed.Add(1)
 		r.config.Log.Warn("broadcast not understood", logkey.Queue, mq.SyncQ, logkey.Error, err)
 		return
 	}
-	r.Offer(e)
-}
-
-// Offer passes an entry that persdb has committed. Entries may be reordered, missing or repeated. Offer does not block.
-func (r *Replica) Offer(e dbaas.Entry) {
 	size := 64 + e.Size()
 	r.mu.Lock()
 	if len(r.inbox) >= maxInbox || r.inboxBytes+size > maxInboxBytes {

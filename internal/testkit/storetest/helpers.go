@@ -82,6 +82,23 @@ func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) d
 	return c
 }
 
+// Entry returns the entry of a commit as a replica decodes it. It fails the test if the commit made no entry, or if the
+// frame is of another position than the commit says.
+func Entry(tb testing.TB, c dbaas.Commit) dbaas.Entry {
+	tb.Helper()
+	if c.Entry == nil {
+		tb.Fatalf("got no entry, results %+v", c.Results)
+	}
+	e, err := wire.DecodeEntry(c.Entry.Frame)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if at := (dbaas.Head{Cluster: e.Cluster, Seq: e.Seq, Epoch: e.Epoch}); at != c.Entry.Head {
+		tb.Fatalf("got a frame of %+v in a commit at %+v", at, c.Entry.Head)
+	}
+	return e
+}
+
 // Replica is a test replica of a store: a snapshot followed by the log.
 type Replica struct {
 	Path string

@@ -85,10 +85,10 @@ func commitIsInLogAndHead(t *testing.T, s Store) {
 		t.Errorf("got head %v, %v, want %v", head, err, wantHead)
 	}
 	page, err := s.Log(t.Context(), 0, 0)
-	if err != nil || c.Entry == nil {
-		t.Fatalf("log: %v; entry %v", err, c.Entry)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(dbaas.Page{Head: head, Entries: []dbaas.Entry{*c.Entry}}, page); diff != "" {
+	if diff := cmp.Diff(dbaas.Page{Head: head, Entries: []dbaas.Entry{Entry(t, c)}}, page); diff != "" {
 		t.Errorf("log and entry of the commit differ (-commit +log):\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 )
 
@@ -140,10 +141,7 @@ func (s *Store) Write(statements ...dbaas.Statement) dbaas.Entry {
 			s.tb.Fatalf("%v: %s", statements, r.Message)
 		}
 	}
-	if c.Entry == nil {
-		s.tb.Fatalf("%v: got %+v, want an entry", statements, c.Results[0])
-	}
-	return *c.Entry
+	return storetest.Entry(s.tb, c)
 }
 
 // enter counts a call, and fails it while the store is down.
