@@ -22,10 +22,12 @@ type EncodedEntry struct {
 	Frame []byte
 }
 
-// Page is a part of the log: consecutive entries and the head at that moment.
+// Page is a part of the log: consecutive entries, and the bounds of the log at that moment.
 type Page struct {
 	Entries []Entry
 	Head    Head
+	// First is the first entry that the log keeps. If it keeps none, First follows the head.
+	First Seq
 }
 
 // Snapshot is a whole copy of the application's tables at one position. The

@@ -19,7 +19,8 @@ import (
 // LogStore is what the check of the log needs from persdb.
 type LogStore interface {
 	Head(ctx context.Context) (dbaas.Head, error)
-	// Log returns the entries after a position. CodeGone: they were trimmed. CodeDamaged: the first one is damaged.
+	// Log returns the entries after a position. CodeGone: they were trimmed, and the page's First says where the log
+	// begins. CodeDamaged: the first entry is damaged.
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
 }
 

@@ -60,9 +60,9 @@ func (s *system) Log(_ context.Context, after dbaas.Seq, _ time.Duration) (dbaas
 		return dbaas.Page{}, s.logErr
 	}
 	if after < s.trimmed || after > s.head.Seq {
-		return dbaas.Page{}, fmt.Errorf("read log: %w", dbaas.ErrGone)
+		return dbaas.Page{Head: s.head, First: s.trimmed + 1}, fmt.Errorf("read log: %w", dbaas.ErrGone)
 	}
-	page := dbaas.Page{Head: s.head}
+	page := dbaas.Page{Head: s.head, First: s.trimmed + 1}
 	if s.damaged != 0 && s.damaged == after+1 {
 		return dbaas.Page{}, dbaas.Errorf(dbaas.CodeDamaged, "entry %d is damaged", s.damaged)
 	}

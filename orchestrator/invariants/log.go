@@ -47,14 +47,10 @@ func (w *walk) read(ctx context.Context, store LogStore) error {
 	if err != nil {
 		return err
 	}
-	if w.trimmed, err = trimmed(ctx, store, 0, head.Seq); err != nil {
-		return err
-	}
-	w.at.Seq = w.trimmed
 	for w.at.Seq < head.Seq {
 		page, err := store.Log(ctx, w.at.Seq, 0)
 		if dbaas.CodeOf(err) == dbaas.CodeGone {
-			if err = w.trimmedMeanwhile(ctx, store, head.Seq); err != nil {
+			if err = w.gone(ctx, store, page.First, head.Seq); err != nil {
 				return err
 			}
 			continue
@@ -79,21 +75,25 @@ func (w *walk) read(ctx context.Context, store LogStore) error {
 	return nil
 }
 
-// trimmedMeanwhile continues after the entries that were trimmed since the walk began. Only the oldest entries can be
-// trimmed, so a missing entry with older entries before it is a hole.
-func (w *walk) trimmedMeanwhile(ctx context.Context, store LogStore, head dbaas.Seq) error {
-	to, err := trimmed(ctx, store, w.at.Seq+1, head)
-	if err != nil {
-		return err
+// gone continues at first, where the log says that it begins. Only the oldest entries can be trimmed, so a missing entry
+// with older entries before it is a hole. So is an entry that the log says it keeps and does not return.
+func (w *walk) gone(ctx context.Context, store LogStore, first, head dbaas.Seq) error {
+	if first <= w.at.Seq+1 {
+		w.hole(head + 1)
+		w.at.Seq = head
+		return nil
 	}
-	if w.trimmed < w.at.Seq {
-		_, err = store.Log(ctx, w.trimmed, 0)
-		switch code := dbaas.CodeOf(err); {
-		case err == nil, code == dbaas.CodeDamaged:
-			w.hole(to + 1)
-		case code != dbaas.CodeGone:
-			return err
-		}
+	to := min(first-1, head)
+	if w.at.Seq == w.trimmed { // no entry has been seen yet.
+		w.trimmed, w.at.Seq = to, to
+		return nil
+	}
+	_, err := store.Log(ctx, w.trimmed, 0)
+	switch code := dbaas.CodeOf(err); {
+	case err == nil, code == dbaas.CodeDamaged:
+		w.hole(to + 1)
+	case code != dbaas.CodeGone:
+		return err
 	}
 	w.at.Seq = to
 	return nil
@@ -131,37 +131,4 @@ func (w *walk) note(list *[]string, what string) {
 	case n == maxTold:
 		*list = append(*list, "and more")
 	}
-}
-
-// trimmed returns the position in [from, head] after which the log has entries. Entries are trimmed from the beginning,
-// so a binary search finds the position.
-func trimmed(ctx context.Context, store LogStore, from, head dbaas.Seq) (dbaas.Seq, error) {
-	has := func(after dbaas.Seq) (bool, error) {
-		_, err := store.Log(ctx, after, 0)
-		switch dbaas.CodeOf(err) { //nolint:exhaustive // the others say nothing.
-		case dbaas.CodeGone:
-			return false, nil
-		case dbaas.CodeDamaged:
-			return true, nil
-		}
-		return err == nil, err
-	}
-	low, high := from, max(from, head) // after high no entry is trimmed
-	if ok, err := has(low); err != nil || ok {
-		return low, err
-	}
-	low++ // low-1 is trimmed
-	for low < high {
-		middle := low + (high-low)/2
-		ok, err := has(middle)
-		switch {
-		case err != nil:
-			return 0, err
-		case ok:
-			high = middle
-		default:
-			low = middle + 1
-		}
-	}
-	return low, nil
 }

@@ -99,6 +99,31 @@ func TestLog_TrimmedMeanwhile_IsNoHole(t *testing.T) {
 	wantLog(t, invariants.Log(t.Context(), s), "entries 3 to 6 are missing", "")
 }
 
+// The check asks for each page once, and for the start of a trimmed log once more, however long the log is.
+func TestLog_Trimmed_IsNotSearched(t *testing.T) {
+	for trimmed, want := range map[dbaas.Seq]int{0: 1, 1: 2, 1 << 40: 2} {
+		asked := 0
+		s := &system{log: entries(trimmed+1, 1, 1, 1), trimmed: trimmed, head: dbaas.Head{Seq: trimmed + 3, Epoch: 1}, pageLen: 3}
+		s.onLog = func(dbaas.Seq) { asked++ }
+		got := invariants.Log(t.Context(), s)
+		wantLog(t, got, "", "")
+		if seen := fmt.Sprintf("entries %d to %d", trimmed+1, trimmed+3); got[0].Detail != seen || asked != want {
+			t.Errorf("got %q after %d pages, want %q after %d", got[0].Detail, asked, seen, want)
+		}
+	}
+}
+
+// An entry that the log says it keeps, and does not return, is missing.
+func TestLog_RefusedAfterItsFirst_IsMissing(t *testing.T) {
+	s := &system{log: entries(1, 1, 1, 1), head: dbaas.Head{Seq: 3, Epoch: 1}, pageLen: 1}
+	s.onLog = func(after dbaas.Seq) {
+		if after == 2 { // persdb has gone back.
+			s.head.Seq = 1
+		}
+	}
+	wantLog(t, invariants.Log(t.Context(), s), "entry 3 is missing", "")
+}
+
 // A log that cannot be read is not called dense, and the cause stays inside.
 func TestLog_NotRead_DoesNotHold(t *testing.T) {
 	s := &system{logErr: dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", errors.New("secret"))}

@@ -80,7 +80,8 @@ type call struct {
 	effect       bool // the call has an effect, so after a lost answer its outcome is unknown
 }
 
-// do sends a request and returns the answer if it is a success. The body ends with ctx or when stop is called.
+// do sends a request and returns the answer if it is a success. The body ends with ctx or when stop is called. With the
+// server's error, do returns the answer without its body.
 func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop context.CancelFunc, err error) {
 	ctx, stop = context.WithCancel(ctx)
 	timer := time.AfterFunc(in.timeout, stop) // bounds the wait for headers; a body is bounded by its reader.
@@ -103,7 +104,7 @@ func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop con
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer stop()
-		return nil, nil, problem(resp, in.effect)
+		return resp, nil, problem(resp, in.effect)
 	}
 	return resp, stop, nil
 }
@@ -131,11 +132,15 @@ func problem(resp *http.Response, effect bool) error {
 	return &dbaas.Error{Code: p.Code, Message: p.Detail}
 }
 
-// fetch is do followed by reading the whole body, of at most twice wire.MaxBytes: a commit's answer has two frames.
+// fetch is do followed by reading the whole body, of at most twice wire.MaxBytes: a commit's answer has two frames. The
+// headers are there with the server's error too.
 func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
-	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it.
-	if err != nil {
+	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it, and do closes that of an error.
+	if resp == nil {
 		return nil, nil, err
+	}
+	if err != nil {
+		return nil, resp.Header, err
 	}
 	answer := newBounded(ctx, resp.Body, stop, c.timeout)
 	defer func() { _ = answer.Close() }() // the body was read completely, or the rest is not needed.
@@ -176,6 +181,7 @@ const (
 	headerSum   = "X-Crc32c"
 
 	headerCluster = "X-Cluster-Id"
+	headerFirst   = "X-First-Seq"
 )
 
 // sumDigits is how many hexadecimal digits a checksum has.

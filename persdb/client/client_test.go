@@ -49,8 +49,14 @@ func (f failing) Commit(context.Context, dbaas.Leadership, []dbaas.Operation) (d
 	return dbaas.Commit{}, f.err
 }
 
-func (f failing) Head(context.Context) (dbaas.Head, error)                       { return dbaas.Head{}, f.err }
-func (f failing) Await(context.Context, dbaas.Seq, time.Duration) (int64, error) { return 0, f.err }
+func (f failing) Head(context.Context) (dbaas.Head, error) { return dbaas.Head{}, f.err }
+
+func (f failing) Await(context.Context, dbaas.Seq, time.Duration) (int64, error) {
+	if dbaas.CodeOf(f.err) == dbaas.CodeGone { // only Log says that, with the bounds of the log.
+		return 0, nil
+	}
+	return 0, f.err
+}
 
 func (f failing) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
 	return dbaas.Page{}, f.err
@@ -104,6 +110,44 @@ func TestClient_ErrorsKeepTheirCode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// trimmed is a store whose log begins at 41.
+type trimmed struct{ failing }
+
+func (trimmed) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
+	return dbaas.Page{Head: dbaas.Head{Cluster: dbaas.ClusterID{1}, Seq: 50, Epoch: 3}, First: 41}, dbaas.ErrGone
+}
+
+// The refusal of a page says where the log begins. A refusal that does not say it is not persdb's.
+func TestClient_Log_RefusalHasBounds(t *testing.T) {
+	h := server.New(trimmed{failing{dbaas.ErrGone}}, slog.New(slog.DiscardHandler))
+	page, err := to(t, h).Log(t.Context(), 7, 0)
+	if !errors.Is(err, dbaas.ErrGone) {
+		t.Errorf("got %v, want %v", err, dbaas.ErrGone)
+	}
+	want := dbaas.Page{Head: dbaas.Head{Cluster: dbaas.ClusterID{1}, Seq: 50, Epoch: 3}, First: 41}
+	if diff := cmp.Diff(want, page); diff != "" {
+		t.Errorf("bounds of the log (-want +got):\n%s", diff)
+	}
+	for _, header := range []string{"X-First-Seq", "X-Seq", "X-Epoch"} {
+		c := to(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(without{w, header}, r) }))
+		if page, err = c.Log(t.Context(), 7, 0); dbaas.CodeOf(err) != dbaas.CodeInternal || page.First != 0 {
+			t.Errorf("without %s: got %+v, %v, want code %q", header, page, err, dbaas.CodeInternal)
+		}
+	}
+}
+
+// without removes a header from an answer.
+type without struct {
+	http.ResponseWriter
+
+	header string
+}
+
+func (w without) WriteHeader(status int) {
+	w.Header().Del(w.header)
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // If no server listens, certainly nothing was done.

@@ -31,24 +31,39 @@ func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
 	return out, err
 }
 
-// Log returns a page of entries; see commitlog.Store.Log. The server waits at most a minute. A page may take as long as
-// it needs while its bytes arrive: each arrival is reported by wait.Heard, and the client's timeout bounds the silence
-// between arrivals.
+// Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds. The server waits at
+// most a minute. A page may take as long as it needs while its bytes arrive: each arrival is reported by wait.Heard, and
+// the client's timeout bounds the silence between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))
-	body, header, err := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})
+	body, header, refused := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})
+	if refused != nil && dbaas.CodeOf(refused) != dbaas.CodeGone {
+		return dbaas.Page{}, refused
+	}
+	page, err := boundsOf(header)
 	if err != nil {
 		return dbaas.Page{}, err
 	}
-	head, err := headOf(header)
-	if err != nil {
-		return dbaas.Page{}, err
+	if refused != nil {
+		return page, refused
 	}
-	entries, err := wire.DecodeEntries(body)
-	if err != nil {
+	if page.Entries, err = wire.DecodeEntries(body); err != nil {
 		return dbaas.Page{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
 	}
-	return dbaas.Page{Entries: entries, Head: head}, nil
+	return page, nil
+}
+
+// boundsOf returns a page without entries.
+func boundsOf(h http.Header) (dbaas.Page, error) {
+	head, err := headOf(h)
+	if err != nil {
+		return dbaas.Page{}, err
+	}
+	first, err := strconv.ParseUint(h.Get(headerFirst), 10, 64)
+	if err != nil {
+		return dbaas.Page{}, dbaas.WrapError(dbaas.CodeInternal, "persdb's answer does not say where the log begins", err)
+	}
+	return dbaas.Page{Head: head, First: dbaas.Seq(first)}, nil
 }
 
 func headOf(h http.Header) (dbaas.Head, error) {

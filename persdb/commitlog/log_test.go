@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -128,6 +129,23 @@ func TestFarLog_Suite(t *testing.T) {
 		t.Helper()
 		return logtest.Subject{Log: &farLog{}, Within: func(fn func() error) error { return fn() }}
 	})
+}
+
+// A page that is refused because the log was trimmed after the page's bounds were read says where the log begins now.
+func TestStore_Log_TrimmedMeanwhile_SaysWhereItBegins(t *testing.T) {
+	far := &farLog{}
+	s := open(t, commitlog.Config{OpenLog: func(*sqlite.Conn, *commitlog.Readers) (commitlog.Log, error) { return far, nil }})
+	epoch := storetest.Claim(t, s)
+	for n := range 4 {
+		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d','x')", n)))
+	}
+	if err := far.Trim(t.Context(), 2); err != nil { // the store does not know it yet.
+		t.Fatal(err)
+	}
+	page, err := s.Log(t.Context(), 0, 0)
+	if !errors.Is(err, dbaas.ErrGone) || page.First != 3 || page.Head.Seq != 4 {
+		t.Errorf("got first %d, head %d, %v, want first 3, head 4, gone", page.First, page.Head.Seq, err)
+	}
 }
 
 // The store works on a log outside its file: an entry that the log has and the file has lost is replayed, at the next

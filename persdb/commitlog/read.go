@@ -34,26 +34,30 @@ func (s *Store) head() dbaas.Head {
 // Log returns the head and the entries after a position, in order, as many as fit in a page. If there is no entry, Log
 // waits up to wait for one, and then returns an empty page.
 //
-// dbaas.ErrGone means that entries after the position were trimmed, or that it is after the head. CodeDamaged means
-// that the entry after the position is damaged. In all these cases the caller must take a snapshot.
+// dbaas.ErrGone means that entries after the position were trimmed, or that it is after the head; the bounds in the page
+// say which. CodeDamaged means that the entry after the position is damaged. In all these cases the caller must take a
+// snapshot.
 func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
-	head, err := s.await(ctx, after, wait)
+	page, err := s.await(ctx, after, wait)
 	if err != nil {
 		return dbaas.Page{}, err
 	}
-	if after > head.Seq {
-		return dbaas.Page{}, fmt.Errorf("entries after %d, the head is %d: %w", after, head.Seq, dbaas.ErrGone)
+	if after > page.Head.Seq {
+		return page, fmt.Errorf("entries after %d, the head is %d: %w", after, page.Head.Seq, dbaas.ErrGone)
 	}
-	if after == head.Seq {
-		return dbaas.Page{Head: head}, nil
+	if after == page.Head.Seq {
+		return page, nil
 	}
 	records, err := s.log.Read(ctx, after, Limit{Records: pageEntries, Bytes: pageBytes})
+	if dbaas.CodeOf(err) == dbaas.CodeGone {
+		return s.gone(ctx, page, err)
+	}
 	if err != nil {
 		return dbaas.Page{}, unread(err)
 	}
-	page := dbaas.Page{Head: head, Entries: make([]dbaas.Entry, 0, len(records))}
+	page.Entries = make([]dbaas.Entry, 0, len(records))
 	for i := range records {
-		if e := records[i].Entry; e.Seq <= head.Seq {
+		if e := records[i].Entry; e.Seq <= page.Head.Seq {
 			e.Cluster = s.cluster
 			page.Entries = append(page.Entries, e)
 		}
@@ -61,11 +65,22 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	return page, nil
 }
 
+// gone returns the page and the error for entries that were trimmed. The log says where it begins now: it may have been
+// trimmed since the page's bounds were read.
+func (s *Store) gone(ctx context.Context, page dbaas.Page, err error) (dbaas.Page, error) {
+	b, failed := s.log.Head(ctx)
+	if failed != nil {
+		return dbaas.Page{}, unread(failed)
+	}
+	page.First = b.Trimmed + 1
+	return page, err
+}
+
 // Await waits up to wait until the log has an entry after a position, and returns the maximum size in bytes of a page
 // after it, or 0 if there is no entry. Errors are those of Log.
 func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error) {
-	head, err := s.await(ctx, after, wait)
-	if err != nil || after >= head.Seq {
+	page, err := s.await(ctx, after, wait)
+	if err != nil || after >= page.Head.Seq {
 		return 0, err
 	}
 	s.mu.RLock()
@@ -85,15 +100,15 @@ func unread(err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the log could not be read now", err)
 }
 
-// await returns the head once it differs from after, or when wait is over.
-func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Head, error) {
+// await returns a page without entries once the head differs from after, or when wait is over.
+func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	var over <-chan time.Time
 	for {
 		s.mu.RLock()
-		head, changed := s.head(), s.changed
+		page, changed := dbaas.Page{Head: s.head(), First: s.bounds.Trimmed + 1}, s.changed
 		s.mu.RUnlock()
-		if head.Seq != after || wait <= 0 {
-			return head, nil
+		if page.Head.Seq != after || wait <= 0 {
+			return page, nil
 		}
 		if over == nil {
 			timer := time.NewTimer(wait)
@@ -103,9 +118,9 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 		select {
 		case <-changed:
 		case <-over:
-			return head, nil
+			return page, nil
 		case <-ctx.Done():
-			return head, dbaas.WrapError(dbaas.CodeTimeout, "the caller stopped waiting", ctx.Err())
+			return page, dbaas.WrapError(dbaas.CodeTimeout, "the caller stopped waiting", ctx.Err())
 		}
 	}
 }

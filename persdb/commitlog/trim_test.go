@@ -119,8 +119,8 @@ func TestStore_Trim_ForgottenOperationIsRefused(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for after, gone := range map[dbaas.Seq]bool{0: true, 2: true, 3: false, 4: false} {
-			if _, err := s.Log(t.Context(), after, 0); errors.Is(err, dbaas.ErrGone) != gone {
-				t.Errorf("log after %d: got %v, want gone %v", after, err, gone)
+			if page, err := s.Log(t.Context(), after, 0); errors.Is(err, dbaas.ErrGone) != gone || page.First != 4 {
+				t.Errorf("log after %d: got first %d, %v, want first 4, gone %v", after, page.First, err, gone)
 			}
 		}
 		if _, err := s.Lookup(t.Context(), storetest.ID(2)); dbaas.CodeOf(err) != dbaas.CodeNotFound {

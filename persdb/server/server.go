@@ -40,6 +40,8 @@ const (
 	HeaderSum   = "X-Crc32c"
 	// HeaderCluster is sent in answers with a position, and in commits of a master that knows its cluster.
 	HeaderCluster = "X-Cluster-Id"
+	// HeaderFirst is sent with a page of the log, and with the refusal of a page that the log no longer has.
+	HeaderFirst = "X-First-Seq"
 )
 
 const (
@@ -57,7 +59,8 @@ const (
 //	POST /v1/claim            {"epoch":n}
 //	POST /v1/commit           headers X-Epoch and X-Cluster-Id, body a write request; answers as EncodeCommit says
 //	GET  /v1/head             {"cluster":"id","seq":n,"epoch":n}
-//	GET  /v1/log?after=&wait= a frame of entries, the head and its cluster in the headers; wait in milliseconds
+//	GET  /v1/log?after=&wait= a frame of entries; the head, its cluster and the first entry that is kept in the headers,
+//	                          also of a refusal with CodeGone; wait in milliseconds
 //	GET  /v1/snapshot         the database file; position and cluster in the headers, checksum in the trailer
 //	GET  /v1/operations/{id}  a write reply with one answer
 //	GET  /v1/hashes           dbaas.TableHashes
@@ -211,6 +214,10 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer done()
 	page, err := s.store.Log(r.Context(), dbaas.Seq(after), 0)
+	if err == nil || dbaas.CodeOf(err) == dbaas.CodeGone {
+		setHead(w, page.Head)
+		w.Header().Set(HeaderFirst, strconv.FormatUint(uint64(page.First), 10))
+	}
 	if err != nil {
 		return err
 	}
@@ -218,7 +225,6 @@ func (s *Server) entries(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	setHead(w, page.Head)
 	return sendParts(w, body)
 }
 

@@ -154,9 +154,9 @@ func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) err
 	for {
 		page, err := r.page(ctx, f.head.Seq, quiet)
 		switch code := dbaas.CodeOf(err); {
-		case err == nil:
-		case code == dbaas.CodeGone || code == dbaas.CodeDamaged:
-			return fmt.Errorf("position %d: %w: %w", f.head.Seq, r.noNext(ctx, f), err)
+		case err == nil, code == dbaas.CodeGone:
+		case code == dbaas.CodeDamaged:
+			return fmt.Errorf("position %d: %w: %w", f.head.Seq, errBehindLog, err)
 		default:
 			return transientError{err}
 		}
@@ -166,6 +166,9 @@ func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) err
 		if page.Head.Seq < f.head.Seq {
 			return fmt.Errorf("position %d, head %d: %w", f.head.Seq, page.Head.Seq, errFuture)
 		}
+		if err != nil {
+			return fmt.Errorf("position %d, the log begins at %d: %w: %w", f.head.Seq, page.First, errBehindLog, err)
+		}
 		if err := r.write(f, page.Entries); err != nil {
 			return err
 		}
@@ -174,14 +177,6 @@ func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) err
 			return nil
 		}
 	}
-}
-
-// noNext returns the reason why persdb's log does not return the entry after f's position.
-func (r *Replica) noNext(ctx context.Context, f *file) error {
-	if head, err := r.config.Store.Head(ctx); err == nil && head.Cluster == f.cluster && head.Seq < f.head.Seq {
-		return errFuture
-	}
-	return errBehindLog
 }
 
 func (r *Replica) page(ctx context.Context, after dbaas.Seq, quiet time.Duration) (dbaas.Page, error) {

@@ -88,7 +88,7 @@ func commitIsInLogAndHead(t *testing.T, s Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(dbaas.Page{Head: head, Entries: []dbaas.Entry{Entry(t, c)}}, page); diff != "" {
+	if diff := cmp.Diff(dbaas.Page{Head: head, First: 1, Entries: []dbaas.Entry{Entry(t, c)}}, page); diff != "" {
 		t.Errorf("log and entry of the commit differ (-commit +log):\n%s", diff)
 	}
 }
@@ -237,8 +237,17 @@ func logWaitsForNextEntry(t *testing.T, s Store) {
 
 func logAfterHeadIsGone(t *testing.T, s Store) {
 	t.Helper()
-	if _, err := s.Log(t.Context(), 7, 0); !errors.Is(err, dbaas.ErrGone) {
+	Commit(t, s, Claim(t, s), insert(1, "ann"))
+	head, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Log(t.Context(), 7, 0)
+	if !errors.Is(err, dbaas.ErrGone) {
 		t.Errorf("got %v, want %v", err, dbaas.ErrGone)
+	}
+	if diff := cmp.Diff(dbaas.Page{Head: head, First: 1}, page); diff != "" {
+		t.Errorf("bounds of the log (-want +got):\n%s", diff)
 	}
 }
 
