@@ -18,6 +18,7 @@ import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/rideschema"
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/launch"
 	"rideshare/persdb/commitlog"
@@ -74,7 +75,7 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*backends, error) 
 		return nil, err
 	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
-		Dir: cfg.Data, Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync, MaxTables: cfg.MaxDatabase, Reserve: commitlog.DefaultReserve, Limits: cfg.Limits, OnStuck: cfg.OnStuck,
+		Dir: cfg.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync, MaxTables: cfg.MaxDatabase, Reserve: commitlog.DefaultReserve, Limits: cfg.Limits, OnStuck: cfg.OnStuck,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)

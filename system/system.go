@@ -11,6 +11,7 @@ import (
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
+	"rideshare/internal/rideschema"
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/orchestratorapi"
 	"rideshare/rides/ridesapi"
@@ -85,7 +86,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		Checks: s.parts.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
 		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
 		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events,
-		Invariants: s.parts.checker().Run,
+		Invariants: s.parts.checker().Run, Clear: rideschema.Clear(), Present: rideschema.Present,
 	})
 	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler}); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"rideshare/internal/rideschema"
 	"rideshare/internal/telemetry"
 	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
@@ -45,7 +46,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
-		Dir: p.Data, Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps, Bytes: p.RetainBytes}, MaxTables: p.MaxDatabase << 20, Reserve: commitlog.DefaultReserve,
+		Dir: p.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps, Bytes: p.RetainBytes}, MaxTables: p.MaxDatabase << 20, Reserve: commitlog.DefaultReserve,
 		OnCommit: commits.Observe, OnSync: commits.ObserveSync, Limits: limits, OnStuck: endStuck(log),
 	})
 	if err != nil && ctx.Err() != nil {

@@ -50,12 +50,16 @@ type Check struct {
 	Probe func(ctx context.Context) error
 }
 
-// Config is what New needs. Log, Dispatcher, Store and Cluster are required.
+// Config is what New needs. Log, Dispatcher, Store, Cluster, Clear and Present are required.
 type Config struct {
 	Log        *slog.Logger
 	Dispatcher Dispatcher
 	Store      Store
 	Cluster    Cluster
+	// Clear empties the application's tables: the statements of POST /api/v1/db/clear. Present is a query that fails if a
+	// table of the application is missing.
+	Clear   []dbaas.Statement
+	Present string
 	// Checks are the conditions of /readyz besides a master and a slave.
 	Checks []Check
 	// Credentials guard the database, crash, hand-over, check and console routes; nil leaves them open.
@@ -108,8 +112,9 @@ func New(cfg Config) *API {
 		cfg.OnRead = nothing
 	}
 	a := &API{
-		cfg:  cfg,
-		http: httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+		cfg:    cfg,
+		http:   httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+		tables: tables{query: cfg.Present},
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/rideschema"
 	"rideshare/orchestrator/orchestratorapi"
 )
 
@@ -125,6 +126,7 @@ var epochStart = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func newAPI(s *system, change ...func(*orchestratorapi.Config)) *orchestratorapi.API {
 	cfg := orchestratorapi.Config{
 		Log: slog.New(slog.DiscardHandler), Dispatcher: s, Store: s, Cluster: s,
+		Clear: rideschema.Clear(), Present: rideschema.Present,
 		Now:       func() time.Time { return epochStart },
 		OnRequest: func() { s.mu.Lock(); s.count.requests++; s.mu.Unlock() },
 		OnRead:    func() { s.mu.Lock(); s.count.reads++; s.mu.Unlock() },

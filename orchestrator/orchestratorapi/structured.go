@@ -51,19 +51,8 @@ func (a *API) structuredWrite(c echo.Context) error {
 	return a.write(c, []dbaas.Statement{st})
 }
 
-// clearStatements returns the statements that empty the application's tables and restart ride
-// ids at 1. The request counters stay.
-func clearStatements() []dbaas.Statement {
-	return []dbaas.Statement{
-		{SQL: `DELETE FROM riders`},
-		{SQL: `DELETE FROM rides`},
-		{SQL: `DELETE FROM users`},
-		{SQL: `DELETE FROM sqlite_sequence WHERE name = 'rides'`},
-	}
-}
-
 // clear answers POST /api/v1/db/clear. A body is ignored.
-func (a *API) clear(c echo.Context) error { return a.write(c, clearStatements()) }
+func (a *API) clear(c echo.Context) error { return a.write(c, a.cfg.Clear) }
 
 // write runs the statements as one operation, or only hands it over if the client prefers
 // not to wait. The answer is the error of the first statement that failed, if any.

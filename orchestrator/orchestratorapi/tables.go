@@ -12,12 +12,10 @@ import (
 // tablesEvery is how long a result of tables.check stays valid.
 const tablesEvery = time.Second
 
-// tablesRead fails if a table or column that users and rides need is missing. It reads at most one row of each table.
-const tablesRead = `SELECT EXISTS(SELECT username, password FROM users), EXISTS(SELECT rideId, created_by, timestamp, source, destination, seats FROM rides),
- EXISTS(SELECT rideId, user FROM riders), EXISTS(SELECT service_name, count FROM apicount)`
-
 // tables remembers whether the application's tables exist.
 type tables struct {
+	query string // Config.Present
+
 	mu      sync.Mutex // guards the fields below, and lets one read run at a time
 	at      time.Time  // when missing was determined
 	missing string
@@ -36,7 +34,7 @@ func (t *tables) check(ctx context.Context, now func() time.Time, read func(cont
 	if !bounded {
 		deadline = start.Add(tablesEvery)
 	}
-	_, err := read(ctx, dbaas.Read{Deadline: deadline, Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: tablesRead}}})
+	_, err := read(ctx, dbaas.Read{Deadline: deadline, Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: t.query}}})
 	t.at, t.missing = start, ""
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
 		t.missing = "the application's tables (" + e.Message + ")"

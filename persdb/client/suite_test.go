@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
@@ -23,7 +24,9 @@ var (
 func TestClient_Suite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Store {
 		t.Helper()
-		s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), TrimEvery: -1, SharedLimit: time.Minute})
+		s, err := commitlog.Open(t.Context(), commitlog.Config{
+			Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1, SharedLimit: time.Minute,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -111,10 +111,10 @@ func (r *scriptRun) since() time.Duration { return r.elapsed }
 
 func (r *scriptRun) open(ctx context.Context) error {
 	var err error
-	r.store, err = commitlog.Open(ctx, commitlog.Config{
+	r.store, err = commitlog.Open(ctx, app(commitlog.Config{
 		Dir: filepath.Join(r.dir, "persdb"), TrimEvery: -1, Now: r.wall, Elapsed: r.since,
 		StatementLimit: patience, OperationLimit: patience, SharedLimit: patience,
-	})
+	}))
 	if err == nil {
 		r.epoch, err = r.store.Claim(ctx)
 	}

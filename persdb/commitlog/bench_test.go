@@ -13,7 +13,7 @@ import (
 
 func benchStore(b *testing.B, dir string) *commitlog.Store {
 	b.Helper()
-	s, err := commitlog.Open(b.Context(), commitlog.Config{Dir: dir, TrimEvery: -1})
+	s, err := commitlog.Open(b.Context(), app(commitlog.Config{Dir: dir, TrimEvery: -1}))
 	if err != nil {
 		b.Fatal(err)
 	}

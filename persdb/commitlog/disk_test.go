@@ -176,7 +176,7 @@ func TestStore_Open_MarkSurvivesPowerLoss(t *testing.T) {
 		if err := os.Remove(filepath.Join(r.config().Dir, commitlog.FileName)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := commitlog.Open(t.Context(), r.config()); dbaas.CodeOf(err) != dbaas.CodeInternal {
+		if _, err := commitlog.Open(t.Context(), app(r.config())); dbaas.CodeOf(err) != dbaas.CodeInternal {
 			t.Errorf("run %d: a start without the file: got %v, want code %q", seed, err, dbaas.CodeInternal)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 func reopen(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	t.Helper()
 	cfg.TrimEvery = -1
-	s, err := commitlog.Open(t.Context(), cfg)
+	s, err := commitlog.Open(t.Context(), app(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestStore_Open_KnowsEverythingAgain(t *testing.T) {
 func TestStore_Open_SecondIsRefused(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir()}
 	s := reopen(t, cfg)
-	if _, err := commitlog.Open(t.Context(), cfg); dbaas.CodeOf(err) != dbaas.CodeConflict {
+	if _, err := commitlog.Open(t.Context(), app(cfg)); dbaas.CodeOf(err) != dbaas.CodeConflict {
 		t.Errorf("got %v, want code %q", err, dbaas.CodeConflict)
 	}
 	closeStore(t, s)
@@ -84,7 +84,7 @@ func TestStore_Open_DamagedFileIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, garbage, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := commitlog.Open(t.Context(), cfg); dbaas.CodeOf(err) != dbaas.CodeInternal {
+	if _, err := commitlog.Open(t.Context(), app(cfg)); dbaas.CodeOf(err) != dbaas.CodeInternal {
 		t.Errorf("got %v, want code %q", err, dbaas.CodeInternal)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(garbage) {

@@ -79,7 +79,7 @@ func (s *Store) create() error {
 		return err
 	}
 	if len(tables) == 0 && position.Seq == 0 { // an empty schema at a later position was made by clients.
-		for _, sql := range application {
+		for _, sql := range s.cfg.Schema {
 			if err = s.conn.Exec(sql); err != nil {
 				return fmt.Errorf("create schema: %w", err)
 			}

@@ -71,7 +71,7 @@ func TestStore_Open_OnlyItsOwnDatabase(t *testing.T) {
 			tc.change(t, path)
 			before, _ := os.ReadFile(path) // it may be gone.
 			cfg.TrimEvery = -1
-			s, err := commitlog.Open(t.Context(), cfg)
+			s, err := commitlog.Open(t.Context(), app(cfg))
 			if err == nil {
 				closeStore(t, s)
 			}

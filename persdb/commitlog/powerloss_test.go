@@ -201,7 +201,7 @@ func openCut(t *testing.T, d *disktest.Disk, n int, seed uint64, want dbaas.Tabl
 	t.Helper()
 	r := powerRun{disk: d}
 	d.CutAfter(n)
-	s, err := commitlog.Open(t.Context(), r.config())
+	s, err := commitlog.Open(t.Context(), app(r.config()))
 	off, last := d.Off()
 	if err == nil {
 		_ = s.Close() // the disk may be off
@@ -219,7 +219,7 @@ func openCut(t *testing.T, d *disktest.Disk, n int, seed uint64, want dbaas.Tabl
 
 // sameAfter opens the store and compares its content.
 func sameAfter(ctx context.Context, r *powerRun, want dbaas.TableHashes) error {
-	s, err := commitlog.Open(ctx, r.config())
+	s, err := commitlog.Open(ctx, app(r.config()))
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (r *powerRun) offOr(err error) error {
 }
 
 func (r *powerRun) open(ctx context.Context) error {
-	s, err := commitlog.Open(ctx, r.config())
+	s, err := commitlog.Open(ctx, app(r.config()))
 	if err != nil {
 		return r.offOr(err)
 	}

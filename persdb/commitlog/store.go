@@ -28,6 +28,9 @@ const FileName = "persdb.db"
 type Config struct {
 	// Dir holds the database file and is created if missing. Only one process may use it at a time.
 	Dir string
+	// Schema creates the application's tables in a new database. Protected names the tables and indexes that clients may
+	// read and write, but not drop or alter; see sqlite.Options.
+	Schema, Protected []string
 	// Retain bounds the log; zero fields mean an hour, 1,000,000 operations and 1 GiB.
 	Retain Retention
 	// MaxTables is how many bytes tables and indexes may take; zero means no limit. Operations that would grow them
@@ -126,7 +129,7 @@ func (h hook) call() error {
 	return h()
 }
 
-// Open opens the database in cfg.Dir, or creates it with the application's schema, brings it up to its log, and starts
+// Open opens the database in cfg.Dir, or creates it with cfg.Schema, brings it up to its log, and starts
 // trimming. The caller closes it.
 //
 // Open returns CodeConflict when another process has the directory open, and CodeInternal when the file is damaged, is
@@ -217,7 +220,7 @@ func (s *Store) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	s.guard = replication.WriteGuard(protected())
+	s.guard = replication.WriteGuard(s.cfg.Protected)
 	s.capture = replication.NewCapture(s.conn, s.guard, s.sizes.entry)
 	if err = s.conn.QuickCheck(); err != nil {
 		return damaged(err)

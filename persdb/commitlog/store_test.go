@@ -5,11 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 
 	_ "modernc.org/sqlite" // the witness: another way to the same files.
 )
+
+// app returns cfg with the tables of the application.
+func app(cfg commitlog.Config) commitlog.Config {
+	cfg.Schema, cfg.Protected = rideschema.Create(), rideschema.Protected()
+	return cfg
+}
 
 func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	t.Helper()
@@ -18,7 +25,7 @@ func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	}
 	cfg.TrimEvery = -1
 	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, time.Minute) // no operation is deferred because the machine is busy
-	s, err := commitlog.Open(t.Context(), cfg)
+	s, err := commitlog.Open(t.Context(), app(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/persdb/commitlog"
@@ -66,7 +67,7 @@ func TestSwap_OtherDataFolder_HistoriesDoNotMix(t *testing.T) {
 // makeHistory makes a data folder whose table history has so many rows with a name, one entry each, and a newest epoch.
 func makeHistory(t *testing.T, dir, name string, entries, epoch int) {
 	t.Helper()
-	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: dir})
+	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: dir, Schema: rideschema.Create(), Protected: rideschema.Protected()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/rideschema"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/dispatch"
@@ -104,7 +105,9 @@ func newWorld(t *testing.T, seed uint64, dir string, log *slog.Logger) *world {
 		persdb: newLine(w0(seed, "persdb")), broker: mqinproc.NewBroker(mqinproc.Config{}), history: history.New(), ledger: history.NewLedger(),
 	}
 	var err error
-	if w.store, err = commitlog.Open(t.Context(), commitlog.Config{Dir: filepath.Join(dir, "persdb"), Log: log, Now: w.persdbNow}); err != nil {
+	if w.store, err = commitlog.Open(t.Context(), commitlog.Config{
+		Dir: filepath.Join(dir, "persdb"), Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log, Now: w.persdbNow,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if w.coord, err = coordinproc.New(coordinproc.Config{}); err != nil {

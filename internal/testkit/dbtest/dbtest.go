@@ -22,17 +22,8 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/rideschema"
 )
-
-// schema is the application's schema, as the database service creates it.
-const schema = `
-CREATE TABLE users(username TEXT NOT NULL PRIMARY KEY, password TEXT NOT NULL);
-CREATE TABLE rides(rideId INTEGER PRIMARY KEY AUTOINCREMENT,
-	created_by TEXT NOT NULL REFERENCES users(username) ON DELETE CASCADE ON UPDATE CASCADE,
-	timestamp TEXT NOT NULL, source INTEGER NOT NULL, destination INTEGER NOT NULL, seats INTEGER);
-CREATE TABLE riders(rideId INTEGER NOT NULL REFERENCES rides ON DELETE CASCADE,
-	user TEXT NOT NULL REFERENCES users ON DELETE CASCADE ON UPDATE CASCADE, PRIMARY KEY(rideId, user));
-CREATE TABLE apicount(service_name TEXT NOT NULL PRIMARY KEY, count INTEGER NOT NULL);`
 
 // Seen is one request that the stand-in received.
 type Seen struct {
@@ -83,7 +74,7 @@ func New(tb testing.TB) *DB {
 		tb.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(tb.Context(), schema); err != nil {
+	if _, err := db.ExecContext(tb.Context(), strings.Join(rideschema.Create(), ";")); err != nil {
 		tb.Fatal(err)
 	}
 	d := &DB{db: db, answers: map[dbaas.OpID]stored{}}
@@ -206,7 +197,14 @@ func (d *DB) answer(r *http.Request, body []byte) (uint64, []byte, error) {
 		return old.seq, old.body, nil
 	}
 	if r.URL.Path == "/api/v1/db/clear" {
-		body = []byte(`[["DELETE FROM riders"],["DELETE FROM rides"],["DELETE FROM users"],["DELETE FROM sqlite_sequence WHERE name='rides'"]]`)
+		var statements [][]string
+		for _, s := range rideschema.Clear() {
+			statements = append(statements, []string{s.SQL})
+		}
+		var err error
+		if body, err = json.Marshal(statements); err != nil {
+			return 0, nil, err
+		}
 	}
 	out, err := d.run(r.Context(), body)
 	if err != nil {

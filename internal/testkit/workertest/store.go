@@ -4,7 +4,6 @@ package workertest
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -12,8 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/replication"
-	"rideshare/internal/sqlite"
+	"rideshare/internal/rideschema"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 )
@@ -47,14 +45,13 @@ func NewStore(tb testing.TB, schema ...string) *Store {
 	tb.Helper()
 	dir := tb.TempDir()
 	s := &Store{tb: tb, path: filepath.Join(dir, commitlog.FileName), calls: map[string]int{}}
-	if len(schema) > 0 {
-		if err := create(s.path, schema); err != nil {
-			tb.Fatal(err)
-		}
+	var protected []string
+	if len(schema) == 0 {
+		schema, protected = rideschema.Create(), rideschema.Protected()
 	}
 	var err error
 	s.Store, err = commitlog.Open(tb.Context(), commitlog.Config{
-		Dir: dir, Retain: commitlog.Retention{Ops: kept}, TrimEvery: -1,
+		Dir: dir, Schema: schema, Protected: protected, Retain: commitlog.Retention{Ops: kept}, TrimEvery: -1,
 		Elapsed: func() time.Duration { return time.Duration(s.elapsed.Load()) },
 	})
 	if err != nil {
@@ -66,25 +63,6 @@ func NewStore(tb testing.TB, schema ...string) *Store {
 		}
 	})
 	return s
-}
-
-// create creates a file with the tables of schema before the first entry. commitlog accepts the file as its own because
-// it has a position.
-func create(path string, schema []string) (err error) {
-	c, err := sqlite.Open(path, sqlite.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err = replication.CreatePosition(c); err != nil {
-		return err
-	}
-	for _, sql := range schema {
-		if err = c.Exec(sql); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Path returns the database file, for an independent witness.

@@ -1,0 +1,39 @@
+package commitlog_test
+
+import (
+	"testing"
+
+	"rideshare/internal/testkit/storetest"
+	"rideshare/persdb/commitlog"
+)
+
+// The store creates the tables of its configuration, and only in a new folder. It refuses to let clients alter those that
+// the configuration protects, and no others.
+func TestOpen_Schema_IsTheConfigurations(t *testing.T) {
+	cfg := commitlog.Config{
+		Dir: t.TempDir(), TrimEvery: -1,
+		Schema: []string{"CREATE TABLE kept(id INTEGER PRIMARY KEY)", "CREATE TABLE free(id INTEGER PRIMARY KEY)"}, Protected: []string{"kept"},
+	}
+	s, err := commitlog.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := storetest.Commit(t, s, storetest.Claim(t, s), op(1, "INSERT INTO kept VALUES(7)"), op(2, "DROP TABLE kept"), op(3, "DROP TABLE free"), op(4, ann))
+	for i, want := range []string{"ok", "invalid: kept belongs to the application and cannot be altered or dropped", "ok", "invalid: no such table: users"} {
+		if got := outcome(c.Results[i]); got != want {
+			t.Errorf("operation %d: got %q, want %q", i+1, got, want)
+		}
+	}
+	before, err := s.Hashes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, cfg) // with the schema of the application
+	after, err := s.Hashes(t.Context())
+	if err != nil || len(after.Tables) != len(before.Tables) || after.Tables["kept"] != before.Tables["kept"] {
+		t.Errorf("got tables %v, %v, want %v", after.Tables, err, before.Tables)
+	}
+}
