@@ -31,9 +31,10 @@ func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
 	return out, err
 }
 
-// Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds. The server waits at
-// most a minute. A page may take as long as it needs while its bytes arrive: each arrival is reported by wait.Heard, and
-// the client's timeout bounds the silence between arrivals.
+// Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds.
+//
+// The server waits at most a minute. A page may take as long as it needs while its bytes arrive: each arrival is reported
+// by wait.Heard, and the client's timeout bounds the silence between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
 	path := fmt.Sprintf("/v1/log?after=%d&wait=%d", after, max(0, wait.Milliseconds()))
 	body, header, refused := c.fetch(ctx, call{method: http.MethodGet, path: path, timeout: c.timeout + wait})

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"rideshare/internal/dbaas"
@@ -39,7 +40,7 @@ func TestReplica_Offer_ChangedFrameIsDropped(t *testing.T) {
 	for n := range frame {
 		l.Offer(frame[:n:n])
 	}
-	l.Offer(append(frame[:len(frame):len(frame)], 0))
+	l.Offer(append(slices.Clip(frame), 0))
 	testenv.Eventually(t, limit, func() error {
 		if got := l.Stats.Malformed.Load(); got != int64(len(frame)+1) {
 			return fmt.Errorf("%d malformed frames, want %d", got, len(frame)+1)
