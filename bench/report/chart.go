@@ -187,7 +187,7 @@ func (c *Chart) drawBars(d *Drawing, y axis) {
 			at := y.at(value)
 			d.Bars = append(d.Bars, bar{
 				Class: c.Class(j), X: round(middle + each*(float64(j)-float64(len(c.Series))/2)), Y: at, Width: round(each), Height: round(bottom - at),
-				Name: s.Name + ", " + label + ": " + number(value),
+				Name: s.Name + ", " + label + ": " + number(round(value)),
 			})
 		}
 	}
