@@ -86,10 +86,7 @@ func (r *Report) table() report.Section {
 		Head:    []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""}, Text: true,
 	}
 	for _, row := range r.Rows {
-		t.Rows = append(t.Rows, []string{
-			row.Work, row.Path, strconv.Itoa(row.Clients), row.Loop, fmt.Sprintf("%.0f", row.Rate), row.rangeText(),
-			fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.lagText(), row.cpuText(), row.memoryText(), row.invalidText(),
-		})
+		t.Rows = append(t.Rows, append(row.columns(), row.memoryText(), row.invalidText()))
 	}
 	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {

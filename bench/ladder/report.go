@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -176,8 +177,7 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush tells.
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%.0f\t%s\t%.2f\t%.2f\t%s\t%s\t%s\n", row.Work, row.Path, row.Clients, row.Loop, // Flush tells.
-			row.Rate, row.rangeText(), row.P50, row.P99, row.lagText(), row.cpuText(), row.invalidText())
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.Join(row.columns(), "\t"), row.invalidText()) // Flush tells.
 	}
 	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush tells.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
@@ -192,6 +192,14 @@ func (r *Report) Print(w io.Writer) error {
 		return fmt.Errorf("print the report: %w", err)
 	}
 	return nil
+}
+
+// columns returns the figures in the order of the tables.
+func (row *Row) columns() []string {
+	return []string{
+		row.Work, row.Path, strconv.Itoa(row.Clients), row.Loop, fmt.Sprintf("%.0f", row.Rate), row.rangeText(),
+		fmt.Sprintf("%.2f", row.P50), fmt.Sprintf("%.2f", row.P99), row.lagText(), row.cpuText(),
+	}
 }
 
 // lagText formats the largest lag of the rounds.

@@ -63,11 +63,15 @@ func proc(pid int, file string) string {
 	return string(text)
 }
 
+// statOf returns the fields of a process's stat after its name, which is in brackets and may contain anything.
+func statOf(pid int) []string {
+	stat := proc(pid, "stat")
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
 // cpuOf returns a process's CPU time, in user and system mode.
 func cpuOf(pid int) time.Duration {
-	stat := proc(pid, "stat")
-	// The name is in brackets and may contain anything; fields are counted after it.
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	fields := statOf(pid)
 	const user, system = 11, 12 // utime and stime, see proc(5)
 	if len(fields) <= system {
 		return 0
@@ -109,9 +113,7 @@ func children(pid int) map[int]string {
 		if err != nil {
 			continue
 		}
-		stat := proc(child, "stat")
-		fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
+		if fields := statOf(child); len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
 			continue
 		}
 		if command := commandOf(child); command != "" {
