@@ -270,3 +270,41 @@ func TestApplier_Apply_TriggersStayQuiet(t *testing.T) {
 	}
 	p.same()
 }
+
+// Rows are applied to the columns that the table has now, also after a schema change that was rolled back.
+func TestApplier_Apply_SchemaRolledBack(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
+	e := p.record("INSERT INTO t VALUES(1,'a')")
+	other := dbaas.Entry{Seq: 1, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte("ALTER TABLE t ADD COLUMN w")}}}
+	other.Changes = append(other.Changes, e.Changes...) // the rows have one column too few for the new table.
+	if err := p.apply(other); !errors.Is(err, replication.ErrDiverged) {
+		t.Errorf("rows without the new column: got %v, want %v", err, replication.ErrDiverged)
+	}
+	if err := p.apply(e); err != nil {
+		t.Fatalf("after the rollback: %v", err)
+	}
+	p.same()
+}
+
+// A batch over its limit is stopped, and the next batch is not.
+func TestCapture_Over_UntilTheNextBatch(t *testing.T) {
+	c, _ := open(t, sqlite.Options{})
+	exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+	k := replication.NewCapture(c, writes, 1000)
+	const long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100000) INSERT INTO t(v) SELECT 'some text' FROM n"
+	for range 2 {
+		if err := errors.Join(c.BeginWrite(), k.Begin()); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, c, "INSERT INTO t(v) VALUES('short')")
+		if k.Over() {
+			t.Error("a short batch is over the limit")
+		}
+		if err := c.Exec(long); dbaas.CodeOf(err) != dbaas.CodeTimeout || !k.Over() {
+			t.Errorf("got %v, over %t; want code %q, true", err, k.Over(), dbaas.CodeTimeout)
+		}
+		if err := c.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,3 +1,6 @@
+// Package replication has the rules that make replicas equal to persdb: which statements clients may run (Guard), how a
+// commit's rows are recorded (Capture) and applied (Applier), what a snapshot contains (OpenSnapshot), and how two files
+// are compared (Hashes). It holds them on connections of internal/sqlite.
 package replication
 
 import (
@@ -85,7 +88,7 @@ func authorizeFunction(name string) *dbaas.Error {
 // Internal tables appear not to exist.
 func authorizePragma(a sqlite.Action) *dbaas.Error {
 	if internal(a.On) {
-		return sqlite.Hide
+		return sqlite.ErrHidden
 	}
 	switch strings.ToLower(a.Name) {
 	case "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list":

@@ -136,7 +136,7 @@ func TestCapture_Schema_FirstStatementWithCheck_Runs(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = k.Schema(in.SQL, s.Rewritten(), func() error {
-		_, err := s.Run(&in, 1<<20)
+		_, err = s.Run(&in, 1<<20)
 		return err
 	})
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 // do everything and has no limits. Guards must be comparable: a prepared statement is kept for its Guard.
 type Guard interface {
 	// Authorize decides on one action of a statement, and is asked about each of them when the statement is prepared,
-	// and again when the schema has changed since. nil allows the action, and Hide makes it have no effect. Any other
+	// and again when the schema has changed since. nil allows the action, and ErrHidden makes it have no effect. Any other
 	// error refuses the statement and is the error of Prepare. Authorize must not use the connection.
 	Authorize(a Action) *dbaas.Error
 }
 
-// Hide is returned by a Guard so that what the action names appears not to exist.
-var Hide = &dbaas.Error{Code: dbaas.CodeNotFound, Message: "hidden"}
+// ErrHidden is returned by a Guard so that what the action names appears not to exist.
+var ErrHidden = &dbaas.Error{Code: dbaas.CodeNotFound, Message: "hidden"}
 
 // Action is one action of a statement.
 type Action struct {
@@ -140,7 +140,7 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	switch why := c.guard.Authorize(a); why {
 	case nil:
 		return lib.SQLITE_OK
-	case Hide:
+	case ErrHidden:
 		return lib.SQLITE_IGNORE
 	default:
 		c.denied = why

@@ -178,9 +178,10 @@ func (s *Stmt) float(i int) float64 {
 // value returns a copy of a value.
 func (s *Stmt) value(i int) dbaas.Value {
 	v := s.borrow(i, s.kind(i))
-	if v.Kind == dbaas.KindText {
+	switch v.Kind { //nolint:exhaustive // the others have no memory.
+	case dbaas.KindText:
 		v.Text = strings.Clone(v.Text)
-	} else if v.Kind == dbaas.KindBlob {
+	case dbaas.KindBlob:
 		v.Blob = append([]byte{}, v.Blob...)
 	}
 	return v

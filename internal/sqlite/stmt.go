@@ -173,8 +173,8 @@ func (s *Stmt) describeColumns() {
 	n := int(lib.Xsqlite3_column_count(tls, s.p))
 	s.results, s.declared = make([]string, n), make([]string, n)
 	for i := range n {
-		s.results[i] = libc.GoString(lib.Xsqlite3_column_name(tls, s.p, int32(i))) //nolint:gosec // a column's number.
-		if p := lib.Xsqlite3_column_decltype(tls, s.p, int32(i)); p != 0 {         //nolint:gosec // a column's number.
+		s.results[i] = libc.GoString(lib.Xsqlite3_column_name(tls, s.p, int32(i)))
+		if p := lib.Xsqlite3_column_decltype(tls, s.p, int32(i)); p != 0 {
 			s.declared[i] = strings.ToLower(libc.GoString(p))
 		}
 	}
