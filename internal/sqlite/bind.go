@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"math"
 	"strings"
 
 	"rideshare/internal/dbaas"
@@ -125,7 +126,10 @@ func (r Row) Value(i int) dbaas.Value { return r.s.value(i) }
 
 // Borrow is Value without a copy: a text or blob is the engine's memory, valid until the function that got the Row
 // returns.
-func (r Row) Borrow(i int) dbaas.Value { return r.s.borrow(i, r.s.kind(i)) }
+func (r Row) Borrow(i int) dbaas.Value {
+	v, _ := r.s.borrow(i, math.MaxInt)
+	return v
+}
 
 // Columns returns how many columns the row has.
 func (r Row) Columns() int { return len(r.s.results) }
@@ -167,17 +171,9 @@ func (s *Stmt) kind(i int) dbaas.ValueKind {
 	}
 }
 
-func (s *Stmt) int(i int) int64 {
-	return lib.Xsqlite3_column_int64(s.c.tls, s.p, int32(i)) //nolint:gosec // a column's number.
-}
-
-func (s *Stmt) float(i int) float64 {
-	return lib.Xsqlite3_column_double(s.c.tls, s.p, int32(i)) //nolint:gosec // a column's number.
-}
-
 // value returns a copy of a value.
 func (s *Stmt) value(i int) dbaas.Value {
-	v := s.borrow(i, s.kind(i))
+	v, _ := s.borrow(i, math.MaxInt)
 	switch v.Kind { //nolint:exhaustive // the others have no memory.
 	case dbaas.KindText:
 		v.Text = strings.Clone(v.Text)
@@ -187,18 +183,26 @@ func (s *Stmt) value(i int) dbaas.Value {
 	return v
 }
 
-// borrow returns a value of the given kind. Its text or blob is the engine's memory, which lives until the next step.
-func (s *Stmt) borrow(i int, kind dbaas.ValueKind) dbaas.Value {
+// borrow returns a value. Its text or blob is the engine's memory, which lives until the next step. fits is false, and
+// nothing is fetched, for a text or blob of more than room bytes.
+func (s *Stmt) borrow(i, room int) (v dbaas.Value, fits bool) {
+	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	kind := s.kind(i)
 	switch kind {
 	case dbaas.KindInteger:
-		return dbaas.Integer(s.int(i))
+		return dbaas.Integer(lib.Xsqlite3_column_int64(tls, s.p, col)), true
 	case dbaas.KindFloat:
-		return dbaas.Float(s.float(i))
-	case dbaas.KindText:
-		return dbaas.Text(asString(s.text(i)))
-	case dbaas.KindBlob:
-		return dbaas.Blob(s.blob(i))
+		return dbaas.Float(lib.Xsqlite3_column_double(tls, s.p, col)), true
 	case dbaas.KindNull:
+		return dbaas.Null(), true
+	case dbaas.KindText, dbaas.KindBlob:
 	}
-	return dbaas.Null()
+	n := int(lib.Xsqlite3_column_bytes(tls, s.p, col))
+	if n > room {
+		return dbaas.Null(), false
+	}
+	if kind == dbaas.KindText {
+		return dbaas.Text(asString(view(lib.Xsqlite3_column_text(tls, s.p, col), n))), true
+	}
+	return dbaas.Blob(view(lib.Xsqlite3_column_blob(tls, s.p, col), n)), true
 }

@@ -137,14 +137,7 @@ type rows Stmt
 func (r *rows) Type(i int, row bool) string { return (*Stmt)(r).typeOf(i, row) }
 
 // Value implements sqljson.Rows.
-func (r *rows) Value(i, room int) (dbaas.Value, bool) {
-	s := (*Stmt)(r)
-	kind := s.kind(i)
-	if s.size(i, kind) > room {
-		return dbaas.Value{}, false
-	}
-	return s.borrow(i, kind), true
-}
+func (r *rows) Value(i, room int) (dbaas.Value, bool) { return (*Stmt)(r).borrow(i, room) }
 
 // Next implements sqljson.Rows.
 func (r *rows) Next(rendered int) (bool, error) {

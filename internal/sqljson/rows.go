@@ -110,7 +110,9 @@ func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows) ([]byte, erro
 			b = append(b, columns[i].key...)
 		}
 		if r.Limit > 0 {
-			room = r.Limit - (len(b) - r.Start)
+			if room = r.Limit - (len(b) - r.Start); room < 0 {
+				return b, TooLarge(r.Limit)
+			}
 		}
 		v, fits := rows.Value(i, room)
 		if !fits {
