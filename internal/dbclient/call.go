@@ -116,7 +116,7 @@ func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
 // refused returns the error for an error answer. If this service's own credentials, paths or statements were wrong,
 // it is not the fault of the service's client.
 func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) error {
-	e := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
+	e, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
 	switch e.Code { //nolint:exhaustive // The others mean to our caller what they mean to us.
 	case dbaas.CodeUnauthorized, dbaas.CodeForbidden, dbaas.CodeInvalid, dbaas.CodeNotFound, dbaas.CodeOK:
 		return dbaas.WrapError(dbaas.CodeInternal, "database call", e)

@@ -121,6 +121,11 @@ func (a *API) Routes() []string {
 	return all
 }
 
+// HandleFunc registers a handler that does not know echo, as Handle does.
+func (a *API) HandleFunc(method, pattern string, h func(w http.ResponseWriter, r *http.Request) error) {
+	a.Handle(method, pattern, func(c echo.Context) error { return h(c.Response(), c.Request()) })
+}
+
 // HandleHTTP registers a plain http.Handler, such as that of /metrics.
 func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option) {
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)

@@ -203,7 +203,7 @@ func TestAPI_RequestID(t *testing.T) {
 func TestAPI_BodyLimit(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
 		read := func(c echo.Context) error {
-			if _, err := httpapi.ReadBody(c); err != nil {
+			if _, err := httpapi.ReadBody(c.Response(), c.Request()); err != nil {
 				return err
 			}
 			return ok(c)

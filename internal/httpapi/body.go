@@ -16,17 +16,16 @@ import (
 // ReadBody returns the whole body. If the client declares its length, the body is read into one buffer of that size.
 // It counts as held until the request is answered, see Hold. Errors: those of BodyError, and CodeUnavailable while
 // other requests hold too much.
-func ReadBody(c echo.Context) ([]byte, error) {
-	r := c.Request()
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength < 0 {
-		return readUnknown(c)
+		return readUnknown(w, r)
 	}
 	if err := Hold(r.Context(), r.ContentLength); err != nil {
 		return nil, err
 	}
 	body := make([]byte, r.ContentLength)
 	left := body
-	err := readPieces(c, r.ContentLength, r.ContentLength, func(n int64) error {
+	err := readPieces(w, r, r.ContentLength, r.ContentLength, func(n int64) error {
 		_, err := io.ReadFull(r.Body, left[:n])
 		left = left[n:]
 		if err != nil {
@@ -37,9 +36,31 @@ func ReadBody(c echo.Context) ([]byte, error) {
 	return body, err
 }
 
+// ReadLimited is ReadBody for a handler outside an API, whose body may have limit bytes at most.
+func ReadLimited(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := limitBody(w, r, limit); err != nil {
+		return nil, err
+	}
+	return ReadBody(w, r)
+}
+
+// limitBody refuses a body whose declared length is over the limit, and cuts off a longer body of unknown length.
+func limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
+	if state := requestOf(r.Context()); state != nil {
+		state.maxBody = limit
+	}
+	if r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	if r.ContentLength < 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+	}
+	return nil
+}
+
 // readUnknown reads a body of unknown length. Once it is not small, room for the route's whole limit is taken.
-func readUnknown(c echo.Context) ([]byte, error) {
-	r, state := c.Request(), requestOf(c.Request().Context())
+func readUnknown(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	state := requestOf(r.Context())
 	if err := Hold(r.Context(), smallHold); err != nil {
 		return nil, err
 	}
@@ -56,13 +77,13 @@ func readUnknown(c echo.Context) ([]byte, error) {
 	if state != nil {
 		limit = state.maxBody
 	}
-	if err := readPieces(c, smallHold, smallHold, move); err != nil || ended {
+	if err := readPieces(w, r, smallHold, smallHold, move); err != nil || ended {
 		return buf.Bytes(), err
 	}
 	if err := Hold(r.Context(), limit); err != nil {
 		return nil, err
 	}
-	err := readPieces(c, limit, limit-smallHold+1, move) // one byte more than the route allows, to detect a body that is too long
+	err := readPieces(w, r, limit, limit-smallHold+1, move) // one byte more than the route allows, to detect a body that is too long
 	return buf.Bytes(), err
 }
 
@@ -80,7 +101,7 @@ func BodyError(err error) *dbaas.Error {
 
 // DecodeJSON reads the body into dst by the rules of UnmarshalStrict.
 func DecodeJSON(c echo.Context, dst any) error {
-	body, err := ReadBody(c)
+	body, err := ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
@@ -92,7 +113,7 @@ func NoBody(c echo.Context) error {
 	if c.Request().ContentLength == 0 {
 		return nil
 	}
-	body, err := ReadBody(c)
+	body, err := ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 func TestReadBody_NotToItsEnd_SaysWhy(t *testing.T) {
 	api := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler)})
 	api.Handle(http.MethodPost, "/", func(c echo.Context) error {
-		_, err := httpapi.ReadBody(c)
+		_, err := httpapi.ReadBody(c.Response(), c.Request())
 		return err
 	})
 	for end, want := range map[error]int{os.ErrDeadlineExceeded: http.StatusRequestTimeout, io.ErrUnexpectedEOF: http.StatusBadRequest} {

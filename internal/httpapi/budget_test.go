@@ -52,7 +52,7 @@ type busy struct {
 func newBusy(budget int64, work func(c echo.Context, body []byte) error) *busy {
 	b := &busy{api: httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), MaxBody: budget, Budget: httpapi.NewBudget(budget)})}
 	b.api.Handle(http.MethodPost, "/", func(c echo.Context) error {
-		body, err := httpapi.ReadBody(c)
+		body, err := httpapi.ReadBody(c.Response(), c.Request())
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ const retryAfter = "1"
 // problemPrefix plus a code is the type of a problem. It never changes.
 const problemPrefix = "urn:rideshare:problem:"
 
-// status is the only mapping from codes to HTTP statuses.
+// status is the only mapping from codes to HTTP statuses, for the public API and between the parts. It has every code.
 var status = map[dbaas.Code]int{
 	dbaas.CodeOK:           http.StatusOK,
 	dbaas.CodeInvalid:      http.StatusBadRequest,
@@ -41,6 +42,8 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeStaleEpoch:   http.StatusServiceUnavailable, // certainly not done; a newer master will serve
 	dbaas.CodeGone:         http.StatusGone,
 	dbaas.CodeFull:         http.StatusServiceUnavailable, // certainly not done, until there is room again
+	dbaas.CodeAgain:        http.StatusServiceUnavailable, // this and the next code do not leave persdb and its master
+	dbaas.CodeSlow:         http.StatusServiceUnavailable,
 	dbaas.CodeDamaged:      http.StatusInternalServerError,
 	dbaas.CodeInternal:     http.StatusInternalServerError,
 }
@@ -60,6 +63,16 @@ type Problem struct {
 	Instance string `json:"instance,omitempty"` // the request id
 	Code     string `json:"code"`
 	OpID     string `json:"op_id,omitempty"`
+	// Message is Detail in calls between parts: an image whose workers know only code and message may run beside this
+	// one. The public API does not send it.
+	Message string `json:"message,omitempty"`
+}
+
+// NewProblem returns the problem of a code, without a detail.
+func NewProblem(code dbaas.Code) Problem { return newProblem(string(code), StatusOf(code)) }
+
+func newProblem(code string, status int) Problem {
+	return Problem{Type: problemPrefix + code, Title: http.StatusText(status), Status: status, Code: code}
 }
 
 // StatusOf returns the HTTP status of a code.
@@ -106,17 +119,16 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 	return dbaas.CodeInternal
 }
 
-// ErrorFromAnswer converts an error answer back to the *dbaas.Error that caused it. Code and operation id come from a
-// problem body if there is one, otherwise from the status.
-func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) *dbaas.Error {
-	e := &dbaas.Error{Code: CodeFromStatus(httpStatus), Message: http.StatusText(httpStatus)}
+// ErrorFromAnswer converts an error answer back to the *dbaas.Error that caused it. The code is the body's, whatever
+// the status: other versions may have other statuses. coded is false if the body has no known code; the code is then
+// derived from the status.
+func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) (e *dbaas.Error, coded bool) {
+	e = &dbaas.Error{Code: CodeFromStatus(httpStatus), Message: http.StatusText(httpStatus)}
 	var p Problem
 	if json.Unmarshal(body, &p) == nil {
-		if _, known := status[dbaas.Code(p.Code)]; known && p.Code != "" && StatusOf(dbaas.Code(p.Code)) == httpStatus {
-			e.Code = dbaas.Code(p.Code)
-		}
-		if p.Detail != "" {
-			e.Message = p.Detail
+		e.Message = cmp.Or(p.Detail, p.Message, e.Message)
+		if _, known := status[dbaas.Code(p.Code)]; known && p.Code != "" {
+			e.Code, coded = dbaas.Code(p.Code), true
 		}
 	}
 	for _, text := range []string{p.OpID, header.Get(HeaderOpID)} {
@@ -125,7 +137,7 @@ func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) *dbaas.Err
 			break
 		}
 	}
-	return e
+	return e, coded
 }
 
 // WriteError answers r with err, for handlers outside an API such as the gateway's. course reports whether the path
@@ -160,11 +172,10 @@ func statusOf(err error) int {
 // problemOf returns the body for err. It has a message only if err has one that may be shown.
 func problemOf(err error) Problem {
 	code := codeOf(err)
-	p := Problem{Status: statusOf(err), Code: string(code)}
+	p := newProblem(string(code), statusOf(err))
 	if p.Status == http.StatusMethodNotAllowed {
-		p.Code = "method_not_allowed"
+		p = newProblem("method_not_allowed", p.Status)
 	}
-	p.Type, p.Title = problemPrefix+p.Code, http.StatusText(p.Status)
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && code != dbaas.CodeInternal {
 		p.Detail = e.Message
 		if !e.Op.IsZero() {

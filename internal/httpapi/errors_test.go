@@ -37,8 +37,9 @@ func TestError_CodeSurvivesRoundTrip(t *testing.T) {
 		if code == dbaas.CodeInternal {
 			want = &dbaas.Error{Code: code, Message: "Internal Server Error"}
 		}
-		if diff := cmp.Diff(want, httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, []byte(body))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", code, diff)
+		got, coded := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, []byte(body))
+		if diff := cmp.Diff(want, got); diff != "" || !coded {
+			t.Errorf("%s, coded %t (-want +got):\n%s", code, coded, diff)
 		}
 	}
 }

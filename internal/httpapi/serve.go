@@ -84,25 +84,10 @@ func (a *API) run(c echo.Context, rt *route, next echo.HandlerFunc) (err error) 
 		}
 		return errMethod
 	}
-	if err := limitBody(c, rt.maxBody); err != nil {
+	if err := limitBody(c.Response().Writer, c.Request(), rt.maxBody); err != nil {
 		return err
 	}
 	return next(c)
-}
-
-// limitBody refuses a body whose declared length is over the limit, and cuts off a longer body of unknown length.
-func limitBody(c echo.Context, limit int64) error {
-	r := c.Request()
-	if state := requestOf(r.Context()); state != nil {
-		state.maxBody = limit
-	}
-	if r.ContentLength > limit {
-		return tooLarge(limit)
-	}
-	if r.ContentLength < 0 {
-		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
-	}
-	return nil
 }
 
 // panicked logs a handler's panic and returns the error to answer with. If the answer has begun, it is aborted, so

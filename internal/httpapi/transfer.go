@@ -113,9 +113,9 @@ func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 }
 
 // readPieces reads up to n bytes of the body with move. held bytes were taken for the body.
-func readPieces(c echo.Context, held, n int64, move func(n int64) error) error {
-	return pieces(poolOf(c.Request(), held), n, func() {
-		_ = http.NewResponseController(c.Response().Writer).SetReadDeadline(past()) // an error means that there is no connection.
+func readPieces(w http.ResponseWriter, r *http.Request, held, n int64, move func(n int64) error) error {
+	return pieces(poolOf(r, held), n, func() {
+		_ = http.NewResponseController(w).SetReadDeadline(past()) // an error means that there is no connection.
 	}, move)
 }
 

@@ -27,7 +27,7 @@ type bubble struct {
 func newBubble() *bubble {
 	a := httpapi.New(httpapi.Config{Log: slog.New(slog.DiscardHandler), MaxBody: 4 * mib, Budget: httpapi.NewBudget(4 * mib)})
 	a.Handle(http.MethodPost, "/", func(c echo.Context) error {
-		if _, err := httpapi.ReadBody(c); err != nil {
+		if _, err := httpapi.ReadBody(c.Response(), c.Request()); err != nil {
 			return err
 		}
 		return httpapi.Empty(c, http.StatusOK)

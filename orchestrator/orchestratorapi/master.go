@@ -29,7 +29,7 @@ type handOverBody struct {
 // handOver answers POST /api/v1/master once the role has moved to the slave with the given pid, or, without a pid, to
 // the slave with the lowest pid.
 func (a *API) handOver(c echo.Context) error {
-	body, err := httpapi.ReadBody(c)
+	body, err := httpapi.ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, err
 	if o.hasQ {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q is for GET: send the statements in the body")
 	}
-	body, err := httpapi.ReadBody(c)
+	body, err := httpapi.ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // structuredRead answers POST /api/v1/db/read: the rows as an array of objects. The read sees
 // every write that this orchestrator acknowledged before the request arrived.
 func (a *API) structuredRead(c echo.Context) error {
-	body, err := httpapi.ReadBody(c)
+	body, err := httpapi.ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (a *API) structuredRead(c echo.Context) error {
 
 // structuredWrite answers POST /api/v1/db/write: {} once the write is on disk.
 func (a *API) structuredWrite(c echo.Context) error {
-	body, err := httpapi.ReadBody(c)
+	body, err := httpapi.ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}

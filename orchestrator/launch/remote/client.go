@@ -1,12 +1,9 @@
 package remote
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -14,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/rpc"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
@@ -41,10 +39,8 @@ type Config struct {
 
 // Launcher implements launch.Launcher by calling another process. It is safe for concurrent use.
 type Launcher struct {
-	base      string
-	token     string
+	launcher  rpc.Caller
 	log       *slog.Logger
-	http      *http.Client
 	transport *http.Transport
 	events    chan struct{}
 	end       context.CancelFunc
@@ -64,8 +60,11 @@ func New(c Config) (*Launcher, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Launcher{
-		base: base, token: c.Token, log: c.Log, transport: transport,
-		http: &http.Client{Transport: transport}, events: make(chan struct{}, 1),
+		launcher: rpc.Caller{Peer: "launcher", Base: base, HTTP: &http.Client{Transport: transport}, MaxAnswer: maxAnswerBytes},
+		log:      c.Log, transport: transport, events: make(chan struct{}, 1),
+	}
+	if c.Token != "" {
+		l.launcher.Authorization = "Bearer " + c.Token
 	}
 	ctx, end := context.WithCancel(context.Background())
 	l.end = end
@@ -84,20 +83,13 @@ func (l *Launcher) Close(context.Context) error {
 // Start implements launch.Launcher. An error other than ErrUnavailable comes from the launcher itself: no worker runs
 // for this start, for the given reason.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
-	var i launch.Instance
-	err := l.call(ctx, callTimeout, PathStart, Start{StartID: startID}, &i)
-	if err != nil {
-		return launch.Instance{}, fmt.Errorf("start worker: %w", err)
-	}
-	return i, nil
+	return call[launch.Instance](ctx, l, "start worker", post(PathStart, callTimeout), Start{StartID: startID})
 }
 
 // Kill implements launch.Launcher. ErrUnavailable: the worker may or may not be dead.
 func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
-	if err := l.call(ctx, callTimeout, PathKill, Target{Worker: id}, nil); err != nil {
-		return fmt.Errorf("kill worker %s: %w", id, err)
-	}
-	return nil
+	_, err := call[rpc.None](ctx, l, "kill worker "+string(id), post(PathKill, callTimeout), Target{Worker: id})
+	return err
 }
 
 // Stop implements launch.Launcher. ErrUnavailable: the worker may still finish. A grace above MaxGrace is reduced to
@@ -105,87 +97,46 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error {
 	grace = min(grace, MaxGrace)
 	body := Stop{Worker: id, GraceMillis: grace.Milliseconds()}
-	if err := l.call(ctx, grace+answerTime, PathStop, body, nil); err != nil {
-		return fmt.Errorf("stop worker %s: %w", id, err)
-	}
-	return nil
+	_, err := call[rpc.None](ctx, l, "stop worker "+string(id), post(PathStop, grace+answerTime), body)
+	return err
 }
 
 // Remove implements launch.Launcher.
 func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
-	if err := l.call(ctx, callTimeout, PathRemove, Target{Worker: id}, nil); err != nil {
-		return fmt.Errorf("remove worker %s: %w", id, err)
-	}
-	return nil
+	_, err := call[rpc.None](ctx, l, "remove worker "+string(id), post(PathRemove, callTimeout), Target{Worker: id})
+	return err
 }
 
 // List implements launch.Launcher.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
-	var list List
-	if err := l.call(ctx, listTimeout, PathList, nil, &list); err != nil {
-		return nil, fmt.Errorf("list workers: %w", err)
-	}
-	return list.Workers, nil
+	list, err := call[List](ctx, l, "list workers", get(PathList, listTimeout), nil)
+	return list.Workers, err
 }
 
 // Events implements launch.Launcher.
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
-// call sends in and reads the answer into out; either may be nil. If the launcher itself does not answer, the error is
-// ErrUnavailable.
-func (l *Launcher) call(ctx context.Context, timeout time.Duration, path string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	method, body := http.MethodGet, []byte(nil)
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return fmt.Errorf("encode request: %w", err)
-		}
-		method = http.MethodPost
-	}
-	req, err := http.NewRequestWithContext(ctx, method, l.base+path, bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("make request: %w", err)
-	}
-	if l.token != "" {
-		req.Header.Set("Authorization", "Bearer "+l.token)
-	}
-	resp, err := l.http.Do(req)
-	if err != nil {
-		return unavailable(err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	if err != nil {
-		return unavailable(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return refused(httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, answer))
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return unavailable(fmt.Errorf("read answer: %w", err))
-	}
-	return nil
+func post(path string, timeout time.Duration) rpc.Request {
+	return rpc.Request{Method: http.MethodPost, Path: path, Timeout: timeout}
 }
 
-// refused translates the launcher's own errors.
-func refused(err *dbaas.Error) error {
-	switch err.Code { //nolint:exhaustive // every other code is an answer that is final.
+func get(path string, timeout time.Duration) rpc.Request {
+	return rpc.Request{Method: http.MethodGet, Path: path, Timeout: timeout}
+}
+
+// call makes one call. Its errors are those of launch.Launcher: ErrNoWorker or a final refusal from the launcher itself,
+// and ErrUnavailable for everything that leaves open what happened.
+func call[Out any](ctx context.Context, l *Launcher, what string, r rpc.Request, in any) (Out, error) {
+	out, err := rpc.Call[Out](ctx, &l.launcher, r, in)
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // every other code is a refusal.
+	case dbaas.CodeOK:
+		return out, nil
 	case dbaas.CodeNotFound:
-		return fmt.Errorf("%w: %w", launch.ErrNoWorker, err)
-	case dbaas.CodeUnavailable, dbaas.CodeTimeout, dbaas.CodeUnknown:
-		return unavailable(err)
-	default:
-		return err
+		err = fmt.Errorf("%w: %w", launch.ErrNoWorker, err)
+	case dbaas.CodeUnavailable, dbaas.CodeTimeout, dbaas.CodeUnknown, dbaas.CodeInternal:
+		err = fmt.Errorf("%w: %w", launch.ErrUnavailable, err)
 	}
-}
-
-func unavailable(cause error) error {
-	return fmt.Errorf("%w: %w", launch.ErrUnavailable, cause)
+	return out, fmt.Errorf("%s: %w", what, err)
 }
 
 const (
@@ -220,8 +171,7 @@ func (l *Launcher) poll(ctx context.Context) {
 }
 
 func (l *Launcher) next(ctx context.Context, seen string) (string, error) {
-	var e Event
-	err := l.call(ctx, PollWait+answerTime, PathEvents+"?"+ParamAfter+"="+seen, nil, &e)
+	e, err := call[Event](ctx, l, "wait for events", get(PathEvents+"?"+ParamAfter+"="+seen, PollWait+answerTime), nil)
 	if err == nil && e.At == "" {
 		err = errors.New("the answer is no event")
 	}

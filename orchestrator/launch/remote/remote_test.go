@@ -3,6 +3,8 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,6 +69,48 @@ func TestLauncher_LauncherComesBack_WakesAndFindsTheWorkers(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Only the launcher's own answers are final. A page of something in front of it neither proves that a worker is dead nor
+// that none was started.
+func TestLauncher_OtherAnswers_AreUnavailable(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		want   error
+	}{
+		"Own404":   {http.StatusNotFound, `{"code":"not_found","detail":"no such worker"}`, launch.ErrNoWorker},
+		"Own503":   {http.StatusServiceUnavailable, `{"code":"unavailable","detail":"the engine is away"}`, launch.ErrUnavailable},
+		"Panic":    {http.StatusInternalServerError, `{"code":"internal"}`, launch.ErrUnavailable},
+		"Page404":  {http.StatusNotFound, "404 page not found", launch.ErrUnavailable},
+		"Page409":  {http.StatusConflict, "<html>", launch.ErrUnavailable},
+		"NoBody":   {http.StatusInternalServerError, "", launch.ErrUnavailable},
+		"Page200":  {http.StatusOK, "<html>sign in</html>", launch.ErrUnavailable},
+		"Empty200": {http.StatusOK, "", launch.ErrUnavailable},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tc.status)
+			_, _ = w.Write([]byte(tc.body))
+		}))
+		l, err := remote.New(remote.Config{URL: s.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, start := l.Start(t.Context(), "s1")
+		_, list := l.List(t.Context())
+		for call, err := range map[string]error{
+			"start": start, "list": list, "kill": l.Kill(t.Context(), "w1"), "remove": l.Remove(t.Context(), "w1"), "stop": l.Stop(t.Context(), "w1", 0),
+		} {
+			if !errors.Is(err, tc.want) {
+				t.Errorf("%s, %s: got %v, want %v", name, call, err, tc.want)
+			}
+		}
+		if err = l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	}
 }
 
 // A caller without the token gets an error that says so, and starts nothing.

@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/rpc"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/remote"
 )
@@ -51,11 +50,11 @@ func New(c Config) *Service {
 		events: newEvents(c.Launcher.Events()),
 		routes: httpapi.New(httpapi.Config{Log: c.Log, MaxBody: maxBody, Observe: c.Observe}),
 	}
-	s.handle(http.MethodPost, remote.PathStart, s.start)
-	s.handle(http.MethodPost, remote.PathKill, s.kill)
-	s.handle(http.MethodPost, remote.PathStop, s.stop)
-	s.handle(http.MethodPost, remote.PathRemove, s.remove)
-	s.handle(http.MethodGet, remote.PathList, s.list)
+	s.handle(http.MethodPost, remote.PathStart, rpc.WithBody(maxBody, s.start))
+	s.handle(http.MethodPost, remote.PathKill, target(s.launcher.Kill))
+	s.handle(http.MethodPost, remote.PathStop, rpc.WithBody(maxBody, s.stop))
+	s.handle(http.MethodPost, remote.PathRemove, target(s.launcher.Remove))
+	s.handle(http.MethodGet, remote.PathList, rpc.NoBody(s.list))
 	s.handle(http.MethodGet, remote.PathEvents, s.event)
 	s.routes.HandleHealth(s.ready, c.Metrics)
 	return s
@@ -68,13 +67,13 @@ func (s *Service) Handler() http.Handler { return s.routes }
 func (s *Service) Shutdown() { s.events.close() }
 
 // handle registers a route for callers with the token.
-func (s *Service) handle(method, path string, h echo.HandlerFunc) {
-	s.routes.Handle(method, path, func(c echo.Context) error {
-		if !s.authorized(c.Request().Header.Get(echo.HeaderAuthorization)) {
-			c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="rideshare launcher"`)
+func (s *Service) handle(method, path string, h rpc.Handler) {
+	s.routes.HandleFunc(method, path, func(w http.ResponseWriter, r *http.Request) error {
+		if !s.authorized(r.Header.Get("Authorization")) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="rideshare launcher"`)
 			return dbaas.Errorf(dbaas.CodeUnauthorized, "the launcher's token is missing or wrong")
 		}
-		return h(c)
+		return h(w, r)
 	})
 }
 
@@ -95,75 +94,45 @@ func (s *Service) ready(ctx context.Context) error {
 	return nil
 }
 
-func (s *Service) start(c echo.Context) error {
-	var in remote.Start
-	if err := httpapi.DecodeJSON(c, &in); err != nil {
-		return err
-	}
+func (s *Service) start(ctx context.Context, in remote.Start) (launch.Instance, error) {
 	if err := checkName("start_id", in.StartID); err != nil {
-		return err
+		return launch.Instance{}, err
 	}
 	// A caller that gives up does not stop a start half way: the caller, or the next pass of its loop, finds the worker
 	// in the list.
-	i, err := s.launcher.Start(context.WithoutCancel(c.Request().Context()), in.StartID)
-	if err != nil {
-		return told(err)
-	}
-	return httpapi.JSON(c, http.StatusOK, i)
+	i, err := s.launcher.Start(context.WithoutCancel(ctx), in.StartID)
+	return i, coded(err)
 }
 
-func (s *Service) kill(c echo.Context) error {
-	return s.target(c, s.launcher.Kill)
+// target returns the handler of an action on a worker.
+func target(do func(context.Context, dbaas.WorkerID) error) rpc.Handler {
+	return rpc.WithBody(maxBody, func(ctx context.Context, in remote.Target) (rpc.None, error) {
+		if err := checkName("worker", string(in.Worker)); err != nil {
+			return rpc.None{}, err
+		}
+		return rpc.None{}, coded(do(ctx, in.Worker))
+	})
 }
 
-func (s *Service) remove(c echo.Context) error {
-	return s.target(c, s.launcher.Remove)
-}
-
-func (s *Service) target(c echo.Context, do func(context.Context, dbaas.WorkerID) error) error {
-	var in remote.Target
-	if err := httpapi.DecodeJSON(c, &in); err != nil {
-		return err
-	}
+func (s *Service) stop(ctx context.Context, in remote.Stop) (rpc.None, error) {
 	if err := checkName("worker", string(in.Worker)); err != nil {
-		return err
-	}
-	if err := do(c.Request().Context(), in.Worker); err != nil {
-		return told(err)
-	}
-	return httpapi.Empty(c, http.StatusOK)
-}
-
-func (s *Service) stop(c echo.Context) error {
-	var in remote.Stop
-	if err := httpapi.DecodeJSON(c, &in); err != nil {
-		return err
-	}
-	if err := checkName("worker", string(in.Worker)); err != nil {
-		return err
+		return rpc.None{}, err
 	}
 	if in.GraceMillis < 0 || in.GraceMillis > remote.MaxGrace.Milliseconds() {
-		return dbaas.Errorf(dbaas.CodeInvalid, "grace_ms is not between 0 and %d", remote.MaxGrace.Milliseconds())
+		return rpc.None{}, dbaas.Errorf(dbaas.CodeInvalid, "grace_ms is not between 0 and %d", remote.MaxGrace.Milliseconds())
 	}
-	if err := s.launcher.Stop(c.Request().Context(), in.Worker, time.Duration(in.GraceMillis)*time.Millisecond); err != nil {
-		return told(err)
-	}
-	return httpapi.Empty(c, http.StatusOK)
+	return rpc.None{}, coded(s.launcher.Stop(ctx, in.Worker, time.Duration(in.GraceMillis)*time.Millisecond))
 }
 
-func (s *Service) list(c echo.Context) error {
-	workers, err := s.launcher.List(c.Request().Context())
-	if err != nil {
-		return told(err)
-	}
-	return httpapi.JSON(c, http.StatusOK, remote.List{Workers: append([]launch.Instance{}, workers...)})
+func (s *Service) list(ctx context.Context) (remote.List, error) {
+	workers, err := s.launcher.List(ctx)
+	return remote.List{Workers: append([]launch.Instance{}, workers...)}, coded(err)
 }
 
-func (s *Service) event(c echo.Context) error {
-	ctx, cancel := context.WithTimeout(c.Request().Context(), remote.PollWait)
+func (s *Service) event(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), remote.PollWait)
 	defer cancel()
-	at := s.events.wait(ctx, c.QueryParam(remote.ParamAfter))
-	return httpapi.JSON(c, http.StatusOK, remote.Event{At: at})
+	return rpc.Answer(w, remote.Event{At: s.events.wait(ctx, r.URL.Query().Get(remote.ParamAfter))})
 }
 
 // checkName rejects names that are empty, too long, or unfit for a log line.
@@ -178,9 +147,12 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// told gives an error of the launcher a code that the client converts back. The error's text is included, since it is
+// coded gives an error of the launcher a code that the client converts back. The error's text is included, since it is
 // for the orchestrator's log: only the orchestrator calls this API.
-func told(err error) error {
+func coded(err error) error {
+	if err == nil {
+		return nil
+	}
 	code := dbaas.CodeConflict // final: a missing image, a worker that still runs
 	switch {
 	case errors.Is(err, launch.ErrNoWorker):

@@ -118,8 +118,8 @@ func TestService_Errors(t *testing.T) {
 			remote.PathRemove: `{"worker":"w1"}`, remote.PathStop: `{"worker":"w1","grace_ms":1}`,
 		} {
 			w := ask(newService(t, &fakeLauncher{err: tt.err}, ""), "POST", path, body)
-			got := httpapi.ErrorFromAnswer(w.Code, w.Header(), w.Body.Bytes())
-			if got.Code != tt.code || got.Message != tt.err.Error() {
+			got, sent := httpapi.ErrorFromAnswer(w.Code, w.Header(), w.Body.Bytes())
+			if !sent || got.Code != tt.code || got.Message != tt.err.Error() {
 				t.Errorf("%s: %v: got %s %q, want %s and the reason", path, tt.err, got.Code, got.Message, tt.code)
 			}
 		}
