@@ -28,9 +28,9 @@ const (
 
 // Head is persdb's newest position and newest epoch, read together.
 type Head struct {
-	Cluster ClusterID // cluster of Seq and Epoch
-	Seq     Seq
-	Epoch   Epoch
+	Cluster ClusterID `json:"cluster,omitzero"` // cluster of Seq and Epoch
+	Seq     Seq       `json:"seq"`
+	Epoch   Epoch     `json:"epoch"`
 }
 
 // ChangeKind says how a Change is applied.

@@ -79,9 +79,12 @@ func Call[Out any](ctx context.Context, c *Caller, r Request, in any) (Out, erro
 	return out, nil
 }
 
-// Fetch returns a whole answer and its headers.
+// Fetch returns a whole answer and its headers. The part's own error comes with its headers too.
 func (c *Caller) Fetch(ctx context.Context, r Request) ([]byte, http.Header, error) {
 	resp, err := c.Open(ctx, r)
+	if err != nil && resp != nil {
+		return nil, resp.Header, err
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +101,8 @@ func (c *Caller) Fetch(ctx context.Context, r Request) ([]byte, http.Header, err
 
 // Open returns an answer of any length as soon as it begins. Its body may take any time while bytes arrive, each arrival
 // is reported by wait.Heard, and the Caller's timeout bounds the silence between arrivals. Reading returns io.EOF only
-// at the end of the answer; other errors are CodeUnavailable. The caller of Open closes the body.
+// at the end of the answer; other errors are CodeUnavailable. The caller of Open closes the body. With the part's own error
+// Open returns the answer without its body.
 func (c *Caller) Open(ctx context.Context, r Request) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, c.unreached(err)
@@ -119,7 +123,8 @@ func (c *Caller) Open(ctx context.Context, r Request) (*http.Response, error) {
 		resp.Body = newBody(ctx, resp.Body, stop, c)
 		return resp, nil
 	case err == nil:
-		err = c.refusal(resp, r.Effect)
+		stop()
+		return resp, c.refusal(resp, r.Effect)
 	case sent.nothing():
 		err = c.unreached(err)
 	default:

@@ -1,22 +1,20 @@
-// Package client is the client of persdb's server. It offers the same methods as commitlog.Store with the same
-// guarantees, so that workers need not know whether persdb is in their process or on another machine.
+// Package client is the client of persdb's server, and what both sides of the internal API agree on. The client offers
+// the same methods as commitlog.Store with the same guarantees, so that workers need not know whether persdb is in their
+// process or on another machine.
 package client
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
-	"net/http/httptrace"
-	"net/url"
-	"strings"
-	"sync/atomic"
+	"strconv"
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/internal/rpc"
 	"rideshare/internal/wire"
 )
 
@@ -34,155 +32,136 @@ type Config struct {
 const (
 	defaultTimeout = 15 * time.Second
 	idleConns      = 16
-	// maxProblem bounds the body of an error.
-	maxProblem = 64 << 10
 )
 
 // Client calls one persdb server. It is safe for concurrent use.
 type Client struct {
-	base    string
-	http    *http.Client
-	timeout time.Duration
-	own     *http.Transport // nil if HTTP was given
+	persdb    rpc.Caller
+	transport *http.Transport // unused if HTTP was given
 }
 
 // New returns a client. It does not connect yet; an error means a bad URL.
 func New(cfg Config) (*Client, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("persdb's address %q is no http URL", cfg.URL)
+	base, transport, err := httpapi.Reach(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("persdb's address: %w", err)
 	}
-	c := &Client{base: strings.TrimSuffix(u.String(), "/"), http: cfg.HTTP, timeout: cfg.Timeout}
-	if c.timeout == 0 {
-		c.timeout = defaultTimeout
-	}
-	if c.http == nil {
-		c.own = &http.Transport{MaxIdleConnsPerHost: idleConns, IdleConnTimeout: time.Minute, DisableCompression: true}
-		c.http = &http.Client{Transport: c.own}
-	}
-	return c, nil
+	transport.MaxIdleConnsPerHost = idleConns
+	return &Client{transport: transport, persdb: rpc.Caller{
+		Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: transport}), Timeout: cmp.Or(cfg.Timeout, defaultTimeout),
+		MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames
+	}}, nil
 }
 
 // Close closes idle connections. It does not end running calls; their contexts do.
 func (c *Client) Close() error {
-	if c.own != nil {
-		c.own.CloseIdleConnections()
-	}
-	return nil
-}
-
-// call is one request.
-type call struct {
-	method, path string
-	body         []byte
-	header       http.Header
-	timeout      time.Duration
-	effect       bool // the call has an effect, so after a lost answer its outcome is unknown
-}
-
-// do sends a request and returns the answer if it is a success. The body ends with ctx or when stop is called. With the
-// server's error, do returns the answer without its body.
-func (c *Client) do(ctx context.Context, in call) (resp *http.Response, stop context.CancelFunc, err error) {
-	ctx, stop = context.WithCancel(ctx)
-	timer := time.AfterFunc(in.timeout, stop) // bounds the wait for headers; a body is bounded by its reader.
-	defer timer.Stop()
-	var connected atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	req, err := http.NewRequestWithContext(traced, in.method, c.base+in.path, bytes.NewReader(in.body))
-	if err != nil {
-		stop()
-		return nil, nil, fmt.Errorf("request to persdb: %w", err)
-	}
-	maps.Copy(req.Header, in.header)
-	resp, err = c.http.Do(req)
-	if err != nil {
-		stop()
-		if !connected.Load() { // certainly nothing was sent
-			return nil, nil, lost(false, fmt.Errorf("%w: %w", dbaas.ErrUnreachable, err))
-		}
-		return nil, nil, lost(in.effect, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		defer stop()
-		return resp, nil, problem(resp, in.effect)
-	}
-	return resp, stop, nil
-}
-
-// lost returns the error of a call that was sent but got no answer.
-func lost(effect bool, err error) error {
-	if effect {
-		return dbaas.WrapError(dbaas.CodeUnknown, "persdb did not answer, the outcome is not known", err)
-	}
-	return dbaas.WrapError(dbaas.CodeUnavailable, "persdb cannot be reached", err)
-}
-
-// problem restores the server's error. An answer that is not persdb's own, such as a proxy's, does not show whether the
-// call had an effect.
-func problem(resp *http.Response, effect bool) error {
-	defer func() { _ = resp.Body.Close() }()
-	var p struct {
-		Detail string     `json:"detail"`
-		Code   dbaas.Code `json:"code"`
-	}
-	err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(&p)
-	if err != nil || p.Code == dbaas.CodeOK {
-		return lost(effect, fmt.Errorf("status %d without a code", resp.StatusCode))
-	}
-	return &dbaas.Error{Code: p.Code, Message: p.Detail}
-}
-
-// fetch is do followed by reading the whole body, of at most twice wire.MaxBytes: a commit's answer has two frames. The
-// headers are there with the server's error too.
-func (c *Client) fetch(ctx context.Context, in call) ([]byte, http.Header, error) {
-	resp, stop, err := c.do(ctx, in) //nolint:bodyclose // newBounded closes it, and do closes that of an error.
-	if resp == nil {
-		return nil, nil, err
-	}
-	if err != nil {
-		return nil, resp.Header, err
-	}
-	answer := newBounded(ctx, resp.Body, stop, c.timeout)
-	defer func() { _ = answer.Close() }() // the body was read completely, or the rest is not needed.
-	body, err := io.ReadAll(io.LimitReader(answer, 2*wire.MaxBytes+1))
-	if err == nil && len(body) > 2*wire.MaxBytes {
-		err = wire.ErrTooLarge
-	}
-	if err != nil {
-		return nil, nil, lost(in.effect, err)
-	}
-	return body, resp.Header, nil
-}
-
-func (c *Client) fetchJSON(ctx context.Context, in call, out any) error {
-	body, _, err := c.fetch(ctx, in)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return dbaas.WrapError(dbaas.CodeInternal, "persdb's answer could not be read", err)
-	}
+	c.transport.CloseIdleConnections()
 	return nil
 }
 
 // Claim requests a new epoch. After an error an epoch may have been issued and stays unused, which does no harm.
 func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
-	var out struct {
-		Epoch dbaas.Epoch `json:"epoch"`
-	}
-	err := c.fetchJSON(ctx, call{method: http.MethodPost, path: "/v1/claim", timeout: c.timeout}, &out)
-	return out.Epoch, err
+	head, err := rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathClaim}, nil)
+	return head.Epoch, err
 }
 
-// Names of the headers that the server sends.
-const (
-	headerSeq   = "X-Seq"
-	headerEpoch = "X-Epoch"
-	headerSum   = "X-Crc32c"
+// Head returns the newest position and epoch.
+func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
+	return rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathHead}, nil)
+}
 
-	headerCluster = "X-Cluster-Id"
-	headerFirst   = "X-First-Seq"
-)
+// Sizes returns the present sizes of the database.
+func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
+	return rpc.Call[dbaas.Sizes](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathSizes}, nil)
+}
 
-// sumDigits is how many hexadecimal digits a checksum has.
-const sumDigits = 8
+// Hashes returns the content hashes of all application tables.
+func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
+	r := rpc.Request{Method: http.MethodGet, Path: PathHashes, Timeout: 4 * c.persdb.Timeout}
+	return rpc.Call[dbaas.TableHashes](ctx, &c.persdb, r, nil)
+}
+
+// HashPart returns the content hashes of one part of the rows, starting at from.
+func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
+	return rpc.Call[dbaas.HashPart](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathHashPart}, from)
+}
+
+// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means certainly not sent or certainly not done.
+// CodeUnknown means that the connection or the context ended after the batch was sent; sending the same batch again
+// finds out.
+func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
+	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
+	if err != nil {
+		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
+	}
+	header := http.Header{HeaderEpoch: {strconv.FormatUint(uint64(by.Epoch), 10)}}
+	if !by.Cluster.IsZero() {
+		header.Set(HeaderCluster, by.Cluster.String())
+	}
+	r := rpc.Request{Method: http.MethodPost, Path: PathCommit, Header: header, Body: body, Effect: true}
+	answer, _, err := c.persdb.Fetch(ctx, r)
+	if err != nil {
+		return dbaas.Commit{}, err
+	}
+	out, err := decodeCommit(answer, len(ops))
+	if err != nil {
+		return dbaas.Commit{}, c.persdb.Unreadable(r, err)
+	}
+	return out, nil
+}
+
+// Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds.
+//
+// The server waits at most a minute. A page may take as long as it needs while its bytes arrive: each arrival is reported
+// by wait.Heard, and the client's timeout bounds the silence between arrivals.
+func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	path := fmt.Sprintf("%s?after=%d&wait=%d", PathLog, after, max(0, wait.Milliseconds()))
+	r := rpc.Request{Method: http.MethodGet, Path: path, Timeout: c.persdb.Timeout + wait}
+	body, header, refused := c.persdb.Fetch(ctx, r)
+	if refused != nil && dbaas.CodeOf(refused) != dbaas.CodeGone {
+		return dbaas.Page{}, refused
+	}
+	page, err := boundsOf(header)
+	if err != nil {
+		return dbaas.Page{}, err
+	}
+	if refused != nil {
+		return page, refused
+	}
+	if page.Entries, err = wire.DecodeEntries(body); err != nil {
+		return dbaas.Page{}, c.persdb.Unreadable(r, err)
+	}
+	return page, nil
+}
+
+// Lookup returns the stored result of an operation, or CodeNotFound.
+func (c *Client) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
+	r := rpc.Request{Method: http.MethodGet, Path: PathOperations + id.String()}
+	body, _, err := c.persdb.Fetch(ctx, r)
+	if err != nil {
+		return dbaas.OperationResult{}, err
+	}
+	reply, err := wire.DecodeWriteReply(body)
+	if err == nil && len(reply.Answers) != 1 {
+		err = errShort
+	}
+	if err != nil {
+		return dbaas.OperationResult{}, c.persdb.Unreadable(r, err)
+	}
+	return reply.Answers[0].Result, nil
+}
+
+// Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with an error
+// instead of io.EOF if the copy is incomplete, or if no bytes arrive for the client's timeout. The caller verifies Sum
+// and closes Body.
+func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	resp, err := c.persdb.Open(ctx, rpc.Request{Method: http.MethodGet, Path: PathSnapshot, Timeout: 8 * c.persdb.Timeout}) //nolint:bodyclose // the reader of the snapshot closes it.
+	if err != nil {
+		return nil, err
+	}
+	head, err := headOf(resp.Header)
+	if err != nil {
+		return nil, errors.Join(err, resp.Body.Close())
+	}
+	return &dbaas.Snapshot{Head: head, Body: resp.Body, Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
+}

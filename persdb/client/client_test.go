@@ -201,7 +201,7 @@ func TestClient_Commit_ChangedEntryIsUnknown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := server.EncodeCommit(dbaas.Commit{Results: make([]dbaas.OperationResult, 1), Entry: &dbaas.EncodedEntry{Frame: frame}})
+	whole, err := client.EncodeCommit(dbaas.Commit{Results: make([]dbaas.OperationResult, 1), Entry: &dbaas.EncodedEntry{Frame: frame}})
 	if err != nil {
 		t.Fatal(err)
 	}

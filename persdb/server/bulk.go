@@ -10,7 +10,6 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/wait"
-	"rideshare/internal/wire"
 )
 
 const (
@@ -37,29 +36,6 @@ func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "other large requests are in progress", ctx.Err())
 	}
-}
-
-// readBody reads a request's body into a buffer of exactly its size.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	in := http.MaxBytesReader(w, r.Body, wire.MaxBytes)
-	var body []byte
-	var err error
-	switch n := r.ContentLength; {
-	case n > wire.MaxBytes:
-		err = &http.MaxBytesError{Limit: wire.MaxBytes}
-	case n < 0:
-		body, err = io.ReadAll(in)
-	default:
-		body = make([]byte, n)
-		_, err = io.ReadFull(in, body)
-	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, dbaas.WrapError(dbaas.CodeTooLarge, "the batch is too large", err)
-	}
-	if err != nil {
-		return nil, dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
-	}
-	return body, nil
 }
 
 // stream sends a body of unknown length, with a time limit for the reader. It uses only a part of a core: at full speed
@@ -89,8 +65,6 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
 		}
 	}
 }
-
-func sendFrame(w http.ResponseWriter, body []byte) error { return sendParts(w, [][]byte{body}) }
 
 // sendParts sends a frame. It ignores errors of the connection: the reader has gone then. A reader that accepts no byte
 // for chunkTime is disconnected, since it holds the memory of the frame.
