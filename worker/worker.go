@@ -142,7 +142,7 @@ func New(c Config) *Worker {
 }
 
 // Handler returns the control API.
-func (w *Worker) Handler() http.Handler { return workercontrol.Handler(w, w.config.Log) }
+func (w *Worker) Handler() http.Handler { return workercontrol.Handler(w) }
 
 // Kill cuts the worker off without a goodbye, as the death of its process would: it no longer answers, acknowledges or
 // unregisters anything. Run returns soon afterwards. Kill is safe to call twice.

@@ -9,7 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// The paths of the control API, under a worker's control URL.
+// The paths of the control API, under a worker's control URL. Errors are problem bodies with a code.
 const (
 	PathRole   = "/role"   // PUT an Assignment
 	PathYield  = "/yield"  // POST a Yield
@@ -119,10 +119,4 @@ func Differ(a, b dbaas.TableHashes) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// Problem is the body of an error answer.
-type Problem struct {
-	Code    dbaas.Code `json:"code"`
-	Message string     `json:"message"`
 }

@@ -2,7 +2,6 @@ package control_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -16,6 +15,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/rpc"
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/launch/inproc"
 )
@@ -93,40 +93,36 @@ const registerRetry = 200 * time.Millisecond
 func (w *stubWorker) Kill() { w.client.Sever() }
 
 func (w *stubWorker) Control() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("PUT "+workerapi.PathRole, func(rw http.ResponseWriter, r *http.Request) {
+	mux := &rpc.Mux{}
+	role := accept(w, w.assign)
+	mux.Handle("PUT "+workerapi.PathRole, func(rw http.ResponseWriter, r *http.Request) error {
 		w.rig.assigned.Add(1)
-		var a workerapi.Assignment
-		w.answer(rw, r, &a, func() error { return w.assign(r.Context(), a) })
+		return role(rw, r)
 	})
-	mux.HandleFunc("GET "+workerapi.PathStatus, func(rw http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(rw).Encode(workerapi.Status{ID: w.spec.ID, Progress: w.progress()})
-	})
-	mux.HandleFunc("POST "+workerapi.PathYield, func(rw http.ResponseWriter, r *http.Request) {
-		var y workerapi.Yield
-		w.answer(rw, r, &y, func() error {
-			w.member.YieldTo = y.To
-			return w.session.Register(r.Context(), w.member)
-		})
-	})
+	mux.Handle("GET "+workerapi.PathStatus, rpc.NoBody(func(context.Context) (workerapi.Status, error) {
+		return workerapi.Status{ID: w.spec.ID, Progress: w.progress()}, nil
+	}))
+	mux.Handle("POST "+workerapi.PathYield, accept(w, func(ctx context.Context, y workerapi.Yield) error {
+		w.member.YieldTo = y.To
+		return w.session.Register(ctx, w.member)
+	}))
 	return mux
 }
 
-func (w *stubWorker) answer(rw http.ResponseWriter, r *http.Request, body any, do func() error) {
-	if w.rig.hung(w.spec.ID) {
-		<-r.Context().Done()
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	err := json.NewDecoder(r.Body).Decode(body)
-	if err == nil {
-		err = do()
-	}
-	if err != nil {
-		rw.WriteHeader(http.StatusConflict)
-		_ = json.NewEncoder(rw).Encode(workerapi.Problem{Code: dbaas.CodeConflict, Message: err.Error()})
-	}
+// accept answers with CodeConflict if do fails, and does not answer while the worker hangs.
+func accept[In any](w *stubWorker, do func(context.Context, In) error) rpc.Handler {
+	return rpc.WithBody(1<<10, func(ctx context.Context, in In) (rpc.None, error) {
+		if w.rig.hung(w.spec.ID) {
+			<-ctx.Done()
+			return rpc.None{}, ctx.Err()
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if err := do(ctx, in); err != nil {
+			return rpc.None{}, dbaas.Errorf(dbaas.CodeConflict, "%v", err)
+		}
+		return rpc.None{}, nil
+	})
 }
 
 func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err error) {

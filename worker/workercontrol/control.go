@@ -4,13 +4,11 @@ package workercontrol
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 	"net/http"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
-	"rideshare/internal/logkey"
+	"rideshare/internal/rpc"
 	"rideshare/internal/workerapi"
 )
 
@@ -36,117 +34,37 @@ type Worker interface {
 }
 
 // Handler returns the control API of w.
-func Handler(w Worker, log *slog.Logger) http.Handler {
-	h := handler{w: w, log: log}
-	mux := http.NewServeMux()
-	mux.HandleFunc("PUT "+workerapi.PathRole, h.assign)
-	mux.HandleFunc("POST "+workerapi.PathYield, h.yield)
-	mux.HandleFunc("POST "+workerapi.PathDrain, h.drain)
-	mux.HandleFunc("GET "+workerapi.PathStatus, h.status)
-	mux.HandleFunc("GET "+workerapi.PathHashes, h.hashes)
-	mux.HandleFunc("POST "+workerapi.PathVerify, h.verify)
-	mux.HandleFunc("GET "+workerapi.PathLive, h.live)
-	mux.HandleFunc("GET "+workerapi.PathReady, h.ready)
+func Handler(w Worker) http.Handler {
+	mux := &rpc.Mux{}
+	mux.Handle("PUT "+workerapi.PathRole, accept(w.Assign))
+	mux.Handle("POST "+workerapi.PathYield, accept(func(_ context.Context, y workerapi.Yield) error { return w.Yield(y) }))
+	mux.Handle("POST "+workerapi.PathDrain, rpc.NoBody(func(context.Context) (rpc.None, error) {
+		w.Drain()
+		return rpc.None{}, nil
+	}))
+	mux.Handle("GET "+workerapi.PathStatus, rpc.NoBody(func(context.Context) (workerapi.Status, error) { return w.Status(), nil }))
+	mux.Handle("GET "+workerapi.PathHashes, rpc.NoBody(w.Hashes))
+	mux.Handle("POST "+workerapi.PathVerify, rpc.NoBody(w.Verify))
+	mux.Handle("GET "+workerapi.PathLive, rpc.NoBody(func(context.Context) (rpc.None, error) { return rpc.None{}, nil }))
+	mux.Handle("GET "+workerapi.PathReady, rpc.NoBody(func(context.Context) (rpc.None, error) { return rpc.None{}, ready(w.Status()) }))
 	return mux
 }
 
-type handler struct {
-	w   Worker
-	log *slog.Logger
+// accept returns the handler of a request that the worker accepts or refuses.
+func accept[In any](do func(context.Context, In) error) rpc.Handler {
+	return rpc.WithBody(maxBodyBytes, func(ctx context.Context, in In) (rpc.None, error) {
+		err := do(ctx, in)
+		if err == nil {
+			failpoint.Hit(failpoint.WorkerAssigned)
+		}
+		return rpc.None{}, err
+	})
 }
 
-func (h handler) assign(rw http.ResponseWriter, r *http.Request) {
-	var a workerapi.Assignment
-	err := decode(rw, r, &a)
-	if err == nil {
-		err = h.w.Assign(r.Context(), a)
+// ready returns CodeUnavailable unless the worker serves.
+func ready(s workerapi.Status) error {
+	if s.Ready {
+		return nil
 	}
-	h.done(rw, r, err)
-}
-
-func (h handler) yield(rw http.ResponseWriter, r *http.Request) {
-	var y workerapi.Yield
-	err := decode(rw, r, &y)
-	if err == nil {
-		err = h.w.Yield(y)
-	}
-	h.done(rw, r, err)
-}
-
-// decode reads a body into v, or returns a *dbaas.Error with CodeInvalid.
-func decode(rw http.ResponseWriter, r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(rw, r.Body, maxBodyBytes))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return dbaas.WrapError(dbaas.CodeInvalid, "body is not what this path takes", err)
-	}
-	return nil
-}
-
-// done answers a call whose only result is its error.
-func (h handler) done(rw http.ResponseWriter, r *http.Request, err error) {
-	if err != nil {
-		h.fail(rw, r, err)
-		return
-	}
-	failpoint.Hit(failpoint.WorkerAssigned)
-	h.answer(rw, r, struct{}{})
-}
-
-func (h handler) drain(rw http.ResponseWriter, r *http.Request) {
-	h.w.Drain()
-	h.answer(rw, r, struct{}{})
-}
-
-func (h handler) status(rw http.ResponseWriter, r *http.Request) { h.answer(rw, r, h.w.Status()) }
-
-func (h handler) hashes(rw http.ResponseWriter, r *http.Request) {
-	hashes, err := h.w.Hashes(r.Context())
-	if err != nil {
-		h.fail(rw, r, err)
-		return
-	}
-	h.answer(rw, r, hashes)
-}
-
-func (h handler) verify(rw http.ResponseWriter, r *http.Request) {
-	v, err := h.w.Verify(r.Context())
-	if err != nil {
-		h.fail(rw, r, err)
-		return
-	}
-	h.answer(rw, r, v)
-}
-
-func (h handler) live(rw http.ResponseWriter, r *http.Request) { h.answer(rw, r, struct{}{}) }
-
-func (h handler) ready(rw http.ResponseWriter, r *http.Request) {
-	if s := h.w.Status(); !s.Ready {
-		h.fail(rw, r, dbaas.Errorf(dbaas.CodeUnavailable, "role %q, catching up %t, registered %t", s.Role, s.CatchingUp, s.Registered))
-		return
-	}
-	h.answer(rw, r, struct{}{})
-}
-
-func (h handler) answer(rw http.ResponseWriter, r *http.Request, v any) {
-	rw.Header().Set("Content-Type", "application/json")
-	h.write(rw, r, v)
-}
-
-func (h handler) fail(rw http.ResponseWriter, r *http.Request, err error) {
-	code := dbaas.CodeOf(err)
-	message := "internal error"
-	if e, ok := asError(err); ok {
-		message = e.Message
-	}
-	rw.Header().Set("Content-Type", "application/json")
-	rw.WriteHeader(statusOf(code))
-	h.write(rw, r, workerapi.Problem{Code: code, Message: message})
-}
-
-// write sends v. An error means that the caller has gone; the caller retries.
-func (h handler) write(rw http.ResponseWriter, r *http.Request, v any) {
-	if err := json.NewEncoder(rw).Encode(v); err != nil {
-		h.log.DebugContext(r.Context(), "control answer not sent", logkey.Path, r.URL.Path, logkey.Error, err)
-	}
+	return dbaas.Errorf(dbaas.CodeUnavailable, "role %q, catching up %t, registered %t", s.Role, s.CatchingUp, s.Registered)
 }

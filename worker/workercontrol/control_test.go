@@ -2,9 +2,9 @@ package workercontrol_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,7 +50,7 @@ func (w *fakeWorker) Verify(context.Context) (workerapi.Verification, error) {
 
 func serve(t *testing.T, w *fakeWorker) (*workerapi.Client, string) {
 	t.Helper()
-	s := httptest.NewServer(workercontrol.Handler(w, slog.New(slog.DiscardHandler)))
+	s := httptest.NewServer(workercontrol.Handler(w))
 	t.Cleanup(s.Close)
 	return &workerapi.Client{HTTP: s.Client()}, s.URL
 }
@@ -117,6 +117,27 @@ func TestHandler_ErrorsKeepTheirCode(t *testing.T) {
 	}
 }
 
+// Images of two versions may run side by side: the error body has the fields that an older orchestrator reads.
+func TestHandler_ErrorBody(t *testing.T) {
+	_, url := serve(t, &fakeWorker{err: dbaas.Errorf(dbaas.CodeStaleEpoch, "newer leadership")})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+workerapi.PathVerify, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var got struct {
+		Code    dbaas.Code `json:"code"`
+		Message string     `json:"message"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || got.Code != dbaas.CodeStaleEpoch || got.Message != "newer leadership" {
+		t.Errorf("got %+v and %v", got, err)
+	}
+}
+
 // Paths, methods and bodies that do not belong to the API are refused with their status.
 func TestHandler_Statuses(t *testing.T) {
 	w := &fakeWorker{}
@@ -131,7 +152,7 @@ func TestHandler_Statuses(t *testing.T) {
 		{"PUT", "/yield", `{}`, 405},
 		{"PUT", "/role", `{"role":"slave","pid":1,"x":2}`, 400},
 		{"PUT", "/role", `nonsense`, 400},
-		{"PUT", "/role", `{"role":"` + strings.Repeat("x", 5000) + `"}`, 400},
+		{"PUT", "/role", `{"role":"` + strings.Repeat("x", 5000) + `"}`, 413},
 		{"POST", "/role", `{}`, 405},
 		{"GET", "/drain", "", 405},
 		{"GET", "/verify", "", 405},
