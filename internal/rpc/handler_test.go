@@ -22,16 +22,16 @@ import (
 	"rideshare/internal/rpc"
 )
 
-func serve(t *testing.T, pattern string, h rpc.Handler) (url string, failed *[]string) {
+func serve(t *testing.T, pattern string, h rpc.Handler) (url string, failed <-chan string) {
 	t.Helper()
-	failed = &[]string{}
+	failures := make(chan string, 100) // more than any test causes
 	mux := &rpc.Mux{Failed: func(_ context.Context, pattern string, err error) {
-		*failed = append(*failed, pattern+": "+err.Error())
+		failures <- pattern + ": " + err.Error()
 	}}
 	mux.Handle(pattern, h)
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
-	return s.URL, failed
+	return s.URL, failures
 }
 
 // codes returns every error code that internal/dbaas declares.
@@ -74,8 +74,8 @@ func TestMux_ErrorsKeepTheirCode(t *testing.T) {
 		if e, ok := errors.AsType[*dbaas.Error](err); !ok || !cmp.Equal(e, &dbaas.Error{Code: code, Message: "what happened"}) || got.N != 0 {
 			t.Errorf("%s: got %v and %v", code, got, err)
 		}
-		if want := []string{"GET /x: wrapped: what happened: secret"}; !cmp.Equal(*failed, want) {
-			t.Errorf("%s: failed %q, want %q", code, *failed, want)
+		if got, want := <-failed, "GET /x: wrapped: what happened: secret"; got != want {
+			t.Errorf("%s: failed %q, want %q", code, got, want)
 		}
 		status, body := do(t, http.MethodGet, url+"/x", http.NoBody)
 		want := fmt.Sprintf(`{"type":"urn:rideshare:problem:%s","title":%q,"status":%d,"detail":"what happened","code":%q,"message":"what happened"}`,
@@ -163,7 +163,7 @@ func TestMux_ErrCut(t *testing.T) {
 	if got, err := rpc.Call[number](t.Context(), c, rpc.Request{Method: http.MethodGet, Path: "/x"}, nil); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
 		t.Errorf("got %v and %v, want code %q", got, err, dbaas.CodeUnavailable)
 	}
-	if len(*failed) != 1 {
-		t.Errorf("failed %q, want one", *failed)
+	if got, want := <-failed, "GET /x: the disk: answer aborted"; got != want {
+		t.Errorf("failed %q, want %q", got, want)
 	}
 }
