@@ -11,6 +11,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/strictjson"
 )
 
 // ReadBody returns the whole body. If the client declares its length, the body is read into one buffer of that size.
@@ -99,13 +100,13 @@ func BodyError(err error) *dbaas.Error {
 	return dbaas.WrapError(dbaas.CodeInvalid, "the body ended early", err)
 }
 
-// DecodeJSON reads the body into dst by the rules of UnmarshalStrict.
+// DecodeJSON reads the body into dst by the rules of strictjson.Unmarshal.
 func DecodeJSON(c echo.Context, dst any) error {
 	body, err := ReadBody(c.Response(), c.Request())
 	if err != nil {
 		return err
 	}
-	return UnmarshalStrict(body, dst)
+	return strictjson.Unmarshal(body, dst)
 }
 
 // NoBody checks that the request has no body or an empty JSON object. Anything else is CodeInvalid.
@@ -120,7 +121,7 @@ func NoBody(c echo.Context) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return nil
 	}
-	return UnmarshalStrict(body, &struct{}{})
+	return strictjson.Unmarshal(body, &struct{}{})
 }
 
 func tooLarge(limit int64) *dbaas.Error {

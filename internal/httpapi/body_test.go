@@ -36,3 +36,27 @@ func TestReadBody_NotToItsEnd_SaysWhy(t *testing.T) {
 		}
 	}
 }
+
+// NoBody accepts an empty body and an empty object, whatever the method, and nothing else.
+func TestNoBody(t *testing.T) {
+	f := newFixture(t, func(a *httpapi.API) {
+		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
+			a.Handle(method, "/", func(c echo.Context) error {
+				if err := httpapi.NoBody(c); err != nil {
+					return err
+				}
+				return ok(c)
+			})
+		}
+	})
+	for body, want := range map[string]int{
+		"": 200, "{}": 200, " { } \n": 200, "\n": 200,
+		`{"a":1}`: 400, "[]": 400, "null": 400, `""`: 400, "x": 400, "{}{}": 400, "{": 400, strings.Repeat(" ", 101): 413,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
+			if resp, _ := f.do(t, method, "/", body, "Content-Type", "text/plain"); resp.StatusCode != want {
+				t.Errorf("%s with %.20q: got %d, want %d", method, body, resp.StatusCode, want)
+			}
+		}
+	}
+}

@@ -1,4 +1,4 @@
-// Package httpapi is the HTTP layer that all services share: routing rules, error bodies, strict JSON, request ids,
+// Package httpapi is the HTTP layer that all services share: routing rules, error bodies, reading bodies, request ids,
 // body limits and the listener. It handles the start and the end of every request, and only this package maps a
 // dbaas.Code to a status.
 //

@@ -123,7 +123,7 @@ func (c *Caller) Open(ctx context.Context, r Request) (*http.Response, error) {
 		resp.Body = newBody(ctx, resp.Body, stop, c)
 		return resp, nil
 	case err == nil:
-		stop()
+		defer stop()
 		return resp, c.refusal(resp, r.Effect)
 	case sent.nothing():
 		err = c.unreached(err)

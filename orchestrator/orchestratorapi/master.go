@@ -7,6 +7,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/strictjson"
 )
 
 // HandedOver is the answer of POST /api/v1/master: the previous and the new master.
@@ -35,7 +36,7 @@ func (a *API) handOver(c echo.Context) error {
 	}
 	var wish handOverBody
 	if len(body) > 0 {
-		if err = httpapi.UnmarshalStrict(body, &wish); err != nil {
+		if err = strictjson.Unmarshal(body, &wish); err != nil {
 			return err
 		}
 	}

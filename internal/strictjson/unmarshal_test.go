@@ -1,18 +1,16 @@
-package httpapi_test
+package strictjson_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/labstack/echo/v4"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/httpapi"
+	"rideshare/internal/strictjson"
 )
 
 type inner struct {
@@ -30,7 +28,7 @@ type document struct {
 }
 
 // Well-formed text is decoded exactly, white space and escapes included.
-func TestUnmarshalStrict_Accepts(t *testing.T) {
+func TestUnmarshal_Accepts(t *testing.T) {
 	three := int64(3)
 	for _, tt := range []struct {
 		body string
@@ -47,7 +45,7 @@ func TestUnmarshalStrict_Accepts(t *testing.T) {
 		{`{"name":"a","raws":[null,1]}`, document{Name: "a", Raws: []json.RawMessage{json.RawMessage("null"), json.RawMessage("1")}}},
 	} {
 		var got document
-		if err := httpapi.UnmarshalStrict([]byte(tt.body), &got); err != nil {
+		if err := strictjson.Unmarshal([]byte(tt.body), &got); err != nil {
 			t.Errorf("%s: %v", tt.body, err)
 		} else if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.body, diff)
@@ -56,7 +54,7 @@ func TestUnmarshalStrict_Accepts(t *testing.T) {
 }
 
 // Anything that is not exactly the document is CodeInvalid.
-func TestUnmarshalStrict_Refuses(t *testing.T) {
+func TestUnmarshal_Refuses(t *testing.T) {
 	for name, body := range map[string]string{
 		"Empty":            "",
 		"Space":            " \n",
@@ -108,7 +106,7 @@ func TestUnmarshalStrict_Refuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got document
-			if err := httpapi.UnmarshalStrict([]byte(body), &got); dbaas.CodeOf(err) != dbaas.CodeInvalid {
+			if err := strictjson.Unmarshal([]byte(body), &got); dbaas.CodeOf(err) != dbaas.CodeInvalid {
 				t.Errorf("%.60s: got %v, want CodeInvalid", body, err)
 			}
 		})
@@ -116,47 +114,23 @@ func TestUnmarshalStrict_Refuses(t *testing.T) {
 }
 
 // Duplicates are also found in objects with many keys.
-func TestUnmarshalStrict_ManyKeys(t *testing.T) {
+func TestUnmarshal_ManyKeys(t *testing.T) {
 	var b strings.Builder
 	for i := range 100 {
 		b.WriteString(`"k` + strings.Repeat("x", i) + `":{"n":1},`)
 	}
 	var got map[string]inner
-	if err := httpapi.UnmarshalStrict([]byte("{"+b.String()+`"z":{"n":1}}`), &got); err != nil || len(got) != 101 {
+	if err := strictjson.Unmarshal([]byte("{"+b.String()+`"z":{"n":1}}`), &got); err != nil || len(got) != 101 {
 		t.Errorf("got %d keys, %v; want 101", len(got), err)
 	}
-	if err := httpapi.UnmarshalStrict([]byte("{"+b.String()+`"kxxx":{"n":1}}`), &got); dbaas.CodeOf(err) != dbaas.CodeInvalid {
+	if err := strictjson.Unmarshal([]byte("{"+b.String()+`"kxxx":{"n":1}}`), &got); dbaas.CodeOf(err) != dbaas.CodeInvalid {
 		t.Errorf("got %v, want CodeInvalid", err)
-	}
-}
-
-// NoBody accepts an empty body and an empty object, whatever the method, and nothing else.
-func TestNoBody(t *testing.T) {
-	f := newFixture(t, func(a *httpapi.API) {
-		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
-			a.Handle(method, "/", func(c echo.Context) error {
-				if err := httpapi.NoBody(c); err != nil {
-					return err
-				}
-				return ok(c)
-			})
-		}
-	})
-	for body, want := range map[string]int{
-		"": 200, "{}": 200, " { } \n": 200, "\n": 200,
-		`{"a":1}`: 400, "[]": 400, "null": 400, `""`: 400, "x": 400, "{}{}": 400, "{": 400, strings.Repeat(" ", 101): 413,
-	} {
-		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodPost} {
-			if resp, _ := f.do(t, method, "/", body, "Content-Type", "text/plain"); resp.StatusCode != want {
-				t.Errorf("%s with %.20q: got %d, want %d", method, body, resp.StatusCode, want)
-			}
-		}
 	}
 }
 
 // For any input, the strict decoder neither panics nor accepts what encoding/json refuses, and where both decode they
 // agree.
-func FuzzUnmarshalStrict(f *testing.F) {
+func FuzzUnmarshal(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"ann"}`, `{"name":"\ud83d\ude00"}`, `{"raw":[1,2.5e-3,{"a":null}],"name":""}`, `{"name":"a","name":"b"}`,
 		`{"NAME":"x"}`, "\xff", `[[[[`, `{"name":"\ud800\udc00\ud800"}`, `{"list":["a","b"],"name":"\\"}`,
@@ -165,7 +139,7 @@ func FuzzUnmarshalStrict(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got, want document
-		if err := httpapi.UnmarshalStrict(data, &got); err != nil {
+		if err := strictjson.Unmarshal(data, &got); err != nil {
 			if dbaas.CodeOf(err) != dbaas.CodeInvalid || !utf8.ValidString(err.Error()) {
 				t.Fatalf("%q: got %v, want CodeInvalid", data, err)
 			}
