@@ -9,10 +9,6 @@ package sqlbody
 
 import "rideshare/internal/dbaas"
 
-// MaxDepth is how deep the JSON of a body may nest. The deepest valid body, a blob as an array among the parameters of a
-// statement, has 3 levels.
-const MaxDepth = 8
-
 func invalid(format string, args ...any) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeInvalid, format, args...)
 }

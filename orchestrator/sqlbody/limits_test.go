@@ -24,6 +24,10 @@ func TestLimits_Statements(t *testing.T) {
 		if _, err := tt.limits.ParseSQL(body(tt.most + 1)); dbaas.CodeOf(err) != dbaas.CodeTooLarge {
 			t.Errorf("%d: got %v, want CodeTooLarge", tt.most+1, err)
 		}
+		full := body(tt.most)
+		if _, err := tt.limits.ParseSQL(full[:len(full)-1]); dbaas.CodeOf(err) != dbaas.CodeInvalid {
+			t.Errorf("%d and no end: got %v, want CodeInvalid", tt.most, err)
+		}
 	}
 }
 

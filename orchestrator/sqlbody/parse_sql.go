@@ -3,8 +3,10 @@ package sqlbody
 import (
 	"bytes"
 	"strings"
+	"unsafe"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/strictjson"
 )
 
 // ParseSQL reads the body of the SQL form: an array. Each element is a statement, or an array of a statement and its
@@ -35,29 +37,14 @@ func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
 	if l.Statements == 0 {
 		l.Statements = MaxStatements
 	}
-	s := scanner{b: body, room: l.Room}
-	if s.peek() != '[' {
-		return nil, invalid("the body is an array of statements")
-	}
-	var statements []dbaas.Statement
-	err := s.array(func() error {
-		if len(statements) == l.Statements {
-			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", l.Statements)
-		}
-		st, err := s.statement()
-		statements = append(statements, st)
-		return err
-	})
-	if err != nil {
+	p := sqlParser{Limits: l}
+	if err := strictjson.Read(body, p.body); err != nil {
 		return nil, err
 	}
-	if err = s.end(); err != nil {
-		return nil, err
-	}
-	if len(statements) == 0 {
+	if len(p.statements) == 0 {
 		return nil, invalid("no statements")
 	}
-	return statements, nil
+	return p.statements, nil
 }
 
 // ParseText reads a body that is one statement as plain text, which rqlite accepts with Content-Type text/plain. It
@@ -67,61 +54,107 @@ func ParseText(body []byte) (dbaas.Statement, bool) {
 	if len(text) == 0 || strings.IndexByte(`[{"`, text[0]) >= 0 {
 		return dbaas.Statement{}, false
 	}
-	return dbaas.Statement{SQL: shared(text)}, true
+	return dbaas.Statement{SQL: unsafe.String(unsafe.SliceData(text), len(text))}, true //nolint:gosec // The body is not changed after it has been read.
 }
 
-func (s *scanner) statement() (dbaas.Statement, error) {
-	switch s.peek() {
-	case '"':
-		sql, err := s.text()
-		if err != nil {
-			return dbaas.Statement{}, err
+// sqlParser reads a body of the SQL form.
+type sqlParser struct {
+	Limits
+	r          *strictjson.Reader
+	statements []dbaas.Statement
+	taken      int64 // bytes since the last call of Room
+}
+
+const (
+	// valueRoom is the memory of a parameter besides its text, in bytes, in a list that grows by copying.
+	valueRoom = 2 * int64(unsafe.Sizeof(dbaas.Value{}))
+	// namedRoom is the same for a named parameter, whose name is also stored to find duplicates. The name's text, which
+	// is copied for that, comes on top.
+	namedRoom = 4 * int64(unsafe.Sizeof(dbaas.NamedValue{}))
+	// roomChunk is how much memory is requested per call of Room, in bytes.
+	roomChunk = 1 << 20
+)
+
+// take accounts for n bytes. The first chunk is free: a few values take no more memory than any request does.
+func (p *sqlParser) take(n int64) error {
+	p.taken += n
+	for p.Room != nil && p.taken > roomChunk {
+		p.taken -= roomChunk
+		if err := p.Room(roomChunk); err != nil {
+			return err
 		}
-		return dbaas.Statement{SQL: sql}, checkSQL(sql)
+	}
+	return nil
+}
+
+func (p *sqlParser) body(r *strictjson.Reader) error {
+	if p.r = r; r.Kind() != '[' {
+		return r.Wrong("the body is an array of statements")
+	}
+	return r.Array(func() error {
+		if len(p.statements) == p.Statements && r.Kind() != 0 { // malformed text is not one statement more
+			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", p.Statements)
+		}
+		st, err := p.statement()
+		p.statements = append(p.statements, st)
+		return err
+	})
+}
+
+func (p *sqlParser) statement() (st dbaas.Statement, err error) {
+	switch p.r.Kind() {
+	case '"':
+		st.SQL, err = p.sql()
+		return st, err
 	case '[':
-		return s.parameterized()
+		return p.parameterized()
 	default:
-		return dbaas.Statement{}, invalid("a statement is a string, or an array of a string and its parameters")
+		return st, p.r.Wrong("a statement is a string, or an array of a string and its parameters")
 	}
 }
 
-func (s *scanner) parameterized() (dbaas.Statement, error) {
+// sql reads the text of a statement.
+func (p *sqlParser) sql() (string, error) {
+	sql, err := p.r.Text()
+	if err != nil {
+		return "", err
+	}
+	return sql, checkSQL(sql)
+}
+
+func (p *sqlParser) parameterized() (dbaas.Statement, error) {
 	var st dbaas.Statement
 	first := true
-	var seen keySet
-	err := s.array(func() (err error) {
-		switch {
+	err := p.r.Array(func() (err error) {
+		switch kind := p.r.Kind(); {
+		case first && kind != '"':
+			return p.r.Wrong("the first element of a statement is its SQL text")
 		case first:
 			first = false
-			if s.peek() != '"' {
-				return invalid("the first element of a statement is its SQL text")
-			}
-			if st.SQL, err = s.text(); err != nil {
-				return err
-			}
-			return checkSQL(st.SQL)
-		case s.peek() == '{':
-			return s.named(&st, &seen)
+			st.SQL, err = p.sql()
+			return err
+		case kind == '{':
+			return p.named(&st)
 		default:
-			v, err := s.parameter()
-			if err == nil {
-				err = s.take(valueRoom)
-			}
+			v, err := p.parameter(valueRoom)
 			st.Args = append(st.Args, v)
 			return err
 		}
 	})
-	if err == nil && first {
-		err = invalid("no statements")
+	if err != nil {
+		return st, err
 	}
-	if err == nil && len(st.Args) > 0 && len(st.Named) > 0 {
-		err = invalid("a statement has parameters by position or by name, not both")
+	if first {
+		return st, invalid("no statements")
 	}
-	return st, err
+	if len(st.Args) > 0 && len(st.Named) > 0 {
+		return st, invalid("a statement has parameters by position or by name, not both")
+	}
+	return st, checkNames(st.Named)
 }
 
-func (s *scanner) named(st *dbaas.Statement, seen *keySet) error {
-	return s.object(func(key string) error {
+func (p *sqlParser) named(st *dbaas.Statement) error {
+	return p.r.Object(func(key string) error {
 		name := key
 		if name != "" && strings.IndexByte(":@$", name[0]) >= 0 {
 			name = name[1:]
@@ -129,39 +162,38 @@ func (s *scanner) named(st *dbaas.Statement, seen *keySet) error {
 		if name == "" {
 			return invalid("a parameter's name is empty")
 		}
-		if !seen.add(name) {
-			return invalid("parameter %q is given twice", name)
-		}
-		v, err := s.parameter()
-		if err == nil {
-			err = s.take(namedRoom)
-		}
+		v, err := p.parameter(namedRoom + 2*int64(len(key)))
 		st.Named = append(st.Named, dbaas.NamedValue{Name: name, Value: v})
 		return err
 	})
 }
 
-// parameter reads a value; an array of bytes becomes a blob.
-func (s *scanner) parameter() (dbaas.Value, error) {
-	if s.peek() != '[' {
-		return s.scalar()
+// parameter reads a value that takes room bytes besides its text; an array of bytes becomes a blob.
+func (p *sqlParser) parameter(room int64) (v dbaas.Value, err error) {
+	if p.r.Kind() == '[' {
+		v, err = blob(p.r)
+	} else {
+		v, err = scalar(p.r)
 	}
-	blob := []byte{}
-	err := s.array(func() error {
-		if c := s.peek(); c < '0' || c > '9' {
-			return invalid("a blob is an array of numbers from 0 to 255")
-		}
-		v, err := s.number()
-		if err != nil {
-			return err
-		}
-		if v.Kind != dbaas.KindInteger || v.Int > 255 {
-			return invalid("a blob is an array of numbers from 0 to 255")
-		}
-		blob = append(blob, byte(v.Int)) //nolint:gosec // bounded on the line above.
+	if err != nil {
+		return v, err
+	}
+	return v, p.take(room)
+}
+
+// checkNames returns an error if a name is given twice, be it in two objects or with two prefixes.
+func checkNames(named []dbaas.NamedValue) error {
+	if len(named) < 2 {
 		return nil
-	})
-	return dbaas.Blob(blob), err
+	}
+	names := make([]string, len(named))
+	for i := range named {
+		names[i] = named[i].Name
+	}
+	if name, twice := repeated(names); twice {
+		return invalid("parameter %q is given twice", name)
+	}
+	return nil
 }
 
 func checkSQL(sql string) error {

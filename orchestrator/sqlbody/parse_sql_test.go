@@ -46,7 +46,9 @@ func TestParseSQL_BrokenBodies_AreInvalid(t *testing.T) {
 		`[["SELECT :a", {"a":1,"a":2}]]`: "duplicate", `[["SELECT :a", {"a":1}, {"a":2}]]`: "twice", `[["SELECT :a", {":a":1,"$a":2}]]`: "twice",
 		`[["SELECT :a", {"":1}]]`: "empty", `[["SELECT ?", [256]]]`: "blob", `[["SELECT ?", [-1]]]`: "blob", `[["SELECT ?", ["a"]]]`: "blob",
 		`[["SELECT ?", [1.5]]]`: "blob", `[["SELECT :a", {"a":{}}]]`: "not an object", `["SELECT 1\u0000"]`: "zero byte",
-		strings.Repeat(`[`, 1_000_000): "SQL text",
+		`["SELECT 1" "SELECT 2"]`: "malformed", `["SELECT 1"}`: "malformed", `[["SELECT ?", 1,]]`: "malformed", `[["SELECT ?", [1 2]]]`: "malformed",
+		`[["SELECT ?", [-0]]]`: "blob", `[["SELECT ?", [1,]]]`: "blob", `[["SELECT :a", {"a":1,}]]`: "malformed", `[["SELECT ?", nul]]`: "malformed",
+		`[["SELECT :a", {` + named(30) + `}, {"$7":1}]]`: "twice", strings.Repeat(`[`, 1_000_000): "SQL text",
 	} {
 		_, err := sqlbody.ParseSQL([]byte(body))
 		if dbaas.CodeOf(err) != dbaas.CodeInvalid {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/strictjson"
 )
 
 // pair is a column and the value that a client gave for it.
@@ -73,7 +74,7 @@ func ParseWrite(body []byte) (dbaas.Statement, error) {
 	}
 }
 
-type fieldReader func(*form, *scanner, string) error
+type fieldReader func(*form, *strictjson.Reader, string) error
 
 // readFields and writeFields return the reader of a field, by its name, for each kind of body.
 func readFields(key string) fieldReader {
@@ -106,32 +107,29 @@ func writeFields(key string) fieldReader {
 	}
 }
 
-func parse(body []byte, fields func(string) fieldReader) (form, error) {
-	var f form
-	s := scanner{b: body}
-	if s.peek() != '{' {
-		return f, invalid("the body is one JSON object")
-	}
-	err := s.object(func(key string) error {
-		read := fields(key)
-		if read == nil {
-			return invalid("unknown field %q", key)
+func parse(body []byte, fields func(string) fieldReader) (f form, err error) {
+	err = strictjson.Read(body, func(r *strictjson.Reader) error {
+		if r.Kind() != '{' {
+			return r.Wrong("the body is one JSON object")
 		}
-		return read(&f, &s, key)
+		return r.Object(func(key string) error {
+			read := fields(key)
+			if read == nil {
+				return invalid("unknown field %q", key)
+			}
+			return read(&f, r, key)
+		})
 	})
-	if err != nil {
-		return f, err
-	}
-	return f, s.end()
+	return f, err
 }
 
-func (f *form) readQuery(s *scanner, _ string) (err error) {
-	f.query, err = s.field("query")
+func (f *form) readQuery(r *strictjson.Reader, key string) (err error) {
+	f.query, err = name(r, key)
 	return err
 }
 
-func (f *form) readTable(s *scanner, _ string) (err error) {
-	if f.table, err = s.field("table"); err != nil {
+func (f *form) readTable(r *strictjson.Reader, key string) (err error) {
+	if f.table, err = name(r, key); err != nil {
 		return err
 	}
 	// These prefixes are not application tables: they are SQLite's own tables, its pragmas as tables, and the system's
@@ -144,76 +142,79 @@ func (f *form) readTable(s *scanner, _ string) (err error) {
 	return checkName("table", f.table)
 }
 
-func (f *form) readColumns(s *scanner, _ string) error {
-	if s.peek() != '[' {
-		return invalid("columns is an array of names")
+func (f *form) readColumns(r *strictjson.Reader, key string) error {
+	if r.Kind() != '[' {
+		return r.Wrong("columns is an array of names")
 	}
-	var seen keySet
-	return s.array(func() error {
-		name, err := s.field("columns")
+	err := r.Array(func() error {
+		column, err := name(r, key)
 		if err != nil {
 			return err
 		}
-		if !seen.add(name) {
-			return invalid("column %q is asked for twice", name)
-		}
-		f.columns = append(f.columns, name)
-		return checkName("column", name)
+		f.columns = append(f.columns, column)
+		return checkName("column", column)
 	})
+	if err != nil {
+		return err
+	}
+	if column, twice := repeated(f.columns); twice {
+		return invalid("column %q is asked for twice", column)
+	}
+	return nil
 }
 
-func (f *form) readValues(s *scanner, key string) (err error) {
-	f.values, err = s.pairs(key)
+func (f *form) readValues(r *strictjson.Reader, key string) (err error) {
+	f.values, err = pairs(r, key)
 	return err
 }
 
-func (f *form) readCondition(s *scanner, key string) (err error) {
+func (f *form) readCondition(r *strictjson.Reader, key string) (err error) {
 	if f.condition != nil {
 		return invalid("condition and where mean the same: send one of them")
 	}
-	if s.peek() == '"' {
-		return f.refuseSQL(s, key)
+	if r.Kind() == '"' {
+		return f.refuseSQL(r, key)
 	}
-	f.condition, err = s.pairs(key)
+	f.condition, err = pairs(r, key)
 	return err
 }
 
 // refuseSQL rejects the fields in which older clients sent SQL text.
-func (f *form) refuseSQL(_ *scanner, key string) error {
+func (f *form) refuseSQL(_ *strictjson.Reader, key string) error {
 	return invalid("SQL text in %q is not taken here: send SQL with bound parameters to /db/query, /db/execute or /db/request", key)
 }
 
-// field reads a value that must be a string.
-func (s *scanner) field(name string) (string, error) {
-	if s.peek() != '"' {
-		return "", invalid("%s holds a string that is none", name)
+// name reads a value of key that must be a string.
+func name(r *strictjson.Reader, key string) (string, error) {
+	if r.Kind() != '"' {
+		return "", r.Wrong(key + " holds a string that is none")
 	}
-	return s.text()
+	return r.Text()
 }
 
 // pairs reads an object of columns and values, ordered by column. The result is never nil.
-func (s *scanner) pairs(name string) ([]pair, error) {
-	if s.peek() != '{' {
-		return nil, invalid("%s is an object of columns and values", name)
+func pairs(r *strictjson.Reader, key string) ([]pair, error) {
+	if r.Kind() != '{' {
+		return nil, r.Wrong(key + " is an object of columns and values")
 	}
 	pairs := []pair{}
-	err := s.object(func(key string) error {
-		if err := checkName("column", key); err != nil {
+	err := r.Object(func(column string) error {
+		if err := checkName("column", column); err != nil {
 			return err
 		}
-		value, err := s.scalar()
+		value, err := scalar(r)
 		if err != nil {
 			return err
 		}
-		pairs = append(pairs, pair{column: key, value: value})
+		pairs = append(pairs, pair{column: column, value: value})
 		return nil
 	})
 	slices.SortFunc(pairs, func(a, b pair) int { return cmp.Compare(a.column, b.column) })
 	return pairs, err
 }
 
-// checkName rejects names that cannot be quoted: the empty name, and a name with a zero byte, where SQLite would end the
-// whole statement.
+// checkName rejects names that cannot be quoted: the empty name, and a name with a zero byte, where SQLite would end
+// the whole statement.
 func checkName(what, name string) error {
 	if name == "" {
 		return invalid("the name of a %s is empty", what)
