@@ -123,7 +123,7 @@ func (r *Reader) Text() (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return shared(raw[1 : len(raw)-1]), nil
 	}
-	text, err := jsontext.AppendUnquote(nil, raw)
+	text, err := jsontext.AppendUnquote(make([]byte, 0, len(raw)), raw)
 	return shared(text), err
 }
 
