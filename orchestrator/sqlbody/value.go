@@ -3,6 +3,7 @@ package sqlbody
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/strictjson"
@@ -36,8 +37,10 @@ func scalar(r *strictjson.Reader) (dbaas.Value, error) {
 // number returns an integer exactly if it fits into 64 bits, and any other number as a float. Numbers beyond the range
 // of floats are rejected: infinity is not valid JSON.
 func number(literal string) (dbaas.Value, error) {
-	if v, err := strconv.ParseInt(literal, 10, 64); err == nil {
-		return dbaas.Integer(v), nil
+	if !strings.ContainsAny(literal, ".eE") { // ParseInt would find that too, and allocate its error
+		if v, err := strconv.ParseInt(literal, 10, 64); err == nil {
+			return dbaas.Integer(v), nil
+		}
 	}
 	v, err := strconv.ParseFloat(literal, 64)
 	if err != nil {
