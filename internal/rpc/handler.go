@@ -12,6 +12,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/strictjson"
 )
 
 // Handler answers a call, or returns an error. Unless the error wraps ErrCut, nothing of the answer was sent yet.
@@ -36,7 +37,7 @@ func NoBody[Out any](do func(context.Context) (Out, error)) Handler {
 }
 
 // WithBody returns the Handler of a call with a JSON body of at most limit bytes, which is decoded by the rules of
-// httpapi.UnmarshalStrict.
+// strictjson.Unmarshal.
 func WithBody[In, Out any](limit int64, do func(context.Context, In) (Out, error)) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		body, err := httpapi.ReadLimited(w, r, limit)
@@ -44,7 +45,7 @@ func WithBody[In, Out any](limit int64, do func(context.Context, In) (Out, error
 			return err
 		}
 		var in In
-		if err = httpapi.UnmarshalStrict(body, &in); err != nil {
+		if err = strictjson.Unmarshal(body, &in); err != nil {
 			return err
 		}
 		out, err := do(r.Context(), in)
