@@ -15,6 +15,7 @@ import (
 // acknowledgements of the replica's feeder, which come in no fixed order.
 func send(t *testing.T, b *broker, call func() ([]byte, error), want string) (asked []string, took time.Duration) {
 	t.Helper()
+	synctest.Wait() // for the acknowledgements of earlier requests
 	b.take()
 	began := time.Now()
 	got, err := call()

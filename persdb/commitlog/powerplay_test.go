@@ -26,7 +26,6 @@ type powerRun struct {
 	disk    *disktest.Disk
 	spoil   func(*commitlog.Store) error // makes the store lose data that it must keep
 	elapsed time.Duration
-
 	store   *commitlog.Store
 	epoch   dbaas.Epoch // the newest epoch that the store has returned
 	model   *model
