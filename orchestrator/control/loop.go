@@ -216,6 +216,10 @@ func (l *Loop) pass(ctx context.Context) bool {
 	if !leading {
 		return false
 	}
+	if seen.CoordinatorUp && l.cfg.Now().Sub(seen.Now) >= coordTimeout {
+		// The coordinator has stopped answering since it was observed. The next pass would renew too late.
+		l.renew(ctx, seen)
+	}
 	l.askProgress(ctx, seen)
 	limits := Limits{Session: l.sessionTimeout(session), Again: registerAgain, Bus: busPatience, Ready: l.cfg.Ready}
 	actions := l.permit(ctx, Plan(seen, desired, limits))
