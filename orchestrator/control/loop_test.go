@@ -207,6 +207,24 @@ func TestLoop_CoordinatorAway_LeadershipRenewed(t *testing.T) {
 	})
 }
 
+// A coordinator that freezes after it has listed the members makes the rest of that pass slow. The role is renewed
+// within the same pass.
+func TestLoop_CoordinatorFreezesWithinPass_LeadershipRenewedInIt(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
+		before := s.assigned.Load()
+		s.coord.freezesAtLead.Store(true)
+		for s.coord.freezesAtLead.Load() {
+			pass(10 * time.Millisecond)
+		}
+		pass(2*time.Second + 10*time.Millisecond) // two calls of the pass time out
+		if got := s.assigned.Load() - before; got != 1 {
+			s.t.Errorf("got %d renewals by the end of the pass, want 1", got)
+		}
+		s.coord.frozen.Store(false)
+		s.reconcile()
+	})
+}
+
 // A registered slave without a replica serves no read. It counts as serving again once it has a replica.
 func TestLoop_SlaveWithoutReplica_DoesNotServe(t *testing.T) {
 	bubble(t, func(s *rig, l *control.Loop) {

@@ -41,7 +41,7 @@ func (e *epochs) Claim(context.Context) (dbaas.Epoch, error) {
 type rig struct {
 	t        *testing.T
 	launcher *engine
-	coord    *coordinproc.Coordinator
+	coord    *coordinator
 	store    *epochs
 	diesAt   atomic.Bool
 	assigned atomic.Int64 // how often a role was assigned
@@ -96,13 +96,62 @@ func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return e.Launcher.Kill(ctx, id)
 }
 
+// coordinator can freeze between two calls of a pass: from then on an orchestrator's calls get no answer.
+type coordinator struct {
+	*coordinproc.Coordinator
+	freezesAtLead, frozen atomic.Bool
+}
+
+func (c *coordinator) Open(ctx context.Context) (coord.Session, error) {
+	s, err := c.Coordinator.Open(ctx)
+	return coordSession{s, c}, err
+}
+
+// answers returns nil if the coordinator answers, else coord.ErrUnavailable at the end of ctx.
+func (c *coordinator) answers(ctx context.Context) error {
+	if !c.frozen.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return coord.ErrUnavailable
+}
+
+type coordSession struct {
+	coord.Session
+	coordinator *coordinator
+}
+
+func (s coordSession) Members(ctx context.Context) ([]coord.Member, error) {
+	if err := s.coordinator.answers(ctx); err != nil {
+		return nil, err
+	}
+	return s.Session.Members(ctx)
+}
+
+func (s coordSession) Lead(ctx context.Context, name string) (bool, error) {
+	if s.coordinator.freezesAtLead.CompareAndSwap(true, false) {
+		s.coordinator.frozen.Store(true)
+	}
+	if err := s.coordinator.answers(ctx); err != nil {
+		return false, err
+	}
+	return s.Session.Lead(ctx, name)
+}
+
+func (s coordSession) SlaveCount(ctx context.Context) (int, coord.Version, error) {
+	if err := s.coordinator.answers(ctx); err != nil {
+		return 0, 0, err
+	}
+	return s.Session.SlaveCount(ctx)
+}
+
 func newStand(t *testing.T) *rig {
 	t.Helper()
 	c, err := coordinproc.New(coordinproc.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rig{t: t, coord: c, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
+	s := &rig{t: t, coord: &coordinator{Coordinator: c}, store: &epochs{}, workers: map[dbaas.WorkerID]*stubWorker{}, hangs: map[dbaas.WorkerID]bool{}}
 	s.log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), &s.lines), nil))
 	s.launcher = &engine{Launcher: inproc.New(inproc.Config{
 		Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
