@@ -50,7 +50,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	w.assigned = next
 	if a.Role != have.Role {
 		w.turn++
-		w.notify()
+		w.turned.Notify()
 		return w.turn, nil
 	}
 	// The same worker was chosen again, for example because its first answer was lost: the leadership continues.
@@ -81,17 +81,11 @@ func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	}
 }
 
-// notify wakes all waiters for a change of turn or taken. The caller holds mu.
-func (w *Worker) notify() {
-	close(w.turned)
-	w.turned = make(chan struct{})
-}
-
 // awaitTaken returns nil once serve has reached turn or a later one, and CodeUnavailable if ctx ends first.
 func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
 	for {
 		w.mu.Lock()
-		taken, turned := w.taken, w.turned
+		taken, turned := w.taken, w.turned.Next()
 		w.mu.Unlock()
 		if taken >= turn {
 			return nil
@@ -108,10 +102,10 @@ func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
 func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int, error) {
 	for {
 		w.mu.Lock()
-		a, now, turned := w.assigned, w.turn, w.turned
+		a, now, turned := w.assigned, w.turn, w.turned.Next()
 		if now > turn && ctx.Err() == nil {
 			w.taken = now
-			w.notify()
+			w.turned.Notify()
 			w.mu.Unlock()
 			return a, now, nil
 		}

@@ -61,7 +61,7 @@ func (w *Worker) phase(ctx, drainCtx context.Context, turn int, pending *sync.Wa
 	pending.Go(func() {
 		for taking.Err() == nil {
 			w.mu.Lock()
-			now, turned := w.turn, w.turned
+			now, turned := w.turn, w.turned.Next()
 			w.mu.Unlock()
 			if now != turn {
 				end()

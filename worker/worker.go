@@ -18,6 +18,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 	"rideshare/worker/master"
 	"rideshare/worker/replica"
@@ -107,7 +108,7 @@ type Worker struct {
 	renewed  time.Time       // when the present assignment was last repeated
 	turn     int             // how often the role has changed
 	taken    int             // the turn that serve has reached; it has finished all earlier turns
-	turned   chan struct{}   // closed and replaced at each change of turn or taken
+	turned   wait.Signal     // at each change of turn or taken
 	drain    chan struct{}   // closed by Drain
 	draining bool
 	leaving  bool // draining, or waiting for another worker to become master before draining
@@ -126,7 +127,6 @@ func New(c Config) *Worker {
 	w := &Worker{
 		config:  c,
 		killed:  make(chan struct{}),
-		turned:  make(chan struct{}),
 		drain:   make(chan struct{}),
 		serving: map[dbaas.Role]bool{},
 	}

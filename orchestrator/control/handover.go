@@ -85,9 +85,7 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 // awaitMaster returns the first serving master with an epoch above epoch, or CodeUnavailable when ctx ends.
 func (l *Loop) awaitMaster(ctx context.Context, epoch dbaas.Epoch) (Member, error) {
 	for {
-		l.mu.Lock()
-		looked := l.looked
-		l.mu.Unlock()
+		looked := l.looked.Next()
 		members, err := l.Members(ctx)
 		if err != nil {
 			return Member{}, dbaas.WrapError(dbaas.CodeUnavailable, "the workers cannot be listed", err)

@@ -117,7 +117,7 @@ type Loop struct {
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
 	sessionSince time.Time   // when session was opened
-	openFailed   int         // failed attempts to open a session since the last success
+	unopened     wait.Streak // of attempts to open a session
 	unlisted     wait.Streak // of attempts to list the workers
 	listed       time.Time   // when the last successful list of the engine was requested
 	leading      bool
@@ -127,8 +127,8 @@ type Loop struct {
 	starts       startLimit
 	nextID       int
 	view         view
-	busSince     time.Time     // as Observed.BusSince
-	looked       chan struct{} // closed and replaced in each pass
+	busSince     time.Time   // as Observed.BusSince
+	looked       wait.Signal // in each pass
 }
 
 // New returns a Loop. It does nothing until Run is called.
@@ -140,8 +140,7 @@ func New(cfg Config) *Loop {
 		wake:     wait.NewToken(),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]bool{},
-		starts:   startLimit{perMinute: cfg.StartsPerMinute},
-		looked:   make(chan struct{}),
+		starts:   newStartLimit(cfg.StartsPerMinute),
 		view:     view{slaveless: now, masterless: now},
 	}
 }

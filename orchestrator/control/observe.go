@@ -67,8 +67,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 		}
 	}
 	l.look(instances, members, up, o.returning(l.sessionTimeout(session)), now)
-	close(l.looked)
-	l.looked = make(chan struct{})
+	l.looked.Notify()
 	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {
 		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered
 	})

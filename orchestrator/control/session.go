@@ -34,15 +34,15 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
-		if l.openFailed++; l.openFailed == 1 {
+		if l.unopened.Fail() {
 			l.cfg.Log.WarnContext(ctx, "coordinator not reached", logkey.Error, err)
 		}
 		return nil
 	}
-	if l.openFailed > 0 {
-		l.cfg.Log.InfoContext(ctx, "coordinator reached again", logkey.Count, l.openFailed)
+	if failures := l.unopened.End(); failures > 0 {
+		l.cfg.Log.InfoContext(ctx, "coordinator reached again", logkey.Count, failures)
 	}
-	l.session, l.sessionSince, l.openFailed = s, l.cfg.Now(), 0
+	l.session, l.sessionSince = s, l.cfg.Now()
 	return s
 }
 

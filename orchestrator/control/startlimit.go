@@ -3,6 +3,8 @@ package control
 import (
 	"slices"
 	"time"
+
+	"rideshare/internal/wait"
 )
 
 const (
@@ -21,13 +23,18 @@ const heldQuiet = 10 * time.Second
 type startLimit struct {
 	perMinute int
 	idle      time.Time // when all starts are free again
-	failed    int       // failed starts since the last success
-	again     time.Time // no start is allowed before this time
+	failed    wait.Streak
+	pause     wait.Backoff // after failed starts
+	again     time.Time    // no start is allowed before this time
 
 	held   int       // starts that wait for a place
 	heldAt time.Time // when held was last more than zero
 	streak int       // starts that had to wait in the present streak; zero if there is none
 	total  int       // starts that ever had to wait
+}
+
+func newStartLimit(perMinute int) startLimit {
+	return startLimit{perMinute: perMinute, pause: wait.Backoff{First: firstStartPause, Cap: lastStartPause}}
 }
 
 func (s *startLimit) interval() time.Duration { return time.Minute / time.Duration(s.perMinute) }
@@ -43,7 +50,7 @@ func (s *startLimit) allowed(now time.Time) int {
 	switch {
 	case now.Before(s.again):
 		return 0
-	case s.failed > 0:
+	case s.failed.Count() > 0:
 		return min(s.free(now), 1)
 	default:
 		return s.free(now)
@@ -84,20 +91,15 @@ func (s *startLimit) permit(actions []Action, now time.Time) []Action {
 
 // failure records that a start failed at now, and reports whether it is the first failure of a streak.
 func (s *startLimit) failure(now time.Time) (first bool) {
-	pause := lastStartPause
-	if s.failed < 5 { // 0.5 s, 1, 2, 4, 8
-		pause = firstStartPause << s.failed
-	}
-	s.failed++
-	if again := now.Add(pause); again.After(s.again) {
+	if again := now.Add(s.pause.Next()); again.After(s.again) {
 		s.again = again
 	}
-	return s.failed == 1
+	return s.failed.Fail()
 }
 
 // success records that a start succeeded, and returns how many had failed since the last success.
-func (s *startLimit) success() (failed int) {
-	failed = s.failed
-	s.failed, s.again = 0, time.Time{}
-	return failed
+func (s *startLimit) success() (failed int64) {
+	s.pause.Reset()
+	s.again = time.Time{}
+	return s.failed.End()
 }

@@ -10,7 +10,7 @@ import (
 // the pauses.
 func TestStartLimit_FailedStarts_ArePausedLongerAndLonger(t *testing.T) {
 	now := time.Now()
-	s := startLimit{perMinute: 100}
+	s := newStartLimit(100)
 	if got := s.allowed(now); got != 100 {
 		t.Fatalf("at first: got %d starts allowed, want 100", got)
 	}
@@ -38,7 +38,7 @@ func TestStartLimit_FailedStarts_ArePausedLongerAndLonger(t *testing.T) {
 // perMinute workers may be started together. Then places become free one by one, never more than perMinute.
 func TestStartLimit_Used_PlacesComeBackOneByOne(t *testing.T) {
 	now := time.Now()
-	s := startLimit{perMinute: 4}
+	s := newStartLimit(4)
 	for range 4 {
 		s.begun(now)
 	}
@@ -59,7 +59,7 @@ func TestStartLimit_Used_PlacesComeBackOneByOne(t *testing.T) {
 // has waited for a while.
 func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 	began := time.Now()
-	s := startLimit{perMinute: 4}
+	s := newStartLimit(4)
 	for _, step := range []struct {
 		after                              time.Duration
 		wanted                             int
@@ -93,7 +93,7 @@ func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 // A start that waits because an earlier start failed does not count as held back.
 func TestStartLimit_AfterAFailure_NotHeldBack(t *testing.T) {
 	now := time.Now()
-	s := startLimit{perMinute: 4}
+	s := newStartLimit(4)
 	s.begun(now)
 	s.failure(now)
 	if got := s.permit([]Action{{Kind: ActionStart}}, now); len(got) != 0 || s.held != 0 {

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"sync"
+
+	"rideshare/internal/wait"
 )
 
 // kept is how many events are kept for clients that resume with Last-Event-ID.
@@ -27,7 +29,7 @@ type Log struct {
 	mu     sync.Mutex // guards the fields below
 	events []Event    // the newest events, at most kept, oldest first
 	next   uint64
-	more   chan struct{} // closed when there is a new event, then replaced
+	more   wait.Signal // there is a new event, or the log is closed
 	closed bool
 }
 
@@ -35,7 +37,7 @@ type Log struct {
 func New() *Log {
 	var life [8]byte
 	_, _ = rand.Read(life[:]) // crypto/rand.Read never fails, by its documentation.
-	return &Log{life: hex.EncodeToString(life[:]), slots: make(chan struct{}, maxStreams), next: 1, more: make(chan struct{})}
+	return &Log{life: hex.EncodeToString(life[:]), slots: make(chan struct{}, maxStreams), next: 1}
 }
 
 // Add appends an event whose data is v as JSON. If v cannot be rendered, the data of the
@@ -52,13 +54,10 @@ func (l *Log) Add(kind string, v any) {
 		l.events = l.events[1:]
 	}
 	l.next++
-	if !l.closed {
-		close(l.more)
-		l.more = make(chan struct{})
-	}
+	l.more.Notify()
 }
 
-// After returns the kept events with a number above n, and a channel that is closed when there is a new event. gap
+// After returns the kept events with a number above n, and a channel that is closed at the next event or Close. gap
 // reports that events after n are missing: they are no longer kept, or n was never assigned. Then After returns all
 // kept events.
 func (l *Log) After(n uint64) (events []Event, gap bool, more <-chan struct{}) {
@@ -68,7 +67,7 @@ func (l *Log) After(n uint64) (events []Event, gap bool, more <-chan struct{}) {
 	if gap = n >= l.next || n+1 < oldest; gap {
 		n = oldest - 1
 	}
-	return append([]Event(nil), l.events[n+1-oldest:]...), gap, l.more
+	return append([]Event(nil), l.events[n+1-oldest:]...), gap, l.more.Next()
 }
 
 // Last returns the number of the newest event, 0 if there is none.
@@ -82,10 +81,8 @@ func (l *Log) Last() uint64 {
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		close(l.more)
-	}
+	l.closed = true
+	l.more.Notify()
 }
 
 func (l *Log) isClosed() bool {

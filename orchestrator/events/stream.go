@@ -83,8 +83,11 @@ func (s *stream) run(ctx context.Context) {
 	timer := time.NewTicker(keepAlive)
 	defer timer.Stop()
 	text := ""
-	for !s.log.isClosed() {
+	for {
 		events, gap, more := s.log.After(s.last)
+		if s.log.isClosed() { // asked after more was taken, so that no Close is missed
+			return
+		}
 		if gap {
 			s.last = 0
 			text += fmt.Sprintf("id: %s-0\nevent: reset\ndata: {}\n\n", s.log.life)

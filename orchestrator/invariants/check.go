@@ -70,7 +70,7 @@ const (
 // Checker checks one system. It is safe for concurrent use.
 type Checker struct {
 	cfg     Config
-	running chan struct{} // holds a token while a check runs
+	running sync.Mutex // held while a check runs
 }
 
 // New returns a Checker.
@@ -81,7 +81,7 @@ func New(cfg Config) *Checker {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Checker{cfg: cfg, running: make(chan struct{}, 1)}
+	return &Checker{cfg: cfg}
 }
 
 // Run checks everything and returns a report. If a part of the system does not answer, its invariant fails, with the
@@ -90,12 +90,10 @@ func New(cfg Config) *Checker {
 // The only error is CodeConflict, while another check runs: a check reads the whole log and all tables, so one at a time
 // is enough.
 func (c *Checker) Run(ctx context.Context) (Report, error) {
-	select {
-	case c.running <- struct{}{}:
-		defer func() { <-c.running }()
-	default:
+	if !c.running.TryLock() {
 		return Report{}, dbaas.Errorf(dbaas.CodeConflict, "another check is running")
 	}
+	defer c.running.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Limit)
 	defer cancel()
 	report := Report{At: c.cfg.Now()}

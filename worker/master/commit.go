@@ -3,7 +3,6 @@ package master
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -16,8 +15,7 @@ import (
 // commitAll commits the pending operations, one commit at a time, so that a batch gathers while the previous commit is
 // in flight. It returns nil when no more messages arrive and none is pending, dbaas.ErrStaleEpoch, or ctx's error.
 func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error {
-	backoff := m.newBackoff()
-	failing := int64(0)
+	backoff, failing := m.newBackoff(), wait.Streak{}
 	for {
 		pending, err := m.waitPending(ctx, consumed)
 		if err != nil || len(pending) == 0 {
@@ -34,19 +32,18 @@ func (m *Master) commitAll(ctx context.Context, consumed <-chan struct{}) error 
 		}
 		switch {
 		case err == nil && len(batch) > 0:
-			if failing > 0 {
-				m.Log.InfoContext(ctx, "commits taken again", logkey.Count, failing)
+			if failures := failing.End(); failures > 0 {
+				m.Log.InfoContext(ctx, "commits taken again", logkey.Count, failures)
 			}
-			failing = 0
-			backoff.reset()
+			backoff.Reset()
 		case err == nil:
 			m.rest(ctx, nextEvent(pending, now))
 		case isTryAgain(err):
-			if failing++; failing == 1 {
+			if failing.Fail() {
 				m.Log.WarnContext(ctx, "commit not taken", logkey.Error, err)
 			}
-			if err = backoff.wait(ctx, nextEvent(pending, now)); err != nil {
-				return err
+			if !wait.For(ctx, untilRetry(backoff.Next(), nextEvent(pending, now))) {
+				return context.Cause(ctx)
 			}
 		default:
 			return err
@@ -202,24 +199,14 @@ func isTryAgain(err error) bool {
 	return ok
 }
 
-// backoff waits longer each time. It belongs to one goroutine.
-type backoff struct {
-	first, next time.Duration
+func (m *Master) newBackoff() wait.Backoff {
+	return wait.Backoff{First: m.Backoff, Cap: maxBackoff, Jitter: 0.5}
 }
 
-func (m *Master) newBackoff() *backoff { return &backoff{first: m.Backoff, next: m.Backoff} }
-
-func (b *backoff) reset() { b.next = b.first }
-
-// wait waits with jitter, at most until deadline unless deadline is zero. It returns ctx's error when ctx ends.
-func (b *backoff) wait(ctx context.Context, deadline time.Time) error {
-	d := b.next/2 + rand.N(b.next/2+1) //nolint:gosec // jitter is no secret.
-	if !deadline.IsZero() {
-		d = max(min(d, time.Until(deadline)), time.Millisecond)
+// untilRetry returns how long to wait before a retry: pause, but not beyond deadline unless deadline is zero.
+func untilRetry(pause time.Duration, deadline time.Time) time.Duration {
+	if deadline.IsZero() {
+		return pause
 	}
-	b.next = min(2*b.next, maxBackoff)
-	if !wait.For(ctx, d) {
-		return context.Cause(ctx)
-	}
-	return nil
+	return max(min(pause, time.Until(deadline)), time.Millisecond)
 }

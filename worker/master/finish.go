@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -46,7 +47,7 @@ type settlement struct {
 // finish broadcasts and answers commits in order until done is closed. It runs concurrently with the next commit, so
 // waiting for the broker's confirms takes no commit time. After the end of ctx it no longer answers or acknowledges.
 func (m *Master) finish(ctx context.Context) {
-	failing := int64(0)
+	var failing wait.Streak
 	for f := range m.done {
 		var known sync.WaitGroup
 		if f.entry != nil && ctx.Err() == nil {
@@ -65,19 +66,18 @@ func (m *Master) finish(ctx context.Context) {
 
 // sendEntry broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
 // counts the broadcast. Answers sent afterwards do not overtake the entry, so a caller's next read seldom has to wait
-// for it. failing is how many broadcasts failed in a row.
-func (m *Master) sendEntry(ctx context.Context, e *dbaas.EncodedEntry, known *sync.WaitGroup, failing *int64) {
+// for it. failing counts the broadcasts that failed in a row.
+func (m *Master) sendEntry(ctx context.Context, e *dbaas.EncodedEntry, known *sync.WaitGroup, failing *wait.Streak) {
 	onSent := make(chan struct{})
 	known.Go(func() {
 		switch err := m.broadcast(ctx, e.Frame, func() { close(onSent) }); {
 		case err != nil:
 			m.Stats.BroadcastErrors.Add(1)
-			if *failing++; *failing == 1 {
+			if failing.Fail() {
 				m.Log.WarnContext(ctx, "entry not broadcast", logkey.Seq, e.Seq, logkey.Error, err)
 			}
-		case *failing > 0:
-			m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, e.Seq, logkey.Count, *failing)
-			*failing = 0
+		case failing.Count() > 0:
+			m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, e.Seq, logkey.Count, failing.End())
 		}
 	})
 	<-onSent

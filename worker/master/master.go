@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -88,7 +89,7 @@ type Master struct {
 	Config
 
 	done    chan finished // commits to be broadcast and answered, in order
-	drained chan struct{} // see Quiet
+	drained chan struct{} // see Drained
 	// confirming counts the linearizable reads that have yet to confirm the leadership.
 	confirming sync.WaitGroup
 
@@ -102,7 +103,7 @@ type Master struct {
 	epoch   dbaas.Epoch
 	// cluster is the cluster that CatchUp found; a different cluster ends the leadership.
 	cluster dbaas.ClusterID
-	wake    chan struct{} // holds a token when hand has grown
+	wake    wait.Token // pending has grown
 }
 
 // New returns a Master for one leadership.
@@ -118,7 +119,7 @@ func New(c Config) *Master {
 		epoch:   c.Epoch,
 		done:    make(chan finished, finishing),
 		drained: make(chan struct{}),
-		wake:    make(chan struct{}, 1),
+		wake:    wait.NewToken(),
 		lost:    map[dbaas.OpID]struct{}{},
 	}
 }
@@ -139,8 +140,8 @@ func (m *Master) CatchUp(ctx context.Context) error {
 			return m.Replica.WaitApplied(ctx, head)
 		}
 		m.Log.DebugContext(ctx, "head not read", logkey.Error, err)
-		if err := backoff.wait(ctx, time.Time{}); err != nil {
-			return err
+		if !backoff.Wait(ctx) {
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -248,8 +249,5 @@ func (m *Master) put(msg *message) {
 	}
 	m.pending = append(m.pending, msg)
 	m.mu.Unlock()
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Give()
 }

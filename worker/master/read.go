@@ -90,7 +90,7 @@ func (m *Master) confirm(ctx context.Context, deadline time.Time) (dbaas.Head, e
 			return head, nil
 		}
 		m.Log.DebugContext(ctx, "head not read", logkey.Error, err)
-		if werr := backoff.wait(ctx, time.Time{}); werr != nil {
+		if !backoff.Wait(ctx) {
 			return head, err
 		}
 	}

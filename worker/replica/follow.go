@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -27,9 +26,9 @@ var (
 )
 
 // follow applies entries until the file must be discarded. It returns the reason, or ctx's error.
-func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
+func (r *Replica) follow(ctx context.Context, f *file, pause *wait.Backoff) error {
 	var retry <-chan time.Time // set while persdb does not answer
-	failing := 0               // failed attempts to read the log since the last success
+	var failing wait.Streak    // of attempts to read the log
 	for {
 		entries, behind, broken := r.takeInbox()
 		if broken != nil {
@@ -40,21 +39,20 @@ func (r *Replica) follow(ctx context.Context, f *file, pause *backoff) error {
 			return err
 		}
 		if (gap || behind || !r.Following()) && retry == nil {
-			err := r.catchUp(ctx, f, r.config.StoreTimeout<<min(failing, 2))
+			err := r.catchUp(ctx, f, r.config.StoreTimeout<<min(failing.Count(), 2))
 			switch {
 			case err == nil:
-				pause.reset()
-				if failing > 0 {
-					r.config.Log.InfoContext(ctx, "log read again", logkey.Count, failing)
+				pause.Reset()
+				if failures := failing.End(); failures > 0 {
+					r.config.Log.InfoContext(ctx, "log read again", logkey.Count, failures)
 				}
-				failing = 0
 			case !isTransient(err):
 				return err
 			default:
-				if failing++; failing == 1 && ctx.Err() == nil {
+				if failing.Fail() && ctx.Err() == nil {
 					r.config.Log.WarnContext(ctx, "log not read", logkey.Error, err)
 				}
-				retry = time.After(pause.next())
+				retry = time.After(pause.Next())
 			}
 			continue // entries may have arrived during the call
 		}
@@ -231,21 +229,6 @@ func (r *Replica) compare(ctx context.Context) {
 	}
 	r.behind = r.behind || head.Seq > r.head.Seq
 	if r.broken != nil || r.behind {
-		r.notify()
+		r.wake.Give()
 	}
 }
-
-// backoff waits longer each time. It belongs to one goroutine.
-type backoff struct {
-	first, limit, last time.Duration
-}
-
-func (b *backoff) reset() { b.last = 0 }
-
-// next returns the next wait, with jitter.
-func (b *backoff) next() time.Duration {
-	b.last = min(max(b.first, 2*b.last), b.limit)
-	return b.last/2 + rand.N(b.last/2+1) //nolint:gosec // jitter is no secret.
-}
-
-func (b *backoff) wait(ctx context.Context) { wait.For(ctx, b.next()) }

@@ -41,23 +41,23 @@ func (r *Replica) readable() (*file, dbaas.Head, bool) {
 // instead of at the next periodic comparison.
 func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 	var poke <-chan time.Time
-	patience := r.config.NudgeAfter
+	patience := wait.Backoff{First: r.config.NudgeAfter, Cap: r.config.AntiEntropy}
 	for {
 		r.mu.Lock()
 		_, head, ok := r.readable()
-		changed := r.changed
+		changed := r.changed.Next()
 		r.mu.Unlock()
 		if ok && head.Seq >= want.Seq && (want.Cluster.IsZero() || head.Cluster == want.Cluster) {
 			return nil
 		}
 		if poke == nil {
-			poke = time.After(patience)
+			poke = time.After(patience.Next())
 		}
 		select {
 		case <-changed:
 		case <-poke:
 			r.lag()
-			poke, patience = nil, min(2*patience, r.config.AntiEntropy)
+			poke = nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -69,7 +69,7 @@ func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 func (r *Replica) Serving(ctx context.Context) (lost <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
-		lost, changed := r.lost, r.changed
+		lost, changed := r.lost, r.changed.Next()
 		r.mu.Unlock()
 		if lost != nil {
 			return lost, nil
@@ -142,7 +142,7 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	}
 }
 
-// snapshotJitter is the time over which replicas that failed at the same entry snapshotJitter their requests for snapshots.
+// snapshotJitter is the time over which replicas that failed at the same entry spread their requests for snapshots.
 const snapshotJitter = 500 * time.Millisecond
 
 // stepBack drops the old file once another worker has entries that it lacks: reads that need those entries go there.
@@ -178,6 +178,5 @@ func (r *Replica) announce() {
 		close(r.lost)
 		r.lost = nil
 	}
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.changed.Notify()
 }

@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -82,7 +83,7 @@ type Replica struct {
 	config   Config
 	progress atomic.Uint64 // see Progress
 	furthest int64         // most bytes received of a snapshot since the last one was installed; belongs to Run
-	wake     chan struct{} // holds a token when Run has work to do
+	wake     wait.Token    // Run has work to do
 	verify   chan struct{} // holds a token while a comparison with persdb's hashes runs
 
 	mu         sync.Mutex // guards the fields below
@@ -97,7 +98,7 @@ type Replica struct {
 	old        *file      // may be read at oldHead until file is ready; may be nil
 	oldHead    dbaas.Head
 	lost       chan struct{} // closed when the replica may no longer be read; nil while it may not be read
-	changed    chan struct{}
+	changed    wait.Signal
 }
 
 // New returns a Replica. Run starts it.
@@ -109,7 +110,7 @@ func New(c Config) *Replica {
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
 	c.VerifyEvery = cmp.Or(c.VerifyEvery, defaultVerifyEvery)
 	c.VerifyTimeout = cmp.Or(c.VerifyTimeout, defaultVerifyTimeout)
-	return &Replica{config: c, wake: make(chan struct{}, 1), verify: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &Replica{config: c, wake: wait.NewToken(), verify: make(chan struct{}, 1)}
 }
 
 // Subscriber returns the callbacks for the broadcasts of syncQ. The replica does not start before the subscription is
@@ -123,7 +124,7 @@ func (r *Replica) gap() {
 	r.mu.Lock()
 	r.bound, r.behind = true, true
 	r.mu.Unlock()
-	r.notify()
+	r.wake.Give()
 }
 
 // Offer passes the frame of an entry that persdb has committed: each broadcast of syncQ, and on a master each entry of
@@ -146,14 +147,7 @@ func (r *Replica) Offer(frame []byte) {
 		r.inboxBytes += size
 	}
 	r.mu.Unlock()
-	r.notify()
-}
-
-func (r *Replica) notify() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // a token is there already
-	}
+	r.wake.Give()
 }
 
 // lag makes Run read the log.
@@ -161,7 +155,7 @@ func (r *Replica) lag() {
 	r.mu.Lock()
 	r.behind = true
 	r.mu.Unlock()
-	r.notify()
+	r.wake.Give()
 }
 
 // Progress grows while the replica comes closer to being readable: with the bytes of a snapshot, of a page of the log,
@@ -185,7 +179,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	if err := r.waitBound(ctx); err != nil {
 		return err
 	}
-	pause := backoff{first: r.config.Backoff, limit: r.config.AntiEntropy}
+	pause := wait.Backoff{First: r.config.Backoff, Cap: r.config.AntiEntropy, Jitter: 0.5}
 	for generation := 1; ctx.Err() == nil; generation++ {
 		f, err := r.install(ctx, generation)
 		if err != nil {
@@ -195,7 +189,7 @@ func (r *Replica) Run(ctx context.Context) error {
 			if !isTransient(err) {
 				r.dropOld() // the old file may occupy the space that the snapshot needs
 			}
-			pause.wait(ctx)
+			pause.Wait(ctx)
 			continue
 		}
 		r.adopt(f)
@@ -203,7 +197,7 @@ func (r *Replica) Run(ctx context.Context) error {
 		r.explain(ctx, f, err)
 		r.leave(ctx, f, err)
 		if ctx.Err() == nil && !errors.Is(err, errBehindLog) {
-			pause.wait(ctx) // repeatedly discarded files must not cause a storm of snapshots
+			pause.Wait(ctx) // repeatedly discarded files must not cause a storm of snapshots
 		}
 	}
 	return ctx.Err()

@@ -161,7 +161,7 @@ func (r *Replica) invalidate(f *file, reason error) {
 		r.broken = reason
 	}
 	r.mu.Unlock()
-	r.notify()
+	r.wake.Give()
 }
 
 func noAnswer(err error) error {

@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 	"rideshare/worker/slave"
 )
@@ -23,7 +24,7 @@ type fakeSource struct {
 	cluster dbaas.ClusterID
 	ready   bool
 	lost    chan struct{}
-	changed chan struct{}
+	changed wait.Signal
 	open    int // readers
 	most    int // most readers at the same time
 	working int // busy reads that are running
@@ -31,7 +32,7 @@ type fakeSource struct {
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
-	return &fakeSource{seq: seq, ready: true, lost: make(chan struct{}), changed: make(chan struct{})}
+	return &fakeSource{seq: seq, ready: true, lost: make(chan struct{})}
 }
 
 func (f *fakeSource) set(seq dbaas.Seq, ready bool) {
@@ -42,8 +43,7 @@ func (f *fakeSource) set(seq dbaas.Seq, ready bool) {
 		f.lost = make(chan struct{})
 	}
 	f.seq, f.ready = seq, ready
-	close(f.changed)
-	f.changed = make(chan struct{})
+	f.changed.Notify()
 }
 
 func (f *fakeSource) Applied() (dbaas.Head, bool) {
@@ -55,7 +55,7 @@ func (f *fakeSource) Applied() (dbaas.Head, bool) {
 func (f *fakeSource) wait(ctx context.Context, done func() bool) error {
 	for {
 		f.mu.Lock()
-		ok, changed := done(), f.changed
+		ok, changed := done(), f.changed.Next()
 		f.mu.Unlock()
 		if ok {
 			return nil

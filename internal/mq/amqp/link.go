@@ -40,13 +40,13 @@ type link[L lives] struct {
 	current L
 	up      bool
 	closed  bool
-	err     error         // why it is not up
-	lost    uint64        // lives that ended by themselves
-	changed chan struct{} // closed and replaced with each change
+	err     error  // why it is not up
+	lost    uint64 // lives that ended by themselves
+	changed wait.Signal
 }
 
 func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Context) (L, error)) *link[L] {
-	return &link[L]{part: part, log: log, make: dial, changed: make(chan struct{})}
+	return &link[L]{part: part, log: log, make: dial}
 }
 
 // run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time.
@@ -80,8 +80,7 @@ func (l *link[L]) set(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change()
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed.Notify()
 }
 
 // close makes all later calls return mq.ErrClosed.
@@ -95,15 +94,16 @@ func (l *link[L]) get() (L, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var none L
+	changed := l.changed.Next()
 	switch {
 	case l.closed:
-		return none, l.changed, mq.ErrClosed
+		return none, changed, mq.ErrClosed
 	case l.up:
-		return l.current, l.changed, nil
+		return l.current, changed, nil
 	case l.err != nil:
-		return none, l.changed, fmt.Errorf("not connected: %w: %w", mq.ErrUnavailable, opaque{l.err})
+		return none, changed, fmt.Errorf("not connected: %w: %w", mq.ErrUnavailable, opaque{l.err})
 	default:
-		return none, l.changed, fmt.Errorf("not connected yet: %w", mq.ErrUnavailable)
+		return none, changed, fmt.Errorf("not connected yet: %w", mq.ErrUnavailable)
 	}
 }
 

@@ -2,8 +2,8 @@ package process
 
 import "io"
 
-// Pause is pause.
-var Pause = pause
+// NewPause is newPause.
+var NewPause = newPause
 
 // WriteLines writes all that one child wrote, and ends it.
 func WriteLines(to io.Writer, all []string) {

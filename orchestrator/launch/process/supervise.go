@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 )
 
 const (
-	// firstPause and maxPause bound the pause before a dead child is restarted. The first pause is short, so that a
-	// crash costs little; the last keeps a child that cannot run from becoming a fork bomb.
+	// firstPause and maxPause bound the pause before a dead child is restarted; it doubles between them. The first pause
+	// is short, so that a crash costs little; the last keeps a child that cannot run from becoming a fork bomb.
 	firstPause = 100 * time.Millisecond
 	maxPause   = 5 * time.Second
 	// stableAfter is how long a child must have run for its next death to count as the first.
@@ -133,45 +134,48 @@ func (c *Child) begin() (*life, error) {
 	return e, nil
 }
 
+func newPause() wait.Backoff { return wait.Backoff{First: firstPause, Cap: maxPause} }
+
 // keep restarts the program each time it has ended.
 func (c *Child) keep() {
 	defer close(c.stopped)
 	defer func() { _ = c.listener.Close() }() // nothing was accepted here
-	deaths := 0                               // consecutive
-	for e := c.life; e != nil; e = c.again(deaths) {
+	var deaths wait.Streak
+	pause := newPause()
+	for e := c.life; e != nil; e = c.again(&deaths, &pause) {
 		select {
 		case <-e.ended:
 		case <-time.After(stableAfter):
-			if deaths > 1 { // the first death was logged on its own
-				c.config.Log.Info("process runs again", logkey.Count, deaths)
+			if count := deaths.End(); count > 1 { // the first death was logged on its own
+				c.config.Log.Info("process runs again", logkey.Count, count)
 			}
-			deaths = 0
+			pause.Reset()
 			<-e.ended
 		}
-		deaths++
-		c.tell(e, deaths)
+		c.logDeath(e, &deaths)
 	}
 }
 
-// tell logs a death. Of consecutive deaths only the first is logged here, and keep logs their number: a child that
-// cannot run would otherwise fill the log.
-func (c *Child) tell(dead *life, deaths int) {
+// logDeath counts a death and logs it. Of consecutive deaths only the first is logged here, and keep logs their number:
+// a child that cannot run would otherwise fill the log.
+func (c *Child) logDeath(dead *life, deaths *wait.Streak) {
 	c.mu.Lock()
 	stop := c.stop
 	c.mu.Unlock()
 	log := c.config.Log.With(logkey.PID, dead.pid())
-	if stop || deaths == 1 {
+	if deaths.Fail() || stop {
 		logEnd(log, dead, stop)
 		return
 	}
-	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths, logkey.Reason, dead.words())
+	log.Debug("process died again", logkey.Code, dead.exitCode, logkey.Count, deaths.Count(), logkey.Reason, dead.words())
 }
 
-// again starts the next life after the given number of consecutive deaths. It returns nil once the child is stopped.
-func (c *Child) again(deaths int) *life {
-	for ; ; deaths++ {
+// again starts the next life after a pause. A start that fails counts as another death. again returns nil once the child
+// is stopped.
+func (c *Child) again(deaths *wait.Streak, pause *wait.Backoff) *life {
+	for {
 		select {
-		case <-time.After(pause(deaths)):
+		case <-time.After(pause.Next()):
 		case <-c.stopping:
 			return nil
 		}
@@ -179,15 +183,7 @@ func (c *Child) again(deaths int) *life {
 		if err == nil {
 			return next
 		}
-		c.config.Log.Warn("process not started", logkey.Count, deaths, logkey.Error, err)
+		c.config.Log.Warn("process not started", logkey.Count, deaths.Count(), logkey.Error, err)
+		deaths.Fail()
 	}
-}
-
-// pause returns how long to wait before a restart after the given number of consecutive deaths.
-func pause(deaths int) time.Duration {
-	p := firstPause
-	for ; deaths > 1 && p < maxPause; deaths-- {
-		p *= 2
-	}
-	return min(p, maxPause)
 }

@@ -147,12 +147,10 @@ func TestSupervise_NotStarted(t *testing.T) {
 // Pauses double from a tenth of a second to five seconds, and stay there.
 func TestPause(t *testing.T) {
 	t.Parallel()
-	for deaths, want := range map[int]time.Duration{
-		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 6: 3200 * time.Millisecond,
-		7: 5 * time.Second, 8: 5 * time.Second, 1 << 40: 5 * time.Second,
-	} {
-		if got := process.Pause(deaths); got != want {
-			t.Errorf("pause after %d deaths: got %v, want %v", deaths, got, want)
+	pause := process.NewPause()
+	for i, want := range []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+		if got := pause.Next(); got != want*time.Millisecond {
+			t.Errorf("pause after %d deaths: got %v, want %d ms", i+1, got, want)
 		}
 	}
 }

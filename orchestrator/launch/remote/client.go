@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/logkey"
 	"rideshare/internal/rpc"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
@@ -42,7 +43,7 @@ type Launcher struct {
 	launcher  rpc.Caller
 	log       *slog.Logger
 	transport *http.Transport
-	events    chan struct{}
+	events    wait.Token
 	end       context.CancelFunc
 	polling   sync.WaitGroup
 }
@@ -61,7 +62,7 @@ func New(c Config) (*Launcher, error) {
 	}
 	l := &Launcher{
 		launcher: rpc.Caller{Peer: "launcher", Base: base, HTTP: &http.Client{Transport: transport}, MaxAnswer: maxAnswerBytes},
-		log:      c.Log, transport: transport, events: make(chan struct{}, 1),
+		log:      c.Log, transport: transport, events: wait.NewToken(),
 	}
 	if c.Token != "" {
 		l.launcher.Authorization = "Bearer " + c.Token
@@ -148,25 +149,26 @@ const (
 // poll requests events until ctx ends. The launcher counts events, so an event between two requests answers the second
 // one immediately, and none is lost.
 func (l *Launcher) poll(ctx context.Context) {
-	seen, failed, rest := "", 0, firstPause
+	seen, lost := "", wait.Streak{}
+	backoff := wait.Backoff{First: firstPause, Cap: lastPause}
 	for ctx.Err() == nil {
 		at, err := l.next(ctx, seen)
 		if err != nil {
-			failed++
-			if failed == 1 && ctx.Err() == nil {
-				l.log.WarnContext(ctx, "launcher lost", "error", err)
+			if lost.Fail() && ctx.Err() == nil {
+				l.log.WarnContext(ctx, "launcher lost", logkey.Error, err)
 			}
-			wait.For(ctx, rest)
-			rest = min(2*rest, lastPause)
+			backoff.Wait(ctx)
 			continue
 		}
-		if failed > 0 {
-			l.log.InfoContext(ctx, "launcher found again", "count", failed)
+		failures := lost.End()
+		if failures > 0 {
+			l.log.InfoContext(ctx, "launcher found again", logkey.Count, failures)
 		}
-		if at != seen || failed > 0 { // events may have been missed while the connection was lost
-			l.notify()
+		if at != seen || failures > 0 { // events may have been missed while the connection was lost
+			l.events.Give()
 		}
-		seen, failed, rest = at, 0, firstPause
+		seen = at
+		backoff.Reset()
 	}
 }
 
@@ -176,11 +178,4 @@ func (l *Launcher) next(ctx context.Context, seen string) (string, error) {
 		err = errors.New("the answer is no event")
 	}
 	return e.At, err
-}
-
-func (l *Launcher) notify() {
-	select {
-	case l.events <- struct{}{}:
-	default: // a token is there already
-	}
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"strconv"
 	"sync"
+
+	"rideshare/internal/wait"
 )
 
 // events counts the tokens of a launcher's events, so that each of several callers receives those it has not seen. It is
@@ -16,12 +18,12 @@ type events struct {
 
 	mu    sync.Mutex // guards the fields below
 	count int
-	next  chan struct{} // closed at the next token
+	next  wait.Signal // at each token
 }
 
 // newEvents takes tokens until close.
 func newEvents(tokens <-chan struct{}) *events {
-	e := &events{run: rand.Text()[:8], done: make(chan struct{}), next: make(chan struct{})}
+	e := &events{run: rand.Text()[:8], done: make(chan struct{})}
 	e.stop.Go(func() {
 		for {
 			select {
@@ -39,15 +41,14 @@ func (e *events) add() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.count++
-	close(e.next)
-	e.next = make(chan struct{})
+	e.next.Notify()
 }
 
 // now returns the current event id, and a channel that is closed when the id changes.
 func (e *events) now() (at string, next <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.run + "-" + strconv.Itoa(e.count), e.next
+	return e.run + "-" + strconv.Itoa(e.count), e.next.Next()
 }
 
 // wait returns the current event id as soon as it differs from seen, or when ctx or the service ends.
