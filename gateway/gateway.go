@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,12 +59,8 @@ type service struct {
 
 // New returns a Gateway. It is an error if a service has no instance, or an instance that is not http://host:port.
 func New(cfg Config) (*Gateway, error) {
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = httpapi.DefaultMaxBody
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, httpapi.DefaultMaxBody)
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

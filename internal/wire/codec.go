@@ -181,7 +181,7 @@ func (d *decoder) count() int {
 		d.fail(ErrMalformed)
 		return 0
 	}
-	return int(n) //nolint:gosec // bounded by the frame's size.
+	return int(n)
 }
 
 // list reads a list with its count. The list grows as items are decoded, so that a count alone costs nothing. An

@@ -78,7 +78,7 @@ func (d *decoder) header() (Kind, dbaas.ShardID) {
 	if shard > 1<<32-1 {
 		d.fail(ErrMalformed)
 	}
-	return kind, dbaas.ShardID(shard) //nolint:gosec // checked on the line above.
+	return kind, dbaas.ShardID(shard)
 }
 
 // open starts decoding a frame of the wanted kind.

@@ -106,7 +106,7 @@ func (r ReadReply) Encode() ([]byte, error) {
 	b = appendUint(b, uint64(len(r.Answers)))
 	for i := range r.Answers {
 		a := &r.Answers[i]
-		b = appendUint(b, uint64(a.Index)) //nolint:gosec // a place in a slice.
+		b = appendUint(b, uint64(a.Index))
 		b = appendText(b, string(a.Result.Code))
 		b = appendText(b, a.Result.Message)
 		b = appendUint(b, uint64(a.Result.Seq))
@@ -139,7 +139,7 @@ func (r ReadHeld) Encode() ([]byte, error) {
 	b := appendText(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker))
 	b = appendBool(b, r.Running != nil)
 	if r.Running != nil {
-		b = appendUint(b, uint64(*r.Running)) //nolint:gosec // a place in a slice.
+		b = appendUint(b, uint64(*r.Running))
 	}
 	return sized(b)
 }

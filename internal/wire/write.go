@@ -100,7 +100,7 @@ func (r WriteReply) Encode() ([]byte, error) {
 	b = appendBool(b, r.Last)
 	b = appendUint(b, uint64(len(r.Answers)))
 	for i := range r.Answers {
-		b = appendUint(b, uint64(r.Answers[i].Index)) //nolint:gosec // a place in a slice.
+		b = appendUint(b, uint64(r.Answers[i].Index))
 		b = appendResult(b, &r.Answers[i].Result)
 	}
 	return sized(b)

@@ -70,15 +70,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Period == 0 {
-		c.Period = time.Second
-	}
-	if c.Ready == 0 {
-		c.Ready = time.Minute
-	}
-	if c.StartsPerMinute == 0 {
-		c.StartsPerMinute = 120
-	}
+	c.Period = cmp.Or(c.Period, time.Second)
+	c.Ready = cmp.Or(c.Ready, time.Minute)
+	c.StartsPerMinute = cmp.Or(c.StartsPerMinute, 120)
 	if c.BusUp == nil {
 		c.BusUp = func() bool { return true }
 	}

@@ -111,9 +111,7 @@ func New(c Config) *Master {
 	c.CommitTimeout = cmp.Or(c.CommitTimeout, defaultCommitTimeout)
 	c.SendTimeout = cmp.Or(c.SendTimeout, defaultSendTimeout)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
-	if c.Stats == nil {
-		c.Stats = &Stats{}
-	}
+	c.Stats = cmp.Or(c.Stats, &Stats{})
 	return &Master{
 		Config:  c,
 		epoch:   c.Epoch,

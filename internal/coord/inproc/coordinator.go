@@ -3,6 +3,7 @@
 package inproc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,9 +60,7 @@ type registration struct {
 // New returns a running Coordinator with the contents of its file, if there is one. It returns an error for a file
 // that it cannot read, and does not overwrite it.
 func New(c Config) (*Coordinator, error) {
-	if c.SessionTimeout == 0 {
-		c.SessionTimeout = DefaultSessionTimeout
-	}
+	c.SessionTimeout = cmp.Or(c.SessionTimeout, DefaultSessionTimeout)
 	k := &Coordinator{
 		timeout: c.SessionTimeout,
 		file:    c.File,

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -36,9 +37,7 @@ func parse(text string) (address, error) {
 			return address{}, fmt.Errorf("server %q is not host:port", host)
 		}
 		port := u.Port()
-		if port == "" {
-			port = defaultPort
-		}
+		port = cmp.Or(port, defaultPort)
 		a.servers = append(a.servers, net.JoinHostPort(u.Hostname(), port))
 	}
 	if strings.ContainsAny(root, "?#") {

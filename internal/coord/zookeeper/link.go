@@ -185,7 +185,7 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 		c.answer = append(c.answer, b[:min(n, missing)]...)
 		if len(c.answer) == answerBytes {
 			c.granted = grant{
-				id:      int64(binary.BigEndian.Uint64(c.answer[12:])), //nolint:gosec // the bits of a signed number
+				id:      int64(binary.BigEndian.Uint64(c.answer[12:])),
 				timeout: time.Duration(binary.BigEndian.Uint32(c.answer[8:])) * time.Millisecond,
 				asked:   c.asked,
 			}

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,23 +106,14 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
 		errs = append(errs, fmt.Errorf("heartbeat %v is less than a second", c.Heartbeat))
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.DialContext == nil {
 		c.DialContext = new(net.Dialer).DialContext
 	}
-	orDefault(&c.Heartbeat, DefaultHeartbeat)
-	orDefault(&c.ConfirmTimeout, DefaultConfirmTimeout)
-	orDefault(&c.MaxReady, DefaultMaxReady)
-	orDefault(&c.MaxBytes, mq.DefaultMaxBytes)
-	orDefault(&c.SyncBuffer, DefaultSyncBuffer)
+	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
+	c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultConfirmTimeout)
+	c.MaxReady = cmp.Or(c.MaxReady, DefaultMaxReady)
+	c.MaxBytes = cmp.Or(c.MaxBytes, mq.DefaultMaxBytes)
+	c.SyncBuffer = cmp.Or(c.SyncBuffer, DefaultSyncBuffer)
 	return c, errors.Join(errs...)
-}
-
-func orDefault[T comparable](v *T, to T) {
-	var zero T
-	if *v == zero {
-		*v = to
-	}
 }

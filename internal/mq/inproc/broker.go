@@ -4,6 +4,7 @@
 package inproc
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -73,15 +74,9 @@ type Broker struct {
 
 // NewBroker returns a running Broker. It has no goroutines of its own and needs no Close.
 func NewBroker(c Config) *Broker {
-	if c.MaxReady == 0 {
-		c.MaxReady = DefaultMaxReady
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = mq.DefaultMaxBytes
-	}
-	if c.SyncBuffer == 0 {
-		c.SyncBuffer = DefaultSyncBuffer
-	}
+	c.MaxReady = cmp.Or(c.MaxReady, DefaultMaxReady)
+	c.MaxBytes = cmp.Or(c.MaxBytes, mq.DefaultMaxBytes)
+	c.SyncBuffer = cmp.Or(c.SyncBuffer, DefaultSyncBuffer)
 	return &Broker{
 		config:  c,
 		queues:  map[mq.Queue]*queue{},

@@ -3,6 +3,7 @@
 package coordtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,9 +49,7 @@ type NewWorld func(t testing.TB) World
 // Run runs the suite.
 func Run(t *testing.T, f Features, newWorld NewWorld) {
 	t.Helper()
-	if f.Patience == 0 {
-		f.Patience = time.Minute
-	}
+	f.Patience = cmp.Or(f.Patience, time.Minute)
 	tests := []struct {
 		name string
 		run  func(s *suite)

@@ -4,6 +4,7 @@
 package launchtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -39,9 +40,7 @@ type NewWorld func(t testing.TB) World
 // Run runs the suite.
 func Run(t *testing.T, f Features, newWorld NewWorld) {
 	t.Helper()
-	if f.Patience == 0 {
-		f.Patience = 30 * time.Second
-	}
+	f.Patience = cmp.Or(f.Patience, 30*time.Second)
 	tests := []struct {
 		name string
 		run  func(s *suite)

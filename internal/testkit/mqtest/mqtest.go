@@ -4,6 +4,7 @@
 package mqtest
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,12 +64,8 @@ type test struct {
 // Run runs the suite.
 func Run(t *testing.T, f Features, newBus NewBus) {
 	t.Helper()
-	if f.Patience == 0 {
-		f.Patience = 10 * time.Second
-	}
-	if f.Quiet == 0 {
-		f.Quiet = 200 * time.Millisecond
-	}
+	f.Patience = cmp.Or(f.Patience, 10*time.Second)
+	f.Quiet = cmp.Or(f.Quiet, 200*time.Millisecond)
 	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests(), meterTests()} {
 		for _, one := range group {
 			t.Run(one.name, func(t *testing.T) {

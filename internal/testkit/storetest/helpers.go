@@ -37,7 +37,7 @@ type Store interface {
 // ID returns a fixed operation id for the number n.
 func ID(n int) dbaas.OpID {
 	var id dbaas.OpID
-	binary.BigEndian.PutUint64(id[8:], uint64(n)+1) //nolint:gosec // small test numbers.
+	binary.BigEndian.PutUint64(id[8:], uint64(n)+1)
 	return id
 }
 

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -25,9 +26,7 @@ const (
 func Docker(tb testing.TB) string {
 	tb.Helper()
 	address := os.Getenv(dockerHost)
-	if address == "" {
-		address = defaultDockerHost
-	}
+	address = cmp.Or(address, defaultDockerHost)
 	ctx, cancel := context.WithTimeout(tb.Context(), probeTimeout)
 	defer cancel()
 	if err := answersDocker(ctx, address); err != nil {

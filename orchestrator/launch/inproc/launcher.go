@@ -82,9 +82,7 @@ var _ launch.Launcher = (*Launcher)(nil)
 
 // New returns a Launcher without workers.
 func New(c Config) *Launcher {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return &Launcher{config: c, events: wait.NewToken(), removeAll: os.RemoveAll, instances: map[dbaas.WorkerID]*instance{}}
 }
 

@@ -2,6 +2,7 @@ package inproc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -86,9 +87,7 @@ func serverRequest(ctx context.Context, r *http.Request) *http.Request {
 	s := r.Clone(ctx)
 	s.RequestURI = r.URL.RequestURI()
 	s.RemoteAddr = "inproc"
-	if s.Host == "" {
-		s.Host = r.URL.Host
-	}
+	s.Host = cmp.Or(s.Host, r.URL.Host)
 	if s.Body == nil {
 		s.Body = http.NoBody
 	}

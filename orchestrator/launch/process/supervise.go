@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,8 @@ func Supervise(c ChildConfig) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
-	if c.Listen == "" {
-		c.Listen = "127.0.0.1:0"
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:0")
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Log = c.Log.With(logkey.Part, c.Name)
 	listener, err := listen(c.Listen)
 	if err != nil {
