@@ -5,14 +5,12 @@ package coordtest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/conformance"
 )
 
 // Features says how the tests of an implementation run.
@@ -72,23 +70,16 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"OpenWaits", testOpenWaits},
 	}
 	for _, one := range tests {
-		t.Run(one.name, func(t *testing.T) {
-			body := func(t *testing.T) {
-				t.Helper()
-				one.run(&suite{T: t, features: f, world: newWorld(t)})
-			}
-			if f.Bubble {
-				synctest.Test(t, body)
-			} else {
-				body(t)
-			}
+		conformance.Run(t, one.name, f.Bubble, func(t *testing.T) {
+			t.Helper()
+			one.run(&suite{Suite: &conformance.Suite{T: t, Patience: f.Patience}, features: f, world: newWorld(t)})
 		})
 	}
 }
 
 // suite is the state of one test.
 type suite struct {
-	*testing.T
+	*conformance.Suite
 	features Features
 	world    World
 }
@@ -96,7 +87,7 @@ type suite struct {
 // open returns a session of a new client.
 func (s *suite) open() coord.Session {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 	defer cancel()
 	session, err := s.world.Open(ctx)
 	if err != nil {
@@ -106,11 +97,6 @@ func (s *suite) open() coord.Session {
 	return session
 }
 
-func (s *suite) eventually(check func() error) {
-	s.Helper()
-	testenv.Eventually(s.T, s.features.Patience, check)
-}
-
 func (s *suite) register(session coord.Session, m coord.Member) {
 	s.Helper()
 	if err := session.Register(s.Context(), m); err != nil {
@@ -118,17 +104,10 @@ func (s *suite) register(session coord.Session, m coord.Member) {
 	}
 }
 
-func (s *suite) wantError(what string, got, want error) {
-	s.Helper()
-	if !errors.Is(got, want) {
-		s.Fatalf("%s: got error %v, want %v", what, got, want)
-	}
-}
-
 // wantMembers waits until session sees exactly these registrations.
 func (s *suite) wantMembers(session coord.Session, want ...coord.Member) {
 	s.Helper()
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		got, err := session.Members(s.Context())
 		if err != nil {
 			return err
@@ -140,14 +119,6 @@ func (s *suite) wantMembers(session coord.Session, want ...coord.Member) {
 	})
 }
 
-// pass waits for d, in tests about time itself.
-func (s *suite) pass(d time.Duration) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), d)
-	defer cancel()
-	<-ctx.Done()
-}
-
 // inDoubt reports whether the session is suspended.
 func inDoubt(session coord.Session) bool {
 	select {
@@ -155,15 +126,5 @@ func inDoubt(session coord.Session) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// wait waits for a token or the end of a channel.
-func (s *suite) wait(what string, c <-chan struct{}) {
-	s.Helper()
-	select {
-	case <-c:
-	case <-time.After(s.features.Patience):
-		s.Fatalf("%s did not come", what)
 	}
 }

@@ -3,6 +3,7 @@ package coordtest
 import (
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/conformance"
 )
 
 // All sessions see a registration, with its latest content, until it is withdrawn.
@@ -44,11 +45,11 @@ func testClose(s *suite) {
 		}
 	}
 	s.register(b, coord.Member{PID: 1, Worker: "w2"})
-	s.wantError("register after Close", a.Register(s.Context(), m), coord.ErrSessionLost)
+	s.WantError("register after Close", a.Register(s.Context(), m), coord.ErrSessionLost)
 	_, err := a.Members(s.Context())
-	s.wantError("members after Close", err, coord.ErrSessionLost)
+	s.WantError("members after Close", err, coord.ErrSessionLost)
 	_, err = a.Lead(s.Context(), "me")
-	s.wantError("lead after Close", err, coord.ErrSessionLost)
+	s.WantError("lead after Close", err, coord.ErrSessionLost)
 	if !inDoubt(a) {
 		s.Error("Suspended after Close: open, want closed")
 	}
@@ -62,9 +63,9 @@ func testAbandoned(s *suite) {
 	s.register(dead, m)
 	s.world.Abandon(s.T, dead)
 	next := coord.Member{PID: 1, Worker: "new"}
-	s.wantError("register before the session ended", successor.Register(s.Context(), next), coord.ErrExists)
+	s.WantError("register before the session ended", successor.Register(s.Context(), next), coord.ErrExists)
 	s.wantMembers(successor, m)
-	s.eventually(func() error { return successor.Register(s.Context(), next) })
+	s.Eventually(func() error { return successor.Register(s.Context(), next) })
 	s.wantMembers(successor, next)
 }
 
@@ -125,7 +126,7 @@ func testWatch(s *suite) {
 		if err := change.do(); err != nil {
 			s.Fatalf("%s: got %v, want nil", change.what, err)
 		}
-		s.wait("a token for "+change.what, b.Watch())
+		conformance.Receive(s.Suite, "token for "+change.what, b.Watch())
 	}
 }
 

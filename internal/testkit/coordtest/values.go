@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rideshare/internal/coord"
+	"rideshare/internal/testkit/conformance"
 )
 
 // shortCall is how long a test waits for a call that cannot succeed.
@@ -18,14 +19,14 @@ const shortCall = 100 * time.Millisecond
 func testSlaveCount(s *suite) {
 	a := s.open()
 	_, version, err := a.SlaveCount(s.Context())
-	s.wantError("slave count before it was set", err, coord.ErrNone)
+	s.WantError("slave count before it was set", err, coord.ErrNone)
 	if version != 0 {
 		s.Errorf("version of what does not exist: got %d, want 0", version)
 	}
 	if err = a.SetSlaveCount(s.Context(), 0, 0); err != nil {
 		s.Fatalf("first set: got %v, want nil", err)
 	}
-	s.wantError("second first set", a.SetSlaveCount(s.Context(), 9, 0), coord.ErrVersion)
+	s.WantError("second first set", a.SetSlaveCount(s.Context(), 9, 0), coord.ErrVersion)
 
 	const clients, each = 4, 5
 	var all sync.WaitGroup
@@ -42,8 +43,8 @@ func testSlaveCount(s *suite) {
 	if n != clients*each || err != nil {
 		s.Errorf("after %d additions: got %d and error %v", clients*each, n, err)
 	}
-	s.wantError("set over an old version", a.SetSlaveCount(s.Context(), 1, version-1), coord.ErrVersion)
-	s.wantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
+	s.WantError("set over an old version", a.SetSlaveCount(s.Context(), 1, version-1), coord.ErrVersion)
+	s.WantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
 }
 
 // addOne adds one to the slave count; it retries while others are faster.
@@ -68,7 +69,7 @@ func (s *suite) addOne(session coord.Session) {
 func testValues(s *suite) {
 	a, b := s.open(), s.open()
 	_, version, err := a.Value(s.Context(), "one")
-	s.wantError("value before it was set", err, coord.ErrNone)
+	s.WantError("value before it was set", err, coord.ErrNone)
 	if version != 0 {
 		s.Errorf("version of what does not exist: got %d, want 0", version)
 	}
@@ -77,7 +78,7 @@ func testValues(s *suite) {
 		if err = a.SetValue(s.Context(), "one", data, coord.Version(i)); err != nil {
 			s.Fatalf("set number %d: got %v, want nil", i+1, err)
 		}
-		s.wantError("set over an old version", b.SetValue(s.Context(), "one", []byte("late"), coord.Version(i)), coord.ErrVersion)
+		s.WantError("set over an old version", b.SetValue(s.Context(), "one", []byte("late"), coord.Version(i)), coord.ErrVersion)
 		got, version, valueErr := b.Value(s.Context(), "one")
 		if valueErr != nil || version != coord.Version(i+1) || !bytes.Equal(got, data) {
 			s.Errorf("value number %d: got %d bytes, version %d and error %v, want %d bytes", i+1, len(got), version, valueErr, len(data))
@@ -87,9 +88,9 @@ func testValues(s *suite) {
 		s.Error("set over the size limit: got nil, want an error")
 	}
 	_, _, err = a.Value(s.Context(), "other")
-	s.wantError("another name", err, coord.ErrNone)
+	s.WantError("another name", err, coord.ErrNone)
 	_, _, err = a.SlaveCount(s.Context())
-	s.wantError("slave count", err, coord.ErrNone)
+	s.WantError("slave count", err, coord.ErrNone)
 }
 
 // Only one session leads; another can lead once that one has ended.
@@ -101,7 +102,7 @@ func testLead(s *suite) {
 	if err := a.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}
-	s.eventually(func() error { return s.leads(b) })
+	s.Eventually(func() error { return s.leads(b) })
 }
 
 // A dead leader keeps the leadership until its session ends; then another can lead.
@@ -110,7 +111,7 @@ func testLeadAfterDeath(s *suite) {
 	s.wantLead(a, true)
 	s.world.Abandon(s.T, a)
 	s.wantLead(b, false)
-	s.eventually(func() error { return s.leads(b) })
+	s.Eventually(func() error { return s.leads(b) })
 }
 
 func (s *suite) wantLead(session coord.Session, want bool) {
@@ -135,7 +136,7 @@ func testDoubt(s *suite) {
 	a, b := s.open(), s.open()
 	s.register(a, coord.Member{PID: 1, Worker: "w1"})
 	s.world.Cut(s.T, a)
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		members, err := b.Members(s.Context())
 		gone := err == nil && len(members) == 0
 		if gone && !inDoubt(a) {
@@ -153,7 +154,7 @@ func testDoubt(s *suite) {
 // lost waits until the session knows that it is lost.
 func (s *suite) lost(session coord.Session) {
 	s.Helper()
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		if _, err := session.Members(s.Context()); !errors.Is(err, coord.ErrSessionLost) {
 			return fmt.Errorf("got error %w, want %w", err, coord.ErrSessionLost)
 		}
@@ -168,7 +169,7 @@ func (s *suite) lost(session coord.Session) {
 // session.
 func (s *suite) abandon(session coord.Session) {
 	s.Helper()
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		if _, err := session.Members(s.Context()); !errors.Is(err, coord.ErrSessionLost) {
 			return err
 		}
@@ -189,16 +190,16 @@ func testShortCut(s *suite) {
 	s.register(a, m)
 	s.world.Cut(s.T, a)
 	_, err := a.Members(s.short())
-	s.wantError("members while cut off", err, coord.ErrUnavailable)
+	s.WantError("members while cut off", err, coord.ErrUnavailable)
 	s.world.Heal(s.T, a)
-	s.eventually(func() error { return a.Register(s.Context(), m) })
-	s.pass(2 * a.Timeout())
+	s.Eventually(func() error { return a.Register(s.Context(), m) })
+	s.Pass(2 * a.Timeout())
 	s.wantMembers(b, m)
 	if inDoubt(a) {
 		s.Error("Suspended after a short cut: closed, want open")
 	}
 	s.world.Cut(s.T, a)
-	s.wait("Suspended after a long cut", a.Suspended())
+	conformance.Receive(s.Suite, "suspension after a long cut", a.Suspended())
 	s.wantMembers(b)
 }
 
@@ -222,10 +223,10 @@ func testRestart(s *suite) {
 		s.Fatalf("set a value: got %v, want nil", err)
 	}
 	s.world.Stop(s.T)
-	s.wait("Suspended", a.Suspended())
-	s.pass(2 * a.Timeout())
+	conformance.Receive(s.Suite, "suspension", a.Suspended())
+	s.Pass(2 * a.Timeout())
 	_, err := b.Members(s.short())
-	s.wantError("members while the coordinator is dead", err, coord.ErrUnavailable)
+	s.WantError("members while the coordinator is dead", err, coord.ErrUnavailable)
 	s.world.Start(s.T)
 	s.wantMembers(b, m)
 	if n, _, err := b.SlaveCount(s.Context()); n != 3 || err != nil {
@@ -248,12 +249,12 @@ func testPause(s *suite) {
 	m := coord.Member{PID: 1, Worker: "w1"}
 	s.register(a, m)
 	s.world.Pause(s.T)
-	s.pass(2 * a.Timeout())
+	s.Pass(2 * a.Timeout())
 	if !inDoubt(a) {
 		s.Error("Suspended during a long pause: open, want closed")
 	}
 	_, err := a.Members(s.short())
-	s.wantError("members while the coordinator is frozen", err, coord.ErrUnavailable)
+	s.WantError("members while the coordinator is frozen", err, coord.ErrUnavailable)
 	s.world.Resume(s.T)
 	ended := s.lost
 	if s.features.LateRequests {
@@ -271,7 +272,7 @@ func testOpenWaits(s *suite) {
 	s.open()
 	s.world.Stop(s.T)
 	_, err := s.world.Open(s.short())
-	s.wantError("open while the coordinator is dead", err, coord.ErrUnavailable)
+	s.WantError("open while the coordinator is dead", err, coord.ErrUnavailable)
 	opened := make(chan error, 1)
 	go func() { // ends with Open, which ends with the test's context at the latest
 		session, err := s.world.Open(s.Context())

@@ -12,7 +12,7 @@ func testKill(s *suite) {
 	s.kill(i.ID)
 	s.wantDead(i.ID, 137)
 	s.kill(i.ID)
-	if err := s.world.Stop(s.Context(), i.ID, s.features.Patience); err != nil {
+	if err := s.world.Stop(s.Context(), i.ID, s.Patience); err != nil {
 		s.Errorf("stop of a dead worker: got %v, want nil", err)
 	}
 	s.wantDead(i.ID, 137)
@@ -24,18 +24,18 @@ func testKill(s *suite) {
 // A worker that never existed, or was removed, cannot be killed or stopped.
 func testUnknown(s *suite) {
 	i := s.start("s1")
-	s.wantError("kill", s.world.Kill(s.Context(), "never-seen"), launch.ErrNoWorker)
-	s.wantError("stop", s.world.Stop(s.Context(), "never-seen", time.Second), launch.ErrNoWorker)
+	s.WantError("kill", s.world.Kill(s.Context(), "never-seen"), launch.ErrNoWorker)
+	s.WantError("stop", s.world.Stop(s.Context(), "never-seen", time.Second), launch.ErrNoWorker)
 	s.kill(i.ID)
 	s.remove(i.ID)
-	s.wantError("kill after removal", s.world.Kill(s.Context(), i.ID), launch.ErrNoWorker)
-	s.wantError("stop after removal", s.world.Stop(s.Context(), i.ID, time.Second), launch.ErrNoWorker)
+	s.WantError("kill after removal", s.world.Kill(s.Context(), i.ID), launch.ErrNoWorker)
+	s.WantError("stop after removal", s.world.Stop(s.Context(), i.ID, time.Second), launch.ErrNoWorker)
 }
 
 // A worker that finishes within its grace has ended well.
 func testStop(s *suite) {
 	i := s.start("s1")
-	if err := s.world.Stop(s.Context(), i.ID, s.features.Patience); err != nil {
+	if err := s.world.Stop(s.Context(), i.ID, s.Patience); err != nil {
 		s.Fatalf("stop: got %v, want nil", err)
 	}
 	s.wantDead(i.ID, 0)
@@ -56,7 +56,7 @@ func testExit(s *suite) {
 	for _, code := range []int{0, 3} {
 		i := s.start("exits with " + string(rune('0'+code)))
 		s.world.Exit(s.T, i.ID, code)
-		s.eventually(func() error { return dead(s.find(i.ID), code) })
+		s.Eventually(func() error { return dead(s.find(i.ID), code) })
 		s.kill(i.ID)
 		s.wantDead(i.ID, code)
 	}
@@ -94,7 +94,7 @@ func testEvents(s *suite) {
 		do()
 		select {
 		case <-events:
-		case <-time.After(s.features.Patience):
+		case <-time.After(s.Patience):
 			s.Fatalf("no event for %s", what)
 		}
 	}
@@ -103,7 +103,7 @@ func testEvents(s *suite) {
 	b, c = s.start("b"), s.start("c")
 	wake("a kill", func() { s.kill(a.ID) })
 	wake("a stop", func() {
-		if err := s.world.Stop(s.Context(), b.ID, s.features.Patience); err != nil {
+		if err := s.world.Stop(s.Context(), b.ID, s.Patience); err != nil {
 			s.Errorf("stop: got %v, want nil", err)
 		}
 	})

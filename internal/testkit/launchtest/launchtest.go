@@ -5,14 +5,12 @@ package launchtest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/conformance"
 	"rideshare/orchestrator/launch"
 )
 
@@ -62,25 +60,17 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"EventsWake", testEvents},
 	}
 	for _, one := range tests {
-		t.Run(one.name, func(t *testing.T) {
-			body := func(t *testing.T) {
-				t.Helper()
-				one.run(&suite{T: t, features: f, world: newWorld(t)})
-			}
-			if f.Bubble {
-				synctest.Test(t, body)
-			} else {
-				body(t)
-			}
+		conformance.Run(t, one.name, f.Bubble, func(t *testing.T) {
+			t.Helper()
+			one.run(&suite{Suite: &conformance.Suite{T: t, Patience: f.Patience}, world: newWorld(t)})
 		})
 	}
 }
 
 // suite is what one test works with.
 type suite struct {
-	*testing.T
-	features Features
-	world    World
+	*conformance.Suite
+	world World
 }
 
 func (s *suite) start(startID string) launch.Instance {
@@ -140,16 +130,4 @@ func dead(i launch.Instance, code int) error {
 		return fmt.Errorf("worker %s: running %v, pid %d, exit code %d; want it dead with code %d", i.ID, i.Running, i.PID, i.ExitCode, code)
 	}
 	return nil
-}
-
-func (s *suite) wantError(what string, got, want error) {
-	s.Helper()
-	if !errors.Is(got, want) {
-		s.Fatalf("%s: got error %v, want %v", what, got, want)
-	}
-}
-
-func (s *suite) eventually(check func() error) {
-	s.Helper()
-	testenv.Eventually(s.T, s.features.Patience, check)
 }

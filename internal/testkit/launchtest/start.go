@@ -61,7 +61,7 @@ func testLostAnswer(s *suite) {
 	lossy := NewLossy(s.world)
 	lossy.LoseAnswers(1)
 	_, err := lossy.Start(s.Context(), "s1")
-	s.wantError("start with a lost answer", err, launch.ErrUnavailable)
+	s.WantError("start with a lost answer", err, launch.ErrUnavailable)
 	list := s.list()
 	if len(list) != 1 || list[0].StartID != "s1" || !list[0].Running {
 		s.Fatalf("after a lost answer: got %+v listed, want one running worker of that start", list)
@@ -77,7 +77,7 @@ func testLostRequest(s *suite) {
 	lossy := NewLossy(s.world)
 	lossy.LoseRequests(1)
 	_, err := lossy.Start(s.Context(), "s1")
-	s.wantError("start with a lost request", err, launch.ErrUnavailable)
+	s.WantError("start with a lost request", err, launch.ErrUnavailable)
 	if list := s.list(); len(list) != 0 {
 		s.Fatalf("after a lost request: got %+v listed, want none", list)
 	}

@@ -42,7 +42,7 @@ func testRedelivery(s *suite) {
 		}
 		s.ack(d)
 	}
-	s.wantError("ack by the dead", m1.Ack(), mq.ErrStale)
+	s.WantError("ack by the dead", m1.Ack(), mq.ErrStale)
 }
 
 // Close requeues unacknowledged deliveries.
@@ -55,8 +55,8 @@ func testCloseGivesBack(s *suite) {
 	if err := leaving.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}
-	s.wantError("ack after Close", m1.Ack(), mq.ErrStale)
-	s.wantError("reject after Close", m1.Reject(), mq.ErrStale)
+	s.WantError("ack after Close", m1.Ack(), mq.ErrStale)
+	s.WantError("reject after Close", m1.Reject(), mq.ErrStale)
 	s.consume(c, mq.WriteQ, 2).acked("m1")
 }
 
@@ -66,7 +66,7 @@ func testEndedGivesBack(s *suite) {
 	s.publish(c, mq.ReadQ, "m0")
 	k := s.consume(leaving, mq.ReadQ, 1)
 	k.next("m0")
-	s.wantError("Consume", k.stop(), context.Canceled)
+	s.WantError("Consume", k.stop(), context.Canceled)
 	s.bus.Sever(s.T, leaving)
 	s.consume(c, mq.ReadQ, 1).acked("m0")
 }
@@ -78,14 +78,14 @@ func testSevered(s *suite) {
 	s.publish(c, mq.ReadQ, "m0")
 	m0 := k.next("m0")
 	s.bus.Sever(s.T, c)
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		err := c.Publish(s.Context(), mq.ReadQ, mq.Message{})
 		if !errors.Is(err, mq.ErrClosed) && !errors.Is(err, mq.ErrUnavailable) {
 			return fmt.Errorf("publish: got %w, want ErrClosed or ErrUnavailable", err)
 		}
 		return nil
 	})
-	s.wantError("ack", m0.Ack(), mq.ErrStale)
+	s.WantError("ack", m0.Ack(), mq.ErrStale)
 }
 
 // An acknowledgement on a lost connection must not settle a delivery of the new one: that message would be lost
@@ -100,7 +100,7 @@ func testStaleAck(s *suite) {
 	if !again.Redelivered() {
 		s.Error("after the connection was lost: Redelivered is false, want true")
 	}
-	s.wantError("ack of the old delivery", old.Ack(), mq.ErrStale)
+	s.WantError("ack of the old delivery", old.Ack(), mq.ErrStale)
 	s.bus.Sever(s.T, c)
 	s.consume(s.dial("successor"), mq.WriteQ, 1).acked("m0", "m1", "m2")
 }
@@ -123,13 +123,13 @@ func testClose(s *suite) {
 	if err := closed.wait(); err != nil {
 		s.Errorf("close twice: got %v, want nil", err)
 	}
-	s.wantError("Consume", k.wait(), mq.ErrClosed)
-	s.wantError("Subscribe", subscribed.wait(), mq.ErrClosed)
-	s.wantError("Replies", replies.wait(), mq.ErrClosed)
-	s.wantError("Ready", c.Ready(), mq.ErrClosed)
-	s.wantError("Publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{}), mq.ErrClosed)
-	s.wantError("Reply", c.Reply(s.Context(), "x", mq.Message{}), mq.ErrClosed)
-	s.wantError("Broadcast", c.Broadcast(s.Context(), nil, nil), mq.ErrClosed)
+	s.WantError("Consume", k.wait(), mq.ErrClosed)
+	s.WantError("Subscribe", subscribed.wait(), mq.ErrClosed)
+	s.WantError("Replies", replies.wait(), mq.ErrClosed)
+	s.WantError("Ready", c.Ready(), mq.ErrClosed)
+	s.WantError("Publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{}), mq.ErrClosed)
+	s.WantError("Reply", c.Reply(s.Context(), "x", mq.Message{}), mq.ErrClosed)
+	s.WantError("Broadcast", c.Broadcast(s.Context(), nil, nil), mq.ErrClosed)
 }
 
 // A write whose consumers die repeatedly becomes a dead letter, and does not block the queue.
@@ -152,7 +152,7 @@ func testDeletedUnderConsumer(s *suite) {
 	s.publish(c, mq.ReadQ, "m0")
 	k.acked("m0")
 	s.bus.DeleteQueue(s.T, mq.ReadQ)
-	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m1")}) })
+	s.Eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m1")}) })
 	k.acked("m1")
 }
 
@@ -179,7 +179,7 @@ func testReconnect(s *suite) {
 	publish := func(c mq.Conn, p int) {
 		for i := range each {
 			m := mq.Message{Body: []byte("x"), ID: fmt.Sprintf("%d-%d", p, i), Persistent: true}
-			s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, m) })
+			s.Eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, m) })
 			switch i {
 			case each / 3:
 				once[0].Do(disconnect)
@@ -199,7 +199,7 @@ func testReconnect(s *suite) {
 	for _, r := range published {
 		<-r.ended
 	}
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		if got := distinct.Load(); got != publishers*each {
 			return fmt.Errorf("got %d of %d messages", got, publishers*each)
 		}
@@ -218,12 +218,12 @@ func testState(s *suite) {
 			return nil
 		}
 	}
-	s.eventually(connected(0))
+	s.Eventually(connected(0))
 	if got := c.State().Lost; got != 0 {
 		s.Errorf("got %d losses before the first, want 0", got)
 	}
 	s.bus.Disconnect(s.T)
-	s.eventually(connected(1))
+	s.Eventually(connected(1))
 	if err := c.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/testkit/conformance"
 )
 
 // smallBuffer is the length of the private queue in the test with a slow subscriber.
@@ -45,7 +46,7 @@ func (s *suite) subscribe(c mq.Conn, capacity int) *subscriber {
 			},
 		})
 	})
-	receive(s, "first gap", sub.gaps)
+	conformance.Receive(s.Suite, "first gap", sub.gaps)
 	return sub
 }
 
@@ -66,7 +67,7 @@ func testFanOut(s *suite) {
 	s.broadcast(c, 0, n)
 	for which, sub := range subs {
 		for i := range n {
-			if got := string(receive(s, "broadcast", sub.entries)); got != strconv.Itoa(i) {
+			if got := string(conformance.Receive(s.Suite, "broadcast", sub.entries)); got != strconv.Itoa(i) {
 				s.Fatalf("subscriber %d: got broadcast %s, want %d", which, got, i)
 			}
 		}
@@ -79,7 +80,7 @@ func testNobody(s *suite) {
 	s.broadcast(c, 0, 3)
 	sub := s.subscribe(c, 10)
 	s.broadcast(c, 3, 4)
-	if got := string(receive(s, "broadcast", sub.entries)); got != "3" {
+	if got := string(conformance.Receive(s.Suite, "broadcast", sub.entries)); got != "3" {
 		s.Errorf("got broadcast %s from before the subscription, want 3", got)
 	}
 }
@@ -107,8 +108,8 @@ func testOwnCopy(s *suite) {
 	if err := c.Broadcast(s.Context(), body, nil); err != nil {
 		s.Fatalf("broadcast: got %v, want nil", err)
 	}
-	copy(receive(s, "broadcast", a.entries), "XXXXX")
-	if got := string(receive(s, "broadcast", b.entries)); got != "entry" {
+	copy(conformance.Receive(s.Suite, "broadcast", a.entries), "XXXXX")
+	if got := string(conformance.Receive(s.Suite, "broadcast", b.entries)); got != "entry" {
 		s.Errorf("second subscriber: got %s, want entry", got)
 	}
 	if string(body) != "entry" {
@@ -125,7 +126,7 @@ func testSlow(s *suite) {
 	s.broadcast(c, 0, n)
 	last, heard := -1, 0
 	for last != n-1 {
-		i, err := strconv.Atoi(string(receive(s, "broadcast", slow.entries)))
+		i, err := strconv.Atoi(string(conformance.Receive(s.Suite, "broadcast", slow.entries)))
 		if err != nil || i <= last {
 			s.Fatalf("got broadcast %d after %d (error %v)", i, last, err)
 		}
@@ -142,11 +143,11 @@ func testGap(s *suite) {
 	c := s.dial("master")
 	sub := s.subscribe(s.dial("slave"), 100)
 	s.broadcast(c, 0, 1)
-	receive(s, "broadcast", sub.entries)
+	conformance.Receive(s.Suite, "broadcast", sub.entries)
 	s.bus.Disconnect(s.T)
-	receive(s, "gap", sub.gaps)
-	s.eventually(func() error { return c.Broadcast(s.Context(), []byte("after"), nil) })
-	if got := string(receive(s, "broadcast", sub.entries)); got != "after" {
+	conformance.Receive(s.Suite, "gap", sub.gaps)
+	s.Eventually(func() error { return c.Broadcast(s.Context(), []byte("after"), nil) })
+	if got := string(conformance.Receive(s.Suite, "broadcast", sub.entries)); got != "after" {
 		s.Errorf("got broadcast %s, want after", got)
 	}
 }
@@ -155,9 +156,9 @@ func testGap(s *suite) {
 func testSubscribeEnds(s *suite) {
 	c := s.dial("master")
 	sub := s.subscribe(c, 10)
-	s.wantError("Subscribe", sub.stop(), context.Canceled)
+	s.WantError("Subscribe", sub.stop(), context.Canceled)
 	s.broadcast(c, 0, 3)
-	s.pass(s.features.Quiet)
+	s.Pass(s.features.Quiet)
 	if n := len(sub.entries); n > 0 {
 		s.Errorf("heard %d broadcasts after the end", n)
 	}

@@ -29,8 +29,8 @@ func (s *suite) meter() mq.Meter {
 // depths waits until the meter returns want.
 func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
 	s.Helper()
-	s.eventually(func() error {
-		ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+	s.Eventually(func() error {
+		ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 		defer cancel()
 		got, err := m.Depths(ctx)
 		if err != nil {
@@ -84,7 +84,7 @@ func testMeterCloses(s *suite) {
 		s.Errorf("close twice: got %v, want nil", err)
 	}
 	got, err := m.Depths(s.Context())
-	s.wantError("Depths", err, mq.ErrClosed)
+	s.WantError("Depths", err, mq.ErrClosed)
 	if got != nil {
 		s.Errorf("after Close: got %v, want none", got)
 	}

@@ -6,10 +6,10 @@ package mqtest
 import (
 	"cmp"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/testkit/conformance"
 )
 
 // Features describes an implementation, and how long its tests wait.
@@ -68,16 +68,9 @@ func Run(t *testing.T, f Features, newBus NewBus) {
 	f.Quiet = cmp.Or(f.Quiet, 200*time.Millisecond)
 	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests(), meterTests()} {
 		for _, one := range group {
-			t.Run(one.name, func(t *testing.T) {
-				body := func(t *testing.T) {
-					t.Helper()
-					one.run(&suite{T: t, features: f, bus: newBus(t, one.limits)})
-				}
-				if f.Bubble {
-					synctest.Test(t, body)
-				} else {
-					body(t)
-				}
+			conformance.Run(t, one.name, f.Bubble, func(t *testing.T) {
+				t.Helper()
+				one.run(&suite{Suite: &conformance.Suite{T: t, Patience: f.Patience}, features: f, bus: newBus(t, one.limits)})
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/testkit/conformance"
 )
 
 // queueTests are about a work queue without faults.
@@ -105,7 +106,7 @@ func testShare(s *suite) {
 		case d := <-b.got:
 			gotB++
 			s.ack(d)
-		case <-time.After(s.features.Patience):
+		case <-time.After(s.Patience):
 			s.Fatalf("got %d messages, want %d", gotA+gotB, messages)
 		}
 	}
@@ -135,7 +136,7 @@ func testConsumeEnds(s *suite) {
 	a := s.consume(c, mq.ReadQ, 2)
 	s.publish(c, mq.ReadQ, "m0", "m1")
 	m0, m1 := a.next("m0"), a.next("m1")
-	s.wantError("Consume", a.stop(), context.Canceled)
+	s.WantError("Consume", a.stop(), context.Canceled)
 	s.publish(c, mq.ReadQ, "m2")
 	a.nothing()
 
@@ -159,10 +160,10 @@ func testUnseen(s *suite) {
 		})
 	})
 	s.publish(c, mq.ReadQ, numbered(3)...)
-	m0 := receive(s, "first delivery", pending)
+	m0 := conformance.Receive(s.Suite, "first delivery", pending)
 	a.cancel()
 	close(finish)
-	s.wantError("Consume", a.wait(), context.Canceled)
+	s.WantError("Consume", a.wait(), context.Canceled)
 	b := s.consume(c, mq.ReadQ, 5)
 	b.acked("m1", "m2")
 	b.nothing()
@@ -204,7 +205,7 @@ func testSingleHandOver(s *suite) {
 	s.publish(c, mq.WriteQ, "m0")
 	pending := a.next("m0")
 	b := s.consume(s.dial("b"), mq.WriteQ, 1)
-	s.wantError("Consume", a.stop(), context.Canceled)
+	s.WantError("Consume", a.stop(), context.Canceled)
 	s.publish(c, mq.WriteQ, "m1")
 	b.nothing()
 	s.ack(pending)
@@ -219,7 +220,7 @@ func testTTL(s *suite) {
 		s.Fatalf("publish: got %v, want nil", err)
 	}
 	s.publish(c, mq.ReadQ, "long")
-	s.pass(2 * ttl)
+	s.Pass(2 * ttl)
 	k := s.consume(c, mq.ReadQ, 5)
 	k.acked("long")
 	k.nothing()
@@ -235,7 +236,7 @@ func testReject(s *suite) {
 	}
 	k.acked("m1")
 	k.nothing()
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		if got := s.bus.DeadLetters(s.T); got != 1 {
 			return fmt.Errorf("got %d dead letters, want 1", got)
 		}
@@ -250,7 +251,7 @@ func testExpiredWrite(s *suite) {
 	if err := c.Publish(s.Context(), mq.WriteQ, mq.Message{Body: []byte("late"), ID: "7", TTL: ttl, Persistent: true}); err != nil {
 		s.Fatalf("publish: got %v, want nil", err)
 	}
-	s.pass(2 * ttl)
+	s.Pass(2 * ttl)
 	writes := s.consume(c, mq.WriteQ, 1)
 	writes.nothing()
 	d := s.consume(c, mq.DeadQ, 1).next("late")

@@ -34,9 +34,9 @@ func refusalTests() []test {
 func testUnroutable(s *suite) {
 	c := s.dial("one")
 	s.bus.DeleteQueue(s.T, mq.ReadQ)
-	s.wantError("publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("lost")}), mq.ErrUnroutable)
+	s.WantError("publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("lost")}), mq.ErrUnroutable)
 	k := s.consume(c, mq.ReadQ, 1)
-	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m0")}) })
+	s.Eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m0")}) })
 	k.acked("m0")
 	k.nothing()
 }
@@ -53,7 +53,7 @@ func testFull(s *suite) {
 			accepted++
 		}
 	}
-	s.wantError("publish to a full queue", refused, mq.ErrRefused)
+	s.WantError("publish to a full queue", refused, mq.ErrRefused)
 	if accepted < smallQueue {
 		s.Errorf("a queue of %d took %d messages", smallQueue, accepted)
 	}
@@ -76,7 +76,7 @@ func testFullOfBytes(s *suite) {
 			accepted = append(accepted, next)
 		}
 	}
-	s.wantError("publish to a queue full of bytes", refused, mq.ErrRefused)
+	s.WantError("publish to a queue full of bytes", refused, mq.ErrRefused)
 	if len(accepted) < 3 {
 		s.Errorf("a queue of %d bytes took %d messages of 30,000", smallBytes, len(accepted))
 	}
@@ -105,7 +105,7 @@ func testBlocked(s *suite) {
 	m0 := k.next("m0")
 	s.bus.Block(s.T)
 	// A real broker announces the alarm only after the first publish during it, whose outcome is unknown.
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(s.Context(), s.features.Quiet)
 		defer cancel()
 		if err := c.Publish(ctx, mq.WriteQ, mq.Message{TTL: time.Second}); !errors.Is(err, mq.ErrUnavailable) {
@@ -113,18 +113,18 @@ func testBlocked(s *suite) {
 		}
 		return nil
 	})
-	s.wantError("Ready while blocked", c.Ready(), mq.ErrUnavailable)
+	s.WantError("Ready while blocked", c.Ready(), mq.ErrUnavailable)
 	if got := c.State(); !got.Connected || !got.Blocked {
 		s.Errorf("state while blocked: got %+v, want connected and blocked", got)
 	}
 	s.ack(m0)
 	k.acked("m1")
 	s.bus.Unblock(s.T)
-	s.eventually(c.Ready)
+	s.Eventually(c.Ready)
 	if got := c.State(); got.Blocked {
 		s.Errorf("state after the alarm: got %+v, want not blocked", got)
 	}
-	s.eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m2")}) })
+	s.Eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m2")}) })
 	k.acked("m2")
 }
 
@@ -134,7 +134,7 @@ func testEndedContext(s *suite) {
 	ctx, cancel := context.WithCancel(s.Context())
 	cancel()
 	err := c.Publish(ctx, mq.ReadQ, mq.Message{Body: []byte("late")})
-	s.wantError("publish", err, mq.ErrUnavailable)
-	s.wantError("publish", err, context.Canceled)
+	s.WantError("publish", err, mq.ErrUnavailable)
+	s.WantError("publish", err, context.Canceled)
 	s.consume(c, mq.ReadQ, 1).nothing()
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"rideshare/internal/mq"
+	"rideshare/internal/testkit/conformance"
 )
 
 // replyTests are about reply queues and mq.Caller.
@@ -38,29 +38,18 @@ func (s *suite) replies(c mq.Conn) *replyQueue {
 	return q
 }
 
-func receive[T any](s *suite, what string, from <-chan T) T {
-	s.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(s.features.Patience):
-		s.Fatalf("%s did not come", what)
-		panic("unreachable")
-	}
-}
-
 // A reply reaches the queue that it names, with its id, and no other.
 func testReply(s *suite) {
 	c := s.dial("worker")
 	a, b := s.replies(s.dial("a")), s.replies(s.dial("b"))
-	nameA, nameB := receive(s, "name", a.names), receive(s, "name", b.names)
+	nameA, nameB := conformance.Receive(s.Suite, "name", a.names), conformance.Receive(s.Suite, "name", b.names)
 	if nameA == nameB {
 		s.Fatalf("two reply queues have the name %s", nameA)
 	}
 	if err := c.Reply(s.Context(), nameA, mq.Message{Body: []byte("answer"), ID: "7"}); err != nil {
 		s.Fatalf("reply: got %v, want nil", err)
 	}
-	if got := receive(s, "reply", a.got); got.ID != "7" || string(got.Body) != "answer" {
+	if got := conformance.Receive(s.Suite, "reply", a.got); got.ID != "7" || string(got.Body) != "answer" {
 		s.Errorf("got reply %q with id %q, want answer with id 7", got.Body, got.ID)
 	}
 	if len(b.got) > 0 {
@@ -72,14 +61,14 @@ func testReply(s *suite) {
 func testReplyVanished(s *suite) {
 	c, leaving := s.dial("worker"), s.dial("leaving")
 	q := s.replies(c)
-	name := receive(s, "name", q.names)
-	s.wantError("Replies", q.stop(), context.Canceled)
-	if got := receive(s, "loss", q.names); got != "" {
+	name := conformance.Receive(s.Suite, "name", q.names)
+	s.WantError("Replies", q.stop(), context.Canceled)
+	if got := conformance.Receive(s.Suite, "loss", q.names); got != "" {
 		s.Errorf("when Replies ended: got name %q, want the empty one", got)
 	}
 	s.vanished(c, name)
 
-	name = receive(s, "name", s.replies(leaving).names)
+	name = conformance.Receive(s.Suite, "name", s.replies(leaving).names)
 	s.bus.Sever(s.T, leaving)
 	s.vanished(c, name)
 	s.vanished(c, "never-was-there")
@@ -88,7 +77,7 @@ func testReplyVanished(s *suite) {
 // vanished waits until a reply to that name is returned: a broker needs time to delete the queue.
 func (s *suite) vanished(c mq.Conn, name string) {
 	s.Helper()
-	s.eventually(func() error {
+	s.Eventually(func() error {
 		if err := c.Reply(s.Context(), name, mq.Message{}); !errors.Is(err, mq.ErrUnroutable) {
 			return fmt.Errorf("reply to %s: got %w, want %w", name, err, mq.ErrUnroutable)
 		}
@@ -101,17 +90,17 @@ func (s *suite) vanished(c mq.Conn, name string) {
 func testReplyRenamed(s *suite) {
 	c := s.dial("one")
 	q := s.replies(c)
-	old := receive(s, "name", q.names)
+	old := conformance.Receive(s.Suite, "name", q.names)
 	s.bus.Disconnect(s.T)
-	if got := receive(s, "loss", q.names); got != "" {
+	if got := conformance.Receive(s.Suite, "loss", q.names); got != "" {
 		s.Fatalf("after the loss: got name %q, want the empty one first", got)
 	}
-	name := receive(s, "new name", q.names)
+	name := conformance.Receive(s.Suite, "new name", q.names)
 	if name == old || name == "" {
 		s.Fatalf("after the loss: got name %q, want another than %q", name, old)
 	}
-	s.eventually(func() error { return c.Reply(s.Context(), name, mq.Message{Body: []byte("hello")}) })
-	if got := receive(s, "reply", q.got); string(got.Body) != "hello" {
+	s.Eventually(func() error { return c.Reply(s.Context(), name, mq.Message{Body: []byte("hello")}) })
+	if got := conformance.Receive(s.Suite, "reply", q.got); string(got.Body) != "hello" {
 		s.Errorf("got reply %q, want hello", got.Body)
 	}
 }
@@ -140,7 +129,7 @@ func (s *suite) serve(c mq.Conn, parts ...string) {
 func testCall(s *suite) {
 	s.serve(s.dial("worker"), " 1", " 2", " 3", " late")
 	caller := s.caller(s.dial("caller"))
-	ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 	defer cancel()
 	for _, request := range []string{"a", "b"} {
 		var got []string
@@ -159,7 +148,7 @@ func testManyCalls(s *suite) {
 	s.serve(s.dial("worker"), "!")
 	s.serve(s.dial("worker"), "!")
 	caller := s.caller(s.dial("caller"))
-	ctx, cancel := context.WithTimeout(s.Context(), s.features.Patience)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 	defer cancel()
 	var calls []*running
 	for _, request := range numbered(100) {
@@ -207,7 +196,7 @@ func testLateReply(s *suite) {
 		})
 	})
 	first := k.next("first").Message()
-	s.wantError("abandoned call", abandoned.stop(), context.Canceled)
+	s.WantError("abandoned call", abandoned.stop(), context.Canceled)
 	var got string
 	next := s.start(func(ctx context.Context) error {
 		return caller.Call(ctx, mq.ReadQ, []byte("second"), func(body []byte) bool {
@@ -235,5 +224,5 @@ func testCallLost(s *suite) {
 	})
 	k.next("m0")
 	s.bus.Disconnect(s.T)
-	s.wantError("call", call.wait(), mq.ErrUnconfirmed)
+	s.WantError("call", call.wait(), mq.ErrUnconfirmed)
 }

@@ -2,18 +2,16 @@ package mqtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"testing"
 	"time"
 
 	"rideshare/internal/mq"
-	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/conformance"
 )
 
 // suite is the state of one test.
 type suite struct {
-	*testing.T
+	*conformance.Suite
 	features Features
 	bus      Bus
 }
@@ -23,13 +21,8 @@ func (s *suite) dial(name string) mq.Conn {
 	s.Helper()
 	c := s.bus.Dial(s.T, name)
 	s.Cleanup(func() { _ = c.Close() })
-	s.eventually(c.Ready)
+	s.Eventually(c.Ready)
 	return c
-}
-
-func (s *suite) eventually(check func() error) {
-	s.Helper()
-	testenv.Eventually(s.T, s.features.Patience, check)
 }
 
 // publish publishes messages with these bodies in order. All must be confirmed.
@@ -40,14 +33,6 @@ func (s *suite) publish(c mq.Conn, q mq.Queue, bodies ...string) {
 			s.Fatalf("publish %s: got %v, want it confirmed", body, err)
 		}
 	}
-}
-
-// pass waits for d, in tests about time itself.
-func (s *suite) pass(d time.Duration) {
-	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), d)
-	defer cancel()
-	<-ctx.Done()
 }
 
 // running is a call that lasts until its context ends.
@@ -79,7 +64,7 @@ func (r *running) wait() error {
 	select {
 	case <-r.ended:
 		return r.err
-	case <-time.After(r.s.features.Patience):
+	case <-time.After(r.s.Patience):
 		r.s.Fatal("the call did not return")
 		return nil
 	}
@@ -116,7 +101,7 @@ func (k *consumer) next(want string) mq.Delivery {
 			k.s.Fatalf("got message %q, want %q", got, want)
 		}
 		return d
-	case <-time.After(k.s.features.Patience):
+	case <-time.After(k.s.Patience):
 		k.s.Fatalf("message %q was not delivered", want)
 		return nil
 	}
@@ -144,13 +129,6 @@ func (s *suite) ack(d mq.Delivery) {
 	s.Helper()
 	if err := d.Ack(); err != nil {
 		s.Fatalf("ack %q: got %v, want nil", d.Message().Body, err)
-	}
-}
-
-func (s *suite) wantError(what string, got, want error) {
-	s.Helper()
-	if !errors.Is(got, want) {
-		s.Fatalf("%s: got error %v, want %v", what, got, want)
 	}
 }
 
