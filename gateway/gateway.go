@@ -163,10 +163,10 @@ func refuse(w http.ResponseWriter, r *http.Request, e *dbaas.Error) {
 // read may be retried. For a write that was sent, the outcome is unknown.
 func explain(r *http.Request, err error) *dbaas.Error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errNobody) {
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errRefused) {
 		return dbaas.WrapError(dbaas.CodeTimeout, "the service did not answer in time", err)
 	}
-	if errors.Is(err, errNobody) || read {
+	if errors.Is(err, errRefused) || read {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the service does not answer", err)
 	}
 	return dbaas.WrapError(dbaas.CodeUnknown, "the service did not answer", err)

@@ -26,8 +26,8 @@ const (
 	deadFor = time.Second
 )
 
-// errNobody is returned when no instance accepted the connection: certainly nothing was done.
-var errNobody = errors.New("no instance takes connections")
+// errRefused is returned when no instance accepted the connection: certainly nothing was done.
+var errRefused = errors.New("no instance takes connections")
 
 func newTransport(answerTimeout time.Duration) *http.Transport {
 	return &http.Transport{
@@ -87,11 +87,11 @@ type pool struct {
 	next      atomic.Uint64
 }
 
-// RoundTrip implements http.RoundTripper. It returns errNobody when no instance accepts a connection.
+// RoundTrip implements http.RoundTripper. It returns errRefused when no instance accepts a connection.
 func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, in := range p.turn() {
 		resp, err := p.try(r, in)
-		if !errors.Is(err, errNobody) {
+		if !errors.Is(err, errRefused) {
 			return resp, err
 		}
 		if r.Context().Err() != nil {
@@ -99,7 +99,7 @@ func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		in.deadUntil.Store(p.now().Add(deadFor).UnixNano())
 	}
-	return nil, errNobody
+	return nil, errRefused
 }
 
 // turn returns the instances in the order to try them: round robin, those marked dead last. Dead instances are still
@@ -119,7 +119,7 @@ func (p *pool) turn() []*instance {
 	return append(living, dead...)
 }
 
-// try sends r to one instance. errNobody means that no part of r was sent.
+// try sends r to one instance. errRefused means that no part of r was sent.
 func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	var left atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
@@ -135,7 +135,7 @@ func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	}
 	resp, err := p.transport.RoundTrip(out)
 	if err != nil && !left.Load() {
-		return nil, fmt.Errorf("%w: %w", errNobody, err)
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return resp, err
 }

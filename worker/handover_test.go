@@ -103,7 +103,7 @@ func TestWorker_Demoted_AnswersWhatIsInHand(t *testing.T) {
 		t.Error("the write was not answered")
 	}
 	if got := c.broker.Stats(mq.WriteQ); got.Consumers != 0 || got.Unacked != 0 {
-		t.Errorf("writeQ of a slave: got %+v, want no consumer and nothing in hand", got)
+		t.Errorf("writeQ of a slave: got %+v, want no consumer and nothing pending", got)
 	}
 }
 

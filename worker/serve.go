@@ -51,8 +51,8 @@ type phase struct {
 	turn int
 	// ctx ends when all work must be dropped. taking ends when the role changes or the worker is to leave.
 	ctx, taking context.Context
-	// inHand counts what continues after the phase: the answers to messages that were already taken.
-	inHand *sync.WaitGroup
+	// pending counts what continues after the phase: the answers to messages that were already taken.
+	pending *sync.WaitGroup
 }
 
 // phase starts the phase of a turn. The returned function ends it.
@@ -73,7 +73,7 @@ func (w *Worker) phase(ctx, drainCtx context.Context, turn int, pending *sync.Wa
 			}
 		}
 	})
-	return phase{turn: turn, ctx: ctx, taking: taking, inHand: pending}, end
+	return phase{turn: turn, ctx: ctx, taking: taking, pending: pending}, end
 }
 
 // unlessOver returns err, or nil if the phase is over: an error is expected then.
@@ -99,7 +99,7 @@ func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	failpoint.Hit(failpoint.WorkerBeforeConsume)
 	s := slave.New(w.config.Bus, source{w.replica}, w.exec, w.config.Log)
 	ended := make(chan error, 1)
-	p.inHand.Go(func() { ended <- s.Run(p.ctx, p.taking.Done(), w.setServing(dbaas.RoleSlave)) })
+	p.pending.Go(func() { ended <- s.Run(p.ctx, p.taking.Done(), w.setServing(dbaas.RoleSlave)) })
 	select {
 	case <-p.taking.Done():
 		return nil
@@ -145,7 +145,7 @@ func (w *Worker) write(p phase, m *master.Master, suspended <-chan struct{}) err
 	serving(true)
 	defer serving(false)
 	ended := make(chan error, 1)
-	p.inHand.Go(func() {
+	p.pending.Go(func() {
 		ended <- m.Run(writing, p.taking.Done())
 		end(nil)
 	})

@@ -216,7 +216,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.exec.Wait()
 	registration.Wait()
 	if errors.Is(err, errDrainTimeout) { // the worker was asked to end, and nothing is lost
-		w.config.Log.WarnContext(ctx, "left with messages in hand, which the broker delivers again", logkey.Error, err)
+		w.config.Log.WarnContext(ctx, "left with pending messages, which the broker redelivers", logkey.Error, err)
 		err = nil
 	}
 	w.ended(ctx, err)

@@ -151,7 +151,7 @@ func TestWorker_Run_SlowLinearizableReadsHoldUpNoWrite(t *testing.T) {
 	}
 	testenv.Eventually(t, limit, func() error {
 		if c.broker.Stats(mq.LinearQ).Unacked == 0 {
-			return errors.New("no read in hand")
+			return errors.New("no pending read")
 		}
 		return nil
 	})
@@ -176,7 +176,7 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 	}()
 	testenv.Eventually(t, limit, func() error {
 		if c.broker.Stats(mq.ReadQ).Unacked == 0 && len(answered) == 0 {
-			return errors.New("read not in hand")
+			return errors.New("read not pending")
 		}
 		return nil
 	})
@@ -187,7 +187,7 @@ func TestWorker_Drain_FinishesAndLeaves(t *testing.T) {
 		t.Errorf("got %v, want nil", err)
 	}
 	if a := <-answered; a.err != nil || a.r[0].Code != dbaas.CodeOK {
-		t.Errorf("read in hand: got %+v, %v; want ok", a.r, a.err)
+		t.Errorf("pending read: got %+v, %v; want ok", a.r, a.err)
 	}
 	if m, err := c.member(2); !errors.Is(err, coord.ErrNone) {
 		t.Errorf("still registered: %+v, %v", m, err)
@@ -214,7 +214,7 @@ func TestWorker_DrainTimeout_LeavesTheRestAndEndsWell(t *testing.T) {
 	writing.Go(func() { _, _ = c.write(ctx, operation(insert(1))) }) // cut off at the end
 	testenv.Eventually(t, limit, func() error {
 		if c.broker.Stats(mq.WriteQ).Unacked == 0 {
-			return errors.New("write not in hand")
+			return errors.New("write not pending")
 		}
 		return nil
 	})
@@ -247,11 +247,11 @@ func TestWorker_Assign_Rules(t *testing.T) {
 		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
 		{dbaas.RoleMaster, 3, 2, dbaas.CodeOK},
 		{dbaas.RoleMaster, 3, 1, dbaas.CodeConflict},
-		{dbaas.RoleSlave, 3, 0, dbaas.CodeConflict}, // one that came late
+		{dbaas.RoleSlave, 3, 0, dbaas.CodeConflict}, // a late one
 		{dbaas.RoleSlave, 3, 1, dbaas.CodeConflict},
 		{dbaas.RoleSlave, 3, 2, dbaas.CodeOK},
 		{dbaas.RoleSlave, 3, 2, dbaas.CodeOK},
-		{dbaas.RoleMaster, 3, 2, dbaas.CodeConflict}, // one that came late
+		{dbaas.RoleMaster, 3, 2, dbaas.CodeConflict}, // a late one
 		{dbaas.RoleMaster, 3, 3, dbaas.CodeOK},
 	} {
 		err := c.api.Assign(t.Context(), n.url, workerapi.Assignment{Worker: n.id, Role: step.role, PID: step.pid, Epoch: step.epoch})

@@ -68,9 +68,9 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
 	for i, k := range kills {
-		until, told := k.whole, k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
+		until, seenUntil := k.whole, k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
 		if i+1 < len(kills) {
-			until, told = kills[i+1].at, kills[i+1].at
+			until, seenUntil = kills[i+1].at, kills[i+1].at
 		}
 		if first, ok := firstAck(acks, k.at); ok {
 			unavailable = append(unavailable, first.Sub(k.at))
@@ -84,7 +84,7 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 			{&named, func(c change) bool { return c.Role == "master" && c.Change == "assigned" }},
 			{&serving, func(c change) bool { return c.Role == "master" && c.Change == "serving" && c.PID != k.pid }},
 		} {
-			if at, ok := firstChange(changes, k.at, told, part.is); ok {
+			if at, ok := firstChange(changes, k.at, seenUntil, part.is); ok {
 				*part.into = append(*part.into, at.Sub(k.at))
 			}
 		}

@@ -175,18 +175,18 @@ func median(samples []float64) float64 {
 // Print writes the report as tables.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush tells.
+	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush returns the error.
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.Join(row.columns(), "\t"), row.invalidText()) // Flush tells.
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.Join(row.columns(), "\t"), row.invalidText()) // Flush returns the error.
 	}
-	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush tells.
+	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush returns the error.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush tells.
+		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush returns the error.
 	}
-	_, _ = fmt.Fprintf(t, "\nlag: entries that the last replica was behind, before/after, the most of the rounds; order of the paths: seed %d\n", r.Seed) // Flush tells.
-	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                     // Flush tells.
+	_, _ = fmt.Fprintf(t, "\nlag: entries that the last replica was behind, before/after, the most of the rounds; order of the paths: seed %d\n", r.Seed) // Flush returns the error.
+	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                     // Flush returns the error.
 	for _, g := range r.Goals {
-		_, _ = fmt.Fprintln(t, g) // Flush tells.
+		_, _ = fmt.Fprintln(t, g) // Flush returns the error.
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("print the report: %w", err)

@@ -44,14 +44,14 @@ func Serve(ctx context.Context, cfg ServeConfig) (err error) {
 	}
 	s := &serving{cfg: cfg}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	told, err := p.serve(ctx, s, p)
+	addresses, err := p.serve(ctx, s, p)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while starting
 		}
 		return err
 	}
-	text, err := json.Marshal(told)
+	text, err := json.Marshal(addresses)
 	if err != nil {
 		return fmt.Errorf("encode addresses: %w", err)
 	}
@@ -60,7 +60,7 @@ func Serve(ctx context.Context, cfg ServeConfig) (err error) {
 		err = os.Rename(temp, cfg.Ready)
 	}
 	if err != nil {
-		return fmt.Errorf("tell addresses: %w", err)
+		return fmt.Errorf("write addresses: %w", err)
 	}
 	<-ctx.Done()
 	return nil

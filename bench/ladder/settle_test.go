@@ -129,7 +129,7 @@ func TestSettle_ReplicasBehind_AreWaitedFor(t *testing.T) {
 func TestSettle_Impossible_IsTold(t *testing.T) {
 	for _, path := range []string{pathTutorial, pathNoSlave} {
 		if err := serveTarget(t, path, &behind{left: true}).settle(t.Context()); !errors.Is(err, errRowsLeft) {
-			t.Errorf("%s: got %v, want the rows told", path, err)
+			t.Errorf("%s: got %v, want the rows named", path, err)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())

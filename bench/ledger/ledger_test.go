@@ -25,7 +25,7 @@ func TestWrites_Compare_EachDifferenceIsCounted(t *testing.T) {
 	writes.Compare(&got, "write", found)
 	got.Finish()
 	if diff := cmp.Diff(map[string]int{"strange": 1}, found); diff != "" {
-		t.Errorf("what nobody wrote (-want +got):\n%s", diff)
+		t.Errorf("what no client wrote (-want +got):\n%s", diff)
 	}
 	for name, count := range map[string]struct{ got, want int }{
 		"missing": {got.Missing.Count, 1}, "doubled": {got.Doubled.Count, 2}, "unasked": {got.Unasked.Count, 1}, "wrong": {got.Wrong.Count, 0},

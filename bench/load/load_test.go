@@ -118,7 +118,7 @@ func TestRun_AnswersLost_OutcomeIsUnknown(t *testing.T) {
 }
 
 // A refused request is a failure that is counted by its status, and no more: a closed loop's
-// client waits as long as it is told.
+// client waits as long as the answer says.
 func TestRun_Refused_CountsAndWaits(t *testing.T) {
 	_, targets := newSystem(t, fault{route: "GET /api/v1/rides", status: 503})
 	cfg := config(t, targets, "listing=100")
@@ -159,7 +159,7 @@ func TestRun_WrongAddress_IsTold(t *testing.T) {
 	}
 }
 
-// The progress tells phase, rate, errors, slaves and the time left, on a terminal as a bar.
+// The progress shows phase, rate, errors, slaves and the time left, on a terminal as a bar.
 func TestRun_Progress(t *testing.T) {
 	_, targets := newSystem(t, fault{})
 	cfg := config(t, targets, everything)

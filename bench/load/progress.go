@@ -39,7 +39,7 @@ func (p *progress) run(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			p.tell(p.line(now))
+			p.print(p.line(now))
 		case <-ctx.Done():
 			if p.cfg.Terminal {
 				_, _ = fmt.Fprintln(p.cfg.Progress) // progress only: ends the bar's line.
@@ -49,7 +49,7 @@ func (p *progress) run(ctx context.Context) {
 	}
 }
 
-func (p *progress) tell(line string) {
+func (p *progress) print(line string) {
 	if p.cfg.Terminal {
 		line = "\r\x1b[K" + line // overwrites the previous line
 	} else {

@@ -79,7 +79,7 @@ func (d *driver) verifyRides(ctx context.Context, c *ledger.Check) error {
 		ride.id = rows[0].ID // sets the id also of a ride whose answer was lost
 	}
 	for k, rows := range found {
-		c.Unasked.Add("%d rides of %s at %s, which nobody created", len(rows), k.creator, k.timestamp)
+		c.Unasked.Add("%d rides of %s at %s, which no client created", len(rows), k.creator, k.timestamp)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (d *driver) verifyWrites(ctx context.Context, c *ledger.Check) error {
 	}
 	d.book.writes.Compare(c, "write", times)
 	for n := range times {
-		c.Unasked.Add("row %d of %s, which nobody wrote", n, table)
+		c.Unasked.Add("row %d of %s, which no client wrote", n, table)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ type schedule struct {
 func (s *schedule) due() (at time.Duration, ok bool) {
 	for s.phase < len(s.plan) {
 		phase := s.plan[s.phase]
-		// The first request of a phase that starts at once is due at its start.
+		// The first request of a phase that starts immediately is due at its start.
 		if within := float64(s.next) - s.before; within < phase.amount() {
 			s.next++
 			return s.begin + phase.when(within), true

@@ -107,7 +107,7 @@ func (r *RPC) start(c Config) error {
 	return nil
 }
 
-// work starts the workers: one that writes, one that applies the writes to the replica, and the readers of the replica.
+// work starts the workers: a writer, an applier of the writes to the replica, and the readers of the replica.
 func (r *RPC) work(c Config) error {
 	const master, replica = "master.db", "replica.db"
 	if err := r.startWorker(c, master, sqlite.Options{Durable: true}, (*worker).serveWrites); err != nil {

@@ -84,7 +84,7 @@ func TestRegistry_Slow_HoldsForItsTime(t *testing.T) {
 		time.AfterFunc(slowFor/2, func() { r.disarm(string(PersdbBeforeCommit)) })
 		began = time.Now()
 		if err := r.hit(string(PersdbBeforeCommit)); err != nil || time.Since(began) != slowFor/2 {
-			t.Errorf("disarmed meanwhile: got %v after %v, want nil after %v", err, time.Since(began), slowFor/2)
+			t.Errorf("disarmed while it waited: got %v after %v, want nil after %v", err, time.Since(began), slowFor/2)
 		}
 	})
 }

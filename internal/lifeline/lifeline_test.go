@@ -70,7 +70,7 @@ func wantGone(t *testing.T, gone <-chan struct{}) {
 	select {
 	case <-gone:
 	case <-time.After(limit):
-		t.Fatal("not told that the parent is gone")
+		t.Fatal("the callback was not called though the parent is gone")
 	}
 }
 
@@ -89,7 +89,7 @@ func TestWatch_ParentEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(gone) > 0 {
-		t.Error("told that the parent is gone while it lives")
+		t.Error("the callback was called while the parent lives")
 	}
 	if err := parent.Close(); err != nil {
 		t.Fatal(err)
@@ -120,14 +120,14 @@ func TestWatch_ContextEnds(t *testing.T) {
 		}
 	}
 	if err := goleak.Find(settled); err != nil || len(gone) > 0 {
-		t.Errorf("got told %d times and %v, want neither", len(gone), err)
+		t.Errorf("got %d calls and %v, want neither", len(gone), err)
 	}
 }
 
 // A process that no launcher started has nothing to watch.
 func TestWatch_NoParent(t *testing.T) {
 	if gone := watch(t, t.Context()); len(gone) > 0 {
-		t.Error("told that the parent is gone, where there is none")
+		t.Error("the callback was called where there is no parent")
 	}
 }
 
@@ -140,12 +140,12 @@ func TestWatch_NoLifeline(t *testing.T) {
 	}
 	t.Run("File", func(t *testing.T) {
 		handOver(t, lifeline.EnvLine, file)
-		wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("told") }))
+		wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("the callback was called") }))
 	})
 	for name, value := range map[string]string{"Empty": "", "Word": "x", "Stdout": "1", "Negative": "-1", "Closed": "1000000", "Huge": "99999999999"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(lifeline.EnvLine, value)
-			wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("told") }))
+			wantError(t, lifeline.EnvLine, lifeline.Watch(t.Context(), func() { t.Error("the callback was called") }))
 		})
 	}
 }

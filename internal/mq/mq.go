@@ -76,7 +76,7 @@ type Delivery interface {
 	Message() Message
 	// Redelivered reports whether the broker may have delivered it before.
 	Redelivered() bool
-	// Ack tells the broker that the message is done. It returns ErrStale if the connection of the delivery is lost.
+	// Ack reports to the broker that the message is done. It returns ErrStale if the connection of the delivery is lost.
 	Ack() error
 	// Reject moves a message that could not be handled to the dead-letter queue (DeadQ). A message rejected from
 	// DeadQ is dropped. Reject returns ErrStale as Ack does.

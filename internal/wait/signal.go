@@ -19,7 +19,7 @@ func (t Token) Give() {
 // Signal wakes all goroutines that wait for it. The zero value is ready to use, by any number of goroutines.
 type Signal struct {
 	mu   sync.Mutex
-	next chan struct{} // nil if nobody has asked since the last Notify
+	next chan struct{} // nil if Next has not been called since the last Notify
 }
 
 // Next returns a channel that the next Notify closes. A goroutine that waits for a condition takes the channel before it

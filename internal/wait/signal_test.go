@@ -23,7 +23,7 @@ func TestToken_GivenTwice_IsTakenOnce(t *testing.T) {
 	}
 }
 
-// Notify wakes everybody who waits, and nobody who comes later.
+// Notify wakes all goroutines that wait, and none that come later.
 func TestSignal_WakesAllWhoWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -169,7 +169,7 @@ func (l *Loop) noteRole(ctx context.Context, a Action, role dbaas.Role, epoch db
 	if m := l.memory[a.Worker]; m != nil {
 		m.assigned(role, epoch, l.cfg.Now())
 	}
-	l.tell(EventRole, WorkerEvent{PID: a.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
+	l.emit(EventRole, WorkerEvent{PID: a.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
 	l.cfg.Log.InfoContext(ctx, "role given", logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
 }
 

@@ -31,14 +31,15 @@ type ScaleEvent struct {
 	Slaves int `json:"slaves"`
 }
 
-func (l *Loop) tell(kind string, v any) {
+// emit passes an event on, if the configuration asks for events.
+func (l *Loop) emit(kind string, v any) {
 	if l.cfg.Event != nil {
 		l.cfg.Event(kind, v)
 	}
 }
 
-// tellWorker emits and logs what changed for a worker between two passes. The caller holds mu.
-func (l *Loop) tellWorker(in launch.Instance, m *memory, before memory) {
+// emitWorker emits and logs what changed for a worker between two passes. The caller holds mu.
+func (l *Loop) emitWorker(in launch.Instance, m *memory, before memory) {
 	e := WorkerEvent{PID: m.pid, Worker: in.ID, Role: m.role, Epoch: m.epoch}
 	switch {
 	case !in.Running && !m.died:
@@ -57,5 +58,5 @@ func (l *Loop) tellWorker(in launch.Instance, m *memory, before memory) {
 	}
 	l.cfg.Log.Info("worker changed", "change", e.Change, logkey.Worker, string(in.ID), logkey.PID, m.pid,
 		logkey.Role, string(m.role), logkey.Epoch, uint64(m.epoch), logkey.Code, e.ExitCode)
-	l.tell(EventMembership, e)
+	l.emit(EventMembership, e)
 }

@@ -139,7 +139,7 @@ func TestLoop_HungNewcomer_HoldsUpNothing(t *testing.T) {
 		}
 		pass(100 * time.Millisecond)
 		if got, want := s.roles(), fmt.Sprintf("%d master 2", p+1); !slices.Contains(got, want) {
-			s.t.Errorf("got %v, want %s at once", got, want)
+			s.t.Errorf("got %v, want %s immediately", got, want)
 		}
 		newcomers := len(s.running())
 		pass(2 * time.Minute)

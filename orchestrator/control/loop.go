@@ -274,7 +274,7 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 	l.mu.Unlock()
 	if changed {
 		l.cfg.Log.InfoContext(ctx, "another number of slaves wanted", logkey.Count, n)
-		l.tell(EventScale, ScaleEvent{Slaves: n})
+		l.emit(EventScale, ScaleEvent{Slaves: n})
 	}
 	return Desired{Slaves: n}, nil
 }

@@ -264,7 +264,7 @@ func TestLoop_RegistrationsLost_WorkersServeOn(t *testing.T) {
 		pass(coordinproc.DefaultSessionTimeout / 2)
 		members, err := l.Members(s.t.Context())
 		if ready := slices.ContainsFunc(members, func(m control.Member) bool { return m.Ready }); err != nil || ready {
-			s.t.Fatalf("got %+v, %v, want nobody registered", members, err)
+			s.t.Fatalf("got %+v, %v, want no ready member", members, err)
 		}
 		n, _ := l.Slaves()
 		if master, _ := l.Master(); n != 2 || !master {

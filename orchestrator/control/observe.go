@@ -56,9 +56,9 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 		}
 		before := *m
 		if up && m.look(member, registered, leading, now) {
-			l.tell(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch, Change: "found"})
+			l.emit(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch, Change: "found"})
 		}
-		l.tellWorker(in, m, before)
+		l.emitWorker(in, m, before)
 		o.Workers = append(o.Workers, m.worker(in))
 	}
 	for id, m := range l.memory {

@@ -29,11 +29,11 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.reconcile()
-		before, told := s.roles(), s.assigned.Load()
+		before, assigned := s.roles(), s.assigned.Load()
 		stop()
 		pass(time.Minute)
 		s.want(before...)
-		if got := s.assigned.Load() - told; got != 0 {
+		if got := s.assigned.Load() - assigned; got != 0 {
 			t.Errorf("got %d roles given after the take-over, want none", got)
 		}
 		if status, err := standby.Status(t.Context()); err != nil || !status.Leader {
@@ -43,7 +43,7 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 }
 
 // When an orchestrator leaves, a standby takes over immediately, not at the end of a session or a period.
-func TestLoop_LeaderLeaves_FollowedAtOnce(t *testing.T) {
+func TestLoop_LeaderLeaves_FollowedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
 		_, stop := s.orchestrate(1)
@@ -128,7 +128,7 @@ func TestLoop_PromotedWorkerLost_NextFollows(t *testing.T) {
 
 // After the coordinator has lost all its data, the loop restores the number of slaves from its memory or from the
 // running workers.
-func TestLoop_SlaveCountLost_WrittenAnew(t *testing.T) {
+func TestLoop_SlaveCountLost_WrittenAgain(t *testing.T) {
 	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

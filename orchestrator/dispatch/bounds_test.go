@@ -173,7 +173,7 @@ func TestDispatcher_Read_NoSlaveFailsAfterGrace(t *testing.T) {
 		}
 		before := time.Now()
 		if _, err := d.Read(t.Context(), read("late")); dbaas.CodeOf(err) != dbaas.CodeUnavailable || time.Since(before) != 0 {
-			t.Errorf("got %v after %v, want unavailable at once", err, time.Since(before))
+			t.Errorf("got %v after %v, want unavailable immediately", err, time.Since(before))
 		}
 		available.set(1, true)
 		(<-messages).all()
@@ -195,7 +195,7 @@ func TestDispatcher_Close_Drains(t *testing.T) {
 		d := dispatch.New(dispatch.Config{Caller: call, Availability: healthy()})
 		d.SawSeq(0)
 		answers := make(chan answer, 1)
-		ask(t.Context(), d, read("in hand"), answers)
+		ask(t.Context(), d, read("pending"), answers)
 		m := <-messages
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close(t.Context()) }()
@@ -205,7 +205,7 @@ func TestDispatcher_Close_Drains(t *testing.T) {
 		}
 		m.all()
 		if a := <-answers; a.err != nil {
-			t.Errorf("the read in hand: %v", a.err)
+			t.Errorf("the pending read: %v", a.err)
 		}
 		if err := <-closed; err != nil {
 			t.Errorf("Close: %v", err)

@@ -23,8 +23,8 @@ func TestChecker_Run_SoundSystemHolds(t *testing.T) {
 	if len(report.Workers) != 2 || report.Workers[0].Seq != 3 || report.Workers[1].Role != dbaas.RoleSlave {
 		t.Errorf("got workers %+v, want both compared at 3", report.Workers)
 	}
-	if len(l.told) > 0 {
-		t.Errorf("told %v, want nobody", l.told)
+	if len(l.verified) > 0 {
+		t.Errorf("verified %v, want no worker", l.verified)
 	}
 }
 
@@ -122,28 +122,28 @@ func TestChecker_Run_DamagedRows(t *testing.T) {
 
 // A replica that differs at an equal position is reported with its table, and its worker is informed. The worker's
 // answer is reported too.
-func TestChecker_Run_DifferingReplicaIsTold(t *testing.T) {
+func TestChecker_Run_DifferingReplicaIsVerified(t *testing.T) {
 	for name, tc := range map[string]struct {
 		verify func() (workerapi.Verification, error)
 		want   string
 	}{
 		"Repairs": {func() (workerapi.Verification, error) {
 			return workerapi.Verification{Seq: 4, Differ: []string{"users"}}, nil
-		}, "told to start again from a snapshot"},
-		"Repaired": {func() (workerapi.Verification, error) { return workerapi.Verification{Seq: 4}, nil }, "by itself since"},
-		"Fails":    {func() (workerapi.Verification, error) { return workerapi.Verification{}, dbaas.ErrUnavailable }, "could not be told: unavailable"},
+		}, "it now starts again from a snapshot"},
+		"Repaired": {func() (workerapi.Verification, error) { return workerapi.Verification{Seq: 4}, nil }, "by itself"},
+		"Fails":    {func() (workerapi.Verification, error) { return workerapi.Verification{}, dbaas.ErrUnavailable }, "its worker does not answer: unavailable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t)
 			w := l.workers[url(2)]
 			w.hashes, w.verify = tables(3, "altered"), tc.verify
 			report := l.check()
-			wantFailed(t, report, map[string]string{invariants.ReplicasEqual: "worker w2 (pid 2): table users differs at 3; it "})
+			wantFailed(t, report, map[string]string{invariants.ReplicasEqual: "worker w2 (pid 2): table users differs at 3; "})
 			if got := report.Workers[1]; !slices.Equal(got.Differ, []string{"users"}) || !strings.Contains(got.Problem, tc.want) {
 				t.Errorf("got %+v, want users and %q", got, tc.want)
 			}
-			if !slices.Equal(l.told, []string{url(2)}) {
-				t.Errorf("told %v, want the slave alone", l.told)
+			if !slices.Equal(l.verified, []string{url(2)}) {
+				t.Errorf("verified %v, want the slave alone", l.verified)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestChecker_Run_NeverAtOnePosition_WorkerCompares(t *testing.T) {
 		"Equal": {func() (workerapi.Verification, error) { return workerapi.Verification{Seq: 4}, nil }, nil},
 		"Differs": {func() (workerapi.Verification, error) {
 			return workerapi.Verification{Seq: 4, Differ: []string{"rides", "users"}}, nil
-		}, map[string]string{invariants.ReplicasEqual: "tables rides, users differ at 4; it was told"}},
+		}, map[string]string{invariants.ReplicasEqual: "tables rides, users differ at 4; it now starts again"}},
 		"Fails": {func() (workerapi.Verification, error) { return workerapi.Verification{}, dbaas.ErrUnavailable }, map[string]string{invariants.ReplicasEqual: "not compared: unavailable"}},
 	} {
 		t.Run(name, func(t *testing.T) {

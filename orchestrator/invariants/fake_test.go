@@ -34,7 +34,7 @@ type system struct {
 	listErr   error
 	onList    func()                 // called before each list
 	workers   map[string]*fakeWorker // by control URL
-	told      []string
+	verified  []string
 }
 
 type fakeWorker struct {
@@ -119,7 +119,7 @@ func (w workers) Hashes(_ context.Context, url string) (dbaas.TableHashes, error
 
 func (w workers) Verify(_ context.Context, url string) (workerapi.Verification, error) {
 	w.mu.Lock()
-	w.told = append(w.told, url)
+	w.verified = append(w.verified, url)
 	w.mu.Unlock()
 	f, err := w.of(url)
 	if err != nil {

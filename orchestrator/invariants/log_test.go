@@ -61,7 +61,7 @@ func wantLog(t *testing.T, got []invariants.Invariant, dense, epochs string) {
 		delete(want, i.Name)
 	}
 	if len(want) > 0 {
-		t.Errorf("not told: %v", want)
+		t.Errorf("not reported: %v", want)
 	}
 }
 

@@ -124,11 +124,11 @@ func (c *Checker) finish(ctx context.Context, r *comparison) {
 	what := fmt.Sprintf("%s at %d", differs(differ), r.Seq)
 	switch {
 	case err != nil:
-		r.Problem = what + "; it could not be told: " + reason(err)
+		r.Problem = what + "; its worker does not answer: " + reason(err)
 	case len(v.Differ) > 0:
-		r.Problem = what + "; it was told to start again from a snapshot"
+		r.Problem = what + "; it now starts again from a snapshot"
 	default:
-		r.Problem = what + "; it has started again from a snapshot by itself since"
+		r.Problem = what + "; it has started again from a snapshot by itself"
 	}
 	c.cfg.Log.ErrorContext(ctx, "replica differs", logkey.Worker, string(r.Worker), logkey.PID, r.PID, logkey.Seq, r.Seq, logkey.Reason, r.Problem)
 }

@@ -75,17 +75,17 @@ func (s *Scaler) carryOut(ctx context.Context, w window) (next *window) {
 	case d == nil: // handed over to another orchestrator
 	case d.Done:
 		s.cfg.Log.InfoContext(ctx, "scaling decided", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
-		s.tell(*d)
+		s.report(*d)
 	default:
 		d.Why += "; not written, overtaken by the next tick"
 		s.remember(*d)
 		s.cfg.Log.WarnContext(ctx, "scaling decision overtaken", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
-		s.tell(*d)
+		s.report(*d)
 	}
 	return next
 }
 
-func (s *Scaler) tell(d Decision) {
+func (s *Scaler) report(d Decision) {
 	if s.cfg.Decided != nil {
 		s.cfg.Decided(d)
 	}

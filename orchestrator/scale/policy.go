@@ -33,7 +33,7 @@ func (l Limits) bound(n int) int { return max(l.Min, min(n, l.Max)) }
 // Reads wants one slave for every PerSlave reads of the window, whatever the other metrics
 // are. It scales in at the first quiet window.
 type Reads struct {
-	PerSlave int // reads in one window that one slave serves
+	PerSlave int // reads of a window that one slave serves
 	Limits
 }
 

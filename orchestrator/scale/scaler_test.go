@@ -134,8 +134,8 @@ func TestScaler_Decision_HasSampleAndOtherPolicies(t *testing.T) {
 		cfg := configOf(c, "a")
 		cfg.Others = []scale.Policy{scale.NewLatency(limits)}
 		cfg.Observe = func(context.Context) scale.Sample { return sampleOf(2, 0.9, 3, 1) }
-		var told []scale.Decision
-		cfg.Decided = func(d scale.Decision) { told = append(told, d) }
+		var reported []scale.Decision
+		cfg.Decided = func(d scale.Decision) { reported = append(reported, d) }
 		s := start(t, cfg)
 		defer closeScaler(t, s)
 		read(s, 5)
@@ -147,8 +147,8 @@ func TestScaler_Decision_HasSampleAndOtherPolicies(t *testing.T) {
 		if w := got[0].Would; len(w) != 1 || w[0].Policy != "latency" || w[0].Wanted != 3 {
 			t.Errorf("what others would have done: got %+v, want latency with 3 slaves", w)
 		}
-		if diff := cmp.Diff(got, told); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(got, reported); diff != "" {
+			t.Errorf("reported (-want +got):\n%s", diff)
 		}
 	})
 }

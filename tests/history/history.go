@@ -1,9 +1,9 @@
-// Package history records what the clients of a database asked and were told, and
+// Package history records the calls of the clients of a database and their answers, and
 // decides with porcupine whether one database, doing one thing at a time, could
-// have said so (linearizability). For tests only.
+// have given these answers (linearizability). For tests only.
 //
 // Time is the order in which calls began and ended, not a clock's: a simulated clock
-// stands still for thousands of steps. A write whose outcome nobody knows is an
+// stands still for thousands of steps. A write whose outcome is unknown is an
 // operation that never ends, so that it may take effect at any later moment, or never.
 package history
 
@@ -40,7 +40,7 @@ type Call struct {
 	Old   string // what Swap expects
 }
 
-// Answer is what a call was told.
+// Answer is the answer to a call.
 type Answer struct {
 	Value   string   // what Read read, "" before the first write
 	Done    bool     // whether Swap found what it expected
@@ -104,18 +104,18 @@ func (p *Pending) Answered(a Answer) {
 	delete(r.open, p)
 }
 
-// Refused notes that the call surely had no effect and never will.
+// Refused notes that the call certainly had no effect and never will.
 func (p *Pending) Refused() {
 	p.recorder.mu.Lock()
 	defer p.recorder.mu.Unlock()
 	delete(p.recorder.open, p)
 }
 
-// Unknown notes that nobody knows whether the call has, or will have, its effect. It
+// Unknown notes that it is unknown whether the call has, or will have, its effect. The call
 // stays open, and the client goes on as another one.
 func (c *Client) Unknown(p *Pending) {
 	if p.call.Kind == Read || p.call.Kind == Members {
-		p.Refused() // it has no effect that anybody could see
+		p.Refused() // it has no visible effect
 		return
 	}
 	r := c.recorder

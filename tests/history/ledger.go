@@ -6,45 +6,45 @@ import (
 	"sync"
 )
 
-// Ledger is what clients were told of writes that each leave one row under a name of its own.
+// Ledger holds the answers to writes that each leave one row under a name of its own.
 // It is safe for concurrent use.
 type Ledger struct {
-	mu   sync.Mutex // guards told
-	told map[string]outcome
+	mu       sync.Mutex // guards outcomes
+	outcomes map[string]outcome
 }
 
 // outcome is how a write ended for its client.
 type outcome int
 
 const (
-	unknown outcome = iota // nobody knows
+	unknown outcome = iota // it may be there, or not
 	acked                  // it must be there
 	refused                // it must not be there, ever
 )
 
 // NewLedger returns an empty ledger.
-func NewLedger() *Ledger { return &Ledger{told: map[string]outcome{}} }
+func NewLedger() *Ledger { return &Ledger{outcomes: map[string]outcome{}} }
 
 // Acked notes a write that was acknowledged.
 func (l *Ledger) Acked(name string) { l.note(name, acked) }
 
-// Refused notes a write that was refused as surely not done, and not repeated.
+// Refused notes a write that was refused as certainly not done, and not repeated.
 func (l *Ledger) Refused(name string) { l.note(name, refused) }
 
-// Unknown notes a write whose outcome was not told.
+// Unknown notes a write whose outcome is unknown.
 func (l *Ledger) Unknown(name string) { l.note(name, unknown) }
 
 func (l *Ledger) note(name string, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told[name] = o
+	l.outcomes[name] = o
 }
 
 // Counts returns how many writes ended in each way.
 func (l *Ledger) Counts() (nAcked, nRefused, nUnknown int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, o := range l.told {
+	for _, o := range l.outcomes {
 		switch o {
 		case acked:
 			nAcked++
@@ -57,7 +57,7 @@ func (l *Ledger) Counts() (nAcked, nRefused, nUnknown int) {
 	return nAcked, nRefused, nUnknown
 }
 
-// Compare compares what clients were told with the rows that were found by name, and with a
+// Compare compares the answers with the rows that were found by name, and with a
 // counter that each write raised by one. It returns the first faults.
 func (l *Ledger) Compare(found map[string]int, counter int) error {
 	l.mu.Lock()
@@ -66,17 +66,17 @@ func (l *Ledger) Compare(found map[string]int, counter int) error {
 	total := 0
 	for name, n := range found {
 		total += n
-		o, sent := l.told[name]
+		o, sent := l.outcomes[name]
 		switch {
 		case !sent:
-			wrong = append(wrong, fmt.Errorf("write %s is there, and nobody sent it", name))
+			wrong = append(wrong, fmt.Errorf("write %s is there, and no client sent it", name))
 		case n > 1:
 			wrong = append(wrong, fmt.Errorf("write %s had its effect %d times", name, n))
 		case o == refused:
-			wrong = append(wrong, fmt.Errorf("write %s was refused as surely not done, and is there", name))
+			wrong = append(wrong, fmt.Errorf("write %s was refused as certainly not done, and is there", name))
 		}
 	}
-	for name, o := range l.told {
+	for name, o := range l.outcomes {
 		if o == acked && found[name] == 0 {
 			wrong = append(wrong, fmt.Errorf("write %s was acknowledged and is lost", name))
 		}

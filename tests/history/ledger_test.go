@@ -7,7 +7,7 @@ import (
 	"rideshare/tests/history"
 )
 
-// What was found is compared with what was told.
+// The rows found are compared with the answers.
 func TestLedger_Compare_TellsEachFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		found   map[string]int
@@ -18,8 +18,8 @@ func TestLedger_Compare_TellsEachFault(t *testing.T) {
 		"UnknownIsThere": {found: map[string]int{"acked": 1, "unknown": 1}, counter: 2},
 		"AckedIsLost":    {counter: 0, want: "acked was acknowledged and is lost"},
 		"Doubled":        {found: map[string]int{"acked": 2}, counter: 2, want: "2 times"},
-		"RefusedIsThere": {found: map[string]int{"acked": 1, "refused": 1}, counter: 2, want: "refused as surely not done"},
-		"NeverSent":      {found: map[string]int{"acked": 1, "stranger": 1}, counter: 2, want: "nobody sent it"},
+		"RefusedIsThere": {found: map[string]int{"acked": 1, "refused": 1}, counter: 2, want: "refused as certainly not done"},
+		"NeverSent":      {found: map[string]int{"acked": 1, "stranger": 1}, counter: 2, want: "no client sent it"},
 		"Miscounted":     {found: map[string]int{"acked": 1}, counter: 2, want: "the counter is 2"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -232,7 +232,7 @@ func TestMaster_Run_AnswersBeforeTheBroadcastIsConfirmed(t *testing.T) {
 		m.bus.send(t, "y", op(2, time.Minute))
 		synctest.Wait()
 		if got, ok := m.bus.at[dbaas.OpID{1}]; !ok || got != 0 {
-			t.Errorf("answered: %v, after %v, want at once", ok, got)
+			t.Errorf("answered: %v, after %v, want immediately", ok, got)
 		}
 		if err := m.finish(); err != nil {
 			t.Errorf("got %v, want nil", err)

@@ -94,7 +94,7 @@ func (s *heldLog) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	return s.Swapped.Log(ctx, after, wait)
 }
 
-// A file that readers keep until the next one is ready is dropped as soon as that one belongs to another cluster.
+// A file that readers keep until the next one is ready is dropped as soon as the next one belongs to another cluster.
 func TestReplica_CatchUp_OldFileOfAnotherClusterGoes(t *testing.T) {
 	before, after := history(t, 6), history(t, 30)
 	after.Trim() // so that the position seems trimmed

@@ -99,7 +99,7 @@ func TestReplica_Diverged_ReadsGoOn(t *testing.T) {
 			}
 			select {
 			case <-d.lost:
-				t.Error("readers were sent away meanwhile")
+				t.Error("readers were sent away during the change")
 			default:
 			}
 		})

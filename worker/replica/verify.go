@@ -148,7 +148,7 @@ func (r *Replica) classify(ctx context.Context, rd *Reader, from dbaas.HashFrom,
 		return v, nil
 	case ctx.Err() != nil, rd.ended.Load():
 		return v, dbaas.WrapError(dbaas.CodeUnavailable, "hashing took too long", err)
-	default: // an unreadable file is as bad as one that differs
+	default: // an unreadable file is as bad as a file that differs
 		r.invalidate(rd.file, err)
 		return v, fmt.Errorf("hash the replica: %w", err)
 	}

@@ -198,7 +198,7 @@ func TestExecutor_Serve_SlowReadsWorkByTurns(t *testing.T) {
 		serving.Wait()
 		e.Wait()
 		if source.busiest > 5 {
-			t.Errorf("%d reads worked at once, want at most one that is slow, and two that become slow while two others begin", source.busiest)
+			t.Errorf("%d reads worked at the same time, want at most one that is slow, and two that become slow while two others begin", source.busiest)
 		}
 		results := 0
 		for _, r := range bus.replies {

@@ -40,7 +40,7 @@ func TestExecutor_Serve_FastReadsAreOneReply(t *testing.T) {
 		source := newSource(5)
 		bus, d, _ := serve(t, source, read("a", time.Second), read("b", time.Second), read("c", time.Second))
 		if len(bus.replies) != 1 || !bus.replies[0].Last || bus.replies[0].id != "7" {
-			t.Fatalf("got replies %+v, want one that is the last", bus.replies)
+			t.Fatalf("got replies %+v, want only the last", bus.replies)
 		}
 		results, _ := bus.answers()
 		for i, want := range []string{"a", "b", "c"} {
@@ -92,7 +92,7 @@ func TestExecutor_Serve_SlowReadsAreBounded(t *testing.T) {
 			t.Errorf("got %d answers, acked %d; want 9, 1", len(results), d.acked)
 		}
 		if source.most > 4 { // Fast 2 and Slow 2
-			t.Errorf("got %d readers at once, want at most 4", source.most)
+			t.Errorf("got %d readers at the same time, want at most 4", source.most)
 		}
 	})
 }

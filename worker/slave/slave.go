@@ -143,7 +143,7 @@ type Config struct {
 	Source Source
 	Bus    Replier
 	Log    *slog.Logger
-	// Fast bounds how many read transactions run at once, apart from the slow ones. Default: the number of cores, since
+	// Fast bounds how many read transactions run at the same time, apart from the slow ones. Default: the number of cores, since
 	// a read only uses CPU.
 	Fast int
 	// Slow bounds how many runs that took longer than SlowAfter may continue in a slow slot. Default 16; each has a

@@ -189,7 +189,7 @@ func TestSession_Close_CutOffEndsInTime(t *testing.T) {
 			t.Errorf("register after Close: got %v, want %v", err, coord.ErrSessionLost)
 		}
 		if got := memberCount(t, watcher); got != 1 {
-			t.Errorf("at once: got %d members, want 1", got)
+			t.Errorf("after Close: got %d members, want 1", got)
 		}
 		advance(timeout)
 		synctest.Wait()

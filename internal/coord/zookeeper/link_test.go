@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Servers are tried in turn, by name; the library is told to pause only after all have failed.
+// Servers are tried in turn, by name; the library pauses only after all have failed.
 func TestLink_PausesAfterAllServersFailed(t *testing.T) {
 	t.Parallel()
 	l := &link{servers: []string{"a:1", "b:2"}}
@@ -30,7 +30,7 @@ func TestLink_PausesAfterAllServersFailed(t *testing.T) {
 	}
 	l.Connected()
 	if got := next(); got != (step{"a:1", false}) {
-		t.Errorf("after success: got %v, want the next server at once", got)
+		t.Errorf("after success: got %v, want the next server immediately", got)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestSession_NodesAreAsAgreed(t *testing.T) {
 	}
 }
 
-// The timeout is the one that the server granted, not the requested one.
+// The timeout is what the server granted, not what was requested.
 func TestSession_TimeoutIsTheServers(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)

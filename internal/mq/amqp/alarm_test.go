@@ -36,7 +36,7 @@ func testAlarmReconnect(t *testing.T, b *bus) {
 	})
 	for range 100 {
 		if err := within(t, c, time.Minute, mq.Message{}); !errors.Is(err, mq.ErrUnavailable) {
-			t.Fatalf("publish: got %v, want ErrUnavailable at once", err)
+			t.Fatalf("publish: got %v, want ErrUnavailable immediately", err)
 		}
 	}
 	// A connection that is older than the alarm learns of it when it publishes.

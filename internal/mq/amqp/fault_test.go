@@ -64,7 +64,7 @@ func testDropped(t *testing.T, b *bus) {
 		closeInTime(t, worker)
 		testenv.Eventually(t, patience, func() error {
 			if got, want := b.waiting(t, b.queue(q)), published-dealtWith; got != want {
-				return fmt.Errorf("%s: got %d messages left, want the %d that nobody dealt with", q, got, want)
+				return fmt.Errorf("%s: got %d messages left, want the %d that no consumer handled", q, got, want)
 			}
 			return nil
 		})

@@ -58,7 +58,7 @@ func tryLargest(ctx context.Context, config Config, size int) (*amqp091.Error, e
 		return nil, fmt.Errorf("switch confirms on: %w", err)
 	}
 	closed := ch.NotifyClose(make(chan *amqp091.Error, 1))
-	confirm, err := ch.PublishWithDeferredConfirm("", config.Prefix+"nobody", false, false, amqp091.Publishing{Body: make([]byte, size)})
+	confirm, err := ch.PublishWithDeferredConfirm("", config.Prefix+"no-queue", false, false, amqp091.Publishing{Body: make([]byte, size)})
 	if err == nil {
 		<-confirm.Done()
 		if confirm.Acked() {

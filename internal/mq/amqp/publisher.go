@@ -99,7 +99,7 @@ func (p *publisher) open() error {
 func (p *publisher) probe() error {
 	defer p.within(callTimeout, "first confirms")()
 	for range 2 {
-		confirm, err := p.ch.PublishWithDeferredConfirm("", p.config.Prefix+"nobody", false, false, amqp091.Publishing{})
+		confirm, err := p.ch.PublishWithDeferredConfirm("", p.config.Prefix+"no-queue", false, false, amqp091.Publishing{})
 		if err != nil {
 			return fmt.Errorf("publish a probe: %w", err)
 		}

@@ -38,12 +38,12 @@ func dialNobody(t *testing.T, log *logBuffer, dial func(context.Context, string,
 func TestConn_NoBroker_TriesForEverAndSaysItOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log, nobody := &logBuffer{}, &refusing{}
-		c := dialNobody(t, log, nobody.dial)
+		log, broker := &logBuffer{}, &refusing{}
+		c := dialNobody(t, log, broker.dial)
 		defer func() { _ = c.Close() }()
 		time.Sleep(time.Hour) // of the bubble
 		// Three connections, 2.5 s on average between two tries.
-		if got := nobody.dialed(); got < 3*3600/5 || got > 3*3600 {
+		if got := broker.dialed(); got < 3*3600/5 || got > 3*3600 {
 			t.Errorf("got %d tries in an hour, want about one each 2.5 s", got)
 		}
 		if got := log.count("not connected"); got != 3 {
@@ -104,7 +104,7 @@ func TestDial_BadSettings_AreErrors(t *testing.T) {
 				t.Fatal("got nil, want an error")
 			}
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error tells the password: %v", err)
+				t.Errorf("the error shows the password: %v", err)
 			}
 		})
 	}

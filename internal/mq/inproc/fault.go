@@ -45,7 +45,7 @@ func (b *Broker) Start() {
 	b.comeBack()
 }
 
-// comeBack tells every connection that it can be used again.
+// comeBack makes every connection usable again.
 func (b *Broker) comeBack() {
 	if len(b.conns) > 0 && !b.stopped {
 		b.declare()

@@ -201,7 +201,7 @@ func (d *Disk) lookAround() {
 	_ = filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {
 		name, relErr := filepath.Rel(d.dir, path)
 		if err != nil || relErr != nil || !e.Type().IsRegular() || strings.HasSuffix(name, "-shm") {
-			return nil //nolint:nilerr // a file that goes meanwhile is no file.
+			return nil //nolint:nilerr // a file that disappears during the call is no file.
 		}
 		f := d.current(name)
 		if f == nil {

@@ -18,7 +18,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// StubWorker is a worker that does nothing but what a StubWorld tells it, on that listener.
+// StubWorker is a worker that only does what a StubWorld requests, on that listener.
 // It returns its exit code when it is asked to finish.
 func StubWorker(listener net.Listener) int {
 	terminated := make(chan os.Signal, 1)
@@ -63,7 +63,7 @@ func (w StubWorld) Start(ctx context.Context, startID string) (launch.Instance, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	for w.tell(ctx, http.MethodGet, i.Control) != nil && w.runs(ctx, i.ID) { // not up yet
+	for w.request(ctx, http.MethodGet, i.Control) != nil && w.runs(ctx, i.ID) { // not up yet
 	}
 	return i, ctx.Err()
 }
@@ -90,7 +90,7 @@ func (w StubWorld) Exit(tb testing.TB, id dbaas.WorkerID, code int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_ = w.tell(tb.Context(), http.MethodPost, fmt.Sprintf("%s/exit?code=%d", i.Control, code)) // it may die before it answers
+	_ = w.request(tb.Context(), http.MethodPost, fmt.Sprintf("%s/exit?code=%d", i.Control, code)) // it may die before it answers
 }
 
 // Stubborn implements World.
@@ -98,15 +98,15 @@ func (w StubWorld) Stubborn(tb testing.TB, id dbaas.WorkerID) {
 	tb.Helper()
 	i, err := w.find(tb.Context(), id)
 	if err == nil {
-		err = w.tell(tb.Context(), http.MethodPost, i.Control+"/stubborn")
+		err = w.request(tb.Context(), http.MethodPost, i.Control+"/stubborn")
 	}
 	if err != nil {
 		tb.Fatalf("make %s stubborn: %v", id, err)
 	}
 }
 
-// tell sends a request on a separate connection.
-func (w StubWorld) tell(ctx context.Context, method, url string) error {
+// request sends a request on a separate connection.
+func (w StubWorld) request(ctx context.Context, method, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)

@@ -88,15 +88,15 @@ func testNobody(s *suite) {
 // onSent is called once per broadcast, even without subscribers.
 func testOnItsWay(s *suite) {
 	c := s.dial("master")
-	told := 0
-	if err := c.Broadcast(s.Context(), []byte("entry"), func() { told++ }); err != nil || told != 1 {
-		s.Errorf("broadcast: got %v and was told %d times, want nil and once", err, told)
+	calls := 0
+	if err := c.Broadcast(s.Context(), []byte("entry"), func() { calls++ }); err != nil || calls != 1 {
+		s.Errorf("broadcast: got %v and %d calls of onSent, want nil and 1", err, calls)
 	}
 	if err := c.Close(); err != nil {
 		s.Fatal(err)
 	}
-	if err := c.Broadcast(s.Context(), []byte("entry"), func() { told++ }); err == nil || told != 2 {
-		s.Errorf("broadcast after close: got %v and was told %d times, want an error and once", err, told-1)
+	if err := c.Broadcast(s.Context(), []byte("entry"), func() { calls++ }); err == nil || calls != 2 {
+		s.Errorf("broadcast after close: got %v and %d calls of onSent, want an error and 1", err, calls-1)
 	}
 }
 

@@ -146,6 +146,6 @@ func TestNetwork_Only_SparesOthers(t *testing.T) {
 	}
 	defer func() { _ = again.Close() }()
 	if got, err := answer(t, again, "lost", never); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("connected anew: got %q, %v, want a timeout", got, err)
+		t.Errorf("connected again: got %q, %v, want a timeout", got, err)
 	}
 }

@@ -182,7 +182,7 @@ func TestKill_EngineFails_IsUnavailable(t *testing.T) {
 	})
 }
 
-// A worker is asked to finish once, however often: a second SIGTERM would end it at once. The caller's end is
+// A worker is asked to finish once, however often: a second SIGTERM would end it immediately. The caller's end is
 // no kill, the grace's is.
 func TestStop_AsksOnce(t *testing.T) {
 	bubble(t, func(s scene) {

@@ -95,23 +95,23 @@ func TestRemove_RecordsTheEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		died, told := mustStart(t, l, "died"), mustStart(t, l, "told")
+		died, killed := mustStart(t, l, "died"), mustStart(t, l, "killed")
 		for id, one := range f.containers {
 			f.set(func() { f.tails[id] = "panic in " + one.Labels["rideshare.start"] })
 			if one.Labels["rideshare.start"] == "died" {
 				f.set(func() { one.Status, one.ExitCode, one.PID = "exited", 2, 0 })
 			}
 		}
-		if err := l.Kill(t.Context(), told.ID); err != nil {
+		if err := l.Kill(t.Context(), killed.ID); err != nil {
 			t.Fatal(err)
 		}
-		for _, i := range []launch.Instance{died, told} {
+		for _, i := range []launch.Instance{died, killed} {
 			if err := l.Remove(t.Context(), i.ID); err != nil {
 				t.Errorf("remove %s: %v", i.ID, err)
 			}
 		}
-		if text := log.String(); !strings.Contains(text, `"reason":"panic in died of 20"`) || !strings.Contains(text, `"code":2`) || strings.Contains(text, "panic in told") {
-			t.Errorf("got log\n%s\nwant the words and the code of the one that died, and not of the other", text)
+		if text := log.String(); !strings.Contains(text, `"reason":"panic in died of 20"`) || !strings.Contains(text, `"code":2`) || strings.Contains(text, "panic in killed") {
+			t.Errorf("got log\n%s\nwant the words and the code of the container that died, and not of the other", text)
 		}
 		if err := l.Close(t.Context()); err != nil {
 			t.Errorf("close: %v", err)

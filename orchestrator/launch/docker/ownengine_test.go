@@ -40,7 +40,7 @@ func needEngine(t *testing.T) {
 	}
 }
 
-// newOwnEngine starts an engine, in this process's namespace if a test has made that one for it.
+// newOwnEngine starts an engine, in this process's namespace if a test has made the namespace for it.
 func newOwnEngine(t *testing.T, flags ...string) *ownEngine {
 	t.Helper()
 	needEngine(t)

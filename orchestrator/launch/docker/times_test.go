@@ -30,7 +30,7 @@ func BenchmarkLife(b *testing.B) {
 	e := engine(b)
 	l := e.launcher(b, e.config(b))
 	caller := &http.Client{Transport: &http.Transport{DialContext: e.dial, DisableKeepAlives: true}}
-	var call, serving, told time.Duration
+	var call, serving, event time.Duration
 	n := 0
 	for b.Loop() {
 		n++
@@ -54,13 +54,13 @@ func BenchmarkLife(b *testing.B) {
 		begin = time.Now()
 		go func() { _ = e.sdk.ContainerKill(b.Context(), string(i.ID), "SIGKILL") }()
 		<-l.Events()
-		told += time.Since(begin)
+		event += time.Since(begin)
 		awaitEnd(b, l, i.ID)
 		if err := l.Remove(b.Context(), i.ID); err != nil {
 			b.Fatal(err)
 		}
 	}
-	for name, total := range map[string]time.Duration{"start-call-ms": call, "start-to-answer-ms": serving, "kill-to-event-ms": told} {
+	for name, total := range map[string]time.Duration{"start-call-ms": call, "start-to-answer-ms": serving, "kill-to-event-ms": event} {
 		b.ReportMetric(float64(total.Microseconds())/1000/float64(n), name)
 	}
 }

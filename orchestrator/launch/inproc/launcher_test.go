@@ -91,7 +91,7 @@ func TestLauncher_Remove_HoldsNobodyUp(t *testing.T) {
 	select {
 	case list := <-asked:
 		if len(list) != 1 || list[0].Running {
-			t.Errorf("meanwhile: got %+v, want the dead worker", list)
+			t.Errorf("during the start: got %+v, want the dead worker", list)
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("no list while a directory is deleted")

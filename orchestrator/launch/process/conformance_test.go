@@ -75,7 +75,7 @@ func (w world) Start(ctx context.Context, startID string) (launch.Instance, erro
 	return i, err
 }
 
-func (w world) tell(tb testing.TB, id dbaas.WorkerID, what string) error {
+func (w world) request(tb testing.TB, id dbaas.WorkerID, what string) error {
 	tb.Helper()
 	list, err := w.List(tb.Context())
 	for _, i := range list {
@@ -88,12 +88,12 @@ func (w world) tell(tb testing.TB, id dbaas.WorkerID, what string) error {
 
 func (w world) Exit(tb testing.TB, id dbaas.WorkerID, code int) {
 	tb.Helper()
-	_ = w.tell(tb, id, fmt.Sprintf("/exit?code=%d", code)) // it does not answer any more
+	_ = w.request(tb, id, fmt.Sprintf("/exit?code=%d", code)) // it does not answer any more
 }
 
 func (w world) Stubborn(tb testing.TB, id dbaas.WorkerID) {
 	tb.Helper()
-	if err := w.tell(tb, id, "/stubborn"); err != nil {
+	if err := w.request(tb, id, "/stubborn"); err != nil {
 		tb.Fatalf("make %s stubborn: %v", id, err)
 	}
 }

@@ -77,7 +77,7 @@ func TestLauncher_Start_IDsAreNeverUsedAgain(t *testing.T) {
 	}
 }
 
-// A worker's directory is kept when it dies, and deleted after it was removed. One that is large is deleted bit by bit, but not
+// A worker's directory is kept when it dies, and deleted after it was removed. A large one is deleted bit by bit, but not
 // any more when the launcher ends, which nothing is left for then.
 func TestLauncher_Remove_DeletesDirectory(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,7 @@ func (f *family) line(t *testing.T) []byte {
 	return f.lines.Bytes()
 }
 
-// A parent that is killed leaves no child running: neither a child that watches its lifeline, nor one that does not, nor
+// A parent that is killed leaves no child running: neither a child that watches its lifeline, nor a child that does not, nor
 // a paused one that cannot.
 func TestOrphans_ParentKilled_ChildrenEnd(t *testing.T) {
 	t.Parallel()

@@ -29,9 +29,9 @@ const (
 
 // The roles.
 const (
-	roleWorker  = "worker"  // serves, and does what it is told
+	roleWorker  = "worker"  // serves, and does what is requested
 	roleDeaf    = "deaf"    // serves, and does nothing about its parent's end
-	roleDoomed  = "doomed"  // says something and ends at once
+	roleDoomed  = "doomed"  // writes something and ends immediately
 	roleParent  = "parent"  // starts two children, and waits for its end
 	roleStarter = "starter" // starts children without end
 )
@@ -83,7 +83,7 @@ func worker() int {
 }
 
 func deaf() int {
-	signal.Ignore(syscall.SIGHUP) // which one that is stopped and orphaned would get
+	signal.Ignore(syscall.SIGHUP) // which a stopped and orphaned process would get
 	return serve(status{PID: os.Getpid()})
 }
 

@@ -1,4 +1,4 @@
-// Command stubworker is a launchtest.StubWorker that listens where a worker is told to,
+// Command stubworker is a launchtest.StubWorker that listens where a worker does,
 // for tests with an image: static and without a shell around it.
 package main
 

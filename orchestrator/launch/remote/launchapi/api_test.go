@@ -173,13 +173,13 @@ func TestService_Events(t *testing.T) {
 		}
 		first, took := next("")
 		if first == "" || took != 0 {
-			t.Fatalf("first question: got %q after %v, want a position at once", first, took)
+			t.Fatalf("first question: got %q after %v, want a position immediately", first, took)
 		}
 		f.tokens <- struct{}{}
 		synctest.Wait()
 		second, took := next(first)
 		if second == first || took != 0 {
-			t.Errorf("after an event: got %q after %v, want another than %q at once", second, took, first)
+			t.Errorf("after an event: got %q after %v, want another than %q immediately", second, took, first)
 		}
 		if at, took := next(second); at != second || took != remote.PollWait {
 			t.Errorf("without an event: got %q after %v, want %q after %v", at, took, second, remote.PollWait)
