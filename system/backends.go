@@ -102,7 +102,7 @@ func (o *backends) embed(cfg Config, store *commitlog.Store) error {
 	newWorker := func(spec launchinproc.Spec) (launchinproc.Worker, error) {
 		return embeddedWorker{worker.New(worker.Config{
 			ID: spec.ID, Dir: spec.Dir, Control: spec.Control, Log: cfg.Log,
-			Bus: broker.Dial(string(spec.ID)), Coordinator: coordinator.Dial(), Store: newSeverable(store),
+			Bus: broker.Dial(string(spec.ID)), Coordinator: coordinator.Dial(), Store: newCrashable(store),
 			Replica: replica.Config{Limits: cfg.Limits, OnStuck: cfg.OnStuck},
 		})}, nil
 	}

@@ -16,10 +16,10 @@ type crashable struct {
 	cut   atomic.Bool
 }
 
-func newSeverable(store *commitlog.Store) *crashable { return &crashable{store: store} }
+func newCrashable(store *commitlog.Store) *crashable { return &crashable{store: store} }
 
-// Sever cuts the connection permanently.
-func (s *crashable) Sever() { s.cut.Store(true) }
+// Crash cuts the connection permanently.
+func (s *crashable) Crash() { s.cut.Store(true) }
 
 // guard drops the answer of a call if the connection was cut during the call.
 func guard[T any](s *crashable, lost error, call func() (T, error)) (T, error) {

@@ -57,7 +57,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	if w.master != nil {
 		w.master.AdvanceEpoch(a.Epoch)
 	}
-	w.registrar.raise(a.Epoch)
+	w.registrar.advanceEpoch(a.Epoch)
 	return w.turn, nil
 }
 

@@ -23,14 +23,14 @@ func TestWorker_Kill_SaysNoGoodbye(t *testing.T) {
 	}
 }
 
-// slowCut is a bus whose Sever returns late: when the worker closes the bus, as it does at its end, or after the worker
+// slowCut is a bus whose Crash returns late: when the worker closes the bus, as it does at its end, or after the worker
 // had enough time to do so.
 type slowCut struct {
 	mq.Conn
 	closing chan struct{} // gets a value from Close
 }
 
-func (b slowCut) Sever() {
+func (b slowCut) Crash() {
 	_ = b.Conn.Close() // in-process it never fails
 	select {
 	case <-b.closing:

@@ -30,7 +30,7 @@ type registrar struct {
 	changed   wait.Signal     // of the fields above
 	leaves    bool            // the worker is leaving
 	busLost   bool            // the worker has lost the bus
-	bare      bool            // the worker has no usable replica
+	noReplica bool            // the worker has no usable replica
 	silent    bool            // leave without unregistering
 }
 
@@ -42,13 +42,13 @@ func newRegistrar(c *Config, applied func() dbaas.Seq) *registrar {
 func (r *registrar) announce(m coord.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.Leaving, m.BusLost, m.NoReplica = r.leaves, r.busLost, r.bare
+	m.Leaving, m.BusLost, m.NoReplica = r.leaves, r.busLost, r.noReplica
 	r.want = m
 	r.notify()
 }
 
-// raise changes the epoch to be registered, if the member is a master.
-func (r *registrar) raise(epoch dbaas.Epoch) {
+// advanceEpoch changes the epoch to be registered, if the member is a master.
+func (r *registrar) advanceEpoch(epoch dbaas.Epoch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.want.Role == dbaas.RoleMaster {
@@ -79,8 +79,8 @@ func (r *registrar) bus(lost bool) {
 func (r *registrar) replica(away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.bare != away {
-		r.bare, r.want.NoReplica = away, away
+	if r.noReplica != away {
+		r.noReplica, r.want.NoReplica = away, away
 		r.notify()
 	}
 }

@@ -49,10 +49,10 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
-// Severer is optionally implemented by Bus, Coordinator and Store. Sever cuts the connection without a goodbye, as the
-// death of the process would. Kill calls it; a Bus that does not implement Severer is closed instead.
-type Severer interface {
-	Sever()
+// Crasher is optionally implemented by Bus, Coordinator and Store. Crash cuts the connection without a goodbye, as the
+// death of the process would. Kill calls it; a Bus that does not implement Crasher is closed instead.
+type Crasher interface {
+	Crash()
 }
 
 // Config configures a Worker. ID, Dir, Control, Bus, Coordinator, Store and Log are required; zero values of the other
@@ -152,16 +152,16 @@ func (w *Worker) Kill() {
 		// acknowledge a message that it no longer answers.
 		w.killing.Store(true)
 		defer close(w.killed)
-		if s, ok := w.config.Bus.(Severer); ok {
-			s.Sever()
+		if s, ok := w.config.Bus.(Crasher); ok {
+			s.Crash()
 		} else if err := w.config.Bus.Close(); err != nil {
 			w.config.Log.Debug("bus not closed", logkey.Error, err)
 		}
-		if s, ok := w.config.Coordinator.(Severer); ok {
-			s.Sever()
+		if s, ok := w.config.Coordinator.(Crasher); ok {
+			s.Crash()
 		}
-		if s, ok := w.config.Store.(Severer); ok {
-			s.Sever()
+		if s, ok := w.config.Store.(Crasher); ok {
+			s.Crash()
 		}
 	})
 }

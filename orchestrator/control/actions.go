@@ -45,7 +45,7 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 			return err
 		}
 		return l.assign(ctx, a, dbaas.RoleMaster, epoch)
-	case ActionEnlist:
+	case ActionAssignSlave:
 		l.assignSlave(ctx, a)
 		return nil
 	default:
@@ -110,21 +110,21 @@ func (l *Loop) demote(ctx context.Context, a Action) error {
 func (l *Loop) assignSlave(ctx context.Context, a Action) {
 	l.mu.Lock()
 	m := l.memory[a.Worker]
-	if m == nil || m.enlisting {
+	if m == nil || m.assigning {
 		l.mu.Unlock()
 		return
 	}
-	m.enlisting = true
+	m.assigning = true
 	l.mu.Unlock()
 	l.jobs.Go(func() {
 		err := l.call(ctx, a, dbaas.RoleSlave, 0)
 		l.mu.Lock()
-		m.enlisting = false
+		m.assigning = false
 		first := m.role == dbaas.RoleNone // otherwise the worker was promoted in the meantime
 		l.mu.Unlock()
 		switch {
 		case err != nil: // no wake: the retry may wait for the next period
-			l.cfg.Log.WarnContext(ctx, "worker not enlisted", logkey.Worker, string(a.Worker), logkey.Error, err)
+			l.cfg.Log.WarnContext(ctx, "slave not assigned its role", logkey.Worker, string(a.Worker), logkey.Error, err)
 		case first:
 			l.noteRole(ctx, a, dbaas.RoleSlave, 0)
 			l.Wake()

@@ -24,7 +24,7 @@ type memory struct {
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
-	enlisting bool // as Worker.Enlisting
+	assigning bool // as Worker.Assigning
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
 	pid       int  // kept after the worker has died
@@ -37,7 +37,7 @@ type memory struct {
 // until it has the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads,
 // or if its epoch is newer than any that this loop knows for the worker.
 func (m *memory) look(member coord.Member, present, leading bool, now time.Time) (adopted bool) {
-	unknown := m.role == dbaas.RoleNone && !m.enlisting
+	unknown := m.role == dbaas.RoleNone && !m.assigning
 	if present && (unknown || !leading || member.Epoch > m.newest) {
 		if adopted = m.role != member.Role || m.epoch != member.Epoch; adopted {
 			m.role, m.epoch, m.roleSince = member.Role, member.Epoch, now
@@ -76,7 +76,7 @@ func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found,
-		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Enlisting: m.enlisting,
+		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
 		Stopping: m.stopping, KillSince: m.doomedAt,
 	}
 }

@@ -37,8 +37,8 @@ type Worker struct {
 	Leaving bool
 	// YieldTo is the slave to which a master wants to hand its role over.
 	YieldTo dbaas.WorkerID
-	// Enlisting workers are being assigned the slave's role.
-	Enlisting bool
+	// Assigning workers are being assigned the slave's role.
+	Assigning bool
 	// Stopping workers are being killed, stopped or removed. They do not count as workers that serve.
 	Stopping bool
 	// KillSince is when the loop first tried to kill the worker; zero if it never did.
@@ -86,13 +86,13 @@ type ActionKind string
 
 // The actions.
 const (
-	ActionStart   ActionKind = "start"       // start one worker
-	ActionKill    ActionKind = "kill"        // end a worker immediately
-	ActionStop    ActionKind = "stop"        // let a worker finish and leave
-	ActionRemove  ActionKind = "remove"      // forget a dead worker
-	ActionDemote  ActionKind = "demote"      // let a master finish and become a slave
-	ActionPromote ActionKind = "promote"     // claim a new epoch and make a worker master
-	ActionEnlist  ActionKind = "assignSlave" // make a worker a slave
+	ActionStart       ActionKind = "start"       // start one worker
+	ActionKill        ActionKind = "kill"        // end a worker immediately
+	ActionStop        ActionKind = "stop"        // let a worker finish and leave
+	ActionRemove      ActionKind = "remove"      // forget a dead worker
+	ActionDemote      ActionKind = "demote"      // let a master finish and become a slave
+	ActionPromote     ActionKind = "promote"     // claim a new epoch and make a worker master
+	ActionAssignSlave ActionKind = "assignSlave" // make a worker a slave
 )
 
 // Action is one thing to do. Reason is for the log.
@@ -245,8 +245,8 @@ func (p *planner) settleSlaves() {
 		slaves = slaves[:last]
 	}
 	for _, w := range slaves {
-		if w.Role == dbaas.RoleNone && !w.Enlisting {
-			p.add(ActionEnlist, w, "has no role")
+		if w.Role == dbaas.RoleNone && !w.Assigning {
+			p.add(ActionAssignSlave, w, "has no role")
 		}
 	}
 }

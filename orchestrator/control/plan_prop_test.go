@@ -100,7 +100,7 @@ func (c *cluster) apply(a control.Action) {
 		c.epoch++
 		w := c.find(a.Worker)
 		w.Role, w.Epoch, w.RoleSince, w.Registered, w.LostAt = dbaas.RoleMaster, c.epoch, c.now, false, time.Time{}
-	case control.ActionEnlist:
+	case control.ActionAssignSlave:
 		w := c.find(a.Worker)
 		w.Role, w.RoleSince = dbaas.RoleSlave, c.now
 	}

@@ -106,7 +106,7 @@ func TestPlan_Situations(t *testing.T) {
 		"FirstIsStarting_Waits":                  {slaves: 3, starting: 1},
 		"FirstRuns_BecomesMasterThenSlavesStart": {workers: []control.Worker{newcomer(5)}, slaves: 2, want: []string{"promote w5", "start ", "start "}},
 		"AllWell_Nothing":                        {workers: []control.Worker{master(1), slave(2)}, slaves: 1},
-		"SlaveStarted_Enlisted":                  {workers: []control.Worker{master(1), newcomer(2)}, slaves: 1, want: []string{"assignSlave w2"}},
+		"SlaveStarted_Assigned":                  {workers: []control.Worker{master(1), newcomer(2)}, slaves: 1, want: []string{"assignSlave w2"}},
 		"SlaveDead_RemovedAndReplaced":           {workers: []control.Worker{master(1), dead(slave(2))}, slaves: 1, want: []string{"remove w2", "start "}},
 		"SlaveStarting_NotStartedTwice":          {workers: []control.Worker{master(1)}, slaves: 1, starting: 1},
 		"MasterDead_LowestPIDPromoted": {
@@ -186,7 +186,7 @@ func TestPlan_CoordinatorBack(t *testing.T) {
 		"FoundMayBeTheMaster_Waits":         {since: short, workers: []control.Worker{slave(1), found(2), slave(3)}},
 		"AllFoundNobodyRegistered_Waits":    {since: short, workers: []control.Worker{found(1), found(2), found(3)}},
 		"FoundSaysNothingForLong_Elects":    {since: long, workers: []control.Worker{slave(1), found(2), slave(3)}, want: []string{"promote w1", "assignSlave w2"}},
-		"FoundWithMaster_Enlisted":          {since: short, workers: []control.Worker{master(1), found(2), slave(3)}, want: []string{"assignSlave w2"}},
+		"FoundWithMaster_Assigned":          {since: short, workers: []control.Worker{master(1), found(2), slave(3)}, want: []string{"assignSlave w2"}},
 		"FoundWithDeadMaster_ElectedAtOnce": {since: short, workers: []control.Worker{dead(master(1)), found(2), slave(3), slave(4)}, want: []string{"remove w1", "promote w3", "assignSlave w2"}},
 		"AllFoundAreSlaves_ElectedAtOnce":   {since: short, workers: []control.Worker{slave(1), slave(2), slave(3)}, want: []string{"promote w1"}},
 		"StartedByUs_IsNotWaitedFor":        {since: short, workers: []control.Worker{newcomer(1)}, want: []string{"promote w1", "start ", "start "}},

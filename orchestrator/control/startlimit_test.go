@@ -78,7 +78,7 @@ func TestStartLimit_HeldBack_EachCountsOnce(t *testing.T) {
 		{70 * time.Second, 0, 0, 0, 0, 4},
 	} {
 		now := began.Add(step.after)
-		actions := s.permit(slices.Repeat([]Action{{Kind: ActionStart}, {Kind: ActionEnlist}}, step.wanted), now)
+		actions := s.permit(slices.Repeat([]Action{{Kind: ActionStart}, {Kind: ActionAssignSlave}}, step.wanted), now)
 		starts := len(actions) - step.wanted
 		for range starts {
 			s.begun(now)

@@ -90,7 +90,7 @@ func (w *stubWorker) registerAgain(ctx context.Context) {
 // registerRetry is the pause between attempts to open a session, the same as a real worker's.
 const registerRetry = 200 * time.Millisecond
 
-func (w *stubWorker) Kill() { w.client.Sever() }
+func (w *stubWorker) Kill() { w.client.Crash() }
 
 func (w *stubWorker) Control() http.Handler {
 	mux := &rpc.Mux{}

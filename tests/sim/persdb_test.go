@@ -167,5 +167,5 @@ func (l *link) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	return l.store.Snapshot(ctx)
 }
 
-// Sever ends the process's calls.
-func (l *link) Sever() { l.gate.kill() }
+// Crash ends the process's calls.
+func (l *link) Crash() { l.gate.kill() }

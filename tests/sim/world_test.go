@@ -195,8 +195,8 @@ func (w *world) kill(o *orchestrator) {
 		}
 	}
 	w.mu.Unlock()
-	o.conn.Sever()
-	o.coord.Sever()
+	o.conn.Crash()
+	o.coord.Crash()
 	o.gate.kill()
 	o.end()
 	_, held := o.loop.StartsHeldBack()

@@ -18,7 +18,7 @@ const maxAlone = 2
 func (e *Executor) runAlone(ctx context.Context, m *message, indexes []int) {
 	e.Stats.Alone.Add(1)
 	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
-	if m.tellHeld(ctx, nil) { // before the reads run: reads that wait here must not hold up the queue
+	if m.announceHeld(ctx, nil) { // before the reads run: reads that wait here must not hold up the queue
 		m.ack(ctx)
 	}
 	w := &work{m: m, indexes: indexes}
@@ -55,7 +55,7 @@ func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 		}
 		defer func() { <-e.alone }()
 		defer reader.Close()
-		w.m.tellHeld(ctx, &i)
+		w.m.announceHeld(ctx, &i)
 		e.oneSlow(ctx, w, reader, i)
 		return
 	}

@@ -18,11 +18,11 @@ const (
 	// partBytes is the size at which a reply is cut: far below what brokers accept (16 MiB), far above the size at
 	// which the overhead of a reply matters.
 	partBytes = 4 << 20
-	// lingerAfter is how long a message may take before it is acknowledged early: ten times what a slow read may hold
+	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times what a slow read may hold
 	// up the others.
-	lingerAfter = 50 * time.Millisecond
-	// maxLingering bounds the messages that are acknowledged but not answered.
-	maxLingering = 256
+	earlyAckAfter = 50 * time.Millisecond
+	// maxEarlyAcked bounds the messages that are acknowledged but not answered.
+	maxEarlyAcked = 256
 	// minReplyTTL is the shortest TTL of a reply whose reads are all past their deadline: the caller may wait a little
 	// longer than its own deadline.
 	minReplyTTL = 100 * time.Millisecond
@@ -204,17 +204,17 @@ func (m *message) ack(ctx context.Context) {
 }
 
 // earlyAck is called when a read of the message is slow, or waits for a position or for a slot again. If the message is
-// not answered within lingerAfter, earlyAck acknowledges it early. Otherwise a few reads that cannot be answered yet
+// not answered within earlyAckAfter, earlyAck acknowledges it early. Otherwise a few reads that cannot be answered yet
 // would fill this consumer's prefetch and block all other reads. After an early acknowledgement the broker no longer
 // redelivers the message if this worker dies. So the caller is first notified which worker holds the message, and
 // resends the reads if that worker dies.
 //
-// room bounds how many messages earlyAck: if it is full, the message is refused, since it would hold up others. A nil
-// room sets no bound; it is for slow reads, whose number is bounded elsewhere.
+// room bounds how many waiting messages are acknowledged early: if it is full, the message is refused, since it would
+// hold up others. A nil room sets no bound; it is for slow reads, whose number is bounded elsewhere.
 func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 	m.waiting.Do(func() {
 		m.exec.runs.Go(func() {
-			t := time.NewTimer(lingerAfter)
+			t := time.NewTimer(earlyAckAfter)
 			defer t.Stop()
 			select {
 			case <-t.C:
@@ -232,8 +232,8 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 					return
 				}
 			}
-			m.exec.Stats.Lingered.Add(1)
-			if m.tellHeld(ctx, nil) {
+			m.exec.Stats.AckedEarly.Add(1)
+			if m.announceHeld(ctx, nil) {
 				m.ack(ctx)
 			}
 			select {
@@ -244,9 +244,9 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 	})
 }
 
-// tellHeld notifies the caller that from now on only this worker holds the message and, if running is not nil, that
+// announceHeld notifies the caller that from now on only this worker holds the message and, if running is not nil, that
 // read *running now runs alone. It reports false if the notification failed: the message then stays unacknowledged.
-func (m *message) tellHeld(ctx context.Context, running *int) bool {
+func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // no notification may follow the last reply
 	defer func() { <-m.sending }()
 	if m.delivery.Message().ReplyTo == "" || closed(m.done) {

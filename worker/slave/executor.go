@@ -22,40 +22,40 @@ import (
 type Executor struct {
 	Stats Stats
 
-	worker    dbaas.WorkerID
-	source    Source
-	bus       Replier
-	log       *slog.Logger
-	debug     bool // log has a line for every read
-	slowAfter time.Duration
-	began     time.Time
-	fast      chan struct{} // a token for each fast run
-	slow      chan struct{} // a token for each slow run
-	turns     chan struct{} // a token for each slow run whose turn it is
-	again     chan struct{} // a token for the run that waits for a fast slot again
-	alone     chan struct{} // a token for each read whose worker has died
-	lingering chan struct{} // a token for each waiting message that was acknowledged early
-	answers   budget        // of bytes that are rendered but not sent
-	runs      sync.WaitGroup
+	worker     dbaas.WorkerID
+	source     Source
+	bus        Replier
+	log        *slog.Logger
+	debug      bool // log has a line for every read
+	slowAfter  time.Duration
+	began      time.Time
+	fast       chan struct{} // a token for each fast run
+	slow       chan struct{} // a token for each slow run
+	turns      chan struct{} // a token for each slow run whose turn it is
+	again      chan struct{} // a token for the run that waits for a fast slot again
+	alone      chan struct{} // a token for each read whose worker has died
+	earlyAcked chan struct{} // a token for each waiting message that was acknowledged early
+	answers    budget        // of bytes that are rendered but not sent
+	runs       sync.WaitGroup
 }
 
 // NewExecutor returns an Executor. Zero fields of c get their defaults.
 func NewExecutor(c Config) *Executor {
 	return &Executor{
-		worker:    c.Worker,
-		source:    c.Source,
-		bus:       c.Bus,
-		log:       c.Log,
-		debug:     c.Log.Enabled(context.Background(), slog.LevelDebug),
-		began:     time.Now(),
-		slowAfter: cmp.Or(c.SlowAfter, defaultSlowAfter),
-		fast:      make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
-		slow:      make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
-		turns:     make(chan struct{}, max(1, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))/2)),
-		again:     make(chan struct{}, 1),
-		alone:     make(chan struct{}, maxAlone),
-		lingering: make(chan struct{}, maxLingering),
-		answers:   budget{limit: cmp.Or(c.AnswerBytes, DefaultAnswerBytes)},
+		worker:     c.Worker,
+		source:     c.Source,
+		bus:        c.Bus,
+		log:        c.Log,
+		debug:      c.Log.Enabled(context.Background(), slog.LevelDebug),
+		began:      time.Now(),
+		slowAfter:  cmp.Or(c.SlowAfter, defaultSlowAfter),
+		fast:       make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
+		slow:       make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
+		turns:      make(chan struct{}, max(1, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))/2)),
+		again:      make(chan struct{}, 1),
+		alone:      make(chan struct{}, maxAlone),
+		earlyAcked: make(chan struct{}, maxEarlyAcked),
+		answers:    budget{limit: cmp.Or(c.AnswerBytes, DefaultAnswerBytes)},
 	}
 }
 
@@ -140,7 +140,7 @@ func (e *Executor) schedule(ctx context.Context, m *message, indexes []int) {
 // await runs each read once the replica has reached its position. A read whose deadline passes first gets
 // CodeNotCaughtUp at that time.
 func (e *Executor) await(ctx context.Context, m *message, indexes []int) {
-	m.earlyAck(ctx, e.lingering)
+	m.earlyAck(ctx, e.earlyAcked)
 	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
 	for len(indexes) > 0 {
 		earliest := m.reads[indexes[0]].Deadline

@@ -156,25 +156,25 @@ func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
 // Reads that cannot be answered yet do not fill the consumer's prefetch: their message is acknowledged while they wait,
 // and still answered. Before that the caller is notified which worker holds the message; while the notification fails,
 // the message stays unacknowledged.
-func TestExecutor_Serve_LingeringMessageIsAcknowledged(t *testing.T) {
+func TestExecutor_Serve_SlowMessageIsAcknowledgedEarly(t *testing.T) {
 	for name, c := range map[string]struct {
-		lingers dbaas.Read
+		slow    dbaas.Read
 		err     error // of the broker
 		holders []dbaas.WorkerID
 		acked   int // after a while
 	}{
-		"Waits":   {readAt(9, "x", 0), nil, []dbaas.WorkerID{"w7"}, 1},
-		"Slow":    {read("slow 900 ms", 0), nil, []dbaas.WorkerID{"w7"}, 1},
-		"Nobody":  {read("slow 900 ms", 0), mq.ErrUnroutable, []dbaas.WorkerID{"w7"}, 1},
-		"Unheard": {read("slow 900 ms", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 0},
+		"Waits":      {readAt(9, "x", 0), nil, []dbaas.WorkerID{"w7"}, 1},
+		"Slow":       {read("slow 900 ms", 0), nil, []dbaas.WorkerID{"w7"}, 1},
+		"CallerGone": {read("slow 900 ms", 0), mq.ErrUnroutable, []dbaas.WorkerID{"w7"}, 1},
+		"Unheard":    {read("slow 900 ms", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				bus := newBus()
 				bus.err = c.err
 				e := newExecutor(newSource(1), bus)
-				c.lingers.Deadline = time.Now().Add(time.Second)
-				d, req := request(t, c.lingers)
+				c.slow.Deadline = time.Now().Add(time.Second)
+				d, req := request(t, c.slow)
 				done := make(chan struct{})
 				go func() {
 					defer close(done)

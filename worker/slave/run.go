@@ -83,7 +83,7 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 // enterAgain takes a fast slot for work that had one and gave it up. Only one such run at a time competes with new
 // runs, so that many slow reads of one message do not hold up the messages of others.
 func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
-	w.m.earlyAck(ctx, e.lingering)
+	w.m.earlyAck(ctx, e.earlyAcked)
 	if !e.enter(ctx, w, e.again) {
 		return false
 	}

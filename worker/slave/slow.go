@@ -6,7 +6,7 @@ import "context"
 // number of waiting messages is bounded, and the read's own deadline ends the wait.
 func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 	m := w.m
-	m.earlyAck(ctx, e.lingering)
+	m.earlyAck(ctx, e.earlyAcked)
 	defer m.flush(ctx)
 	waitCtx, cancel := context.WithDeadline(m.work, m.reads[i].Deadline)
 	defer cancel()

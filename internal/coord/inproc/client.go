@@ -15,7 +15,7 @@ type Client struct {
 	coordinator *Coordinator
 
 	mu          sync.Mutex // guards the fields below; taken before Coordinator.mu
-	severed     bool
+	crashed     bool
 	partitioned bool
 	sessions    []*Session
 }
@@ -25,7 +25,7 @@ var _ coord.Coordinator = (*Client)(nil)
 // Dial returns a new Client.
 func (k *Coordinator) Dial() *Client { return &Client{coordinator: k} }
 
-// Open implements coord.Coordinator. After Sever it returns coord.ErrUnavailable immediately.
+// Open implements coord.Coordinator. After Crash it returns coord.ErrUnavailable immediately.
 func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	s, err := c.coordinator.OpenSession(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.severed || c.partitioned {
+	if c.crashed || c.partitioned {
 		_ = s.Close() // the caller never saw it
 		return nil, fmt.Errorf("cut off: %w", coord.ErrUnavailable)
 	}
@@ -42,11 +42,11 @@ func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	return s, nil
 }
 
-// Sever abandons every session abruptly, and allows no more.
-func (c *Client) Sever() {
+// Crash abandons every session abruptly, and allows no more.
+func (c *Client) Crash() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.severed = true
+	c.crashed = true
 	for _, s := range c.sessions {
 		s.Abandon()
 	}

@@ -260,21 +260,21 @@ func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
 	})
 }
 
-// A severed client is as good as dead: its sessions cannot be used any more, their registrations end in time, and it
+// A crashed client is as good as dead: its sessions cannot be used any more, their registrations end in time, and it
 // can open no other session.
-func TestClient_Sever(t *testing.T) {
+func TestClient_Crash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newCoordinator(t, "")
 		watcher, client := open(t, k), k.Dial()
 		s := open(t, client)
 		register(t, s, 1)
-		client.Sever()
+		client.Crash()
 		if _, err := s.Members(t.Context()); !errors.Is(err, coord.ErrSessionLost) {
-			t.Errorf("use after Sever: got %v, want %v", err, coord.ErrSessionLost)
+			t.Errorf("use after Crash: got %v, want %v", err, coord.ErrSessionLost)
 		}
 		if _, err := client.Open(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
-			t.Errorf("open after Sever: got %v, want %v", err, coord.ErrUnavailable)
+			t.Errorf("open after Crash: got %v, want %v", err, coord.ErrUnavailable)
 		}
 		if err := s.Close(); err != nil || memberCount(t, watcher) != 1 {
 			t.Error("close by the dead: want no error and no effect")

@@ -18,9 +18,9 @@ type Session struct {
 	lost        bool // ended: expired or closed
 	dead        bool // its process has died: nothing more may be done in its name
 	partitioned bool
-	doubted     bool
+	isSuspended bool
 	silentSince time.Time   // zero while the coordinator hears from it
-	doubting    *time.Timer // the owner's clock: runs while silent
+	suspending  *time.Timer // the owner's clock: runs while silent
 	expiry      *time.Timer // the coordinator's clock: runs while silent
 }
 
@@ -32,7 +32,7 @@ func suspendAfter(timeout time.Duration) time.Duration { return timeout * 2 / 3 
 
 func newSession(k *Coordinator) *Session {
 	s := &Session{coordinator: k, watch: wait.NewToken(), suspended: make(chan struct{})}
-	s.doubting = stoppedTimer(func() { k.locked(s.suspend) })
+	s.suspending = stoppedTimer(func() { k.locked(s.suspend) })
 	s.expiry = stoppedTimer(func() { k.locked(s.expireIfDue) })
 	return s
 }
@@ -126,7 +126,7 @@ func (s *Session) fallSilent() {
 		return
 	}
 	s.silentSince = time.Now()
-	s.doubting.Reset(suspendAfter(s.coordinator.timeout))
+	s.suspending.Reset(suspendAfter(s.coordinator.timeout))
 	s.expiry.Reset(s.coordinator.timeout)
 }
 
@@ -142,17 +142,17 @@ func (s *Session) reconnect() {
 		return
 	}
 	s.silentSince = time.Time{}
-	s.doubting.Stop()
+	s.suspending.Stop()
 	s.expiry.Stop()
 	s.wake() // there may have been changes during the silence
 }
 
 func (s *Session) suspend() {
 	// The timer may have fired while the session came back.
-	if s.doubted || s.silentSince.IsZero() && !s.lost {
+	if s.isSuspended || s.silentSince.IsZero() && !s.lost {
 		return
 	}
-	s.doubted = true
+	s.isSuspended = true
 	close(s.suspended)
 }
 
@@ -172,7 +172,7 @@ func (s *Session) expire() {
 	k := s.coordinator
 	s.lost = true
 	s.suspend()
-	s.doubting.Stop()
+	s.suspending.Stop()
 	s.expiry.Stop()
 	k.sessions = slices.DeleteFunc(k.sessions, func(other *Session) bool { return other == s })
 	for pid, r := range k.members {

@@ -172,7 +172,7 @@ func (b *bus) network(c mq.Conn) *network {
 	return b.networks[c]
 }
 
-func (b *bus) Sever(_ testing.TB, c mq.Conn) { b.network(c).disconnect() }
+func (b *bus) Crash(_ testing.TB, c mq.Conn) { b.network(c).disconnect() }
 
 func (b *bus) Disconnect(testing.TB) {
 	b.mu.Lock()

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// errNoNetwork is the error of dialing over a severed network.
-var errNoNetwork = errors.New("network is severed")
+// errNoNetwork is the error of dialing over a cut network.
+var errNoNetwork = errors.New("network is cut")
 
 // network holds the sockets of one Conn, and can cause faults on them. It is safe for concurrent use.
 type network struct {
 	mu      sync.Mutex // guards the fields below
 	sockets []net.Conn
-	severed bool
+	isCut   bool
 	dials   int
 	written int // bytes
 	// hold, if not nil, delays writes that contain held until hold is closed; holds counts them.
@@ -53,7 +53,7 @@ func (n *network) dial(ctx context.Context, kind, addr string) (net.Conn, error)
 	switch {
 	case err != nil:
 		return nil, err
-	case n.severed:
+	case n.isCut:
 		_ = raw.Close()
 		return nil, errNoNetwork
 	}
@@ -74,7 +74,7 @@ func (n *network) cut() {
 // disconnect cuts, and prevents new connections: for the broker that is the death of the process.
 func (n *network) disconnect() {
 	n.mu.Lock()
-	n.severed = true
+	n.isCut = true
 	n.mu.Unlock()
 	n.cut()
 }

@@ -23,7 +23,7 @@ func newBus(_ testing.TB, l mqtest.Limits) mqtest.Bus {
 
 func (b bus) Dial(_ testing.TB, name string) mq.Conn { return b.Broker.Dial(name) }
 func (b bus) DialMeter(testing.TB) mq.Meter          { return b.Broker.Dial("meter") }
-func (b bus) Sever(_ testing.TB, c mq.Conn)          { c.(*inproc.Conn).Sever() }
+func (b bus) Crash(_ testing.TB, c mq.Conn)          { c.(*inproc.Conn).Crash() }
 func (b bus) Disconnect(testing.TB)                  { b.Broker.Disconnect() }
 func (b bus) Block(testing.TB)                       { b.Broker.Block() }
 func (b bus) Unblock(testing.TB)                     { b.Broker.Unblock() }

@@ -139,10 +139,10 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Sever ends the connection abruptly, as the death of its process would. For the broker this is the same as Close: it
+// Crash ends the connection abruptly, as the death of its process would. For the broker this is the same as Close: it
 // sees the connection end, and redelivers the deliveries to other consumers. For the connection's users every later
 // call fails: calls return mq.ErrClosed, Ack mq.ErrStale.
-func (c *Conn) Sever() { c.end() }
+func (c *Conn) Crash() { c.end() }
 
 func (c *Conn) end() {
 	c.broker.mu.Lock()

@@ -16,7 +16,7 @@ func deathTests() []test {
 		{name: "DeadConsumersDeliveriesComeFirst", run: testRedelivery},
 		{name: "CloseGivesBack", run: testCloseGivesBack},
 		{name: "EndedConsumeGivesBackAtClose", run: testEndedGivesBack},
-		{name: "SeveredIsOver", run: testSevered},
+		{name: "CrashedIsOver", run: testCrashed},
 		{name: "StaleAckSettlesNothing", run: testStaleAck},
 		{name: "CloseEndsEverything", run: testClose},
 		{name: "DeletedQueueIsMadeAnew", run: testDeletedUnderConsumer},
@@ -33,7 +33,7 @@ func testRedelivery(s *suite) {
 	k := s.consume(victim, mq.ReadQ, 2)
 	k.next("m0")
 	m1 := k.next("m1")
-	s.bus.Sever(s.T, victim)
+	s.bus.Crash(s.T, victim)
 	successor := s.consume(s.dial("successor"), mq.ReadQ, 10)
 	for i, body := range numbered(5) {
 		d := successor.next(body)
@@ -67,17 +67,17 @@ func testEndedGivesBack(s *suite) {
 	k := s.consume(leaving, mq.ReadQ, 1)
 	k.next("m0")
 	s.WantError("Consume", k.stop(), context.Canceled)
-	s.bus.Sever(s.T, leaving)
+	s.bus.Crash(s.T, leaving)
 	s.consume(c, mq.ReadQ, 1).acked("m0")
 }
 
-// A severed connection never works again, and its calls return that.
-func testSevered(s *suite) {
+// A crashed connection never works again, and its calls return that.
+func testCrashed(s *suite) {
 	c := s.dial("doomed")
 	k := s.consume(c, mq.ReadQ, 1)
 	s.publish(c, mq.ReadQ, "m0")
 	m0 := k.next("m0")
-	s.bus.Sever(s.T, c)
+	s.bus.Crash(s.T, c)
 	s.Eventually(func() error {
 		err := c.Publish(s.Context(), mq.ReadQ, mq.Message{})
 		if !errors.Is(err, mq.ErrClosed) && !errors.Is(err, mq.ErrUnavailable) {
@@ -101,7 +101,7 @@ func testStaleAck(s *suite) {
 		s.Error("after the connection was lost: Redelivered is false, want true")
 	}
 	s.WantError("ack of the old delivery", old.Ack(), mq.ErrStale)
-	s.bus.Sever(s.T, c)
+	s.bus.Crash(s.T, c)
 	s.consume(s.dial("successor"), mq.WriteQ, 1).acked("m0", "m1", "m2")
 }
 
@@ -139,7 +139,7 @@ func testDeadly(s *suite) {
 	for range mq.DeliveryLimit + 1 {
 		victim := s.dial("doomed")
 		s.consume(victim, mq.WriteQ, 1).next("deadly")
-		s.bus.Sever(s.T, victim)
+		s.bus.Crash(s.T, victim)
 	}
 	s.consume(c, mq.WriteQ, 1).acked("m1")
 	s.consume(c, mq.DeadQ, 1).acked("deadly")

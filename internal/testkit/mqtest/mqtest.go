@@ -38,8 +38,8 @@ type Bus interface {
 	Dial(t testing.TB, name string) mq.Conn
 	// DialMeter returns a new meter. The test closes it.
 	DialMeter(t testing.TB) mq.Meter
-	// Sever cuts a connection as the death of its process would.
-	Sever(t testing.TB, c mq.Conn)
+	// Crash cuts a connection as the death of its process would.
+	Crash(t testing.TB, c mq.Conn)
 	// Disconnect drops every connection on the broker's side; they reconnect by themselves.
 	Disconnect(t testing.TB)
 	// Block makes the broker refuse publishers (alarm), Unblock ends that.

@@ -193,7 +193,7 @@ func testSingleActive(s *suite) {
 	a.acked("m0")
 	a.next("m1")
 	b.nothing() // although a is at its limit
-	s.bus.Sever(s.T, connA)
+	s.bus.Crash(s.T, connA)
 	b.acked("m1", "m2", "m3", "m4")
 }
 
@@ -276,7 +276,7 @@ func testDeadConsumer(s *suite) {
 	first.acked("m0")
 	successor := s.consume(c, mq.DeadQ, 3)
 	successor.nothing()
-	s.bus.Sever(s.T, victim)
+	s.bus.Crash(s.T, victim)
 	if err := successor.next("m1").Reject(); err != nil {
 		s.Fatalf("reject a dead letter: got %v, want nil", err)
 	}

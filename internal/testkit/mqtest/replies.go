@@ -69,7 +69,7 @@ func testReplyVanished(s *suite) {
 	s.vanished(c, name)
 
 	name = conformance.Receive(s.Suite, "name", s.replies(leaving).names)
-	s.bus.Sever(s.T, leaving)
+	s.bus.Crash(s.T, leaving)
 	s.vanished(c, name)
 	s.vanished(c, "never-was-there")
 }
