@@ -18,6 +18,7 @@ type cli struct {
 	Load         loadCommand         `cmd:"" help:"Load generator with progress and report, against any deployment; checks every answer."`
 	Bench        benchCommand        `cmd:"" help:"How fast it is: this system beside bare SQLite behind the same HTTP server, in one run."`
 	Check        checkCommand        `cmd:"" help:"Verify a running system: log dense, replicas equal to persdb at equal seq, nothing orphaned."`
+	Shell        shellCommand        `cmd:"" help:"An SQL shell: statements and dot commands, typed or piped."`
 	Healthcheck  healthcheckCommand  `cmd:"" help:"Exit 0 when the part at URL is ready."`
 	Version      versionCommand      `cmd:"" help:"Print the version."`
 }

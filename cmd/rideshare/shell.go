@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"rideshare/internal/httpapi"
+	"rideshare/shell"
+)
+
+const (
+	// shellAnswerTimeout is how long an answer may take to begin: longer than the longest time limit of a statement.
+	shellAnswerTimeout = time.Minute
+	// shellContinueTimeout is how long a long body waits for the server to accept its head.
+	shellContinueTimeout = 2 * time.Second
+	envPassword          = "RIDESHARE_PASSWORD"
+)
+
+// shellCommand is `rideshare shell`.
+type shellCommand struct {
+	URL      string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	Command  *string `short:"c" placeholder:"SQL" help:"Run this text instead of standard input."`
+	Bail     bool    `help:"End at the first error, if the input is not a terminal."`
+	Mode     string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
+	AuthFile string  `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
+	User     string  `default:"" placeholder:"NAME" help:"User to send instead of --auth-file. The password is asked for, or taken from $$RIDESHARE_PASSWORD."`
+	History  string  `default:"~/.rideshare_history" type:"path" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none (${default})."`
+}
+
+// Help implements kong's longer help.
+func (*shellCommand) Help() string {
+	return `A statement ends with ';'. Ctrl-C drops the statement that is typed, or cancels the running one; Ctrl-D ends. '.help' lists the commands.
+If standard input or output is not a terminal, there is no prompt and no history, and errors name their lines. The shell
+then goes on after an error, unless --bail is given.
+
+Examples:
+  rideshare shell                                     against 'rideshare up'
+  rideshare shell http://host:8083 --user ann
+  rideshare shell -c "SELECT * FROM users" --mode csv
+  rideshare shell --bail < schema.sql
+
+Exit code 0: done. 1: a statement failed, if not typed at a terminal, or there is no orchestrator. 2: wrong usage.`
+}
+
+// Run runs the shell.
+func (c *shellCommand) Run(ctx context.Context, out *output) error {
+	if strings.Contains(c.URL, "@") {
+		if u, err := url.Parse(c.URL); err != nil || u.User != nil {
+			return usagef("credentials do not belong in a URL, where others see them: use --auth-file, or --user and $%s", envPassword)
+		}
+	}
+	base, transport, err := httpapi.Reach(c.URL)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer transport.CloseIdleConnections()
+	transport.ResponseHeaderTimeout, transport.ExpectContinueTimeout = shellAnswerTimeout, shellContinueTimeout
+	authorization, err := c.authorization()
+	if err != nil {
+		return err
+	}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return shell.Run(ctx, shell.Config{
+		URL: base, HTTP: client, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
+		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.History,
+	})
+}
+
+// authorization returns the header for --user, or else for --auth-file.
+func (c *shellCommand) authorization() (string, error) {
+	if c.User == "" {
+		auth, err := common{AuthFile: c.AuthFile}.auth()
+		return auth.Authorization(), err
+	}
+	if strings.Contains(c.User, ":") {
+		return "", usagef("--user: a name has no colon; $%s has the password", envPassword)
+	}
+	password, given := os.LookupEnv(envPassword)
+	if !given {
+		var err error
+		if password, err = shell.AskPassword("Password of " + c.User + ": "); err != nil {
+			return "", usagef("--user: %v; $%s gives it without a question", err, envPassword)
+		}
+	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+password)), nil
+}

@@ -1,0 +1,136 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"unicode/utf8"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+)
+
+// maxProblem is how much is read of an answer that is an error, in bytes.
+const maxProblem = 64 << 10
+
+var errNotUTF8 = errors.New("the statement is not UTF-8")
+
+// longBody is the length in bytes above which a body is sent only once the server has accepted the head.
+const longBody = 1 << 20
+
+// call is a request. body may be nil; size is its length in bytes, and kind its type.
+type call struct {
+	method, path string
+	query        url.Values
+	body         io.Reader
+	size         int64
+	kind         string
+}
+
+// send sends a request and returns the answer, whose body the caller closes. Every status but 200 is an error.
+func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, k.method, s.cfg.URL+k.path+"?"+k.query.Encode(), k.body)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	req.ContentLength = k.size
+	if k.body != nil {
+		req.Header.Set("Content-Type", k.kind)
+	}
+	if k.size > longBody {
+		req.Header.Set("Expect", "100-continue")
+	}
+	if s.cfg.Authorization != "" {
+		req.Header.Set("Authorization", s.cfg.Authorization)
+	}
+	resp, err := s.cfg.HTTP.Do(req)
+	if err != nil {
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return nil, fmt.Errorf("no answer from %s: %w", s.cfg.URL, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer func() { _ = resp.Body.Close() }()                          // read only: nothing to lose.
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))      // without it the status is the message.
+	refused, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, text)
+	return nil, &refusal{status: resp.StatusCode, err: refused}
+}
+
+// refusal is an answer that is an error.
+type refusal struct {
+	status int
+	err    *dbaas.Error
+}
+
+func (e *refusal) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.err.Message, e.status) }
+
+// fetch sends a request and decodes the answer into v.
+func (s *shell) fetch(ctx context.Context, k call, v any) error {
+	resp, err := s.send(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	if err = json.NewDecoder(resp.Body).Decode(v); err != nil {
+		return fmt.Errorf("the answer of %s broke off or is none of an orchestrator: %w", s.cfg.URL, err)
+	}
+	return nil
+}
+
+// ask runs a statement at the server, which decides where, and returns its result. Values are those of its parameters.
+func (s *shell) ask(ctx context.Context, sql string, values ...any) (*result, error) {
+	if !utf8.ValidString(sql) {
+		return nil, errNotUTF8
+	}
+	body, err := json.Marshal([]any{append([]any{sql}, values...)})
+	if err != nil {
+		return nil, fmt.Errorf("encode the statement: %w", err)
+	}
+	return s.result(ctx, call{
+		method: http.MethodPost, path: "/db/request", body: bytes.NewReader(body), size: int64(len(body)), kind: "application/json",
+		query: url.Values{"level": {s.level}, "blob_array": {""}},
+	})
+}
+
+// result sends a request and returns the only result of its answer. A statement that failed is an error.
+func (s *shell) result(ctx context.Context, k call) (*result, error) {
+	var answer struct {
+		Results []result `json:"results"`
+	}
+	if err := s.fetch(ctx, k, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) == 0 {
+		return &result{}, nil
+	}
+	if r := &answer.Results[0]; r.Error == "" {
+		return r, nil
+	}
+	return nil, errors.New(answer.Results[0].Error)
+}
+
+// connect makes sure that an orchestrator is there and accepts the credentials. It need not be able to serve reads.
+func (s *shell) connect(ctx context.Context) error {
+	query := url.Values{"q": {"SELECT 1"}, "level": {"none"}}
+	_, err := s.result(ctx, call{method: http.MethodGet, path: "/db/query", query: query})
+	refused, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return err
+	}
+	switch refused.status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Errorf("%w; --auth-file or --user give credentials", err)
+	case http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
+		return nil
+	default:
+		return fmt.Errorf("%s is no orchestrator: %w", s.cfg.URL, err)
+	}
+}

@@ -1,0 +1,85 @@
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// backup writes an SQLite file.
+func (s *shell) backup(ctx context.Context, _ *bufio.Writer, args []string) error {
+	return s.download(ctx, url.Values{}, args[0])
+}
+
+// dump writes the database or some tables as SQL.
+func (s *shell) dump(ctx context.Context, _ *bufio.Writer, args []string) error {
+	query := url.Values{"fmt": {"sql"}}
+	if len(args) > 1 {
+		query.Set("tables", args[1])
+	}
+	return s.download(ctx, query, args[0])
+}
+
+// download writes the answer of /db/backup to a file, which appears whole or not at all: what comes is written to a
+// temporary file beside it. If the process dies in between, only the temporary file stays.
+func (s *shell) download(ctx context.Context, query url.Values, file string) error {
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", file)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	resp, err := s.send(ctx, call{method: http.MethodGet, path: "/db/backup", query: query})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.part")
+	if err != nil {
+		return err
+	}
+	_, copied := io.Copy(temp, resp.Body)
+	if err = errors.Join(copied, temp.Sync(), temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is not written: %w", file, errors.Join(err, os.Remove(temp.Name())))
+	}
+	return syncFolder(filepath.Dir(file))
+}
+
+// syncFolder makes a rename in the folder durable.
+func syncFolder(path string) error {
+	dir, err := os.Open(path) //nolint:gosec // the user names it.
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// load sends a file to /db/load. The server sees what it is, and may refuse it before it has all of it.
+func (s *shell) load(ctx context.Context, out *bufio.Writer, args []string) error {
+	f, err := os.Open(args[0])
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only: nothing to lose.
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", args[0])
+	}
+	r, err := s.result(ctx, call{method: http.MethodPost, path: "/db/load", body: f, size: info.Size(), kind: "application/octet-stream"})
+	if err != nil {
+		return err
+	}
+	return s.show(out, r)
+}

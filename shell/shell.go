@@ -1,0 +1,207 @@
+// Package shell is the interactive SQL shell. It is a client of the orchestrator's HTTP API and knows nothing else of
+// the system. See docs/SHELL.md.
+package shell
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Config is the settings of a shell. URL, HTTP, Mode, In, Out and Err are required.
+type Config struct {
+	// URL is the orchestrator's base URL, without a trailing slash.
+	URL string
+	// HTTP sends the requests.
+	HTTP *http.Client
+	// Authorization is the value of the Authorization header; "" sends none.
+	Authorization string
+	// Mode is one of Modes.
+	Mode string
+	// Bail ends a shell that is not interactive at the first error.
+	Bail bool
+	// Command, if not nil, is run instead of In.
+	Command *string
+	// In are the statements. If In and Out are terminals, the shell is interactive.
+	In io.Reader
+	// Out takes results, Err takes errors, prefixed with the line of the statement if the shell is not interactive.
+	Out, Err io.Writer
+	// History is the file of the lines that were typed; "" for none.
+	History string
+}
+
+// shell is the state that the dot commands change.
+type shell struct {
+	cfg   Config
+	mode  string
+	level string
+	timer bool
+	// interactive: lines come from a person, and an error does not count.
+	interactive bool
+	failed      int // statements and commands
+	nested      int // files of .read that are open
+}
+
+// Errors that end the reading of lines.
+var (
+	errQuit        = errors.New("quit")
+	errBail        = errors.New("bail")
+	errInterrupted = errors.New("interrupted; a change that was under way may be done or not")
+)
+
+// Run runs a shell until its input ends, or ctx does. The error says that there is no orchestrator, or, unless the
+// shell is interactive, that statements failed, which is then also in cfg.Err.
+func Run(ctx context.Context, cfg Config) error {
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: "weak"}
+	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	if s.interactive {
+		return s.interact(ctx)
+	}
+	in := cfg.In
+	if cfg.Command != nil {
+		in = strings.NewReader(*cfg.Command)
+	}
+	if err := s.script(ctx, "", in); err != nil && !errors.Is(err, errQuit) && !errors.Is(err, errBail) {
+		return err
+	}
+	if s.failed > 0 {
+		return fmt.Errorf("%d of the statements and commands failed", s.failed)
+	}
+	return nil
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is a small number.
+}
+
+// input is where lines come from.
+type input struct {
+	file  string // "" for the shell's own input
+	line  int
+	split splitter
+}
+
+// script runs the lines of in, which has a name if it is a file. The error is one that ends the reading of lines, or of
+// reading in.
+func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
+	from, lines := &input{file: file}, bufio.NewReader(in)
+	for {
+		text, err := lines.ReadString('\n')
+		if text != "" {
+			if stop := s.take(ctx, from, text); stop != nil {
+				return stop
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if st, ok := from.split.rest(); ok {
+				return s.step(ctx, from, st.line, func(ctx context.Context, out *bufio.Writer) error { return s.run(ctx, out, st.sql) })
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the input: %w", err)
+		}
+	}
+}
+
+// take runs the next line: a dot command, or the statements that end in it. The error is one that ends the reading of
+// lines.
+func (s *shell) take(ctx context.Context, from *input, text string) error {
+	from.line++
+	if line := strings.TrimSpace(text); strings.HasPrefix(line, ".") && !from.split.pending() {
+		return s.step(ctx, from, from.line, func(ctx context.Context, out *bufio.Writer) error { return s.command(ctx, out, line) })
+	}
+	for _, st := range from.split.feed(text, from.line) {
+		err := s.step(ctx, from, st.line, func(ctx context.Context, out *bufio.Writer) error { return s.run(ctx, out, st.sql) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step does one statement or command and reports its error. It returns an error only if no further line is to be read.
+func (s *shell) step(ctx context.Context, from *input, line int, do func(context.Context, *bufio.Writer) error) error {
+	out := bufio.NewWriter(&untilDone{ctx, s.cfg.Out})
+	err := do(ctx, out)
+	if flushed := out.Flush(); err == nil {
+		err = flushed
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errInterrupted
+	case err == nil, errors.Is(err, errQuit), errors.Is(err, errBail):
+		return err
+	}
+	s.failed++
+	s.report(from, line, err)
+	if s.cfg.Bail && !s.interactive {
+		return errBail
+	}
+	return nil
+}
+
+// report prints an error, with its place if it comes from a file or a pipe.
+func (s *shell) report(from *input, line int, err error) {
+	where := ""
+	if from.file != "" {
+		where = " in " + from.file
+	}
+	if !s.interactive || from.file != "" {
+		where += fmt.Sprintf(" near line %d", line)
+	}
+	_, _ = fmt.Fprintf(s.cfg.Err, "Error%s: %s\n", where, escape(err.Error(), unsafe)) // there is no other place to say it.
+}
+
+// run runs a statement and shows its result, and how long it took.
+func (s *shell) run(ctx context.Context, out *bufio.Writer, sql string) error {
+	start := time.Now()
+	r, err := s.ask(ctx, sql)
+	if err == nil {
+		err = s.show(out, r)
+	}
+	if s.timer {
+		_, timed := fmt.Fprintf(out, "Run Time: real %.3f\n", time.Since(start).Seconds())
+		err = errors.Join(err, timed)
+	}
+	return err
+}
+
+// show shows a result. How many rows a statement has changed is for a person.
+func (s *shell) show(out *bufio.Writer, r *result) error {
+	if r.RowsAffected > 0 && len(r.Columns) == 0 && s.interactive {
+		_, err := fmt.Fprintf(out, "%d rows affected\n", r.RowsAffected)
+		return err
+	}
+	v := view{mode: s.mode}
+	if file, ok := s.cfg.Out.(*os.File); ok && isTerminal(file) {
+		v.terminal = true
+		v.width, _, _ = term.GetSize(int(file.Fd())) //nolint:gosec // a descriptor is a small number. An unknown width is 0.
+	}
+	return render(out, v, r)
+}
+
+// untilDone is a writer that fails when ctx is done, so that Ctrl-C ends a long answer.
+type untilDone struct {
+	ctx context.Context
+	out io.Writer
+}
+
+func (w *untilDone) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.out.Write(p)
+}
