@@ -58,8 +58,8 @@ func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	defer func() { _ = resp.Body.Close() }()                          // read only: nothing to lose.
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem))      // without it the status is the message.
+	defer func() { _ = resp.Body.Close() }()                     // read only: nothing to lose.
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // without it the status is the message.
 	refused, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, text)
 	return nil, &refusal{status: resp.StatusCode, err: refused}
 }

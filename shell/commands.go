@@ -34,7 +34,7 @@ func (s *shell) commands() []command {
 		{".help", "", "Show this list", 0, 0, s.help},
 		{".indexes", "", "List the indexes", 0, 0, s.list("type='index'")},
 		{".level", "L", "Set the level of reads: " + strings.Join(levels, ", "), 1, 1, s.setLevel},
-		{".load", "FILE", "Load FILE, which .backup or .dump has written", 1, 1, s.load},
+		{".load", "FILE", "Load FILE: SQL text, or an SQLite file into an empty database", 1, 1, s.load},
 		{".members", "", "List the workers", 0, 0, s.members},
 		{".mode", "MODE", "Set the form of results: " + strings.Join(Modes, ", "), 1, 1, s.setMode},
 		{".quit", "", "End the shell", 0, 0, func(context.Context, *bufio.Writer, []string) error { return errQuit }},

@@ -152,20 +152,8 @@ func renderTable(w io.Writer, width int, columns []string, rows [][]string) erro
 	if width > 0 && !fit(widths, width-len("| ")*len(columns)-len(" ")*len(columns)-len("|")) {
 		return renderLines(w, columns, rows)
 	}
-	rule := "+"
-	for _, n := range widths {
-		rule += strings.Repeat("-", n+2) + "+"
-	}
-	table := slices.Concat([][]string{columns, nil}, rows)
-	if _, err := fmt.Fprintln(w, rule); err != nil {
-		return err
-	}
-	for _, row := range append(table, nil) {
-		line := rule
-		if row != nil {
-			line = tableLine(row, widths)
-		}
-		if _, err := fmt.Fprintln(w, line); err != nil {
+	for _, row := range slices.Concat([][]string{nil, columns, nil}, rows, [][]string{nil}) {
+		if _, err := fmt.Fprintln(w, tableLine(row, widths)); err != nil {
 			return err
 		}
 	}
@@ -189,12 +177,19 @@ func fit(widths []int, room int) bool {
 	return false
 }
 
+// tableLine returns a row as a line of a table; of no row, the line between rows.
 func tableLine(row []string, widths []int) string {
 	var line strings.Builder
-	line.WriteString("|")
-	for i, text := range row {
-		text = runewidth.Truncate(text, widths[i], "…")
-		line.WriteString(" " + runewidth.FillRight(text, widths[i]) + " |")
+	for i, width := range widths {
+		if row == nil {
+			line.WriteString("+" + strings.Repeat("-", width+2))
+			continue
+		}
+		text := runewidth.Truncate(row[i], width, "…")
+		line.WriteString("| " + runewidth.FillRight(text, width) + " ")
 	}
-	return line.String()
+	if row == nil {
+		return line.String() + "+"
+	}
+	return line.String() + "|"
 }

@@ -83,7 +83,7 @@ func Run(ctx context.Context, cfg Config) error {
 
 func isTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a descriptor is a small number.
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // input is where lines come from.
@@ -188,7 +188,7 @@ func (s *shell) show(out *bufio.Writer, r *result) error {
 	v := view{mode: s.mode}
 	if file, ok := s.cfg.Out.(*os.File); ok && isTerminal(file) {
 		v.terminal = true
-		v.width, _, _ = term.GetSize(int(file.Fd())) //nolint:gosec // a descriptor is a small number. An unknown width is 0.
+		v.width, _, _ = term.GetSize(int(file.Fd())) // an unknown width is 0.
 	}
 	return render(out, v, r)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ type shellCommand struct {
 	Mode     string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
 	AuthFile string  `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
 	User     string  `default:"" placeholder:"NAME" help:"User to send instead of --auth-file. The password is asked for, or taken from $$RIDESHARE_PASSWORD."`
-	History  string  `default:"~/.rideshare_history" type:"path" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none (${default})."`
+	History  string  `default:"" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none. Default: .rideshare_history in the home folder."`
 }
 
 // Help implements kong's longer help.
@@ -70,8 +71,17 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 	}
 	return shell.Run(ctx, shell.Config{
 		URL: base, HTTP: client, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
-		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.History,
+		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.history(),
 	})
+}
+
+// history returns the file of the history, "" if there is no home folder for it.
+func (c *shellCommand) history() string {
+	home, err := os.UserHomeDir()
+	if c.History != "" || err != nil {
+		return c.History
+	}
+	return filepath.Join(home, ".rideshare_history")
 }
 
 // authorization returns the header for --user, or else for --auth-file.

@@ -103,6 +103,12 @@ type ended struct {
 // runBinary runs the binary to its end, which must come soon.
 func runBinary(t *testing.T, env []string, args ...string) ended {
 	t.Helper()
+	return runInput(t, "", env, args...)
+}
+
+// runInput is runBinary with a standard input.
+func runInput(t *testing.T, input string, env []string, args ...string) ended {
+	t.Helper()
 	if err := noteSources(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +116,7 @@ func runBinary(t *testing.T, env []string, args ...string) ended {
 	cmd.Env = append(cleanEnv(), env...)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	limit := time.AfterFunc(startLimit, func() { _ = cmd.Process.Kill() })
 	err := cmd.Run()
 	if !limit.Stop() {
