@@ -7,21 +7,31 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"time"
 	"unicode/utf8"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 )
 
-// maxProblem is how much is read of an answer that is an error, in bytes.
-const maxProblem = 64 << 10
+const (
+	// answerTimeout is how long an answer may take to begin, once the request is sent: longer than any statement may.
+	answerTimeout = time.Minute
+	// maxProblem is how much is read of an answer that is an error, in bytes.
+	maxProblem = 64 << 10
+	// longBody is the length in bytes above which a body is sent only once the server has accepted the head, or has not
+	// said anything for continueTimeout. Otherwise a refusal could be lost in the error of sending.
+	longBody        = 1 << 20
+	continueTimeout = 5 * time.Second
+)
+
+// unknown tells of a request without an answer.
+const unknown = "a change that was under way may be done or not"
 
 var errNotUTF8 = errors.New("the statement is not UTF-8")
-
-// longBody is the length in bytes above which a body is sent only once the server has accepted the head.
-const longBody = 1 << 20
 
 // call is a request. body may be nil; size is its length in bytes, and kind its type.
 type call struct {
@@ -48,10 +58,13 @@ func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	if s.cfg.Authorization != "" {
 		req.Header.Set("Authorization", s.cfg.Authorization)
 	}
-	resp, err := s.cfg.HTTP.Do(req)
+	resp, err := s.http.Do(req)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
+		}
+		if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
+			err = fmt.Errorf("%w; %s", err, unknown)
 		}
 		return nil, fmt.Errorf("no answer from %s: %w", s.cfg.URL, err)
 	}
@@ -70,7 +83,9 @@ type refusal struct {
 	err    *dbaas.Error
 }
 
-func (e *refusal) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.err.Message, e.status) }
+func (e *refusal) Error() string {
+	return fmt.Sprintf("%s (HTTP %d)", escape(e.err.Message, unsafe), e.status)
+}
 
 // fetch sends a request and decodes the answer into v.
 func (s *shell) fetch(ctx context.Context, k call, v any) error {
@@ -80,7 +95,7 @@ func (s *shell) fetch(ctx context.Context, k call, v any) error {
 	}
 	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
 	if err = json.NewDecoder(resp.Body).Decode(v); err != nil {
-		return fmt.Errorf("the answer of %s broke off or is none of an orchestrator: %w", s.cfg.URL, err)
+		return fmt.Errorf("the answer of %s broke off or is none of an orchestrator: %w; %s", s.cfg.URL, err, unknown)
 	}
 	return nil
 }

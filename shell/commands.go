@@ -16,7 +16,7 @@ import (
 // maxNested bounds how deep files of .read may read others: a file may read itself.
 const maxNested = 16
 
-// levels are the read levels of the server.
+// levels are the read levels of the server, the default first.
 var levels = []string{"weak", "none", "auto", "linearizable", "strong"}
 
 // command is a dot command.

@@ -23,14 +23,14 @@ const (
 )
 
 // AskPassword asks for a password at the terminal, without showing it. It fails if standard input or standard output is
-// not a terminal.
-func AskPassword(prompt string) (string, error) {
+// not a terminal, and when ctx ends.
+func AskPassword(ctx context.Context, prompt string) (string, error) {
 	if !isTerminal(os.Stdin) {
 		return "", errors.New("there is no terminal to ask for the password")
 	}
 	line := liner.NewLiner()
 	line.SetCtrlCAborts(true)
-	password, err := line.PasswordPrompt(prompt)
+	password, err := readLine(ctx, func() (string, error) { return line.PasswordPrompt(prompt) })
 	return password, errors.Join(err, line.Close())
 }
 
@@ -59,12 +59,12 @@ func (s *shell) interact(ctx context.Context) error {
 // converse reads and runs lines.
 func (s *shell) converse(ctx context.Context, line *liner.State) error {
 	from := &input{}
-	for {
+	for ctx.Err() == nil {
 		prompt := firstPrompt
 		if from.split.pending() {
 			prompt = continuePrompt
 		}
-		text, err := readLine(ctx, line, prompt)
+		text, err := readLine(ctx, func() (string, error) { return line.Prompt(prompt) })
 		switch {
 		case errors.Is(err, liner.ErrPromptAborted):
 			from.split = splitter{}
@@ -82,6 +82,7 @@ func (s *shell) converse(ctx context.Context, line *liner.State) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // takeTyped is take for a line of a person, who may interrupt it.
@@ -94,23 +95,6 @@ func (s *shell) takeTyped(ctx context.Context, from *input, text string) error {
 		s.report(from, from.line, err)
 	}
 	return err
-}
-
-// readLine reads a line with the editor, until ctx is done: then the editor still reads, but nothing uses what it reads.
-func readLine(ctx context.Context, line *liner.State, prompt string) (string, error) {
-	var text string
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		text, err = line.Prompt(prompt)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return text, err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
 }
 
 // loadHistory reads the history file. One that cannot be read is not written either.

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Config is the settings of a shell. URL, HTTP, Mode, In, Out and Err are required.
+// Config is the settings of a shell. URL, Transport, Mode, In, Out and Err are required.
 type Config struct {
 	// URL is the orchestrator's base URL, without a trailing slash.
 	URL string
-	// HTTP sends the requests.
-	HTTP *http.Client
+	// Transport sends the requests. The shell sets its time limits.
+	Transport *http.Transport
 	// Authorization is the value of the Authorization header; "" sends none.
 	Authorization string
 	// Mode is one of Modes.
@@ -41,6 +41,7 @@ type Config struct {
 // shell is the state that the dot commands change.
 type shell struct {
 	cfg   Config
+	http  *http.Client
 	mode  string
 	level string
 	timer bool
@@ -54,13 +55,17 @@ type shell struct {
 var (
 	errQuit        = errors.New("quit")
 	errBail        = errors.New("bail")
-	errInterrupted = errors.New("interrupted; a change that was under way may be done or not")
+	errInterrupted = errors.New("interrupted; " + unknown)
 )
 
 // Run runs a shell until its input ends, or ctx does. The error says that there is no orchestrator, or, unless the
 // shell is interactive, that statements failed, which is then also in cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
-	s := &shell{cfg: cfg, mode: cfg.Mode, level: "weak"}
+	cfg.Transport.ResponseHeaderTimeout, cfg.Transport.ExpectContinueTimeout = answerTimeout, continueTimeout
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: &http.Client{
+		Transport:     cfg.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {
 		return err
@@ -98,13 +103,15 @@ type input struct {
 func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 	from, lines := &input{file: file}, bufio.NewReader(in)
 	for {
-		text, err := lines.ReadString('\n')
+		text, err := readLine(ctx, func() (string, error) { return lines.ReadString('\n') })
 		if text != "" {
 			if stop := s.take(ctx, from, text); stop != nil {
 				return stop
 			}
 		}
 		switch {
+		case ctx.Err() != nil:
+			return errInterrupted
 		case errors.Is(err, io.EOF):
 			if st, ok := from.split.rest(); ok {
 				return s.step(ctx, from, st.line, func(ctx context.Context, out *bufio.Writer) error { return s.run(ctx, out, st.sql) })
@@ -113,6 +120,23 @@ func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 		case err != nil:
 			return fmt.Errorf("read the input: %w", err)
 		}
+	}
+}
+
+// readLine reads a line, or ends with ctx: then read may go on, but nothing uses what it reads.
+func readLine(ctx context.Context, read func() (string, error)) (string, error) {
+	var text string
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		text, err = read()
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return text, err
+	case <-ctx.Done():
+		return "", ctx.Err()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,7 @@ import (
 // no result, and notes what it was sent.
 type server struct {
 	*httptest.Server
+	mu      sync.Mutex // guards the next three
 	answers map[string]string
 	sent    []string // statements, and "METHOD path?query body" of other requests
 	levels  []string
@@ -45,16 +47,28 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		sql := fmt.Sprint(body[0]...)
+		s.mu.Lock()
 		s.sent = append(s.sent, sql)
 		s.levels = append(s.levels, r.URL.Query().Get("level"))
 		answer, ok := s.answers[sql]
+		s.mu.Unlock()
 		if !ok {
 			answer = "{}"
+		}
+		if answer == "panic" {
+			panic(http.ErrAbortHandler)
 		}
 		_, _ = io.WriteString(w, `{"results":[`+answer+`],"seq":7}`)
 	default:
 		s.other(w, r)
 	}
+}
+
+// answer sets the answer to a statement.
+func (s *server) answer(sql, result string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[sql] = result
 }
 
 // ran is how a shell ended.
@@ -67,7 +81,7 @@ type ran struct {
 func (s *server) run(t *testing.T, text string, change ...func(*Config)) ran {
 	t.Helper()
 	var out, errs strings.Builder
-	cfg := Config{URL: s.URL, HTTP: s.Client(), Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
+	cfg := Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
 	for _, do := range change {
 		do(&cfg)
 	}
@@ -144,7 +158,7 @@ func TestRun_LevelAndTimer(t *testing.T) {
 func TestRun_Catalog(t *testing.T) {
 	s := newServer(t)
 	const where = `SELECT sql||';' FROM sqlite_master WHERE sql IS NOT NULL` + users
-	s.answers[where+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`+"T"] = `{"columns":["s"],"values":[["CREATE TABLE t(\n\ta);"]]}`
+	s.answer(where+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`+"T", `{"columns":["s"],"values":[["CREATE TABLE t(\n\ta);"]]}`)
 	s.run(t, ".schema T").done(t, "CREATE TABLE t(\n\ta);\n")
 	s.run(t, ".schema u").failed(t, "no such table: u")
 	s.run(t, ".schema").done(t, "")
@@ -221,7 +235,7 @@ func TestLoad(t *testing.T) {
 			body, _ := io.ReadAll(r.Body) // its length is compared.
 			text = fmt.Sprint(len(body))
 		}
-		got = append(got, r.Method+" "+r.URL.Path+" "+text)
+		got = append(got, r.Method+" "+r.URL.Path+" "+text+" "+r.Header.Get("Expect"))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
 	}
@@ -234,8 +248,8 @@ func TestLoad(t *testing.T) {
 	s.run(t, ".load "+file).failed(t, "too large, see rideshare restore (HTTP 413)")
 	s.run(t, ".load "+file+"x").failed(t, "no such file")
 	s.run(t, ".load "+filepath.Dir(file)).failed(t, "is not a regular file")
-	read := fmt.Sprintf("POST /db/load %d", 15<<20)
-	if diff := cmp.Diff([]string{read, read, "POST /db/load not read"}, got); diff != "" {
+	read := fmt.Sprintf("POST /db/load %d 100-continue", 15<<20)
+	if diff := cmp.Diff([]string{read, read, "POST /db/load not read 100-continue"}, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -246,7 +260,7 @@ func TestRun_Connect(t *testing.T) {
 		body   string
 		want   string // the error, or "" for none
 	}{
-		"wrong credentials":     {http.StatusUnauthorized, `{"detail":"credentials are missing or wrong"}`, "credentials are missing or wrong (HTTP 401); --auth-file or --user give credentials"},
+		"wrong credentials":     {http.StatusUnauthorized, `{"detail":"\u001bcredentials are missing or wrong"}`, `\x1bcredentials are missing or wrong (HTTP 401); --auth-file or --user give credentials`},
 		"not ready":             {http.StatusServiceUnavailable, `{"detail":"no slave"}`, ""},
 		"another server":        {http.StatusNotFound, `not here`, "is no orchestrator: Not Found (HTTP 404)"},
 		"a page, not an answer": {http.StatusOK, `<html>`, "broke off or is none of an orchestrator"},
@@ -261,7 +275,7 @@ func TestRun_Connect(t *testing.T) {
 				_, _ = io.WriteString(w, tt.body)
 			}))
 			defer srv.Close()
-			err := Run(t.Context(), Config{URL: srv.URL, HTTP: srv.Client(), Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+			err := Run(t.Context(), Config{URL: srv.URL, Transport: &http.Transport{}, Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -280,7 +294,7 @@ func TestRun_Interrupted(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}
-	err := Run(ctx, Config{URL: s.URL, HTTP: s.Client(), Mode: "table", In: strings.NewReader(".status\nSELECT 1;"), Out: io.Discard, Err: io.Discard})
+	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader(".status\nSELECT 1;"), Out: io.Discard, Err: io.Discard})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 0 {
 		t.Errorf("got %v and statements %v, want interrupted before any", err, s.sent)
 	}
@@ -300,4 +314,46 @@ func content(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// waitingInput gives a text, and then nothing until it is released.
+type waitingInput struct {
+	io.Reader
+	waits    func()
+	released <-chan struct{}
+}
+
+func (in *waitingInput) Read(p []byte) (int, error) {
+	n, err := in.Reader.Read(p)
+	if n == 0 {
+		in.waits()
+		<-in.released
+	}
+	return n, err
+}
+
+// A shell that waits for its input ends with its context, as at SIGTERM.
+func TestRun_WaitingForInput_EndsWithContext(t *testing.T) {
+	s := newServer(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	released := make(chan struct{})
+	defer close(released)
+	in := &waitingInput{strings.NewReader("SELECT 1;\n"), cancel, released}
+	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: in, Out: io.Discard, Err: io.Discard})
+	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 {
+		t.Errorf("got %v after %d statements, want interrupted after one", err, len(s.sent))
+	}
+}
+
+// A server that breaks the connection may have done the statement.
+func TestRun_LostAnswer_OutcomeIsUnknown(t *testing.T) {
+	s := newServer(t)
+	s.answer("INSERT;", "panic")
+	s.run(t, "INSERT;").failed(t, "Error near line 1: no answer from "+s.URL+": EOF; a change that was under way may be done or not")
+	s.answer("INSERT;", "{} half of an answer")
+	s.run(t, "INSERT;").failed(t, "broke off")
+	s.Close()
+	if got := s.run(t, "INSERT;"); got.err == nil || strings.Contains(got.err.Error(), unknown) {
+		t.Errorf("no server: got %v, want an error that is certain", got.err)
+	}
 }

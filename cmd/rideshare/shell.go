@@ -3,24 +3,16 @@ package main
 import (
 	"context"
 	"encoding/base64"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"rideshare/internal/httpapi"
 	"rideshare/shell"
 )
 
-const (
-	// shellAnswerTimeout is how long an answer may take to begin: longer than the longest time limit of a statement.
-	shellAnswerTimeout = time.Minute
-	// shellContinueTimeout is how long a long body waits for the server to accept its head.
-	shellContinueTimeout = 2 * time.Second
-	envPassword          = "RIDESHARE_PASSWORD"
-)
+const envPassword = "RIDESHARE_PASSWORD"
 
 // shellCommand is `rideshare shell`.
 type shellCommand struct {
@@ -60,17 +52,12 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 		return usagef("%v", err)
 	}
 	defer transport.CloseIdleConnections()
-	transport.ResponseHeaderTimeout, transport.ExpectContinueTimeout = shellAnswerTimeout, shellContinueTimeout
-	authorization, err := c.authorization()
+	authorization, err := c.authorization(ctx)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	return shell.Run(ctx, shell.Config{
-		URL: base, HTTP: client, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
+		URL: base, Transport: transport, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
 		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.history(),
 	})
 }
@@ -85,7 +72,7 @@ func (c *shellCommand) history() string {
 }
 
 // authorization returns the header for --user, or else for --auth-file.
-func (c *shellCommand) authorization() (string, error) {
+func (c *shellCommand) authorization(ctx context.Context) (string, error) {
 	if c.User == "" {
 		auth, err := common{AuthFile: c.AuthFile}.auth()
 		return auth.Authorization(), err
@@ -96,7 +83,7 @@ func (c *shellCommand) authorization() (string, error) {
 	password, given := os.LookupEnv(envPassword)
 	if !given {
 		var err error
-		if password, err = shell.AskPassword("Password of " + c.User + ": "); err != nil {
+		if password, err = shell.AskPassword(ctx, "Password of "+c.User+": "); err != nil {
 			return "", usagef("--user: %v; $%s gives it without a question", err, envPassword)
 		}
 	}
