@@ -38,7 +38,11 @@ type Operation struct {
 	GiveUp string
 	// Atomic makes the statements all succeed or all fail: the first failure rolls them all back. Otherwise each
 	// statement stands by itself.
-	Atomic     bool
+	Atomic bool
+	// Load, if set, makes the operation a load: its only statement is a text of any number of statements without
+	// parameters. They take effect together, foreign keys are checked at their end, and the result is that of the last
+	// one, or of the one that failed. The time limit is LoadGrace before Deadline.
+	Load       LoadMode
 	Statements []Statement
 	// RequestID is the caller's request id, for the logs.
 	RequestID string

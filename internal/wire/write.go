@@ -16,6 +16,8 @@ type WriteRequest struct {
 const (
 	opAtomic = 1 << iota
 	opResent
+	opLoad
+	opReplace
 	opFlags // the first unused bit
 )
 
@@ -36,6 +38,13 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 	}
 	if op.Resent {
 		flags |= opResent
+	}
+	switch op.Load {
+	case dbaas.LoadText:
+		flags |= opLoad
+	case dbaas.LoadReplace:
+		flags |= opLoad | opReplace
+	case dbaas.LoadNone:
 	}
 	b = append(b, flags)
 	b = append(b, op.ID[:]...)
@@ -60,7 +69,7 @@ func DecodeWriteRequest(b []byte, now time.Time) (WriteRequest, error) {
 
 func (d *decoder) operation(now time.Time) dbaas.Operation {
 	flags := d.byte()
-	if flags >= opFlags {
+	if flags >= opFlags || flags&opReplace != 0 && flags&opLoad == 0 {
 		d.fail(ErrMalformed)
 	}
 	return dbaas.Operation{
@@ -70,10 +79,21 @@ func (d *decoder) operation(now time.Time) dbaas.Operation {
 		Deadline:    d.left(now),
 		Atomic:      flags&opAtomic != 0,
 		Resent:      flags&opResent != 0,
+		Load:        loadMode(flags),
 		RequestID:   d.text(),
 		GiveUp:      d.text(),
 		Statements:  d.statements(),
 	}
+}
+
+func loadMode(flags byte) dbaas.LoadMode {
+	switch {
+	case flags&opReplace != 0:
+		return dbaas.LoadReplace
+	case flags&opLoad != 0:
+		return dbaas.LoadText
+	}
+	return dbaas.LoadNone
 }
 
 func (d *decoder) sixteen() (v [16]byte) {

@@ -89,6 +89,7 @@ type Store struct {
 	lock     *os.File
 	writing  chan struct{} // a lock with one token: its holder owns conn and may call the log's writing methods
 	copying  chan struct{} // a token for each snapshot that is read
+	backups  chan struct{} // a token for each backup or file of a client
 	conn     *sqlite.Conn
 	guard    *replication.Guard   // of clients' statements on conn
 	capture  *replication.Capture // on conn
@@ -136,7 +137,7 @@ func (h hook) call() error {
 // not persdb's, or is missing although a database was created there.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, maxSnapshots),
+		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, maxSnapshots), backups: make(chan struct{}, maxBackups),
 		changed: make(chan struct{}), tooLong: make(chan struct{}, 1), done: make(chan struct{}), sizes: defaultSizes(),
 		index: index{places: map[dbaas.OpID]place{}},
 	}
@@ -205,7 +206,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err = s.checkOrigin(); err != nil {
 		return err
 	}
-	if err = s.cleanSnapshots(); err != nil {
+	if err = errors.Join(s.cleanSnapshots(), s.cleanBackups()); err != nil {
 		return err
 	}
 	s.reserve = reserve{path: filepath.Join(s.cfg.Dir, "persdb.reserve"), size: s.cfg.Reserve, free: func() int64 { return freeBytes(s.cfg.Dir) }}

@@ -1,0 +1,93 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+)
+
+// foreignGuard lets the check of a foreign file read, and call functions of its schema that have no side effect.
+type foreignGuard struct{}
+
+// Authorize implements sqlite.Guard.
+func (foreignGuard) Authorize(a sqlite.Action) *dbaas.Error {
+	switch a.Op { //nolint:exhaustive // the others change something.
+	case sqlite.OpRead, sqlite.OpPragma:
+		return nil
+	case sqlite.OpCall:
+		return authorizeFunction(a.Name)
+	}
+	return refused(readOnlyMessage)
+}
+
+// DumpForeign is DumpSQL for a file that a client sent. The file may be hostile: c must be read-only, and its time must be
+// bounded. A file that is damaged, takes too long to read, or has virtual tables is CodeInvalid.
+func DumpForeign(c *sqlite.Conn, w io.Writer) error {
+	if err := checkForeign(c); err != nil {
+		return foreignError(err)
+	}
+	return foreignError(DumpSQL(c, w, nil))
+}
+
+// checkForeign runs before anything else reads the file. It runs as a client's statement does, within the limits of c,
+// since the expressions of a schema can ask for any amount of memory.
+func checkForeign(c *sqlite.Conn) error {
+	for _, sql := range []string{"PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON"} {
+		if err := c.ExecOnce(sql); err != nil {
+			return err
+		}
+	}
+	check, err := c.Prepare("PRAGMA quick_check(1)", foreignGuard{})
+	if err != nil {
+		return err
+	}
+	result, err := check.Run(&dbaas.Statement{}, dumpBuffer)
+	if err != nil {
+		return err
+	}
+	if len(result.Rows) != 1 || result.Rows[0][0].Text != "ok" {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: %s", firstText(result.Rows))
+	}
+	return c.Query("SELECT name FROM sqlite_master WHERE type='table' AND rootpage=0", func(r sqlite.Row) error {
+		return dbaas.Errorf(dbaas.CodeInvalid, "table %s of the file is a virtual table, which is not supported", r.Text(0))
+	})
+}
+
+func firstText(rows []dbaas.Row) string {
+	if len(rows) == 0 {
+		return "it could not be checked"
+	}
+	return rows[0][0].Text
+}
+
+// foreignError returns the error of a file that cannot be read: the client's fault, unless this process lacks something.
+func foreignError(err error) error {
+	switch e, ok := errors.AsType[*dbaas.Error](err); {
+	case err == nil:
+		return nil
+	case ok && (e.Code == dbaas.CodeUnavailable || e.Code == dbaas.CodeFull || e.Code == dbaas.CodeTooLarge || e.Code == dbaas.CodeInvalid):
+		return e
+	case ok && e.Code == dbaas.CodeTimeout:
+		return dbaas.WrapError(dbaas.CodeInvalid, "the file takes too long to read", err)
+	case ok:
+		return dbaas.WrapError(dbaas.CodeInvalid, "the file is damaged: "+e.Message, err)
+	}
+	return dbaas.WrapError(dbaas.CodeInternal, "the file could not be read", err)
+}
+
+// DropInternal drops the system's own tables from a copy of the database.
+func DropInternal(c *sqlite.Conn) error {
+	names, err := internalNames(c)
+	if err != nil {
+		return err
+	}
+	for name := range names {
+		if err = c.ExecOnce("DROP TABLE IF EXISTS " + quoteName(name)); err != nil {
+			return fmt.Errorf("drop %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package commitlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
+	"rideshare/internal/sqlite"
+	"rideshare/internal/wait"
+)
+
+const (
+	// backupDir holds the files of backups while they are read, and files that clients sent.
+	backupDir = "backups"
+	// maxBackups is how many such files there are at a time.
+	maxBackups = 2
+	// backupChunk is how much is copied between two looks at the free disk space, in bytes.
+	backupChunk = 1 << 20
+	// fileTime is how long a file that a client sent may take to be checked and read.
+	fileTime = 30 * time.Second
+)
+
+// cleanBackups removes the files that a dead process left.
+func (s *Store) cleanBackups() error {
+	dir := filepath.Join(s.cfg.Dir, backupDir)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o750)
+}
+
+// backupSpace is a directory of its own for one backup. release removes it.
+func (s *Store) backupSpace() (dir string, release func(), err error) {
+	select {
+	case s.backups <- struct{}{}:
+	default:
+		return "", nil, dbaas.Errorf(dbaas.CodeUnavailable, "%d backups or loads of files are being made, try again later", maxBackups)
+	}
+	if dir, err = os.MkdirTemp(filepath.Join(s.cfg.Dir, backupDir), ""); err != nil {
+		<-s.backups
+		return "", nil, dbaas.WrapError(dbaas.CodeUnavailable, "no room for a backup could be made", err)
+	}
+	return dir, sync.OnceFunc(func() {
+		_ = os.RemoveAll(dir) // a start removes what is left.
+		<-s.backups
+	}), nil
+}
+
+// Backup returns the application's tables as of one entry. They are first copied to a file beside the database, so
+// that a slow reader keeps neither commits nor the WAL waiting. ctx bounds the copying; the file is removed when Body is
+// closed. Commits continue in the meantime.
+//
+// Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups are made, CodeFull if
+// the disk has no room besides its reserve.
+func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
+	dir, release, err := s.backupSpace()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, FileName)
+	began := time.Now()
+	head, err := s.copyTo(ctx, path)
+	var body io.ReadCloser
+	if err == nil && form.SQL {
+		body, err = dumpOf(path, form.Tables)
+	} else if err == nil {
+		body, err = strip(path)
+	}
+	if err != nil {
+		release()
+		return nil, backupError(err)
+	}
+	s.cfg.Log.InfoContext(ctx, "backup made", logkey.Seq, head.Seq, logkey.Took, time.Since(began))
+	return &dbaas.Backup{Head: head, Body: &backupBody{ReadCloser: body, release: release}}, nil
+}
+
+func backupError(err error) error {
+	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
+	case dbaas.CodeInvalid, dbaas.CodeFull, dbaas.CodeUnavailable:
+		return err
+	}
+	return dbaas.WrapError(dbaas.CodeUnavailable, "no backup could be made", err)
+}
+
+// backupBody gives the backup's room free when it is closed.
+type backupBody struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *backupBody) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
+
+// copyTo writes a snapshot to a new file. It uses only a part of a core, as sending a snapshot does, and leaves the disk
+// its reserve.
+func (s *Store) copyTo(ctx context.Context, path string) (head dbaas.Head, err error) {
+	snapshot, err := s.Snapshot(ctx)
+	if err != nil {
+		return head, err
+	}
+	defer func() { err = errors.Join(err, snapshot.Body.Close()) }()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the store's own directory.
+	if err != nil {
+		return head, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for turns := wait.NewTurns(); ; {
+		if freeBytes(s.cfg.Dir) < s.cfg.Reserve+backupChunk {
+			return head, dbaas.Errorf(dbaas.CodeFull, "persdb's disk has no room for the file of a backup, which is as large as the tables")
+		}
+		_, err = io.CopyN(f, snapshot.Body, backupChunk)
+		if errors.Is(err, io.EOF) {
+			return snapshot.Head, nil
+		}
+		if err != nil {
+			return head, err
+		}
+		if !turns.Rest(ctx) {
+			return head, context.Cause(ctx)
+		}
+	}
+}
+
+// strip removes the system's own tables from a copy, and opens it for reading.
+func strip(path string) (io.ReadCloser, error) {
+	c, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	err = c.ExecOnce("PRAGMA secure_delete=ON") // nothing of them stays in free pages.
+	if err == nil {
+		err = replication.DropInternal(c)
+	}
+	if err == nil {
+		err = c.ExecOnce("PRAGMA journal_mode=DELETE")
+	}
+	if err = errors.Join(err, c.Close()); err != nil {
+		return nil, err
+	}
+	return os.Open(path) //nolint:gosec // the store's own file.
+}
+
+// dumpOf returns the SQL text of a copy. It is made while it is read.
+func dumpOf(path string, tables []string) (io.ReadCloser, error) {
+	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Scan: true})
+	if err != nil {
+		return nil, err
+	}
+	if err = replication.CheckTables(c, tables); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	r, w := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		dumped := replication.DumpSQL(c, w, tables)
+		_ = w.CloseWithError(errors.Join(dumped, c.Close())) // never fails, by its documentation.
+	}()
+	return &dumpBody{PipeReader: r, ended: ended}, nil
+}
+
+// dumpBody is a dump under way. Close ends it.
+type dumpBody struct {
+	*io.PipeReader
+	ended <-chan struct{}
+}
+
+func (b *dumpBody) Close() error {
+	err := b.PipeReader.Close()
+	<-b.ended
+	return err
+}
+
+// FileSQL returns the SQL text of the tables of a database file that a client sent, as Backup gives it for this
+// database. The file may be hostile: it is only read, checked before, and within limits of time and memory.
+//
+// Errors are *dbaas.Error: CodeInvalid for a file that is damaged or has what is not supported, CodeTooLarge if the text
+// is longer than a load may be, CodeUnavailable and CodeFull as for Backup.
+func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
+	dir, release, err := s.backupSpace()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if freeBytes(s.cfg.Dir) < s.cfg.Reserve+int64(len(file)) {
+		return nil, dbaas.Errorf(dbaas.CodeFull, "persdb's disk has no room for the file")
+	}
+	path := filepath.Join(dir, FileName)
+	if err = writeForeign(path, file); err != nil {
+		return nil, backupError(err)
+	}
+	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Scan: true, Limits: s.cfg.Limits})
+	if err != nil {
+		return nil, dbaas.WrapError(dbaas.CodeInvalid, "the file is damaged, it could not be opened", err)
+	}
+	var out limitedText
+	err = c.Within(ctx, func() error {
+		return c.Until(time.Now().Add(fileTime), func() error { return replication.DumpForeign(c, &out) })
+	})
+	if err = errors.Join(err, c.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// The format versions in the header of a database file. Source: https://www.sqlite.org/fileformat2.html
+const (
+	versionsAt   = 18 // of writing and of reading, a byte each
+	headerBytes  = 100
+	walVersion   = 2
+	plainVersion = 1
+)
+
+// writeForeign writes a file that a client sent. A file in WAL mode becomes a plain one, since its WAL, if it had any
+// content, was not sent.
+func writeForeign(path string, file []byte) error {
+	if len(file) < headerBytes {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: it has only %d bytes", len(file))
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the store's own directory.
+	if err != nil {
+		return err
+	}
+	head := bytes.Clone(file[:headerBytes])
+	for i := versionsAt; i < versionsAt+2; i++ {
+		if head[i] == walVersion {
+			head[i] = plainVersion
+		}
+	}
+	_, err = f.Write(head)
+	if err == nil {
+		_, err = f.Write(file[headerBytes:])
+	}
+	return errors.Join(err, f.Close())
+}
+
+// limitedText is a text that may be as long as a load.
+type limitedText struct{ bytes.Buffer }
+
+func (t *limitedText) Write(p []byte) (int, error) {
+	if t.Len()+len(p) > dbaas.MaxLoad {
+		return 0, dbaas.Errorf(dbaas.CodeTooLarge, "the file's tables are more than %d bytes as SQL text", dbaas.MaxLoad)
+	}
+	return t.Buffer.Write(p)
+}
