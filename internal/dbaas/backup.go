@@ -37,3 +37,14 @@ const LoadGrace = 5 * time.Second
 
 // MaxLoad is the longest text of a load, and the largest file that is turned into one, in bytes.
 const MaxLoad = 64 << 20
+
+// CommitTime returns how long a commit of the operations may take: usual, or until the deadline of a load among them if
+// that is longer.
+func CommitTime(usual time.Duration, ops []Operation, now time.Time) time.Duration {
+	for i := range ops {
+		if ops[i].Load != LoadNone {
+			usual = max(usual, ops[i].Deadline.Sub(now))
+		}
+	}
+	return usual
+}

@@ -45,6 +45,9 @@ func checkForeign(c *sqlite.Conn) error {
 		return err
 	}
 	result, err := check.Run(&dbaas.Statement{}, dumpBuffer)
+	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeTooLarge {
+		return dbaas.WrapError(dbaas.CodeInvalid, "the file cannot be checked: "+e.Message, err)
+	}
 	if err != nil {
 		return err
 	}

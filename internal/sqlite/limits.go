@@ -76,3 +76,11 @@ func (c *Conn) bounds() {
 	c.bound(lib.SQLITE_LIMIT_EXPR_DEPTH, c.limits.Depth)
 	c.bound(lib.SQLITE_LIMIT_WORKER_THREADS, 0) // a thread of the engine's own would not be metered.
 }
+
+// WithLength runs fn. In it the text of a client's statement may have length bytes instead of Limits.Length.
+func (c *Conn) WithLength(length int, fn func() error) error {
+	before := c.limits.Length
+	c.limits.Length = length
+	defer func() { c.limits.Length = before }()
+	return fn()
+}

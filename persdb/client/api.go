@@ -21,6 +21,8 @@ const (
 	PathOperations = "/v1/operations/" // GET with an id behind it, answers a write reply with one answer
 	PathHashes     = "/v1/hashes"      // GET, answers dbaas.TableHashes
 	PathSizes      = "/v1/sizes"       // GET, answers dbaas.Sizes
+	PathBackup     = "/v1/backup"      // GET with ?sql=true|false and any number of ?table=; a file or SQL text, with the headers of its head
+	PathFileSQL    = "/v1/file-sql"    // POST a database file, answers its SQL text
 	PathHashPart   = "/v1/hashes/part" // POST a dbaas.HashFrom, answers a dbaas.HashPart
 )
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -99,6 +100,7 @@ func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Op
 		header.Set(HeaderCluster, by.Cluster.String())
 	}
 	r := rpc.Request{Method: http.MethodPost, Path: PathCommit, Header: header, Body: body, Effect: true}
+	r.Timeout = dbaas.CommitTime(c.persdb.Timeout, ops, time.Now())
 	answer, _, err := c.persdb.Fetch(ctx, r)
 	if err != nil {
 		return dbaas.Commit{}, err
@@ -164,4 +166,32 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
 	return &dbaas.Snapshot{Head: head, Body: resp.Body, Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
+}
+
+// backupWait is how long a backup may take to begin: persdb first copies the tables to a file. fileWait is the same for the
+// text of a file.
+const (
+	backupWait = 10 * time.Minute
+	fileWait   = time.Minute
+)
+
+// Backup starts to fetch a backup; see commitlog.Store.Backup. Reading Body ends with an error instead of io.EOF if the
+// backup is incomplete, or if no bytes arrive for the client's timeout. The caller closes Body.
+func (c *Client) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
+	query := url.Values{"table": form.Tables, "sql": {strconv.FormatBool(form.SQL)}}
+	resp, err := c.persdb.Open(ctx, rpc.Request{Method: http.MethodGet, Path: PathBackup + "?" + query.Encode(), Timeout: backupWait})
+	if err != nil {
+		return nil, err
+	}
+	head, err := headOf(resp.Header)
+	if err != nil {
+		return nil, errors.Join(err, resp.Body.Close())
+	}
+	return &dbaas.Backup{Head: head, Body: resp.Body}, nil
+}
+
+// FileSQL returns the SQL text of a database file; see commitlog.Store.FileSQL.
+func (c *Client) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
+	text, _, err := c.persdb.Fetch(ctx, rpc.Request{Method: http.MethodPost, Path: PathFileSQL, Body: file, Timeout: fileWait})
+	return text, err
 }

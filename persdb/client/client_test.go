@@ -66,6 +66,12 @@ func (f failing) Lookup(context.Context, dbaas.OpID) (dbaas.OperationResult, err
 	return dbaas.OperationResult{}, f.err
 }
 
+func (f failing) Backup(context.Context, dbaas.BackupForm) (*dbaas.Backup, error) {
+	return nil, f.err
+}
+
+func (f failing) FileSQL(context.Context, []byte) ([]byte, error) { return nil, f.err }
+
 func (f failing) Sizes(context.Context) (dbaas.Sizes, error) { return dbaas.Sizes{}, f.err }
 func (f failing) HashPart(context.Context, dbaas.HashFrom) (dbaas.HashPart, error) {
 	return dbaas.HashPart{}, f.err

@@ -36,6 +36,8 @@ type plan struct {
 	strict bool                     // check the size of the tables after each operation
 	watch  bool                     // find the statement that changed the schema without being recorded
 	used   int64                    // pages of the file at the last check
+	// unlinked makes a load run without foreign keys, which are checked at its end.
+	unlinked bool
 
 	rows  int // bytes of rows returned
 	ran   int
@@ -133,7 +135,10 @@ func (b *batch) operation(i int) error {
 	}
 	b.results[i] = dbaas.OperationResult{ID: op.ID, Statements: make([]dbaas.StatementResult, 0, len(op.Statements))}
 	b.s.conn.ForgetLastInsertID()
-	b.limit()
+	b.limit(op)
+	if op.Load != dbaas.LoadNone {
+		return b.load(i)
+	}
 	if b.atomic(i) {
 		return b.runAtomic(i)
 	}
@@ -148,10 +153,12 @@ func (b *batch) operation(i int) error {
 }
 
 // limit sets the deadline of the operation that begins: OperationLimit from the start of the batch for an operation
-// alone, SharedLimit from now for an operation with others in its batch.
-func (b *batch) limit() {
+// alone, SharedLimit from now for an operation with others in its batch. A load brings its own.
+func (b *batch) limit(op *dbaas.Operation) {
 	b.plan.good = 0
-	if b.alone() {
+	if op.Load != dbaas.LoadNone && !op.Deadline.IsZero() {
+		b.plan.opEnd = op.Deadline.Add(-dbaas.LoadGrace)
+	} else if b.alone() {
 		b.plan.opEnd = b.began.Add(b.s.cfg.OperationLimit)
 	} else {
 		b.plan.opEnd = time.Now().Add(b.s.cfg.SharedLimit)
@@ -179,7 +186,9 @@ func (b *batch) late(at stmtRef) error {
 var errLate = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "execute timeout"}
 
 // atomic reports whether the statements of an operation take effect together or not at all.
-func (b *batch) atomic(i int) bool { return b.ops[i].Atomic && len(b.ops[i].Statements) > 1 }
+func (b *batch) atomic(i int) bool {
+	return b.ops[i].Load != dbaas.LoadNone || b.ops[i].Atomic && len(b.ops[i].Statements) > 1
+}
 
 // runAtomic runs an atomic operation: the first failure undoes all its statements.
 func (b *batch) runAtomic(i int) error {

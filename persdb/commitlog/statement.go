@@ -141,6 +141,9 @@ func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, er
 // droppedWhole calls run, without foreign keys where they only cost time: with foreign keys, dropping a table that
 // other tables refer to deletes it row by row.
 func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
+	if b.plan.unlinked {
+		return run()
+	}
 	for _, name := range stmt.Dropped() {
 		whole, err := replication.Droppable(b.s.conn, name)
 		if err != nil {

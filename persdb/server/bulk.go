@@ -38,10 +38,10 @@ func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	}
 }
 
-// stream sends a body of unknown length, with a time limit for the reader. It uses only a part of a core: at full speed
+// stream sends a body of unknown length; limit is the reader's time for all of it. It uses only a part of a core: at full speed
 // stream and its reader would keep every core busy, and commits would have to wait.
-func stream(ctx context.Context, w http.ResponseWriter, body io.Reader) error {
-	end := time.Now().Add(snapshotTime)
+func stream(ctx context.Context, w http.ResponseWriter, body io.Reader, limit time.Duration) error {
+	end := time.Now().Add(limit)
 	control := http.NewResponseController(w)
 	buf := make([]byte, chunkBytes)
 	for turns := wait.NewTurns(); ; {
@@ -82,7 +82,7 @@ func sendParts(w http.ResponseWriter, parts [][]byte) error {
 			if size > chunkBytes {
 				_ = control.SetWriteDeadline(time.Now().Add(chunkTime)) // only test recorders do not support it.
 			}
-			if _, err := w.Write(p[:n]); err != nil {
+			if _, err := w.Write(p[:n]); err != nil { //nolint:gosec // no browser reads this API, and the type is octet-stream.
 				return nil //nolint:nilerr // as above.
 			}
 			p = p[n:]

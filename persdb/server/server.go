@@ -31,6 +31,8 @@ type Store interface {
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
+	Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error)
+	FileSQL(ctx context.Context, file []byte) ([]byte, error)
 }
 
 const (
@@ -41,6 +43,8 @@ const (
 	chunkBytes = 1 << 20
 	// snapshotTime is how long a reader may take for a whole snapshot: the WAL grows until then.
 	snapshotTime = 10 * time.Minute
+	// backupTime is the same for a backup, which occupies a file and no WAL.
+	backupTime = time.Hour
 )
 
 // maxFrom bounds the body with a dbaas.HashFrom, which contains a table name.
@@ -71,6 +75,8 @@ func New(store Store, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+client.PathHead, rpc.NoBody(store.Head))
 	mux.Handle("GET "+client.PathLog, s.entries)
 	mux.Handle("GET "+client.PathSnapshot, s.snapshot)
+	mux.Handle("GET "+client.PathBackup, s.backup)
+	mux.Handle("POST "+client.PathFileSQL, s.fileSQL)
 	mux.Handle("GET "+client.PathOperations+"{id}", s.operation)
 	mux.Handle("GET "+client.PathHashes, rpc.NoBody(store.Hashes))
 	mux.Handle("GET "+client.PathSizes, rpc.NoBody(store.Sizes))
@@ -175,7 +181,7 @@ func (s *server) snapshot(w http.ResponseWriter, r *http.Request) (err error) {
 	client.SetHead(w.Header(), snapshot.Head)
 	w.Header().Set("Content-Type", "application/vnd.sqlite3")
 	w.Header().Set("Trailer", client.HeaderSum)
-	if err = stream(r.Context(), w, snapshot.Body); err != nil {
+	if err = stream(r.Context(), w, snapshot.Body, snapshotTime); err != nil {
 		return errors.Join(rpc.ErrCut, err)
 	}
 	sum, whole := snapshot.Sum()

@@ -147,7 +147,7 @@ func (m *Master) store(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 	if err := failpoint.Fail(failpoint.MasterBeforeCommit); err != nil {
 		return dbaas.Commit{}, dbaas.WrapError(dbaas.CodeUnavailable, "persdb was not asked", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.CommitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, dbaas.CommitTime(m.CommitTimeout, ops, time.Now()))
 	defer cancel()
 	c, err := m.Store.Commit(ctx, by, ops)
 	if err == nil {
