@@ -33,6 +33,8 @@ type persdb interface {
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
+	Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error)
+	FileSQL(ctx context.Context, file []byte) ([]byte, error)
 }
 
 // backends holds the orchestrator's dependencies: all that differs between running in one process and in many.

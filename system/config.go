@@ -33,6 +33,10 @@ type Config struct {
 	StartsPerMinute int
 	// CallTimeout is the longest wait for a worker's answer.
 	CallTimeout time.Duration
+	// LoadTime is the time limit of a load; zero means the default.
+	LoadTime time.Duration
+	// Version is the product's version.
+	Version string
 	// Budget bounds the memory that the requests of all services hold together; nil means a default budget for each
 	// service.
 	Budget *httpapi.Budget

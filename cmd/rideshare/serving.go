@@ -17,6 +17,7 @@ type serving struct {
 	ScalePolicy        string        `default:"reads" enum:"reads,latency" env:"SCALE_POLICY" help:"How slaves are counted: reads (by the reads in a period), or latency (by how long reads wait and how busy slaves are). What the other one would have done is in /api/v1/scaling/decisions (${default})."`
 	StartsPerMinute    int           `default:"120" env:"STARTS_PER_MINUTE" help:"Most workers started at once, and in each minute after that, 1 to 600: workers that die at once are not started faster (${default})."`
 	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
+	SQLLoadTime        time.Duration `default:"30s" name:"sql-load-time" env:"SQL_LOAD_TIME" help:"How long a /db/load may run, 1s to 1m; other writes wait in the meantime (${default})."`
 	SQLMaxStatements   int           `default:"100000" env:"SQL_MAX_STATEMENTS" help:"Most statements of a request to /db/query, /db/execute or /db/request (${default})."`
 	memory
 }
@@ -44,6 +45,7 @@ func (s serving) check(slaves int) error {
 	check(s.ScalePeriod >= time.Second, "SCALE_PERIOD: %v is not at least 1s", s.ScalePeriod)
 	check(s.StartsPerMinute >= 1 && s.StartsPerMinute <= 600, "STARTS_PER_MINUTE: %d is not between 1 and 600", s.StartsPerMinute)
 	check(s.CallTimeout > 0, "CALL_TIMEOUT: %v is not positive", s.CallTimeout)
+	check(s.SQLLoadTime >= time.Second && s.SQLLoadTime <= time.Minute, "SQL_LOAD_TIME: %v is not between 1s and 1m", s.SQLLoadTime)
 	check(s.SQLMaxStatements >= 1, "SQL_MAX_STATEMENTS: %d is not at least 1", s.SQLMaxStatements)
 	return joinUsage(errs...)
 }

@@ -128,7 +128,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	return system.Config{
 		Log: log, Data: u.Data, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
-		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout,
+		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout, LoadTime: u.SQLLoadTime, Version: version,
 		Scale:     u.scale(),
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},

@@ -3,6 +3,7 @@ package orchestratorapi
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -37,10 +38,14 @@ type Dispatcher interface {
 	Cluster() dbaas.ClusterID
 }
 
-// Store keeps the results of operations. Lookup returns CodeNotFound for an operation that is
-// unknown, not applied yet or too old.
+// Store is what this package needs from persdb. *commitlog.Store and persdb's client implement it.
 type Store interface {
+	// Lookup returns CodeNotFound for an operation that is unknown, not applied yet or too old.
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
+	// Backup returns the application's tables at one position. An unknown table is CodeInvalid.
+	Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error)
+	// FileSQL returns the SQL text of a database file that a client sent. A damaged file is CodeInvalid.
+	FileSQL(ctx context.Context, file []byte) ([]byte, error)
 }
 
 // Check is one condition for the orchestrator to be ready.
@@ -70,6 +75,10 @@ type Config struct {
 	MaxStatements int
 	// CallTimeout is the timeout of a request that asks for none: 5 s.
 	CallTimeout time.Duration
+	// LoadTime is the time limit of a load: 30 s.
+	LoadTime time.Duration
+	// Version is the product's version.
+	Version string
 	// OnRequest is called for every request to the database routes, OnRead for
 	// every read whose body is valid. Both are for scaling.
 	OnRequest, OnRead func()
@@ -93,13 +102,19 @@ type API struct {
 	inFlight keysInFlight
 	pending  pendingOps
 	sequence sequence
+	queued   queuedWrites
 	tables   tables
+	engine   engineVersion
+	started  time.Time
 }
 
 // New returns the API.
 func New(cfg Config) *API {
 	if cfg.CallTimeout == 0 {
 		cfg.CallTimeout = 5 * time.Second
+	}
+	if cfg.LoadTime == 0 {
+		cfg.LoadTime = 30 * time.Second
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -118,7 +133,8 @@ func New(cfg Config) *API {
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}
-	a.sequence.last.Store(cfg.Now().UnixNano())
+	a.started = cfg.Now()
+	a.sequence.last.Store(a.started.UnixNano())
 	a.routes()
 	return a
 }
@@ -149,11 +165,14 @@ func (a *API) routes() {
 	a.guarded(http.MethodPost, "/db/execute", a.execute, large, counted)
 	a.guarded(http.MethodPost, "/db/request", a.request, large, counted)
 
+	a.guarded(http.MethodGet, "/db/backup", a.backup)
+	a.guarded(http.MethodPost, "/db/load", a.load, httpapi.MaxBody(math.MaxInt64)) // load names another way for what is too long
+
 	a.http.Handle(http.MethodGet, "/nodes", a.nodes)
 	a.http.Handle(http.MethodGet, "/status", a.status)
 
 	a.http.Handle(http.MethodGet, "/api/v1/cluster", a.clusterStatus)
-	a.http.HandleHealth(a.ready, a.cfg.Metrics)
+	a.http.HandleProbes(a.readyFor, a.cfg.Metrics)
 	if a.cfg.Decisions != nil {
 		a.http.Handle(http.MethodGet, "/api/v1/scaling/decisions", a.decisions)
 	}

@@ -113,9 +113,15 @@ func (a *API) decisions(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, a.cfg.Decisions(c.Request().Context()))
 }
 
-// ready returns nil if reads and writes can be served, else CodeUnavailable with the names
-// of everything that is missing.
-func (a *API) ready(ctx context.Context) error {
+// readyFor answers GET /readyz. With the option noleader a missing master does not matter. As for rqlite's clients, who
+// wait for this node alone, sync and timeout change nothing: a node that answers is in sync.
+func (a *API) readyFor(r *http.Request) error {
+	return a.ready(r.Context(), !r.URL.Query().Has("noleader"))
+}
+
+// ready returns nil if reads and, if master is set, writes can be served, else CodeUnavailable with the names of
+// everything that is missing.
+func (a *API) ready(ctx context.Context, master bool) error {
 	var missing []string
 	for _, check := range a.cfg.Checks {
 		if check.Probe(ctx) != nil {
@@ -126,7 +132,7 @@ func (a *API) ready(ctx context.Context) error {
 	has := func(role dbaas.Role) bool {
 		return slices.ContainsFunc(workers, func(w WorkerInfo) bool { return w.Role == role && w.Ready })
 	}
-	if err != nil || !has(dbaas.RoleMaster) {
+	if master && (err != nil || !has(dbaas.RoleMaster)) {
 		missing = append(missing, "master")
 	}
 	if err != nil || !has(dbaas.RoleSlave) {

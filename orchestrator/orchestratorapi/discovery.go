@@ -17,6 +17,7 @@ type node struct {
 	ID        string `json:"id"`
 	APIAddr   string `json:"api_addr"`
 	Addr      string `json:"addr"`
+	Version   string `json:"version"`
 	Voter     bool   `json:"voter"`
 	Reachable bool   `json:"reachable"`
 	Leader    bool   `json:"leader"`
@@ -24,28 +25,19 @@ type node struct {
 
 // self returns this node with the address that the client used, since the client
 // can reach that address.
-func self(c echo.Context) node {
-	host := c.Request().Host
-	return node{ID: nodeID, APIAddr: "http://" + host, Addr: host, Voter: true, Reachable: true, Leader: true}
+func (a *API) self(c echo.Context) node {
+	scheme, host := "http://", c.Request().Host
+	if c.Request().TLS != nil {
+		scheme = "https://"
+	}
+	return node{ID: nodeID, APIAddr: scheme + host, Addr: host, Version: a.cfg.Version, Voter: true, Reachable: true, Leader: true}
 }
 
 // nodes answers GET /nodes, which rqlite's clients use to find the leader. With ver=2
 // the answer is a list instead of an object.
 func (a *API) nodes(c echo.Context) error {
 	if c.QueryParam("ver") == "2" {
-		return httpapi.JSON(c, http.StatusOK, map[string][]node{"nodes": {self(c)}})
+		return httpapi.JSON(c, http.StatusOK, map[string][]node{"nodes": {a.self(c)}})
 	}
-	return httpapi.JSON(c, http.StatusOK, map[string]node{nodeID: self(c)})
-}
-
-// status answers GET /status with those fields of rqlite's answer that rqlite's clients read.
-func (a *API) status(c echo.Context) error {
-	me := self(c)
-	return httpapi.JSON(c, http.StatusOK, map[string]any{
-		"store": map[string]any{
-			"node_id": me.ID,
-			"leader":  map[string]string{"node_id": me.ID, "addr": me.Addr},
-			"nodes":   []map[string]any{{"id": me.ID, "addr": me.Addr, "suffrage": "voter"}},
-		},
-	})
+	return httpapi.JSON(c, http.StatusOK, map[string]node{nodeID: a.self(c)})
 }

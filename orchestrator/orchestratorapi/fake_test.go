@@ -25,6 +25,8 @@ type system struct {
 	handover func(pid int) (orchestratorapi.HandedOver, error)
 	workers  func() ([]orchestratorapi.WorkerInfo, error)
 	status   func() (orchestratorapi.ClusterStatus, error)
+	backup   func(dbaas.BackupForm) (*dbaas.Backup, error)
+	fileSQL  func([]byte) ([]byte, error)
 	seen     dbaas.Seq
 	cluster  dbaas.ClusterID
 
@@ -74,6 +76,12 @@ func (s *system) Lookup(_ context.Context, id dbaas.OpID) (dbaas.OperationResult
 	}
 	return s.lookup(id)
 }
+
+func (s *system) Backup(_ context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
+	return s.backup(form)
+}
+
+func (s *system) FileSQL(_ context.Context, file []byte) ([]byte, error) { return s.fileSQL(file) }
 
 func (s *system) CrashMaster(context.Context) (int, bool, error) { return s.crash() }
 

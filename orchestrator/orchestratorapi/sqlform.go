@@ -128,7 +128,7 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	}
 	switch {
 	case o.queue && !o.wait:
-		return a.queued(c, o, op, keyed, start)
+		return a.enqueued(c, o, op, keyed, start)
 	case wantsAsync(c):
 		return a.accept(c, op, keyed)
 	}
@@ -140,21 +140,25 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	o.took = a.cfg.Now().Sub(start)
 	b = append(appendResults(b, result.Statements, o.renderOptions), ']')
 	if o.queue {
-		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.sequence.next(), 10)
+		number := a.sequence.next()
+		a.queued.confirm(number)
+		b = strconv.AppendInt(append(b, `,"sequence_number":`...), number, 10)
 	}
 	b = strconv.AppendUint(append(b, `,"seq":`...), uint64(result.Seq), 10)
 	httpapi.Charge(c.Request().Context(), int64(cap(b)))
 	return a.respond(c, o, answer{body: a.tail(b, o, start, result.Seq)})
 }
 
-// queued hands op over without waiting for its result and answers 200, as rqlite's clients require.
-func (a *API) queued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
+// enqueued hands op over without waiting for its result and answers 200, as rqlite's clients require.
+func (a *API) enqueued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
 	if err := a.enqueue(c, op, keyed); err != nil {
 		return err
 	}
 	id := op.ID.String()
 	c.Response().Header().Set(httpapi.HeaderOpID, id)
-	b := strconv.AppendInt([]byte(`{"results":[],"sequence_number":`), a.sequence.next(), 10)
+	number := a.sequence.next()
+	a.queued.add(number, op.ID)
+	b := strconv.AppendInt([]byte(`{"results":[],"sequence_number":`), number, 10)
 	b = append(append(append(b, `,"op_id":"`...), id...), '"')
 	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})
 }

@@ -203,15 +203,3 @@ func TestSQLForm_BodyLimit_Is64MiB(t *testing.T) {
 	want(t, call(t, h, "POST", "/db/execute", large), http.StatusOK, "")
 	want(t, call(t, h, "POST", "/db/execute", strings.Repeat(" ", 64<<20)+large), http.StatusRequestEntityTooLarge, "")
 }
-
-// Clients that look for the leader find this node, under the address they used.
-func TestDiscovery_TellsOfOneLeader(t *testing.T) {
-	h := newAPI(&system{})
-	node := `{"id":"orchestrator","api_addr":"http://example.com","addr":"example.com","voter":true,"reachable":true,"leader":true}`
-	want(t, call(t, h, "GET", "/nodes", ""), http.StatusOK, `{"orchestrator":`+node+`}`)
-	want(t, call(t, h, "GET", "/nodes?ver=2&pretty", ""), http.StatusOK, `{"nodes":[`+node+`]}`)
-	w := call(t, h, "GET", "/status", "")
-	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), `"leader":{"addr":"example.com","node_id":"orchestrator"}`) {
-		t.Errorf("got %s", w.Body)
-	}
-}

@@ -1,0 +1,116 @@
+package orchestratorapi_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/orchestratorapi"
+)
+
+func versioned(cfg *orchestratorapi.Config) { cfg.Version = "1.2.3" }
+
+// Clients that look for the leader find this node, under the address they used.
+func TestDiscovery_TellsOfOneLeader(t *testing.T) {
+	h := newAPI(&system{}, versioned)
+	node := `{"id":"orchestrator","api_addr":"http://example.com","addr":"example.com","version":"1.2.3","voter":true,"reachable":true,"leader":true}`
+	want(t, call(t, h, "GET", "/nodes?nonvoters", ""), http.StatusOK, `{"orchestrator":`+node+`}`)
+	want(t, call(t, h, "GET", "/nodes?ver=2&pretty", ""), http.StatusOK, `{"nodes":[`+node+`]}`)
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/nodes", nil)
+	r.TLS = &tls.ConnectionState{}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	want(t, w, http.StatusOK, strings.Replace(`{"orchestrator":`+node+`}`, "http:", "https:", 1))
+}
+
+// The status has the members that rqlite's clients read, and each alone.
+func TestStatus_HasWhatClientsRead(t *testing.T) {
+	version := func(dbaas.Read) (dbaas.ReadResult, error) {
+		return dbaas.ReadResult{Body: []byte(`[{"v":"3.9.1"}]`)}, nil
+	}
+	h := newAPI(&system{read: version}, versioned)
+	for key, body := range map[string]string{
+		"build.version":                       `"1.2.3"`,
+		"http.queue._default.sequence_number": "0",
+		"store.ready":                         "true",
+		"store.node_id":                       `"orchestrator"`,
+		"store.leader":                        `{"addr":"example.com","node_id":"orchestrator"}`,
+		"store.nodes":                         `[{"addr":"example.com","id":"orchestrator","suffrage":"voter"}]`,
+		"store.sqlite3.version":               `"3.9.1"`,
+		"store.sqlite3.version.x":             "{}",
+		"nope":                                "{}",
+		"store.":                              "{}",
+	} {
+		want(t, call(t, h, "GET", "/status?key="+key, ""), http.StatusOK, body)
+	}
+	var all map[string]map[string]any
+	w := call(t, h, "GET", "/status", "")
+	if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"build", "http", "node", "os", "runtime", "store"} {
+		if len(all[name]) == 0 {
+			t.Errorf("no %s in %s", name, w.Body)
+		}
+	}
+	if strings.Contains(w.Body.String(), "/") {
+		t.Errorf("a path in %s", w.Body)
+	}
+}
+
+// The sequence number of the status is that of the newest queued write that persdb has.
+func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
+	done := map[dbaas.OpID]bool{}
+	s := &system{lookup: func(id dbaas.OpID) (dbaas.OperationResult, error) {
+		if !done[id] {
+			return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+		}
+		return dbaas.OperationResult{}, nil
+	}}
+	h := newAPI(s)
+	var numbers []string
+	for range 100 {
+		w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`)
+		var answer struct {
+			Number json.Number `json:"sequence_number"`
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, answer.Number.String())
+	}
+	var got []string
+	ask := func() {
+		got = append(got, call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String())
+	}
+	ask()
+	done[s.ops[90].ID] = true
+	ask()
+	done[s.ops[99].ID] = true
+	ask()
+	ask()
+	w := call(t, h, "POST", "/db/execute?queue&wait", `["INSERT INTO t VALUES(1)"]`)
+	ask()
+	if !strings.Contains(w.Body.String(), `"sequence_number":`+got[len(got)-1]+",") {
+		t.Errorf("got %s after %s", got[len(got)-1], w.Body)
+	}
+	if d := cmp.Diff([]string{"0", numbers[90], numbers[99], numbers[99]}, got[:4]); d != "" {
+		t.Error(d)
+	}
+}
+
+// Without a master the node is ready only for clients that need none.
+func TestReady_NoLeader(t *testing.T) {
+	s := &system{workers: func() ([]orchestratorapi.WorkerInfo, error) {
+		return []orchestratorapi.WorkerInfo{{Role: dbaas.RoleSlave, Ready: true}}, nil
+	}}
+	h := newAPI(s)
+	want(t, call(t, h, "GET", "/readyz", ""), http.StatusServiceUnavailable, "")
+	want(t, call(t, h, "GET", "/readyz?noleader&sync&timeout=1s", ""), http.StatusOK, "{}")
+}
