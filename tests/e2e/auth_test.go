@@ -31,6 +31,8 @@ func TestAuth_WithCredentials_GuardsWhatTouchesTheDatabase(t *testing.T) {
 		{method: "GET", url: sys.db("/db/query?q=SELECT%201")},
 		{method: "POST", url: sys.db("/db/execute"), body: `["DELETE FROM users WHERE username='x'"]`},
 		{method: "POST", url: sys.db("/db/request"), body: `["SELECT 1"]`},
+		{method: "GET", url: sys.db("/db/backup")},
+		{method: "POST", url: sys.db("/db/load"), body: "SELECT 1"},
 		{method: "POST", url: sys.db("/api/v1/db/clear")},
 		{method: "GET", url: sys.db("/")},
 	}

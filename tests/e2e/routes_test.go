@@ -43,6 +43,8 @@ func (s *system) surface(user string, ride string) map[string][]path {
 			{"/db/query", []string{"GET", "POST"}},
 			{"/db/execute", []string{"POST"}},
 			{"/db/request", []string{"POST"}},
+			{"/db/backup", []string{"GET"}},
+			{"/db/load", []string{"POST"}},
 		}),
 	}
 }
