@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
+	"rideshare/internal/passhash"
 	"rideshare/users"
 )
 
@@ -28,7 +29,7 @@ func (f dbFunc) Execute(_ context.Context, opts dbclient.Options, stmts ...dbaas
 }
 
 // cheap is a cost for tests that hash much.
-var cheap = users.Cost{MemoryKiB: 8, Passes: 1}
+var cheap = passhash.Cost{MemoryKiB: 8, Passes: 1}
 
 // record returns Users on a database without users, and the statements sent to it.
 func record() (*users.Users, *[]dbaas.Statement) {
@@ -42,7 +43,7 @@ func record() (*users.Users, *[]dbaas.Statement) {
 // The hash is argon2id of the password as it came, verifiable from its own text.
 func TestHasher_Hash_IsArgon2id(t *testing.T) {
 	salt := [16]byte{1, 2, 3}
-	hash, err := users.NewHasher(users.Cost{}).Hash(t.Context(), password, salt)
+	hash, err := users.NewHasher(passhash.Cost{}).Hash(t.Context(), password, salt)
 	if err != nil {
 		t.Fatal(err)
 	}

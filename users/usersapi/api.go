@@ -13,6 +13,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/passhash"
 	"rideshare/internal/service"
 	"rideshare/internal/service/apicount"
 	"rideshare/users"
@@ -32,7 +33,7 @@ type Config struct {
 	Budget *httpapi.Budget
 	// Credentials guard db/clear and the reset of the counter; nil leaves them open.
 	Credentials *httpapi.Credentials
-	Cost        users.Cost // of a password hash; zero means users.DefaultCost
+	Cost        passhash.Cost // of a password hash; zero means passhash.DefaultCost
 }
 
 // Service is the users service.

@@ -15,9 +15,9 @@ import (
 
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/passhash"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/dbtest"
-	"rideshare/users"
 	"rideshare/users/usersapi"
 )
 
@@ -45,7 +45,7 @@ func newInstance(t *testing.T, db *dbtest.DB, change ...func(*usersapi.Config)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := usersapi.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: users.Cost{MemoryKiB: 8, Passes: 1}}
+	cfg := usersapi.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: passhash.Cost{MemoryKiB: 8, Passes: 1}}
 	for _, f := range change {
 		f(&cfg)
 	}
