@@ -55,7 +55,6 @@ require (
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.opentelemetry.io/otel/trace v1.47.0 // indirect
-	golang.org/x/term v0.47.0 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
 )
 

@@ -54,8 +54,8 @@ type Config struct {
 	RideRules RideRules
 	// AllowedHosts are the host names, besides localhost, that listeners on loopback addresses accept.
 	AllowedHosts []string
-	// Credentials guard the database and crash routes. Authorization is the header with which users and rides pass them.
-	// Set both or neither.
+	// Credentials guard the routes; nil leaves all open. Authorization is the header that users and rides send to the
+	// orchestrator: with Credentials it must have the role write.
 	Credentials   *httpapi.Credentials
 	Authorization string
 }

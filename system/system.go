@@ -176,7 +176,7 @@ func (s *System) startRides(ctx context.Context) error {
 
 func (s *System) database() (*dbclient.Client, error) {
 	db, err := dbclient.New(dbclient.Config{
-		URL: s.orchestrator.URL(), Authorization: s.cfg.Authorization, Timeout: 2 * s.cfg.CallTimeout,
+		URL: s.orchestrator.URL(), Authorization: func() string { return s.cfg.Authorization }, Timeout: 2 * s.cfg.CallTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("database client: %w", err)

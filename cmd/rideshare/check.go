@@ -29,12 +29,12 @@ type checkCommand struct {
 	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator of the system to check (${default})."`
 	Persdb       string `default:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb, whose log is then read from here; default: the orchestrator reads it."`
 	JSON         string `name:"json" default:"" placeholder:"FILE" env:"CHECK_JSON" help:"Write the report there as JSON."`
-	AuthFile     string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
+	clientSettings
 }
 
 // Run checks, prints a line for each invariant, and returns an error that names the invariants that do not hold.
 func (c *checkCommand) Run(ctx context.Context, out *output) error {
-	auth, err := common{AuthFile: c.AuthFile}.auth()
+	authorization, err := c.authorization(out)
 	if c.Persdb != "" {
 		err = joinUsage(checkURL("--persdb", c.Persdb), err)
 	}
@@ -43,7 +43,7 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	report, err := c.ask(ctx, auth.Authorization())
+	report, err := c.ask(ctx, authorization)
 	if err != nil {
 		return err
 	}

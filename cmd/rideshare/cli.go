@@ -15,6 +15,7 @@ type cli struct {
 	Users        usersCommand        `cmd:"" help:"The users service."`
 	Rides        ridesCommand        `cmd:"" help:"The rides service."`
 	Gateway      gatewayCommand      `cmd:"" help:"The gateway: one port in front of users and rides."`
+	User         userCommand         `cmd:"" help:"Make a line for a file of credentials: a user with a password, or a token."`
 	Load         loadCommand         `cmd:"" help:"Load generator with progress and report, against any deployment; checks every answer."`
 	Bench        benchCommand        `cmd:"" help:"How fast it is: this system beside bare SQLite behind the same HTTP server, in one run."`
 	Check        checkCommand        `cmd:"" help:"Verify a running system: log dense, replicas equal to persdb at equal seq, nothing orphaned."`

@@ -22,7 +22,7 @@ type loadCommand struct {
 	Rides        string `default:"" placeholder:"URL" env:"LOAD_RIDES" help:"Base URL of rides; default: the gateway's."`
 	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"LOAD_READY_FILE" help:"Take gateway and orchestrator from the file that 'up --ready-file' wrote."`
-	AuthFile     string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
+	clientSettings
 
 	Rate     float64       `default:"0" env:"LOAD_RATE" help:"Open loop: requests a second, whether or not earlier ones were answered. Without --rate, --clients and --phases: 50."`
 	Clients  int           `default:"0" env:"LOAD_CLIENTS" help:"Closed loop: clients that each send one request after the other."`
@@ -121,7 +121,7 @@ func writeFile(file string, write func(io.Writer) error) error {
 // config checks all settings and reports all problems together.
 func (l *loadCommand) config(out *output) (load.Config, error) {
 	targets, targetsErr := l.targets()
-	auth, authErr := common{AuthFile: l.AuthFile}.auth()
+	authorization, authErr := l.authorization(out)
 	mix, mixErr := load.ParseMix(l.Mix)
 	if mixErr != nil {
 		mixErr = usagef("--mix: %v", mixErr)
@@ -131,7 +131,7 @@ func (l *loadCommand) config(out *output) (load.Config, error) {
 		return load.Config{}, err
 	}
 	return load.Config{
-		Targets: targets, Authorization: auth.Authorization(), Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
+		Targets: targets, Authorization: authorization, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
 		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: out.stderr, Terminal: isTerminal(out.stderr),
 	}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"rideshare/bench/load"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/failpoint"
+	"rideshare/internal/reload"
 	"rideshare/internal/telemetry"
 )
 
@@ -99,6 +100,7 @@ func usage(w io.Writer, err error) int {
 type output struct {
 	stdout, stderr io.Writer
 	metrics        *telemetry.Registry
+	watched        []*reload.Watcher // see follow
 }
 
 // usageError is an invalid setting: the command ends with exitUsage.

@@ -45,7 +45,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
-	auth, authErr := o.auth()
+	auth, authErr := out.credentials("AUTH_FILE", o.AuthFile)
 	budget, budgetErr := o.budget()
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
 	busURL, busErr := o.bus()
@@ -55,6 +55,9 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
 	if o.Launcher != launcherProcess {
 		processes.Launcher, processes.LauncherToken = o.Launcher, token
+	}
+	if err = out.follow(ctx, log); err != nil {
+		return err
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -35,7 +35,7 @@ func (c common) begin(out *output, name string) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	auth, err := c.auth()
+	auth, err := out.credentials("AUTH_FILE", c.AuthFile)
 	return process{log: log, requests: requests, metrics: telemetry.Handler(out.metrics), auth: auth}, err
 }
 

@@ -17,17 +17,41 @@ import (
 type database struct {
 	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator."`
 	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
+	// ServiceAuthFile has its own default: AUTH_FILE.
+	ServiceAuthFile string `default:"" placeholder:"FILE" env:"SERVICE_AUTH_FILE" help:"File of credentials whose first 'bearer' or 'basic' line is sent to the orchestrator. Default: AUTH_FILE."`
 	memory
 }
 
 // client returns a client of the orchestrator. Its timeout is twice the orchestrator's, so that the orchestrator's own
-// answer comes first.
-func (d database) client(auth *httpapi.Credentials) (*dbclient.Client, error) {
-	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: auth.Authorization(), Timeout: 2 * d.CallTimeout})
+// answer comes first. auth are the credentials of AUTH_FILE.
+func (d database) client(out *output, auth *httpapi.Credentials) (*dbclient.Client, error) {
+	sent, err := d.sent(out, auth)
+	if err != nil {
+		return nil, err
+	}
+	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: sent.Authorization, Timeout: 2 * d.CallTimeout})
 	if err != nil {
 		return nil, usagef("ORCHESTRATOR_URL: %v", err)
 	}
 	return db, nil
+}
+
+// sent returns the credentials for the orchestrator. Without a file they are nil.
+func (d database) sent(out *output, auth *httpapi.Credentials) (*httpapi.Credentials, error) {
+	setting := "AUTH_FILE"
+	if d.ServiceAuthFile != "" {
+		var err error
+		setting = "SERVICE_AUTH_FILE"
+		if auth, err = out.credentials(setting, d.ServiceAuthFile); err != nil {
+			return nil, err
+		}
+	}
+	if auth != nil {
+		if err := auth.RequireAuthorization(); err != nil {
+			return nil, usagef("%s: %v; the orchestrator is called with the first one of SERVICE_AUTH_FILE, or else of AUTH_FILE", setting, err)
+		}
+	}
+	return auth, nil
 }
 
 // usersCommand is `rideshare users`.
@@ -47,12 +71,15 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	db, err := u.client(p.auth)
+	db, err := u.client(out, p.auth)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
 	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget})
+	if err = out.follow(ctx, p.log); err != nil {
+		return err
+	}
 	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }
 
@@ -79,7 +106,7 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	db, err := r.client(p.auth)
+	db, err := r.client(out, p.auth)
 	if err != nil {
 		return err
 	}
@@ -94,6 +121,9 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
+	}
+	if err = out.follow(ctx, p.log); err != nil {
+		return err
 	}
 	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }
@@ -115,6 +145,9 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Log: p.log, Observe: p.requests.Observe})
 	if err != nil {
 		return usagef("%v", err)
+	}
+	if err = out.follow(ctx, p.log); err != nil {
+		return err
 	}
 	return serve(ctx, part{addr: g.Listen, hosts: g.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
 }

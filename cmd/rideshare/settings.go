@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -16,7 +15,7 @@ import (
 // common holds the settings of every part that runs.
 type common struct {
 	LogLevel string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
-	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. users and rides come to the orchestrator by its first line, and ask for credentials before they empty anything."`
+	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'user NAME ROLE HASH' or 'token NAME ROLE sha256:HEX', as 'rideshare user' makes them, or, for the role admin, 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. Changes count within 5 s, and at once at SIGHUP."`
 	hosts
 }
 
@@ -43,23 +42,6 @@ func (m memory) budget() (*httpapi.Budget, error) {
 // hosts is the setting of every part that listens.
 type hosts struct {
 	AllowedHosts []string `placeholder:"NAME" env:"ALLOWED_HOSTS" help:"Host names, besides localhost and addresses, by which the part may be called, separated by commas. Requests under any other name are refused, since a web page can give its own name this machine's address. Default: on a loopback address none, elsewhere all."`
-}
-
-// auth reads AUTH_FILE: the credentials that this part accepts, and those that it uses itself. Without AUTH_FILE
-// everything is open; the orchestrator logs that.
-func (c common) auth() (*httpapi.Credentials, error) {
-	if c.AuthFile == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(c.AuthFile)
-	if err != nil {
-		return nil, usagef("AUTH_FILE: %v", err)
-	}
-	creds, err := httpapi.ParseCredentials(bytes.NewReader(text))
-	if err != nil {
-		return nil, usagef("AUTH_FILE %s: %v", c.AuthFile, err)
-	}
-	return creds, nil
 }
 
 // rideRules holds the settings of the rides service that have the same names in every mode.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rideshare/internal/httpapi"
 	"rideshare/internal/telemetry"
 	"rideshare/rides/usercheck"
 	"rideshare/system"
@@ -54,6 +55,9 @@ type upCommand struct {
 func (u *upCommand) Run(ctx context.Context, out *output) error {
 	cfg, err := u.config(out)
 	if err != nil {
+		return err
+	}
+	if err = out.follow(ctx, cfg.Log); err != nil {
 		return err
 	}
 	startCtx, cancel := context.WithTimeout(ctx, startLimit)
@@ -115,7 +119,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	}
 	busErr := u.readBus()
 	rules, rulesErr := u.rules()
-	auth, authErr := u.auth()
+	auth, authErr := out.credentials("AUTH_FILE", u.AuthFile)
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
 	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr, budgetErr); err != nil {
@@ -125,7 +129,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	if err != nil {
 		return system.Config{}, err
 	}
-	return system.Config{
+	cfg := system.Config{
 		Log: log, Data: u.Data, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout, LoadTime: u.SQLLoadTime, Version: version,
@@ -133,8 +137,12 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, OnStuck: endStuck(log),
-		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, Authorization: auth.Authorization(),
-	}, nil
+		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth,
+	}
+	if auth != nil {
+		cfg.Authorization = auth.Own("up", httpapi.Write)
+	}
+	return cfg, nil
 }
 
 // readBus reads the broker's URL from its file, if a file is given.

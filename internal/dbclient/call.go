@@ -21,6 +21,8 @@ type call struct {
 	body         []byte
 	write        bool
 	opts         Options
+	// authorization is the header of this call, also for the id of its operation.
+	authorization string
 }
 
 // answered is a successful answer.
@@ -38,6 +40,7 @@ func (c *Client) call(ctx context.Context, k call) (answered, error) {
 	if ownKey {
 		k.opts.Key = newKey()
 	}
+	k.authorization = c.authorization()
 	// left distinguishes a request that was never sent from one that may have arrived. It stays set when the
 	// transport retries after a broken connection.
 	var left atomic.Bool
@@ -144,6 +147,6 @@ func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) 
 // opID is the operation's id, derived as the orchestrator does.
 func (c *Client) opID(k call) dbaas.OpID {
 	path, _, _ := strings.Cut(k.path, "?")
-	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: httpapi.CallerOf(c.authorization), Method: k.method, Path: path}
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: httpapi.CallerOf(k.authorization), Method: k.method, Path: path}
 	return scope.OpID(k.opts.Key)
 }

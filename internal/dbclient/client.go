@@ -42,8 +42,9 @@ const (
 type Config struct {
 	// URL is the orchestrator's base URL, such as http://orchestrator:9500.
 	URL string
-	// Authorization is the value of the Authorization header, see Credentials; "" sends none.
-	Authorization string
+	// Authorization returns the value of the Authorization header, "" for none. It is asked for each call, so that
+	// credentials can change. nil sends none.
+	Authorization func() string
 	// Timeout bounds a call; zero means 10 s.
 	Timeout time.Duration
 }
@@ -51,7 +52,7 @@ type Config struct {
 // Client calls one orchestrator. It is safe for concurrent use.
 type Client struct {
 	base          string
-	authorization string
+	authorization func() string
 	timeout       time.Duration
 	transport     *http.Transport
 }
@@ -68,6 +69,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
+	}
+	if cfg.Authorization == nil {
+		cfg.Authorization = func() string { return "" }
 	}
 	return &Client{
 		base:          strings.TrimSuffix(cfg.URL, "/"),
@@ -152,8 +156,8 @@ func (c *Client) header(ctx context.Context, k call) http.Header {
 	if k.body != nil {
 		h.Set("Content-Type", "application/json")
 	}
-	if c.authorization != "" {
-		h.Set("Authorization", c.authorization)
+	if k.authorization != "" {
+		h.Set("Authorization", k.authorization)
 	}
 	if id := httpapi.RequestID(ctx); id != "" {
 		h.Set(httpapi.HeaderRequestID, id)

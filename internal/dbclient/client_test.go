@@ -107,7 +107,7 @@ func TestClient_Deadline(t *testing.T) {
 // The headers of a call carry the caller, the position and the key.
 func TestClient_Headers(t *testing.T) {
 	db := dbtest.New(t)
-	c, err := dbclient.New(dbclient.Config{URL: db.URL + "/", Authorization: "Bearer t0ken"})
+	c, err := dbclient.New(dbclient.Config{URL: db.URL + "/", Authorization: func() string { return "Bearer t0ken" }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,18 @@ import (
 	"rideshare/internal/httpapi"
 )
 
+const goodHash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc"
+
 // An invalid file causes an error that shows no secret.
 func TestParseCredentials_BrokenFiles_AreErrors(t *testing.T) {
-	for _, file := range []string{"", "# only\n", "hunter2", "bearer", "bearer ", "bearer hunter2 x", "basic hunter2", "basic :hunter2", "digest hunter2", "bearer ok\nhunter2\n"} {
+	for _, file := range []string{"", "# only\n", "hunter2", "bearer", "bearer ", "bearer hunter2 x", "basic hunter2", "basic :hunter2", "digest hunter2", "bearer ok\nhunter2\n",
+		"user hunter2", "user hunter2 read", "user hunter2 read $2b$hunter2", "user hunter2 owner " + goodHash, "user hunter2 open " + goodHash, "user a:hunter2 read " + goodHash,
+		"user ann read " + goodHash + " hunter2", "user ann read " + goodHash + "\nuser ann write " + goodHash, "user hunter2\x00 read " + goodHash, "User ann read " + goodHash,
+		"token hunter2 read", "token ann read hunter2", "token ann read sha256:hunter2", "token ann read " + strings.Repeat("0", 64), "token ann read sha256:" + strings.Repeat("0", 62),
+		"token ann read sha256:" + strings.Repeat("0", 64) + "\ntoken bob admin sha256:" + strings.Repeat("0", 64),
+	} {
 		_, err := httpapi.ParseCredentials(strings.NewReader(file))
-		if !errors.Is(err, httpapi.ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
+		if !errors.Is(err, httpapi.ErrCredentials) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), goodHash) {
 			t.Errorf("file %q: got %v", file, err)
 		}
 	}
@@ -28,7 +35,11 @@ func TestCredentials_Caller(t *testing.T) {
 	caller := func(k *httpapi.Credentials, set func(*http.Request)) string {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		set(r)
-		return k.Caller(r)
+		name, err := k.Caller(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
 	}
 	bearer := func(token string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
@@ -92,5 +103,20 @@ func TestCredentials_Authorization_IsTheFirstLine(t *testing.T) {
 	var open *httpapi.Credentials
 	if got := open.Authorization(); got != "" {
 		t.Errorf("without credentials: got %q, want none", got)
+	}
+}
+
+// A file without an old line has nothing to send, and then may not lose it either.
+func TestCredentials_RequireAuthorization(t *testing.T) {
+	hashed, err := httpapi.ParseCredentials(strings.NewReader("user ann admin " + goodHash))
+	if err != nil || !errors.Is(hashed.RequireAuthorization(), httpapi.ErrCredentials) {
+		t.Errorf("only hashes: got %v", err)
+	}
+	creds, err := httpapi.ParseCredentials(strings.NewReader("user ann admin " + goodHash + "\nbearer t0ken"))
+	if err != nil || creds.RequireAuthorization() != nil {
+		t.Fatal(err)
+	}
+	if err = creds.Replace([]byte("user ann admin " + goodHash)); !errors.Is(err, httpapi.ErrCredentials) || creds.Authorization() != "Bearer t0ken" {
+		t.Errorf("got %v, and %q is sent", err, creds.Authorization())
 	}
 }

@@ -21,7 +21,9 @@ type requestKey struct{}
 type request struct {
 	id      string
 	maxBody int64 // of its route, in bytes
-	held    holding
+	// identity is the sender, once accepted; nil without credentials.
+	identity *identity
+	held     holding
 }
 
 func requestOf(ctx context.Context) *request {

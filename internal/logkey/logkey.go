@@ -11,6 +11,7 @@ const (
 	Count     = "count"
 	Epoch     = "epoch"
 	Error     = "error"
+	Files     = "files"
 	Limit     = "limit"
 	Method    = "method"
 	Op        = "op"

@@ -30,7 +30,8 @@ type Config struct {
 	Service string // "users" or "rides"
 	DB      DB
 	Counter Counter
-	// Credentials guard the routes that delete data; nil leaves them open, as the course's clients need it.
+	// Credentials guard the routes that delete data, which need the role write; nil leaves them open, as the course's
+	// clients need it.
 	Credentials *httpapi.Credentials
 	Metrics     http.Handler // nil: no /metrics
 }
@@ -40,13 +41,14 @@ type shared struct{ cfg Config }
 // Register adds the shared routes to a.
 func Register(a *httpapi.API, cfg Config) {
 	s := shared{cfg}
+	write := httpapi.Access{Role: httpapi.Write}
 	a.Handle(http.MethodGet, "/", func(c echo.Context) error { return httpapi.Empty(c, http.StatusOK) })
 	// Older clients call through the gateway, which only knows the longer path.
 	for _, path := range []string{"/api/v1/_count", "/api/v1/" + cfg.Service + "/_count"} {
 		a.Handle(http.MethodGet, path, s.count, httpapi.EmptyErrorBodies())
-		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(s.reset), httpapi.EmptyErrorBodies())
+		a.Handle(http.MethodDelete, path, cfg.Credentials.Guard(write, s.reset), httpapi.EmptyErrorBodies())
 	}
-	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(s.clear), httpapi.EmptyErrorBodies())
+	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(write, s.clear), httpapi.EmptyErrorBodies())
 	a.HandleHealth(cfg.DB.Ready, cfg.Metrics)
 }
 
@@ -106,7 +108,8 @@ func ReadOptions(c echo.Context) (dbclient.Options, error) {
 }
 
 // WriteOptions returns the options of a write: the position for the reads before it, and the client's
-// Idempotency-Key, scoped to service, caller, method and path. Malformed headers are CodeInvalid.
+// Idempotency-Key, scoped to service, caller, method and path. Malformed headers are CodeInvalid; CodeUnavailable means
+// that too many passwords wait to be checked.
 func WriteOptions(c echo.Context, service string, creds *httpapi.Credentials) (dbclient.Options, error) {
 	opts, err := ReadOptions(c)
 	if err != nil {
@@ -116,7 +119,11 @@ func WriteOptions(c echo.Context, service string, creds *httpapi.Credentials) (d
 	if err != nil {
 		return opts, err
 	}
+	if key == "" {
+		return opts, nil
+	}
 	r := c.Request()
-	opts.Key = httpapi.KeyScope{Service: service, Caller: creds.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}.Key(key)
-	return opts, nil
+	caller, err := creds.Caller(r)
+	opts.Key = httpapi.KeyScope{Service: service, Caller: caller, Method: r.Method, Path: r.URL.EscapedPath()}.Key(key)
+	return opts, err
 }

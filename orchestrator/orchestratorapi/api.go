@@ -67,7 +67,7 @@ type Config struct {
 	Present string
 	// Checks are the conditions of /readyz besides a master and a slave.
 	Checks []Check
-	// Credentials guard the database, crash, hand-over, check and console routes; nil leaves them open.
+	// Credentials guard the routes as roles.go says; nil leaves all open.
 	Credentials *httpapi.Credentials
 	// Budget bounds the memory that all requests hold together; see httpapi.Config.
 	Budget *httpapi.Budget
@@ -106,6 +106,8 @@ type API struct {
 	tables   tables
 	engine   engineVersion
 	started  time.Time
+	// behindGuard has the routes that guarded registered.
+	behindGuard map[string]bool
 }
 
 // New returns the API.
@@ -129,7 +131,7 @@ func New(cfg Config) *API {
 	a := &API{
 		cfg:    cfg,
 		http:   httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
-		tables: tables{query: cfg.Present},
+		tables: tables{query: cfg.Present}, behindGuard: map[string]bool{},
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}
@@ -168,24 +170,20 @@ func (a *API) routes() {
 	a.guarded(http.MethodGet, "/db/backup", a.backup)
 	a.guarded(http.MethodPost, "/db/load", a.load, httpapi.MaxBody(math.MaxInt64)) // load names another way for what is too long
 
-	a.http.Handle(http.MethodGet, "/nodes", a.nodes)
-	a.http.Handle(http.MethodGet, "/status", a.status)
+	a.guarded(http.MethodGet, "/nodes", a.nodes)
+	a.guarded(http.MethodGet, "/status", a.status)
 
-	a.http.Handle(http.MethodGet, "/api/v1/cluster", a.clusterStatus)
+	a.guarded(http.MethodGet, "/api/v1/cluster", a.clusterStatus)
 	a.http.HandleProbes(a.readyFor, a.cfg.Metrics)
 	if a.cfg.Decisions != nil {
-		a.http.Handle(http.MethodGet, "/api/v1/scaling/decisions", a.decisions)
+		a.guarded(http.MethodGet, "/api/v1/scaling/decisions", a.decisions)
 	}
 	if a.cfg.Events != nil {
-		a.http.HandleHTTP(http.MethodGet, "/api/v1/events", a.cfg.Events)
+		a.guarded(http.MethodGet, "/api/v1/events", echo.WrapHandler(a.cfg.Events))
 	}
 	a.checkRoutes()
 	a.guarded(http.MethodGet, "/", console)
-}
-
-// guarded registers a route that requires credentials if any are configured.
-func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
-	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(h), opts...)
+	a.checkAccess()
 }
 
 // keysInFlight tracks the operations with an Idempotency-Key that run in this process.

@@ -12,7 +12,7 @@ import (
 )
 
 // newOperation builds the operation of a write request. keyed reports whether the client sent
-// an Idempotency-Key. The error means that the key is malformed.
+// an Idempotency-Key. The error is CodeInvalid for a malformed key.
 func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic bool) (op dbaas.Operation, keyed bool, err error) {
 	key, err := httpapi.IdempotencyKey(c)
 	if err != nil {
@@ -31,7 +31,11 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 		return op, false, nil
 	}
 	r := c.Request()
-	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: a.cfg.Credentials.Caller(r), Method: r.Method, Path: r.URL.EscapedPath()}
+	caller, err := a.cfg.Credentials.Caller(r)
+	if err != nil {
+		return dbaas.Operation{}, false, err
+	}
+	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: caller, Method: r.Method, Path: r.URL.EscapedPath()}
 	op.ID = scope.OpID(key)
 	op.Resent = true // the first request with a key cannot be told from a retry
 	return op, true, nil

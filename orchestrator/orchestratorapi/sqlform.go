@@ -98,7 +98,8 @@ func (a *API) execute(c echo.Context) error {
 }
 
 // request answers POST /db/request: reads and writes together, in order, at the master. A
-// request with only reads is served like /db/query.
+// request with only reads is served like /db/query, and so is any request of a caller that may only
+// read: a write in it is refused as there.
 func (a *API) request(c echo.Context) error {
 	start := a.cfg.Now()
 	o, err := parseOptions(c)
@@ -112,7 +113,7 @@ func (a *API) request(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if sqlbody.OnlyReads(statements) {
+	if sqlbody.OnlyReads(statements) || httpapi.RoleOf(c.Request().Context()) < httpapi.Write {
 		return a.read(c, &o, statements, start)
 	}
 	return a.sqlWrite(c, &o, statements, start)

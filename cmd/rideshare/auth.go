@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+
+	"rideshare/internal/httpapi"
+	"rideshare/internal/reload"
+	"rideshare/internal/telemetry"
+)
+
+// The kinds of files that are read again while a part runs.
+const (
+	filesCredentials = "credentials"
+	filesTLS         = "tls"
+)
+
+// credentials reads a file of credentials that follow keeps current. It returns nil without a file.
+func (o *output) credentials(setting, file string) (*httpapi.Credentials, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // none is a good answer: nothing asks for credentials then
+	}
+	var creds *httpapi.Credentials
+	w := &reload.Watcher{What: filesCredentials, Paths: []string{file}, Apply: func(contents [][]byte) (err error) {
+		if creds != nil {
+			return creds.Replace(contents[0])
+		}
+		creds, err = httpapi.ParseCredentials(bytes.NewReader(contents[0]))
+		return err
+	}}
+	if err := w.Load(); err != nil {
+		return nil, usagef("%s %s: %v", setting, file, err)
+	}
+	o.watched = append(o.watched, w)
+	return creds, nil
+}
+
+// follow applies changes of the files that were read so far, until ctx ends. A process calls it once.
+func (o *output) follow(ctx context.Context, log *slog.Logger) error {
+	observe, err := telemetry.NewReloads(o.metrics, filesCredentials, filesTLS)
+	if err != nil {
+		return err
+	}
+	for _, w := range o.watched {
+		go w.Run(ctx, log, observe)
+	}
+	return nil
+}

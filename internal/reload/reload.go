@@ -1,0 +1,118 @@
+// Package reload applies changed files to a running process.
+package reload
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"rideshare/internal/logkey"
+)
+
+const (
+	// period is how often the files are read. A change is applied when two readings in a row agree, so that a file that
+	// is being written is not taken for complete.
+	period = time.Second
+	// maxBytes bounds each file in memory.
+	maxBytes = 4 << 20
+)
+
+// Watcher follows files whose contents belong together, such as a certificate and its key. It compares contents, not
+// times, so that replaced links and quick edits count too.
+type Watcher struct {
+	// What names the files in logs and metrics.
+	What  string
+	Paths []string
+	// Apply gets the contents in the order of Paths. After an error it must have changed nothing.
+	Apply func(contents [][]byte) error
+
+	known state // the state that was applied or refused last
+	hup   chan os.Signal
+}
+
+// state identifies the contents of the files, or the error of reading them.
+type state [sha256.Size]byte
+
+// Load reads the files and applies them. From here on SIGHUP no longer ends the process.
+func (w *Watcher) Load() error {
+	contents, now, err := w.read()
+	if err == nil {
+		err = w.Apply(contents)
+	}
+	if err != nil {
+		return err
+	}
+	w.known = now
+	w.hup = make(chan os.Signal, 1)
+	signal.Notify(w.hup, syscall.SIGHUP)
+	return nil
+}
+
+// Run applies changed files until ctx ends: within three seconds, and at once at SIGHUP. It reports each time to
+// observe. Files that cannot be read or applied change nothing; each such state is logged once. Load must have
+// succeeded.
+func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what string, err error)) {
+	defer signal.Stop(w.hup)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	last := w.known
+	for {
+		forced := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.hup:
+			forced = true
+		case <-tick.C:
+		}
+		contents, now, err := w.read()
+		if !forced && (now == w.known || now != last) {
+			last = now
+			continue
+		}
+		last, w.known = now, now
+		if err == nil {
+			err = w.Apply(contents)
+		}
+		observe(w.What, err)
+		if err != nil {
+			log.ErrorContext(ctx, "changed files refused, the contents before stay in force", logkey.Files, w.What, logkey.Error, err.Error())
+		} else {
+			log.InfoContext(ctx, "changed files are in force", logkey.Files, w.What)
+		}
+	}
+}
+
+func (w *Watcher) read() ([][]byte, state, error) {
+	all := make([][]byte, 0, len(w.Paths))
+	hash := sha256.New()
+	for _, path := range w.Paths {
+		text, err := readFile(path)
+		if err != nil {
+			return nil, sha256.Sum256([]byte(err.Error())), err
+		}
+		_, _ = fmt.Fprintf(hash, "%d\n", len(text)) // a hash never fails
+		_, _ = hash.Write(text)
+		all = append(all, text)
+	}
+	return all, state(hash.Sum(nil)), nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator's choice
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only: nothing to lose
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && len(text) > maxBytes {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxBytes)
+	}
+	return text, err
+}

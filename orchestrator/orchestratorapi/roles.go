@@ -1,0 +1,82 @@
+package orchestratorapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/httpapi"
+)
+
+// The kinds of routes, by who may call them.
+var (
+	everybody = httpapi.Access{Role: httpapi.Open}
+	readers   = httpapi.Access{Role: httpapi.Read}
+	// viewers are readers too. Their routes have no rows, and were open before there were roles.
+	viewers  = httpapi.Access{Role: httpapi.Read, OpenBefore: true}
+	watchers = httpapi.Access{Role: httpapi.Read, OpenBefore: true, Stream: true}
+	feeds    = httpapi.Access{Role: httpapi.Read, Stream: true}
+	writers  = httpapi.Access{Role: httpapi.Write}
+	admins   = httpapi.Access{Role: httpapi.Admin}
+)
+
+// access says for each route who may call it. A route that is not here cannot be registered.
+var access = map[string]httpapi.Access{
+	"GET /livez":              everybody, // probers have no credentials
+	"GET /readyz":             everybody,
+	"GET /metrics":            everybody,
+	"GET /api/v1/worker/list": everybody, // the course's clients have no credentials
+
+	"GET /api/v1/cluster":           viewers,
+	"GET /api/v1/scaling/decisions": viewers,
+	"GET /status":                   viewers,
+	"GET /nodes":                    viewers,
+	"GET /api/v1/events":            watchers,
+
+	"GET /":                     readers,
+	"GET /db/query":             readers,
+	"POST /db/query":            readers,
+	"POST /db/request":          readers, // of a reader it is served as /db/query
+	"GET /db/backup":            feeds,
+	"POST /api/v1/db/read":      readers,
+	"GET /api/v1/db/writes/:id": readers,
+	"GET /api/v1/changes":       feeds,
+
+	"POST /db/execute":      writers,
+	"POST /api/v1/db/write": writers,
+	"POST /api/v1/db/clear": writers,
+
+	"POST /db/load":             admins,
+	"POST /api/v1/crash/master": admins,
+	"POST /api/v1/crash/slave":  admins,
+	"POST /api/v1/master":       admins,
+	"POST /api/v1/check":        admins,
+}
+
+// guarded registers a route for the callers that access names.
+func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
+	route := method + " " + pattern
+	a.behindGuard[route] = true
+	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(accessOf(route), h), opts...)
+}
+
+// accessOf panics for a route without access: it would be open to everybody by mistake.
+func accessOf(route string) httpapi.Access {
+	need, ok := access[route]
+	if !ok {
+		panic(fmt.Sprintf("route %s is not in the table of roles", route))
+	}
+	return need
+}
+
+// checkAccess panics if a route that access does not open to everybody was registered without guarded.
+func (a *API) checkAccess() {
+	for _, route := range a.http.Routes() {
+		route = strings.Replace(route, http.MethodHead+" ", http.MethodGet+" ", 1)
+		if accessOf(route).Role > httpapi.Open && !a.behindGuard[route] {
+			panic(fmt.Sprintf("route %s is not guarded", route))
+		}
+	}
+}
