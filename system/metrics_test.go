@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"rideshare/internal/telemetry"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
@@ -30,8 +31,12 @@ var update = flag.Bool("update", false, "write docs/METRICS.md anew")
 func startSystem(t *testing.T) *system.System {
 	t.Helper()
 	limits := scale.Limits{Min: 1, Max: 1}
+	registry := telemetry.NewRegistry()
+	if _, err := telemetry.NewReloads(registry, "credentials"); err != nil { // as the commands do
+		t.Fatal(err)
+	}
 	sys, err := system.Start(t.Context(), system.Config{
-		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Metrics: registry,
 		Gateway: "127.0.0.1:0", Users: "127.0.0.1:0", Rides: "127.0.0.1:0", Orchestrator: "127.0.0.1:0",
 		Scale: system.Scale{
 			Policy: scale.Reads{PerSlave: 20, Limits: limits}, Others: []scale.Policy{scale.NewLatency(limits)}, Period: time.Second,

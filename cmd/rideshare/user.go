@@ -74,7 +74,7 @@ func passwordLine(prompts io.Writer, name string, role httpapi.Role) (string, er
 }
 
 func newPassword(prompts io.Writer) (string, error) {
-	if !term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a file descriptor is small
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxPassword+2)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("read the password: %w", err)
@@ -94,13 +94,13 @@ func newPassword(prompts io.Writer) (string, error) {
 
 // askPassword reads a password from the terminal without showing it.
 func askPassword(prompts io.Writer, prompt string) (string, error) {
-	if !term.IsTerminal(int(os.Stdin.Fd())) { //nolint:gosec // a file descriptor is small
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return "", errors.New("there is no terminal to ask for the password")
 	}
 	if _, err := io.WriteString(prompts, prompt); err != nil {
 		return "", err
 	}
-	password, err := term.ReadPassword(int(os.Stdin.Fd())) //nolint:gosec // as above
+	password, err := term.ReadPassword(int(os.Stdin.Fd()))
 	_, _ = io.WriteString(prompts, "\n")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)

@@ -122,10 +122,15 @@ func TestClient_Headers(t *testing.T) {
 	if _, err := c.Query(ctx, dbclient.Options{MinSeq: 2}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp {
 		t.Errorf("got %v, want CodeNotCaughtUp", err)
 	}
+	if _, err := c.Rows(ctx, dbclient.Options{MinSeq: 1}, dbclient.SQL("SELECT 1"), func(dbaas.Seq, []any) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	seen := db.Seen()
 	for i, want := range []map[string]string{
 		{"Authorization": "Bearer t0ken", "X-Request-Id": "req-1", "Idempotency-Key": "k", "X-Min-Seq": ""},
 		{"Authorization": "Bearer t0ken", "X-Request-Id": "req-1", "Idempotency-Key": "", "X-Idempotency-Key": "", "X-Min-Seq": "1"},
+		{"X-Min-Seq": "2"},
+		{"Authorization": "Bearer t0ken", "X-Request-Id": "req-1", "X-Min-Seq": "1"},
 	} {
 		for name, value := range want {
 			if got := seen[i].Header.Get(name); got != value {

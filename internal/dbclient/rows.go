@@ -36,7 +36,7 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 		}
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 	}
-	k := call{method: http.MethodPost, path: "/db/query", body: body, opts: opts}
+	k := call{method: http.MethodPost, path: "/db/query", body: body, opts: opts, authorization: c.authorization()}
 	resp, err := c.send(ctx, k)
 	if err != nil {
 		return 0, late(err)

@@ -13,7 +13,8 @@ const goodHash = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5
 
 // An invalid file causes an error that shows no secret.
 func TestParseCredentials_BrokenFiles_AreErrors(t *testing.T) {
-	for _, file := range []string{"", "# only\n", "hunter2", "bearer", "bearer ", "bearer hunter2 x", "basic hunter2", "basic :hunter2", "digest hunter2", "bearer ok\nhunter2\n",
+	for _, file := range []string{
+		"", "# only\n", "hunter2", "bearer", "bearer ", "bearer hunter2 x", "basic hunter2", "basic :hunter2", "digest hunter2", "bearer ok\nhunter2\n",
 		"user hunter2", "user hunter2 read", "user hunter2 read $2b$hunter2", "user hunter2 owner " + goodHash, "user hunter2 open " + goodHash, "user a:hunter2 read " + goodHash,
 		"user ann read " + goodHash + " hunter2", "user ann read " + goodHash + "\nuser ann write " + goodHash, "user hunter2\x00 read " + goodHash, "User ann read " + goodHash,
 		"token hunter2 read", "token ann read hunter2", "token ann read sha256:hunter2", "token ann read " + strings.Repeat("0", 64), "token ann read sha256:" + strings.Repeat("0", 62),

@@ -30,10 +30,15 @@ func TestVerify(t *testing.T) {
 		hash, password string
 		want           bool
 	}{
-		{own, "secret", true}, {own, "Secret", false}, {own, "", false},
-		{reference, "password", true}, {reference, "passwor", false},
-		{blowfish, "secret", true}, {blowfish, "Secret", false},
-		{"", "", false}, {"x", "x", false},
+		{own, "secret", true},
+		{own, "Secret", false},
+		{own, "", false},
+		{reference, "password", true},
+		{reference, "passwor", false},
+		{blowfish, "secret", true},
+		{blowfish, "Secret", false},
+		{"", "", false},
+		{"x", "x", false},
 	} {
 		if got := passhash.Verify(tt.hash, tt.password); got != tt.want {
 			t.Errorf("%s with %q: got %v, want %v", tt.hash, tt.password, got, tt.want)

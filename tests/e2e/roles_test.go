@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// reloadLimit is the promise for a changed file.
+const reloadLimit = 5 * time.Second
+
+// userLine is the line that `rideshare user` makes for a user with the password "pw of NAME".
+func userLine(t *testing.T, name, role string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), suite.binary, "user", name, role)
+	cmd.Stdin = strings.NewReader("pw of " + name + "\n")
+	line, err := cmd.Output()
+	if err != nil || strings.Contains(string(line), "pw of") {
+		t.Fatalf("got %s (%v)", line, err)
+	}
+	return string(line)
+}
+
+func as(name string) string { return basic(name, "pw of "+name) }
+
+// asks returns an error unless the route answers the caller with status.
+func (s *system) asks(t *testing.T, path, caller string, status int) error {
+	t.Helper()
+	a := s.Post(t, s.db(path), `["SELECT 1"]`, "Authorization", caller)
+	if err := a.check(status, anyBody); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file with users and tokens lets each do what its role says. A changed file counts within 5 s, or at once at SIGHUP, for an
+// open stream too; a malformed one changes nothing. users and rides work with any file.
+func TestRoles_FileIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth")
+	token := runBinary(t, nil, "user", "reports", "read", "--token")
+	_, secret, _ := strings.Cut(strings.TrimSpace(token.stderr), ": ")
+	lines := userLine(t, "ann", "read") + userLine(t, "bob", "write") + token.stdout
+	write(t, file, lines)
+	sys := start(t, setup{owned: true, env: []string{"AUTH_FILE=" + file}})
+	for _, c := range []struct {
+		caller                string
+		query, execute, check int
+	}{
+		{as("ann"), 200, 403, 403},
+		{as("bob"), 200, 200, 403},
+		{"Bearer " + secret, 200, 403, 403},
+		{basic("ann", "pw of bob"), 401, 401, 401},
+		{"", 401, 401, 401},
+	} {
+		err := errors.Join(sys.asks(t, "/db/query", c.caller, c.query), sys.asks(t, "/db/execute", c.caller, c.execute), sys.asks(t, "/api/v1/check", c.caller, c.check))
+		if err != nil {
+			t.Errorf("%.12s: %v", c.caller, err)
+		}
+	}
+	denied := sys.Post(t, sys.db("/db/request"), `["CREATE TABLE x(a INTEGER PRIMARY KEY)"]`, "Authorization", as("ann"))
+	if denied.Status != http.StatusOK || !strings.Contains(denied.Body, "error") {
+		t.Errorf("a reader's write at /db/request: got %d %s, want the error of /db/query", denied.Status, denied.Body)
+	}
+	sys.Get(t, sys.db("/api/v1/cluster")).expect(t, http.StatusUnauthorized, anyBody)
+	sys.PutUser(t, "passenger")
+
+	stream := sys.eventsAs(t, as("bob"))
+	write(t, file, strings.Replace(lines, "bob write", "bob rite", 1))
+	sys.awaitLog(t, `"ERROR"`, "line 2")
+	if err := sys.asks(t, "/db/execute", as("bob"), 200); err != nil {
+		t.Errorf("after a malformed change: %v", err)
+	}
+	write(t, file, strings.Replace(lines, "ann read", "ann admin", 1))
+	if err := sys.proc.signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, reloadLimit, func() error { return sys.asks(t, "/api/v1/check", as("ann"), 200) })
+	write(t, file, userLine(t, "ann", "read")+token.stdout)
+	eventually(t, reloadLimit, func() error { return sys.asks(t, "/db/query", as("bob"), 401) })
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		t.Errorf("the stream of a removed user: %v, want its end", err)
+	}
+	metrics := sys.Get(t, sys.db("/metrics")).Body
+	for _, want := range []string{`rideshare_reloads_total{files="credentials",result="failed"} 1`, `rideshare_reloads_total{files="credentials",result="ok"} 2`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	text, err := os.ReadFile(sys.logFile())
+	if err != nil || strings.Contains(string(text), "pw of") || strings.Contains(string(text), "argon2id") || strings.Contains(string(text), secret) {
+		t.Errorf("the log has a credential (%v)", err)
+	}
+}
+
+// eventsAs opens a stream of events that ends with the test at the latest.
+func (s *system) eventsAs(t *testing.T, caller string) io.Reader {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.db("/api/v1/events"), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", caller)
+	resp, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("events: got %s", resp.Status)
+	}
+	return resp.Body
+}
+
+// awaitLog waits for a line with all the words.
+func (s *system) awaitLog(t *testing.T, words ...string) {
+	t.Helper()
+	eventually(t, reloadLimit, func() error {
+		text, err := os.ReadFile(s.logFile())
+		if err != nil {
+			return err
+		}
+	lines:
+		for line := range strings.Lines(string(text)) {
+			for _, word := range words {
+				if !strings.Contains(line, word) {
+					continue lines
+				}
+			}
+			return nil
+		}
+		return fmt.Errorf("no line with %q in the log", words)
+	})
+}
+
+// users and rides need a line that they can send; check and load do too, or a user.
+func TestRoles_NothingToSend_ExitsTwo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth")
+	write(t, file, userLine(t, "ann", "admin"))
+	env := []string{"AUTH_FILE=" + file}
+	for _, args := range [][]string{
+		{"users", "--orchestrator-url", "http://127.0.0.1:1"},
+		{"rides", "--orchestrator-url", "http://127.0.0.1:1", "--gateway-url", "http://127.0.0.1:1"},
+		{"check"}, {"load"},
+	} {
+		runBinary(t, env, args...).expect(t, 2, "bearer or basic")
+	}
+	runBinary(t, append(env, "SERVICE_AUTH_FILE=/dev/null"), "users", "--orchestrator-url", "http://127.0.0.1:1").expect(t, 2, "SERVICE_AUTH_FILE")
+	runBinary(t, nil, "check", "--user", "ann").expect(t, 2, "RIDESHARE_PASSWORD")
+	sys := start(t, setup{env: env})
+	if got := runBinary(t, []string{"RIDESHARE_PASSWORD=pw of ann"}, "check", "--orchestrator", sys.Orchestrator, "--user", "ann"); got.code != 0 {
+		t.Errorf("check as ann: got %d, %s", got.code, got.stderr)
+	}
+	runBinary(t, []string{"RIDESHARE_PASSWORD=guess"}, "check", "--orchestrator", sys.Orchestrator, "--user", "ann").expect(t, 1, "401")
+}
