@@ -106,7 +106,7 @@ numbers of all parts of its process at each of its ports. Besides these there ar
 ` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
 run in its process.
 
-This table is checked against the code by a test; ` + "`go test ./system -run Metrics -update`" + ` writes it anew.
+This table is checked against the code by a test; ` + "`go test ./system -run Metrics -update`" + ` rewrites it.
 
 | name | type | labels | meaning |
 |---|---|---|---|
