@@ -19,6 +19,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
+	"rideshare/internal/tlsfiles"
 )
 
 // usersPath is the path of users. Only this path and those below it go to users: /api/v1/usersX does not.
@@ -41,6 +42,8 @@ type Config struct {
 	Observe func(route, method string, status int, took time.Duration)
 	// Now is the clock that decides how long a dead instance is skipped; nil means time.Now.
 	Now func() time.Time
+	// TLS is what the gateway trusts and presents; nil means the system's CAs.
+	TLS *tlsfiles.Files
 }
 
 // Gateway forwards requests. It is safe for concurrent use.
@@ -65,6 +68,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.Now = time.Now
 	}
 	g := &Gateway{cfg: cfg, transport: newTransport(cfg.Timeout)}
+	cfg.TLS.Trust(g.transport)
 	var err error
 	if g.users, err = g.newService("users", cfg.Users); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/tlsfiles"
 	"rideshare/orchestrator/scale"
 	"rideshare/rides/usercheck"
 )
@@ -58,6 +59,10 @@ type Config struct {
 	// orchestrator: with Credentials it must have the role write.
 	Credentials   *httpapi.Credentials
 	Authorization string
+	// TLS is for the listeners of this process and for its calls; nil means plain HTTP.
+	TLS *tlsfiles.Files
+	// ChildEnv are further settings of child processes, NAME=value.
+	ChildEnv []string
 }
 
 // Scale says how the number of slaves follows the load.

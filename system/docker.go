@@ -21,7 +21,9 @@ type Docker struct {
 	Network string
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL.
 	BusFile string
-	Limits  docker.Limits
+	// TLS is the path there of the directory with the workers' certificate; "" for none.
+	TLS    string
+	Limits docker.Limits
 }
 
 // newDockerLauncher returns a launcher of containers. end leaves the workers running.
@@ -32,7 +34,7 @@ func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end 
 		return nil, nil, err
 	}
 	launcher, err = docker.New(docker.Config{
-		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile,
+		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile, TLS: d.TLS,
 		Coordinator: p.Coordinator, Session: p.session(), Persdb: p.Persdb, Prefix: p.Prefix, LogLevel: p.LogLevel, Limits: d.Limits, Log: cfg.Log,
 		Env: limitsEnv(cfg.Limits),
 	})

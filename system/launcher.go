@@ -25,7 +25,7 @@ func NewProcessLauncher(cfg Config, token string) (*Launcher, error) {
 		return nil, err
 	}
 	end := func(ctx context.Context) error {
-		return errors.Join(stopWorkers(ctx, workers, http.DefaultTransport), workers.Close(ctx))
+		return errors.Join(stopWorkers(ctx, workers, newPatientTransport(cfg.TLS)), workers.Close(ctx))
 	}
 	l, err := newLauncher(cfg, token, workers)
 	if err != nil {

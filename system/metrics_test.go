@@ -35,6 +35,9 @@ func startSystem(t *testing.T) *system.System {
 	if _, err := telemetry.NewReloads(registry, "credentials"); err != nil { // as the commands do
 		t.Fatal(err)
 	}
+	if err := telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {
+		t.Fatal(err)
+	}
 	sys, err := system.Start(t.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Metrics: registry,
 		Gateway: "127.0.0.1:0", Users: "127.0.0.1:0", Rides: "127.0.0.1:0", Orchestrator: "127.0.0.1:0",

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,7 +63,7 @@ const persdbGrace = 3 * time.Second
 
 // newProcesses returns dependencies on RabbitMQ, ZooKeeper, and children of this process.
 func newProcesses(cfg Config) (*backends, error) {
-	o := &backends{control: newPatientTransport()}
+	o := &backends{control: newPatientTransport(cfg.TLS)}
 	if err := o.connect(cfg); err != nil {
 		return nil, errors.Join(err, o.close(context.Background()))
 	}
@@ -83,7 +84,7 @@ func (o *backends) connect(cfg Config) error {
 			return err
 		}
 	}
-	store, err := client.New(client.Config{URL: p.Persdb})
+	store, err := client.New(client.Config{URL: p.Persdb, TLS: cfg.TLS})
 	if err != nil {
 		return fmt.Errorf("persdb: %w", err)
 	}
@@ -128,7 +129,7 @@ func (o *backends) useEngine(cfg Config, p Processes) error {
 
 // reachLauncher leaves the workers to a launcher in another process: they keep running when this process ends.
 func (o *backends) reachLauncher(cfg Config, p Processes) error {
-	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log})
+	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log, TLS: cfg.TLS})
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (o *backends) startPersdb(cfg Config) (string, error) {
 		Name: "persdb", Args: []string{
 			"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10),
 		},
-		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Env: append(os.Environ(), limitsEnv(cfg.Limits)...),
+		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Scheme: cfg.TLS.Scheme(), Env: childEnv(cfg),
 	})
 	if err != nil {
 		return "", fmt.Errorf("persdb: %w", err)
@@ -164,16 +165,21 @@ func (o *backends) startLauncher(cfg Config, p Processes) error {
 // newProcessLauncher returns a launcher whose workers are children of this process.
 func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
-		Dir: filepath.Join(cfg.Data, "workers"), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+		Dir: filepath.Join(cfg.Data, "workers"), Scheme: cfg.TLS.Scheme(), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
 		// Not an argument, since every user of the machine can read arguments, and the URL has a password. If the URL
 		// came from a file, the file need not be passed on.
-		Env: append(append(os.Environ(), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="), limitsEnv(cfg.Limits)...),
+		Env: append(childEnv(cfg), "RIDESHARE_BUS="+p.Bus, "RIDESHARE_BUS_FILE="),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("launcher: %w", err)
 	}
 	return launcher, nil
+}
+
+// childEnv returns the environment of a child. Of settings that are there twice the last one counts.
+func childEnv(cfg Config) []string {
+	return slices.Concat(os.Environ(), limitsEnv(cfg.Limits), cfg.ChildEnv)
 }
 
 // limitsEnv returns the limits as environment variables of a child.

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"rideshare/internal/tlsfiles"
 	"rideshare/internal/wait"
 )
 
@@ -19,10 +20,12 @@ const (
 	connectPause    = 10 * time.Millisecond
 )
 
-// newPatientTransport returns a transport to control APIs that waits for a starting worker to listen.
-func newPatientTransport() *http.Transport {
+// newPatientTransport returns a transport to control APIs that waits for a starting worker to listen. files are what it
+// trusts and presents.
+func newPatientTransport(files *tlsfiles.Files) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	t.DialContext = retrying((&net.Dialer{Timeout: 5 * time.Second}).DialContext)
+	files.Trust(t)
 	return t
 }
 

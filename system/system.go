@@ -115,7 +115,7 @@ func (s *System) startServices(ctx context.Context) error {
 		return err
 	}
 	g, err := gateway.New(gateway.Config{
-		Log: s.cfg.Log, Observe: observe, Users: []string{s.users.URL()}, Rides: []string{s.rides.URL()},
+		Log: s.cfg.Log, Observe: observe, Users: []string{s.users.URL()}, Rides: []string{s.rides.URL()}, TLS: s.cfg.TLS,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -157,7 +157,7 @@ func (s *System) startRides(ctx context.Context) error {
 	if origin == "" {
 		origin = s.rides.URL()
 	}
-	check, err := usercheck.New(usercheck.Config{Gateway: s.gateway.URL(), Origin: origin, Mode: s.cfg.RideRules.UserCheck})
+	check, err := usercheck.New(usercheck.Config{Gateway: s.gateway.URL(), Origin: origin, Mode: s.cfg.RideRules.UserCheck, TLS: s.cfg.TLS})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
@@ -176,7 +176,7 @@ func (s *System) startRides(ctx context.Context) error {
 
 func (s *System) database() (*dbclient.Client, error) {
 	db, err := dbclient.New(dbclient.Config{
-		URL: s.orchestrator.URL(), Authorization: func() string { return s.cfg.Authorization }, Timeout: 2 * s.cfg.CallTimeout,
+		URL: s.orchestrator.URL(), Authorization: func() string { return s.cfg.Authorization }, Timeout: 2 * s.cfg.CallTimeout, TLS: s.cfg.TLS,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("database client: %w", err)
@@ -200,7 +200,7 @@ func (s *System) serveOpen(ctx context.Context, addr string, h http.Handler) (*h
 }
 
 func (s *System) serve(ctx context.Context, cfg httpapi.ServerConfig) (*httpapi.Server, error) {
-	cfg.Log, cfg.AllowedHosts = s.cfg.Log, s.cfg.AllowedHosts
+	cfg.Log, cfg.AllowedHosts, cfg.TLS = s.cfg.Log, s.cfg.AllowedHosts, s.cfg.TLS.Server(false)
 	server := httpapi.NewServer(cfg)
 	if err := server.Open(ctx); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rideshare/bench/loadgen"
+	"rideshare/internal/tlsfiles"
 )
 
 // Targets are the base URLs of the system under load, without a path.
@@ -25,10 +26,12 @@ type Config struct {
 	Targets Targets
 	// Authorization is sent with requests for which the orchestrator requires credentials.
 	Authorization string
-	Mix           Mix
-	Plan          loadgen.Plan
-	Loop          loadgen.Loop
-	MaxInFlight   int
+	// TLS is what the client trusts and presents; nil means the system's CAs.
+	TLS         *tlsfiles.Files
+	Mix         Mix
+	Plan        loadgen.Plan
+	Loop        loadgen.Loop
+	MaxInFlight int
 	// Timeout is how long a request waits for its answer.
 	Timeout time.Duration
 	// Users is how many users the preparation creates; they create and join rides.

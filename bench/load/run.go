@@ -112,11 +112,13 @@ type client struct {
 func newClient(cfg Config) *client {
 	c := &client{targets: cfg.Targets}
 	c.Authorization, c.Timeout = cfg.Authorization, cfg.Timeout
+	transport := &http.Transport{
+		MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
+		IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.
+	}
+	cfg.TLS.Trust(transport)
 	c.HTTP = &http.Client{
-		Transport: &http.Transport{
-			MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
-			IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.
-		},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c

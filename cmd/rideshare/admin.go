@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"runtime/debug"
 
@@ -23,18 +22,20 @@ type admin struct {
 }
 
 // open starts the admin listener with the metrics, if one is configured, and returns a function that stops it.
-func (a admin) open(ctx context.Context, out io.Writer, metrics *telemetry.Registry) (end func(), err error) {
+func (a admin) open(ctx context.Context, out *output) (end func(), err error) {
 	if a.Admin == "" {
 		return func() {}, nil
 	}
 	if err = checkAddress("--admin", a.Admin); err != nil {
 		return nil, err
 	}
-	log, err := telemetry.NewLogger(out, "info", "admin")
+	log, err := telemetry.NewLogger(out.stderr, "info", "admin")
 	if err != nil {
 		return nil, err
 	}
-	server := httpapi.NewServer(httpapi.ServerConfig{Addr: a.Admin, Handler: telemetry.WithMetrics(metrics, telemetry.Profiles()), Log: log})
+	server := httpapi.NewServer(httpapi.ServerConfig{
+		Addr: a.Admin, Handler: telemetry.WithMetrics(out.metrics, telemetry.Profiles()), Log: log, TLS: out.tls.Server(false),
+	})
 	if err = server.Open(ctx); err != nil {
 		return nil, err
 	}

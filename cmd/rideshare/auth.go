@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/logkey"
 	"rideshare/internal/reload"
 	"rideshare/internal/telemetry"
 )
@@ -41,6 +43,12 @@ func (o *output) follow(ctx context.Context, log *slog.Logger) error {
 	observe, err := telemetry.NewReloads(o.metrics, filesCredentials, filesTLS)
 	if err != nil {
 		return err
+	}
+	if err = telemetry.Register(o.metrics, telemetry.Expiry(o.tls.Expires)); err != nil {
+		return err
+	}
+	if end := o.tls.Expires(); o.tls.Serves() && time.Now().After(end) {
+		log.WarnContext(ctx, "the certificate has expired, callers will refuse it", logkey.Files, filesTLS, "expired", end)
 	}
 	for _, w := range o.watched {
 		go w.Run(ctx, log, observe)

@@ -43,11 +43,11 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	report, err := c.ask(ctx, authorization)
+	report, err := c.ask(ctx, out.httpClient(), authorization)
 	if err != nil {
 		return err
 	}
-	if err = c.readLog(ctx, &report); err != nil {
+	if err = c.readLog(ctx, out, &report); err != nil {
 		return err
 	}
 	if err = c.write(report); err != nil {
@@ -57,7 +57,7 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 }
 
 // ask requests a check from the orchestrator.
-func (c *checkCommand) ask(ctx context.Context, authorization string) (invariants.Report, error) {
+func (c *checkCommand) ask(ctx context.Context, client *http.Client, authorization string) (invariants.Report, error) {
 	var report invariants.Report
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Orchestrator, "/")+"/api/v1/check", http.NoBody)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *checkCommand) ask(ctx context.Context, authorization string) (invariant
 	if authorization != "" {
 		req.Header.Set("Authorization", authorization)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return report, fmt.Errorf("ask the orchestrator: %w", err)
 	}
@@ -87,11 +87,11 @@ func (c *checkCommand) ask(ctx context.Context, authorization string) (invariant
 }
 
 // readLog replaces the orchestrator's results for the log by those of reading persdb's log directly.
-func (c *checkCommand) readLog(ctx context.Context, report *invariants.Report) error {
+func (c *checkCommand) readLog(ctx context.Context, out *output, report *invariants.Report) error {
 	if c.Persdb == "" {
 		return nil
 	}
-	store, err := client.New(client.Config{URL: c.Persdb})
+	store, err := client.New(client.Config{URL: c.Persdb, TLS: out.tls})
 	if err != nil {
 		return usagef("--persdb: %v", err)
 	}

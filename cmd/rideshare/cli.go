@@ -6,6 +6,7 @@ import "fmt"
 // help are in one place.
 type cli struct {
 	admin
+	tlsSettings
 
 	Up           upCommand           `cmd:"" help:"The whole system on this machine; with no flag in one process, no service needed."`
 	Orchestrator orchestratorCommand `cmd:"" help:"The database's HTTP API, batching, control loop and scaling."`

@@ -17,14 +17,15 @@ import (
 const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec // it is public by purpose.
 
 // demo adds a few users and rides through the public API if there are no users.
-func demo(ctx context.Context, urls system.URLs) error {
-	empty, err := call(ctx, http.MethodGet, urls.Gateway+"/api/v1/users", nil)
+func demo(ctx context.Context, client *http.Client, urls system.URLs) error {
+	d := demoClient{client}
+	empty, err := d.call(ctx, http.MethodGet, urls.Gateway+"/api/v1/users", nil)
 	if err != nil || empty.status != http.StatusNoContent {
 		return err
 	}
 	for _, name := range []string{"ann", "bob", "eve"} {
 		body := map[string]any{"username": name, "password": demoPassword}
-		if _, err = mustCall(ctx, http.MethodPut, urls.Gateway+"/api/v1/users", body); err != nil {
+		if _, err = d.mustCall(ctx, http.MethodPut, urls.Gateway+"/api/v1/users", body); err != nil {
 			return err
 		}
 	}
@@ -34,13 +35,16 @@ func demo(ctx context.Context, urls system.URLs) error {
 		{"created_by": "ann", "timestamp": tomorrow, "source": 22, "destination": 23},
 		{"created_by": "bob", "timestamp": tomorrow, "source": 22, "destination": 23, "seats": 2},
 	} {
-		if ride, err = mustCall(ctx, http.MethodPost, urls.Gateway+"/api/v1/rides", body); err != nil {
+		if ride, err = d.mustCall(ctx, http.MethodPost, urls.Gateway+"/api/v1/rides", body); err != nil {
 			return err
 		}
 	}
-	_, err = mustCall(ctx, http.MethodPost, urls.Gateway+ride.location, map[string]any{"username": "eve"})
+	_, err = d.mustCall(ctx, http.MethodPost, urls.Gateway+ride.location, map[string]any{"username": "eve"})
 	return err
 }
+
+// demoClient sends the requests.
+type demoClient struct{ http *http.Client }
 
 // answer is the part of an HTTP answer that demo needs.
 type answer struct {
@@ -48,8 +52,8 @@ type answer struct {
 	location string
 }
 
-func mustCall(ctx context.Context, method, url string, body any) (answer, error) {
-	a, err := call(ctx, method, url, body)
+func (d demoClient) mustCall(ctx context.Context, method, url string, body any) (answer, error) {
+	a, err := d.call(ctx, method, url, body)
 	if err == nil && a.status/100 != 2 {
 		err = fmt.Errorf("%s %s: status %d", method, url, a.status)
 	}
@@ -57,7 +61,7 @@ func mustCall(ctx context.Context, method, url string, body any) (answer, error)
 }
 
 // call sends body as JSON and returns the answer without its body.
-func call(ctx context.Context, method, url string, body any) (answer, error) {
+func (d demoClient) call(ctx context.Context, method, url string, body any) (answer, error) {
 	var text io.Reader = http.NoBody
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -70,7 +74,7 @@ func call(ctx context.Context, method, url string, body any) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("make request: %w", err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := d.http.Do(req)
 	if err != nil {
 		return answer{}, fmt.Errorf("%s %s: %w", method, url, err)
 	}

@@ -24,6 +24,7 @@ type dockerSettings struct {
 	WorkerMemoryMiB  int64   `name:"worker-memory-mib" default:"1536" env:"WORKER_MEMORY_MIB" help:"docker: memory of a worker in MiB, its replica included (${default})."`
 	WorkerReplicaMiB int64   `name:"worker-replica-mib" default:"256" env:"WORKER_REPLICA_MIB" help:"docker: room for a worker's replica in MiB, in memory: the database must fit (${default})."`
 	WorkerCPUs       float64 `name:"worker-cpus" default:"1" env:"WORKER_CPUS" help:"docker: processors of a worker (${default})."`
+	WorkerTLS        string  `name:"worker-tls" default:"" placeholder:"DIR" env:"WORKER_TLS" help:"docker: directory on the engine's machine with the workers' cert.pem, key.pem and ca.pem, which they see as files of their own. Default: workers without TLS."`
 	WorkerPIDs       int64   `name:"worker-pids" default:"256" env:"WORKER_PIDS" help:"docker: threads of a worker (${default})."`
 }
 
@@ -38,11 +39,19 @@ func (d dockerSettings) docker(busFile string) *system.Docker {
 	}
 	d.DockerUser = d.user()
 	return &system.Docker{
-		Host: d.DockerHost, Stack: stack, Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile,
+		Host: d.DockerHost, Stack: stack, Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile, TLS: d.WorkerTLS,
 		Limits: docker.Limits{
 			User: d.DockerUser, Memory: d.WorkerMemoryMiB << 20, Replica: d.WorkerReplicaMiB << 20, CPUs: d.WorkerCPUs, PIDs: d.WorkerPIDs,
 		},
 	}
+}
+
+// checkWorkerTLS returns an error if workers in containers would speak plain HTTP with parts that do not.
+func (d dockerSettings) checkWorkerTLS(out *output) error {
+	if out.tls.Serves() != (d.WorkerTLS != "") {
+		return usagef("--tls-cert and --worker-tls go together: workers in containers have their own files")
+	}
+	return nil
 }
 
 // user returns the user that workers run as: by default never root.

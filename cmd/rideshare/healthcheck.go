@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"rideshare/internal/httpapi"
 )
 
 // healthcheckTimeout bounds one check; container engines give up after 30 s.
@@ -20,10 +18,10 @@ type healthcheckCommand struct {
 }
 
 // Run sends one request. For a URL without a path it uses /readyz.
-func (h *healthcheckCommand) Run(ctx context.Context) error {
+func (h *healthcheckCommand) Run(ctx context.Context, out *output) error {
 	ctx, cancel := context.WithTimeout(ctx, healthcheckTimeout)
 	defer cancel()
-	url, transport, err := httpapi.Reach(h.URL)
+	url, transport, err := out.reach(h.URL)
 	if err != nil {
 		return usagef("%v", err)
 	}

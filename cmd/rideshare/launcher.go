@@ -37,14 +37,20 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
 	workers, workersErr := l.workers()
 	limits, limitsErr := l.limits()
-	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr); err != nil {
+	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
 		return err
 	}
 	newLauncher := system.NewProcessLauncher
 	if l.Engine == launcherDocker {
 		newLauncher = system.NewDockerLauncher
+		if err = l.checkWorkerTLS(out); err != nil {
+			return err
+		}
 	}
-	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits}, token)
+	if err = out.follow(ctx, log); err != nil {
+		return err
+	}
+	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits, TLS: out.tls, ChildEnv: out.tlsEnv}, token)
 	if err != nil {
 		return err
 	}
@@ -53,7 +59,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	}
 	return serve(ctx, part{
 		addr: l.Listen, hosts: l.hosts, inherited: true, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
-		handler: launcher.Handler(), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
+		handler: launcher.Handler(), tls: out.tls.Server(true), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
 	})
 }
 

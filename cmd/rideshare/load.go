@@ -131,7 +131,7 @@ func (l *loadCommand) config(out *output) (load.Config, error) {
 		return load.Config{}, err
 	}
 	return load.Config{
-		Targets: targets, Authorization: authorization, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
+		Targets: targets, Authorization: authorization, TLS: out.tls, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
 		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: out.stderr, Terminal: isTerminal(out.stderr),
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"rideshare/internal/failpoint"
 	"rideshare/internal/reload"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/tlsfiles"
 )
 
 // The exit codes, which scripts rely on.
@@ -70,7 +71,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return usage(stderr, err)
 	}
 	tuneMemory()
-	end, err := settings.open(ctx, stderr, out.metrics)
+	end := func() {}
+	if out.tls, err = settings.load(out); err == nil {
+		end, err = settings.open(ctx, out)
+	}
 	if err == nil {
 		err = kctx.Run()
 		end()
@@ -101,6 +105,8 @@ type output struct {
 	stdout, stderr io.Writer
 	metrics        *telemetry.Registry
 	watched        []*reload.Watcher // see follow
+	tls            *tlsfiles.Files   // nil without TLS settings
+	tlsEnv         []string          // the same settings, for child processes
 }
 
 // usageError is an invalid setting: the command ends with exitUsage.

@@ -49,7 +49,11 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	budget, budgetErr := o.budget()
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
 	busURL, busErr := o.bus()
-	if err = joinUsage(checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
+	var tlsErr error
+	if o.Launcher == launcherProcess {
+		tlsErr = out.verifiesCallers()
+	}
+	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
 	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
@@ -67,7 +71,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 		// Two orchestrators of a stack listen at the same address, each in its own container.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
 		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
-		Processes: &processes, Metrics: out.metrics,
+		Processes: &processes, Metrics: out.metrics, TLS: out.tls, ChildEnv: out.tlsEnv,
 	})
 	if err != nil {
 		return err

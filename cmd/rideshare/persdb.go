@@ -37,8 +37,11 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if p.RetainFor < time.Minute || p.RetainOps < 1 || p.RetainBytes < 1 || p.MaxDatabase < 0 {
 		return usagef("PERSDB_RETAIN_FOR must be at least 1m, PERSDB_RETAIN_OPS and PERSDB_RETAIN_BYTES at least 1, MAX_DATABASE_MIB at least 0")
 	}
-	limits, err := p.limits()
-	if err != nil {
+	limits, limitsErr := p.limits()
+	if err = joinUsage(limitsErr, out.verifiesCallers()); err != nil {
+		return err
+	}
+	if err = out.follow(ctx, log); err != nil {
 		return err
 	}
 	commits, err := telemetry.NewCommits(out.metrics)
@@ -61,7 +64,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	return serve(ctx, part{
 		addr: p.Listen, hosts: p.hosts, inherited: true,
 		exposed:      "everybody who reaches it may commit: let only the orchestrator and the workers reach it, or listen on 127.0.0.1",
-		writeTimeout: pollTimeout, log: log,
+		writeTimeout: pollTimeout, tls: out.tls.Server(true), log: log,
 		handler: telemetry.WithMetrics(out.metrics, server.New(store, log)),
 		close:   func(context.Context) error { return store.Close() },
 	})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,7 @@ type part struct {
 	// handler's context ends, however short the request was.
 	writeTimeout, readTimeout time.Duration
 	handler                   http.Handler
+	tls                       *tls.Config
 	log                       *slog.Logger
 	// onShutdown, if set, releases requests that wait for an event.
 	onShutdown func()
@@ -97,7 +99,7 @@ func serve(ctx context.Context, p part) error {
 	defer end()
 	config := httpapi.ServerConfig{
 		Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout,
-		AllowedHosts: p.AllowedHosts, Exposed: p.exposed,
+		AllowedHosts: p.AllowedHosts, Exposed: p.exposed, TLS: p.tls,
 	}
 	if p.inherited {
 		var err error

@@ -29,7 +29,7 @@ func (d database) client(out *output, auth *httpapi.Credentials) (*dbclient.Clie
 	if err != nil {
 		return nil, err
 	}
-	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: sent.Authorization, Timeout: 2 * d.CallTimeout})
+	db, err := dbclient.New(dbclient.Config{URL: d.OrchestratorURL, Authorization: sent.Authorization, Timeout: 2 * d.CallTimeout, TLS: out.tls})
 	if err != nil {
 		return nil, usagef("ORCHESTRATOR_URL: %v", err)
 	}
@@ -80,7 +80,7 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), tls: out.tls.Server(false), log: p.log, close: service.Close})
 }
 
 // ridesCommand is `rideshare rides`.
@@ -111,7 +111,7 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	defer db.Close()
-	check, err := usercheck.New(usercheck.Config{Gateway: r.GatewayURL, Origin: r.RidesOrigin, Mode: usercheck.Mode(r.RidesUserCheck)})
+	check, err := usercheck.New(usercheck.Config{Gateway: r.GatewayURL, Origin: r.RidesOrigin, Mode: usercheck.Mode(r.RidesUserCheck), TLS: out.tls})
 	if err != nil {
 		return usagef("GATEWAY_URL: %v", err)
 	}
@@ -125,7 +125,7 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: service.Handler(), tls: out.tls.Server(false), log: p.log, close: service.Close})
 }
 
 // gatewayCommand is `rideshare gateway`.
@@ -142,12 +142,12 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Log: p.log, Observe: p.requests.Observe})
+	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Log: p.log, Observe: p.requests.Observe, TLS: out.tls})
 	if err != nil {
 		return usagef("%v", err)
 	}
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{addr: g.Listen, hosts: g.hosts, exposed: p.exposed(), handler: service.Handler(), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: g.Listen, hosts: g.hosts, exposed: p.exposed(), handler: service.Handler(), tls: out.tls.Server(false), log: p.log, close: service.Close})
 }

@@ -81,7 +81,7 @@ func (u *upCommand) serve(ctx context.Context, running *system.System, out *outp
 	}
 	urls := running.URLs()
 	if u.Demo {
-		if err := demo(ctx, urls); err != nil {
+		if err := demo(ctx, out.httpClient(), urls); err != nil {
 			return fmt.Errorf("demo data: %w", err)
 		}
 	}
@@ -122,7 +122,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	auth, authErr := out.credentials("AUTH_FILE", u.AuthFile)
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
-	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), rulesErr, authErr, budgetErr); err != nil {
+	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
 		return system.Config{}, err
 	}
 	processes, err := u.processes()
@@ -137,7 +137,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, OnStuck: endStuck(log),
-		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth,
+		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, TLS: out.tls, ChildEnv: out.tlsEnv,
 	}
 	if auth != nil {
 		cfg.Authorization = auth.Own("up", httpapi.Write)
@@ -182,6 +182,17 @@ func (u *upCommand) checkParts() error {
 		errs = append(errs, u.checkSession())
 	}
 	return joinUsage(errs...)
+}
+
+// checkTLS returns an error if parts in other processes lack the certificate that they need.
+func (u *upCommand) checkTLS(out *output) error {
+	switch u.Launcher {
+	case inproc:
+		return nil
+	case launcherDocker:
+		return joinUsage(out.verifiesCallers(), u.checkWorkerTLS(out))
+	}
+	return out.verifiesCallers()
 }
 
 // maxDatabase is the limit in bytes. A container's room for its replica must hold two: the one being served, and the

@@ -11,6 +11,7 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/mq/amqp"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/tlsfiles"
 	"rideshare/internal/workerapi"
 	"rideshare/persdb/client"
 	"rideshare/system"
@@ -82,18 +83,21 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	}
 	busURL, busErr := w.bus()
 	limits, limitsErr := w.limits()
-	if err = joinUsage(busErr, w.checkSession(), limitsErr); err != nil {
+	if err = joinUsage(busErr, w.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
+	if err = out.follow(ctx, log); err != nil {
+		return err
+	}
 	listener, err := inherit(ctx, log, end)
 	if err != nil {
 		return err
 	}
 	routes := httpapi.NewLateHandler()
 	server := httpapi.NewServer(httpapi.ServerConfig{
-		Addr: w.Listen, Listener: listener, Handler: routes, Log: log, AllowedHosts: w.AllowedHosts,
+		Addr: w.Listen, Listener: listener, Handler: routes, Log: log, AllowedHosts: w.AllowedHosts, TLS: out.tls.Server(true),
 		Exposed: "everybody who reaches it may give this worker a role: let only the orchestrator reach it, or listen on 127.0.0.1",
 	})
 	if err = server.Open(ctx); err != nil {
@@ -105,7 +109,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: w.ControlURL, Log: log}
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
 	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
-	if err = w.connect(&cfg, busURL); err != nil {
+	if err = w.connect(&cfg, busURL, out.tls); err != nil {
 		return err
 	}
 	life := worker.New(cfg)
@@ -121,7 +125,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 }
 
 // connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet.
-func (s stack) connect(cfg *worker.Config, busURL string) error {
+func (s stack) connect(cfg *worker.Config, busURL string, files *tlsfiles.Files) error {
 	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log})
 	if err != nil {
 		return usagef("--bus: %v", err)
@@ -130,7 +134,7 @@ func (s stack) connect(cfg *worker.Config, busURL string) error {
 	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, SessionTimeout: s.Session, Log: cfg.Log}); err != nil {
 		return usagef("--coordinator: %v", err)
 	}
-	if cfg.Store, err = client.New(client.Config{URL: s.PersdbURL}); err != nil {
+	if cfg.Store, err = client.New(client.Config{URL: s.PersdbURL, TLS: files}); err != nil {
 		return usagef("--persdb-url: %v", err)
 	}
 	return nil

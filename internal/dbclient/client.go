@@ -19,6 +19,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/tlsfiles"
 )
 
 const (
@@ -47,6 +48,8 @@ type Config struct {
 	Authorization func() string
 	// Timeout bounds a call; zero means 10 s.
 	Timeout time.Duration
+	// TLS is what the client trusts and presents; nil means the system's CAs.
+	TLS *tlsfiles.Files
 }
 
 // Client calls one orchestrator. It is safe for concurrent use.
@@ -73,7 +76,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Authorization == nil {
 		cfg.Authorization = func() string { return "" }
 	}
-	return &Client{
+	c := &Client{
 		base:          strings.TrimSuffix(cfg.URL, "/"),
 		authorization: cfg.Authorization,
 		timeout:       cfg.Timeout,
@@ -84,7 +87,9 @@ func New(cfg Config) (*Client, error) {
 			IdleConnTimeout:     idleTimeout,
 			DisableCompression:  true,
 		},
-	}, nil
+	}
+	cfg.TLS.Trust(c.transport)
+	return c, nil
 }
 
 // Close closes idle connections. Calls in flight continue.

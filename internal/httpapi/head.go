@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -31,10 +32,12 @@ var errNoRoomForHead = errors.New("too many long request heads at the moment")
 type headListener struct {
 	net.Listener
 	room pool
+	// plain: the bytes are those of HTTP. Otherwise they are those of TLS, a few more for each head.
+	plain bool
 }
 
-func newHeadListener(l net.Listener) *headListener {
-	return &headListener{Listener: l, room: pool{size: headMemory, free: headMemory}}
+func newHeadListener(l net.Listener, plain bool) *headListener {
+	return &headListener{Listener: l, plain: plain, room: pool{size: headMemory, free: headMemory}}
 }
 
 // Accept implements net.Listener.
@@ -43,13 +46,14 @@ func (l *headListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &headConn{Conn: conn, room: &l.room}, nil
+	return &headConn{Conn: conn, room: &l.room, plain: l.plain}, nil
 }
 
 // headConn counts the bytes that arrive while no request is being served: they belong to a head.
 type headConn struct {
 	net.Conn
-	room *pool
+	room  *pool
+	plain bool // as in headListener
 
 	mu      sync.Mutex // guards the fields below
 	serving bool
@@ -57,11 +61,12 @@ type headConn struct {
 	held    int64
 }
 
-// Read implements net.Conn. If there is no room for a head, Read answers 503 and closes the connection.
+// Read implements net.Conn. If there is no room for a head, Read answers 503, or nothing in TLS, and closes the
+// connection.
 func (c *headConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.count(int64(n)) {
-		if c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
+		if c.plain && c.SetWriteDeadline(time.Now().Add(time.Second)) == nil { // for a client that does not read
 			_, _ = io.WriteString(c.Conn, noRoomForHead)
 		}
 		return 0, errNoRoomForHead
@@ -115,6 +120,9 @@ type headConnKey struct{}
 
 // withHeadConn stores the connection in ctx, for boundHead.
 func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
 	return context.WithValue(ctx, headConnKey{}, conn)
 }
 

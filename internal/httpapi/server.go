@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,6 +55,9 @@ type ServerConfig struct {
 	// Exposed, if set, is a warning to log when the server listens beyond this machine: it explains the risk and the
 	// remedy.
 	Exposed string
+	// TLS, if set, is for a TCP listener: plain HTTP is refused then. A socket is reached from this machine alone, and
+	// never has TLS.
+	TLS *tls.Config
 	// MaxConns limits open connections; zero means 8192.
 	MaxConns int
 }
@@ -117,7 +121,7 @@ func (s *Server) Open(ctx context.Context) error {
 		s.cfg.Log.WarnContext(ctx, "listening beyond this machine without credentials", logkey.Addr, s.Addr(), logkey.Reason, s.cfg.Exposed)
 	}
 	go func() {
-		err := s.http.Serve(newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns)))
+		err := s.http.Serve(s.limited(listener))
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
@@ -127,17 +131,35 @@ func (s *Server) Open(ctx context.Context) error {
 	return nil
 }
 
+// limited returns listener with its limits, and with TLS if it is configured. TLS is outermost, as net/http expects.
+func (s *Server) limited(listener net.Listener) net.Listener {
+	heads := newHeadListener(netutil.LimitListener(listener, s.cfg.MaxConns), !s.secure())
+	if s.secure() {
+		return tls.NewListener(heads, s.cfg.TLS)
+	}
+	return heads
+}
+
+func (s *Server) secure() bool {
+	_, tcp := s.listener.Addr().(*net.TCPAddr)
+	return tcp && s.cfg.TLS != nil
+}
+
 // Addr returns the address of the listener, with the actual port. The server must be open.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // URL returns the base URL of the server, without a trailing slash. It replaces the address for all interfaces by the
 // loopback address.
 func (s *Server) URL() string {
+	scheme := "http://"
+	if s.secure() {
+		scheme = "https://"
+	}
 	host, port, err := net.SplitHostPort(s.Addr())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return "http://" + net.JoinHostPort("127.0.0.1", port)
+		return scheme + net.JoinHostPort("127.0.0.1", port)
 	}
-	return "http://" + s.Addr()
+	return scheme + s.Addr()
 }
 
 // Done returns a channel with the result of serving: nil after Close, an error if the listener failed. It yields one

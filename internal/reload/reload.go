@@ -33,13 +33,12 @@ type Watcher struct {
 	Apply func(contents [][]byte) error
 
 	known state // the state that was applied or refused last
-	hup   chan os.Signal
 }
 
 // state identifies the contents of the files, or the error of reading them.
 type state [sha256.Size]byte
 
-// Load reads the files and applies them. From here on SIGHUP no longer ends the process.
+// Load reads the files and applies them.
 func (w *Watcher) Load() error {
 	contents, now, err := w.read()
 	if err == nil {
@@ -49,16 +48,16 @@ func (w *Watcher) Load() error {
 		return err
 	}
 	w.known = now
-	w.hup = make(chan os.Signal, 1)
-	signal.Notify(w.hup, syscall.SIGHUP)
 	return nil
 }
 
 // Run applies changed files until ctx ends: within three seconds, and at once at SIGHUP. It reports each time to
-// observe. Files that cannot be read or applied change nothing; each such state is logged once. Load must have
-// succeeded.
+// observe. Files that cannot be read or applied change nothing; each such state is logged once. While Run runs, SIGHUP
+// does not end the process. Load must have succeeded.
 func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what string, err error)) {
-	defer signal.Stop(w.hup)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	last := w.known
@@ -67,7 +66,7 @@ func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what s
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.hup:
+		case <-hup:
 			forced = true
 		case <-tick.C:
 		}

@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/rpc"
+	"rideshare/internal/tlsfiles"
 	"rideshare/internal/wire"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	// Timeout bounds, in addition to a call's context, the wait for the start of the answer, and the silence within the
 	// answer; 15 s if zero. A paused server must not block a worker for ever.
 	Timeout time.Duration
+	// TLS is what the client trusts and presents; nil means the system's CAs.
+	TLS *tlsfiles.Files
 }
 
 const (
@@ -48,6 +51,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("persdb's address: %w", err)
 	}
 	transport.MaxIdleConnsPerHost = idleConns
+	cfg.TLS.Trust(transport)
 	return &Client{transport: transport, persdb: rpc.Caller{
 		Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: transport}), Timeout: cmp.Or(cfg.Timeout, defaultTimeout),
 		MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames

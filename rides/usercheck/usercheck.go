@@ -17,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/tlsfiles"
 )
 
 // Mode selects the request sent to the users service.
@@ -43,6 +44,8 @@ type Config struct {
 	Gateway string // base URL
 	Origin  string // header Origin: this rides instance; "" sends none
 	Mode    Mode   // "" means Lookup
+	// TLS is what the client trusts and presents; nil means the system's CAs.
+	TLS *tlsfiles.Files
 }
 
 // Client asks the users service. It is safe for concurrent use.
@@ -67,12 +70,14 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("gateway URL %q is not http://host:port", cfg.Gateway)
 	}
 	cfg.Gateway = strings.TrimSuffix(cfg.Gateway, "/")
-	return &Client{cfg: cfg, transport: &http.Transport{
+	c := &Client{cfg: cfg, transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		MaxIdleConns:        maxIdleConns,
 		MaxIdleConnsPerHost: maxIdleConns,
 		IdleConnTimeout:     idleTimeout,
-	}}, nil
+	}}
+	cfg.TLS.Trust(c.transport)
+	return c, nil
 }
 
 // Close closes idle connections.

@@ -33,7 +33,10 @@ type Config struct {
 	Network string
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL. The file is mounted read-only; an
 	// environment variable would show in `docker inspect`.
-	BusFile     string
+	BusFile string
+	// TLS is a directory on the engine's machine, mounted read-only, with the workers' cert.pem, key.pem and ca.pem; ""
+	// for workers without TLS.
+	TLS         string
 	Coordinator string        // zk://host:port/chroot
 	Session     time.Duration // a worker's session length at the coordinator
 	Persdb      string        // base URL

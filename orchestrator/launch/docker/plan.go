@@ -32,6 +32,7 @@ const (
 	// controlPort is the port of the control API in a container with its own network.
 	controlPort = 9540
 	busPath     = "/run/secrets/bus"
+	tlsPath     = "/run/tls"
 	replicaPath = "/replica"
 	// shortID is the length of the prefix of a container's id that is its host name, and so the worker's id.
 	shortID = 12
@@ -53,11 +54,19 @@ type address struct {
 	worker      dbaas.WorkerID // empty if it is the container's id
 }
 
+// scheme begins the URLs of the workers.
+func (l *Launcher) scheme() string {
+	if l.config.TLS != "" {
+		return "https://"
+	}
+	return "http://"
+}
+
 // addressOf returns the address of a worker that is about to be created.
 func (l *Launcher) addressOf(name string) (address, error) {
 	if l.config.Network != hostNetwork {
 		port := strconv.Itoa(controlPort)
-		return address{listen: ":" + port, url: "http://" + net.JoinHostPort(name, port)}, nil
+		return address{listen: ":" + port, url: l.scheme() + net.JoinHostPort(name, port)}, nil
 	}
 	// Another process may take the port before the worker binds it. Then the worker dies, and the next one gets another
 	// port.
@@ -69,7 +78,7 @@ func (l *Launcher) addressOf(name string) (address, error) {
 	if err := free.Close(); err != nil {
 		return address{}, fmt.Errorf("find a free port: %w", err)
 	}
-	return address{listen: listen, url: "http://" + listen, worker: dbaas.WorkerID("w-" + strings.ToLower(rand.Text()[:10]))}, nil
+	return address{listen: listen, url: l.scheme() + listen, worker: dbaas.WorkerID("w-" + strings.ToLower(rand.Text()[:10]))}, nil
 }
 
 // nameOf returns the container's name for a start: the same for the same start, and different for any other.
@@ -119,6 +128,10 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 		Binds:       map[string]string{busPath: c.BusFile},
 		Tmpfs:       map[string]string{replicaPath: tmpfs(c.Limits.Replica), "/tmp": tmpfs(tempBytes)},
 		MemoryBytes: c.Limits.Memory, NanoCPUs: int64(c.Limits.CPUs * 1e9), PIDs: c.Limits.PIDs,
+	}
+	if c.TLS != "" {
+		p.Binds[tlsPath] = c.TLS
+		p.Env = append(p.Env, "TLS_CERT="+tlsPath+"/cert.pem", "TLS_KEY="+tlsPath+"/key.pem", "TLS_CA="+tlsPath+"/ca.pem")
 	}
 	p.Env = append(p.Env, c.Env...)
 	generation := p.generation()

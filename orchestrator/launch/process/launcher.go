@@ -41,6 +41,8 @@ type Config struct {
 	// Dir is the directory below which each worker gets its own. Only this launcher may use it; whatever workers of an
 	// earlier launcher left in it is deleted.
 	Dir string
+	// Scheme of the workers' control APIs, http or https; empty means http.
+	Scheme string
 	// Stdout and Stderr receive the workers' output, one Write per line; nil discards it. If anything else writes to
 	// them too, the writer must be safe for concurrent use, as a file is.
 	Stdout, Stderr io.Writer

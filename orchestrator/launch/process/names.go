@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -68,5 +69,7 @@ func listen(address string) (*net.TCPListener, error) {
 	return tcp, nil
 }
 
-// urlOf returns the base URL of a listener, without a slash at its end.
-func urlOf(l net.Listener) string { return "http://" + l.Addr().String() }
+// urlOf returns the base URL of a listener, without a slash at its end. The scheme is http by default.
+func urlOf(scheme string, l net.Listener) string {
+	return cmp.Or(scheme, "http") + "://" + l.Addr().String()
+}

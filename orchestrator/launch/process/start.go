@@ -105,7 +105,7 @@ func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
 		return nil, "", err
 	}
 	defer func() { _ = listener.Close() }() // from now on only the worker has it: connections are refused once the worker is dead
-	s.Control = urlOf(listener)
+	s.Control = urlOf(l.config.Scheme, listener)
 	if err = os.MkdirAll(s.Dir, 0o750); err != nil {
 		return nil, "", fmt.Errorf("make directory: %w", err)
 	}

@@ -35,6 +35,8 @@ type ChildConfig struct {
 	Env []string
 	// Listen is the address of the listener handed over to it; empty means a free port on 127.0.0.1.
 	Listen string
+	// Scheme of its URL, http or https; empty means http.
+	Scheme string
 	// Stdout and Stderr are as in Config.
 	Stdout, Stderr io.Writer
 	Log            *slog.Logger
@@ -85,7 +87,7 @@ func Supervise(c ChildConfig) (*Child, error) {
 }
 
 // URL returns the base URL of the child, without a slash at its end. It never changes.
-func (c *Child) URL() string { return urlOf(c.listener) }
+func (c *Child) URL() string { return urlOf(c.config.Scheme, c.listener) }
 
 // PID returns the process id of the process that runs at the moment, or zero.
 func (c *Child) PID() int {

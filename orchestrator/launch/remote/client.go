@@ -14,6 +14,7 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
 	"rideshare/internal/rpc"
+	"rideshare/internal/tlsfiles"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
@@ -37,6 +38,8 @@ type Config struct {
 	// Token is the bearer token that the launcher requires, "" for none.
 	Token string
 	Log   *slog.Logger
+	// TLS is what the client trusts and presents; nil means the system's CAs.
+	TLS *tlsfiles.Files
 }
 
 // Launcher implements launch.Launcher by calling another process. It is safe for concurrent use.
@@ -58,6 +61,7 @@ func New(c Config) (*Launcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("launcher's address: %w", err)
 	}
+	c.TLS.Trust(transport)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	l := &Launcher{
 		launcher: rpc.Caller{Peer: "launcher", Base: base, HTTP: &http.Client{Transport: transport}, MaxAnswer: maxAnswerBytes},

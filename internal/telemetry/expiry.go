@@ -1,0 +1,15 @@
+package telemetry
+
+import "time"
+
+// Expiry returns the metric of when a certificate expires; at must return zero while there is none.
+func Expiry(at func() time.Time) Sampled {
+	return Sampled{
+		Name: "rideshare_tls_certificate_expiry_seconds", Help: "Seconds until the part's certificate expires; negative after that.", Gauge: true,
+		Read: func(emit func(float64, ...string)) {
+			if end := at(); !end.IsZero() {
+				emit(time.Until(end).Seconds())
+			}
+		},
+	}
+}

@@ -1,0 +1,158 @@
+// Package tlsfiles makes TLS configurations from files that can change while the process runs.
+package tlsfiles
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// handshakeTimeout bounds a client's handshake.
+const handshakeTimeout = 5 * time.Second
+
+// Files are the certificate of a part and the CA that it trusts in others. Nil Files are those of a part without TLS
+// settings: it serves plain HTTP and trusts the system's CAs. They are safe for concurrent use.
+type Files struct {
+	now atomic.Pointer[contents]
+}
+
+// contents is not changed after parsing.
+type contents struct {
+	cert *tls.Certificate // nil without a certificate
+	// earlier is the certificate before cert. A part of the same files may still present it.
+	earlier *tls.Certificate
+	ca      *x509.CertPool // nil: the system's
+}
+
+// Replace makes PEM texts the contents: a certificate, with its chain, and its key, or neither; and one or more
+// certificates of CAs, or none. After an error nothing has changed. A certificate that has expired is refused unless
+// it is the first: a part that starts with it says so by Expires.
+func (f *Files) Replace(cert, key, ca []byte) error {
+	next, old := &contents{}, f.now.Load()
+	if len(cert)+len(key) > 0 {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("certificate and key: %w", err)
+		}
+		if old != nil && time.Now().After(pair.Leaf.NotAfter) {
+			return fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		}
+		next.cert = &pair
+	}
+	if len(ca) > 0 {
+		next.ca = x509.NewCertPool()
+		if !next.ca.AppendCertsFromPEM(ca) {
+			return errors.New("the file of the CA has no certificate in PEM")
+		}
+	}
+	if old != nil {
+		next.earlier = old.cert
+	}
+	f.now.Store(next)
+	return nil
+}
+
+// Expires returns when the certificate expires; zero without a certificate.
+func (f *Files) Expires() time.Time {
+	if !f.Serves() {
+		return time.Time{}
+	}
+	return f.now.Load().cert.Leaf.NotAfter
+}
+
+// Serves reports whether there is a certificate to serve with.
+func (f *Files) Serves() bool { return f != nil && f.now.Load().cert != nil }
+
+// Scheme returns "https" if there is a certificate to serve with, otherwise "http".
+func (f *Files) Scheme() string {
+	if f.Serves() {
+		return "https"
+	}
+	return "http"
+}
+
+// Server returns the configuration of a listener, for TLS 1.2 and newer; nil if there is no certificate. With
+// verifyClients, and with a CA, it refuses clients without a certificate of that CA. Changed files count for the next
+// connection.
+func (f *Files) Server(verifyClients bool) *tls.Config {
+	if !f.Serves() {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := f.now.Load()
+		c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*now.cert}}
+		if verifyClients && now.ca != nil {
+			c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, now.ca
+		}
+		return c, nil
+	}}
+}
+
+// Trust makes t trust the CA, and the certificate of these files itself: parts of one machine may share it, under
+// addresses that are not in it. t presents the certificate to a server that asks for one. For nil Files t stays as it
+// is.
+func (f *Files) Trust(t *http.Transport) {
+	if f == nil {
+		return
+	}
+	dial := t.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: handshakeTimeout}).DialContext
+	}
+	t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+		defer cancel()
+		conn := tls.Client(raw, f.client(host))
+		if err = conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("TLS with %s: %w", address, err), raw.Close())
+		}
+		return conn, nil
+	}
+}
+
+// client returns the configuration of one connection.
+func (f *Files) client(host string) *tls.Config {
+	now := f.now.Load()
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: host,
+		InsecureSkipVerify: true, //nolint:gosec // verify does it, with one more way to be trusted
+		VerifyConnection:   func(s tls.ConnectionState) error { return now.verify(host, s.PeerCertificates) },
+	}
+	if now.cert != nil {
+		c.Certificates = []tls.Certificate{*now.cert}
+	}
+	return c
+}
+
+// verify returns an error unless the server's certificate is one of these files, or a valid one of the CA for host.
+func (c *contents) verify(host string, chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return errors.New("the server has no certificate")
+	}
+	own := func(cert *tls.Certificate) bool { return cert != nil && bytes.Equal(cert.Leaf.Raw, chain[0].Raw) }
+	if slices.ContainsFunc([]*tls.Certificate{c.cert, c.earlier}, own) {
+		return nil
+	}
+	options := x509.VerifyOptions{Roots: c.ca, DNSName: host, Intermediates: x509.NewCertPool()}
+	for _, cert := range chain[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	_, err := chain[0].Verify(options)
+	return err
+}
