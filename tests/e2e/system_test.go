@@ -39,6 +39,8 @@ type setup struct {
 	flags []string
 	// owned says that the test ends the system, or looks at its process or its files.
 	owned bool
+	// tls is the directory of the certificate that it serves with, "" for plain HTTP; see withTLS.
+	tls string
 }
 
 // ready is the content of the ready file.
@@ -167,7 +169,7 @@ func (s *system) readReady() error {
 		return fmt.Errorf("ready file names pid %d, the process has %d", s.PID, s.proc.pid())
 	}
 	for _, base := range []string{s.Gateway, s.Users, s.Rides, s.Orchestrator} {
-		if !strings.HasPrefix(base, "http://127.0.0.1:") || strings.HasSuffix(base, ":0") {
+		if !strings.HasPrefix(base, s.scheme()+"127.0.0.1:") || strings.HasSuffix(base, ":0") {
 			return fmt.Errorf("ready file: %q is not where it listens", base)
 		}
 	}
@@ -214,7 +216,7 @@ func (s *system) nothingLeft() error {
 		return fmt.Errorf("left behind: processes %v", left)
 	}
 	for _, base := range []string{s.Gateway, s.Users, s.Rides, s.Orchestrator} {
-		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second)
+		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(base, s.scheme()), time.Second)
 		if err == nil {
 			_ = conn.Close()
 			return fmt.Errorf("%s still listens", base)
