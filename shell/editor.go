@@ -22,18 +22,6 @@ const (
 	historyMode = 0o600
 )
 
-// AskPassword asks for a password at the terminal, without showing it. It fails if standard input or standard output is
-// not a terminal, and when ctx ends.
-func AskPassword(ctx context.Context, prompt string) (string, error) {
-	if !isTerminal(os.Stdin) {
-		return "", errors.New("there is no terminal to ask for the password")
-	}
-	line := liner.NewLiner()
-	line.SetCtrlCAborts(true)
-	password, err := readLine(ctx, func() (string, error) { return line.PasswordPrompt(prompt) })
-	return password, errors.Join(err, line.Close())
-}
-
 // interact reads lines from the terminal until Ctrl-D, .quit, SIGTERM or SIGHUP.
 //
 // Ctrl-C is a character while a line is read, and SIGINT while a statement runs: it then cancels the statement's ctx.

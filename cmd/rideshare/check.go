@@ -34,7 +34,7 @@ type checkCommand struct {
 
 // Run checks, prints a line for each invariant, and returns an error that names the invariants that do not hold.
 func (c *checkCommand) Run(ctx context.Context, out *output) error {
-	authorization, err := c.authorization(out)
+	authorization, err := c.authorization(ctx, out)
 	if c.Persdb != "" {
 		err = joinUsage(checkURL("--persdb", c.Persdb), err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"os"
 
@@ -17,7 +18,7 @@ type clientSettings struct {
 const envPassword = "RIDESHARE_PASSWORD"
 
 // authorization returns the Authorization header to send, "" without credentials. It may ask for the password.
-func (c clientSettings) authorization(out *output) (string, error) {
+func (c clientSettings) authorization(ctx context.Context, out *output) (string, error) {
 	if c.User != "" {
 		if err := httpapi.CheckName(c.User); err != nil {
 			return "", usagef("--user: %v", err)
@@ -25,7 +26,7 @@ func (c clientSettings) authorization(out *output) (string, error) {
 		password := os.Getenv(envPassword)
 		if password == "" {
 			var err error
-			if password, err = askPassword(out.stderr, "password of "+c.User+": "); err != nil {
+			if password, err = askPassword(ctx, out.stderr, "Password of "+c.User+": "); err != nil {
 				return "", usagef("--user: %v; set %s", err, envPassword)
 			}
 		}

@@ -62,7 +62,7 @@ Ctrl-C ends the load early; the check and the report still come. Again: at once.
 
 // Run runs the load, writes the reports, and returns an error if a check failed.
 func (l *loadCommand) Run(ctx context.Context, out *output) error {
-	cfg, err := l.config(out)
+	cfg, err := l.config(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func writeFile(file string, write func(io.Writer) error) error {
 }
 
 // config checks all settings and reports all problems together.
-func (l *loadCommand) config(out *output) (load.Config, error) {
+func (l *loadCommand) config(ctx context.Context, out *output) (load.Config, error) {
 	targets, targetsErr := l.targets()
-	authorization, authErr := l.authorization(out)
+	authorization, authErr := l.authorization(ctx, out)
 	mix, mixErr := load.ParseMix(l.Mix)
 	if mixErr != nil {
 		mixErr = usagef("--mix: %v", mixErr)

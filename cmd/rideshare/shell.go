@@ -2,27 +2,22 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"rideshare/internal/httpapi"
 	"rideshare/shell"
 )
 
-const envPassword = "RIDESHARE_PASSWORD"
-
 // shellCommand is `rideshare shell`.
 type shellCommand struct {
-	URL      string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
-	Command  *string `short:"c" placeholder:"SQL" help:"Run this text instead of standard input."`
-	Bail     bool    `help:"End at the first error, if the input is not a terminal."`
-	Mode     string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
-	AuthFile string  `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, as for up; the first one is sent."`
-	User     string  `default:"" placeholder:"NAME" help:"User to send instead of --auth-file. The password is asked for, or taken from $$RIDESHARE_PASSWORD."`
-	History  string  `default:"" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none. Default: .rideshare_history in the home folder."`
+	URL     string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	Command *string `short:"c" placeholder:"SQL" help:"Run this text instead of standard input."`
+	Bail    bool    `help:"End at the first error, if the input is not a terminal."`
+	Mode    string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
+	History string  `default:"" placeholder:"FILE" env:"RIDESHARE_HISTORY" help:"File of the lines that were typed; /dev/null for none. Default: .rideshare_history in the home folder."`
+	clientSettings
 }
 
 // Help implements kong's longer help.
@@ -47,12 +42,12 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 			return usagef("credentials do not belong in a URL, where others see them: use --auth-file, or --user and $%s", envPassword)
 		}
 	}
-	base, transport, err := httpapi.Reach(c.URL)
+	base, transport, err := out.reach(c.URL)
 	if err != nil {
 		return usagef("%v", err)
 	}
 	defer transport.CloseIdleConnections()
-	authorization, err := c.authorization(ctx)
+	authorization, err := c.authorization(ctx, out)
 	if err != nil {
 		return err
 	}
@@ -69,23 +64,4 @@ func (c *shellCommand) history() string {
 		return c.History
 	}
 	return filepath.Join(home, ".rideshare_history")
-}
-
-// authorization returns the header for --user, or else for --auth-file.
-func (c *shellCommand) authorization(ctx context.Context) (string, error) {
-	if c.User == "" {
-		auth, err := common{AuthFile: c.AuthFile}.auth()
-		return auth.Authorization(), err
-	}
-	if strings.Contains(c.User, ":") {
-		return "", usagef("--user: a name has no colon; $%s has the password", envPassword)
-	}
-	password, given := os.LookupEnv(envPassword)
-	if !given {
-		var err error
-		if password, err = shell.AskPassword(ctx, "Password of "+c.User+": "); err != nil {
-			return "", usagef("--user: %v; $%s gives it without a question", err, envPassword)
-		}
-	}
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+password)), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ Examples:
 }
 
 // Run prints the line.
-func (u *userCommand) Run(out *output) error {
+func (u *userCommand) Run(ctx context.Context, out *output) error {
 	if err := httpapi.CheckName(u.Name); err != nil {
 		return usagef("NAME: %v", err)
 	}
@@ -50,7 +51,7 @@ func (u *userCommand) Run(out *output) error {
 		token, line = httpapi.NewToken(u.Name, role)
 		_, err = fmt.Fprintf(out.stderr, "the token, which is not shown again: %s\n", token)
 	} else {
-		line, err = passwordLine(out.stderr, u.Name, role)
+		line, err = passwordLine(ctx, out.stderr, u.Name, role)
 	}
 	if err != nil {
 		return err
@@ -60,8 +61,8 @@ func (u *userCommand) Run(out *output) error {
 }
 
 // passwordLine asks for a password, twice at a terminal.
-func passwordLine(prompts io.Writer, name string, role httpapi.Role) (string, error) {
-	password, err := newPassword(prompts)
+func passwordLine(ctx context.Context, prompts io.Writer, name string, role httpapi.Role) (string, error) {
+	password, err := newPassword(ctx, prompts)
 	if err == nil && (password == "" || len(password) > maxPassword) {
 		err = fmt.Errorf("a password has 1 to %d bytes", maxPassword)
 	}
@@ -73,7 +74,7 @@ func passwordLine(prompts io.Writer, name string, role httpapi.Role) (string, er
 	return fmt.Sprintf("user %s %s %s", name, role, passhash.Argon2id(password, salt, passhash.DefaultCost)), nil
 }
 
-func newPassword(prompts io.Writer) (string, error) {
+func newPassword(ctx context.Context, prompts io.Writer) (string, error) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxPassword+2)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -81,26 +82,39 @@ func newPassword(prompts io.Writer) (string, error) {
 		}
 		return strings.TrimRight(line, "\r\n"), nil
 	}
-	password, err := askPassword(prompts, "password: ")
+	password, err := askPassword(ctx, prompts, "password: ")
 	if err != nil {
 		return "", err
 	}
-	again, err := askPassword(prompts, "again: ")
+	again, err := askPassword(ctx, prompts, "again: ")
 	if err == nil && again != password {
 		err = errors.New("the two passwords differ")
 	}
 	return password, err
 }
 
-// askPassword reads a password from the terminal without showing it.
-func askPassword(prompts io.Writer, prompt string) (string, error) {
-	if !term.IsTerminal(int(os.Stdin.Fd())) {
+// askPassword reads a password from the terminal without showing it. It fails when ctx ends.
+func askPassword(ctx context.Context, prompts io.Writer, prompt string) (string, error) {
+	terminal := int(os.Stdin.Fd())
+	before, err := term.GetState(terminal)
+	if err != nil {
 		return "", errors.New("there is no terminal to ask for the password")
 	}
-	if _, err := io.WriteString(prompts, prompt); err != nil {
+	if _, err = io.WriteString(prompts, prompt); err != nil {
 		return "", err
 	}
-	password, err := term.ReadPassword(int(os.Stdin.Fd()))
+	var password []byte
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		password, err = term.ReadPassword(terminal)
+		read <- err
+	}()
+	select {
+	case err = <-read:
+	case <-ctx.Done(): // the process ends, so the read may stay
+		err = errors.Join(ctx.Err(), term.Restore(terminal, before))
+	}
 	_, _ = io.WriteString(prompts, "\n")
 	if err != nil {
 		return "", fmt.Errorf("read the password: %w", err)
