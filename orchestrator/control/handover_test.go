@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -57,29 +56,21 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 
 // A standby orchestrator is asked: the leading one moves the role, and both know afterwards.
 func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		leader, stop := s.orchestrate(2)
-		defer s.end()
-		defer stop()
-		s.reconcile()
-		standby, stopStandby := s.orchestrate(2)
-		defer stopStandby()
-		s.reconcile()
+	withStandby(t, 2, func(s *rig, leader, standby *control.Loop, _ func()) {
 		p := s.first()
-		got, err := standby.HandOver(t.Context(), 0)
+		got, err := standby.HandOver(s.t.Context(), 0)
 		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
-			t.Errorf("got %+v, %v, want %+v", got, err, want)
+			s.t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 		s.reconcile()
 		for name, l := range map[string]*control.Loop{"leader": leader, "standby": standby} {
-			status, err := l.Status(t.Context())
+			status, err := l.Status(s.t.Context())
 			if err != nil || status.Leader != (name == "leader") || len(status.Members) != 3 || status.DesiredSlaves != 2 {
-				t.Fatalf("%s: got %+v, %v", name, status, err)
+				s.t.Fatalf("%s: got %+v, %v", name, status, err)
 			}
 			for i, m := range status.Members {
 				if want := (i == 1); (m.Role == dbaas.RoleMaster) != want || !m.Ready {
-					t.Errorf("%s: got %+v, want a ready one, and the second as master", name, m)
+					s.t.Errorf("%s: got %+v, want a ready one, and the second as master", name, m)
 				}
 			}
 		}

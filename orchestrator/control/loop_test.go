@@ -101,19 +101,12 @@ func TestLoop_OrchestratorRestarted_Adopts(t *testing.T) {
 
 // While one orchestrator leads, another one stands by; it takes over when the first is gone.
 func TestLoop_SecondOrchestrator_StandsBy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		_, stop := s.orchestrate(1)
-		defer s.end()
-		s.reconcile()
-		_, stopSecond := s.orchestrate(1)
-		defer stopSecond()
-		s.reconcile()
+	withStandby(t, 1, func(s *rig, _, _ *control.Loop, stop func()) {
 		p := s.first()
 		s.want(fmt.Sprintf("%d master 1", p), fmt.Sprintf("%d slave 0", p+1))
 		stop()
-		if err := s.launcher.Kill(t.Context(), s.running()[0].ID); err != nil {
-			t.Fatal(err)
+		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
+			s.t.Fatal(err)
 		}
 		s.reconcile()
 		s.want(fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2))

@@ -265,5 +265,21 @@ func bubble(t *testing.T, story func(s *rig, l *control.Loop)) {
 	})
 }
 
+// withStandby runs a test in fake time with two orchestrators, of which the first one leads. stop ends the leader.
+func withStandby(t *testing.T, slaves int, story func(s *rig, leader, standby *control.Loop, stop func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		leader, stop := s.orchestrate(slaves)
+		defer s.end()
+		defer stop()
+		s.reconcile()
+		standby, stopStandby := s.orchestrate(slaves)
+		defer stopStandby()
+		s.reconcile()
+		story(s, leader, standby, stop)
+	})
+}
+
 // first returns the first worker's pid, so that tests can count from it.
 func (s *rig) first() int { return s.running()[0].PID }

@@ -13,20 +13,13 @@ import (
 // A standby that has seen fail-overs and hand-overs of another orchestrator takes over without touching any worker:
 // it has followed the roles that the other orchestrator assigned.
 func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		leader, stop := s.orchestrate(2)
-		defer s.end()
-		s.reconcile()
-		standby, stopStandby := s.orchestrate(2)
-		defer stopStandby()
-		s.reconcile()
-		if err := s.launcher.Kill(t.Context(), s.running()[0].ID); err != nil {
-			t.Fatal(err)
+	withStandby(t, 2, func(s *rig, leader, standby *control.Loop, stop func()) {
+		if err := s.launcher.Kill(s.t.Context(), s.running()[0].ID); err != nil {
+			s.t.Fatal(err)
 		}
 		s.reconcile()
-		if _, err := leader.HandOver(t.Context(), 0); err != nil {
-			t.Fatal(err)
+		if _, err := leader.HandOver(s.t.Context(), 0); err != nil {
+			s.t.Fatal(err)
 		}
 		s.reconcile()
 		before, assigned := s.roles(), s.assigned.Load()
@@ -34,53 +27,39 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 		pass(time.Minute)
 		s.want(before...)
 		if got := s.assigned.Load() - assigned; got != 0 {
-			t.Errorf("got %d roles given after the take-over, want none", got)
+			s.t.Errorf("got %d roles given after the take-over, want none", got)
 		}
-		if status, err := standby.Status(t.Context()); err != nil || !status.Leader {
-			t.Errorf("got %+v, %v, want the standby leading", status, err)
+		if status, err := standby.Status(s.t.Context()); err != nil || !status.Leader {
+			s.t.Errorf("got %+v, %v, want the standby leading", status, err)
 		}
 	})
 }
 
 // When an orchestrator leaves, a standby takes over immediately, not at the end of a session or a period.
 func TestLoop_LeaderLeaves_FollowedImmediately(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		_, stop := s.orchestrate(1)
-		defer s.end()
-		s.reconcile()
-		standby, stopStandby := s.orchestrate(1)
-		defer stopStandby()
-		pass(10*time.Second + 300*time.Millisecond) // in the middle of a period
+	withStandby(t, 1, func(s *rig, _, standby *control.Loop, stop func()) {
+		pass(300 * time.Millisecond) // in the middle of a period
 		stop()
 		pass(time.Millisecond)
-		if status, err := standby.Status(t.Context()); err != nil || !status.Leader {
-			t.Errorf("got %+v, %v, want the standby leading", status, err)
+		if status, err := standby.Status(s.t.Context()); err != nil || !status.Leader {
+			s.t.Errorf("got %+v, %v, want the standby leading", status, err)
 		}
 	})
 }
 
 // Any orchestrator can crash workers by their role.
 func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
-		_, stop := s.orchestrate(2)
-		defer s.end()
-		defer stop()
-		s.reconcile()
-		standby, stopStandby := s.orchestrate(2)
-		defer stopStandby()
-		s.reconcile()
+	withStandby(t, 2, func(s *rig, _, standby *control.Loop, _ func()) {
 		p := s.first()
 		for round := range 2 {
-			pid, ok, err := standby.CrashMaster(t.Context())
+			pid, ok, err := standby.CrashMaster(s.t.Context())
 			if err != nil || !ok || pid != p+round {
-				t.Errorf("round %d: got %d, %t, %v, want %d", round, pid, ok, err, p+round)
+				s.t.Errorf("round %d: got %d, %t, %v, want %d", round, pid, ok, err, p+round)
 			}
 			s.reconcile()
 		}
-		if pid, ok, err := standby.CrashSlave(t.Context()); err != nil || !ok || pid != p+4 {
-			t.Errorf("slave: got %d, %t, %v, want %d", pid, ok, err, p+4)
+		if pid, ok, err := standby.CrashSlave(s.t.Context()); err != nil || !ok || pid != p+4 {
+			s.t.Errorf("slave: got %d, %t, %v, want %d", pid, ok, err, p+4)
 		}
 		s.reconcile()
 		s.want(fmt.Sprintf("%d master 3", p+2), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+5))

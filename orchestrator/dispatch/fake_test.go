@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -203,4 +204,18 @@ func ask(ctx context.Context, d *dispatch.Dispatcher, r dbaas.Read, answers chan
 		result, err := d.Read(ctx, r)
 		answers <- answer{name: r.Statements[0].SQL, read: result, err: err}
 	}()
+}
+
+// together sends the reads of those names in one message, and returns the message unanswered.
+func together(t *testing.T, d *dispatch.Dispatcher, messages <-chan *message, answers chan answer, names ...string) *message {
+	t.Helper()
+	ask(t.Context(), d, read("opener"), answers) // the others gather while it is in flight
+	opener := <-messages
+	for _, name := range names {
+		ask(t.Context(), d, read(name), answers)
+		synctest.Wait()
+	}
+	opener.all()
+	<-answers
+	return <-messages
 }

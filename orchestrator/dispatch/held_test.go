@@ -20,16 +20,7 @@ func TestDispatcher_Read_HolderGoneIsSentAgain(t *testing.T) {
 		workers := healthy()
 		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers, StaleAfter: time.Hour})
 		answers := make(chan answer, 3)
-		ask(t.Context(), d, read("opener"), answers)
-		synctest.Wait()
-		opener := <-messages
-		ask(t.Context(), d, read("fast"), answers)
-		synctest.Wait()
-		ask(t.Context(), d, read("slow"), answers)
-		synctest.Wait()
-		opener.all()
-		<-answers
-		first := <-messages
+		first := together(t, d, messages, answers, "fast", "slow")
 		first.reply(false, 0)
 		<-answers
 		first.heldBy("w1")
@@ -105,16 +96,7 @@ func TestDispatcher_Read_NeighboursOfAKillerAreAnswered(t *testing.T) {
 		workers := healthy()
 		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: workers, StaleAfter: time.Hour})
 		answers := make(chan answer, 5)
-		ask(t.Context(), d, read("opener"), answers)
-		synctest.Wait()
-		opener := <-messages
-		for _, name := range []string{"a", "killer", "b", "second killer"} {
-			ask(t.Context(), d, read(name), answers)
-			synctest.Wait()
-		}
-		opener.all()
-		<-answers
-		first := <-messages
+		first := together(t, d, messages, answers, "a", "killer", "b", "second killer")
 		first.heldBy("w1")
 		workers.lose("w1")
 		second := <-messages

@@ -77,16 +77,7 @@ func TestDispatcher_Read_PartialReplyCompletesMembers(t *testing.T) {
 		call, messages := held()
 		d := newDispatcher(t, dispatch.Config{Caller: call, StaleAfter: time.Hour})
 		answers := make(chan answer, 4)
-		ask(t.Context(), d, read("opener"), answers)
-		synctest.Wait()
-		opener := <-messages
-		ask(t.Context(), d, read("fast"), answers)
-		synctest.Wait()
-		ask(t.Context(), d, read("slow"), answers)
-		synctest.Wait()
-		opener.all()
-		<-answers
-		m := <-messages
+		m := together(t, d, messages, answers, "fast", "slow")
 		m.reply(false, 0)
 		if a := <-answers; a.name != "fast" {
 			t.Errorf("got %q first, want the fast one", a.name)

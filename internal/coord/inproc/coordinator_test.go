@@ -24,6 +24,13 @@ func newCoordinator(t *testing.T, file string) *inproc.Coordinator {
 	return k
 }
 
+// bubble runs a test in fake time with a new coordinator.
+func bubble(t *testing.T, test func(t *testing.T, k *inproc.Coordinator)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { test(t, newCoordinator(t, "")) })
+}
+
 func open(t *testing.T, c coord.Coordinator) coord.Session {
 	t.Helper()
 	s, err := c.Open(t.Context())
@@ -115,9 +122,7 @@ func TestSession_SetSlaveCount_NotOnDiskIsNotSet(t *testing.T) {
 
 // A session that is cut off is suspended after two thirds of its timeout and ends after all of it.
 func TestSession_Partition_DoubtThenLoss(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -147,9 +152,7 @@ func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 
 // A session that came back after it was suspended is alive, and stays suspended.
 func TestSession_Heal_DoubtStays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -171,9 +174,7 @@ func TestSession_Heal_DoubtStays(t *testing.T) {
 // A session closed by a client that is cut off ends at its timeout, because the coordinator does not learn of the
 // close.
 func TestSession_Close_CutOffEndsInTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -202,9 +203,7 @@ func TestSession_Close_CutOffEndsInTime(t *testing.T) {
 // While the coordinator is stopped no session ends, not even a dead process's: that session gets a full timeout at
 // the start.
 func TestCoordinator_Stop_NothingExpires(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		dead, alive := open(t, k), open(t, k)
 		register(t, dead, 1)
 		register(t, alive, 2)
@@ -227,9 +226,7 @@ func TestCoordinator_Stop_NothingExpires(t *testing.T) {
 
 // A pause shorter than the timeout ends no session.
 func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		s := open(t, k)
 		register(t, s, 1)
 		k.Pause()
@@ -244,9 +241,7 @@ func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 
 // A long enough pause also ends the sessions that fell silent before it.
 func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		dead, alive := open(t, k), open(t, k)
 		register(t, dead, 1)
 		dead.(*inproc.Session).Abandon()
@@ -263,9 +258,7 @@ func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
 // A crashed client is as good as dead: its sessions cannot be used any more, their registrations end in time, and it
 // can open no other session.
 func TestClient_Crash(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := newCoordinator(t, "")
+	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
 		watcher, client := open(t, k), k.Dial()
 		s := open(t, client)
 		register(t, s, 1)

@@ -55,12 +55,6 @@ func (d Dir) Arm(tb testing.TB, pid int, p failpoint.Point, a failpoint.Action) 
 	})
 }
 
-// Break turns on a switch in one process.
-func (d Dir) Break(tb testing.TB, pid int, s failpoint.Switch) {
-	tb.Helper()
-	d.eventually(tb, pid, http.MethodPut, string(s), string(failpoint.TurnOn))
-}
-
 // Disarm releases everything that waits at a point.
 func (d Dir) Disarm(tb testing.TB, pid int, p failpoint.Point) {
 	tb.Helper()

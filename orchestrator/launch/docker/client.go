@@ -19,7 +19,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 )
 
-// callTimeout bounds a short call. A start takes 0.4 s, and a second when five are concurrent (docker.md); a paused
+// callTimeout bounds a short call. A start takes 0.4 s, and a second when five are concurrent; a paused
 // engine must not block a caller for ever.
 const callTimeout = 20 * time.Second
 

@@ -152,7 +152,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 const tempBytes = 128 << 20
 
 // compose adds the labels that make `docker-compose down --remove-orphans` treat a container as one of the project's;
-// all of them are needed (docker.md, trap 3).
+// all of them are needed.
 func (p *Plan) compose(project, startID string) {
 	p.Labels["com.docker.compose.project"] = project
 	p.Labels["com.docker.compose.service"] = "worker"

@@ -89,16 +89,6 @@ func Supervise(c ChildConfig) (*Child, error) {
 // URL returns the base URL of the child, without a slash at its end. It never changes.
 func (c *Child) URL() string { return urlOf(c.config.Scheme, c.listener) }
 
-// PID returns the process id of the process that runs at the moment, or zero.
-func (c *Child) PID() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life.over() {
-		return 0
-	}
-	return c.life.pid()
-}
-
 // Stop asks the child to finish (SIGTERM), kills it when grace is over, and closes the listener. A nil error means that
 // the child is dead and will not be restarted. An error wraps that of ctx, which ended first: the child is not
 // restarted, and Stop may be called again.
