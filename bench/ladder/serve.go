@@ -44,14 +44,14 @@ func Serve(ctx context.Context, cfg ServeConfig) (err error) {
 	}
 	s := &serving{cfg: cfg}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	addresses, err := p.serve(ctx, s, p)
+	reached, err := p.serve(ctx, s, p)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped while starting
 		}
 		return err
 	}
-	text, err := json.Marshal(addresses)
+	text, err := json.Marshal(reached)
 	if err != nil {
 		return fmt.Errorf("encode addresses: %w", err)
 	}

@@ -24,13 +24,6 @@ func newCoordinator(t *testing.T, file string) *inproc.Coordinator {
 	return k
 }
 
-// bubble runs a test in fake time with a new coordinator.
-func bubble(t *testing.T, test func(t *testing.T, k *inproc.Coordinator)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, newCoordinator(t, "")) })
-}
-
 func open(t *testing.T, c coord.Coordinator) coord.Session {
 	t.Helper()
 	s, err := c.Open(t.Context())
@@ -122,7 +115,9 @@ func TestSession_SetSlaveCount_NotOnDiskIsNotSet(t *testing.T) {
 
 // A session that is cut off is suspended after two thirds of its timeout and ends after all of it.
 func TestSession_Partition_DoubtThenLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -152,7 +147,9 @@ func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 
 // A session that came back after it was suspended is alive, and stays suspended.
 func TestSession_Heal_DoubtStays(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +171,9 @@ func TestSession_Heal_DoubtStays(t *testing.T) {
 // A session closed by a client that is cut off ends at its timeout, because the coordinator does not learn of the
 // close.
 func TestSession_Close_CutOffEndsInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		s, err := k.OpenSession(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +202,9 @@ func TestSession_Close_CutOffEndsInTime(t *testing.T) {
 // While the coordinator is stopped no session ends, not even a dead process's: that session gets a full timeout at
 // the start.
 func TestCoordinator_Stop_NothingExpires(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		dead, alive := open(t, k), open(t, k)
 		register(t, dead, 1)
 		register(t, alive, 2)
@@ -226,7 +227,9 @@ func TestCoordinator_Stop_NothingExpires(t *testing.T) {
 
 // A pause shorter than the timeout ends no session.
 func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		s := open(t, k)
 		register(t, s, 1)
 		k.Pause()
@@ -241,7 +244,9 @@ func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 
 // A long enough pause also ends the sessions that fell silent before it.
 func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		dead, alive := open(t, k), open(t, k)
 		register(t, dead, 1)
 		dead.(*inproc.Session).Abandon()
@@ -258,7 +263,9 @@ func TestCoordinator_Pause_SilentSessionEnds(t *testing.T) {
 // A crashed client is as good as dead: its sessions cannot be used any more, their registrations end in time, and it
 // can open no other session.
 func TestClient_Crash(t *testing.T) {
-	bubble(t, func(t *testing.T, k *inproc.Coordinator) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newCoordinator(t, "")
 		watcher, client := open(t, k), k.Dial()
 		s := open(t, client)
 		register(t, s, 1)
