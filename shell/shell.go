@@ -55,7 +55,7 @@ type shell struct {
 var (
 	errQuit        = errors.New("quit")
 	errBail        = errors.New("bail")
-	errInterrupted = errors.New("interrupted; " + unknown)
+	errInterrupted = errors.New("interrupted")
 )
 
 // Run runs a shell until its input ends, or ctx does. The error says that there is no orchestrator, or, unless the
@@ -114,7 +114,7 @@ func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 			return errInterrupted
 		case errors.Is(err, io.EOF):
 			if st, ok := from.split.rest(); ok {
-				return s.step(ctx, from, st.line, func(ctx context.Context, out *bufio.Writer) error { return s.run(ctx, out, st.sql) })
+				return s.step(ctx, from, st, s.run)
 			}
 			return nil
 		case err != nil:
@@ -145,32 +145,31 @@ func readLine(ctx context.Context, read func() (string, error)) (string, error) 
 func (s *shell) take(ctx context.Context, from *input, text string) error {
 	from.line++
 	if line := strings.TrimSpace(text); strings.HasPrefix(line, ".") && !from.split.pending() {
-		return s.step(ctx, from, from.line, func(ctx context.Context, out *bufio.Writer) error { return s.command(ctx, out, line) })
+		return s.step(ctx, from, statement{line, from.line}, s.command)
 	}
 	for _, st := range from.split.feed(text, from.line) {
-		err := s.step(ctx, from, st.line, func(ctx context.Context, out *bufio.Writer) error { return s.run(ctx, out, st.sql) })
-		if err != nil {
+		if err := s.step(ctx, from, st, s.run); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// step does one statement or command and reports its error. It returns an error only if no further line is to be read.
-func (s *shell) step(ctx context.Context, from *input, line int, do func(context.Context, *bufio.Writer) error) error {
+// step runs one statement or command and reports its error. It returns an error only if no further line is to be read.
+func (s *shell) step(ctx context.Context, from *input, st statement, run func(context.Context, *bufio.Writer, string) error) error {
 	out := bufio.NewWriter(&untilDone{ctx, s.cfg.Out})
-	err := do(ctx, out)
+	err := run(ctx, out, st.sql)
 	if flushed := out.Flush(); err == nil {
 		err = flushed
 	}
 	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case err == nil, errors.Is(err, errQuit), errors.Is(err, errBail):
+	case ctx.Err() != nil && err != nil && !errors.Is(err, errInterrupted):
+		return fmt.Errorf("%w; %s", errInterrupted, unknown)
+	case err == nil, errors.Is(err, errInterrupted), errors.Is(err, errQuit), errors.Is(err, errBail):
 		return err
 	}
 	s.failed++
-	s.report(from, line, err)
+	s.report(from, st.line, err)
 	if s.cfg.Bail && !s.interactive {
 		return errBail
 	}

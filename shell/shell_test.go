@@ -55,8 +55,12 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		if !ok {
 			answer = "{}"
 		}
-		if answer == "panic" {
+		switch answer {
+		case "panic":
 			panic(http.ErrAbortHandler)
+		case "other":
+			s.other(w, r)
+			return
 		}
 		_, _ = io.WriteString(w, `{"results":[`+answer+`],"seq":7}`)
 	default:
@@ -270,7 +274,12 @@ func TestRun_Connect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var authorization string
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/db/query" {
+					_, _ = io.WriteString(w, `{"results":[]}`)
+					return
+				}
 				authorization = r.Header.Get("Authorization")
+				w.Header().Set("Location", "/elsewhere") // of the redirect
 				w.WriteHeader(tt.status)
 				_, _ = io.WriteString(w, tt.body)
 			}))
@@ -294,9 +303,11 @@ func TestRun_Interrupted(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}
-	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader(".status\nSELECT 1;"), Out: io.Discard, Err: io.Discard})
-	if !errors.Is(err, errInterrupted) || len(s.sent) != 0 {
-		t.Errorf("got %v and statements %v, want interrupted before any", err, s.sent)
+	s.answer("endless;", "other")
+	var errs strings.Builder
+	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
+	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 || errs.Len() > 0 {
+		t.Errorf("got %v, statements %q, errors %q; want interrupted in the first, without another error", err, s.sent, errs.String())
 	}
 }
 

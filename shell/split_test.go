@@ -63,6 +63,7 @@ func FuzzSplitter(f *testing.F) {
 	f.Add("SELECT ';' -- ;\n, [;] ; /* ; */ create temporary trigger a begin select 1;; end; explain")
 	f.Add("/*/ ; */ 'it''s' \"\n\" ` - / $ END;TRIGGER\f\r\t;")
 	f.Add("create trigger x;end a;end;")
+	f.Add("create trigger x begin select 1;;")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.ContainsRune(text, 0) {
 			return // the end of the text for SQLite

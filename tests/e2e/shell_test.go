@@ -41,7 +41,7 @@ func TestShell_ExitCodes(t *testing.T) {
 		"no URL":            {args: []string{"127.0.0.1:8083"}, code: 2, stderr: "neither http://host:port nor"},
 		"credentials in it": {args: []string{strings.Replace(sys.Orchestrator, "://", "://ann:pass@", 1)}, code: 2, stderr: "use --auth-file, or --user and $RIDESHARE_PASSWORD"},
 		"no such mode":      {args: []string{sys.Orchestrator, "--mode=x"}, code: 2, stderr: "--mode"},
-		"no password":       {args: []string{sys.Orchestrator, "--user=ann"}, code: 2, stderr: "RIDESHARE_PASSWORD"},
+		"no password":       {env: []string{"RIDESHARE_PASSWORD="}, args: []string{sys.Orchestrator, "--user=ann"}, code: 2, stderr: "RIDESHARE_PASSWORD"},
 		"no file":           {args: []string{sys.Orchestrator, "--auth-file=/none"}, code: 2, stderr: "AUTH_FILE"},
 	}
 	for name, tt := range tests {
@@ -117,7 +117,7 @@ func openTerminal(t *testing.T, home string, args ...string) *terminal {
 		t.Fatal(err)
 	}
 	term := &terminal{cmd: exec.Command(suite.binary, append([]string{"shell"}, args...)...), done: make(chan struct{})}
-	term.cmd.Env = append(cleanEnv(), "TERM=xterm", "HOME="+home)
+	term.cmd.Env = append(cleanEnv(), "TERM=xterm", "HOME="+home, "RIDESHARE_HISTORY=", "RIDESHARE_PASSWORD=")
 	file, err := pty.StartWithSize(term.cmd, &pty.Winsize{Rows: 24, Cols: terminalWidth})
 	if err != nil {
 		t.Fatal(err)
