@@ -73,17 +73,9 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return usagef("%v", err)
 	}
-	if w.ID == "" {
-		if w.ID, err = os.Hostname(); err != nil {
-			return usagef("--id: none given, and the host has no name: %v", err)
-		}
-	}
-	if w.AnswerMiB < 1 {
-		return usagef("--answer-mib: %d is not at least 1", w.AnswerMiB)
-	}
 	busURL, busErr := w.bus()
 	limits, limitsErr := w.limits()
-	if err = joinUsage(busErr, w.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
+	if err = joinUsage(w.name(), w.checkAnswer(), busErr, w.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -122,6 +114,24 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	return errors.Join(err, server.Close(stopCtx))
+}
+
+// name sets the id to the host name if none is given.
+func (w *workerCommand) name() (err error) {
+	if w.ID != "" {
+		return nil
+	}
+	if w.ID, err = os.Hostname(); err != nil {
+		return usagef("--id: none given, and the host has no name: %v", err)
+	}
+	return nil
+}
+
+func (w *workerCommand) checkAnswer() error {
+	if w.AnswerMiB < 1 {
+		return usagef("--answer-mib: %d is not at least 1", w.AnswerMiB)
+	}
+	return nil
 }
 
 // connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet.

@@ -115,7 +115,7 @@ func TestFiles_OldProtocols_AreRefused(t *testing.T) {
 	}
 	address := strings.TrimPrefix(url, "https://")
 	for version, good := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}} //nolint:gosec // what it is about
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version}}
 		conn, err := dialer.DialContext(t.Context(), "tcp", address)
 		if (err == nil) != good {
 			t.Errorf("TLS %x: got %v", version, err)

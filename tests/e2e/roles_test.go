@@ -155,7 +155,8 @@ func TestRoles_NothingToSend_ExitsTwo(t *testing.T) {
 	for _, args := range [][]string{
 		{"users", "--orchestrator-url", "http://127.0.0.1:1"},
 		{"rides", "--orchestrator-url", "http://127.0.0.1:1", "--gateway-url", "http://127.0.0.1:1"},
-		{"check"}, {"load"},
+		{"check"},
+		{"load"},
 	} {
 		runBinary(t, env, args...).expect(t, 2, "bearer or basic")
 	}
