@@ -63,7 +63,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	}
 	return serve(ctx, part{
 		addr: p.Listen, hosts: p.hosts, inherited: true,
-		exposed:      "everybody who reaches it may commit: let only the orchestrator and the workers reach it, or listen on 127.0.0.1",
+		exposed:      out.unlessVerified("everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
 		writeTimeout: pollTimeout, tls: out.tls.Server(true), log: log,
 		handler: telemetry.WithMetrics(out.metrics, server.New(store, log)),
 		close:   func(context.Context) error { return store.Close() },

@@ -74,6 +74,14 @@ func (o *output) verifiesCallers() error {
 	return nil
 }
 
+// unlessVerified returns the warning of a part that asks for no credentials; "" if it asks for a certificate.
+func (o *output) unlessVerified(warning string) string {
+	if o.tls.Verifies() {
+		return ""
+	}
+	return warning
+}
+
 // httpClient returns a client that trusts what the TLS settings say.
 func (o *output) httpClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.

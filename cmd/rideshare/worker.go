@@ -90,7 +90,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	routes := httpapi.NewLateHandler()
 	server := httpapi.NewServer(httpapi.ServerConfig{
 		Addr: w.Listen, Listener: listener, Handler: routes, Log: log, AllowedHosts: w.AllowedHosts, TLS: out.tls.Server(true),
-		Exposed: "everybody who reaches it may give this worker a role: let only the orchestrator reach it, or listen on 127.0.0.1",
+		Exposed: out.unlessVerified("everybody who reaches it may give this worker a role: let only the orchestrator reach it, set --tls-ca, or listen on 127.0.0.1"),
 	})
 	if err = server.Open(ctx); err != nil {
 		return err

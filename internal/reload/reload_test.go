@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,6 +105,17 @@ func TestWatcher_AppliesChanges(t *testing.T) {
 	if f.observed[0] != nil || f.observed[1] == nil || f.observed[2] != nil || !errors.Is(f.observed[3], os.ErrNotExist) {
 		t.Errorf("observed %v", f.observed)
 	}
+}
+
+// SIGHUP applies the files once more, whether or not they have changed, and does not end the process.
+func TestWatcher_SIGHUP(t *testing.T) {
+	f := follow(t)
+	f.write(t, "a", "a2")
+	f.await(t, "a2+b1", 1) // so it listens for the signal
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	f.await(t, "a2+b1", 2)
 }
 
 // Files that are missing, too long or refused at the start are errors.

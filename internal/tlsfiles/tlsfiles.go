@@ -71,6 +71,9 @@ func (f *Files) Expires() time.Time {
 // Serves reports whether there is a certificate to serve with.
 func (f *Files) Serves() bool { return f != nil && f.now.Load().cert != nil }
 
+// Verifies reports whether a listener with Server(true) refuses callers without a certificate of the CA.
+func (f *Files) Verifies() bool { return f.Serves() && f.now.Load().ca != nil }
+
 // Scheme returns "https" if there is a certificate to serve with, otherwise "http".
 func (f *Files) Scheme() string {
 	if f.Serves() {

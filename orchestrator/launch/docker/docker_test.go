@@ -90,6 +90,35 @@ func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
 	})
 }
 
+// Workers with TLS have the files mounted, their places in the settings, and an https address. Without it they have none of
+// that.
+func TestStart_TLS(t *testing.T) {
+	for _, dir := range []string{"", "/etc/workers"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			cfg := fakeConfig(f)
+			cfg.TLS = dir
+			l, err := docker.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worker := mustStart(t, l, "s1")
+			secure := dir != ""
+			for _, setting := range []string{"TLS_CERT=/run/tls/cert.pem", "TLS_KEY=/run/tls/key.pem", "TLS_CA=/run/tls/ca.pem"} {
+				if slices.Contains(f.planned.Env, setting) != secure {
+					t.Errorf("directory %q: got %q", dir, f.planned.Env)
+				}
+			}
+			if f.planned.Binds["/run/tls"] != dir || strings.HasPrefix(worker.Control, "https://") != secure {
+				t.Errorf("directory %q: got mounts %v and address %s", dir, f.planned.Binds, worker.Control)
+			}
+			if err := l.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A name that is taken by a container of another start is reported, and that container is left alone.
 func TestStart_NameTakenByAnother_IsToldAndLeft(t *testing.T) {
 	bubble(t, func(s scene) {
