@@ -33,6 +33,7 @@ type Watcher struct {
 	Apply func(contents [][]byte) error
 
 	known state // the state that was applied or refused last
+	last  state // the state at the last reading
 }
 
 // state identifies the contents of the files, or the error of reading them.
@@ -47,7 +48,7 @@ func (w *Watcher) Load() error {
 	if err != nil {
 		return err
 	}
-	w.known = now
+	w.known, w.last = now, now
 	return nil
 }
 
@@ -60,31 +61,36 @@ func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what s
 	defer signal.Stop(hup)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	last := w.known
 	for {
-		forced := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-hup:
-			forced = true
+			w.look(true, log, observe)
 		case <-tick.C:
+			w.look(false, log, observe)
 		}
-		contents, now, err := w.read()
-		if !forced && (now == w.known || now != last) {
-			last = now
-			continue
-		}
-		last, w.known = now, now
-		if err == nil {
-			err = w.Apply(contents)
-		}
-		observe(w.What, err)
-		if err != nil {
-			log.ErrorContext(ctx, "changed files refused, the contents before stay in force", logkey.Files, w.What, logkey.Error, err.Error())
-		} else {
-			log.InfoContext(ctx, "changed files are in force", logkey.Files, w.What)
-		}
+	}
+}
+
+// look reads the files once, and applies them if they have changed and are the same as at the last reading, or if it is
+// forced to.
+func (w *Watcher) look(force bool, log *slog.Logger, observe func(what string, err error)) {
+	contents, now, err := w.read()
+	settled := now == w.last
+	w.last = now
+	if !force && (now == w.known || !settled) {
+		return
+	}
+	w.known = now
+	if err == nil {
+		err = w.Apply(contents)
+	}
+	observe(w.What, err)
+	if err != nil {
+		log.Error("changed files refused, the contents before stay in force", logkey.Files, w.What, logkey.Error, err.Error())
+	} else {
+		log.Info("changed files are in force", logkey.Files, w.What)
 	}
 }
 

@@ -118,6 +118,28 @@ func TestWatcher_SIGHUP(t *testing.T) {
 	f.await(t, "a2+b1", 2)
 }
 
+// A file is applied when two readings agree: until then it may still be being written.
+func TestWatcher_HalfWrittenFile_IsNotApplied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	applied := 0
+	w := &reload.Watcher{Paths: []string{path}, Apply: func([][]byte) error { applied++; return nil }}
+	for i, text := range []string{"whole", "h", "ha", "half", "half", "half", "whole", "whole"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := w.Load(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		w.Look()
+		if want := map[int]int{4: 2, 5: 2, 6: 2, 7: 3}[i]; applied != max(want, 1) {
+			t.Errorf("reading %d: applied %d times, want %d", i, applied, max(want, 1))
+		}
+	}
+}
+
 // Files that are missing, too long or refused at the start are errors.
 func TestWatcher_Load_Errors(t *testing.T) {
 	dir := t.TempDir()
