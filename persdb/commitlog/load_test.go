@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -232,6 +233,9 @@ func TestStore_Load_HasATimeLimit(t *testing.T) {
 func TestStore_Backup_FilesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "backups", "of a dead process"), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	s := open(t, commitlog.Config{Dir: dir})
 	files := func() int {
 		found, err := filepath.Glob(filepath.Join(dir, "backups", "*"))
