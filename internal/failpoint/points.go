@@ -17,8 +17,11 @@ const (
 	MasterTaken Point = "master-taken"
 	// MasterBeforeCommit: a batch is collected and not sent to persdb. An error means that persdb was not called.
 	MasterBeforeCommit Point = "master-before-commit"
-	// PersdbBeforeCommit: all rows are written inside the transaction. An error means that COMMIT failed.
+	// PersdbBeforeCommit: all rows are written inside the transaction. An error means that the entry was not appended.
 	PersdbBeforeCommit Point = "persdb-before-commit"
+	// PersdbBeforeTables: the entry is in the log, and so committed; the tables' transaction is still open. An error means
+	// that its COMMIT failed.
+	PersdbBeforeTables Point = "persdb-before-tables"
 	// PersdbAfterCommit: the entry is on disk, and the answer not sent. An error means that no answer is sent.
 	PersdbAfterCommit Point = "persdb-after-commit"
 	// MasterAfterCommit: the master has persdb's answer; neither slaves nor callers know yet.

@@ -24,6 +24,7 @@ var kinds = map[string][]Action{
 	string(MasterTaken):          {Kill, Pause},
 	string(MasterBeforeCommit):   {Kill, Pause, Error},
 	string(PersdbBeforeCommit):   {Kill, Pause, Error, Slow},
+	string(PersdbBeforeTables):   {Kill, Pause, Error},
 	string(PersdbAfterCommit):    {Kill, Pause, Error},
 	string(MasterAfterCommit):    {Kill, Pause},
 	string(MasterAfterBroadcast): {Kill, Pause},

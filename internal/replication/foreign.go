@@ -2,7 +2,6 @@ package replication
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"rideshare/internal/dbaas"
@@ -79,18 +78,4 @@ func foreignError(err error) error {
 		return dbaas.WrapError(dbaas.CodeInvalid, "the file is damaged: "+e.Message, err)
 	}
 	return dbaas.WrapError(dbaas.CodeInternal, "the file could not be read", err)
-}
-
-// DropInternal drops the system's own tables from a copy of the database.
-func DropInternal(c *sqlite.Conn) error {
-	names, err := internalNames(c)
-	if err != nil {
-		return err
-	}
-	for name := range names {
-		if err = c.ExecOnce("DROP TABLE IF EXISTS " + quoteName(name)); err != nil {
-			return fmt.Errorf("drop %s: %w", name, err)
-		}
-	}
-	return nil
 }

@@ -38,7 +38,7 @@ func openAt(t *testing.T, path string, o sqlite.Options) *sqlite.Conn {
 // snapshot writes a snapshot of the file at from to a new file at to.
 func snapshot(tb testing.TB, from, to string) dbaas.Head {
 	tb.Helper()
-	s, err := replication.OpenSnapshot(from, to)
+	s, err := replication.OpenSnapshot(from)
 	if err != nil {
 		tb.Fatal(err)
 	}

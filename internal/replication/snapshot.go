@@ -1,29 +1,29 @@
 package replication
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
 )
 
-// Snapshot is a file with the application's tables and the position of a live file, all of one moment. It has nothing of
-// the system's other tables. One goroutine may use a Snapshot at a time.
+// Snapshot is a copy of a live file, all of one moment, with its position. One goroutine may use a Snapshot at a time.
 type Snapshot struct {
 	*sqlite.Snapshot
 
 	head dbaas.Head
 }
 
-// OpenSnapshot begins a snapshot of the live file at path. It uses a file at scratch, which must not exist, and removes
-// it again. Errors are those of sqlite.OpenSnapshot and Position.
-func OpenSnapshot(path, scratch string) (*Snapshot, error) {
+// OpenSnapshot begins a snapshot of the live file at path. Errors are those of sqlite.OpenSnapshot and Position.
+func OpenSnapshot(path string) (*Snapshot, error) {
 	s := &Snapshot{}
 	var err error
-	s.Snapshot, err = sqlite.OpenSnapshot(path, scratch, sqlite.SnapshotOptions{
-		Table: func(name string) bool { return !internal(name) || name == positionTable },
-		Begun: func(c *sqlite.Conn) (err error) {
-			s.head, err = Position(c)
-			return err
-		},
+	s.Snapshot, err = sqlite.OpenSnapshot(path, func(c *sqlite.Conn) (err error) {
+		s.head, err = Position(c)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -33,3 +33,29 @@ func OpenSnapshot(path, scratch string) (*Snapshot, error) {
 
 // Head returns the position of the snapshot.
 func (s *Snapshot) Head() dbaas.Head { return s.head }
+
+// DropOwn removes from an installed snapshot the tables that only persdb needs: all of the system's own except the
+// position.
+func DropOwn(c *sqlite.Conn) error { return dropInternal(c, positionTable) }
+
+// DropInternal removes all of the system's own tables from a copy of the database.
+func DropInternal(c *sqlite.Conn) error { return dropInternal(c) }
+
+func dropInternal(c *sqlite.Conn, except ...string) error {
+	names, err := internalNames(c)
+	if err != nil {
+		return err
+	}
+	if err = c.BeginWrite(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if slices.Contains(except, name) {
+			continue
+		}
+		if err = c.ChangeSchema("DROP TABLE IF EXISTS " + quoteName(name)); err != nil {
+			return errors.Join(fmt.Errorf("drop %s: %w", name, err), c.End())
+		}
+	}
+	return c.Commit()
+}

@@ -6,7 +6,7 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// PageSize is the page size of the files that Open creates.
+// PageSize is the page size of the files that Open creates, and the only one that a Snapshot can read.
 const PageSize = 4096
 
 // UsedPages returns how many pages of the file are in use, including the changes of the open transaction.

@@ -25,6 +25,9 @@ type Options struct {
 	// Durable makes each commit wait for the disk (synchronous=FULL). Without it the file survives a crash of the
 	// process but not of the machine.
 	Durable bool
+	// Recoverable keeps the file sound in a power loss, at one of its commits (synchronous=NORMAL). No commit waits for
+	// the disk, so the newest ones may be lost until the WAL is synced or checkpointed.
+	Recoverable bool
 	// ForeignKeys enforces foreign keys. Replicas leave it off, since the log already contains the rows of cascades.
 	ForeignKeys bool
 	// Triggers lets triggers fire. Replicas leave it off for the same reason.
@@ -203,6 +206,8 @@ func (o Options) pragmas() []string {
 		list = append(list, "PRAGMA query_only=1")
 	case o.Durable:
 		list = append(list, "PRAGMA synchronous=FULL", "PRAGMA journal_mode=WAL")
+	case o.Recoverable:
+		list = append(list, "PRAGMA synchronous=NORMAL", "PRAGMA journal_mode=WAL")
 	default:
 		// The order matters: switching the file to WAL would flush all of it to the disk. With a new snapshot of some
 		// 100 MiB, other processes' commits would wait for that.

@@ -203,7 +203,7 @@ func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {
 }
 
 // Bytes that change on the disk are detected, by table, without false alarms: not after schema changes, restarts,
-// commits that were undone or whose outcome was unknown.
+// commits that were undone or replayed.
 func TestStore_Hashes_FindDamage(t *testing.T) {
 	cfg := commitlog.Config{Dir: t.TempDir(), SharedLimit: time.Minute}
 	s := reopen(t, cfg)
@@ -216,11 +216,14 @@ func TestStore_Hashes_FindDamage(t *testing.T) {
 	} {
 		storetest.Commit(t, s, epoch, op(n, list...), atomic(100+n, "INSERT INTO users VALUES('undone','x')", "nonsense"))
 	}
-	s.FailBeforeCommit(func() error { return errors.New("disk failed") })
+	s.FailBeforeAppend(func() error { return errors.New("disk failed") })
 	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(200, "DELETE FROM users")}); err == nil {
 		t.Fatal("the commit did not fail")
 	}
-	s.FailBeforeCommit(nil)
+	s.FailBeforeAppend(nil)
+	s.FailBeforeTables(func() error { return errors.New("disk failed") })
+	storetest.Commit(t, s, epoch, op(202, "INSERT INTO users VALUES('late','x')", "INSERT INTO y(a) VALUES('again')"))
+	s.FailBeforeTables(nil)
 	storetest.Commit(t, s, epoch, op(201, "INSERT INTO users VALUES('last','x')"))
 	damaged := func(want ...string) {
 		t.Helper()

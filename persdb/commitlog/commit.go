@@ -54,6 +54,9 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 			return unavailable(err)
 		}
 		if len(b.run) > 0 {
+			if err := s.catchUp(ctx); err != nil {
+				return unavailable(err)
+			}
 			if err := s.conn.Within(ctx, func() error { return b.commit(ctx) }); err != nil {
 				return err
 			}
@@ -198,11 +201,7 @@ func (b *batch) commit(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if end := c.End(); end != nil {
-			b.s.doubtful = true
-			err = errors.Join(err, end)
-		}
-		return err
+		return errors.Join(err, c.End())
 	}
 }
 
@@ -233,31 +232,26 @@ func (b *batch) ran() []int {
 	return ran
 }
 
-// store appends the entry, commits and publishes it. After any error before COMMIT, certainly nothing is done. The
-// outcome of an error of COMMIT itself is unknown, unless the transaction is still open and can be undone.
+// store appends the entry to the log, which commits it, and then commits the tables and publishes the entry. After an
+// error of Append without CodeUnknown, certainly nothing is done. After Append nothing can undo the entry.
 func (b *batch) store(ctx context.Context) error {
 	s := b.s
 	entry, ids, records, err := b.build()
 	if err != nil {
 		return err
 	}
-	if err = s.hooks.beforeAppend.call(); err != nil {
-		return unavailable(err)
-	}
 	if err = replication.SetPosition(s.conn, dbaas.Head{Seq: entry.Seq, Epoch: entry.Epoch}); err != nil {
 		return unavailable(err)
 	}
+	if err = errors.Join(s.hooks.beforeAppend.call(), failpoint.Fail(failpoint.PersdbBeforeCommit)); err != nil {
+		return unavailable(err)
+	}
 	record := Record{Entry: *entry, Operations: records}
-	if err = s.log.Append(ctx, record); err != nil {
+	if err = s.appendRecord(ctx, record); err != nil {
 		s.doubtful = dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return unavailable(err)
 	}
-	if err = errors.Join(s.hooks.beforeCommit.call(), failpoint.Fail(failpoint.PersdbBeforeCommit)); err == nil {
-		err = s.commitNow()
-	}
-	if err != nil {
-		return s.commitFailed(err)
-	}
+	s.commitTables(ctx, entry.Seq)
 	s.mu.Lock()
 	s.index.add(&record, ids, s.cfg.Elapsed())
 	bounds := s.bounds
@@ -265,8 +259,6 @@ func (b *batch) store(ctx context.Context) error {
 	s.moveTo(bounds)
 	s.mu.Unlock()
 	s.lastAt = entry.At
-	s.capture.Committed()
-	s.noteRoom(ctx)
 	if err = s.measure(); err != nil {
 		s.cfg.Log.WarnContext(ctx, "tables not measured", logkey.Error, err)
 	}
@@ -277,28 +269,32 @@ func (b *batch) store(ctx context.Context) error {
 	return nil
 }
 
-// commitNow runs COMMIT without the caller's context: a commit is never interrupted half way.
-func (s *Store) commitNow() error {
+// appendRecord appends to the log and reports how long that took.
+func (s *Store) appendRecord(ctx context.Context, r Record) error {
 	began := time.Now()
-	err := s.conn.Within(context.Background(), s.conn.Commit)
+	err := s.log.Append(ctx, r)
 	if s.cfg.OnSync != nil {
 		s.cfg.OnSync(time.Since(began))
 	}
 	return err
 }
 
-// commitFailed determines the outcome after an error of COMMIT. A log outside this file may already hold the entry, so
-// only that log knows the outcome. If a full disk had no room for the whole transaction, its last page, which makes it
-// valid, is not in the WAL: the engine has undone it.
-func (s *Store) commitFailed(err error) error {
-	_, local := s.log.(*TableLog)
-	if local && (s.conn.InTransaction() || dbaas.CodeOf(err) == dbaas.CodeFull) {
-		if end := s.conn.End(); end == nil {
-			return unavailable(err)
-		}
+// commitTables commits the transaction of an entry that is in the log, without the caller's context: it is never
+// interrupted half way. If COMMIT fails, the entry stays committed, and catchUp applies it before the next batch runs.
+func (s *Store) commitTables(ctx context.Context, seq dbaas.Seq) {
+	err := errors.Join(s.hooks.beforeTables.call(), failpoint.Fail(failpoint.PersdbBeforeTables))
+	if err == nil {
+		err = s.conn.Within(context.Background(), s.conn.Commit)
 	}
-	s.doubtful = true
-	return dbaas.WrapError(dbaas.CodeUnknown, "the outcome of the commit is not known", err)
+	if err == nil {
+		s.applied = seq
+		s.capture.Committed()
+		s.noteRoom(ctx)
+		return
+	}
+	s.cfg.Log.WarnContext(ctx, "the tables are behind the log until the next write", logkey.Seq, seq, logkey.Error, err)
+	_ = s.conn.End() // catchUp does it again.
+	_ = s.noteFull(ctx, err)
 }
 
 // build builds the entry of the operations that ran.

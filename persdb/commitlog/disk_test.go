@@ -17,7 +17,11 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-const wal = "persdb/persdb.db-wal"
+// wal and tablesWAL are the WALs of log and tables.
+const (
+	wal       = "persdb/log.db-wal"
+	tablesWAL = "persdb/persdb.db-wal"
+)
 
 // onDisk opens a store on a disk of its own. The caller closes it.
 func onDisk(t *testing.T) *powerRun {
@@ -27,12 +31,17 @@ func onDisk(t *testing.T) *powerRun {
 	return r
 }
 
-// The writing connection waits for the disk at every commit; reading connections cannot write.
+// Only the log's writing connection waits for the disk at every commit; reading connections cannot write.
 func TestStore_Open_Settings(t *testing.T) {
 	s := open(t, commitlog.Config{})
-	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal", "foreign_keys": "1", "query_only": "0"} {
+	for pragma, want := range map[string]string{"synchronous": "1", "journal_mode": "wal", "foreign_keys": "1", "query_only": "0"} {
 		if got, err := s.Pragma(pragma); err != nil || got != want {
 			t.Errorf("%s of the writer: got %q, %v, want %q", pragma, got, err, want)
+		}
+	}
+	for pragma, want := range map[string]string{"synchronous": "2", "journal_mode": "wal"} {
+		if got, err := s.LogPragma(pragma); err != nil || got != want {
+			t.Errorf("%s of the log's writer: got %q, %v, want %q", pragma, got, err, want)
 		}
 	}
 	if got, err := s.ReaderPragma(t.Context(), "query_only"); err != nil || got != "1" {
@@ -60,22 +69,26 @@ func (o *ops) begin() error {
 	return nil
 }
 
-// syncs returns how often the WAL was synced, and whether the last sync came after the last write.
-func (o *ops) syncs() (n int, last bool) {
+// syncs returns how often the WALs of log and tables were synced, and whether the log's last sync came after its last
+// write.
+func (o *ops) syncs() (log, tables int, last bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, op := range o.list {
-		if op.Name == wal {
+		switch {
+		case op.Name == wal:
 			if last = op.Kind == disktest.Sync; last {
-				n++
+				log++
 			}
+		case op == disktest.Op{Kind: disktest.Sync, Name: tablesWAL}:
+			tables++
 		}
 	}
-	return n, last
+	return log, tables, last
 }
 
-// A commit syncs the WAL once for all operations of a batch, between the beginning of COMMIT and its answer; so do a
-// claim and a trim.
+// A commit syncs the log's WAL once for all operations of a batch, between the append and its answer; so do a claim and
+// a trim. Only a trim syncs the tables, before it removes entries.
 func TestStore_Sync_OncePerStep(t *testing.T) {
 	r := onDisk(t)
 	s := r.store
@@ -90,22 +103,23 @@ func TestStore_Sync_OncePerStep(t *testing.T) {
 		return list
 	}
 	for _, step := range []struct {
-		name  string
-		run   func()
-		syncs int
+		name        string
+		run         func()
+		log, tables int
 	}{
-		{"commit of one", func() { storetest.Commit(t, s, epoch, insert(0, 1)...) }, 1},
-		{"commit of 64", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 1},
-		{"claim", func() { epoch = storetest.Claim(t, s) }, 1},
-		{"trim", func() { trim(t, s) }, 1},
-		{"the same again", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 0},
+		{"commit of one", func() { storetest.Commit(t, s, epoch, insert(0, 1)...) }, 1, 0},
+		{"commit of 64", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 1, 0},
+		{"claim", func() { epoch = storetest.Claim(t, s) }, 1, 0},
+		{"trim", func() { trim(t, s) }, 1, 1},
+		{"the same again", func() { storetest.Commit(t, s, epoch, insert(1, 64)...) }, 0, 0},
 	} {
 		r.elapsed += time.Hour
-		s.FailBeforeCommit(o.begin)
+		s.FailBeforeAppend(o.begin)
 		_ = o.begin() // a claim and a trim have no such point
 		step.run()
-		if n, last := o.syncs(); n != step.syncs || last != (step.syncs > 0) {
-			t.Errorf("%s: %d syncs of the WAL, the last after all writes: %v; want %d", step.name, n, last, step.syncs)
+		if log, tables, last := o.syncs(); log != step.log || tables != step.tables || last != (step.log > 0) {
+			t.Errorf("%s: %d syncs of the log, the last after all writes: %v, and %d of the tables; want %d and %d",
+				step.name, log, last, tables, step.log, step.tables)
 		}
 	}
 }
@@ -116,7 +130,7 @@ func TestStore_Open_DirectoryNotSynced_OldFileStays(t *testing.T) {
 	want := mostlyFree(t, d)
 	failed := false
 	d.SetFault(func(op disktest.Op) disktest.Fault {
-		if op.Kind == disktest.Rename {
+		if op == (disktest.Op{Kind: disktest.Rename, Name: "persdb/persdb.db.new"}) {
 			t.Errorf("%s was renamed", op.Name)
 		}
 		if op.Kind == disktest.SyncDir && !failed {
@@ -231,14 +245,15 @@ func TestStore_SlowSync_ReadsGoOn(t *testing.T) {
 	})
 }
 
-// walRoom is the number of writes to the WAL that still find room; negative means any number.
+// walRoom is the number of writes to a WAL that still find room; negative means any number.
 type walRoom struct {
+	name    string
 	left    int
 	refused bool
 }
 
 func (w *walRoom) fault(op disktest.Op) disktest.Fault {
-	if op.Name != wal || op.Kind != disktest.Write || w.left < 0 {
+	if op.Name != w.name || op.Kind != disktest.Write || w.left < 0 {
 		return disktest.None
 	}
 	if w.left == 0 {
@@ -260,14 +275,14 @@ func (w *walRoom) passed(t *testing.T, err error) bool {
 	return done
 }
 
-// A disk has no room for the WAL, at any write of a step: the step fails with CodeFull, certainly nothing is done,
+// A disk has no room for the log's WAL, at any write of a step: the step fails with CodeFull, certainly nothing is done,
 // reads continue, and the same step succeeds when there is room. No restart is needed, and the results survive a power
 // loss.
 func TestStore_NoRoomForTheWAL_AtAnyWrite(t *testing.T) {
 	r := onDisk(t)
 	s, d := r.store, r.disk
 	epoch := storetest.Claim(t, s)
-	room := &walRoom{left: -1}
+	room := &walRoom{name: wal, left: -1}
 	d.SetFault(room.fault)
 	seq := dbaas.Seq(0)
 	for n := 0; ; n++ {

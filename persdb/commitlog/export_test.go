@@ -11,17 +11,14 @@ import (
 
 // Hook points of a commit, for tests.
 func (s *Store) FailBeforeAppend(f func() error) { s.hooks.beforeAppend = f }
-func (s *Store) FailBeforeCommit(f func() error) { s.hooks.beforeCommit = f }
+func (s *Store) FailBeforeTables(f func() error) { s.hooks.beforeTables = f }
 func (s *Store) FailAfterCommit(f func() error)  { s.hooks.afterCommit = f }
 
-// UndoWithError ends the open transaction as the engine does when COMMIT fails with err. It is for hooks.
-func (s *Store) UndoWithError(err error) error { return errors.Join(err, s.conn.End()) }
-
-// SetMaxPages bounds the file, as a full disk does.
-func (s *Store) SetMaxPages(n int64) error {
+// SetMaxPages bounds the files of tables and log, as a full disk does.
+func (s *Store) SetMaxPages(tables, log int64) error {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	return s.conn.SetMaxPages(n)
+	return errors.Join(s.conn.SetMaxPages(tables), s.log.(*FileLog).writer.SetMaxPages(log))
 }
 
 // SetSizes bounds one entry, for tests of oversized operations.
@@ -61,11 +58,12 @@ func OnDisk(cfg Config, sync func(path string) error, rename func(from, to strin
 	return cfg
 }
 
-// Checkpoint copies the WAL to the file, as far as readers allow it.
+// Checkpoint copies the WALs to their files, as far as readers allow it.
 func (s *Store) Checkpoint() {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	s.conn.CheckpointPassive()
+	s.log.(*FileLog).writer.CheckpointPassive()
 }
 
 // Pragma sets or reads a setting of the writing connection.
@@ -73,6 +71,13 @@ func (s *Store) Pragma(name string) (string, error) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
 	return pragma(s.conn, name)
+}
+
+// LogPragma sets or reads a setting of the log's writing connection.
+func (s *Store) LogPragma(name string) (string, error) {
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
+	return pragma(s.log.(*FileLog).writer, name)
 }
 
 // ReaderPragma reads a setting of a reading connection.

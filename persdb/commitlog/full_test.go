@@ -18,60 +18,40 @@ import (
 // errNoRoom is the engine's error when the disk is full.
 var errNoRoom = &dbaas.Error{Code: dbaas.CodeFull, Message: "database or disk is full"}
 
-// When the disk is full at any step of a commit, COMMIT itself included, the error names it immediately, certainly
-// nothing is done, the first failure of a series is logged, and writes continue when there is room.
-func TestStore_Commit_DiskFullAtEachStep(t *testing.T) {
-	for name, arm := range map[string]func(*commitlog.Store, func() error){
-		"Append": func(s *commitlog.Store, full func() error) { s.FailBeforeAppend(full) },
-		"Commit": func(s *commitlog.Store, full func() error) {
-			s.FailBeforeCommit(func() error {
-				if err := full(); err != nil {
-					return s.UndoWithError(err)
-				}
-				return nil
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var lines bytes.Buffer
-			s := open(t, commitlog.Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
-			epoch := storetest.Claim(t, s)
-			full := true
-			arm(s, func() error {
-				if full {
-					return errNoRoom
-				}
-				return nil
-			})
-			for range 3 {
-				_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(1, ann)})
-				if dbaas.CodeOf(err) != dbaas.CodeFull || !strings.HasPrefix(err.Error(), "persdb's disk is full") {
-					t.Fatalf("got %v, want code %q and the disk named", err, dbaas.CodeFull)
-				}
-			}
-			if !sizes(t, s).DiskFull {
-				t.Error("the store does not say that the disk is full")
-			}
-			full = false
-			if c := storetest.Commit(t, s, epoch, op(1, ann)); c.Entry == nil || c.Entry.Seq != 1 {
-				t.Errorf("with room again: entry %v", c.Entry)
-			}
-			if sizes(t, s).DiskFull {
-				t.Error("the store still says that the disk is full")
-			}
-			if n := strings.Count(lines.String(), "level=ERROR"); n != 1 {
-				t.Errorf("%d lines at ERROR, want one:\n%s", n, lines.String())
-			}
-		})
+// When the disk has no room for the append, the error names the disk immediately, certainly nothing is done, the first
+// failure of a series is logged, and writes continue when there is room.
+func TestStore_Commit_DiskFull(t *testing.T) {
+	var lines bytes.Buffer
+	s := open(t, commitlog.Config{Log: slog.New(slog.NewTextHandler(&lines, nil))})
+	epoch := storetest.Claim(t, s)
+	s.FailBeforeAppend(func() error { return errNoRoom })
+	for range 3 {
+		_, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(1, ann)})
+		if dbaas.CodeOf(err) != dbaas.CodeFull || !strings.HasPrefix(err.Error(), "persdb's disk is full") {
+			t.Fatalf("got %v, want code %q and the disk named", err, dbaas.CodeFull)
+		}
+	}
+	if !sizes(t, s).DiskFull {
+		t.Error("the store does not say that the disk is full")
+	}
+	s.FailBeforeAppend(nil)
+	if c := storetest.Commit(t, s, epoch, op(1, ann)); c.Entry == nil || c.Entry.Seq != 1 {
+		t.Errorf("with room again: entry %v", c.Entry)
+	}
+	if sizes(t, s).DiskFull {
+		t.Error("the store still says that the disk is full")
+	}
+	if n := strings.Count(lines.String(), "level=ERROR"); n != 1 {
+		t.Errorf("%d lines at ERROR, want one:\n%s", n, lines.String())
 	}
 }
 
-// A file that cannot grow refuses growth, accepts writes that need no room, and releases the log's space.
+// A log that cannot grow refuses writes, and accepts them once trimming has made room in its file.
 func TestStore_Trim_DiskFull(t *testing.T) {
 	clk := newClock()
 	s := open(t, clk.config(""))
 	epoch := storetest.Claim(t, s)
-	if err := s.SetMaxPages(400); err != nil {
+	if err := s.SetMaxPages(100_000, 400); err != nil {
 		t.Fatal(err)
 	}
 	const insert = "INSERT INTO users SELECT hex(randomblob(8)), printf('%.*c', 50000, 'x')"
@@ -111,7 +91,7 @@ func TestStore_Reserve_DeletesFindRoom(t *testing.T) {
 		return op(n, fmt.Sprintf("INSERT INTO users VALUES('%d', printf('%%.*c', 50000, 'x'))", n))
 	}
 	s.SetFree(0)
-	if err := s.SetMaxPages(300); err != nil {
+	if err := s.SetMaxPages(100_000, 300); err != nil {
 		t.Fatal(err)
 	}
 	n, err := 0, error(nil)
@@ -121,7 +101,7 @@ func TestStore_Reserve_DeletesFindRoom(t *testing.T) {
 	if kept() != 0 || dbaas.CodeOf(err) != dbaas.CodeFull {
 		t.Fatalf("%d bytes are kept back on a full disk, %v", kept(), err)
 	}
-	if err := s.SetMaxPages(10_000); err != nil { // the space of the reserve.
+	if err := s.SetMaxPages(100_000, 10_000); err != nil { // the space of the reserve.
 		t.Fatal(err)
 	}
 	run := func(want string, o dbaas.Operation) {

@@ -12,10 +12,8 @@ type index struct {
 	places map[dbaas.OpID]place
 	// entries describes the entries of the retained log, oldest first and without gaps.
 	entries []entryInfo
-	ops     int   // in all entries
-	bytes   int64 // of all entries' records
-	pages   int64 // of the log's table, approximately
-	filling logPages
+	ops     int       // in all entries
+	bytes   int64     // of all entries' records
 	lost    dbaas.Seq // the newest damaged entry whose operations may be unknown
 }
 
@@ -32,7 +30,6 @@ type entryInfo struct {
 	met   time.Duration
 	ops   int
 	bytes int64
-	pages int64 // new pages that the entry took
 }
 
 // add adds the operations of a committed entry, first seen at now.
@@ -41,11 +38,9 @@ func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 		x.places[id] = place{seq: r.Entry.Seq, order: int32(i)}
 	}
 	info := entryInfo{seq: r.Entry.Seq, met: now, ops: len(ids), bytes: r.size()}
-	info.pages = x.filling.add(info.bytes)
 	x.entries = append(x.entries, info)
 	x.ops += info.ops
 	x.bytes += info.bytes
-	x.pages += info.pages
 }
 
 // addRecord adds a record that was read from the log. Of a damaged record it adds what can be read.
@@ -98,7 +93,6 @@ func (x *index) dropEntries(upTo dbaas.Seq) {
 	for len(x.entries) > 0 && x.entries[0].seq <= upTo {
 		x.ops -= x.entries[0].ops
 		x.bytes -= x.entries[0].bytes
-		x.pages -= x.entries[0].pages
 		x.entries = x.entries[1:]
 	}
 }

@@ -14,12 +14,9 @@ type Log interface {
 	// Claim issues a new epoch. When it returns, the epoch is durable, and from then on an Append with any older epoch
 	// fails. CodeUnknown means that an epoch may have been issued.
 	Claim(ctx context.Context) (dbaas.Epoch, error)
-	// Append stores r if its epoch is the newest and its seq is the head's plus one. It is the last step before the
-	// state machine's COMMIT. Errors with CodeStaleEpoch, CodeConflict (wrong seq), CodeFull and CodeUnavailable mean
-	// that r is certainly not stored; CodeUnknown means that it may be stored, and a later Head shows whether it is.
-	//
-	// A log in the state machine's own file joins the open transaction and is durable with its COMMIT; any other log is
-	// durable when Append returns.
+	// Append stores r if its epoch is the newest and its seq is the head's plus one. When it returns nil, r is durable:
+	// this is the commit point. CodeUnknown means that r may be stored, and a later Head shows whether it is; after any
+	// other error it is certainly not, as with CodeStaleEpoch, CodeConflict (wrong seq), CodeFull and CodeUnavailable.
 	Append(ctx context.Context, r Record) error
 	// Read returns consecutive records after seq within limit, but at least one if there is any. It returns
 	// dbaas.ErrGone if the record after seq was trimmed. The records end before a damaged one; if the first is damaged,
@@ -30,6 +27,8 @@ type Log interface {
 	// Trim removes the records up to and including seq, but never the newest one. CodeUnknown means that they may have
 	// been removed, and a later Head shows whether they were; after any other error they were not.
 	Trim(ctx context.Context, seq dbaas.Seq) error
+	// Close waits for running calls of Read and Head. No other method may be called afterwards.
+	Close() error
 }
 
 // Record is one entry, with what the log keeps of its operations: a frame of wire.KindRecords.

@@ -10,43 +10,21 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/sqlite"
 	"rideshare/internal/testkit/logtest"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 )
 
-// TableLog passes the conformance suite.
-func TestTableLog_Suite(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Subject {
+// FileLog passes the conformance suite.
+func TestFileLog_Suite(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) commitlog.Log {
 		t.Helper()
-		path := filepath.Join(t.TempDir(), "log.db")
-		c, err := sqlite.Open(path, sqlite.Options{})
+		l, err := commitlog.OpenFileLog(filepath.Join(t.TempDir(), commitlog.LogFileName), dbaas.NewClusterID())
 		if err != nil {
 			t.Fatal(err)
 		}
-		readers, err := commitlog.OpenReaders(path, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if bad := errors.Join(readers.Close(), c.Close()); bad != nil {
-				t.Error(bad)
-			}
-		})
-		l, err := commitlog.NewTableLog(c, readers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return logtest.Subject{Log: l, Within: func(fn func() error) error {
-			if err := c.BeginWrite(); err != nil {
-				return err
-			}
-			if err := fn(); err != nil {
-				return errors.Join(err, c.End())
-			}
-			return c.Commit()
-		}}
+		t.Cleanup(func() { closeStore(t, l) })
+		return l
 	})
 }
 
@@ -123,18 +101,20 @@ func (l *farLog) Trim(_ context.Context, seq dbaas.Seq) error {
 	return nil
 }
 
+func (l *farLog) Close() error { return nil }
+
 // farLog passes the suite too.
 func TestFarLog_Suite(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Subject {
+	logtest.Run(t, func(t *testing.T) commitlog.Log {
 		t.Helper()
-		return logtest.Subject{Log: &farLog{}, Within: func(fn func() error) error { return fn() }}
+		return &farLog{}
 	})
 }
 
 // A page that is refused because the log was trimmed after the page's bounds were read says where the log begins now.
 func TestStore_Log_TrimmedMeanwhile_SaysWhereItBegins(t *testing.T) {
 	far := &farLog{}
-	s := open(t, commitlog.Config{OpenLog: func(*sqlite.Conn, *commitlog.Readers) (commitlog.Log, error) { return far, nil }})
+	s := open(t, commitlog.Config{OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return far, nil }})
 	epoch := storetest.Claim(t, s)
 	for n := range 4 {
 		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d','x')", n)))
@@ -154,7 +134,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	far := &farLog{}
 	cfg := commitlog.Config{
 		Dir:     t.TempDir(),
-		OpenLog: func(*sqlite.Conn, *commitlog.Readers) (commitlog.Log, error) { return far, nil },
+		OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return far, nil },
 	}
 	s := reopen(t, cfg)
 	epoch := storetest.Claim(t, s)
@@ -177,10 +157,8 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	}
 
 	// The process dies between append and COMMIT.
-	s.FailBeforeCommit(func() error { return errors.New("power cut") })
-	if _, err := s.Commit(t.Context(), dbaas.Leadership{Epoch: epoch}, []dbaas.Operation{op(4, "DELETE FROM users")}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
-		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
-	}
+	s.FailBeforeTables(func() error { return errors.New("power cut") })
+	storetest.Commit(t, s, epoch, op(4, "DELETE FROM users"))
 	closeStore(t, s)
 	s = reopen(t, cfg)
 	defer closeStore(t, s)
@@ -196,7 +174,7 @@ func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 
 // lossyLog loses the answer of the next Claim or Trim, which is done.
 type lossyLog struct {
-	*commitlog.TableLog
+	*commitlog.FileLog
 
 	loseNext bool
 }
@@ -210,21 +188,21 @@ func (l *lossyLog) lost(err error) error {
 }
 
 func (l *lossyLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
-	epoch, err := l.TableLog.Claim(ctx)
+	epoch, err := l.FileLog.Claim(ctx)
 	return epoch, l.lost(err)
 }
 
 func (l *lossyLog) Trim(ctx context.Context, seq dbaas.Seq) error {
-	return l.lost(l.TableLog.Trim(ctx, seq))
+	return l.lost(l.FileLog.Trim(ctx, seq))
 }
 
 // A trim and a claim that were durable although they returned an error are detected before the next step.
 func TestStore_TrimAndClaim_LostAnswerIsFoundOut(t *testing.T) {
 	clk := newClock()
-	cfg := clk.config("")
+	cfg := clk.config(t.TempDir())
 	log := &lossyLog{}
-	cfg.OpenLog = func(writer *sqlite.Conn, readers *commitlog.Readers) (l commitlog.Log, err error) {
-		log.TableLog, err = commitlog.NewTableLog(writer, readers)
+	cfg.OpenLog = func(cluster dbaas.ClusterID) (l commitlog.Log, err error) {
+		log.FileLog, err = commitlog.OpenFileLog(filepath.Join(cfg.Dir, commitlog.LogFileName), cluster)
 		return log, err
 	}
 	s := open(t, cfg)

@@ -23,45 +23,74 @@ func (s *Store) checkOrigin() error {
 	if err != nil {
 		return err
 	}
-	file, err := os.Stat(s.path())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	before := lock.Size() > 0
+	file, err := inspect(s.path(), before)
+	if err != nil {
 		return err
 	}
-	before := lock.Size() > 0
-	if err != nil || file.Size() == 0 {
-		return refuseIf(before, "%s is missing or empty, but persdb.lock says that a database was made here: "+
-			"put a backup of the file there, or remove persdb.lock to start with an empty database", s.path())
+	if err = file.refuse("rs_applied"); err != nil || s.cfg.OpenLog != nil {
+		return err
 	}
-	_, noJournal := os.Stat(s.path() + "-journal") // it exists if a process died while it created the first database.
-	c, err := sqlite.Open(s.path(), sqlite.Options{ReadOnly: true, Undo: noJournal == nil})
+	log, err := inspect(s.logPath(), before && !file.tables["rs_log"]) // an older version had the log among the tables.
 	if err != nil {
-		return damaged(err)
+		return err
 	}
-	objects, own := 0, false
+	return log.refuse("rs_log")
+}
+
+// origin is what is known of a database file before it is opened for writing.
+type origin struct {
+	path   string
+	before bool            // the file was made before
+	tables map[string]bool // all objects by name; nil if the file is missing or empty
+}
+
+func inspect(path string, before bool) (origin, error) {
+	o := origin{path: path, before: before}
+	file, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && file.Size() == 0 {
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	_, noJournal := os.Stat(path + "-journal") // it exists if a process died while it created the first database.
+	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Undo: noJournal == nil})
+	if err != nil {
+		return o, damaged(err)
+	}
+	o.tables = map[string]bool{}
 	err = c.Query("SELECT name FROM sqlite_schema", func(r sqlite.Row) error {
-		objects++
-		own = own || r.Text(0) == "rs_applied"
+		o.tables[r.Text(0)] = true
 		return nil
 	})
 	if err = errors.Join(err, c.Close()); err != nil {
-		return damaged(err)
+		return o, damaged(err)
 	}
-	return refuseIf(!own && (before || objects > 0), "%s is not a database that persdb made: "+
-		"put a backup of persdb's own file there, or give another directory", s.path())
+	return o, nil
 }
 
-// damaged adds the next step for the operator to an error of an unreadable file.
-func damaged(err error) error { return fmt.Errorf("%w; put a backup of the file in its place", err) }
-
-func refuseIf(wrong bool, format string, args ...any) error {
-	if wrong {
-		return dbaas.Errorf(dbaas.CodeInternal, format, args...)
+// refuse returns an error if the file must not be used: it was made before and is gone, or it does not have the table by
+// which persdb's own file is known.
+func (o *origin) refuse(own string) error {
+	switch {
+	case o.tables == nil && o.before:
+		return dbaas.Errorf(dbaas.CodeInternal, "%s is missing or empty, but persdb.lock says that a database was made here: "+
+			"put a backup of both %s and %s there, or remove all three to start with an empty database", o.path, FileName, LogFileName)
+	case o.tables != nil && !o.tables[own] && (o.before || len(o.tables) > 0):
+		return dbaas.Errorf(dbaas.CodeInternal, "%s is not a database that persdb made: "+
+			"put a backup of persdb's own file there, or give another directory", o.path)
 	}
 	return nil
 }
 
-// create creates the tables and opens the log in one transaction, so that a process that dies in between leaves an
-// empty file rather than half a schema.
+// damaged adds the next step for the operator to an error of an unreadable file.
+func damaged(err error) error {
+	return fmt.Errorf("%w; put a backup of both %s and %s in their place", err, FileName, LogFileName)
+}
+
+// create creates the tables in one transaction, so that a process that dies in between leaves an empty file rather than
+// half a schema, and makes them durable.
 func (s *Store) create() error {
 	if err := s.conn.BeginWrite(); err != nil {
 		return err
@@ -85,37 +114,35 @@ func (s *Store) create() error {
 			}
 		}
 	}
-	if err = s.conn.Commit(); err != nil {
-		return err
-	}
-	if s.readers, err = OpenReaders(s.path(), readerCount); err != nil {
-		return err
-	}
-	if err = s.conn.BeginWrite(); err != nil {
-		return err
-	}
-	if s.log, err = s.cfg.OpenLog(s.conn, s.readers); err != nil {
-		return err
-	}
 	if err = s.capture.KeepSums(); err != nil {
 		return err
 	}
-	if err = s.keepCluster(); err != nil {
-		return fmt.Errorf("cluster id: %w", err)
-	}
-	return s.conn.Commit()
-}
-
-// keepCluster reads the cluster id, and creates it in a file that has none yet.
-func (s *Store) keepCluster() error {
-	err := s.conn.Exec("CREATE TABLE IF NOT EXISTS rs_cluster(one INTEGER PRIMARY KEY CHECK(one=1), id TEXT NOT NULL) STRICT")
-	if err == nil {
-		err = s.conn.Exec("INSERT OR IGNORE INTO rs_cluster(one, id) VALUES(1, ?)", dbaas.Text(dbaas.NewClusterID().String()))
-	}
-	if err != nil {
+	if s.cluster, err = keepCluster(s.conn, dbaas.NewClusterID()); err != nil {
 		return err
 	}
-	return s.conn.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return s.cluster.UnmarshalText([]byte(r.Text(0))) })
+	if err = s.conn.Commit(); err != nil {
+		return err
+	}
+	if err = errors.Join(s.syncTables(), s.cfg.files.sync(s.cfg.Dir)); err != nil {
+		return err
+	}
+	s.readers, err = OpenReaders(s.path(), readerCount)
+	return err
+}
+
+// keepCluster returns the cluster id in a file, and stores id in a file that has none yet.
+func keepCluster(c *sqlite.Conn, id dbaas.ClusterID) (dbaas.ClusterID, error) {
+	err := c.Exec("CREATE TABLE IF NOT EXISTS rs_cluster(one INTEGER PRIMARY KEY CHECK(one=1), id TEXT NOT NULL) STRICT")
+	if err == nil {
+		err = c.Exec("INSERT OR IGNORE INTO rs_cluster(one, id) VALUES(1, ?)", dbaas.Text(id.String()))
+	}
+	if err == nil {
+		err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return id.UnmarshalText([]byte(r.Text(0))) })
+	}
+	if err != nil {
+		return id, fmt.Errorf("cluster id: %w", err)
+	}
+	return id, nil
 }
 
 // markMade records that the database was created.

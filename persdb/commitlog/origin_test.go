@@ -117,7 +117,7 @@ func TestStore_Open_ClusterIDStays(t *testing.T) {
 		if again := id(); again != first {
 			t.Errorf("got %s, then %s", first, again)
 		}
-		sqlOn(t, cfg, "DROP TABLE rs_cluster")
+		sqlOn(t, cfg, commitlog.FileName, "DROP TABLE rs_cluster")
 		second := id()
 		if again := id(); again != second {
 			t.Errorf("after the upgrade: got %s, then %s", second, again)

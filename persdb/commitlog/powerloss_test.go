@@ -91,11 +91,11 @@ func TestStore_PowerLoss_NothingAcknowledgedIsLost(t *testing.T) {
 	}
 }
 
-// setting gives the writing connection another setting than persdb uses.
+// setting gives the log's writing connection another setting than persdb uses.
 func setting(pragma string) func(*powerRun) {
 	return func(r *powerRun) {
 		r.spoil = func(s *commitlog.Store) error {
-			_, err := s.Pragma(pragma)
+			_, err := s.LogPragma(pragma)
 			return err
 		}
 	}
@@ -154,6 +154,7 @@ func TestStore_PowerLoss_AtEachStepOfOpen(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *disktest.Disk) dbaas.TableHashes{
 		"FirstDatabase": func(*testing.T, *disktest.Disk) dbaas.TableHashes { return dbaas.TableHashes{} },
 		"SmallerFile":   mostlyFree,
+		"OldFolder":     oldFolder,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,29 +9,32 @@ import (
 	"rideshare/internal/replication"
 )
 
-// load brings the database up to the end of the log and builds the index from the log.
+// load builds the index from the log and brings the tables up to the log's end.
 func (s *Store) load(ctx context.Context) error {
 	b, err := s.log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	s.bounds = b
 	position, err := replication.Position(s.conn)
 	if err != nil {
 		return err
 	}
 	if position.Seq < b.Trimmed || position.Seq > b.Head.Seq {
-		return dbaas.Errorf(dbaas.CodeInternal, "the database is at %d, its log goes from %d to %d", position.Seq, b.Trimmed, b.Head.Seq)
+		return dbaas.Errorf(dbaas.CodeInternal, "the tables in %s are at entry %d, but the log in %s has the entries after %d up to %d: "+
+			"put both files of one backup there", FileName, position.Seq, LogFileName, b.Trimmed, b.Head.Seq)
 	}
-	if err = s.catchUp(ctx, b.Trimmed, position.Seq, b.Head.Seq); err != nil {
+	if err = s.readIndex(ctx, b.Trimmed, b.Head.Seq); err != nil {
+		return err
+	}
+	s.bounds, s.applied, s.synced = b, position.Seq, 0
+	if err = s.catchUp(ctx); err != nil {
 		return err
 	}
 	return s.measure()
 }
 
-// catchUp reads the log after from, up to head, into the index. It applies the entries after applied to the database: a
-// log outside the file can be ahead of it.
-func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) error {
+// each calls fn for the log's records after from, up to head.
+func (s *Store) each(ctx context.Context, from, head dbaas.Seq, fn func(*Record) error) error {
 	for from < head {
 		records, err := s.log.Read(ctx, from, Limit{Records: 4096, Bytes: 8 << 20, Damaged: true})
 		if err != nil {
@@ -45,25 +48,30 @@ func (s *Store) catchUp(ctx context.Context, from, applied, head dbaas.Seq) erro
 			if r.Entry.Seq != from+1 {
 				return dbaas.Errorf(dbaas.CodeInternal, "the log has %d after %d", r.Entry.Seq, from)
 			}
-			s.index.addRecord(r, s.cfg.Elapsed())
-			if r.Damage != 0 {
-				s.tellDamage(ctx, r)
-			}
-			if r.Entry.Seq > applied {
-				if err := s.replay(r); err != nil {
-					return err
-				}
+			if err = fn(r); err != nil {
+				return err
 			}
 			from = r.Entry.Seq
-			if r.Damage != DamagedOperations && r.Entry.At.After(s.lastAt) {
-				s.lastAt = r.Entry.At
-			}
 		}
 	}
 	return nil
 }
 
-// tellDamage logs what is lost by a damaged entry that the database has already applied.
+// readIndex adds the records after from, up to head, to the index.
+func (s *Store) readIndex(ctx context.Context, from, head dbaas.Seq) error {
+	return s.each(ctx, from, head, func(r *Record) error {
+		s.index.addRecord(r, s.cfg.Elapsed())
+		if r.Damage != 0 {
+			s.tellDamage(ctx, r)
+		}
+		if r.Damage != DamagedOperations && r.Entry.At.After(s.lastAt) {
+			s.lastAt = r.Entry.At
+		}
+		return nil
+	})
+}
+
+// tellDamage logs what is lost by a damaged entry.
 func (s *Store) tellDamage(ctx context.Context, r *Record) {
 	lost := "its changes: replicas that need it take a snapshot"
 	if r.Damage == DamagedOperations {
@@ -72,32 +80,10 @@ func (s *Store) tellDamage(ctx context.Context, r *Record) {
 	s.cfg.Log.ErrorContext(ctx, "entry of the log is damaged on the disk", logkey.Seq, r.Entry.Seq, "lost", lost)
 }
 
-// replay applies an entry of the log that the database lacks, as a replica does.
-func (s *Store) replay(r *Record) error {
-	if r.Damage != 0 {
-		return errDamaged(r.Entry.Seq)
-	}
-	return s.conn.WithoutTriggers(func() error {
-		if err := s.conn.BeginWrite(); err != nil {
-			return err
-		}
-		if err := s.capture.Replay(r.Entry); err != nil {
-			return errors.Join(err, s.conn.End())
-		}
-		if err := s.conn.Commit(); err != nil {
-			return err
-		}
-		return s.capture.Reload()
-	})
-}
-
-// resolveDoubtful determines the outcome of a commit, claim or trim whose outcome was unknown.
-func (s *Store) resolveDoubtful(ctx context.Context) error {
-	if err := s.conn.End(); err != nil {
-		return err
-	}
-	b, err := s.log.Head(ctx)
-	if err != nil {
+// catchUp applies the entries that the log has and the tables lack: after a death between the append and the tables'
+// COMMIT, a loss of power, or a COMMIT that failed. The caller owns the connection.
+func (s *Store) catchUp(ctx context.Context) error {
+	if err := s.conn.End(); err != nil || s.applied == s.bounds.Head.Seq { // a step that failed may have left its transaction.
 		return err
 	}
 	position, err := replication.Position(s.conn)
@@ -107,13 +93,51 @@ func (s *Store) resolveDoubtful(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.applied = position.Seq
+	err = s.conn.WithoutTriggers(func() error { return s.each(ctx, position.Seq, s.bounds.Head.Seq, s.replay) })
+	if err != nil {
+		return err
+	}
+	s.cfg.Log.InfoContext(ctx, "tables brought up to the log", "from", position.Seq, logkey.Seq, s.applied)
+	return nil
+}
+
+// replay applies one entry to the tables, as a replica does.
+func (s *Store) replay(r *Record) error {
+	if r.Damage != 0 {
+		return dbaas.Errorf(dbaas.CodeInternal, "entry %d of the log is damaged, and the tables do not have it yet: "+
+			"put a backup of both %s and %s in their place", r.Entry.Seq, FileName, LogFileName)
+	}
+	if err := s.conn.BeginWrite(); err != nil {
+		return err
+	}
+	if err := s.capture.Replay(r.Entry); err != nil {
+		return errors.Join(err, s.conn.End())
+	}
+	if err := s.conn.Commit(); err != nil {
+		return errors.Join(err, s.conn.End())
+	}
+	s.applied = r.Entry.Seq
+	return s.capture.Reload()
+}
+
+// settle finds out what the log holds after a step whose outcome was unknown.
+func (s *Store) settle(ctx context.Context) error {
+	b, err := s.log.Head(ctx)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index.forgetUpTo(b.Trimmed)
-	if err := s.catchUp(ctx, s.bounds.Head.Seq, position.Seq, b.Head.Seq); err != nil {
+	from := s.bounds.Head.Seq
+	if n := len(s.index.entries); n > 0 { // an earlier call may have failed half way.
+		from = s.index.entries[n-1].seq
+	}
+	if err = s.readIndex(ctx, from, b.Head.Seq); err != nil {
 		return err
 	}
 	s.moveTo(b)
 	s.doubtful = false
-	return s.measure()
+	return nil
 }

@@ -17,8 +17,8 @@ const defaultShrinkFrom = 64 << 20
 // remain; the next start removes that part.
 //
 // shrink runs at the start, when no commit waits. A disk without room for the copy is not an error.
-func (s *Store) shrink(ctx context.Context) error {
-	path, copied := s.path(), s.path()+".new"
+func (s *Store) shrink(ctx context.Context, path string) error {
+	copied := path + ".new"
 	if err := os.Remove(copied); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -33,24 +33,24 @@ func (s *Store) shrink(ctx context.Context) error {
 	if wal, absent := os.Stat(path + "-wal"); absent == nil && wal.Size() > 0 { // the WAL belongs to the old file
 		return removed(copied)
 	}
-	if err = s.replaceBy(copied); err != nil {
+	if err = s.replaceBy(copied, path); err != nil {
 		return errors.Join(err, removed(copied))
 	}
 	if smaller, err := os.Stat(path); err == nil {
-		s.cfg.Log.InfoContext(ctx, "database file made smaller", logkey.Bytes, smaller.Size(), "before", info.Size())
+		s.cfg.Log.InfoContext(ctx, "database file made smaller", logkey.Path, path, logkey.Bytes, smaller.Size(), "before", info.Size())
 	}
 	return nil
 }
 
-// replaceBy replaces the file by a copy. It also syncs the directory before the rename, so that the removal of the old
-// file's WAL is durable. Otherwise that WAL could reappear beside the new file after a power loss.
-func (s *Store) replaceBy(copied string) error {
+// replaceBy gives a copy the name of the file that it replaces. It also syncs the directory before the rename, so that the
+// removal of the old file's WAL is durable. Otherwise that WAL could reappear beside the new file after a power loss.
+func (s *Store) replaceBy(copied, path string) error {
 	for _, path := range []string{copied, s.cfg.Dir} {
 		if err := s.cfg.files.sync(path); err != nil {
 			return err
 		}
 	}
-	if err := s.cfg.files.rename(copied, s.path()); err != nil {
+	if err := s.cfg.files.rename(copied, path); err != nil {
 		return err
 	}
 	return s.cfg.files.sync(s.cfg.Dir)

@@ -15,49 +15,11 @@ const (
 	roomyAt = 95 // below it a full database counts as no longer full
 )
 
-// logPages counts the pages of the log's table as entries are appended. The table grows only at its end, where the
-// engine fills one leaf after another, so counting needs no access to the file. Source:
-// https://www.sqlite.org/fileformat2.html, "B-tree Pages" and "B-tree Cell Format"
-type logPages struct {
-	room int64 // of the newest leaf
-}
-
-// add returns how many new pages a record takes.
-func (l *logPages) add(record int64) int64 {
-	const (
-		usable   = sqlite.PageSize
-		leaf     = usable - 8  // without its header
-		overflow = usable - 4  // of an overflow page
-		maxLocal = usable - 35 // of a cell's payload
-		minLocal = (usable-12)*32/255 - 23
-		beside   = 24 // the other columns, the header and the pointers of a row
-	)
-	payload, pages := record+beside, int64(0)
-	cell := payload
-	if payload > maxLocal {
-		cell = minLocal + (payload-minLocal)%overflow
-		if cell > maxLocal {
-			cell = minLocal
-		}
-		pages = (payload - cell + overflow - 1) / overflow
-	}
-	if l.room < cell {
-		l.room = leaf
-		pages++
-	}
-	l.room -= cell
-	return pages
-}
-
-// measure records the size of the tables: all used pages except the log's. The caller owns the connection, and no
-// uncommitted entry is in the file.
+// measure records the size of the tables. The caller owns the connection, and no transaction is open.
 func (s *Store) measure() error {
 	used, err := s.conn.UsedPages()
 	if err != nil {
 		return err
-	}
-	if _, local := s.log.(*TableLog); local {
-		used -= s.index.pages
 	}
 	s.tables.Store(used * sqlite.PageSize)
 	if s.tables.Load() < s.cfg.MaxTables/100*roomyAt {
@@ -151,9 +113,11 @@ func (s *Store) Sizes(context.Context) (dbaas.Sizes, error) {
 		Tables: s.tables.Load(), Limit: s.cfg.MaxTables, Log: s.index.bytes, DiskFull: s.full.Load(), Full: s.outgrew.Load(),
 	}
 	s.mu.RUnlock()
-	for _, suffix := range []string{"", "-wal"} {
-		if info, err := os.Stat(s.path() + suffix); err == nil { // a missing file has no bytes.
-			out.File += info.Size()
+	for _, path := range []string{s.path(), s.logPath()} {
+		for _, suffix := range []string{"", "-wal"} {
+			if info, err := os.Stat(path + suffix); err == nil { // a missing file has no bytes.
+				out.File += info.Size()
+			}
 		}
 	}
 	out.DiskFree = freeBytes(s.cfg.Dir)

@@ -21,12 +21,12 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// FileName is the database file inside the data directory.
+// FileName is the file of the tables inside the data directory. The log is in LogFileName.
 const FileName = "persdb.db"
 
 // Config holds the settings of a Store. Only Dir is required.
 type Config struct {
-	// Dir holds the database file and is created if missing. Only one process may use it at a time.
+	// Dir holds the files of tables and log and is created if missing. Only one process may use it at a time.
 	Dir string
 	// Schema creates the application's tables in a new database. Protected names the tables and indexes that clients may
 	// read and write, but not drop or alter; see sqlite.Options.
@@ -55,7 +55,7 @@ type Config struct {
 	// Log receives lines about the life cycle and failures; nothing is logged if nil.
 	Log *slog.Logger
 	// OnCommit, if set, is called after every Commit with the number of operations, the outcome and the duration.
-	// OnSync, if set, is called with the duration of COMMIT alone, which is the fsync. Neither may block.
+	// OnSync, if set, is called with the duration of the append to the log, which is the fsync. Neither may block.
 	OnCommit func(operations int, outcome dbaas.Code, took time.Duration)
 	OnSync   func(took time.Duration)
 	// Now is the wall clock, for deadlines and the times of entries; time.Now if nil.
@@ -65,8 +65,8 @@ type Config struct {
 	Elapsed    func() time.Duration
 	shrinkFrom int64 // the size from which a file that is mostly free is shrunk at open
 	files      files
-	// OpenLog returns the log. If nil, the log is in tables of the database file.
-	OpenLog func(writer *sqlite.Conn, readers *Readers) (Log, error)
+	// OpenLog returns the log of a cluster. If nil, it is a FileLog in Dir.
+	OpenLog func(cluster dbaas.ClusterID) (Log, error)
 }
 
 const (
@@ -77,7 +77,7 @@ const (
 	defaultStatementLimit = 2 * time.Second
 	defaultOperationLimit = 3 * time.Second
 	defaultSharedLimit    = 50 * time.Millisecond
-	// readerCount is how many log reads, look-ups and hash runs are possible at the same time.
+	// readerCount is how many log reads and look-ups are possible at the same time, and how many hash runs.
 	readerCount = 4
 )
 
@@ -93,7 +93,9 @@ type Store struct {
 	conn     *sqlite.Conn
 	guard    *replication.Guard   // of clients' statements on conn
 	capture  *replication.Capture // on conn
-	doubtful bool                 // guarded by writing: the outcome of the last commit, claim or trim is unknown
+	doubtful bool                 // guarded by writing: the outcome of the log's last step is unknown
+	applied  dbaas.Seq            // guarded by writing: the position of the tables; below the head after a failed COMMIT
+	synced   dbaas.Seq            // guarded by writing: the tables are durable up to here
 	lastAt   time.Time
 	tables   atomic.Int64 // bytes of tables and indexes after the last write
 	outgrew  atomic.Bool  // an operation was refused because it would have made the tables too large
@@ -118,7 +120,7 @@ type Store struct {
 // hooks are called at the named points of a commit, only in tests. An error simulates the failure of the step that
 // follows.
 type hooks struct {
-	beforeAppend, beforeCommit, afterCommit hook
+	beforeAppend, beforeTables, afterCommit hook
 }
 
 type hook func() error
@@ -187,13 +189,12 @@ func (cfg Config) withDefaults() Config {
 		began := time.Now()
 		cfg.Elapsed = func() time.Duration { return time.Since(began) }
 	}
-	if cfg.OpenLog == nil {
-		cfg.OpenLog = func(writer *sqlite.Conn, readers *Readers) (Log, error) { return NewTableLog(writer, readers) }
-	}
 	return cfg
 }
 
 func (s *Store) path() string { return filepath.Join(s.cfg.Dir, FileName) }
+
+func (s *Store) logPath() string { return filepath.Join(s.cfg.Dir, LogFileName) }
 
 func (s *Store) open(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.Dir, 0o750); err != nil {
@@ -206,18 +207,23 @@ func (s *Store) open(ctx context.Context) error {
 	if err = s.checkOrigin(); err != nil {
 		return err
 	}
-	if err = errors.Join(s.cleanSnapshots(), s.cleanBackups()); err != nil {
+	if err = s.split(ctx); err != nil {
+		return fmt.Errorf("move the log into its own file: %w", err)
+	}
+	if err = s.cleanBackups(); err != nil {
 		return err
 	}
 	s.reserve = reserve{path: filepath.Join(s.cfg.Dir, "persdb.reserve"), size: s.cfg.Reserve, free: func() int64 { return freeBytes(s.cfg.Dir) }}
 	if err = s.reserve.keep(); err != nil {
 		s.cfg.Log.WarnContext(ctx, "no room is kept back for a full disk", logkey.Error, err)
 	}
-	if err = s.shrink(ctx); err != nil {
-		s.cfg.Log.WarnContext(ctx, "database file not made smaller", logkey.Error, err)
+	for _, path := range []string{s.path(), s.logPath()} {
+		if err = s.shrink(ctx, path); err != nil {
+			s.cfg.Log.WarnContext(ctx, "database file not made smaller", logkey.Path, path, logkey.Error, err)
+		}
 	}
 	if s.conn, err = sqlite.Open(s.path(), sqlite.Options{
-		Durable: true, ForeignKeys: true, Triggers: true, Limits: s.cfg.Limits, OnStuck: s.cfg.OnStuck,
+		Recoverable: true, ForeignKeys: true, Triggers: true, Limits: s.cfg.Limits, OnStuck: s.cfg.OnStuck,
 	}); err != nil {
 		return err
 	}
@@ -226,18 +232,40 @@ func (s *Store) open(ctx context.Context) error {
 	if err = s.conn.QuickCheck(); err != nil {
 		return damaged(err)
 	}
-	// A dead process may have left a commit in the WAL that was not synced. Make it durable before it becomes visible
-	// to any client.
-	if err = errors.Join(s.cfg.files.sync(s.path()+"-wal"), s.cfg.files.sync(s.cfg.Dir)); err != nil {
+	if err = s.create(); err != nil {
 		return err
 	}
-	if err = s.create(); err != nil {
+	if err = s.openLog(); err != nil {
 		return err
 	}
 	if err = s.markMade(); err != nil {
 		return err
 	}
 	return s.load(ctx)
+}
+
+// openLog opens the log. A dead process may have left an append in the log's WAL that was not synced: it is made durable
+// before it becomes visible to any client.
+func (s *Store) openLog() (err error) {
+	if s.cfg.OpenLog != nil {
+		s.log, err = s.cfg.OpenLog(s.cluster)
+		return err
+	}
+	l, err := OpenFileLog(s.logPath(), s.cluster)
+	if err != nil {
+		return err
+	}
+	s.log = l
+	return errors.Join(s.cfg.files.sync(s.logPath()+"-wal"), s.cfg.files.sync(s.cfg.Dir))
+}
+
+// syncTables makes the tables durable up to their present position.
+func (s *Store) syncTables() error {
+	if err := s.cfg.files.sync(s.path() + "-wal"); err != nil {
+		return err
+	}
+	s.synced = s.applied
+	return nil
 }
 
 // Close ends trimming, waits for a running commit, and closes the files. No other method may be called afterwards.
@@ -256,6 +284,9 @@ func (s *Store) closeFiles() error {
 	if s.conn != nil {
 		errs = append(errs, s.conn.Close())
 	}
+	if s.log != nil {
+		errs = append(errs, s.log.Close())
+	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
 	}
@@ -271,7 +302,7 @@ func (s *Store) write(ctx context.Context, fn func() error) error {
 	}
 	defer func() { <-s.writing }()
 	if s.doubtful {
-		if err := s.resolveDoubtful(ctx); err != nil {
+		if err := s.settle(ctx); err != nil {
 			return dbaas.WrapError(dbaas.CodeUnavailable, "the outcome of the last step is not known yet", err)
 		}
 	}

@@ -15,10 +15,10 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// sqlOn runs one statement on the file of a closed store, independently of the store.
-func sqlOn(t *testing.T, cfg commitlog.Config, text string, args ...any) {
+// sqlOn runs one statement on a file of a closed store, independently of the store.
+func sqlOn(t *testing.T, cfg commitlog.Config, file, text string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, commitlog.FileName))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,10 +32,10 @@ func sqlOn(t *testing.T, cfg commitlog.Config, text string, args ...any) {
 func flip(t *testing.T, cfg commitlog.Config, column string, at int) {
 	t.Helper()
 	if column != "ops" && column != "changes" {
-		sqlOn(t, cfg, fmt.Sprintf("UPDATE rs_log SET %[1]s=(%[1]s|8)-(%[1]s&8) WHERE seq=2", column))
+		sqlOn(t, cfg, commitlog.LogFileName, fmt.Sprintf("UPDATE rs_log SET %[1]s=(%[1]s|8)-(%[1]s&8) WHERE seq=2", column))
 		return
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, commitlog.FileName))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(cfg.Dir, commitlog.LogFileName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func flip(t *testing.T, cfg commitlog.Config, column string, at int) {
 		t.Fatal(err)
 	}
 	b[(at+len(b))%len(b)] ^= 8
-	sqlOn(t, cfg, "UPDATE rs_log SET "+column+"=? WHERE seq=2", b)
+	sqlOn(t, cfg, commitlog.LogFileName, "UPDATE rs_log SET "+column+"=? WHERE seq=2", b)
 }
 
 // threeEntries creates and closes a store of three entries with two operations each.
@@ -145,8 +145,9 @@ func TestStore_Trim_DamagedEntryGoes(t *testing.T) {
 // The log of an older version, without sums, can be opened and read, and new entries have sums.
 func TestStore_Open_LogWithoutSums(t *testing.T) {
 	cfg := threeEntries(t)
-	sqlOn(t, cfg, "ALTER TABLE rs_log DROP COLUMN sum")
-	sqlOn(t, cfg, "UPDATE rs_log SET ops=x'00' WHERE seq=1")
+	oneFile(t, cfg.Dir)
+	sqlOn(t, cfg, commitlog.FileName, "ALTER TABLE rs_log DROP COLUMN sum")
+	sqlOn(t, cfg, commitlog.FileName, "UPDATE rs_log SET ops=x'00' WHERE seq=1")
 	s := reopen(t, cfg)
 	c := storetest.Commit(t, s, storetest.Claim(t, s), op(1, "DELETE FROM apicount"), op(3, "INSERT INTO apicount VALUES('service3', 0)"), seen(4, 3, "DELETE FROM apicount"))
 	if got := []string{outcome(c.Results[0]), outcome(c.Results[1]), outcome(c.Results[2])}; got[0] != "refused expired" || got[1] != "ok" || got[2] != "ok" {
@@ -156,7 +157,7 @@ func TestStore_Open_LogWithoutSums(t *testing.T) {
 		t.Errorf("got %+v, %v, want 3 entries", page, err)
 	}
 	closeStore(t, s)
-	sqlOn(t, cfg, "UPDATE rs_log SET changes=x'00' WHERE seq=4")
+	sqlOn(t, cfg, commitlog.LogFileName, "UPDATE rs_log SET changes=x'00' WHERE seq=4")
 	s = open(t, cfg)
 	if _, err := s.Log(t.Context(), 3, 0); dbaas.CodeOf(err) != dbaas.CodeDamaged {
 		t.Errorf("got %v, want code %q", err, dbaas.CodeDamaged)

@@ -59,6 +59,18 @@ func (s *Store) Trim(ctx context.Context) (int, error) {
 	}
 }
 
+// keepTables makes the tables durable up to seq, so that no start needs the entries up to it. The caller owns the
+// connection.
+func (s *Store) keepTables(ctx context.Context, seq dbaas.Seq) error {
+	if s.synced >= seq {
+		return nil
+	}
+	if err := s.catchUp(ctx); err != nil {
+		return err
+	}
+	return s.syncTables()
+}
+
 // trimSome trims at most one chunk. The caller owns the connection.
 func (s *Store) trimSome(ctx context.Context) (int, error) {
 	x := &s.index // written under writing only.
@@ -74,6 +86,9 @@ func (s *Store) trimSome(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	last := records[len(records)-1].Entry
+	if err := s.keepTables(ctx, last.Seq); err != nil {
+		return 0, unavailable(err)
+	}
 	if err := s.log.Trim(ctx, last.Seq); err != nil {
 		s.doubtful = s.doubtful || dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return 0, err

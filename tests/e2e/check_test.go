@@ -147,7 +147,7 @@ func TestCheck_MissingEntry_IsNamed(t *testing.T) {
 		sys.PutUser(t, name)
 	}
 	sys.awaitChecked(t)
-	alterFile(t, filepath.Join(sys.dataDir(), "persdb.db"), `DELETE FROM rs_log WHERE seq=2`)
+	alterFile(t, filepath.Join(sys.dataDir(), "log.db"), `DELETE FROM rs_log WHERE seq=2`)
 	sys.check(t, nil).expect(t, 1, "log_dense (entry 2 is missing)")
 }
 

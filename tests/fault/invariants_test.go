@@ -103,13 +103,14 @@ func (s *system) hashes(t *testing.T, pid int, flag, path string) (dbaas.TableHa
 	return h, err
 }
 
-// checkLog reads the file that persdb left: it is sound, the log has no hole, epochs never
+// checkLog reads the files that persdb left: they are sound, the log has no hole, epochs never
 // decrease along it, and no operation is in it twice.
 func (s *system) checkLog(t *testing.T) {
 	t.Helper()
-	path := filepath.Join(s.dir, "data", commitlog.FileName)
-	storetest.Witness(t, path)
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	storetest.Witness(t, filepath.Join(s.dir, "data", commitlog.FileName))
+	log := filepath.Join(s.dir, "data", commitlog.LogFileName)
+	storetest.WitnessLog(t, log)
+	db, err := sql.Open("sqlite", "file:"+log+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,14 +212,16 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	wg.Wait()
 	replica.Follow(t, now.client)
 	now.kill(t)
-	check(t, filepath.Join(dir, commitlog.FileName), writers)
+	check(t, dir, writers)
 }
 
-// check reads the file that the last process left, through database/sql.
-func check(t *testing.T, path string, writers []*writer) {
+// check reads the files that the last process left, through database/sql.
+func check(t *testing.T, dir string, writers []*writer) {
 	t.Helper()
-	storetest.Witness(t, path)
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	storetest.Witness(t, filepath.Join(dir, commitlog.FileName))
+	log := filepath.Join(dir, commitlog.LogFileName)
+	storetest.WitnessLog(t, log)
+	db, err := sql.Open("sqlite", "file:"+log+"?mode=ro")
 	if err != nil {
 		t.Fatal(err)
 	}

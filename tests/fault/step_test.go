@@ -32,8 +32,8 @@ func TestWrite_MasterDiesAtEachStep_EffectIsThereOnce(t *testing.T) {
 	}
 }
 
-// persdb dies under load before and after COMMIT, and its commits fail: it is started again, and
-// what was acknowledged is there once.
+// persdb dies under load before and after the append to the log and the tables' COMMIT, and each of them fails: persdb
+// is started again, and what was acknowledged is there once.
 func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	on := shared(t)
@@ -42,8 +42,10 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 		does failpoint.Action
 	}{
 		"DiesBeforeCommit": {failpoint.PersdbBeforeCommit, failpoint.Kill},
+		"DiesBeforeTables": {failpoint.PersdbBeforeTables, failpoint.Kill},
 		"DiesAfterCommit":  {failpoint.PersdbAfterCommit, failpoint.Kill},
 		"CommitFails":      {failpoint.PersdbBeforeCommit, failpoint.Error},
+		"TablesFail":       {failpoint.PersdbBeforeTables, failpoint.Error},
 		"AnswerLost":       {failpoint.PersdbAfterCommit, failpoint.Error},
 	} {
 		t.Run(name, func(t *testing.T) {

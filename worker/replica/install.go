@@ -131,8 +131,8 @@ func (m *meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// openFile opens an installed snapshot and checks that it is at head's position. The checksum has already proved that
-// the bytes are those that persdb sent, so openFile does not check every page again.
+// openFile opens an installed snapshot, checks that it is at head's position, and removes what only persdb needs. The
+// checksum has already proved that the bytes are those that persdb sent, so openFile does not check every page again.
 func openFile(path string, head dbaas.Head) (*file, error) {
 	w, err := sqlite.Open(path, sqlite.Options{})
 	if err != nil {
@@ -143,6 +143,9 @@ func openFile(path string, head dbaas.Head) (*file, error) {
 	f.head.Cluster = head.Cluster
 	if err == nil && f.head.Seq != head.Seq {
 		err = fmt.Errorf("%w: position %d inside, %d outside", errSnapshot, f.head.Seq, head.Seq)
+	}
+	if err == nil {
+		err = replication.DropOwn(w)
 	}
 	if err != nil {
 		_ = w.Close() // the caller removes the file anyway.

@@ -1,5 +1,4 @@
-// Package logtest is the conformance suite for every commitlog.Log, whether it is in the database file or on another
-// machine.
+// Package logtest is the conformance suite for every commitlog.Log, whether it is in a file or on another machine.
 package logtest
 
 import (
@@ -14,25 +13,20 @@ import (
 	"rideshare/persdb/commitlog"
 )
 
-// Subject is the log under test with its environment.
-type Subject struct {
-	Log commitlog.Log
-	// Within runs fn as the last step of a commit of the state machine: a log in the same file joins its transaction.
-	// An error of fn undoes the commit.
-	Within func(fn func() error) error
-}
+// subject is the log under test.
+type subject struct{ commitlog.Log }
 
 // Run runs the suite. open returns an empty log.
-func Run(t *testing.T, open func(t *testing.T) Subject) {
+func Run(t *testing.T, open func(t *testing.T) commitlog.Log) {
 	t.Helper()
-	for name, test := range map[string]func(*testing.T, Subject){
+	for name, test := range map[string]func(*testing.T, subject){
 		"EpochsGrow":                     epochsGrow,
 		"AppendOnlyNextSeqOfNewestEpoch": appendOnlyNext,
 		"ReadReturnsWhatWasAppended":     readReturns,
 		"ReadKeepsLimits":                readKeepsLimits,
 		"TrimKeepsNewestAndSaysGone":     trimKeepsNewest,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+		t.Run(name, func(t *testing.T) { test(t, subject{open(t)}) })
 	}
 }
 
@@ -46,17 +40,12 @@ func record(seq dbaas.Seq, epoch dbaas.Epoch, size int) commitlog.Record {
 	}
 }
 
-func (s Subject) append(t *testing.T, r commitlog.Record) error {
-	t.Helper()
-	return s.Within(func() error { return s.Log.Append(t.Context(), r) })
-}
-
-func (s Subject) mustAppend(t *testing.T, epoch dbaas.Epoch, n, size int) []commitlog.Record {
+func (s subject) mustAppend(t *testing.T, epoch dbaas.Epoch, n, size int) []commitlog.Record {
 	t.Helper()
 	var records []commitlog.Record
 	for i := range n {
 		r := record(dbaas.Seq(i+1), epoch, size)
-		if err := s.append(t, r); err != nil {
+		if err := s.Append(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, r)
@@ -64,18 +53,18 @@ func (s Subject) mustAppend(t *testing.T, epoch dbaas.Epoch, n, size int) []comm
 	return records
 }
 
-func (s Subject) claim(t *testing.T) dbaas.Epoch {
+func (s subject) claim(t *testing.T) dbaas.Epoch {
 	t.Helper()
-	epoch, err := s.Log.Claim(t.Context())
+	epoch, err := s.Claim(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return epoch
 }
 
-func (s Subject) wantBounds(t *testing.T, want commitlog.Bounds) {
+func (s subject) wantBounds(t *testing.T, want commitlog.Bounds) {
 	t.Helper()
-	got, err := s.Log.Head(t.Context())
+	got, err := s.Head(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +73,7 @@ func (s Subject) wantBounds(t *testing.T, want commitlog.Bounds) {
 	}
 }
 
-func epochsGrow(t *testing.T, s Subject) {
+func epochsGrow(t *testing.T, s subject) {
 	t.Helper()
 	s.wantBounds(t, commitlog.Bounds{})
 	for want := dbaas.Epoch(1); want < 4; want++ {
@@ -95,7 +84,7 @@ func epochsGrow(t *testing.T, s Subject) {
 	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Epoch: 3}})
 }
 
-func appendOnlyNext(t *testing.T, s Subject) {
+func appendOnlyNext(t *testing.T, s subject) {
 	t.Helper()
 	old := s.claim(t)
 	s.mustAppend(t, old, 1, 10)
@@ -113,24 +102,24 @@ func appendOnlyNext(t *testing.T, s Subject) {
 		{2, epoch, dbaas.CodeOK},
 		{2, epoch, dbaas.CodeConflict},
 	} {
-		if got := dbaas.CodeOf(s.append(t, record(tc.seq, tc.epoch, 10))); got != tc.want {
+		if got := dbaas.CodeOf(s.Append(t.Context(), record(tc.seq, tc.epoch, 10))); got != tc.want {
 			t.Errorf("append of %d in epoch %d: got %q, want %q", tc.seq, tc.epoch, got, tc.want)
 		}
 	}
 	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Seq: 2, Epoch: epoch}})
 }
 
-func readReturns(t *testing.T, s Subject) {
+func readReturns(t *testing.T, s subject) {
 	t.Helper()
 	want := s.mustAppend(t, s.claim(t), 3, 10)
 	empty := record(4, 1, 0)
 	empty.Entry.Changes = nil
-	if err := s.append(t, empty); err != nil {
+	if err := s.Append(t.Context(), empty); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, empty)
 	for after := range want {
-		got, err := s.Log.Read(t.Context(), dbaas.Seq(after), commitlog.Limit{Records: 100, Bytes: 1 << 20})
+		got, err := s.Read(t.Context(), dbaas.Seq(after), commitlog.Limit{Records: 100, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,12 +127,12 @@ func readReturns(t *testing.T, s Subject) {
 			t.Errorf("records after %d (-want +got):\n%s", after, diff)
 		}
 	}
-	if got, err := s.Log.Read(t.Context(), 4, commitlog.Limit{Records: 1}); err != nil || len(got) != 0 {
+	if got, err := s.Read(t.Context(), 4, commitlog.Limit{Records: 1}); err != nil || len(got) != 0 {
 		t.Errorf("after the head: got %d records, %v", len(got), err)
 	}
 }
 
-func readKeepsLimits(t *testing.T, s Subject) {
+func readKeepsLimits(t *testing.T, s subject) {
 	t.Helper()
 	s.mustAppend(t, s.claim(t), 6, 1000)
 	for _, tc := range []struct {
@@ -155,20 +144,20 @@ func readKeepsLimits(t *testing.T, s Subject) {
 		{commitlog.Limit{Records: 100, Bytes: 3500}, 3},
 		{commitlog.Limit{Records: 100, Bytes: 0}, 1},
 	} {
-		got, err := s.Log.Read(t.Context(), 0, tc.limit)
+		got, err := s.Read(t.Context(), 0, tc.limit)
 		if err != nil || len(got) != tc.want {
 			t.Errorf("limit %+v: got %d records, %v, want %d", tc.limit, len(got), err, tc.want)
 		}
 	}
 }
 
-func trimKeepsNewest(t *testing.T, s Subject) {
+func trimKeepsNewest(t *testing.T, s subject) {
 	t.Helper()
 	epoch := s.claim(t)
 	s.mustAppend(t, epoch, 5, 10)
 	trim := func(seq dbaas.Seq) {
 		t.Helper()
-		if err := s.Log.Trim(t.Context(), seq); err != nil {
+		if err := s.Trim(t.Context(), seq); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -176,17 +165,17 @@ func trimKeepsNewest(t *testing.T, s Subject) {
 	s.wantBounds(t, commitlog.Bounds{Head: dbaas.Head{Seq: 5, Epoch: epoch}, Trimmed: 2})
 	trim(1)
 	trim(5)
-	got, err := s.Log.Head(t.Context())
+	got, err := s.Head(t.Context())
 	if err != nil || got.Head.Seq != 5 || got.Trimmed != 4 {
 		t.Errorf("got bounds %+v, %v after trimming all", got, err)
 	}
 	for after := range dbaas.Seq(5) {
-		_, err := s.Log.Read(t.Context(), after, commitlog.Limit{Records: 1})
+		_, err := s.Read(t.Context(), after, commitlog.Limit{Records: 1})
 		if gone := errors.Is(err, dbaas.ErrGone); gone != (after < 4) {
 			t.Errorf("read after %d: got %v", after, err)
 		}
 	}
-	if err := s.append(t, record(6, epoch, 10)); err != nil {
+	if err := s.Append(t.Context(), record(6, epoch, 10)); err != nil {
 		t.Errorf("append after trimming: %v", err)
 	}
 }

@@ -154,14 +154,30 @@ func Witness(tb testing.TB, path string) {
 		tb.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	var text string
-	if err = db.QueryRowContext(tb.Context(), "PRAGMA integrity_check").Scan(&text); err != nil || text != "ok" {
-		tb.Fatalf("integrity_check of %s: %q, %v", filepath.Base(path), text, err)
-	}
+	sound(tb, db, path)
 	var table string
 	err = db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check('rides') UNION ALL SELECT "table" FROM pragma_foreign_key_check('riders')`).Scan(&table)
 	if !errors.Is(err, sql.ErrNoRows) {
 		tb.Fatalf("foreign_key_check of %s: %q, %v", filepath.Base(path), table, err)
+	}
+}
+
+// WitnessLog reads the log's file through database/sql and checks its structure.
+func WitnessLog(tb testing.TB, path string) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	sound(tb, db, path)
+}
+
+func sound(tb testing.TB, db *sql.DB, path string) {
+	tb.Helper()
+	var text string
+	if err := db.QueryRowContext(tb.Context(), "PRAGMA integrity_check").Scan(&text); err != nil || text != "ok" {
+		tb.Fatalf("integrity_check of %s: %q, %v", filepath.Base(path), text, err)
 	}
 }
 

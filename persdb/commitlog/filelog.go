@@ -12,11 +12,14 @@ import (
 	"rideshare/internal/wire"
 )
 
-// TableLog is a Log in tables of the state machine's own file, so that an entry and its rows are one transaction with
-// one fsync.
-type TableLog struct {
+// LogFileName is the log's file inside the data directory.
+const LogFileName = "log.db"
+
+// FileLog is a Log in an SQLite file of its own. Each Claim, Append and Trim is one transaction with one fsync.
+type FileLog struct {
 	writer  *sqlite.Conn // its owner calls Claim, Append and Trim one at a time
 	readers *Readers
+	full    bool // the last step found no room on the disk
 }
 
 // logTables creates the log's tables. A row of rs_log is one entry: ops and changes are frames, at is in milliseconds
@@ -30,35 +33,76 @@ var logTables = [...]string{
 		sum INTEGER, ops BLOB NOT NULL, changes BLOB NOT NULL) STRICT`,
 }
 
-// NewTableLog returns the log in writer's file and creates missing tables in the transaction that is open on writer.
-// Reads use readers.
-func NewTableLog(writer *sqlite.Conn, readers *Readers) (*TableLog, error) {
-	for _, sql := range logTables {
-		if err := writer.Exec(sql); err != nil {
-			return nil, fmt.Errorf("create log: %w", err)
-		}
+// OpenFileLog opens the log of a cluster in the file at path, or creates it. It returns CodeInternal if the file is
+// damaged or holds the log of another cluster. The caller closes the log.
+func OpenFileLog(path string, cluster dbaas.ClusterID) (*FileLog, error) {
+	c, err := sqlite.Open(path, sqlite.Options{Durable: true})
+	if err != nil {
+		return nil, damaged(err)
 	}
-	if err := addSum(writer); err != nil {
-		return nil, fmt.Errorf("upgrade log: %w", err)
+	l := &FileLog{writer: c}
+	if err = c.QuickCheck(); err != nil {
+		err = damaged(err)
+	} else if err = l.create(cluster); err == nil {
+		l.readers, err = OpenReaders(path, readerCount)
 	}
-	return &TableLog{writer: writer, readers: readers}, nil
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", errors.Join(err, l.Close()))
+	}
+	return l, nil
 }
 
-// addSum adds the checksum column to the log of an older version, whose entries have no checksum.
-func addSum(writer *sqlite.Conn) error {
-	missing := true
-	err := writer.Query("SELECT name='sum' FROM pragma_table_info('rs_log')", func(r sqlite.Row) error {
-		missing = missing && r.Int(0) == 0
-		return nil
-	})
-	if err != nil || !missing {
+// create creates missing tables, and checks that the log is the cluster's. A log that was never used takes the cluster's
+// id: the process that created it died before its tables were durable.
+func (l *FileLog) create(cluster dbaas.ClusterID) error {
+	c := l.writer
+	if err := c.BeginWrite(); err != nil {
 		return err
 	}
-	return writer.Exec("ALTER TABLE rs_log ADD COLUMN sum INTEGER")
+	defer func() { _ = c.End() }() // no effect after Commit.
+	if err := createLog(c); err != nil {
+		return err
+	}
+	id, err := keepCluster(c, cluster)
+	if err != nil {
+		return err
+	}
+	if id != cluster {
+		b, err := bounds(c)
+		if err != nil {
+			return err
+		}
+		if b != (Bounds{}) {
+			return dbaas.Errorf(dbaas.CodeInternal, "%s is the log of cluster %s, and %s is of cluster %s: put both files of one backup there",
+				LogFileName, id, FileName, cluster)
+		}
+		if err = c.Exec("UPDATE rs_cluster SET id=?", dbaas.Text(cluster.String())); err != nil {
+			return err
+		}
+	}
+	return c.Commit()
+}
+
+// createLog creates the log's tables, where they are missing, in the open transaction.
+func createLog(c *sqlite.Conn) error {
+	for _, sql := range logTables {
+		if err := c.Exec(sql); err != nil {
+			return fmt.Errorf("create log: %w", err)
+		}
+	}
+	return nil
+}
+
+// Close implements Log.
+func (l *FileLog) Close() error {
+	if l.readers == nil {
+		return l.writer.Close()
+	}
+	return errors.Join(l.readers.Close(), l.writer.Close())
 }
 
 // Claim implements Log.
-func (l *TableLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
+func (l *FileLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
 	err := l.alone(ctx, func() error {
 		return l.writer.Query("UPDATE rs_epoch SET cur=cur+1 WHERE one=1 RETURNING cur", func(r sqlite.Row) error {
@@ -73,8 +117,12 @@ func (l *TableLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 }
 
 // alone runs fn in a transaction of its own. An error of COMMIT that has ended the transaction is CodeUnknown.
-func (l *TableLog) alone(ctx context.Context, fn func() error) error {
-	err := l.writer.Within(ctx, func() error {
+func (l *FileLog) alone(ctx context.Context, fn func() error) (err error) {
+	defer func() { l.full = dbaas.CodeOf(err) == dbaas.CodeFull }()
+	if l.full {
+		l.writer.CheckpointPassive() // the contents of the WAL may find room in the file now.
+	}
+	err = l.writer.Within(ctx, func() error {
 		if err := l.writer.BeginWrite(); err != nil {
 			return err
 		}
@@ -89,7 +137,7 @@ func (l *TableLog) alone(ctx context.Context, fn func() error) error {
 	return err
 }
 
-func (l *TableLog) commit() error {
+func (l *FileLog) commit() error {
 	err := l.writer.Commit()
 	if err == nil || l.writer.InTransaction() || dbaas.CodeOf(err) == dbaas.CodeFull {
 		return err
@@ -103,8 +151,12 @@ const (
 	appendFenced = appendNext + " AND ?2=(SELECT cur FROM rs_epoch)"
 )
 
-// Append implements Log. It runs in the transaction that is open on the writer.
-func (l *TableLog) Append(_ context.Context, r Record) error {
+// Append implements Log.
+func (l *FileLog) Append(ctx context.Context, r Record) error {
+	return l.alone(ctx, func() error { return l.insert(&r) })
+}
+
+func (l *FileLog) insert(r *Record) error {
 	e := &r.Entry
 	insert := appendFenced
 	if failpoint.On(failpoint.NoEpochCheck) {
@@ -135,7 +187,7 @@ func integer[T ~uint64](v T) dbaas.Value {
 }
 
 // Read implements Log.
-func (l *TableLog) Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Record, error) {
+func (l *FileLog) Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Record, error) {
 	var records []Record
 	err := l.readers.Use(ctx, func(c *sqlite.Conn) error {
 		b, err := bounds(c)
@@ -208,7 +260,7 @@ func readRecord(r sqlite.Row, noChanges bool) Record {
 }
 
 // Head implements Log.
-func (l *TableLog) Head(ctx context.Context) (Bounds, error) {
+func (l *FileLog) Head(ctx context.Context) (Bounds, error) {
 	var b Bounds
 	err := l.readers.Use(ctx, func(c *sqlite.Conn) (err error) {
 		b, err = bounds(c)
@@ -232,7 +284,7 @@ func bounds(c *sqlite.Conn) (Bounds, error) {
 }
 
 // Trim implements Log.
-func (l *TableLog) Trim(ctx context.Context, seq dbaas.Seq) error {
+func (l *FileLog) Trim(ctx context.Context, seq dbaas.Seq) error {
 	err := l.alone(ctx, func() error {
 		err := l.writer.Exec("DELETE FROM rs_log WHERE seq<=? AND seq<(SELECT max(seq) FROM rs_log)", integer(seq))
 		if err != nil || l.writer.Changes() == 0 {
