@@ -1,5 +1,5 @@
 // Package replication has the rules that make replicas equal to persdb: which statements clients may run (Guard), how a
-// commit's rows are recorded (Capture) and applied (Applier), what a snapshot contains (OpenSnapshot), and how two files
+// commit's rows are recorded (Capture) and applied (Applier), what an installed snapshot keeps (DropOwn), and how two files
 // are compared (Hashes). It holds them on connections of internal/sqlite.
 package replication
 

@@ -123,8 +123,8 @@ func (l *FileLog) alone(ctx context.Context, fn func() error) (err error) {
 		l.writer.CheckpointPassive() // the contents of the WAL may find room in the file now.
 	}
 	err = l.writer.Within(ctx, func() error {
-		if err := l.writer.BeginWrite(); err != nil {
-			return err
+		if begun := l.writer.BeginWrite(); begun != nil {
+			return begun
 		}
 		return fn()
 	})
