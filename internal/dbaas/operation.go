@@ -3,14 +3,15 @@ package dbaas
 import "time"
 
 // NamedValue is the value of one named parameter. Name comes without its
-// prefix (":", "@" or "$").
+// prefix (":", "@" or "$"). Without a Name it is the value of a parameter by position.
 type NamedValue struct {
 	Name  string
 	Value Value
 }
 
-// Statement is one SQL statement with its parameters: either Args, by position,
-// or Named.
+// Statement is a text of SQL with its parameters: either Args, by position, or Named, where
+// each value has a place in the list, with or without a name. The text may hold several
+// statements: they take effect together or not at all, and the result is that of the last.
 type Statement struct {
 	SQL   string
 	Args  []Value
@@ -42,8 +43,12 @@ type Operation struct {
 	// Load, if set, makes the operation a load: its only statement is a text of any number of statements without
 	// parameters. They take effect together, foreign keys are checked at their end, and the result is that of the last
 	// one, or of the one that failed. The time limit is LoadGrace before Deadline.
-	Load       LoadMode
-	Statements []Statement
+	Load LoadMode
+	// StatementTime bounds each statement in addition to persdb's own limit; zero: only persdb's limit.
+	StatementTime time.Duration
+	// QualifyColumns names the columns of results "table.column".
+	QualifyColumns bool
+	Statements     []Statement
 	// RequestID is the caller's request id, for the logs.
 	RequestID string
 }

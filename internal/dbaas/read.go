@@ -30,6 +30,12 @@ type Read struct {
 	// Linearizable reads go to the master, which confirms its epoch first.
 	Linearizable bool
 	Format       Format
+	// AsQuery says that errors have the form of /db/query, not that of /db/request.
+	AsQuery bool
+	// StatementTime bounds each statement; zero: no bound but Deadline.
+	StatementTime time.Duration
+	// QualifyColumns names columns "table.column" in the SQL form.
+	QualifyColumns bool
 	// Timings adds "time" in seconds to each statement of the SQL form.
 	Timings bool
 	// BlobArray renders blobs as arrays of numbers instead of base64 text.

@@ -75,7 +75,11 @@ func drawRead(t *rapid.T) dbaas.Read {
 		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")),
 		Timings:      rapid.Bool().Draw(t, "timings"),
 		BlobArray:    rapid.Bool().Draw(t, "blob_array"),
+		AsQuery:      rapid.Bool().Draw(t, "as_query"),
 		Statements:   drawList(t, drawStatement),
+
+		QualifyColumns: rapid.Bool().Draw(t, "qualify"),
+		StatementTime:  time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "limit")),
 	}
 }
 
@@ -83,6 +87,7 @@ func drawOperation(t *rapid.T) dbaas.Operation {
 	return dbaas.Operation{
 		ID: drawSixteen(t), Fingerprint: drawSixteen(t), SeenSeq: dbaas.Seq(rapid.Uint64().Draw(t, "seen")), Deadline: drawDeadline(t),
 		Atomic: rapid.Bool().Draw(t, "atomic"), Resent: rapid.Bool().Draw(t, "resent"), Load: dbaas.LoadMode(rapid.IntRange(0, 2).Draw(t, "load")), GiveUp: drawText(t), RequestID: drawText(t), Statements: drawList(t, drawStatement),
+		QualifyColumns: rapid.Bool().Draw(t, "qualify"), StatementTime: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "limit")),
 	}
 }
 

@@ -20,7 +20,10 @@ const (
 	readLinearizable = 1 << iota
 	readTimings
 	readBlobArray
-	readFlags // the first unused bit
+	readAsQuery
+	readQualify
+	readLimited // the time of a statement follows
+	readFlags   // the first unused bit
 )
 
 // Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.
@@ -46,10 +49,20 @@ func appendRead(b []byte, r *dbaas.Read, now time.Time) []byte {
 	if r.BlobArray {
 		flags |= readBlobArray
 	}
+	if r.AsQuery {
+		flags |= readAsQuery
+	}
+	if r.QualifyColumns {
+		flags |= readQualify
+	}
+	if r.StatementTime > 0 {
+		flags |= readLimited
+	}
 	b = append(b, flags, byte(r.Format))
 	b = appendText(b, r.RequestID)
 	b = appendLeft(b, r.Deadline, now)
 	b = appendUint(b, uint64(r.MinSeq))
+	b = appendStatementTime(b, r.StatementTime)
 	return appendStatements(b, r.Statements)
 }
 
@@ -70,14 +83,17 @@ func (d *decoder) read(now time.Time) dbaas.Read {
 		d.fail(ErrMalformed)
 	}
 	return dbaas.Read{
-		Linearizable: flags&readLinearizable != 0,
-		Timings:      flags&readTimings != 0,
-		BlobArray:    flags&readBlobArray != 0,
-		Format:       format,
-		RequestID:    d.text(),
-		Deadline:     d.left(now),
-		MinSeq:       dbaas.Seq(d.uint()),
-		Statements:   d.statements(),
+		Linearizable:   flags&readLinearizable != 0,
+		Timings:        flags&readTimings != 0,
+		BlobArray:      flags&readBlobArray != 0,
+		AsQuery:        flags&readAsQuery != 0,
+		QualifyColumns: flags&readQualify != 0,
+		Format:         format,
+		RequestID:      d.text(),
+		Deadline:       d.left(now),
+		MinSeq:         dbaas.Seq(d.uint()),
+		StatementTime:  d.statementTime(flags&readLimited != 0),
+		Statements:     d.statements(),
 	}
 }
 

@@ -1,6 +1,30 @@
 package wire
 
-import "rideshare/internal/dbaas"
+import (
+	"time"
+
+	"rideshare/internal/dbaas"
+)
+
+// appendStatementTime writes the time that a statement may take. Without a limit it writes nothing, and the flags of the
+// request say that.
+func appendStatementTime(b []byte, limit time.Duration) []byte {
+	if limit <= 0 {
+		return b
+	}
+	return appendInt(b, int64(limit))
+}
+
+func (d *decoder) statementTime(limited bool) time.Duration {
+	if !limited {
+		return 0
+	}
+	limit := time.Duration(d.int())
+	if limit <= 0 {
+		d.fail(ErrMalformed)
+	}
+	return limit
+}
 
 func appendStatement(b []byte, s dbaas.Statement) []byte {
 	b = appendText(b, s.SQL)

@@ -18,6 +18,8 @@ const (
 	opResent
 	opLoad
 	opReplace
+	opQualify
+	opLimited // the time of a statement follows
 	opFlags // the first unused bit
 )
 
@@ -46,6 +48,12 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 		flags |= opLoad | opReplace
 	case dbaas.LoadNone:
 	}
+	if op.QualifyColumns {
+		flags |= opQualify
+	}
+	if op.StatementTime > 0 {
+		flags |= opLimited
+	}
 	b = append(b, flags)
 	b = append(b, op.ID[:]...)
 	b = append(b, op.Fingerprint[:]...)
@@ -53,6 +61,7 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 	b = appendLeft(b, op.Deadline, now)
 	b = appendText(b, op.RequestID)
 	b = appendText(b, op.GiveUp)
+	b = appendStatementTime(b, op.StatementTime)
 	return appendStatements(b, op.Statements)
 }
 
@@ -82,7 +91,10 @@ func (d *decoder) operation(now time.Time) dbaas.Operation {
 		Load:        loadMode(flags),
 		RequestID:   d.text(),
 		GiveUp:      d.text(),
-		Statements:  d.statements(),
+
+		QualifyColumns: flags&opQualify != 0,
+		StatementTime:  d.statementTime(flags&opLimited != 0),
+		Statements:     d.statements(),
 	}
 }
 
