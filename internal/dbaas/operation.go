@@ -63,7 +63,8 @@ type StatementResult struct {
 	Message      string
 	LastInsertID int64
 	RowsAffected int64
-	// Columns, Types and Rows are filled by statements that return rows.
+	// Columns, Types and Rows are filled by statements that return rows. Types are the declared types, in lower case, ""
+	// for expressions.
 	Columns []string
 	Types   []string
 	Rows    []Row

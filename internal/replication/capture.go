@@ -31,8 +31,9 @@ type Capture struct {
 	table   *table   // the table of the last record in buf
 	skip    []string // tables that the current schema change rewrites
 	rows    int64
-	over    bool  // the limit was exceeded
-	err     error // set if a row could not be recorded
+	over    bool     // the limit was exceeded
+	err     error    // set if a row could not be recorded
+	nulls   []*table // got a row with NULL in its primary key
 
 	known     bool // the name last looked up, its table, and the edition in which that was
 	lastName  string
@@ -71,7 +72,7 @@ func (k *Capture) Begin() error {
 
 // Next must be called before each statement of the batch. It rereads the schema if that has changed.
 func (k *Capture) Next() error {
-	k.rows, k.err, k.known, k.last = 0, nil, false, nil
+	k.rows, k.err, k.known, k.last, k.nulls = 0, nil, false, nil, nil
 	_, err := k.load()
 	return err
 }
@@ -191,6 +192,9 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		k.delete(t, ch)
 	case sqlite.RowUpdate:
 		k.update(t, ch)
+	}
+	if len(t.notNull) > 0 && ch.Op != sqlite.RowDelete {
+		k.checkKey(t, ch)
 	}
 	k.counted = k.counted || t.sequence && ch.Op == sqlite.RowInsert
 	if k.over = k.Size() > k.limit; k.over {

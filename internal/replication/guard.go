@@ -31,26 +31,22 @@ func WriteGuard(protected []string) *Guard { return &Guard{writes: true, protect
 
 // Authorize implements sqlite.Guard. What it refuses is CodeInvalid.
 func (g *Guard) Authorize(a sqlite.Action) *dbaas.Error {
-	switch a.Op { //nolint:exhaustive // the others change something.
+	switch a.Op { //nolint:exhaustive // the others are refused.
 	case sqlite.OpCall:
 		return authorizeFunction(a.Name)
 	case sqlite.OpRead:
 		return authorizeTable(a.Name)
 	case sqlite.OpPragma:
 		return authorizePragma(a)
-	case sqlite.OpVacuum:
-		return refused("VACUUM is not supported")
-	}
-	if !g.writes {
-		return refused(readOnlyMessage)
-	}
-	switch a.Op { //nolint:exhaustive // the others are refused.
-	case sqlite.OpWrite:
-		return nil
 	case sqlite.OpChange:
 		return authorizeTable(a.Name)
 	case sqlite.OpDrop, sqlite.OpAlter, sqlite.OpSchema:
 		return g.authorizeSchema(a)
+	case sqlite.OpWrite: // asked last, and not for EXPLAIN
+		if !g.writes {
+			return refused(readOnlyMessage)
+		}
+		return nil
 	default:
 		return refused(refusal(a.Op))
 	}
@@ -68,14 +64,16 @@ func internal(name string) bool {
 
 func authorizeTable(name string) *dbaas.Error {
 	if internal(name) {
-		return refused("no such table: " + name)
+		return noSuchTable(name)
 	}
 	switch strings.ToLower(name) {
-	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used":
-		return refused("no such table: " + name) // these show the file itself, and so internal tables.
+	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used", "pragma_database_list":
+		return noSuchTable(name) // these show the file itself, and so internal tables.
 	}
 	return nil
 }
+
+func noSuchTable(name string) *dbaas.Error { return refused("no such table: " + name) }
 
 func authorizeFunction(name string) *dbaas.Error {
 	if strings.EqualFold(name, "load_extension") {
@@ -84,21 +82,30 @@ func authorizeFunction(name string) *dbaas.Error {
 	return nil
 }
 
-// authorizePragma lets clients inspect the schema, also through table-valued functions such as pragma_table_info.
-// Internal tables appear not to exist.
+// pragmas are those that clients may use. They show the schema and the settings, also through table-valued functions such
+// as pragma_table_info. The value tells whether an argument names what is shown; elsewhere an argument sets something.
+var pragmas = map[string]bool{
+	"table_info": true, "table_xinfo": true, "table_list": true, "index_list": true, "index_info": true, "index_xinfo": true,
+	"foreign_key_list": true, "foreign_key_check": true, "quick_check": true, "integrity_check": true,
+	"foreign_keys": false, "journal_mode": false, "user_version": false, "encoding": false, "compile_options": false,
+	"read_uncommitted": false, "database_list": false,
+}
+
+// authorizePragma lets clients use pragmas. Internal tables appear not to exist. foreign_keys=ON, which many clients send,
+// has no effect: foreign keys are always on.
 func authorizePragma(a sqlite.Action) *dbaas.Error {
-	if internal(a.On) {
+	name := strings.ToLower(a.Name)
+	named, known := pragmas[name]
+	switch {
+	case !known, name == "database_list" && a.Explained: // the program of database_list holds the path of the file
+		return refused("PRAGMA " + a.Name + " is not supported")
+	case name == "foreign_keys" && strings.EqualFold(a.On, "ON"), internal(a.On):
 		return sqlite.ErrHidden
-	}
-	switch strings.ToLower(a.Name) {
-	case "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list":
+	case a.Argument && !named:
+		return refused("PRAGMA " + a.Name + " cannot be set")
+	default:
 		return nil
-	case "quick_check":
-		if a.Altering { // the engine's own check of ADD COLUMN.
-			return nil
-		}
 	}
-	return refused("PRAGMA " + a.Name + " is not supported")
 }
 
 // authorizeSchema decides on changes of the schema.
@@ -111,10 +118,16 @@ func (g *Guard) authorizeSchema(a sqlite.Action) *dbaas.Error {
 	if a.Op != sqlite.OpSchema && slices.ContainsFunc(g.protected, same) {
 		return refused(altered + " belongs to the application and cannot be altered or dropped")
 	}
-	if internal(a.Name) || internal(a.On) {
+	switch {
+	case internal(a.On):
+		return noSuchTable(a.On)
+	case internal(a.Name) && a.Op == sqlite.OpDrop:
+		return noSuchTable(a.Name)
+	case internal(a.Name):
 		return refused("names that begin with " + prefix + " are reserved")
+	default:
+		return nil
 	}
-	return nil
 }
 
 // refusal returns the message for an action that clients may not perform.
@@ -128,6 +141,8 @@ func refusal(op sqlite.Op) string {
 		return "virtual tables are not supported, they cannot be replicated"
 	case sqlite.OpAnalyze:
 		return "ANALYZE is not supported"
+	case sqlite.OpVacuum:
+		return "VACUUM is not supported"
 	case sqlite.OpTemporary:
 		return "temporary objects are not supported"
 	case sqlite.OpCreateFrom:

@@ -21,6 +21,7 @@ type table struct {
 	rowid        string
 	withoutRowid bool
 	key          []int // WITHOUT ROWID: places of the primary key in columns
+	notNull      []int // with a row id: places of columns of the primary key that the engine lets be NULL
 	sequence     bool  // has AUTOINCREMENT, as far as the SQL text shows
 
 	insert, remove string // statements of Applier, "" until they are used
@@ -97,7 +98,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	}
 	var all []string
 	keys := map[int]int{} // place in the primary key -> place in columns
-	err = c.Query(`SELECT cid, name, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
+	err = c.Query(`SELECT cid, name, pk, hidden, "notnull" FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, strings.ToLower(name))
 		if r.Int(3) != 0 || name == alias {
@@ -105,6 +106,9 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 		if pk := int(r.Int(2)); pk > 0 {
 			keys[pk] = len(t.columns)
+			if !t.withoutRowid && r.Int(4) == 0 {
+				t.notNull = append(t.notNull, len(t.columns))
+			}
 		}
 		t.columns = append(t.columns, name)
 		t.index = append(t.index, int32(r.Int(0))) //nolint:gosec // at most 2000 columns.

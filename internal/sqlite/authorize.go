@@ -27,8 +27,10 @@ type Action struct {
 	Op   Op
 	Name string // what it acts on
 	On   string // the table that Name belongs to, or the argument of a pragma
-	// Altering reports whether an earlier action of the statement was ALTER TABLE, which adds actions of its own.
-	Altering bool
+	// Argument reports whether a pragma has an argument, which may be empty.
+	Argument bool
+	// Explained reports whether the statement is EXPLAIN of the action, which does not run.
+	Explained bool
 }
 
 // Op is a kind of Action. A query itself is not asked about, but what it reads is.
@@ -50,7 +52,7 @@ const (
 	OpAnalyze         // ANALYZE
 	OpTemporary       // a temporary object is created or dropped
 	OpVacuum          // VACUUM
-	OpWrite           // the statement may change the database
+	OpWrite           // the statement may change the database; asked after all others
 	OpCreateFrom      // CREATE TABLE AS SELECT
 )
 
@@ -71,7 +73,7 @@ func actionOf(op int32, arg1, arg2 uintptr) Action {
 	case lib.SQLITE_READ:
 		return Action{Op: OpRead, Name: libc.GoString(arg1)}
 	case lib.SQLITE_PRAGMA:
-		return Action{Op: OpPragma, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
+		return Action{Op: OpPragma, Name: libc.GoString(arg1), On: libc.GoString(arg2), Argument: arg2 != 0}
 	case lib.SQLITE_INSERT, lib.SQLITE_UPDATE, lib.SQLITE_DELETE:
 		return Action{Op: OpChange, Name: libc.GoString(arg1)}
 	case lib.SQLITE_DROP_TABLE, lib.SQLITE_DROP_INDEX:
@@ -96,6 +98,8 @@ type actions struct {
 	rows        bool     // rows are read or changed
 	query       bool     // the statement is a query
 	sequence    bool     // sqlite_sequence is changed
+	explain     bool     // the statement is EXPLAIN
+	files       bool     // it is PRAGMA database_list, which shows the path of the file
 	rewritten   []string // tables that are dropped or altered
 }
 
@@ -104,6 +108,7 @@ func (s *actions) note(op int32, a Action) {
 	switch a.Op { //nolint:exhaustive // the others say nothing about the statement.
 	case OpPragma:
 		s.query = true
+		s.files = strings.EqualFold(a.Name, "database_list")
 	case OpChange:
 		s.rows = true
 		s.sequence = s.sequence || strings.EqualFold(a.Name, "sqlite_sequence")
@@ -121,6 +126,9 @@ func (s *actions) note(op int32, a Action) {
 	}
 }
 
+// onlyPragma reports whether the statement is a PRAGMA.
+func (s *actions) onlyPragma() bool { return s.query && !s.rows && !s.schema }
+
 // onAuthorize is called by the engine for each action of a statement, while the statement is prepared.
 func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) int32 { //nolint:revive // the engine's signature.
 	c := ref[Conn](arg)
@@ -136,7 +144,7 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	}
 	a := actionOf(op, arg1, arg2)
 	c.seen.note(op, a)
-	a.Altering = c.seen.alter
+	a.Explained = c.seen.explain
 	switch why := c.guard.Authorize(a); why {
 	case nil:
 		return lib.SQLITE_OK
@@ -158,18 +166,28 @@ func (s *Stmt) allowed() error {
 		op Op
 		is bool
 	}{
-		{OpVacuum, !s.seen.rows && !s.seen.schema && isVacuum.MatchString(s.sql)},
-		{OpWrite, !s.readOnly},
+		{OpVacuum, !s.seen.rows && !s.seen.schema && isVacuum.MatchString(s.own)},
 		{OpCreateFrom, s.seen.createTable && s.seen.selects && !s.seen.alter},
+		{OpWrite, !s.readOnly},
 	} {
 		if !whole.is {
 			continue
 		}
-		if why := s.guard.Authorize(Action{Op: whole.op}); why != nil {
+		if why := s.guard.Authorize(Action{Op: whole.op, Explained: s.seen.explain}); why != nil {
 			return why
 		}
 	}
 	return nil
 }
 
-var isVacuum = regexp.MustCompile(`(?i)^(?:\s|--[^\n]*\n|(?s:/\*.*?\*/)|;)*VACUUM\b`)
+// Patterns of the beginning of a text. blanks are white space, comments and semicolons, as the engine skips them.
+const (
+	blanks  = `(?:\s|;|--[^\n]*(?:\n|$)|(?s:/\*.*?(?:\*/|$)))*`
+	explain = `EXPLAIN\b` + blanks
+)
+
+var (
+	isBlank   = regexp.MustCompile(`^` + blanks + `$`)
+	isExplain = regexp.MustCompile(`(?i)^` + blanks + explain)
+	isVacuum  = regexp.MustCompile(`(?i)^` + blanks + `(?:` + explain + `(?:QUERY\b` + blanks + `PLAN\b` + blanks + `)?)?VACUUM\b`)
+)

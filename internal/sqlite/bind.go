@@ -9,12 +9,100 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// bind sets every parameter: from args by position, or from named by name. It copies the values once, into memory that
-// the connection reuses.
-func (s *Stmt) bind(args []dbaas.Value, named []dbaas.NamedValue) error {
-	if len(named) > 0 {
-		return s.bindNamed(args, named)
+// Input is a text of a client with the values of its parameters, while its statements run one after another.
+type Input struct {
+	Statement *dbaas.Statement
+	// QualifyColumns names the columns of the result "table.column".
+	QualifyColumns bool
+
+	next  int            // place of the first value that no statement has taken by position
+	names map[string]int // place by name
+	used  []bool         // by place: a statement has taken the value
+}
+
+// take returns the values of s's parameters. Those by position are the next ones, as many as s has parameters; those by
+// name are of all statements. The last statement must leave none.
+func (in *Input) take(s *Stmt) ([]dbaas.Value, error) {
+	if len(in.Statement.Named) > 0 {
+		return in.takeNamed(s)
 	}
+	values, n := in.Statement.Args[in.next:], len(s.names)
+	if len(values) < n {
+		return nil, s.noValue(len(values))
+	}
+	in.next += n
+	if s.rest == "" {
+		return values[:n], in.left()
+	}
+	return values[:n], nil
+}
+
+func (in *Input) takeNamed(s *Stmt) ([]dbaas.Value, error) {
+	named := in.Statement.Named
+	if in.used == nil {
+		in.used, in.names = make([]bool, len(named)), make(map[string]int, len(named))
+		for place := range named {
+			in.names[named[place].Name] = place
+		}
+	}
+	values := make([]dbaas.Value, len(s.names))
+	for i, name := range s.names {
+		place, has := in.next+i, false
+		if place < len(named) && named[place].Name == "" {
+			values[i], in.used[place], has = named[place].Value, true, true
+		}
+		if name != "" && name[0] != '?' {
+			if place, found := in.names[name[1:]]; found && has {
+				return nil, dbaas.Errorf(dbaas.CodeInvalid, "parameter %s has two values", name)
+			} else if found {
+				values[i], in.used[place], has = named[place].Value, true, true
+			}
+		}
+		if !has {
+			return nil, s.noValue(i)
+		}
+	}
+	in.next = min(in.next+len(values), len(named))
+	if s.rest == "" {
+		return values, in.left()
+	}
+	return values, nil
+}
+
+// left returns the error of a value that no statement has taken.
+func (in *Input) left() error {
+	if in.next < len(in.Statement.Args) {
+		return dbaas.Errorf(dbaas.CodeInvalid, "value %d has no parameter", in.next+1)
+	}
+	for place := range in.Statement.Named {
+		name := in.Statement.Named[place].Name
+		switch {
+		case in.used != nil && in.used[place]:
+		case name == "":
+			return dbaas.Errorf(dbaas.CodeInvalid, "value %d has no parameter", place+1)
+		default:
+			return dbaas.Errorf(dbaas.CodeInvalid, "value %q has no parameter", name)
+		}
+	}
+	return nil
+}
+
+// HasValues reports whether the text came with values.
+func (in *Input) HasValues() bool { return len(in.Statement.Args)+len(in.Statement.Named) > 0 }
+
+// Nothing ends a text that has no statement, or no other one. Its error is that of a value without a parameter.
+func (in *Input) Nothing() error { return in.left() }
+
+// noValue returns the error of parameter i, which has no value.
+func (s *Stmt) noValue(i int) error {
+	if s.names[i] == "" {
+		return dbaas.Errorf(dbaas.CodeInvalid, "no value for parameter %d", i+1)
+	}
+	return dbaas.Errorf(dbaas.CodeInvalid, "no value for parameter %s", s.names[i])
+}
+
+// bind sets every parameter. It copies the values once, into memory that the connection reuses.
+func (s *Stmt) bind(args []dbaas.Value) error {
 	if len(args) != len(s.names) {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the statement has %d parameters, %d values were given", len(s.names), len(args))
 	}
@@ -35,33 +123,6 @@ func (s *Stmt) bind(args []dbaas.Value, named []dbaas.NamedValue) error {
 		used += n
 	}
 	return nil
-}
-
-func (s *Stmt) bindNamed(args []dbaas.Value, named []dbaas.NamedValue) error {
-	if len(args) > 0 {
-		return dbaas.Errorf(dbaas.CodeInvalid, "values were given both by position and by name")
-	}
-	byPosition := make([]dbaas.Value, len(s.names))
-	for i, name := range s.names {
-		if name == "" || name[0] == '?' {
-			return dbaas.Errorf(dbaas.CodeInvalid, "values were given by name, but parameter %d has none", i+1)
-		}
-		v, ok := lookUp(named, name[1:])
-		if !ok {
-			return dbaas.Errorf(dbaas.CodeInvalid, "no value for parameter %s", name)
-		}
-		byPosition[i] = v
-	}
-	return s.bind(byPosition, nil)
-}
-
-func lookUp(named []dbaas.NamedValue, name string) (dbaas.Value, bool) {
-	for i := range named {
-		if named[i].Name == name {
-			return named[i].Value, true
-		}
-	}
-	return dbaas.Value{}, false
 }
 
 // static tells the engine that the bound memory does not change until the statement is done.
@@ -183,9 +244,15 @@ func (s *Stmt) value(i int) dbaas.Value {
 	return v
 }
 
+// fileColumn is the column of PRAGMA database_list with the path of the file, which clients see empty.
+const fileColumn = 2
+
 // borrow returns a value. Its text or blob is the engine's memory, which lives until the next step. fits is false, and
 // nothing is fetched, for a text or blob of more than room bytes.
 func (s *Stmt) borrow(i, room int) (v dbaas.Value, fits bool) {
+	if s.seen.files && i == fileColumn {
+		return dbaas.Text(""), true
+	}
 	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
 	kind := s.kind(i)
 	switch kind {

@@ -32,6 +32,7 @@ type Conn struct {
 
 	stmts                 map[string]*Stmt // statements of this package's users
 	guarded               map[string]*Stmt // statements of clients
+	last                  *Stmt            // a client's statement that is not kept, until the next
 	guard                 Guard            // of the statement being prepared or run; nil: the system's own
 	seen                  actions          // what the authorizer was asked since the last prepare
 	denied                *dbaas.Error     // why the guard refused
@@ -122,6 +123,7 @@ func (c *Conn) Close() error {
 	for _, s := range c.guarded {
 		s.finalize()
 	}
+	c.dropLast()
 	rc := lib.Xsqlite3_close_v2(c.tls, c.db)
 	libc.Xfree(c.tls, c.out)
 	libc.Xfree(c.tls, c.mainName)
@@ -184,7 +186,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 			c.forget(sql)
 		}
 	}()
-	if err := s.bind(args, nil); err != nil {
+	if err := s.bind(args); err != nil {
 		return err
 	}
 	for {

@@ -25,7 +25,7 @@ func FailAbove(c *Conn, n int64) {
 // Next binds n to the only parameter if first is set, and steps once; the row, if there is one, stays.
 func Next(s *Stmt, first bool, n int64) (bool, error) {
 	if first {
-		if err := s.bind([]dbaas.Value{dbaas.Integer(n)}, nil); err != nil {
+		if err := s.bind([]dbaas.Value{dbaas.Integer(n)}); err != nil {
 			return false, err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // answer over the limit. FormatObjects takes exactly one statement, and CodeInvalid says what is wrong with it. In the
 // other formats an invalid statement answers {"error":"..."} in its place and the read continues.
 func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) {
-	w := reader{c: c, guard: guard, timings: r.Timings, Renderer: sqljson.Renderer{
+	w := reader{c: c, guard: guard, read: r, Renderer: sqljson.Renderer{
 		Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer,
 	}}
 	out := b
@@ -37,9 +37,9 @@ func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) 
 type reader struct {
 	sqljson.Renderer
 
-	c       *Conn
-	guard   Guard
-	timings bool
+	c     *Conn
+	guard Guard
+	read  *dbaas.Read
 }
 
 // only appends the rows of the only statement.
@@ -47,7 +47,7 @@ func (w *reader) only(b []byte, list []dbaas.Statement) ([]byte, error) {
 	if len(list) != 1 {
 		return b, dbaas.Errorf(dbaas.CodeInvalid, "exactly one statement is wanted, %d were given", len(list))
 	}
-	s, more, err := w.first(&list[0])
+	s, more, err := w.first(list[0].SQL, &Input{Statement: &list[0]})
 	if err != nil {
 		return b, err
 	}
@@ -72,19 +72,23 @@ func (w *reader) each(b []byte, list []dbaas.Statement) ([]byte, error) {
 // statement appends one statement of the SQL form.
 func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	began := time.Time{}
-	if w.timings {
+	if w.read.Timings {
 		began = time.Now()
 	}
 	at := len(b)
 	b, err := w.result(append(b, '{'), in)
-	if err != nil {
+	if err = w.late(err); err != nil {
 		if !own(dbaas.CodeOf(err)) {
 			return b, err
 		}
-		b = append(shorten(b, at), `{"error":`...)
+		b = append(shorten(b, at), '{')
+		if w.Objects && w.read.AsQuery {
+			b = append(b, `"rows":[],`...)
+		}
+		b = append(b, `"error":`...)
 		b = sqljson.AppendText(b, messageOf(err))
 	}
-	if w.timings {
+	if w.read.Timings {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
 		}
@@ -94,13 +98,64 @@ func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
+// late returns err, or if a statement took longer than the client's limit for it, an error of that statement.
+func (w *reader) late(err error) error {
+	ended := w.c.Interrupted() || !time.Now().Before(w.read.Deadline)
+	if w.read.StatementTime == 0 || dbaas.CodeOf(err) != dbaas.CodeTimeout || ended {
+		return err
+	}
+	if w.read.AsQuery {
+		return dbaas.Errorf(dbaas.CodeInvalid, "query timeout")
+	}
+	return dbaas.Errorf(dbaas.CodeInvalid, "execute timeout")
+}
+
+// result appends the result of the last statement in a text, and nothing if there is none.
 func (w *reader) result(b []byte, in *dbaas.Statement) ([]byte, error) {
-	s, more, err := w.first(in)
+	input := Input{Statement: in, QualifyColumns: w.read.QualifyColumns}
+	text := in.SQL
+	for {
+		end := time.Time{}
+		if w.read.StatementTime > 0 {
+			end = time.Now().Add(w.read.StatementTime)
+		}
+		rest := ""
+		err := w.c.Until(end, func() (err error) {
+			if len(text) < len(in.SQL) && w.c.over() { // the engine looks at the clock within statements only
+				return errTooLong
+			}
+			b, rest, err = w.part(b, text, &input)
+			return err
+		})
+		if err == ErrNoStatement { //nolint:errorlint // it is returned as it is.
+			return b, input.Nothing()
+		}
+		if err != nil || rest == "" {
+			return b, err
+		}
+		text = rest
+	}
+}
+
+// part runs the first statement in text and returns what follows it. It appends the result if nothing follows.
+func (w *reader) part(b []byte, text string, in *Input) (_ []byte, rest string, err error) {
+	s, more, err := w.first(text, in)
 	if err != nil {
-		return b, err
+		return b, "", err
 	}
 	defer s.reset()
-	return w.AppendResult(b, s.columns, (*rows)(s), more)
+	if s.rest == "" {
+		columns := s.columns
+		if in.QualifyColumns {
+			columns = sqljson.NewColumns(s.named(true))
+		}
+		b, err = w.AppendResult(b, columns, (*rows)(s), more)
+		return b, "", err
+	}
+	for more && err == nil {
+		more, err = s.step()
+	}
+	return b, s.rest, err
 }
 
 // shorten returns the first n bytes of b, copied if b's array is much larger.
@@ -114,11 +169,15 @@ func shorten(b []byte, n int) []byte {
 const keptBytes = 64 << 10
 
 // first prepares and binds a statement and runs it up to its first row.
-func (w *reader) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
-	if s, err = w.c.Prepare(in.SQL, w.guard); err != nil {
+func (w *reader) first(text string, in *Input) (s *Stmt, more bool, err error) {
+	if s, err = w.c.Prepare(text, w.guard); err != nil {
 		return nil, false, err
 	}
-	if err = s.bind(in.Args, in.Named); err != nil {
+	args, err := in.take(s)
+	if err == nil {
+		err = s.bind(args)
+	}
+	if err != nil {
 		s.reset()
 		return nil, false, err
 	}
@@ -133,8 +192,11 @@ func (w *reader) first(in *dbaas.Statement) (s *Stmt, more bool, err error) {
 // rows is a running statement as the renderer's source.
 type rows Stmt
 
-// Type implements sqljson.Rows.
-func (r *rows) Type(i int, row bool) string { return (*Stmt)(r).typeOf(i, row) }
+// Declared implements sqljson.Rows.
+func (r *rows) Declared(i int) string { return r.declared[i] }
+
+// Kind implements sqljson.Rows.
+func (r *rows) Kind(i int) dbaas.ValueKind { return (*Stmt)(r).kind(i) }
 
 // Value implements sqljson.Rows.
 func (r *rows) Value(i, room int) (dbaas.Value, bool) { return (*Stmt)(r).borrow(i, room) }

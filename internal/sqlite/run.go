@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"math"
 	"slices"
 
 	"rideshare/internal/dbaas"
@@ -9,13 +10,22 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Run runs a prepared client statement with in's parameters and returns its result, including returned rows. Errors are
-// *dbaas.Error. With CodeInvalid, CodeConstraint or CodeTooLarge the statement alone failed and left no trace. After any
+// Run is RunPart for a text of one statement.
+func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error) {
+	return s.RunPart(&Input{Statement: in}, limit)
+}
+
+// RunPart runs a prepared client statement, which is a part of in, with in's values and returns its result, including
+// returned rows. Errors are *dbaas.Error. With CodeInvalid, CodeConstraint or CodeTooLarge the statement alone failed and left no trace. After any
 // other code InTransaction reports whether the engine rolled back. Exception: for results of more than limit bytes
 // (CodeTooLarge) the caller must undo the statement's effects.
-func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error) {
+func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
 	var out dbaas.StatementResult
-	if err := s.bind(in.Args, in.Named); err != nil {
+	args, err := in.take(s)
+	if err == nil {
+		err = s.bind(args)
+	}
+	if err != nil {
 		return out, err
 	}
 	defer s.reset()
@@ -27,7 +37,7 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 		}
 		if out.Columns == nil && len(s.results) > 0 {
 			s.refresh()
-			out.Columns, out.Types = slices.Clone(s.results), s.types(more)
+			out.Columns, out.Types = slices.Clone(s.named(in.QualifyColumns)), slices.Clone(s.declared)
 		}
 		if !more {
 			break
@@ -60,38 +70,12 @@ func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 		if err := s.c.meter.hold(n); err != nil {
 			return nil, size, err
 		}
-		row[i] = s.value(i)
+		if row[i] = s.value(i); math.IsInf(row[i].Float, 0) {
+			return nil, size, sqljson.Infinite(s.results[i])
+		}
 	}
 	return row, size, nil
 }
 
 // valueBytes is what a value counts in addition to its text or blob.
 const valueBytes = 16
-
-// types returns the declared type of each column in lower case. For an expression it returns the storage class in the
-// first row, or "" without rows, as rqlite does.
-func (s *Stmt) types(row bool) []string {
-	types := make([]string, len(s.results))
-	for i := range s.columns {
-		types[i] = s.typeOf(i, row)
-	}
-	return types
-}
-
-func (s *Stmt) typeOf(i int, row bool) string {
-	if s.declared[i] != "" || !row {
-		return s.declared[i]
-	}
-	switch s.kind(i) {
-	case dbaas.KindInteger:
-		return "integer"
-	case dbaas.KindFloat:
-		return "real"
-	case dbaas.KindText:
-		return "text"
-	case dbaas.KindBlob:
-		return "blob"
-	case dbaas.KindNull:
-	}
-	return ""
-}

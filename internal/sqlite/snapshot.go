@@ -86,7 +86,7 @@ func (s *Snapshot) next() error {
 	}
 	number := s.read + 1
 	defer s.pages.reset()
-	if err := s.pages.bind([]dbaas.Value{dbaas.Integer(number)}, nil); err != nil {
+	if err := s.pages.bind([]dbaas.Value{dbaas.Integer(number)}); err != nil {
 		return err
 	}
 	found, err := s.pages.step()

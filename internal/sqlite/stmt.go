@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
@@ -22,7 +23,9 @@ const (
 type Stmt struct {
 	c        *Conn
 	p        uintptr
-	sql      string
+	sql      string // the text that it was prepared from, and under which it is kept
+	own      string // its part of sql
+	rest     string // what follows it in sql; "" if nothing but blanks and comments follow
 	guard    Guard
 	seen     actions
 	readOnly bool
@@ -32,58 +35,68 @@ type Stmt struct {
 	columns  sqljson.Columns
 	returned int   // rows that a read has rendered
 	prepared int32 // how often the engine has prepared it again
-	kept     bool
 }
 
-// Prepare returns the client's statement sql, checked by guard, or the system's own if guard is nil. Errors are
-// *dbaas.Error: guard's for what it refuses, CodeInvalid for bad SQL and for text that is not exactly one statement.
-// Nothing runs yet.
+// Prepare returns the first statement in the client's text sql, checked by guard; Rest is what follows it. If guard is
+// nil, sql is a statement of the system's own. Errors are *dbaas.Error: guard's for what it refuses, ErrNoStatement for
+// blanks and comments, CodeInvalid for bad SQL. Nothing runs yet.
 func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
-	kept := c.guarded
 	if guard == nil {
-		kept = c.stmts
-	} else {
-		c.meter.begin()
-	}
-	if s := kept[sql]; s != nil && s.guard == guard && s.kept {
-		if guard != nil {
-			c.meter.watched.begin(&s.sql, c.deadline)
+		if s := c.stmts[sql]; s != nil {
+			return s, nil
 		}
-		return s, nil
+		s, err := c.compile(sql, nil)
+		if err == nil {
+			c.stmts[sql] = s
+		}
+		return s, err
 	}
-	if guard != nil {
-		c.evict()
+	c.meter.begin()
+	short := len(sql) <= maxKeptSQL
+	if short {
+		if s := c.guarded[sql]; s != nil && s.guard == guard {
+			c.meter.watched.begin(&s.sql, c.deadline)
+			return s, nil
+		}
 	}
+	c.dropLast()
 	s, err := c.compile(sql, guard)
 	if err != nil {
 		c.meter.end()
 		return nil, err
 	}
-	if old := kept[sql]; old != nil {
-		old.finalize()
-	}
-	kept[sql] = s
 	// The effect of a schema statement depends on what exists: IF EXISTS compiles to nothing while the object is
 	// missing, and then the authorizer is not called. Only statements on rows mean the same each time.
-	s.kept = guard == nil || s.seen.rows && !s.seen.schema && len(sql) <= maxKeptSQL
+	if short && s.seen.rows && !s.seen.schema {
+		c.keep(sql, s)
+	} else {
+		c.last = s
+	}
 	return s, nil
 }
 
-// evict makes room for one more client statement. Statements not worth keeping go first, then any one, since which are
-// hot is not known.
-func (c *Conn) evict() {
-	for sql, s := range c.guarded {
-		if !s.kept {
-			s.finalize()
-			delete(c.guarded, sql)
-		}
+// dropLast finalizes the last client statement that was not kept.
+func (c *Conn) dropLast() {
+	if c.last != nil {
+		c.last.finalize()
+		c.last = nil
 	}
-	for sql, s := range c.guarded {
-		if len(c.guarded) < maxStatements {
+}
+
+// keep keeps a client statement. To make room, any other goes, since which are hot is not known.
+func (c *Conn) keep(sql string, s *Stmt) {
+	if old := c.guarded[sql]; old != nil { // of another guard
+		old.finalize()
+	}
+	c.guarded[sql] = s
+	for text, other := range c.guarded {
+		if len(c.guarded) <= maxStatements {
 			return
 		}
-		s.finalize()
-		delete(c.guarded, sql)
+		if other != s {
+			other.finalize()
+			delete(c.guarded, text)
+		}
 	}
 }
 
@@ -101,35 +114,64 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 		defer c.meter.leave()
 	}
 	c.boundValues(guard)
-	text, err := cstring(c.tls, sql)
-	if err != nil {
-		return nil, err
-	}
-	defer libc.Xfree(c.tls, text)
-	c.guard, c.seen, c.denied = guard, actions{}, nil
+	c.guard = guard
 	defer func() { c.guard = nil }() // the engine prepares statements of its own, as for sessions.
-	p, tail, err := c.prepareAt(text)
+	p, from, to, err := c.prepareFirst(sql[:min(len(sql), windowBytes)])
+	if len(sql) > windowBytes && (err != nil || to == windowBytes) { // the statement does not end in the window
+		lib.Xsqlite3_finalize(c.tls, p)
+		p, from, to, err = c.prepareFirst(sql)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if p == 0 {
-		return nil, dbaas.Errorf(dbaas.CodeInvalid, "there is no statement in the text")
+	s := &Stmt{c: c, p: p, sql: sql, own: sql[from:to], rest: sql[to:], guard: guard, seen: c.seen}
+	if isBlank.MatchString(s.rest) {
+		s.rest = ""
 	}
-	s := &Stmt{c: c, p: p, sql: sql, guard: guard, seen: c.seen}
-	s.readOnly = lib.Xsqlite3_stmt_readonly(c.tls, p) != 0
-	if lib.Xsqlite3_stmt_isexplain(c.tls, p) != 0 {
-		s.readOnly, s.seen = true, actions{query: true}
-	}
-	err = c.nothingAfter(tail)
-	if err == nil {
-		err = s.allowed()
+	// The engine counts PRAGMA journal_mode as a write. Those that the guard allows change nothing.
+	s.readOnly = lib.Xsqlite3_stmt_readonly(c.tls, p) != 0 || s.seen.explain || guard != nil && s.seen.onlyPragma()
+	if err = s.allowed(); err == nil && guard == nil && s.rest != "" {
+		err = dbaas.Errorf(dbaas.CodeInvalid, "more than one statement in one text")
 	}
 	if err != nil {
 		s.finalize()
 		return nil, err
 	}
+	if s.seen.explain {
+		s.seen = actions{query: true, explain: true}
+	}
 	s.describe()
 	return s, nil
+}
+
+// ErrNoStatement is the error for a text of blanks, comments and semicolons.
+var ErrNoStatement = &dbaas.Error{Code: dbaas.CodeInvalid, Message: "there is no statement in the text"}
+
+// windowBytes is how much of a text is copied for the engine to find the first statement in it. Copying all of the rest
+// for each statement of a long text would take the square of its length.
+const windowBytes = 64 << 10
+
+// prepareFirst prepares the first statement in the text, and returns where it begins and ends.
+func (c *Conn) prepareFirst(sql string) (p uintptr, from, to int, err error) {
+	text, err := cstring(c.tls, sql)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer libc.Xfree(c.tls, text)
+	c.seen, c.denied = actions{explain: c.guard != nil && isExplain.MatchString(sql)}, nil
+	at := text
+	for {
+		p, tail, err := c.prepareAt(at)
+		switch {
+		case err != nil:
+			return 0, 0, 0, err
+		case p != 0:
+			return p, int(at - text), int(tail - text), nil
+		case *ref[byte](tail) == 0 || tail == at:
+			return 0, 0, 0, ErrNoStatement
+		}
+		at = tail
+	}
 }
 
 func (c *Conn) prepareAt(text uintptr) (p, tail uintptr, err error) {
@@ -138,22 +180,6 @@ func (c *Conn) prepareAt(text uintptr) (p, tail uintptr, err error) {
 		return 0, 0, c.failure(rc)
 	}
 	return *ref[uintptr](c.out + outFirst), *ref[uintptr](c.out + outSecond), nil
-}
-
-// nothingAfter checks that only blanks, comments and semicolons follow a statement.
-func (c *Conn) nothingAfter(tail uintptr) error {
-	for *ref[byte](tail) != 0 {
-		p, next, err := c.prepareAt(tail)
-		lib.Xsqlite3_finalize(c.tls, p)
-		if err != nil || p != 0 {
-			return dbaas.Errorf(dbaas.CodeInvalid, "more than one statement in one text")
-		}
-		if next == tail {
-			return nil
-		}
-		tail = next
-	}
-	return nil
 }
 
 // describe reads the names of parameters and columns.
@@ -179,6 +205,26 @@ func (s *Stmt) describeColumns() {
 		}
 	}
 	s.columns = sqljson.NewColumns(s.results)
+}
+
+// Text returns the statement's own text.
+func (s *Stmt) Text() string { return s.own }
+
+// Rest returns what follows the statement in the text that it was prepared from, "" if there is no other statement.
+func (s *Stmt) Rest() string { return s.rest }
+
+// named returns the names of the columns, if qualify is set with the names of their tables. An expression has none.
+func (s *Stmt) named(qualify bool) []string {
+	if !qualify {
+		return s.results
+	}
+	names := slices.Clone(s.results)
+	for i := range names {
+		if table := lib.Xsqlite3_column_table_name(s.c.tls, s.p, int32(i)); table != 0 { //nolint:gosec // a column's number.
+			names[i] = libc.GoString(table) + "." + names[i]
+		}
+	}
+	return names
 }
 
 // Schema reports whether the statement changes the schema.

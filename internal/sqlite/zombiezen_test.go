@@ -97,11 +97,19 @@ func witnessValue(s *zombiezen.Stmt, col int) dbaas.Value {
 // rowsOf returns the rows of a query through this package.
 func rowsOf(t *testing.T, c *sqlite.Conn, sql string) []dbaas.Row {
 	t.Helper()
-	r, err := run(t, c, dbaas.Statement{SQL: sql})
+	var rows []dbaas.Row
+	err := c.Query(sql, func(r sqlite.Row) error {
+		row := make(dbaas.Row, r.Columns())
+		for i := range row {
+			row[i] = r.Value(i)
+		}
+		rows = append(rows, row)
+		return nil
+	})
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
-	return r.Rows
+	return rows
 }
 
 // witnessStart makes tables of every kind with a few rows; witnessChanges changes

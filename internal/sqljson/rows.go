@@ -12,23 +12,26 @@ import (
 type Columns []column
 
 type column struct {
-	key []byte // `"name":`
-	dup bool   // a later column has the same name
+	name string
+	key  []byte // `"name":`
+	dup  bool   // a later column has the same name
 }
 
 // NewColumns returns the Columns of a result.
 func NewColumns(names []string) Columns {
 	columns := make(Columns, len(names))
 	for i, name := range names {
-		columns[i] = column{key: append(AppendText(nil, name), ':'), dup: slices.Contains(names[i+1:], name)}
+		columns[i] = column{name: name, key: append(AppendText(nil, name), ':'), dup: slices.Contains(names[i+1:], name)}
 	}
 	return columns
 }
 
 // Rows is the source of a result. It starts at the first row, if there is a row.
 type Rows interface {
-	// Type returns the type of column i, "" for an unknown type. row reports whether there is a first row.
-	Type(i int, row bool) string
+	// Declared returns the declared type of column i in lower case, "" for an expression.
+	Declared(i int) string
+	// Kind returns the storage class of column i in the current row.
+	Kind(i int) dbaas.ValueKind
 	// Value returns the value in column i of the current row. Its text or blob is valid until Next. fits is false, and
 	// the value is not fetched, for a text or blob of more than room bytes.
 	Value(i, room int) (v dbaas.Value, fits bool)
@@ -57,9 +60,9 @@ func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) 
 			if columns[i].dup {
 				continue
 			}
-			b = append(AppendText(append(b, columns[i].key...), rows.Type(i, row)), ',')
+			b = append(AppendText(append(b, columns[i].key...), typeOf(rows, i, row)), ',')
 		}
-		return r.AppendRows(append(trimComma(b), `},"rows":`...), columns, rows, row)
+		return r.appendRows(append(trimComma(b), `},"rows":`...), columns, rows, row, conversions(columns, rows))
 	}
 	b = append(b, `"columns":[`...)
 	for i := range columns {
@@ -68,23 +71,48 @@ func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) 
 	}
 	b = append(trimComma(b), `],"types":[`...)
 	for i := range columns {
-		b = append(AppendText(b, rows.Type(i, row)), ',')
+		b = append(AppendText(b, typeOf(rows, i, row)), ',')
 	}
 	b = append(trimComma(b), ']')
 	if !row {
 		return b, nil
 	}
-	return r.AppendRows(append(b, `,"values":`...), columns, rows, row)
+	return r.appendRows(append(b, `,"values":`...), columns, rows, row, conversions(columns, rows))
 }
 
-// AppendRows appends all rows as an array. It returns TooLarge for an answer over the limit, or the error of
-// Rows.Next; then the buffer ends somewhere in the array.
+// typeOf returns the type of a column as rqlite does: the declared type, or for an expression the storage class in the
+// first row, or "" without rows.
+func typeOf(rows Rows, i int, row bool) string {
+	if t := rows.Declared(i); t != "" || !row {
+		return t
+	}
+	switch rows.Kind(i) {
+	case dbaas.KindInteger:
+		return "integer"
+	case dbaas.KindFloat:
+		return "real"
+	case dbaas.KindText:
+		return "text"
+	case dbaas.KindBlob:
+		return "blob"
+	case dbaas.KindNull:
+	}
+	return ""
+}
+
+// AppendRows appends all rows as an array, with their values as stored. Its errors are TooLarge for an answer over the
+// limit, CodeInvalid for an infinity, which JSON lacks, and the errors of Rows.Next. After an error the buffer ends
+// somewhere in the array.
 func (r *Renderer) AppendRows(b []byte, columns Columns, rows Rows, row bool) ([]byte, error) {
+	return r.appendRows(b, columns, rows, row, nil)
+}
+
+func (r *Renderer) appendRows(b []byte, columns Columns, rows Rows, row bool, as []conversion) ([]byte, error) {
 	b = append(b, '[')
 	for row {
 		before := len(b)
 		var err error
-		if b, err = r.appendRow(b, columns, rows); err != nil {
+		if b, err = r.appendRow(b, columns, rows, as); err != nil {
 			return b, err
 		}
 		if row, err = rows.Next(len(b) - before); err != nil {
@@ -95,7 +123,7 @@ func (r *Renderer) AppendRows(b []byte, columns Columns, rows Rows, row bool) ([
 	return append(trimComma(b), ']'), nil
 }
 
-func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows) ([]byte, error) {
+func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows, as []conversion) ([]byte, error) {
 	open, end := byte('['), byte(']')
 	if r.Objects {
 		open, end = '{', '}'
@@ -118,14 +146,26 @@ func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows) ([]byte, erro
 		if !fits {
 			return b, TooLarge(r.Limit)
 		}
+		if v.Kind == dbaas.KindFloat && math.IsInf(v.Float, 0) {
+			return b, Infinite(columns[i].name)
+		}
 		before := len(b)
-		b = AppendValue(b, &v, r.BlobArray)
+		if as == nil {
+			b = appendValue(b, &v, r.BlobArray)
+		} else {
+			b = as[i].append(b, &v, r.BlobArray)
+		}
 		if long := v.Kind == dbaas.KindText || v.Kind == dbaas.KindBlob; long && len(b)-before > room { // as JSON it is longer.
 			return b, TooLarge(r.Limit)
 		}
 		b = append(b, ',')
 	}
 	return append(trimComma(b), end), nil
+}
+
+// Infinite returns the error of a column that holds an infinity, with dbaas.CodeInvalid.
+func Infinite(column string) *dbaas.Error {
+	return dbaas.Errorf(dbaas.CodeInvalid, "column %s holds an infinity, which JSON cannot carry", column)
 }
 
 // TooLarge returns the error of an answer over the limit, with dbaas.CodeTooLarge.

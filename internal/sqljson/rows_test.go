@@ -17,7 +17,9 @@ type counted struct {
 	rendered []int
 }
 
-func (c *counted) Type(int, bool) string { return "text" }
+func (c *counted) Declared(int) string { return "text" }
+
+func (c *counted) Kind(int) dbaas.ValueKind { return dbaas.KindText }
 
 func (c *counted) Value(_, room int) (dbaas.Value, bool) {
 	return dbaas.Text(c.text), len(c.text) <= room
@@ -78,8 +80,8 @@ func TestRenderer_AppendStored_Formats(t *testing.T) {
 		{sqljson.Renderer{Limit: 1}, `"columns":["a","b","a"],"types":["integer","blob","real"],"values":[[1,"AP8=",0.5],[null,"","\u0000"]]`},
 		{sqljson.Renderer{Objects: true, BlobArray: true}, `"types":{"b":"blob","a":"real"},"rows":[{"b":[0,255],"a":0.5},{"b":[],"a":"\u0000"}]`},
 	} {
-		if got := string(tc.r.AppendStored(nil, &result)); got != tc.want {
-			t.Errorf("got  %s\nwant %s", got, tc.want)
+		if got, err := tc.r.AppendStored(nil, &result); err != nil || string(got) != tc.want {
+			t.Errorf("got  %s, %v\nwant %s", got, err, tc.want)
 		}
 	}
 }

@@ -2,11 +2,10 @@ package sqljson
 
 import "rideshare/internal/dbaas"
 
-// AppendStored is AppendResult for the result of a write. Its rows are in memory, so it has no limit and no error.
-func (r Renderer) AppendStored(b []byte, result *dbaas.StatementResult) []byte {
+// AppendStored is AppendResult for the result of a write. Its rows are in memory, so it has no limit.
+func (r Renderer) AppendStored(b []byte, result *dbaas.StatementResult) ([]byte, error) {
 	r.Limit = 0
-	b, _ = r.AppendResult(b, NewColumns(result.Columns), &stored{result: result}, len(result.Rows) > 0) // stored has no errors.
-	return b
+	return r.AppendResult(b, NewColumns(result.Columns), &stored{result: result}, len(result.Rows) > 0)
 }
 
 // stored is the Rows of a StatementResult.
@@ -15,13 +14,16 @@ type stored struct {
 	at     int
 }
 
-// Type implements Rows.
-func (s *stored) Type(i int, _ bool) string {
+// Declared implements Rows.
+func (s *stored) Declared(i int) string {
 	if i < len(s.result.Types) {
 		return s.result.Types[i]
 	}
 	return ""
 }
+
+// Kind implements Rows.
+func (s *stored) Kind(i int) dbaas.ValueKind { return s.result.Rows[s.at][i].Kind }
 
 // Value implements Rows.
 func (s *stored) Value(i, _ int) (dbaas.Value, bool) { return s.result.Rows[s.at][i], true }

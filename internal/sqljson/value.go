@@ -13,8 +13,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// AppendValue appends v. A blob becomes base64 text, or an array of numbers if blobArray is set.
-func AppendValue(b []byte, v *dbaas.Value, blobArray bool) []byte {
+// appendValue appends v. A blob becomes base64 text, or an array of numbers if blobArray is set.
+func appendValue(b []byte, v *dbaas.Value, blobArray bool) []byte {
 	switch v.Kind {
 	case dbaas.KindInteger:
 		return strconv.AppendInt(b, v.Int, 10)
@@ -71,16 +71,10 @@ func appendEscape(b []byte, c byte) []byte {
 	}
 }
 
-// appendFloat appends f as a JSON number that reads back as exactly f. Infinity, which JSON lacks, is written as 9e999,
-// as SQLite's own JSON does. NaN is null, as in SQLite.
+// appendFloat appends f, which is finite, as a JSON number that reads back as exactly f. NaN is null, as in SQLite.
 func appendFloat(b []byte, f float64) []byte {
-	switch {
-	case math.IsNaN(f):
+	if math.IsNaN(f) {
 		return append(b, "null"...)
-	case math.IsInf(f, 1):
-		return append(b, "9e999"...)
-	case math.IsInf(f, -1):
-		return append(b, "-9e999"...)
 	}
 	format := byte('f')
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {

@@ -20,7 +20,7 @@ const (
 	opReplace
 	opQualify
 	opLimited // the time of a statement follows
-	opFlags // the first unused bit
+	opFlags   // the first unused bit
 )
 
 // Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.

@@ -33,9 +33,13 @@ func appendResult(b []byte, r *dbaas.StatementResult, o renderOptions) []byte {
 	if r.Code != dbaas.CodeOK || r.Message != "" { // a message without a code: the statement was done, but its answer was not kept.
 		return append(sqljson.AppendText(append(b, `{"error":`...), r.Message), '}')
 	}
+	at := len(b)
 	b = append(b, '{')
 	if len(r.Columns) > 0 {
-		b = sqljson.Renderer{Objects: o.associative, BlobArray: o.blobArray}.AppendStored(b, r)
+		var err error
+		if b, err = (sqljson.Renderer{Objects: o.associative, BlobArray: o.blobArray}).AppendStored(b, r); err != nil {
+			return append(sqljson.AppendText(append(b[:at], `{"error":`...), err.Error()), '}')
+		}
 	} else {
 		b = appendChange(b, r, o)
 	}

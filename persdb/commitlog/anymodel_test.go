@@ -89,7 +89,7 @@ func (p *plain) runAtomic(statements []sqlgen.Statement) []dbaas.StatementResult
 		if statements[i].Kind == sqlgen.Refused {
 			r = dbaas.StatementResult{Code: dbaas.CodeInvalid}
 		} else {
-			r = p.one(&statements[i].Statement)
+			r = p.checked(&statements[i].Statement)
 		}
 		if statements[i].Kind == sqlgen.Schema {
 			r.RowsAffected, r.LastInsertID = 0, 0
@@ -105,6 +105,29 @@ func (p *plain) runAtomic(statements []sqlgen.Statement) []dbaas.StatementResult
 		results[len(results)-1] = r
 	}
 	return results
+}
+
+// checked runs one statement with the rules that we add to SQLite's: no NULL in a primary key, no infinity in a result.
+func (p *plain) checked(in *dbaas.Statement) dbaas.StatementResult {
+	r := p.one(in)
+	if r.Code != dbaas.CodeOK {
+		return r
+	}
+	for _, row := range r.Rows {
+		for i := range row {
+			if math.IsInf(row[i].Float, 0) {
+				return dbaas.StatementResult{Code: dbaas.CodeInvalid, Message: "column " + r.Columns[i] + " holds an infinity, which JSON cannot carry"}
+			}
+		}
+	}
+	keys := p.one(&dbaas.Statement{SQL: `SELECT l.name, x.name FROM pragma_table_list l, pragma_table_xinfo(l.name) x WHERE l.schema='main' AND l.type='table' AND x.pk>0`})
+	for _, key := range keys.Rows {
+		nulls := p.one(&dbaas.Statement{SQL: fmt.Sprintf("SELECT 1 FROM %q WHERE %q IS NULL LIMIT 1", key[0].Text, key[1].Text)})
+		if len(nulls.Rows) > 0 {
+			return dbaas.StatementResult{Code: dbaas.CodeConstraint, Message: "NOT NULL constraint failed: " + key[0].Text + "." + key[1].Text}
+		}
+	}
+	return r
 }
 
 func (p *plain) must(sql string) {

@@ -34,6 +34,7 @@ type plan struct {
 	full   int                      // if not 0: operations from this index on are not run
 	writes map[int]bool             // operations that wrote, or may have written
 	strict bool                     // check the size of the tables after each operation
+	undo   bool                     // a statement failed after it had changed rows: run each so that it can be undone alone
 	watch  bool                     // find the statement that changed the schema without being recorded
 	used   int64                    // pages of the file at the last check
 	// unlinked makes a load run without foreign keys, which are checked at its end.

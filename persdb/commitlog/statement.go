@@ -25,23 +25,13 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 		return dbaas.StatementResult{}, err
 	}
 	c := b.s.conn
-	if err := b.s.capture.Next(); err != nil {
-		return dbaas.StatementResult{}, unavailable(err)
-	}
-	var stmt *sqlite.Stmt
-	err := b.timed(at, func() (err error) {
-		stmt, err = c.Prepare(b.sql(at), b.s.guard)
-		return err
-	})
-	if err != nil {
-		b.plan.writes[at.op] = true
-		return b.classify(at, err, true)
-	}
-	b.plan.writes[at.op] = b.plan.writes[at.op] || !stmt.OnlyReads()
 	began := time.Now()
-	result, err := b.execute(at, stmt)
+	result, untouched, err := b.text(at)
+	if errors.Is(err, errRetry) {
+		return result, err
+	}
 	if err != nil {
-		return b.classify(at, err, stmt.ReadOnly())
+		return b.classify(at, err, untouched)
 	}
 	b.plan.good += time.Since(began)
 	b.plan.rows += rowsSize(&result)
@@ -51,14 +41,21 @@ func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	return result, nil
 }
 
-func (b *batch) sql(at stmtRef) string { return b.ops[at.op].Statements[at.statement].SQL }
+// part is a statement of a text that may have several.
+type part struct {
+	at stmtRef
+	*sqlite.Stmt
+	in *sqlite.Input
+	// undone says that after a failure the caller undoes the statement with others.
+	undone bool
+}
 
 // execute runs a prepared statement in the way that its kind requires.
-func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, error) {
-	if stmt.Schema() {
-		return b.schema(at, stmt)
+func (b *batch) execute(p part) (dbaas.StatementResult, error) {
+	if p.Schema() {
+		return b.schema(p)
 	}
-	if name := replication.EmptiedTable(b.sql(at)); name != "" {
+	if name := replication.EmptiedTable(p.Text()); name != "" && !p.in.HasValues() {
 		began := time.Now()
 		rows, done, err := b.s.capture.Empty(name)
 		if err != nil || done {
@@ -74,14 +71,16 @@ func (b *batch) execute(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, e
 		}
 	}
 	var result dbaas.StatementResult
-	err = b.timed(at, func() (err error) {
-		result, err = stmt.Run(&b.ops[at.op].Statements[at.statement], b.s.sizes.result)
+	err = b.timed(p.at, func() (err error) {
+		if result, err = p.RunPart(p.in, b.s.sizes.result); err == nil {
+			err = b.s.capture.Keys()
+		}
 		return err
 	})
 	if err != nil {
 		return result, err
 	}
-	return result, b.recorded(stmt, changes, version)
+	return result, b.recorded(p.Stmt, changes, version)
 }
 
 // recorded verifies that everything a statement changed will be in the entry. It checks independently of the capture:
@@ -110,32 +109,40 @@ var errNotRecorded = &dbaas.Error{Code: dbaas.CodeInternal, Message: "the statem
 
 // schema runs a statement that changes the schema. The change becomes a separate part of the entry, as text. If
 // replicas could not follow the new schema, the statement is undone, or the whole operation if that is atomic.
-func (b *batch) schema(at stmtRef, stmt *sqlite.Stmt) (dbaas.StatementResult, error) {
-	c, capture, atomic := b.s.conn, b.s.capture, b.atomic(at.op)
-	mark := capture.Mark()
-	if !atomic {
-		if err := c.Savepoint(); err != nil {
-			return dbaas.StatementResult{}, err
-		}
-	}
-	var result dbaas.StatementResult
-	err := capture.Schema(b.sql(at), stmt.Rewritten(), func() error {
-		return b.droppedWhole(stmt, func() error {
-			return b.timed(at, func() (err error) {
-				result, err = stmt.Run(&b.ops[at.op].Statements[at.statement], b.s.sizes.result)
-				return err
+func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
+	run := func() error {
+		return b.s.capture.Schema(p.Text(), p.Rewritten(), func() error {
+			return b.droppedWhole(p.Stmt, func() error {
+				return b.timed(p.at, func() (err error) {
+					result, err = p.RunPart(p.in, b.s.sizes.result)
+					return err
+				})
 			})
 		})
-	})
-	if atomic || !c.InTransaction() {
-		return result, err
 	}
-	if err != nil {
+	if p.undone {
+		return result, run()
+	}
+	return result, b.together(run)
+}
+
+// together calls run, and undoes what it did if it fails.
+func (b *batch) together(run func() error) error {
+	c, mark := b.s.conn, b.s.capture.Mark()
+	if err := c.Savepoint(); err != nil {
+		return err
+	}
+	err := run()
+	switch {
+	case !c.InTransaction():
+		return err
+	case err != nil:
 		undone := c.RollbackTo()
-		capture.Rewind(mark)
-		return result, errors.Join(err, undone)
+		b.s.capture.Rewind(mark)
+		return errors.Join(err, undone)
+	default:
+		return c.Release()
 	}
-	return result, c.Release()
 }
 
 // droppedWhole calls run, without foreign keys where they only cost time: with foreign keys, dropping a table that
@@ -159,7 +166,11 @@ func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
 // timed runs a part of a statement within the time limits of the statement and the operation. If the operation is alone
 // and not atomic, timed reserves the time needed to run its successful statements again.
 func (b *batch) timed(at stmtRef, fn func() error) error {
-	end, limit := time.Now().Add(b.s.cfg.StatementLimit), b.plan.opEnd
+	most := b.s.cfg.StatementLimit
+	if own := b.ops[at.op].StatementTime; own > 0 {
+		most = min(most, own)
+	}
+	end, limit := time.Now().Add(most), b.plan.opEnd
 	if b.alone() && !b.atomic(at.op) {
 		limit = limit.Add(-b.plan.good)
 	}
@@ -172,6 +183,7 @@ func (b *batch) timed(at stmtRef, fn func() error) error {
 // exclude makes the statement fail with err in the next round without being run.
 func (b *batch) exclude(at stmtRef, err *dbaas.Error) (dbaas.StatementResult, error) {
 	b.fails(at, err)
+	b.plan.undo = true
 	return dbaas.StatementResult{}, errRetry
 }
 

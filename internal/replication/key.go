@@ -1,0 +1,41 @@
+package replication
+
+import (
+	"rideshare/internal/dbaas"
+	"rideshare/internal/sqlite"
+	"slices"
+)
+
+// The columns of a primary key are never NULL. The engine enforces that only in tables WITHOUT ROWID, in STRICT tables
+// and in columns that are declared NOT NULL. In the others, Capture finds rows whose key became NULL.
+
+// checkKey remembers t if the new row has NULL in its primary key.
+func (k *Capture) checkKey(t *table, ch *sqlite.RowChange) {
+	for _, n := range t.notNull {
+		v, err := ch.New(t.index[n])
+		if err != nil {
+			k.err = err
+			return
+		}
+		if v.Kind == dbaas.KindNull && !slices.Contains(k.nulls, t) {
+			k.nulls = append(k.nulls, t)
+		}
+	}
+}
+
+// Keys returns CodeConstraint if what ran since Next has left a row with NULL in its primary key. The caller must undo
+// that. A trigger may have replaced the NULL in the same statement, so Keys looks at the rows.
+func (k *Capture) Keys() error {
+	for _, t := range k.nulls {
+		for _, n := range t.notNull {
+			column := quoteName(t.columns[n])
+			err := k.c.QueryOnce("SELECT 1 FROM "+quoteName(t.name)+" WHERE "+column+" IS NULL LIMIT 1", func(sqlite.Row) error {
+				return dbaas.Errorf(dbaas.CodeConstraint, "NOT NULL constraint failed: %s.%s", t.name, t.columns[n])
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
