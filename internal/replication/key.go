@@ -1,9 +1,11 @@
 package replication
 
 import (
+	"slices"
+	"strings"
+
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
-	"slices"
 )
 
 // The columns of a primary key are never NULL. The engine enforces that only in tables WITHOUT ROWID, in STRICT tables
@@ -26,6 +28,7 @@ func (k *Capture) checkKey(t *table, ch *sqlite.RowChange) {
 // Keys returns CodeConstraint if what ran since Next has left a row with NULL in its primary key. The caller must undo
 // that. A trigger may have replaced the NULL in the same statement, so Keys looks at the rows.
 func (k *Capture) Keys() error {
+	slices.SortFunc(k.nulls, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 	for _, t := range k.nulls {
 		for _, n := range t.notNull {
 			column := quoteName(t.columns[n])

@@ -182,7 +182,7 @@ func (s *Stmt) allowed() error {
 
 // Patterns of the beginning of a text. blanks are white space, comments and semicolons, as the engine skips them.
 const (
-	blanks  = `(?:\s|;|--[^\n]*(?:\n|$)|(?s:/\*.*?(?:\*/|$)))*`
+	blanks  = `(?:\s|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
 	explain = `EXPLAIN\b` + blanks
 )
 

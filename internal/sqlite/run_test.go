@@ -118,6 +118,8 @@ func TestConn_AppendRead_SeveralStatements(t *testing.T) {
 		want string
 	}{
 		{dbaas.Statement{SQL: "SELECT 1; SELECT 2 AS b;;"}, `{"columns":["b"],"types":["integer"],"values":[[2]]}`},
+		{dbaas.Statement{SQL: "SELECT 1; /* a **/ /*/ b */ -- c\nSELECT 3 AS b"}, `{"columns":["b"],"types":["integer"],"values":[[3]]}`},
+		{dbaas.Statement{SQL: "SELECT 4 AS b; /* a */ /* b **"}, `{"columns":["b"],"types":["integer"],"values":[[4]]}`},
 		{dbaas.Statement{SQL: "SELECT nope; SELECT 2"}, `{"error":"no such column: nope"}`},
 		{dbaas.Statement{SQL: "SELECT 1; DELETE FROM foo; SELECT 2"}, `{"error":"attempt to change database via query operation"}`},
 		{dbaas.Statement{SQL: "SELECT id FROM foo WHERE abs(-9223372036854775807-id) ; SELECT 2"}, `{"error":"integer overflow"}`},

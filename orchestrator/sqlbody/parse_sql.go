@@ -2,6 +2,7 @@ package sqlbody
 
 import (
 	"bytes"
+	"encoding/hex"
 	"strings"
 	"unsafe"
 
@@ -10,15 +11,15 @@ import (
 )
 
 // ParseSQL reads the body of the SQL form: an array. Each element is a statement, or an array of a statement and its
-// parameters. Parameters are given by position or, in one object, by name:
+// parameters. Parameters are given by position or, in objects, by name:
 //
 //	["SELECT 1", ["SELECT * FROM t WHERE a=? AND b=?", 1, "x"], ["DELETE FROM t WHERE a=:a", {"a": 1}]]
 //
 // Parameters are strings, numbers, booleans (0 and 1), null, and arrays of bytes
-// for blobs. Every error is a *dbaas.Error with CodeInvalid. Source: rqlite's
+// for blobs. A string such as x'68' is a blob too. Every error is a *dbaas.Error with CodeInvalid. Source: rqlite's
 // HTTP API, "Parameterized Statements".
 //
-// The statements share the body's memory, which must not be modified afterwards.
+// Empty texts are left out, so the list of statements may be empty. The statements share the body's memory, which must not be modified afterwards.
 func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL(body) }
 
 // MaxStatements is how many statements a request may have unless Limits says otherwise.
@@ -41,7 +42,7 @@ func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
 	if err := strictjson.Read(body, p.body); err != nil {
 		return nil, err
 	}
-	if len(p.statements) == 0 {
+	if p.elements == 0 {
 		return nil, invalid("no statements")
 	}
 	return p.statements, nil
@@ -61,6 +62,7 @@ func ParseText(body []byte) (dbaas.Statement, bool) {
 type sqlParser struct {
 	Limits
 	r          *strictjson.Reader
+	elements   int // of the body
 	statements []dbaas.Statement
 	taken      int64 // bytes since the last call of Room
 }
@@ -92,11 +94,13 @@ func (p *sqlParser) body(r *strictjson.Reader) error {
 		return r.Wrong("the body is an array of statements")
 	}
 	return r.Array(func() error {
-		if len(p.statements) == p.Statements && r.Kind() != 0 { // malformed text is not one statement more
+		if p.elements++; p.elements > p.Statements && r.Kind() != 0 { // malformed text is not one statement more
 			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", p.Statements)
 		}
 		st, err := p.statement()
-		p.statements = append(p.statements, st)
+		if st.SQL != "" {
+			p.statements = append(p.statements, st)
+		}
 		return err
 	})
 }
@@ -135,6 +139,10 @@ func (p *sqlParser) parameterized() (dbaas.Statement, error) {
 			return err
 		case kind == '{':
 			return p.named(&st)
+		case st.Named != nil:
+			v, err := p.parameter(namedRoom)
+			st.Named = append(st.Named, dbaas.NamedValue{Value: v})
+			return err
 		default:
 			v, err := p.parameter(valueRoom)
 			st.Args = append(st.Args, v)
@@ -147,13 +155,18 @@ func (p *sqlParser) parameterized() (dbaas.Statement, error) {
 	if first {
 		return st, invalid("no statements")
 	}
-	if len(st.Args) > 0 && len(st.Named) > 0 {
-		return st, invalid("a statement has parameters by position or by name, not both")
-	}
 	return st, checkNames(st.Named)
 }
 
+// named reads an object. The values by position before it get places beside the named ones.
 func (p *sqlParser) named(st *dbaas.Statement) error {
+	for _, v := range st.Args {
+		if err := p.take(namedRoom); err != nil {
+			return err
+		}
+		st.Named = append(st.Named, dbaas.NamedValue{Value: v})
+	}
+	st.Args = nil
 	return p.r.Object(func(key string) error {
 		name := key
 		if name != "" && strings.IndexByte(":@$", name[0]) >= 0 {
@@ -178,7 +191,23 @@ func (p *sqlParser) parameter(room int64) (v dbaas.Value, err error) {
 	if err != nil {
 		return v, err
 	}
+	if bytes, ok := hexBlob(v); ok {
+		v, room = dbaas.Blob(bytes), room+int64(len(bytes))
+	}
 	return v, p.take(room)
+}
+
+// hexBlob returns the bytes of a text such as x'68', as rqlite reads it.
+func hexBlob(v dbaas.Value) ([]byte, bool) {
+	if v.Kind != dbaas.KindText {
+		return nil, false
+	}
+	text := strings.TrimSpace(v.Text)
+	if len(text) < 3 || text[0] != 'x' && text[0] != 'X' || text[1] != '\'' || text[len(text)-1] != '\'' {
+		return nil, false
+	}
+	bytes, err := hex.DecodeString(text[2 : len(text)-1])
+	return bytes, err == nil
 }
 
 // checkNames returns an error if a name is given twice, be it in two objects or with two prefixes.
@@ -186,9 +215,11 @@ func checkNames(named []dbaas.NamedValue) error {
 	if len(named) < 2 {
 		return nil
 	}
-	names := make([]string, len(named))
+	names := make([]string, 0, len(named))
 	for i := range named {
-		names[i] = named[i].Name
+		if named[i].Name != "" {
+			names = append(names, named[i].Name)
+		}
 	}
 	if name, twice := repeated(names); twice {
 		return invalid("parameter %q is given twice", name)
@@ -197,9 +228,6 @@ func checkNames(named []dbaas.NamedValue) error {
 }
 
 func checkSQL(sql string) error {
-	if strings.TrimSpace(sql) == "" {
-		return invalid("a statement is empty")
-	}
 	if strings.IndexByte(sql, 0) >= 0 {
 		return invalid("a statement holds a zero byte")
 	}

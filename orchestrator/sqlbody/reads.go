@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// OnlyReads reports whether every statement is certainly a read, judged by its words. SELECT and VALUES are reads; so is
-// WITH unless it leads to a change, and EXPLAIN of a read. Everything else counts as a write: the slave would reject a
+// OnlyReads reports whether every statement is certainly a read, judged by its words. SELECT, VALUES and EXPLAIN are
+// reads, and so is WITH unless it leads to a change, and a text without a statement. Everything else counts as a write: the slave would reject a
 // change that was taken for a read, and the client would see that error.
 func OnlyReads(statements []dbaas.Statement) bool {
 	for i := range statements {
@@ -20,20 +20,23 @@ func OnlyReads(statements []dbaas.Statement) bool {
 
 func isRead(sql string) bool {
 	w := words{sql: sql}
-	word := w.next()
-	if word == "EXPLAIN" {
-		if word = w.next(); word == "QUERY" {
-			w.next() // PLAN
-			word = w.next()
+	for {
+		switch w.next() {
+		case "":
+			return true
+		case ";":
+		case "SELECT", "VALUES", "EXPLAIN":
+			if strings.IndexByte(w.sql, ';') < 0 { // nothing can follow
+				return true
+			}
+			w.end()
+		case "WITH":
+			if w.change() {
+				return false
+			}
+		default:
+			return false
 		}
-	}
-	switch word {
-	case "SELECT", "VALUES":
-		return true
-	case "WITH":
-		return !w.change()
-	default:
-		return false
 	}
 }
 
@@ -41,10 +44,17 @@ func isRead(sql string) bool {
 // https://www.sqlite.org/lang_comment.html
 type words struct{ sql string }
 
-// change reports whether a word that changes rows follows. As names these words must be quoted, except REPLACE, which is
+// end skips the rest of a statement.
+func (w *words) end() {
+	for word := w.next(); word != "" && word != ";"; {
+		word = w.next()
+	}
+}
+
+// change reports whether a word that changes rows follows in the same statement, and skips the statement if not. As names these words must be quoted, except REPLACE, which is
 // also the name of a function.
 func (w *words) change() bool {
-	for word := w.next(); word != ""; word = w.next() {
+	for word := w.next(); word != "" && word != ";"; word = w.next() {
 		switch word {
 		case "INSERT", "UPDATE", "DELETE":
 			return true

@@ -120,7 +120,7 @@ func (p *plain) checked(in *dbaas.Statement) dbaas.StatementResult {
 			}
 		}
 	}
-	keys := p.one(&dbaas.Statement{SQL: `SELECT l.name, x.name FROM pragma_table_list l, pragma_table_xinfo(l.name) x WHERE l.schema='main' AND l.type='table' AND x.pk>0`})
+	keys := p.one(&dbaas.Statement{SQL: `SELECT l.name, x.name FROM pragma_table_list l, pragma_table_xinfo(l.name) x WHERE l.schema='main' AND l.type='table' AND x.pk>0 ORDER BY l.name, x.cid`})
 	for _, key := range keys.Rows {
 		nulls := p.one(&dbaas.Statement{SQL: fmt.Sprintf("SELECT 1 FROM %q WHERE %q IS NULL LIMIT 1", key[0].Text, key[1].Text)})
 		if len(nulls.Rows) > 0 {

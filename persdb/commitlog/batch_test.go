@@ -140,7 +140,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 			want: []string{
 				"ok", "invalid: BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not supported, send the statements as one transaction",
 				"invalid: BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not supported, send the statements as one transaction",
-				"invalid: VACUUM is not supported", "invalid: PRAGMA foreign_keys is not supported", "invalid: more than one statement in one text",
+				"invalid: VACUUM is not supported", "invalid: PRAGMA foreign_keys cannot be set", "invalid: users belongs to the application and cannot be altered or dropped",
 				"invalid: no such table: rs_log", "invalid: no such table: rs_epoch", "ok; ok",
 			},
 			tables: "users=1",

@@ -65,7 +65,8 @@ func TestStore_Commit_AnyTable(t *testing.T) {
 		"NoCaseKeyOnly": {{"CREATE TABLE x(k TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}},
 		"NumbersAsKeys": {{"CREATE TABLE x(k NOT NULL PRIMARY KEY, v)", "INSERT INTO x VALUES(1,1)"}, {"UPDATE x SET k=1.0"}, {"UPDATE x SET v=0.0"}, {"UPDATE x SET v=-0.0"}},
 		"NoKey":         {{"CREATE TABLE x(v)", "INSERT INTO x VALUES(1),(1),(NULL)"}, {"DELETE FROM x WHERE rowid=1", "UPDATE x SET v=2 WHERE rowid=2", "UPDATE x SET rowid=70 WHERE rowid=3"}, {"INSERT INTO x VALUES(9)"}},
-		"NullKey":       {{"CREATE TABLE x(k TEXT PRIMARY KEY, v)", "INSERT INTO x VALUES(NULL,1),(NULL,2)"}, {"UPDATE x SET v=v+1", "DELETE FROM x WHERE v=2"}},
+		"NullKeyFilled": {{"CREATE TABLE x(k TEXT PRIMARY KEY, v)", "CREATE TRIGGER g AFTER INSERT ON x WHEN NEW.k IS NULL BEGIN UPDATE x SET k='key'||NEW.v WHERE rowid=NEW.rowid; END", "INSERT INTO x VALUES(NULL,1),(NULL,2)"}, {"DELETE FROM x WHERE k='key2'"}},
+		"SeveralInOne":  {{"CREATE TABLE x(v); INSERT INTO x VALUES(1); /* and */ CREATE INDEX i ON x(v);", "INSERT INTO x VALUES(2); ALTER TABLE x ADD COLUMN w; UPDATE x SET w=v; -- done"}, {"DROP INDEX i; DELETE FROM x; INSERT INTO x VALUES(9,9); SELECT * FROM x"}},
 		"HiddenRowid":   {{"CREATE TABLE x(rowid TEXT, oid TEXT)", "INSERT INTO x VALUES('a','b'),('c','d')"}, {"UPDATE x SET oid='e' WHERE _rowid_=2"}},
 		"Counters":      {{"CREATE TABLE x(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO x VALUES(100)", "DELETE FROM x"}, {"UPDATE sqlite_sequence SET seq=500 WHERE name='x'"}, {"INSERT INTO x DEFAULT VALUES"}, {"DELETE FROM sqlite_sequence"}, {"DROP TABLE x"}},
 		"Swap":          {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u UNIQUE)", "INSERT INTO x VALUES(1,1),(2,2),(3,3)"}, {"UPDATE x SET u=-u", "UPDATE x SET u=4+u", "UPDATE x SET id=id+1 WHERE id>=3"}},
@@ -108,6 +109,49 @@ func TestStore_Commit_FailedStatementLeavesNothing(t *testing.T) {
 	r.Follow(t, s)
 	if n := count(t, r, "x"); n != 2 {
 		t.Errorf("got %d rows, want 2", n)
+	}
+}
+
+// A text whose last statement fails, or whose row has no key or holds an infinity, leaves nothing, in an operation of any
+// kind. The statements beside it stay.
+func TestStore_Commit_FailedTextLeavesNothing(t *testing.T) {
+	const null, infinite = "constraint: NOT NULL constraint failed: x.k", "invalid: column k holds an infinity, which JSON cannot carry"
+	for sql, want := range map[string]string{
+		"INSERT INTO x VALUES(1,1); INSERT INTO x VALUES(1,2)":                        "constraint: UNIQUE constraint failed: x.k",
+		"INSERT INTO x VALUES(1,1); CREATE TABLE y(v); INSERT INTO nope(v) VALUES(1)": "invalid: no such table: nope",
+		"DROP TABLE x; CREATE TABLE x(v); COMMIT":                                     "invalid: BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not supported, send the statements as one transaction",
+		"INSERT INTO x VALUES(1,1); INSERT OR ROLLBACK INTO x VALUES(1,2)":            "constraint: UNIQUE constraint failed: x.k",
+		"INSERT INTO x VALUES(1,1); INSERT INTO x VALUES(?,?)":                        "invalid: no value for parameter 1",
+		"INSERT INTO x VALUES(1,1),(NULL,2)":                                          null,
+		"INSERT OR REPLACE INTO x(v) VALUES(1)":                                       null,
+		"UPDATE x SET k=NULL":                                                         null,
+		"INSERT INTO x VALUES(9e999,1) RETURNING k":                                   infinite,
+		"INSERT INTO x VALUES(1,1); SELECT -9e999 AS k":                               infinite,
+	} {
+		t.Run(sql, func(t *testing.T) {
+			t.Parallel()
+			for _, atomic := range []bool{false, true} {
+				s := open(t, commitlog.Config{})
+				epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
+				storetest.Commit(t, s, epoch, op(1, "CREATE TABLE x(k PRIMARY KEY, v)", "INSERT INTO x VALUES(7,7)"))
+				failing := op(3, sql, sql, ann)
+				failing.Atomic = atomic
+				c := storetest.Commit(t, s, epoch, op(2, "INSERT INTO x VALUES(8,8)"), failing, op(4, bob))
+				wants := []string{"ok", want + "; " + want + "; ok", "ok"}
+				if atomic {
+					wants[1] = want
+				}
+				for i := range wants {
+					if got := outcome(c.Results[i]); got != wants[i] {
+						t.Errorf("atomic %t, operation %d: got %s, want %s", atomic, i, got, wants[i])
+					}
+				}
+				r.Follow(t, s)
+				if n := count(t, r, "x"); n != 2 {
+					t.Errorf("atomic %t: got %d rows, want 2", atomic, n)
+				}
+			}
+		})
 	}
 }
 

@@ -71,7 +71,7 @@ func commitIsInLogAndHead(t *testing.T, s Store) {
 	c := Commit(t, s, epoch, insert(1, "ann"), insert(2, "ann"), Op(3, "DELETE FROM users WHERE username='nobody'"))
 	want := []dbaas.OperationResult{
 		{ID: ID(1), Seq: 1, Statements: []dbaas.StatementResult{{
-			LastInsertID: 1, RowsAffected: 1, Columns: []string{"username", "f", "b", "z"}, Types: []string{"text", "real", "blob", ""},
+			LastInsertID: 1, RowsAffected: 1, Columns: []string{"username", "f", "b", "z"}, Types: []string{"text", "", "", ""},
 			Rows: []dbaas.Row{{dbaas.Text("ann"), dbaas.Float(1.5), dbaas.Blob([]byte{1}), dbaas.Null()}},
 		}}},
 		{ID: ID(2), Seq: 1, Statements: []dbaas.StatementResult{{Code: dbaas.CodeConstraint, Message: "UNIQUE constraint failed: users.username"}}},
