@@ -78,6 +78,7 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*backends, error) 
 	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
 		Dir: cfg.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync, MaxTables: cfg.MaxDatabase, Reserve: commitlog.DefaultReserve, Limits: cfg.Limits, OnStuck: cfg.OnStuck,
+		StatementLimit: cfg.WriteTime, OperationLimit: cfg.OperationTime,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)

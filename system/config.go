@@ -36,8 +36,12 @@ type Config struct {
 	CallTimeout time.Duration
 	// LoadTime is the time limit of a load; zero means the default.
 	LoadTime time.Duration
-	// Version is the product's version.
-	Version string
+	// MaxTimeout is the longest timeout that a request of the SQL form may ask for; zero means the default.
+	MaxTimeout time.Duration
+	// WriteTime and OperationTime bound one write statement, and all statements of a write; zero means the default.
+	WriteTime, OperationTime time.Duration
+	// Version is the product's version. AllowOrigin is the value of Access-Control-Allow-Origin, see orchestratorapi.
+	Version, AllowOrigin string
 	// Budget bounds the memory that the requests of all services hold together; nil means a default budget for each
 	// service.
 	Budget *httpapi.Budget

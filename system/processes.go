@@ -139,10 +139,12 @@ func (o *backends) reachLauncher(cfg Config, p Processes) error {
 }
 
 func (o *backends) startPersdb(cfg Config) (string, error) {
+	args := []string{"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10)}
+	if cfg.WriteTime > 0 && cfg.OperationTime > 0 {
+		args = append(args, "--sql-write-time", cfg.WriteTime.String(), "--sql-operation-time", cfg.OperationTime.String())
+	}
 	child, err := process.Supervise(process.ChildConfig{
-		Name: "persdb", Args: []string{
-			"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10),
-		},
+		Name: "persdb", Args: args,
 		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Scheme: cfg.TLS.Scheme(), Env: childEnv(cfg),
 	})
 	if err != nil {

@@ -84,7 +84,7 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 	handler := orchestratorapi.New(orchestratorapi.Config{
 		Log: s.cfg.Log, Dispatcher: s.parts.dispatcher, Store: s.parts.store, Cluster: s.parts.cluster(),
 		Checks: s.parts.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
-		LoadTime: s.cfg.LoadTime, Version: s.cfg.Version,
+		LoadTime: s.cfg.LoadTime, MaxTimeout: s.cfg.MaxTimeout, Version: s.cfg.Version, AllowOrigin: s.cfg.AllowOrigin,
 		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
 		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events,
 		Invariants: s.parts.checker().Run, Clear: rideschema.Clear(), Present: rideschema.Present,

@@ -23,6 +23,7 @@ type persdbCommand struct {
 	LogLevel    string        `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
 	hosts
 	sqlLimits
+	writeTimes
 }
 
 // pollTimeout is longer than the longest poll of the log, a minute.
@@ -38,7 +39,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return usagef("PERSDB_RETAIN_FOR must be at least 1m, PERSDB_RETAIN_OPS and PERSDB_RETAIN_BYTES at least 1, MAX_DATABASE_MIB at least 0")
 	}
 	limits, limitsErr := p.limits()
-	if err = joinUsage(limitsErr, out.verifiesCallers()); err != nil {
+	if err = joinUsage(limitsErr, p.writeTimes.check(), out.verifiesCallers()); err != nil {
 		return err
 	}
 	if err = out.follow(ctx, log); err != nil {
@@ -50,7 +51,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	}
 	store, err := commitlog.Open(ctx, commitlog.Config{
 		Dir: p.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps, Bytes: p.RetainBytes}, MaxTables: p.MaxDatabase << 20, Reserve: commitlog.DefaultReserve,
-		OnCommit: commits.Observe, OnSync: commits.ObserveSync, Limits: limits, OnStuck: endStuck(log),
+		OnCommit: commits.Observe, OnSync: commits.ObserveSync, StatementLimit: p.SQLWriteTime, OperationLimit: p.SQLOperationTime, Limits: limits, OnStuck: endStuck(log),
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil //nolint:nilerr // told to stop while opening: nothing went wrong.

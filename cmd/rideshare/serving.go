@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"rideshare/orchestrator/scale"
@@ -18,6 +19,8 @@ type serving struct {
 	StartsPerMinute    int           `default:"120" env:"STARTS_PER_MINUTE" help:"Most workers started at once, and in each minute after that, 1 to 600: workers that die at once are not started faster (${default})."`
 	CallTimeout        time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait for a worker's answer (${default})."`
 	SQLLoadTime        time.Duration `default:"30s" name:"sql-load-time" env:"SQL_LOAD_TIME" help:"How long a /db/load may run, 1s to 1m; other writes wait in the meantime (${default})."`
+	SQLMaxTimeout      time.Duration `default:"50s" env:"SQL_MAX_TIMEOUT" help:"Longest timeout= that a request to /db/query, /db/execute or /db/request may ask for, at most 50s (${default})."`
+	AllowOrigin        string        `default:"" placeholder:"ORIGIN" env:"ALLOW_ORIGIN" help:"Value of Access-Control-Allow-Origin in the answers of /db/*, /status, /nodes and /readyz. Default: the header is not sent."`
 	SQLMaxStatements   int           `default:"100000" env:"SQL_MAX_STATEMENTS" help:"Most statements of a request to /db/query, /db/execute or /db/request (${default})."`
 	memory
 }
@@ -46,6 +49,8 @@ func (s serving) check(slaves int) error {
 	check(s.StartsPerMinute >= 1 && s.StartsPerMinute <= 600, "STARTS_PER_MINUTE: %d is not between 1 and 600", s.StartsPerMinute)
 	check(s.CallTimeout > 0, "CALL_TIMEOUT: %v is not positive", s.CallTimeout)
 	check(s.SQLLoadTime >= time.Second && s.SQLLoadTime <= time.Minute, "SQL_LOAD_TIME: %v is not between 1s and 1m", s.SQLLoadTime)
+	check(s.SQLMaxTimeout > 0 && s.SQLMaxTimeout <= 50*time.Second, "SQL_MAX_TIMEOUT: %v is not more than 0 and at most 50s", s.SQLMaxTimeout)
+	check(!strings.ContainsAny(s.AllowOrigin, "\r\n"), "ALLOW_ORIGIN: %q is no header value", s.AllowOrigin)
 	check(s.SQLMaxStatements >= 1, "SQL_MAX_STATEMENTS: %d is not at least 1", s.SQLMaxStatements)
 	return joinUsage(errs...)
 }

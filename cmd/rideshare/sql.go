@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"rideshare/internal/sqlite"
 )
@@ -18,6 +19,24 @@ type sqlLimits struct {
 	SQLMaxDepth      int      `name:"sql-max-depth" default:"1000" env:"SQL_MAX_DEPTH" help:"How deep an expression may be nested (${default})."`
 	SQLMaxAnswer     byteSize `name:"sql-max-answer" default:"64MiB" env:"SQL_MAX_ANSWER" help:"Largest answer of a read; that of a write is 32MiB at most (${default})."`
 	SQLMaxRows       int      `name:"sql-max-rows" default:"0" env:"SQL_MAX_ROWS" help:"Most rows that a statement returns; 0: no limit (${default})."`
+}
+
+// writeTimes holds the settings of what runs persdb.
+type writeTimes struct {
+	SQLWriteTime     time.Duration `default:"2s" env:"SQL_WRITE_TIME" help:"Longest time of one write statement (${default})."`
+	SQLOperationTime time.Duration `default:"3s" env:"SQL_OPERATION_TIME" help:"Longest time of all statements of a write, at most 4s; other writes wait in the meantime (${default})."`
+}
+
+// check returns all problems with the times. A commit of twice the operation's time must end before the master repeats it.
+func (w writeTimes) check() error {
+	var errs []error
+	if w.SQLOperationTime <= 0 || w.SQLOperationTime > 4*time.Second {
+		errs = append(errs, usagef("SQL_OPERATION_TIME: %v is not more than 0 and at most 4s", w.SQLOperationTime))
+	}
+	if w.SQLWriteTime <= 0 || w.SQLWriteTime > w.SQLOperationTime {
+		errs = append(errs, usagef("SQL_WRITE_TIME: %v is not more than 0 and at most SQL_OPERATION_TIME", w.SQLWriteTime))
+	}
+	return joinUsage(errs...)
 }
 
 // byteSize is a number of bytes, such as 1024, 64KiB, 128MiB or 1GiB.

@@ -46,6 +46,7 @@ type upCommand struct {
 	sessionSetting
 	dockerSettings
 	sqlLimits
+	writeTimes
 	serving
 	rideRules
 	common
@@ -122,7 +123,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	auth, authErr := out.credentials("AUTH_FILE", u.AuthFile)
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
-	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.check(u.Slaves), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
+	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.serving.check(u.Slaves), u.writeTimes.check(), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
 		return system.Config{}, err
 	}
 	processes, err := u.processes()
@@ -136,7 +137,8 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 		Scale:     u.scale(),
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
-		Limits:    limits, OnStuck: endStuck(log),
+		Limits:    limits, WriteTime: u.SQLWriteTime, OperationTime: u.SQLOperationTime, OnStuck: endStuck(log),
+		MaxTimeout: u.SQLMaxTimeout, AllowOrigin: u.AllowOrigin,
 		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, TLS: out.tls, ChildEnv: out.tlsEnv,
 	}
 	if auth != nil {

@@ -96,14 +96,16 @@ func (a *API) Handle(method, pattern string, h echo.HandlerFunc, opts ...Option)
 		rt = &route{pattern: pattern, segments: strings.Count(pattern, "/"), maxBody: a.cfg.MaxBody}
 		a.routes[pattern] = rt
 	}
-	rt.methods = append(rt.methods, method)
+	if !slices.Contains(rt.methods, method) {
+		rt.methods = append(rt.methods, method)
+	}
 	a.echo.Add(method, pattern, h)
 	if method == http.MethodGet {
 		rt.methods = append(rt.methods, http.MethodHead)
 		a.echo.Add(http.MethodHead, pattern, h)
 	}
 	sorted := slices.Sorted(slices.Values(append([]string{http.MethodOptions}, rt.methods...)))
-	rt.allow = strings.Join(sorted, ", ")
+	rt.allow = strings.Join(slices.Compact(sorted), ", ")
 	for _, opt := range opts {
 		opt(rt)
 	}

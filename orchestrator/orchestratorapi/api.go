@@ -17,10 +17,8 @@ import (
 
 const (
 	// maxSQLBody is the body limit of the SQL form, whose clients load data in bulk.
-	maxSQLBody = 64 << 20
-	// maxTimeout is the longest timeout that a client may ask for: well under the
-	// server's write timeout, so that the answer can still be sent.
-	maxTimeout = 50 * time.Second
+	maxSQLBody  = 64 << 20
+	requestPath = "/db/request"
 	// retainPending is how long an accepted operation that persdb does not know
 	// is reported as pending: as long as persdb keeps operations by default.
 	retainPending = time.Hour
@@ -73,12 +71,14 @@ type Config struct {
 	Budget *httpapi.Budget
 	// MaxStatements is how many statements a request of the SQL form may have; zero means sqlbody.MaxStatements.
 	MaxStatements int
-	// CallTimeout is the timeout of a request that asks for none: 5 s.
-	CallTimeout time.Duration
+	// CallTimeout is the timeout of a request that asks for none: 5 s. MaxTimeout is the longest timeout that a client may
+	// ask for: 50 s. It is well under the server's write timeout, so that the answer can still be sent.
+	CallTimeout, MaxTimeout time.Duration
 	// LoadTime is the time limit of a load: 30 s.
 	LoadTime time.Duration
-	// Version is the product's version.
-	Version string
+	// Version is the product's version, for X-Rqlite-Version. AllowOrigin is the value of Access-Control-Allow-Origin; the
+	// header is not sent if it is empty.
+	Version, AllowOrigin string
 	// OnRequest is called for every request to the database routes, OnRead for
 	// every read whose body is valid. Both are for scaling.
 	OnRequest, OnRead func()
@@ -102,7 +102,7 @@ type API struct {
 	inFlight keysInFlight
 	pending  pendingOps
 	sequence sequence
-	queued   queuedWrites
+	queued   queuedOps
 	tables   tables
 	engine   engineVersion
 	started  time.Time
@@ -117,6 +117,9 @@ func New(cfg Config) *API {
 	}
 	if cfg.LoadTime == 0 {
 		cfg.LoadTime = 30 * time.Second
+	}
+	if cfg.MaxTimeout == 0 {
+		cfg.MaxTimeout = 50 * time.Second
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -136,7 +139,7 @@ func New(cfg Config) *API {
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}
 	a.started = cfg.Now()
-	a.sequence.last.Store(a.started.UnixNano())
+	a.sequence.last.Store(a.started.UnixMicro())
 	a.routes()
 	return a
 }
@@ -145,6 +148,9 @@ func New(cfg Config) *API {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id := a.cfg.Dispatcher.Cluster(); !id.IsZero() {
 		w.Header().Set(httpapi.HeaderCluster, id.String())
+	}
+	if speaksRqlite(r.URL.Path) {
+		a.addRqliteHeaders(w.Header())
 	}
 	a.http.ServeHTTP(w, r)
 }
@@ -165,7 +171,7 @@ func (a *API) routes() {
 	a.guarded(http.MethodGet, "/db/query", a.query, large, counted)
 	a.guarded(http.MethodPost, "/db/query", a.query)
 	a.guarded(http.MethodPost, "/db/execute", a.execute, large, counted)
-	a.guarded(http.MethodPost, "/db/request", a.request, large, counted)
+	a.guarded(http.MethodPost, requestPath, a.request, large, counted)
 
 	a.guarded(http.MethodGet, "/db/backup", a.backup)
 	a.guarded(http.MethodPost, "/db/load", a.load, httpapi.MaxBody(math.MaxInt64)) // load names another way for what is too long
@@ -184,6 +190,7 @@ func (a *API) routes() {
 	a.checkRoutes()
 	a.guarded(http.MethodGet, "/", console)
 	a.checkAccess()
+	a.answerOptions()
 }
 
 // keysInFlight tracks the operations with an Idempotency-Key that run in this process.

@@ -36,7 +36,7 @@ type writeState struct {
 
 // accept hands op over and answers 202 with its id.
 func (a *API) accept(c echo.Context, op dbaas.Operation, keyed bool) error {
-	if err := a.enqueue(c, op, keyed); err != nil {
+	if err := a.enqueue(c, op, keyed, 0); err != nil {
 		return err
 	}
 	id := op.ID.String()
@@ -143,7 +143,8 @@ func (p *pendingOps) remove(id dbaas.OpID) {
 }
 
 // sequence generates the numbers of queued writes. The first number is the start time in
-// nanoseconds, as in rqlite, so that the numbers also grow across restarts.
+// microseconds, so that the numbers also grow across restarts, and are below 2^53, up to which
+// the numbers of JavaScript are exact.
 type sequence struct{ last atomic.Int64 }
 
 func (s *sequence) next() int64 { return s.last.Add(1) }

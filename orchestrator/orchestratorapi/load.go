@@ -24,7 +24,7 @@ const answerTime = 10 * time.Second
 // into SQL text.
 func (a *API) load(c echo.Context) error {
 	start := a.cfg.Now()
-	o, err := parseOptions(c)
+	o, err := a.parseOptions(c)
 	if err != nil {
 		return err
 	}

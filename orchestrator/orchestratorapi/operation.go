@@ -57,8 +57,9 @@ func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.Operati
 	return result, nil
 }
 
-// enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run.
-func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
+// enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run. number is
+// the sequence number of the answer, 0 if the answer has none.
+func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool, number int64) error {
 	if keyed {
 		if err := a.inFlight.begin(&op); err != nil {
 			return err
@@ -68,7 +69,9 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool) error {
 	if err := a.cfg.Dispatcher.Enqueue(c.Request().Context(), op); err != nil {
 		return err
 	}
-	a.pending.add(op.ID, a.cfg.Now())
+	now := a.cfg.Now()
+	a.pending.add(op.ID, now)
+	a.queued.add(queuedOp{op.ID, now, number})
 	return nil
 }
 
@@ -85,15 +88,11 @@ func wantsAsync(c echo.Context) bool {
 	return false
 }
 
-// newRead builds a read from a request, with the position that the request asks for. A timeout of
-// 0 means Config.CallTimeout.
+// newRead builds a read from a request, with the position that the request asks for.
 func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time.Duration) (dbaas.Read, error) {
 	minSeq, err := httpapi.MinSeq(c)
 	if err != nil {
 		return dbaas.Read{}, err
-	}
-	if timeout == 0 {
-		timeout = a.cfg.CallTimeout
 	}
 	return dbaas.Read{
 		RequestID:  httpapi.RequestID(c.Request().Context()),

@@ -1,7 +1,9 @@
 package orchestratorapi
 
 import (
+	"cmp"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,22 +15,26 @@ import (
 // options are the query parameters of the SQL form.
 type options struct {
 	renderOptions
-	pretty      bool
-	transaction bool
-	queue, wait bool
-	raftIndex   bool
-	level       string
-	freshness   time.Duration
-	strict      bool          // freshness_strict
-	timeout     time.Duration // zero if not given
-	q           string
-	hasQ        bool
+	pretty        bool
+	transaction   bool
+	queue, wait   bool
+	raftIndex     bool
+	level         string
+	freshness     time.Duration
+	timeout       time.Duration // zero if not given
+	linearTimeout time.Duration // linearizable_timeout; zero if not given
+	statementTime time.Duration // db_timeout; zero if not given
+	qualify       bool          // qualify_columns
+	asQuery       bool          // the request came to /db/query
+	q             string
+	hasQ          bool
 }
 
 // parseOptions reads the query parameters by rqlite's rules: a flag is on if its name is
-// present. An unsupported option is refused, never ignored. An option that asks for
-// something that always holds here is accepted. Errors are CodeInvalid.
-func parseOptions(c echo.Context) (options, error) {
+// present, and an option where it means nothing has no effect. An unsupported option is
+// refused, never ignored. An option that asks for something that always holds here is
+// accepted. Errors are CodeInvalid.
+func (a *API) parseOptions(c echo.Context) (options, error) {
 	o := options{level: "weak"}
 	raw := c.Request().URL.RawQuery
 	if raw == "" {
@@ -46,8 +52,8 @@ func parseOptions(c echo.Context) (options, error) {
 			return o, err
 		}
 	}
-	if o.strict && o.freshness == 0 && !values.Has("freshness") {
-		return o, dbaas.Errorf(dbaas.CodeInvalid, "freshness_strict needs freshness")
+	if most := a.cfg.MaxTimeout; values.Has("timeout") && (o.timeout == 0 || o.timeout > most) {
+		return o, dbaas.Errorf(dbaas.CodeInvalid, "timeout is more than 0 and at most %v", most)
 	}
 	return o, nil
 }
@@ -64,16 +70,25 @@ func (o *options) set(name, value string) (err error) {
 		o.freshness, err = duration(name, value)
 		return err
 	case "timeout":
-		if o.timeout, err = duration(name, value); err == nil && (o.timeout == 0 || o.timeout > maxTimeout) {
-			err = dbaas.Errorf(dbaas.CodeInvalid, "timeout is more than 0 and at most %v", maxTimeout)
-		}
+		o.timeout, err = duration(name, value)
 		return err
+	case "linearizable_timeout":
+		o.linearTimeout, err = duration(name, value)
+		return err
+	case "db_timeout":
+		o.statementTime, err = duration(name, value)
+		return err
+	case "retries":
+		if _, err = strconv.Atoi(value); err != nil {
+			return dbaas.Errorf(dbaas.CodeInvalid, "retries is an integer")
+		}
+		return nil
 	case "q":
 		o.q, o.hasQ = value, true
 		return nil
-	case "redirect", "noparse", "norwrandom", "norwtime":
-		// There is no other node to redirect to, and SQL is never rewritten.
-		return checkFlag(name, value)
+	case "redirect", "noparse", "norwrandom", "norwtime", "noleader", "freshness_strict":
+		// There is no other node to redirect to, SQL is never rewritten, and a fresh answer is always strict.
+		return nil
 	default:
 		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is not supported", name)
 	}
@@ -97,15 +112,19 @@ func (o *options) flag(name string) *bool {
 		return &o.wait
 	case "raft_index":
 		return &o.raftIndex
-	case "freshness_strict":
-		return &o.strict
+	case "qualify_columns":
+		return &o.qualify
 	default:
 		return nil
 	}
 }
 
-// checkFlag refuses a flag whose value says no, since rqlite would treat the flag as on.
+// checkFlag refuses a flag whose value says no: rqlite treats the flag as on. That does no harm where the flag chooses
+// the form of the answer.
 func checkFlag(name, value string) error {
+	if name != "transaction" && name != "queue" {
+		return nil
+	}
 	switch strings.ToLower(value) {
 	case "false", "0", "no", "off":
 		return dbaas.Errorf(dbaas.CodeInvalid, "option %q is switched on by being there: leave it out", name)
@@ -152,4 +171,14 @@ func (o *options) apply(r *dbaas.Read) {
 		r.Format = dbaas.FormatAssociative
 	}
 	r.Timings, r.BlobArray = o.timings, o.blobArray
+	r.StatementTime, r.QualifyColumns, r.AsQuery = o.statementTime, o.qualify, o.asQuery
+}
+
+// readTimeout returns how long a read may take; zero if the client does not say.
+func (o *options) readTimeout(otherwise time.Duration) time.Duration {
+	timeout := cmp.Or(o.timeout, otherwise)
+	if o.linearTimeout > 0 && (o.level == "linearizable" || o.level == "strong") {
+		timeout = min(timeout, o.linearTimeout)
+	}
+	return timeout
 }

@@ -16,26 +16,32 @@ import (
 // query answers GET and POST /db/query: reads only.
 func (a *API) query(c echo.Context) error {
 	start := a.cfg.Now()
-	o, err := parseOptions(c)
+	o, err := a.parseOptions(c)
 	if err != nil {
 		return err
 	}
-	if o.queue || o.wait {
-		return dbaas.Errorf(dbaas.CodeInvalid, "queue and wait are for /db/execute")
+	if o.queue {
+		return errQueue
 	}
 	statements, err := a.queryStatements(c, &o)
 	if err != nil {
 		return err
 	}
+	o.asQuery = true
 	return a.read(c, &o, statements, start)
 }
 
+var errQueue = dbaas.Errorf(dbaas.CodeInvalid, "queue is for /db/execute")
+
 func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, start time.Time) error {
-	read, err := a.newRead(c, statements, o.timeout)
+	read, err := a.newRead(c, statements, o.readTimeout(a.cfg.CallTimeout))
 	if err != nil {
 		return err
 	}
 	o.apply(&read)
+	if len(statements) == 0 {
+		return a.respond(c, o, answer{body: a.tail([]byte(`{"results":[]`), o, start, 0)})
+	}
 	a.cfg.OnRead()
 	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
 	if err != nil {
@@ -59,19 +65,28 @@ func (a *API) queryStatements(c echo.Context, o *options) ([]dbaas.Statement, er
 	return []dbaas.Statement{{SQL: o.q}}, nil
 }
 
-// bodyStatements reads the body. It is parsed as JSON whatever its Content-Type, except that a
-// text/plain body that is not JSON is one plain statement.
+// bodyStatements reads and parses the body.
 func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, error) {
-	if o.hasQ {
-		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q is for GET: send the statements in the body")
-	}
-	body, err := httpapi.ReadBody(c.Response(), c.Request())
+	body, err := readBody(c, o)
 	if err != nil {
 		return nil, err
 	}
+	return a.parseBody(c, body)
+}
+
+func readBody(c echo.Context, o *options) ([]byte, error) {
+	if o.hasQ {
+		return nil, dbaas.Errorf(dbaas.CodeInvalid, "q is for GET: send the statements in the body")
+	}
+	return httpapi.ReadBody(c.Response(), c.Request())
+}
+
+// parseBody returns the statements of a body. It is parsed as JSON whatever its Content-Type, except that a
+// text/plain body that is not JSON is one plain statement. At /db/request only JSON counts, as in rqlite.
+func (a *API) parseBody(c echo.Context, body []byte) ([]dbaas.Statement, error) {
 	// A missing or malformed Content-Type is treated as JSON.
 	kind, _, _ := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
-	if kind == echo.MIMETextPlain {
+	if kind == echo.MIMETextPlain && c.Path() != requestPath {
 		if st, ok := sqlbody.ParseText(body); ok {
 			return []dbaas.Statement{st}, nil
 		}
@@ -86,11 +101,18 @@ func (a *API) bodyStatements(c echo.Context, o *options) ([]dbaas.Statement, err
 // execute answers POST /db/execute: writes, at the master.
 func (a *API) execute(c echo.Context) error {
 	start := a.cfg.Now()
-	o, err := parseOptions(c)
+	o, err := a.parseOptions(c)
 	if err != nil {
 		return err
 	}
-	statements, err := a.bodyStatements(c, &o)
+	body, err := readBody(c, &o)
+	if err != nil {
+		return err
+	}
+	if o.queue && o.wait && len(body) == 0 {
+		return a.barrier(c, &o, start)
+	}
+	statements, err := a.parseBody(c, body)
 	if err != nil {
 		return err
 	}
@@ -102,12 +124,12 @@ func (a *API) execute(c echo.Context) error {
 // read: a write in it is refused as there.
 func (a *API) request(c echo.Context) error {
 	start := a.cfg.Now()
-	o, err := parseOptions(c)
+	o, err := a.parseOptions(c)
 	if err != nil {
 		return err
 	}
-	if o.queue || o.wait {
-		return dbaas.Errorf(dbaas.CodeInvalid, "queue and wait are for /db/execute")
+	if o.queue {
+		return errQueue
 	}
 	statements, err := a.bodyStatements(c, &o)
 	if err != nil {
@@ -124,8 +146,12 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	if err != nil {
 		return err
 	}
+	op.StatementTime, op.QualifyColumns = o.statementTime, o.qualify
 	if o.timeout > 0 {
 		op.Deadline = start.Add(o.timeout)
+	}
+	if len(statements) == 0 {
+		return a.nothing(c, o, start)
 	}
 	switch {
 	case o.queue && !o.wait:
@@ -142,7 +168,7 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	b = append(appendResults(b, result.Statements, o.renderOptions), ']')
 	if o.queue {
 		number := a.sequence.next()
-		a.queued.confirm(number)
+		a.queued.numberDone(number)
 		b = strconv.AppendInt(append(b, `,"sequence_number":`...), number, 10)
 	}
 	b = strconv.AppendUint(append(b, `,"seq":`...), uint64(result.Seq), 10)
@@ -150,15 +176,23 @@ func (a *API) sqlWrite(c echo.Context, o *options, statements []dbaas.Statement,
 	return a.respond(c, o, answer{body: a.tail(b, o, start, result.Seq)})
 }
 
+// nothing answers a write without a statement.
+func (a *API) nothing(c echo.Context, o *options, start time.Time) error {
+	b := []byte(`{"results":[]`)
+	if o.queue {
+		b = strconv.AppendInt(append(b, `,"sequence_number":`...), a.sequence.next(), 10)
+	}
+	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})
+}
+
 // enqueued hands op over without waiting for its result and answers 200, as rqlite's clients require.
 func (a *API) enqueued(c echo.Context, o *options, op dbaas.Operation, keyed bool, start time.Time) error {
-	if err := a.enqueue(c, op, keyed); err != nil {
+	number := a.sequence.next()
+	if err := a.enqueue(c, op, keyed, number); err != nil {
 		return err
 	}
 	id := op.ID.String()
 	c.Response().Header().Set(httpapi.HeaderOpID, id)
-	number := a.sequence.next()
-	a.queued.add(number, op.ID)
 	b := strconv.AppendInt([]byte(`{"results":[],"sequence_number":`), number, 10)
 	b = append(append(append(b, `,"op_id":"`...), id...), '"')
 	return a.respond(c, o, answer{body: a.tail(b, o, start, 0)})

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/orchestratorapi"
 )
 
 // answered makes every read return body.
@@ -44,22 +46,139 @@ func TestDBQuery_Options_ShapeTheAnswer(t *testing.T) {
 	s := &system{read: answered(`{"columns":["1"],"types":["integer"],"values":[[1]]}`)}
 	h := newAPI(s)
 	for query, body := range map[string]string{
-		"":             `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}]}`,
-		"&raft_index":  `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}],"raft_index":42}`,
-		"&timings":     `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}],"time":0}`,
-		"&transaction": `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}]}`,
-		"&pretty=true": "{\n    \"results\": [\n        {\n            \"columns\": [\n                \"1\"\n            ],\n            \"types\": [\n                \"integer\"\n            ],\n            \"values\": [\n                [\n                    1\n                ]\n            ]\n        }\n    ]\n}",
-		"&redirect":    "", "&noparse&norwrandom&norwtime": "", "&timeout=2s": "",
+		"":                        `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}]}`,
+		"&raft_index":             `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}],"raft_index":42}`,
+		"&timings":                `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}],"time":0}`,
+		"&transaction":            `{"results":[{"columns":["1"],"types":["integer"],"values":[[1]]}]}`,
+		"&pretty=true":            "{\n    \"results\": [\n        {\n            \"columns\": [\n                \"1\"\n            ],\n            \"types\": [\n                \"integer\"\n            ],\n            \"values\": [\n                [\n                    1\n                ]\n            ]\n        }\n    ]\n}",
+		"&pretty=off&redirect=no": "", "&wait": "", "&retries=-3&noleader": "", "&freshness_strict": "",
+		"&redirect": "", "&noparse&norwrandom&norwtime": "", "&timeout=2s": "",
 	} {
 		want(t, call(t, h, "GET", "/db/query?q=SELECT+1"+query, ""), http.StatusOK, body)
 	}
 	want(t, call(t, h, "POST", "/db/query?associative&timings&blob_array&timeout=2s", `["SELECT 1"]`, "X-Request-Id: r"), http.StatusOK, "")
 	wantRead := dbaas.Read{
-		RequestID: "r", Deadline: epochStart.Add(2 * time.Second), Recent: true, Format: dbaas.FormatAssociative, Timings: true, BlobArray: true,
+		RequestID: "r", Deadline: epochStart.Add(2 * time.Second), Recent: true, Format: dbaas.FormatAssociative, Timings: true, BlobArray: true, AsQuery: true,
 		Statements: []dbaas.Statement{{SQL: "SELECT 1"}},
 	}
 	if diff := cmp.Diff(wantRead, s.lastRead(t)); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
+	}
+}
+
+// Time limits and the names of columns reach the read. Only linearizable reads have the linearizable timeout.
+func TestDBQuery_Limits_ReachTheRead(t *testing.T) {
+	for query, timeout := range map[string]time.Duration{
+		"": 5 * time.Second, "&linearizable_timeout=1s": 5 * time.Second, "&linearizable_timeout=1s&level=strong": time.Second,
+		"&linearizable_timeout=9s&level=linearizable": 5 * time.Second, "&timeout=2s&linearizable_timeout=3s&level=linearizable": 2 * time.Second,
+	} {
+		s := &system{}
+		want(t, call(t, newAPI(s), "GET", "/db/query?q=SELECT+1&db_timeout=30ms&qualify_columns"+query, ""), http.StatusOK, "")
+		got := s.lastRead(t)
+		if got.Deadline.Sub(epochStart) != timeout || got.StatementTime != 30*time.Millisecond || !got.QualifyColumns || !got.AsQuery {
+			t.Errorf("query %q: got %+v", query, got)
+		}
+	}
+	s := &system{}
+	h := newAPI(s)
+	want(t, call(t, h, "POST", "/db/request?db_timeout=1s", `["SELECT 1"]`), http.StatusOK, "")
+	if got := s.lastRead(t); got.AsQuery || got.StatementTime != time.Second {
+		t.Errorf("got %+v", got)
+	}
+	want(t, call(t, h, "POST", "/db/execute?db_timeout=1s&qualify_columns", `["INSERT INTO t VALUES(1)"]`), http.StatusOK, "")
+	if got := s.lastOp(t); got.StatementTime != time.Second || !got.QualifyColumns {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A request of empty texts has no results, and nothing runs.
+func TestSQLForm_EmptyTexts_NoResults(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	for _, path := range []string{"/db/query", "/db/execute", "/db/execute?transaction", "/db/request", "/db/query?level=strong"} {
+		want(t, call(t, h, "POST", path, `["",""]`), http.StatusOK, `{"results":[]}`)
+	}
+	if len(s.reads)+len(s.ops) != 0 {
+		t.Errorf("got %d reads and %d operations, want none", len(s.reads), len(s.ops))
+	}
+}
+
+// A barrier waits for every write that was queued before it. Then reads see them.
+func TestDBExecute_Barrier_WaitsForQueuedWrites(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	asked := map[dbaas.OpID]int{}
+	s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if asked[id]++; asked[id] < 3 {
+			return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeNotFound, "not found")
+		}
+		return dbaas.OperationResult{ID: id, Seq: 99}, nil
+	}
+	want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
+	want(t, call(t, h, "POST", "/db/execute", `["b"]`, "Prefer: respond-async"), http.StatusAccepted, "")
+	w := call(t, h, "POST", "/db/execute?queue&wait", "")
+	var got struct {
+		Results  []any `json:"results"`
+		Sequence int64 `json:"sequence_number"`
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || got.Results == nil || got.Sequence <= 0 || got.Sequence >= 1<<53 {
+		t.Errorf("got %d %s, %v", w.Code, w.Body, err)
+	}
+	if len(asked) != 2 || s.seen != 99 {
+		t.Errorf("got %d operations looked up, newest position %d, want 2 and 99", len(asked), s.seen)
+	}
+	want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "") // nothing is left
+	if len(asked) != 2 {
+		t.Errorf("got %d operations looked up, want 2", len(asked))
+	}
+	for _, path := range []string{"/db/execute", "/db/execute?queue", "/db/execute?wait"} {
+		want(t, call(t, h, "POST", path, ""), http.StatusBadRequest, "")
+	}
+}
+
+// A barrier that does not see the end of all queued writes in time says so.
+func TestDBExecute_Barrier_TooLate_504(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
+	want(t, call(t, h, "POST", "/db/execute?queue&wait&timeout=20ms", ""), http.StatusGatewayTimeout, "")
+	s.lookup = func(id dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{ID: id}, nil }
+	want(t, call(t, h, "POST", "/db/execute?queue&wait", ""), http.StatusOK, "")
+}
+
+// Every answer of rqlite's API has its headers. OPTIONS needs no credentials.
+func TestRqliteHeaders(t *testing.T) {
+	creds, err := httpapi.ParseCredentials(strings.NewReader("bearer secret\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newAPI(&system{}, func(c *orchestratorapi.Config) {
+		c.Version, c.AllowOrigin, c.Credentials = "v1", "https://a.example", creds
+	})
+	for _, path := range []string{"/db/query", "/db/execute", "/db/request", "/status", "/nodes", "/readyz", "/db/nope", "/livez"} {
+		w := call(t, h, "PUT", path, "")
+		served := path != "/livez"
+		if got := w.Header().Get("X-Rqlite-Version"); (got == "v1") != served {
+			t.Errorf("%s: got version %q", path, got)
+		}
+		if path == "/db/nope" || !served {
+			continue
+		}
+		if want(t, w, http.StatusMethodNotAllowed, ""); strings.Count(w.Header().Get("Allow"), "OPTIONS") != 1 {
+			t.Errorf("%s: got Allow %q", path, w.Header().Get("Allow"))
+		}
+		w = call(t, h, "OPTIONS", path, "")
+		want(t, w, http.StatusOK, "")
+		for name, value := range map[string]string{
+			"X-Rqlite-Version": "v1", "Access-Control-Allow-Origin": "https://a.example",
+			"Access-Control-Allow-Methods": "OPTIONS, GET, POST", "Access-Control-Allow-Headers": "Content-Type, Authorization",
+		} {
+			if got := w.Header().Get(name); got != value || w.Body.Len() > 0 {
+				t.Errorf("%s %s: got %q and body %q, want %q", path, name, got, w.Body, value)
+			}
+		}
 	}
 }
 
@@ -68,9 +187,9 @@ func TestSQLForm_Unsupported_Is400(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
 	for _, target := range []string{
-		"GET /db/query", "GET /db/query?q=", "GET /db/query?q=SELECT+1&q=SELECT+2", "GET /db/query?q=SELECT+1&level=best", "GET /db/query?q=SELECT+1&db_timeout=1s",
-		"GET /db/query?q=SELECT+1&retries=3", "GET /db/query?q=SELECT+1&Pretty", "GET /db/query?q=SELECT+1&pretty=false", "GET /db/query?q=SELECT+1&timeout=x",
-		"GET /db/query?q=SELECT+1&timeout=0s", "GET /db/query?q=SELECT+1&timeout=10m", "GET /db/query?q=SELECT+1&freshness_strict", "GET /db/query?q=SELECT+1&freshness=-1s",
+		"GET /db/query", "GET /db/query?q=", "GET /db/query?q=SELECT+1&q=SELECT+2", "GET /db/query?q=SELECT+1&level=best", "GET /db/query?q=SELECT+1&db_timeout=1",
+		"GET /db/query?q=SELECT+1&retries=x", "GET /db/query?q=SELECT+1&Pretty", "POST /db/execute?transaction=false", "POST /db/execute?queue=0", "GET /db/query?q=SELECT+1&timeout=x",
+		"GET /db/query?q=SELECT+1&timeout=0s", "GET /db/query?q=SELECT+1&timeout=10m", "GET /db/query?q=SELECT+1&linearizable_timeout=x", "GET /db/query?q=SELECT+1&freshness=-1s",
 		"GET /db/query?q=SELECT+1&queue", "GET /db/query?q=%zz", "POST /db/query", "POST /db/query?q=SELECT+1", "POST /db/execute", "POST /db/request?queue",
 	} {
 		method, path, _ := strings.Cut(target, " ")
@@ -79,7 +198,7 @@ func TestSQLForm_Unsupported_Is400(t *testing.T) {
 			t.Errorf("%s: got %s", target, w.Header().Get("Content-Type"))
 		}
 	}
-	for _, body := range []string{`{}`, `[]`, `"SELECT 1"`, `SELECT 1`, `["SELECT 1"`, `[["SELECT ?",1,{"a":1}]]`} {
+	for _, body := range []string{`{}`, `[]`, `"SELECT 1"`, `SELECT 1`, `["SELECT 1"`, `["SELECT 1"]x`} {
 		for _, path := range []string{"/db/query", "/db/execute", "/db/request"} {
 			want(t, call(t, h, "POST", path, body), http.StatusBadRequest, "")
 		}
@@ -103,6 +222,8 @@ func TestSQLForm_PlainText_IsOneStatement(t *testing.T) {
 		if got := s.lastOp(t).Statements[0].SQL; got != "DELETE FROM u" {
 			t.Errorf("got %q", got)
 		}
+		want(t, call(t, h, "POST", "/db/request", "DELETE FROM t", "Content-Type: "+kind), http.StatusBadRequest, "")
+		want(t, call(t, h, "POST", "/db/request", `["DELETE FROM t"]`, "Content-Type: "+kind), http.StatusOK, "")
 	}
 }
 
@@ -121,15 +242,15 @@ func TestDBExecute_Results_AreRqlites(t *testing.T) {
 	}}
 	h := newAPI(s)
 	body := `["a","b","c","d","e"]`
-	rows := `{"columns":["a","b"],"types":["integer",""],"values":[[9223372036854775807,"AQI="],[1.5,null]]},{"columns":["a"],"types":["text"]}`
+	rows := `{"columns":["a","b"],"types":["integer","blob"],"values":[[9223372036854775807,"AQI="],[1.5,null]]},{"columns":["a"],"types":["text"]}`
 	want(t, call(t, h, "POST", "/db/execute", body), http.StatusOK,
 		`{"results":[{"last_insert_id":1,"rows_affected":2},{},{"error":"UNIQUE constraint failed: \"x\""},`+rows+`],"seq":43}`)
 	want(t, call(t, h, "POST", "/db/execute?raft_index&timings", body), http.StatusOK,
 		`{"results":[{"last_insert_id":1,"rows_affected":2,"time":0},{"time":0},{"error":"UNIQUE constraint failed: \"x\""},`+
-			`{"columns":["a","b"],"types":["integer",""],"values":[[9223372036854775807,"AQI="],[1.5,null]],"time":0},{"columns":["a"],"types":["text"],"time":0}],"seq":43,"raft_index":43,"time":0}`)
+			`{"columns":["a","b"],"types":["integer","blob"],"values":[[9223372036854775807,"AQI="],[1.5,null]],"time":0},{"columns":["a"],"types":["text"],"time":0}],"seq":43,"raft_index":43,"time":0}`)
 	want(t, call(t, h, "POST", "/db/request?associative&blob_array", body), http.StatusOK,
 		`{"results":[{"last_insert_id":1,"rows_affected":2,"rows":null},{"rows":null},{"error":"UNIQUE constraint failed: \"x\""},`+
-			`{"types":{"a":"integer","b":""},"rows":[{"a":9223372036854775807,"b":[1,2]},{"a":1.5,"b":null}]},{"types":{"a":"text"},"rows":[]}],"seq":43}`)
+			`{"types":{"a":"integer","b":"blob"},"rows":[{"a":9223372036854775807,"b":[1,2]},{"a":1.5,"b":null}]},{"types":{"a":"text"},"rows":[]}],"seq":43}`)
 	if w := call(t, h, "POST", "/db/execute?pretty", body); !json.Valid(w.Body.Bytes()) || !strings.Contains(w.Body.String(), "\n    \"seq\": 43") {
 		t.Errorf("pretty: got %s", w.Body)
 	}

@@ -46,7 +46,7 @@ func (a *API) statusFields(c echo.Context) fields {
 	host, _ := os.Hostname() // "" if it has none
 	return fields{
 		"build": fields{"version": a.cfg.Version, "compiler": runtime.Compiler},
-		"http":  fields{"queue": fields{"_default": fields{"sequence_number": a.queued.confirmed(ctx, a.cfg.Store)}}},
+		"http":  fields{"queue": fields{"_default": fields{"sequence_number": a.queued.newestEnded(ctx, a.cfg.Store)}}},
 		"node":  fields{"start_time": a.started, "current_time": now, "uptime": now.Sub(a.started).String()},
 		"os":    fields{"pid": os.Getpid(), "hostname": host, "page_size": os.Getpagesize()},
 		"runtime": fields{
@@ -82,51 +82,4 @@ func (e *engineVersion) ask(ctx context.Context, read func(context.Context, dbaa
 		e.known = rows[0].V
 	}
 	return e.known
-}
-
-// maxQueued is how many queued writes are remembered until they are confirmed.
-const maxQueued = 64
-
-// queuedWrites knows up to which number queued writes are done.
-type queuedWrites struct {
-	mu      sync.Mutex // guards the fields below
-	done    int64
-	pending []queuedWrite // the newest, with growing numbers
-}
-
-type queuedWrite struct {
-	number int64
-	id     dbaas.OpID
-}
-
-func (q *queuedWrites) add(number int64, id dbaas.OpID) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.pending) == maxQueued {
-		q.pending = append(q.pending[:0], q.pending[1:]...)
-	}
-	q.pending = append(q.pending, queuedWrite{number, id})
-}
-
-func (q *queuedWrites) confirm(number int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.done = max(q.done, number)
-}
-
-// confirmed returns the highest number whose write persdb has, done or failed. The writes of this process run in the order
-// of their numbers, so all lower ones have ended too.
-func (q *queuedWrites) confirmed(ctx context.Context, store Store) int64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := len(q.pending) - 1; i >= 0 && q.pending[i].number > q.done; i-- {
-		if _, err := store.Lookup(ctx, q.pending[i].id); err == nil {
-			q.done = q.pending[i].number
-			q.pending = append(q.pending[:0], q.pending[i+1:]...)
-			break
-		} else if dbaas.CodeOf(err) != dbaas.CodeNotFound {
-			break // persdb is away
-		}
-	}
-	return q.done
 }

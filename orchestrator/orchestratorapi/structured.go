@@ -21,7 +21,7 @@ func (a *API) structuredRead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	read, err := a.newRead(c, []dbaas.Statement{st}, 0)
+	read, err := a.newRead(c, []dbaas.Statement{st}, a.cfg.CallTimeout)
 	if err != nil {
 		return err
 	}

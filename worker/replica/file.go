@@ -66,7 +66,8 @@ func (f *file) acquire() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	f.mu.Unlock()
-	return f.open(sqlite.Options{ReadOnly: true})
+	// Nothing is written on it: foreign keys and triggers are on so that PRAGMA and EXPLAIN answer as at persdb.
+	return f.open(sqlite.Options{ReadOnly: true, ForeignKeys: true, Triggers: true})
 }
 
 // scan returns a connection for reading the whole file. The caller closes it afterwards, so that the worker does not

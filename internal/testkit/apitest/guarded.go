@@ -22,6 +22,9 @@ func Guarded(tb testing.TB, a *httpapi.API, open map[string]string) []string {
 	known := map[string]bool{}
 	for _, route := range a.Routes() {
 		known[route] = true
+		if strings.HasPrefix(route, http.MethodOptions+" ") { // browsers ask without credentials, and nothing runs
+			continue
+		}
 		reason := open[strings.Replace(route, "HEAD ", "GET ", 1)]
 		target := parameter.ReplaceAllString(route, "x")
 		method, path, _ := strings.Cut(target, " ")
