@@ -33,7 +33,7 @@ func TestGuard_Refuses(t *testing.T) {
 		{"SELECT * FROM peek", "no such table: rs_log", "no such table: rs_log"},
 		{"SELECT * FROM t WHERE id IN (SELECT seq FROM rs_log)", "no such table: rs_log", "no such table: rs_log"},
 		{"SELECT * FROM sqlite_dbpage", "no such table", "no such table"},
-		{"SELECT load_extension('x')", "load_extension", "load_extension"},
+		{"SELECT load_extension('x')", "no such function: load_extension", "no such function: load_extension"},
 		{"INSERT INTO t(v) VALUES('b')", "attempt to change database", ""},
 		{"INSERT INTO rs_log VALUES(1)", "no such table: rs_log", "no such table: rs_log"},
 		{"DELETE FROM rs_log", "no such table: rs_log", "no such table: rs_log"},

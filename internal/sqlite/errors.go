@@ -24,7 +24,8 @@ const primaryMask = 0xff
 
 // failure returns the error of the last call on this connection, which returned rc. It is never nil.
 func (c *Conn) failure(rc int32) *dbaas.Error {
-	if rc&primaryMask == lib.SQLITE_AUTH && c.denied != nil {
+	// A refused function is SQLITE_ERROR, all else that a guard refuses is SQLITE_AUTH.
+	if c.denied != nil && (rc&primaryMask == lib.SQLITE_AUTH || rc == lib.SQLITE_ERROR) {
 		return c.denied
 	}
 	if c.meter.stop != goOn && stopped(rc) {

@@ -257,6 +257,7 @@ func (s *Stmt) step() (bool, error) {
 	c := s.c
 	c.guard = s.guard // the engine may have to prepare it again, and then calls the authorizer.
 	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
+	c.denied = nil
 	c.boundValues(s.guard)
 	if s.guard != nil {
 		c.meter.enter(false)
