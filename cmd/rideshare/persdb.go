@@ -39,7 +39,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return usagef("PERSDB_RETAIN_FOR must be at least 1m, PERSDB_RETAIN_OPS and PERSDB_RETAIN_BYTES at least 1, MAX_DATABASE_MIB at least 0")
 	}
 	limits, limitsErr := p.limits()
-	if err = joinUsage(limitsErr, p.writeTimes.check(), out.verifiesCallers()); err != nil {
+	if err = joinUsage(limitsErr, p.check(), out.verifiesCallers()); err != nil {
 		return err
 	}
 	if err = out.follow(ctx, log); err != nil {

@@ -220,7 +220,7 @@ func (s *Stmt) named(qualify bool) []string {
 	}
 	names := slices.Clone(s.results)
 	for i := range names {
-		if table := lib.Xsqlite3_column_table_name(s.c.tls, s.p, int32(i)); table != 0 { //nolint:gosec // a column's number.
+		if table := lib.Xsqlite3_column_table_name(s.c.tls, s.p, int32(i)); table != 0 {
 			names[i] = libc.GoString(table) + "." + names[i]
 		}
 	}
