@@ -38,7 +38,11 @@ type system struct {
 
 func (s *system) Cluster() dbaas.ClusterID { return s.cluster }
 
-func (s *system) SawSeq(seq dbaas.Seq) { s.seen = max(s.seen, seq) }
+func (s *system) SawSeq(seq dbaas.Seq) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = max(s.seen, seq)
+}
 
 func (s *system) Read(_ context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 	s.mu.Lock()

@@ -168,7 +168,16 @@ func TestSQLForm_StatementTime_OnEachRoute(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %s", path, a.Status, a.Body, want)
 		}
 	}
-	sys.Post(t, sys.db("/api/v1/db/read"), `{"table":"apicount","columns":["count(*)"]}`).expect(t, http.StatusOK, anyBody)
+}
+
+// The structured form shows values as they are stored. It refuses an infinity too.
+func TestStructured_Values_AsStored(t *testing.T) {
+	sys := shared(t)
+	table := sys.NewTable(t, "d DATE, b BOOLEAN, x REAL")
+	sys.Exec(t, "INSERT INTO "+table+" VALUES('2024-01-02', 2, 9e999)")
+	read := func(columns string) string { return `{"table":"` + table + `","columns":[` + columns + `]}` }
+	sys.Post(t, sys.db("/api/v1/db/read"), read(`"d","b"`)).expect(t, http.StatusOK, `[{"d":"2024-01-02","b":2}]`)
+	sys.Post(t, sys.db("/api/v1/db/read"), read(`"x"`)).expect(t, http.StatusBadRequest, "{}")
 }
 
 // After a barrier a read sees every queued write. Its number is one that JavaScript can hold.
