@@ -35,3 +35,29 @@ func TestSQLLimits_Defaults(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
+
+// The times of writes are those of persdb by default. An operation is over before the master repeats its commit.
+func TestWriteTimes_Check(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		ok   bool
+	}{
+		{nil, true},
+		{[]string{"--sql-write-time=1s", "--sql-operation-time=4s"}, true},
+		{[]string{"--sql-operation-time=4100ms"}, false},
+		{[]string{"--sql-operation-time=1s"}, false},
+		{[]string{"--sql-write-time=0s"}, false},
+	} {
+		var p persdbCommand
+		parser, err := kong.New(&p, kong.Vars{})
+		if err == nil {
+			_, err = parser.Parse(tc.args)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = p.check(); (err == nil) != tc.ok {
+			t.Errorf("%v: got %v, want ok %t", tc.args, err, tc.ok)
+		}
+	}
+}
