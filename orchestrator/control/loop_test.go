@@ -86,7 +86,7 @@ func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {
 // number of slaves is the stored one, not the orchestrator's default.
 func TestLoop_OrchestratorRestarted_Adopts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		_, stop := s.orchestrate(2)
 		defer s.end()
 		s.reconcile()
@@ -129,7 +129,7 @@ func TestLoop_CoordinatorAway_NothingChanges(t *testing.T) {
 // effect are each logged once.
 func TestLoop_CrashLoop_StartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		s.diesAt.Store(true)
 		l, stop := s.orchestrate(2)
 		defer s.end()

@@ -10,7 +10,7 @@ import (
 // Workers that take ten minutes to fetch a database, all of them after a full restart, are not killed while they do.
 func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		s.loads = 10 * time.Minute
 		_, stop := s.orchestrate(2)
 		defer s.end()
@@ -25,7 +25,7 @@ func TestLoop_LongSnapshots_LeftAlone(t *testing.T) {
 // A worker that stops making progress before it serves is replaced a minute later.
 func TestLoop_StuckSnapshot_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		s.loads, s.stuckAt = 10*time.Minute, 40*time.Second
 		_, stop := s.orchestrate(0)
 		defer s.end()

@@ -111,7 +111,7 @@ func TestLoop_SlaveCountLost_WrittenAgain(t *testing.T) {
 	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStand(t)
+				s := newRig(t)
 				l, stop := s.orchestrate(2)
 				defer s.end()
 				defer func() { stop() }()
@@ -144,7 +144,7 @@ func TestLoop_SlaveCountLost_WrittenAgain(t *testing.T) {
 // assigned the slave's role, and not stopped as one slave too many.
 func TestLoop_SlaveCountLost_UnregisteredSlaveCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		_, stop := s.orchestrate(3)
 		defer s.end()
 		s.reconcile()
@@ -172,7 +172,7 @@ func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 	for name, restarted := range map[string]bool{"SameOrchestrator": false, "AnotherOne": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStand(t)
+				s := newRig(t)
 				l, stop := s.orchestrate(2)
 				defer s.end()
 				defer func() { stop() }()

@@ -145,7 +145,7 @@ func (s coordSession) SlaveCount(ctx context.Context) (int, coord.Version, error
 	return s.Session.SlaveCount(ctx)
 }
 
-func newStand(t *testing.T) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	c, err := coordinproc.New(coordinproc.Config{})
 	if err != nil {
@@ -256,7 +256,7 @@ func (s *rig) want(want ...string) {
 func bubble(t *testing.T, story func(s *rig, l *control.Loop)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		l, stop := s.orchestrate(2)
 		defer s.end()
 		defer stop()
@@ -269,7 +269,7 @@ func bubble(t *testing.T, story func(s *rig, l *control.Loop)) {
 func withStandby(t *testing.T, slaves int, story func(s *rig, leader, standby *control.Loop, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t)
+		s := newRig(t)
 		leader, stop := s.orchestrate(slaves)
 		defer s.end()
 		defer stop()
