@@ -43,9 +43,11 @@ func (r *Report) addGoals() {
 	}
 	clients := r.cfg.Clients[0]
 	r.atMost("idle latency added to a point read by the queue, 1 client, p50 ms", 0.3, func(a, b *Row) float64 { return a.P50 - b.P50 },
-		cell{Work: workPoint, Path: pathBatched, Clients: 1}, cell{Work: workPoint, Path: pathInProcess, Clients: 1})
+		measurement{Work: workPoint, Path: pathBatched, Clients: 1}, measurement{Work: workPoint, Path: pathInProcess, Clients: 1})
 	first := func(a, _ *Row) float64 { return a.P99 }
-	open := func(work string) cell { return cell{Work: work, Path: pathBatched, Clients: clients, Open: true} }
+	open := func(work string) measurement {
+		return measurement{Work: work, Path: pathBatched, Clients: clients, Open: true}
+	}
 	r.atMost("point read at half of the maximum, p99 ms", 10, first, open(workPoint), open(workPoint))
 	r.atMost("20-row read at half of the maximum, p99 ms", 10, first, open(workRange), open(workRange))
 	r.atMost("write at half of the maximum, p99 ms", 25, first, open(workWrite), open(workWrite))
@@ -53,7 +55,7 @@ func (r *Report) addGoals() {
 		func(a, b *Row) float64 { return a.P99 / b.P99 }, open(workBesideSlow), open(workPoint))
 }
 
-func (r *Report) atMost(name string, want float64, value func(a, b *Row) float64, a, b cell) {
+func (r *Report) atMost(name string, want float64, value func(a, b *Row) float64, a, b measurement) {
 	first, second := r.find(a), r.find(b)
 	if first == nil || second == nil || first.Invalid+second.Invalid != "" {
 		return

@@ -62,7 +62,7 @@ const (
 func Join(ctx context.Context, cfg JoinConfig) (Joined, error) {
 	p, _ := pathOf(pathBatched)
 	base := Config{Environment: cfg.Environment, Rows: fillChunk, Progress: cfg.Progress}
-	s, err := newStand(ctx, base, []path{p})
+	s, err := newRig(ctx, base, []path{p})
 	if err != nil {
 		return Joined{}, err
 	}

@@ -42,20 +42,20 @@ var ErrNothing = errors.New("none of these works is measured on any of these pat
 
 // Run measures the ladder. With ErrInvalid the report is complete, and marks the invalid rows.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	cells := cfg.cells()
-	if len(cells) == 0 {
+	measurements := cfg.measurements()
+	if len(measurements) == 0 {
 		return nil, ErrNothing
 	}
-	s, err := newStand(ctx, cfg, needed(cells))
+	s, err := newRig(ctx, cfg, needed(measurements))
 	if err != nil {
 		return nil, err
 	}
 	report := newReport(cfg)
-	for _, c := range cells {
+	for _, c := range measurements {
 		report.row(c) // in this order, whatever the order of the rounds is
 	}
 	progress(cfg.Progress, "seed %d: the order of the paths in each round", cfg.Seed)
-	err = s.ladder(ctx, cfg, report, cells)
+	err = s.ladder(ctx, cfg, report, measurements)
 	if err = errors.Join(err, s.close()); err != nil {
 		return nil, err
 	}
@@ -66,18 +66,18 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-// stand is the set of paths, running side by side.
-type stand struct {
+// rig is the set of paths, running side by side.
+type rig struct {
 	dir     string
 	targets map[string]*target
 }
 
-func newStand(ctx context.Context, cfg Config, paths []path) (*stand, error) {
+func newRig(ctx context.Context, cfg Config, paths []path) (*rig, error) {
 	dir, err := os.MkdirTemp("", "rideshare-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	s := &stand{dir: dir, targets: map[string]*target{}}
+	s := &rig{dir: dir, targets: map[string]*target{}}
 	for _, p := range paths {
 		if err := s.start(ctx, cfg, p); err != nil {
 			return nil, errors.Join(err, s.close())
@@ -86,7 +86,7 @@ func newStand(ctx context.Context, cfg Config, paths []path) (*stand, error) {
 	return s, nil
 }
 
-func (s *stand) start(ctx context.Context, cfg Config, p path) error {
+func (s *rig) start(ctx context.Context, cfg Config, p path) error {
 	began := time.Now()
 	t, err := startTarget(ctx, p, filepath.Join(s.dir, p.name), cfg.Environment)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *stand) start(ctx context.Context, cfg Config, p path) error {
 	return nil
 }
 
-func (s *stand) close() error {
+func (s *rig) close() error {
 	var errs []error
 	for _, t := range s.targets {
 		errs = append(errs, t.stop())
@@ -112,10 +112,10 @@ func (s *stand) close() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// ladder measures each cell once in every round.
-func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, cells []cell) error {
+// ladder makes each measurement once in every round.
+func (s *rig) ladder(ctx context.Context, cfg Config, report *Report, measurements []measurement) error {
 	for round := range cfg.Rounds {
-		for _, c := range ofRound(cells, cfg.Seed, round) {
+		for _, c := range ofRound(measurements, cfg.Seed, round) {
 			if err := s.measure(ctx, cfg, report, c, round); err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (s *stand) ladder(ctx context.Context, cfg Config, report *Report, cells []
 	return nil
 }
 
-func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell, round int) error {
+func (s *rig) measure(ctx context.Context, cfg Config, report *Report, c measurement, round int) error {
 	r := run{target: s.targets[c.Path], work: c.Work, rows: cfg.Rows, clients: c.Clients, length: cfg.Duration}
 	if c.Clients != cfg.Clients[0] {
 		r.length /= 2
@@ -151,7 +151,7 @@ func (s *stand) measure(ctx context.Context, cfg Config, report *Report, c cell,
 }
 
 // settled measures once all paths are ready, and reads the replicas' lag before and after.
-func (s *stand) settled(ctx context.Context, r run) (figure, error) {
+func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 	if err := s.reconcile(ctx); err != nil {
 		return figure{}, err
 	}

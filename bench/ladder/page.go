@@ -64,7 +64,7 @@ func (r *Report) clientSection() report.Section {
 		for _, path := range essential()[work] {
 			rate, p99 := report.Series{Name: path}, report.Series{Name: path}
 			for _, clients := range slices.Sorted(slices.Values(r.cfg.Clients)) {
-				if row := r.find(cell{Work: work, Path: path, Clients: clients}); row != nil && row.Invalid == "" {
+				if row := r.find(measurement{Work: work, Path: path, Clients: clients}); row != nil && row.Invalid == "" {
 					rate.Points = append(rate.Points, report.Point{X: float64(clients), Y: row.Rate})
 					p99.Points = append(p99.Points, report.Point{X: float64(clients), Y: row.P99})
 				}

@@ -11,8 +11,8 @@ const (
 	loopOpen   = "open"
 )
 
-// cell is one measurement of the ladder, made once per round.
-type cell struct {
+// measurement is what the ladder measures once per round: a figure of one path under one load.
+type measurement struct {
 	Work    string
 	Path    string
 	Clients int
@@ -21,7 +21,7 @@ type cell struct {
 }
 
 // closed returns the closed-loop measurement that an open one takes half the rate of.
-func (c cell) closed() cell {
+func (c measurement) closed() measurement {
 	c.Open = false
 	if c.Work == workBesideSlow {
 		c.Work = workPoint
@@ -54,11 +54,11 @@ func essential() map[string][]string {
 
 func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
 
-// allCells returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one
+// allMeasurements returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one
 // whose rate it needs. The paths of one work and number of clients are adjacent, so that compared measurements are close
 // in time.
-func allCells(clients []int) []cell {
-	var out []cell
+func allMeasurements(clients []int) []measurement {
+	var out []measurement
 	for i, n := range clients {
 		which := essential()
 		if i == 0 {
@@ -66,7 +66,7 @@ func allCells(clients []int) []cell {
 		}
 		for _, w := range workOrder() {
 			for _, p := range which[w] {
-				c := cell{Work: w, Path: p, Clients: n}
+				c := measurement{Work: w, Path: p, Clients: n}
 				out = append(out, c)
 				if i == 0 {
 					out = append(out, c.opened()...)
@@ -78,12 +78,12 @@ func allCells(clients []int) []cell {
 }
 
 // opened returns the open-loop measurements at half the rate of c.
-func (c cell) opened() []cell {
+func (c measurement) opened() []measurement {
 	if c.Path == pathTutorial || c.Path == pathBestRPC || !slices.Contains(essential()[c.Work], c.Path) {
 		return nil
 	}
 	c.Open = true
-	out := []cell{c}
+	out := []measurement{c}
 	if c.Work == workPoint && c.Path == pathBatched {
 		c.Work = workBesideSlow
 		out = append(out, c)
@@ -91,19 +91,19 @@ func (c cell) opened() []cell {
 	return out
 }
 
-// cells returns the selected measurements.
-func (cfg Config) cells() []cell {
-	return slices.DeleteFunc(allCells(cfg.Clients), func(c cell) bool {
+// measurements returns the selected measurements.
+func (cfg Config) measurements() []measurement {
+	return slices.DeleteFunc(allMeasurements(cfg.Clients), func(c measurement) bool {
 		return c.Open && !slices.Contains(cfg.Loops, loopOpen) ||
 			cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
 	})
 }
 
-// needed returns the paths that cells use, in the order of the ladder.
-func needed(cells []cell) []path {
+// needed returns the paths that measurements use, in the order of the ladder.
+func needed(measurements []measurement) []path {
 	var out []path
 	for _, p := range paths() {
-		if slices.ContainsFunc(cells, func(c cell) bool { return c.Path == p.name }) {
+		if slices.ContainsFunc(measurements, func(c measurement) bool { return c.Path == p.name }) {
 			out = append(out, p)
 		}
 	}
@@ -113,25 +113,25 @@ func needed(cells []cell) []path {
 // ofRound returns the measurements in the order of a round. Works keep their order. The paths of each work and number of
 // clients are shuffled by seed and round, so that no path always follows the same one. Open-loop measurements stay after
 // the closed-loop one whose rate they need.
-func ofRound(cells []cell, seed uint64, round int) []cell {
+func ofRound(measurements []measurement, seed uint64, round int) []measurement {
 	random := rand.New(rand.NewPCG(seed, uint64(round))) //nolint:gosec // an order, no secret; rounds are not negative.
-	var out []cell
-	for len(cells) > 0 {
-		first := cells[0].closed()
-		n := slices.IndexFunc(cells, func(c cell) bool { return c.closed().Work != first.Work || c.Clients != first.Clients })
+	var out []measurement
+	for len(measurements) > 0 {
+		first := measurements[0].closed()
+		n := slices.IndexFunc(measurements, func(c measurement) bool { return c.closed().Work != first.Work || c.Clients != first.Clients })
 		if n < 0 {
-			n = len(cells)
+			n = len(measurements)
 		}
-		var paths [][]cell
-		for i, c := range cells[:n] {
-			if i == 0 || c.Path != cells[i-1].Path {
+		var paths [][]measurement
+		for i, c := range measurements[:n] {
+			if i == 0 || c.Path != measurements[i-1].Path {
 				paths = append(paths, nil)
 			}
 			paths[len(paths)-1] = append(paths[len(paths)-1], c)
 		}
 		random.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
 		out = append(out, slices.Concat(paths...)...)
-		cells = cells[n:]
+		measurements = measurements[n:]
 	}
 	return out
 }

@@ -71,15 +71,15 @@ func newReport(cfg Config) *Report {
 	return &Report{Machine: machine(), Ratios: map[string]Ratio{}, Seed: cfg.Seed, cfg: cfg}
 }
 
-func (c cell) mode() string {
+func (c measurement) mode() string {
 	if c.Open {
 		return loopOpen
 	}
 	return loopClosed
 }
 
-// row returns the row of a cell and creates it on the first call.
-func (r *Report) row(c cell) *Row {
+// row returns the row of a measurement and creates it on the first call.
+func (r *Report) row(c measurement) *Row {
 	if row := r.find(c); row != nil {
 		return row
 	}
@@ -116,7 +116,7 @@ func (r *Report) finish() {
 			}
 		}
 	}
-	point := cell{Work: workPoint, Path: pathBatched, Clients: r.cfg.Clients[0]}
+	point := measurement{Work: workPoint, Path: pathBatched, Clients: r.cfg.Clients[0]}
 	for _, w := range workOrder() {
 		for _, pair := range [][2]string{
 			{pathInProcess, pathHTTP},
@@ -130,14 +130,14 @@ func (r *Report) finish() {
 			{pathTutorial, pathInProcess},
 			{pathBestRPC, pathInProcess},
 		} {
-			r.ratio(w+"/"+pair[0]+"/"+pair[1], cell{Work: w, Path: pair[0], Clients: point.Clients}, cell{Work: w, Path: pair[1], Clients: point.Clients})
+			r.ratio(w+"/"+pair[0]+"/"+pair[1], measurement{Work: w, Path: pair[0], Clients: point.Clients}, measurement{Work: w, Path: pair[1], Clients: point.Clients})
 		}
 	}
-	r.ratio("ride-get/batched/point-read", cell{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)
+	r.ratio("ride-get/batched/point-read", measurement{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)
 	r.addGoals()
 }
 
-func (r *Report) ratio(name string, a, b cell) {
+func (r *Report) ratio(name string, a, b measurement) {
 	top, bottom := r.find(a), r.find(b)
 	if top == nil || bottom == nil || top.Invalid+bottom.Invalid != "" {
 		return
@@ -147,7 +147,7 @@ func (r *Report) ratio(name string, a, b cell) {
 	}
 }
 
-func (r *Report) find(c cell) *Row {
+func (r *Report) find(c measurement) *Row {
 	for _, row := range r.Rows {
 		if row.Work == c.Work && row.Path == c.Path && row.Clients == c.Clients && row.Loop == c.mode() {
 			return row

@@ -14,13 +14,13 @@ import (
 func TestReport_Finish(t *testing.T) {
 	r := newReport(Config{Clients: []int{128}})
 	for i, path := range []string{pathInProcess, pathBatched} {
-		row := r.row(cell{Work: workPoint, Path: path, Clients: 128})
+		row := r.row(measurement{Work: workPoint, Path: path, Clients: 128})
 		for _, rate := range []float64{100, 300, 200} {
 			row.add(figure{rate: rate / float64(i+1), p99: rate, answers: 10, cpu: usage{"server": 100 * time.Microsecond}}, map[string]float64{"server": rate})
 		}
 	}
 	r.finish()
-	row := r.find(cell{Work: workPoint, Path: pathInProcess, Clients: 128})
+	row := r.find(measurement{Work: workPoint, Path: pathInProcess, Clients: 128})
 	if row.Rate != 200 || row.P99 != 200 || row.CPU["server"] != 10 || row.Resident["server"] != 300 {
 		t.Errorf("got rate %v, p99 %v, cpu %v, rss %v; want 200, 200, 10, 300", row.Rate, row.P99, row.CPU, row.Resident)
 	}
@@ -32,8 +32,8 @@ func TestReport_Finish(t *testing.T) {
 // A row with a wrong answer is invalid, is named, and makes no ratio.
 func TestReport_WrongAnswerMakesRowInvalid(t *testing.T) {
 	r := newReport(Config{Clients: []int{128}})
-	r.row(cell{Work: workPoint, Path: pathInProcess, Clients: 128}).add(figure{rate: 1}, nil)
-	r.row(cell{Work: workPoint, Path: pathBatched, Clients: 128}).add(figure{rate: 1, errors: 3, wrong: errors.New("status 500")}, nil)
+	r.row(measurement{Work: workPoint, Path: pathInProcess, Clients: 128}).add(figure{rate: 1}, nil)
+	r.row(measurement{Work: workPoint, Path: pathBatched, Clients: 128}).add(figure{rate: 1, errors: 3, wrong: errors.New("status 500")}, nil)
 	r.finish()
 	var text bytes.Buffer
 	if err := r.Print(&text); err != nil {
@@ -46,22 +46,22 @@ func TestReport_WrongAnswerMakesRowInvalid(t *testing.T) {
 
 // Every row of the ladder is on a path that exists, and each work meets its alternatives.
 func TestCells_AreOnKnownPaths(t *testing.T) {
-	cells := allCells([]int{128, 1, 256})
-	for _, c := range cells {
+	measurements := allMeasurements([]int{128, 1, 256})
+	for _, c := range measurements {
 		if _, ok := pathOf(c.Path); !ok {
 			t.Errorf("%+v: no such path", c)
 		}
 	}
-	if got, want := len(needed(cells)), len(paths()); got != want {
+	if got, want := len(needed(measurements)), len(paths()); got != want {
 		t.Errorf("got %d paths in use, want all %d", got, want)
 	}
 }
 
 // The open loop follows the closed one that says how much is half, so that both meet the same machine.
 func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
-	var last cell
+	var last measurement
 	opened := 0
-	for _, c := range ofRound(allCells([]int{128, 1}), 1, 0) {
+	for _, c := range ofRound(allMeasurements([]int{128, 1}), 1, 0) {
 		if !c.Open {
 			last = c
 			continue
@@ -80,16 +80,16 @@ func TestOfRound_Rounds_ShuffleThePathsOnly(t *testing.T) {
 	all := Config{Clients: []int{128, 1}, Loops: []string{loopClosed, loopOpen}}
 	one := all
 	one.Works = []string{workPoint}
-	for _, cells := range [][]cell{all.cells(), one.cells()} {
-		planned, _ := blocks(cells)
+	for _, measurements := range [][]measurement{all.measurements(), one.measurements()} {
+		planned, _ := blocks(measurements)
 		firsts := map[string]bool{}
 		for round := range 20 {
-			order := ofRound(cells, 7, round)
-			if !slices.Equal(order, ofRound(cells, 7, round)) {
+			order := ofRound(measurements, 7, round)
+			if !slices.Equal(order, ofRound(measurements, 7, round)) {
 				t.Fatalf("round %d: the seed does not repeat the order", round)
 			}
 			names, first := blocks(order)
-			if !slices.Equal(names, planned) || len(order) != len(cells) {
+			if !slices.Equal(names, planned) || len(order) != len(measurements) {
 				t.Fatalf("round %d: got %q, want the works as planned: %q", round, names, planned)
 			}
 			firsts[first] = true
@@ -97,19 +97,19 @@ func TestOfRound_Rounds_ShuffleThePathsOnly(t *testing.T) {
 		if want := len(everywhere()[workPoint]); len(firsts) != want {
 			t.Errorf("got %v as first paths of 20 rounds, want each of %d", firsts, want)
 		}
-		if slices.Equal(ofRound(cells, 7, 0), ofRound(cells, 8, 0)) {
+		if slices.Equal(ofRound(measurements, 7, 0), ofRound(measurements, 8, 0)) {
 			t.Error("another seed makes the same order")
 		}
 	}
 }
 
 // blocks returns the works and numbers of clients in their order, and the path that is measured first.
-func blocks(cells []cell) (names []string, first string) {
-	for _, c := range cells {
+func blocks(measurements []measurement) (names []string, first string) {
+	for _, c := range measurements {
 		name := fmt.Sprintf("%s with %d clients", c.closed().Work, c.Clients)
 		if len(names) == 0 || names[len(names)-1] != name {
 			names = append(names, name)
 		}
 	}
-	return names, cells[0].Path
+	return names, measurements[0].Path
 }

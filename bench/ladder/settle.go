@@ -27,7 +27,7 @@ var (
 
 // reconcile makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
 // replica has caught up. So no measurement pays for what an earlier one left behind.
-func (s *stand) reconcile(ctx context.Context) error {
+func (s *rig) reconcile(ctx context.Context) error {
 	for name, t := range s.targets {
 		if name == pathHTTP {
 			continue

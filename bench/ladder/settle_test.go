@@ -26,7 +26,7 @@ func serveTarget(t *testing.T, name string, h http.Handler) *target {
 func TestSettle_AfterWrites_TableHasItsSizeAgain(t *testing.T) {
 	const rows, written = 50, 300
 	b, file := startBare(t, rows)
-	s := &stand{targets: map[string]*target{pathInProcess: serveTarget(t, pathInProcess, b.api()), pathHTTP: nil}}
+	s := &rig{targets: map[string]*target{pathInProcess: serveTarget(t, pathInProcess, b.api()), pathHTTP: nil}}
 	w, err := newWork(workWrite, rows, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -143,13 +143,13 @@ func TestSettle_Impossible_IsTold(t *testing.T) {
 // How far the slaves are behind is read before and after a measurement, which follows the settling.
 func TestSettled_SlaveFallsBehind_LagIsRead(t *testing.T) {
 	b := &behind{lag: 2}
-	s := &stand{targets: map[string]*target{pathBatched: serveTarget(t, pathBatched, b)}}
+	s := &rig{targets: map[string]*target{pathBatched: serveTarget(t, pathBatched, b)}}
 	r := run{target: s.targets[pathBatched], work: workWrite, rows: 1, clients: 1, length: 20 * time.Millisecond}
 	got, err := s.settled(t.Context(), r)
 	if err != nil || got.lag == nil || *got.lag != (Lag{Before: 0, After: fallsBack}) || !r.target.touched {
 		t.Errorf("got %v, lag %+v, touched %v, want 0 entries before and %d after writes", err, got.lag, r.target.touched, fallsBack)
 	}
-	row := (&Report{}).row(cell{})
+	row := (&Report{}).row(measurement{})
 	row.add(got, nil)
 	row.add(figure{lag: &Lag{Before: 1, After: 2}}, nil)
 	if text := row.lagText(); text != "1/7" {
