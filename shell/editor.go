@@ -85,12 +85,18 @@ func (s *shell) takeTyped(ctx context.Context, from *input, text string) error {
 	return err
 }
 
-// loadHistory reads the history file. One that cannot be read is not written either.
+// loadHistory reads the history file. A file that cannot be read is not written either, and neither is anything else,
+// such as /dev/null.
 func (s *shell) loadHistory(line *liner.State) {
-	f, err := os.Open(s.cfg.History)
+	info, err := os.Stat(s.cfg.History)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		s.cfg.History = ""
+		return
+	}
+	f, err := os.Open(s.cfg.History)
 	if err == nil {
 		_, read := line.ReadHistory(f)
 		err = errors.Join(read, f.Close())
@@ -101,10 +107,9 @@ func (s *shell) loadHistory(line *liner.State) {
 	}
 }
 
-// saveHistory writes the history file, which only its owner may read. Anything but a file, such as /dev/null, is left
-// as it is.
+// saveHistory writes the history file, which only its owner may read.
 func (s *shell) saveHistory(line *liner.State) {
-	if info, err := os.Stat(s.cfg.History); s.cfg.History == "" || err == nil && !info.Mode().IsRegular() {
+	if s.cfg.History == "" {
 		return
 	}
 	f, err := os.OpenFile(s.cfg.History, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, historyMode)

@@ -312,3 +312,31 @@ func TestShell_Terminal_CtrlCCancelsStatement(t *testing.T) {
 	term.ends(t)
 	checkHistory(t, filepath.Join(home, ".rideshare_history"), "SELECT endless; SELECT following;\nSELECT 1;\n")
 }
+
+// A history that is not a readable file is left as it is, and the shell works.
+func TestShell_Terminal_OtherHistory(t *testing.T) {
+	sys := shared(t)
+	dir := t.TempDir()
+	pipe, broken, content := filepath.Join(dir, "pipe"), filepath.Join(dir, "broken"), "SELECT 1;\n\xff\n"
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(broken, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, warning := range map[string]string{pipe: "", broken: "Warning: the history cannot be read and is left as it is: invalid string at line 2", dir: ""} {
+		term := openTerminal(t, dir, sys.Orchestrator, "--history", file)
+		if got := term.await(t, "rideshare> "); !strings.Contains(got, warning) || warning == "" && strings.Contains(got, "Warning") {
+			t.Errorf("%s: got %q, want warning %q", file, got, warning)
+		}
+		term.run(t, "SELECT 1;")
+		term.press(t, ctrlD)
+		term.ends(t)
+	}
+	if text, err := os.ReadFile(broken); err != nil || string(text) != content {
+		t.Errorf("the broken history: got %q, %v; want %q", text, err, content)
+	}
+	if info, err := os.Stat(pipe); err != nil || info.Mode() != os.ModeNamedPipe|0o644 {
+		t.Errorf("the pipe: got %v, %v; want it as it was", info.Mode(), err)
+	}
+}
