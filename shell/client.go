@@ -42,6 +42,14 @@ type call struct {
 	kind         string
 }
 
+// lost returns the error of a request that may have arrived and has no answer.
+func (k call) lost(err error) error {
+	if k.method == http.MethodGet {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, unknown)
+}
+
 // send sends a request and returns the answer, whose body the caller closes. Every status but 200 is an error.
 func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, k.method, s.cfg.URL+k.path+"?"+k.query.Encode(), k.body)
@@ -64,7 +72,7 @@ func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 			err = wrapped.Err
 		}
 		if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
-			err = fmt.Errorf("%w; %s", err, unknown)
+			err = k.lost(err)
 		}
 		return nil, fmt.Errorf("no answer from %s: %w", s.cfg.URL, err)
 	}
@@ -95,7 +103,7 @@ func (s *shell) fetch(ctx context.Context, k call, v any) error {
 	}
 	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
 	if err = json.NewDecoder(resp.Body).Decode(v); err != nil {
-		return fmt.Errorf("the answer of %s broke off or is none of an orchestrator: %w; %s", s.cfg.URL, err, unknown)
+		return fmt.Errorf("the answer of %s broke off or is not that of an orchestrator: %w", s.cfg.URL, k.lost(err))
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func TestRun_Connect(t *testing.T) {
 		"wrong credentials":     {http.StatusUnauthorized, `{"detail":"\u001bcredentials are missing or wrong"}`, `\x1bcredentials are missing or wrong (HTTP 401); --auth-file or --user give credentials`},
 		"not ready":             {http.StatusServiceUnavailable, `{"detail":"no slave"}`, ""},
 		"another server":        {http.StatusNotFound, `not here`, "is no orchestrator: Not Found (HTTP 404)"},
-		"a page, not an answer": {http.StatusOK, `<html>`, "broke off or is none of an orchestrator"},
+		"a page, not an answer": {http.StatusOK, `<html>`, "broke off or is not that of an orchestrator"},
 		"redirect":              {http.StatusFound, ``, "is no orchestrator: Found (HTTP 302)"},
 	}
 	for name, tt := range tests {
@@ -362,7 +362,11 @@ func TestRun_LostAnswer_OutcomeIsUnknown(t *testing.T) {
 	s.answer("INSERT;", "panic")
 	s.run(t, "INSERT;").failed(t, "Error near line 1: no answer from "+s.URL+": EOF; a change that was under way may be done or not")
 	s.answer("INSERT;", "{} half of an answer")
-	s.run(t, "INSERT;").failed(t, "broke off")
+	s.run(t, "INSERT;").failed(t, "; "+unknown)
+	s.other = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "half") }
+	if got := s.run(t, ".status"); !strings.Contains(got.errs, "broke off") || strings.Contains(got.errs, unknown) {
+		t.Errorf(".status: got errors %q, want that the answer broke off, and no change", got.errs)
+	}
 	s.Close()
 	if got := s.run(t, "INSERT;"); got.err == nil || strings.Contains(got.err.Error(), unknown) {
 		t.Errorf("no server: got %v, want an error that is certain", got.err)

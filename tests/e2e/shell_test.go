@@ -239,6 +239,10 @@ func TestShell_Terminal_Session(t *testing.T) {
 	}
 	term.press(t, ctrlD)
 	term.ends(t)
+	<-term.done
+	if rest := term.out.String(); !strings.HasSuffix(rest, "\n") {
+		t.Errorf("after Ctrl-D: got %q, want the end of the line", rest)
+	}
 	checkHistory(t, history, "SELECT 'older';\nSELECT 'dropped'\nSELECT 40+2 AS answer;\n")
 
 	term = openTerminal(t, home, sys.Orchestrator)
@@ -276,7 +280,7 @@ func TestShell_Terminal_CtrlCCancelsStatement(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		authorization <- r.Header.Get("Authorization")
 		var body bytes.Buffer
-		_, _ = body.ReadFrom(r.Body) // a broken body is none of the cases.
+		_, _ = body.ReadFrom(r.Body) // the client is sound.
 		if strings.Contains(body.String(), "endless") {
 			close(running)
 			<-r.Context().Done()
