@@ -270,3 +270,30 @@ func TestGuard_VerifiedPassword_IsRememberedForAMinute(t *testing.T) {
 		}
 	})
 }
+
+// While the file changes all the time, a user who is in each version is never refused, and a user who is in none never
+// gets in.
+func TestCredentials_Replace_UnderLoad(t *testing.T) {
+	ann := userLine("ann", "write", "secret", cheap)
+	versions := []string{ann, ann + userLine("bob", "admin", "secret", cheap), "bearer old\n" + ann}
+	a, creds := newGuarded(t, ann)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 200 {
+				if w := ask(t.Context(), a, "/write", "ann", "secret"); w.Code != http.StatusOK {
+					t.Errorf("ann: got %d %s", w.Code, w.Body)
+				}
+				if w := ask(t.Context(), a, "/read", "eve", "secret"); w.Code != http.StatusUnauthorized {
+					t.Errorf("eve: got %d %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+	for i := range 600 {
+		if err := creds.Replace([]byte(versions[i%len(versions)])); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+}
