@@ -54,7 +54,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	if token == "" {
+	if token == "" && !out.tls.Verifies() {
 		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers", logkey.Addr, l.Listen)
 	}
 	return serve(ctx, part{
