@@ -46,7 +46,7 @@ func ParseRole(name string) (Role, error) {
 	if i := slices.Index(roleNames[:], name); i > int(Open) {
 		return Role(i), nil
 	}
-	return Open, fmt.Errorf("the role is none of %s", strings.Join(roleNames[Read:], ", "))
+	return Open, fmt.Errorf("the role must be one of %s", strings.Join(roleNames[Read:], ", "))
 }
 
 // Credentials hold the accepted credentials of guarded routes. Several can be valid at a time, so that they can be

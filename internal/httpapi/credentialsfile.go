@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/passhash"
 )
 
-var errForm = errors.New(`it is none of "user NAME ROLE HASH", "token NAME ROLE sha256:HEX", "bearer TOKEN" and "basic USER:PASSWORD"`)
+var errForm = errors.New(`it must be "user NAME ROLE HASH", "token NAME ROLE sha256:HEX", "bearer TOKEN" or "basic USER:PASSWORD"`)
 
 // table is the contents of a credentials file. It is not changed after parsing.
 type table struct {

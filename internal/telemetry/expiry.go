@@ -2,7 +2,7 @@ package telemetry
 
 import "time"
 
-// Expiry returns the metric of when a certificate expires; at must return zero while there is none.
+// Expiry returns the metric of when a certificate expires; at returns zero without a certificate.
 func Expiry(at func() time.Time) Sampled {
 	return Sampled{
 		Name: "rideshare_tls_certificate_expiry_seconds", Help: "Seconds until the part's certificate expires; negative after that.", Gauge: true,
