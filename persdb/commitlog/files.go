@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"os"
+	"path/filepath"
 )
 
 // files holds the file operations by which the store makes data durable outside the engine's own files. Tests replace
@@ -19,4 +20,32 @@ func syncPath(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+func (s *Store) path() string { return filepath.Join(s.cfg.Dir, FileName) }
+
+func (s *Store) logPath() string { return filepath.Join(s.cfg.Dir, LogFileName) }
+
+// openLog opens the log. A dead process may have left an append in the log's WAL that was not synced: it is made durable
+// before it becomes visible to any client.
+func (s *Store) openLog() (err error) {
+	if s.cfg.OpenLog != nil {
+		s.log, err = s.cfg.OpenLog(s.cluster)
+		return err
+	}
+	l, err := OpenFileLog(s.logPath(), s.cluster)
+	if err != nil {
+		return err
+	}
+	s.log = l
+	return errors.Join(s.cfg.files.sync(s.logPath()+"-wal"), s.cfg.files.sync(s.cfg.Dir))
+}
+
+// syncTables makes the tables durable up to their present position.
+func (s *Store) syncTables() error {
+	if err := s.cfg.files.sync(s.path() + "-wal"); err != nil {
+		return err
+	}
+	s.synced = s.applied
+	return nil
 }

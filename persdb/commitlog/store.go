@@ -192,10 +192,6 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-func (s *Store) path() string { return filepath.Join(s.cfg.Dir, FileName) }
-
-func (s *Store) logPath() string { return filepath.Join(s.cfg.Dir, LogFileName) }
-
 func (s *Store) open(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.Dir, 0o750); err != nil {
 		return err
@@ -242,30 +238,6 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	return s.load(ctx)
-}
-
-// openLog opens the log. A dead process may have left an append in the log's WAL that was not synced: it is made durable
-// before it becomes visible to any client.
-func (s *Store) openLog() (err error) {
-	if s.cfg.OpenLog != nil {
-		s.log, err = s.cfg.OpenLog(s.cluster)
-		return err
-	}
-	l, err := OpenFileLog(s.logPath(), s.cluster)
-	if err != nil {
-		return err
-	}
-	s.log = l
-	return errors.Join(s.cfg.files.sync(s.logPath()+"-wal"), s.cfg.files.sync(s.cfg.Dir))
-}
-
-// syncTables makes the tables durable up to their present position.
-func (s *Store) syncTables() error {
-	if err := s.cfg.files.sync(s.path() + "-wal"); err != nil {
-		return err
-	}
-	s.synced = s.applied
-	return nil
 }
 
 // Close ends trimming, waits for a running commit, and closes the files. No other method may be called afterwards.

@@ -218,8 +218,37 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 // check reads the files that the last process left, through database/sql.
 func check(t *testing.T, dir string, writers []*writer) {
 	t.Helper()
-	storetest.Witness(t, filepath.Join(dir, commitlog.FileName))
-	log := filepath.Join(dir, commitlog.LogFileName)
+	path := filepath.Join(dir, commitlog.FileName)
+	storetest.Witness(t, path)
+	found := logged(t, filepath.Join(dir, commitlog.LogFileName))
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	acknowledged := 0
+	for _, w := range writers {
+		acknowledged += len(w.seqs)
+		for id, seq := range w.seqs {
+			if found[id] != seq {
+				t.Errorf("operation %v was acknowledged at %d, the log has it at %d", id, seq, found[id])
+			}
+		}
+		var users, counted int
+		err := db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM users WHERE password=?1), (SELECT count FROM apicount WHERE service_name=?1)",
+			fmt.Sprint(w.number)).Scan(&users, &counted)
+		if err != nil || users != len(w.seqs) || counted != len(w.seqs) {
+			t.Errorf("writer %d: %d rows, counted %d, %v; %d operations were acknowledged", w.number, users, counted, err, len(w.seqs))
+		}
+	}
+	if len(found) != acknowledged {
+		t.Errorf("the log has %d operations, %d were acknowledged", len(found), acknowledged)
+	}
+}
+
+// logged reads the operations of a log without a hole, each in one entry.
+func logged(t *testing.T, log string) map[dbaas.OpID]dbaas.Seq {
+	t.Helper()
 	storetest.WitnessLog(t, log)
 	db, err := sql.Open("sqlite", "file:"+log+"?mode=ro")
 	if err != nil {
@@ -255,23 +284,6 @@ func check(t *testing.T, dir string, writers []*writer) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	acknowledged := 0
-	for _, w := range writers {
-		acknowledged += len(w.seqs)
-		for id, seq := range w.seqs {
-			if found[id] != seq {
-				t.Errorf("operation %v was acknowledged at %d, the log has it at %d", id, seq, found[id])
-			}
-		}
-		var users, counted int
-		err := db.QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM users WHERE password=?1), (SELECT count FROM apicount WHERE service_name=?1)",
-			fmt.Sprint(w.number)).Scan(&users, &counted)
-		if err != nil || users != len(w.seqs) || counted != len(w.seqs) {
-			t.Errorf("writer %d: %d rows, counted %d, %v; %d operations were acknowledged", w.number, users, counted, err, len(w.seqs))
-		}
-	}
-	if len(found) != acknowledged {
-		t.Errorf("the log has %d operations, %d were acknowledged", len(found), acknowledged)
-	}
 	t.Logf("%d operations in %d entries", len(found), next-1)
+	return found
 }
