@@ -19,21 +19,23 @@ import (
 type Capture struct {
 	schema
 
-	guard   *Guard
-	limit   int64
-	on      bool
-	changes []dbaas.Change
-	size    int64 // bytes in changes
-	buf     []byte
-	old     []byte // the row before its change
-	new     []byte // the row after its change, where it is not in buf
-	sums    sums
-	table   *table   // the table of the last record in buf
-	skip    []string // tables that the current schema change rewrites
-	rows    int64
-	over    bool     // the limit was exceeded
-	err     error    // set if a row could not be recorded
-	nulls   []*table // got a row with NULL in its primary key
+	guard *Guard
+	limit int64
+	on    bool
+	// replaying means that changes only count for the sums.
+	replaying bool
+	changes   []dbaas.Change
+	size      int64 // bytes in changes
+	buf       []byte
+	old       []byte // the row before its change
+	new       []byte // the row after its change, where it is not in buf
+	sums      sums
+	table     *table   // the table of the last record in buf
+	skip      []string // tables that the current schema change rewrites
+	rows      int64
+	over      bool     // the limit was exceeded
+	err       error    // set if a row could not be recorded
+	nulls     []*table // got a row with NULL in its primary key
 
 	known     bool // the name last looked up, its table, and the edition in which that was
 	lastName  string
@@ -192,6 +194,10 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		k.delete(t, ch)
 	case sqlite.RowUpdate:
 		k.update(t, ch)
+	}
+	if k.replaying {
+		k.buf, k.table = k.buf[:0], nil
+		return
 	}
 	if len(t.notNull) > 0 && ch.Op != sqlite.RowDelete {
 		k.checkKey(t, ch)

@@ -79,22 +79,31 @@ func (k *Capture) Reload() (err error) {
 	return err
 }
 
-// Replay applies an entry, in the open transaction, to a file with sums. Errors are those of Applier.Apply. The
-// connection must be WithoutTriggers.
-func (k *Capture) Replay(e dbaas.Entry) error {
+// Replay applies, in the open transaction, the entries that each passes to apply to a file with sums. It records nothing,
+// so no limit holds, and after schema changes it sums up all tables once. Errors are those of each and of Applier.Apply.
+// The connection must be WithoutTriggers.
+func (k *Capture) Replay(each func(apply func(dbaas.Entry) error) error) error {
 	if err := k.Begin(); err != nil {
 		return err
 	}
 	defer k.End()
-	if err := (&Applier{schema: &k.schema}).Apply(e); err != nil {
+	k.replaying = true
+	defer func() { k.replaying = false }()
+	err := each(func(e dbaas.Entry) error {
+		if slices.ContainsFunc(e.Changes, func(c dbaas.Change) bool { return c.Kind == dbaas.ChangeSchema }) {
+			k.sums.schema, k.on = true, false
+		}
+		return (&Applier{schema: &k.schema}).Apply(e)
+	})
+	if err = firstOf(err, k.err); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(e.Changes, func(c dbaas.Change) bool { return c.Kind == dbaas.ChangeSchema }) {
+	if k.sums.schema {
 		tables, err := k.load()
 		if err != nil {
 			return err
 		}
-		k.sums.schema, k.sums.again = true, slices.Collect(maps.Keys(tables))
+		k.sums.again = slices.Collect(maps.Keys(tables))
 	}
 	return k.takeSums()
 }

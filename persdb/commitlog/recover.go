@@ -94,31 +94,36 @@ func (s *Store) catchUp(ctx context.Context) error {
 		return err
 	}
 	s.applied = position.Seq
-	err = s.conn.WithoutTriggers(func() error { return s.each(ctx, position.Seq, s.bounds.Head.Seq, s.replay) })
-	if err != nil {
+	if err = s.conn.WithoutTriggers(func() error { return s.replay(ctx) }); err != nil {
 		return err
 	}
 	s.cfg.Log.InfoContext(ctx, "tables brought up to the log", "from", position.Seq, logkey.Seq, s.applied)
-	return nil
+	return s.capture.Reload()
 }
 
-// replay applies one entry to the tables, as a replica does.
-func (s *Store) replay(r *Record) error {
-	if r.Damage != 0 {
-		return dbaas.Errorf(dbaas.CodeInternal, "entry %d of the log is damaged, and the tables do not have it yet: "+
-			"put a backup of both %s and %s in their place", r.Entry.Seq, FileName, LogFileName)
-	}
+// replay applies the entries after s.applied to the tables, as a replica does, in one transaction.
+func (s *Store) replay(ctx context.Context) error {
 	if err := s.conn.BeginWrite(); err != nil {
 		return err
 	}
-	if err := s.capture.Replay(r.Entry); err != nil {
+	head := s.bounds.Head.Seq
+	err := s.capture.Replay(func(apply func(dbaas.Entry) error) error {
+		return s.each(ctx, s.applied, head, func(r *Record) error {
+			if r.Damage != 0 {
+				return dbaas.Errorf(dbaas.CodeInternal, "entry %d of the log is damaged, and the tables do not have it yet: "+
+					"put a backup of both %s and %s in their place", r.Entry.Seq, FileName, LogFileName)
+			}
+			return apply(r.Entry)
+		})
+	})
+	if err == nil {
+		err = s.conn.Commit()
+	}
+	if err != nil {
 		return errors.Join(err, s.conn.End())
 	}
-	if err := s.conn.Commit(); err != nil {
-		return errors.Join(err, s.conn.End())
-	}
-	s.applied = r.Entry.Seq
-	return s.capture.Reload()
+	s.applied = head
+	return nil
 }
 
 // settle finds out what the log holds after a step whose outcome was unknown.
