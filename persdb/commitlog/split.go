@@ -34,13 +34,7 @@ func (s *Store) split(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	log, err := inspect(s.logPath(), false)
-	if err == nil && log.tables == nil {
-		if err = copyLog(c, copied); err == nil {
-			err = s.replaceBy(copied, s.logPath())
-		}
-	}
-	if err != nil {
+	if err = s.moveLog(c, copied); err != nil {
 		return err
 	}
 	if err = dropLog(c); err != nil {
@@ -48,6 +42,43 @@ func (s *Store) split(ctx context.Context) (err error) {
 	}
 	s.cfg.Log.InfoContext(ctx, "log moved into its own file", logkey.Path, s.logPath())
 	return os.RemoveAll(filepath.Join(s.cfg.Dir, "snapshots")) // an older version used it.
+}
+
+// moveLog makes LogFileName from the log among the tables, unless an earlier start did.
+func (s *Store) moveLog(c *sqlite.Conn, copied string) error {
+	log, err := inspect(s.logPath(), false)
+	if err != nil {
+		return err
+	}
+	if log.tables != nil {
+		return s.checkMoved(c)
+	}
+	if err = copyLog(c, copied); err != nil {
+		return err
+	}
+	return s.replaceBy(copied, s.logPath())
+}
+
+// checkMoved returns an error if the log among the tables has entries that LogFileName lacks: an older version used the
+// folder after the split.
+func (s *Store) checkMoved(c *sqlite.Conn) error {
+	old, err := bounds(c)
+	if err != nil {
+		return err
+	}
+	l, err := sqlite.Open(s.logPath(), sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	moved, err := bounds(l)
+	if err = errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	if old.Head.Seq > moved.Head.Seq {
+		return dbaas.Errorf(dbaas.CodeInternal, "an older version wrote entries up to %d into %s, and %s ends at %d: move %s away to go on with the older version's log",
+			old.Head.Seq, FileName, LogFileName, moved.Head.Seq, LogFileName)
+	}
+	return nil
 }
 
 // copyLog copies the log's tables from a file into a new file at path.

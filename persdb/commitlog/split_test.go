@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,35 @@ func TestStore_Open_OldFolderIsSplit(t *testing.T) {
 	closeStore(t, s)
 	closeStore(t, reopen(t, cfg))
 	logIsGone(t, cfg.Dir)
+}
+
+// A folder that an older version used after the split is refused, with the next step for the operator, and nothing of its
+// log is dropped.
+func TestStore_Open_OlderVersionWroteAfterTheSplit(t *testing.T) {
+	cfg := commitlog.Config{Dir: t.TempDir()}
+	path := filepath.Join(cfg.Dir, commitlog.LogFileName)
+	closeStore(t, reopen(t, cfg))
+	unused, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := reopen(t, cfg)
+	storetest.Commit(t, s, storetest.Claim(t, s), op(1, ann))
+	closeStore(t, s)
+	oneFile(t, cfg.Dir)
+	write(t, path, string(unused))
+	for range 2 {
+		if _, err = commitlog.Open(t.Context(), app(cfg)); dbaas.CodeOf(err) != dbaas.CodeInternal || !strings.Contains(err.Error(), "move log.db away") {
+			t.Errorf("got %v, want the next step", err)
+		}
+	}
+	if err = os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, cfg)
+	if _, err = s.Lookup(t.Context(), storetest.ID(1)); err != nil {
+		t.Error(err)
+	}
 }
 
 // logIsGone checks with an independent reader that the tables' file has no table of the log.
