@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Backup is the application's tables at one position, as a file or as SQL text. The reader closes Body. A Body that
-// ends with an error is not whole.
+// Backup is the application's tables at one position, as a file or as SQL text. The reader closes
+// Body. A Body that ends with an error is not whole.
 type Backup struct {
 	Head Head
 	Body io.ReadCloser
@@ -26,9 +26,11 @@ type LoadMode uint8
 const (
 	// LoadNone is the mode of an operation that is no load.
 	LoadNone LoadMode = iota
-	// LoadText makes the statement a text of many, which all take effect or none. See Operation.Load.
+	// LoadText makes the statement a text of many, which all take effect or none. See
+	// Operation.Load.
 	LoadText
-	// LoadReplace is LoadText after all tables were dropped, unless a table has a row: that is CodeConflict.
+	// LoadReplace is LoadText after all tables were dropped, unless a table has a row: that is
+	// CodeConflict.
 	LoadReplace
 )
 
@@ -38,8 +40,8 @@ const LoadGrace = 5 * time.Second
 // MaxLoad is the longest text of a load, and the largest file that is turned into one, in bytes.
 const MaxLoad = 64 << 20
 
-// CommitTime returns how long a commit of the operations may take: usual, or until the deadline of a load among them if
-// that is longer.
+// CommitTime returns how long a commit of the operations may take: usual, or until the deadline of
+// a load among them if that is longer.
 func CommitTime(usual time.Duration, ops []Operation, now time.Time) time.Duration {
 	for i := range ops {
 		if ops[i].Load != LoadNone {

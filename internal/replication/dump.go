@@ -18,12 +18,13 @@ import (
 // dumpBuffer is how much of a dump is collected before it is written, in bytes.
 const dumpBuffer = 64 << 10
 
-// DumpSQL writes the application's tables as SQL text: of each table the statement that creates it and its rows, then
-// the counters of AUTOINCREMENT, indexes, triggers and views. If only is not nil, it writes those tables alone, with
-// their indexes and triggers. Run in a file without tables, the text makes a file with equal Hashes, row ids included.
+// DumpSQL writes the application's tables as SQL text: of each table the statement that creates it
+// and its rows, then the counters of AUTOINCREMENT, indexes, triggers and views. If only is not
+// nil, it writes those tables alone, with their indexes and triggers. Run in a file without tables,
+// the text makes a file with equal Hashes, row ids included.
 //
-// The caller must have a transaction open on c, or be the only user of the file. A name in only that is no table's is
-// CodeInvalid; then nothing was written.
+// The caller must have a transaction open on c, or be the only user of the file. A name in only
+// that is no table's is CodeInvalid; then nothing was written.
 func DumpSQL(c *sqlite.Conn, w io.Writer, only []string) error {
 	d := &dump{c: c, w: bufio.NewWriterSize(w, dumpBuffer)}
 	if err := d.choose(only); err != nil {
@@ -88,7 +89,8 @@ func (d *dump) choose(only []string) error {
 	})
 }
 
-// rows writes an INSERT for each row. A row whose id is not the one that the engine would give it names its id.
+// rows writes an INSERT for each row. A row whose id is not the one that the engine would give it
+// names its id.
 func (d *dump) rows(t *table) error {
 	columns, err := writable(d.c, t.name)
 	if err != nil {
@@ -128,8 +130,8 @@ func writable(c *sqlite.Conn, name string) (columns []string, err error) {
 	return columns, err
 }
 
-// row writes the values of a row from column first on. It returns an error of the writer, so that a dump that no
-// reader takes ends.
+// row writes the values of a row from column first on. It returns an error of the writer, so that a
+// dump that no reader takes ends.
 func (d *dump) row(into string, r sqlite.Row, first int) error {
 	d.buf = append(append(d.buf[:0], into...), " VALUES("...)
 	for i := first; i < r.Columns(); i++ {
@@ -142,7 +144,8 @@ func (d *dump) row(into string, r sqlite.Row, first int) error {
 	return err
 }
 
-// counters writes the rows of sqlite_sequence. Those of a choice of tables replace only the counters of these tables.
+// counters writes the rows of sqlite_sequence. Those of a choice of tables replace only the
+// counters of these tables.
 func (d *dump) counters(chosen bool) error {
 	var names []string
 	for _, o := range d.tables {

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Statements yields the statements of a text in order, without the semicolon at their end and without the blanks and
-// comments around them. A semicolon inside quotes, a comment or the body of a trigger ends no statement. A quote that
-// is not closed takes the rest of the text. The statements share the text's memory. Source: SQLite's complete.c.
+// Statements yields the statements of a text in order, without the semicolon at their end and
+// without the blanks and comments around them. A semicolon inside quotes, a comment or the body of
+// a trigger ends no statement. A quote that is not closed takes the rest of the text. The
+// statements share the text's memory. Source: SQLite's complete.c.
 func Statements(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		from, to, state := 0, 0, start

@@ -21,8 +21,8 @@ const (
 	backupSilence = 30 * time.Second
 )
 
-// backup answers GET /db/backup: the application's tables at one position. Persdb makes the backup; this orchestrator only
-// passes it on. A failure after the first byte cuts the connection.
+// backup answers GET /db/backup: the application's tables at one position. Persdb makes the backup;
+// this orchestrator only passes it on. A failure after the first byte cuts the connection.
 func (a *API) backup(c echo.Context) (err error) {
 	form, compress, err := backupOptions(c.Request().URL.RawQuery)
 	if err != nil {
@@ -75,8 +75,8 @@ func (w pacedWriter) Write(p []byte) (int, error) {
 	return w.Writer.Write(p)
 }
 
-// backupOptions reads the query of GET /db/backup. As in the SQL form, a flag is on if its name is present, and what is not
-// supported is refused.
+// backupOptions reads the query of GET /db/backup. As in the SQL form, a flag is on if its name is
+// present, and what is not supported is refused.
 func backupOptions(query string) (form dbaas.BackupForm, compress bool, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {

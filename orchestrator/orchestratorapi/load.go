@@ -20,8 +20,8 @@ const fileStart = "SQLite format 3"
 // answerTime is how long the answer to a load may take to be sent.
 const answerTime = 10 * time.Second
 
-// load answers POST /db/load: SQL text as one operation, or a database file in place of empty tables. Persdb turns a file
-// into SQL text.
+// load answers POST /db/load: SQL text as one operation, or a database file in place of empty
+// tables. Persdb turns a file into SQL text.
 func (a *API) load(c echo.Context) error {
 	start := a.cfg.Now()
 	o, err := a.parseOptions(c)
@@ -38,7 +38,8 @@ func (a *API) load(c echo.Context) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the body is empty: it is SQL text or an SQLite file")
 	}
-	// A load may take longer than the server allows for an answer. Only test recorders do not support this.
+	// A load may take longer than the server allows for an answer. Only test recorders do not
+	// support this.
 	_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(time.Now().Add(2*a.cfg.LoadTime + dbaas.LoadGrace + answerTime))
 	mode, text := dbaas.LoadText, body
 	if bytes.HasPrefix(body, []byte(fileStart)) {

@@ -22,8 +22,8 @@ const statusTime = time.Second
 // fields is an object of GET /status.
 type fields map[string]any
 
-// status answers GET /status with those fields of rqlite's answer that rqlite's clients read. With key=a.b the answer is
-// only that member, or {} without one.
+// status answers GET /status with those fields of rqlite's answer that rqlite's clients read. With
+// key=a.b the answer is only that member, or {} without one.
 func (a *API) status(c echo.Context) error {
 	var found any = a.statusFields(c)
 	if key := c.QueryParam("key"); key != "" {
@@ -62,7 +62,8 @@ func (a *API) statusFields(c echo.Context) fields {
 	}
 }
 
-// engineVersion is the version of SQLite that the workers run. This process does not link the engine.
+// engineVersion is the version of SQLite that the workers run. This process does not link the
+// engine.
 type engineVersion struct {
 	mu    sync.Mutex // guards known
 	known string

@@ -17,8 +17,8 @@ import (
 	"rideshare/persdb/server"
 )
 
-// Through server and client a backup and the text of a file arrive whole, with the head and the reason of a refusal, and
-// the commit of a load may take longer than others.
+// Through server and client a backup and the text of a file arrive whole, with the head and the
+// reason of a refusal, and the commit of a load may take longer than others.
 func TestClient_BackupAndLoad(t *testing.T) {
 	s, err := commitlog.Open(t.Context(), commitlog.Config{Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1})
 	if err != nil {

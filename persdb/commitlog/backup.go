@@ -54,12 +54,12 @@ func (s *Store) backupSpace() (dir string, release func(), err error) {
 	}), nil
 }
 
-// Backup returns the application's tables as of one entry. They are first copied to a file beside the database, so
-// that a slow reader keeps neither commits nor the WAL waiting. ctx bounds the copying; the file is removed when Body is
-// closed. Commits continue in the meantime.
+// Backup returns the application's tables as of one entry. They are first copied to a file beside
+// the database, so that a slow reader keeps neither commits nor the WAL waiting. ctx bounds the
+// copying; the file is removed when Body is closed. Commits continue in the meantime.
 //
-// Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups are made, CodeFull if
-// the disk has no room besides its reserve.
+// Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups
+// are made, CodeFull if the disk has no room besides its reserve.
 func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
 	dir, release, err := s.backupSpace()
 	if err != nil {
@@ -101,8 +101,8 @@ func (b *backupBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// copyTo writes a snapshot to a new file. It uses only a part of a core, as sending a snapshot does, and leaves the disk
-// its reserve.
+// copyTo writes a snapshot to a new file. It uses only a part of a core, as sending a snapshot
+// does, and leaves the disk its reserve.
 func (s *Store) copyTo(ctx context.Context, path string) (head dbaas.Head, err error) {
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
@@ -181,11 +181,13 @@ func (b *dumpBody) Close() error {
 	return err
 }
 
-// FileSQL returns the SQL text of the tables of a database file that a client sent, as Backup gives it for this
-// database. The file may be hostile: it is only read, checked before, and within limits of time and memory.
+// FileSQL returns the SQL text of the tables of a database file that a client sent, as Backup gives
+// it for this database. The file may be hostile: it is only read, checked before, and within limits
+// of time and memory.
 //
-// Errors are *dbaas.Error: CodeInvalid for a file that is damaged or has what is not supported, CodeTooLarge if the text
-// is longer than a load may be, CodeUnavailable and CodeFull as for Backup.
+// Errors are *dbaas.Error: CodeInvalid for a file that is damaged or has what is not supported,
+// CodeTooLarge if the text is longer than a load may be, CodeUnavailable and CodeFull as for
+// Backup.
 func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 	dir, release, err := s.backupSpace()
 	if err != nil {
@@ -213,7 +215,8 @@ func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The format versions in the header of a database file. Source: https://www.sqlite.org/fileformat2.html
+// The format versions in the header of a database file. Source:
+// https://www.sqlite.org/fileformat2.html
 const (
 	versionsAt   = 18 // of writing and of reading, a byte each
 	headerBytes  = 100
@@ -221,8 +224,8 @@ const (
 	plainVersion = 1
 )
 
-// writeForeign writes a file that a client sent. A file in WAL mode becomes a plain one, since its WAL, if it had any
-// content, was not sent.
+// writeForeign writes a file that a client sent. A file in WAL mode becomes a plain one, since its
+// WAL, if it had any content, was not sent.
 func writeForeign(path string, file []byte) error {
 	if len(file) < headerBytes {
 		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: it has only %d bytes", len(file))

@@ -16,7 +16,8 @@ var framing = regexp.MustCompile(`(?is)^(?:(?:BEGIN(?:\s+(?:DEFERRED|IMMEDIATE|E
 // maxFraming is the longest statement that framing looks at.
 const maxFraming = 1 << 10
 
-// load runs operation i, which is a load. It is committed alone: it takes long, and it defers foreign keys.
+// load runs operation i, which is a load. It is committed alone: it takes long, and it defers
+// foreign keys.
 func (b *batch) load(i int) error {
 	if !b.alone() {
 		b.refuse(i, dbaas.CodeSlow, "a load is committed alone")
@@ -60,8 +61,9 @@ func (b *batch) load(i int) error {
 	return nil
 }
 
-// runLoad runs the statements of a load with deferred foreign keys. If one of them needs a table or key that a later
-// one creates, the whole load runs again without foreign keys, which are then checked at its end.
+// runLoad runs the statements of a load with deferred foreign keys. If one of them needs a table or
+// key that a later one creates, the whole load runs again without foreign keys, which are then
+// checked at its end.
 func (b *batch) runLoad(at stmtRef) (result dbaas.StatementResult, err error) {
 	c := b.s.conn
 	if b.plan.unlinked {
@@ -125,6 +127,9 @@ func (b *batch) runText(at stmtRef) (last dbaas.StatementResult, err error) {
 		last = dbaas.StatementResult{}
 	}
 	for sql := range sqltext.Statements(given[0].SQL) {
+		if b.late(at) != nil { // statements without effect take time too.
+			return failure(errLate), nil
+		}
 		without, failed := b.withoutEffect(sql)
 		if failed != nil {
 			return last, unavailable(failed)
@@ -136,8 +141,9 @@ func (b *batch) runText(at stmtRef) (last dbaas.StatementResult, err error) {
 	return last, nil
 }
 
-// withoutEffect reports whether a load skips a statement: framing, and what would create one of the application's own
-// tables or indexes exactly as it is. The database has them from the start, and so has every backup.
+// withoutEffect reports whether a load skips a statement: framing, and what would create one of the
+// application's own tables or indexes exactly as it is. The database has them from the start, and
+// so has every backup.
 func (b *batch) withoutEffect(sql string) (without bool, err error) {
 	if len(sql) < maxFraming && framing.MatchString(sql) {
 		return true, nil
@@ -187,8 +193,8 @@ func (b *batch) filledTable() (filled string, err error) {
 	return filled, err
 }
 
-// drops returns the statements that drop everything but the application's own tables and indexes, and reset their
-// counters.
+// drops returns the statements that drop everything but the application's own tables and indexes,
+// and reset their counters.
 func (b *batch) drops() ([]string, error) {
 	all, err := b.objects()
 	var drops []string

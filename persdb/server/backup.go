@@ -27,7 +27,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// fileSQL answers with the SQL text of a database file. One large file at a time is in memory, or one large commit.
+// fileSQL answers with the SQL text of a database file. One large file at a time is in memory, or
+// one large commit.
 func (s *server) fileSQL(w http.ResponseWriter, r *http.Request) error {
 	done, err := s.commits.take(r.Context(), r.ContentLength)
 	if err != nil {

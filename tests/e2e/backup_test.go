@@ -100,8 +100,8 @@ func ask(t *testing.T, db *sql.DB, query string) (value string) {
 	return value
 }
 
-// A backup of random tables, as text and as a file, loads into a fresh system and gives the same database there, down to
-// the row ids; the replicas follow.
+// A backup of random tables, as text and as a file, loads into a fresh system and gives the same
+// database there, down to the row ids; the replicas follow.
 func TestBackup_RandomTables_LoadIntoAFreshSystem(t *testing.T) {
 	from := start(t, setup{owned: true})
 	for seed := range uint64(6) {
@@ -125,7 +125,7 @@ func TestBackup_RandomTables_LoadIntoAFreshSystem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			to := start(t, setup{owned: true})
 			if name == "File" { // a file takes the place of empty tables.
-				to.Exec(t, "CREATE TABLE left(a)")
+				to.Exec(t, "CREATE TABLE old(a)")
 			}
 			to.loads(t, body)
 			if d := cmp.Diff(text, to.dump(t)); d != "" {
@@ -232,8 +232,8 @@ func TestLoad_Fails_LeavesNothing(t *testing.T) {
 	results("INSERT INTO "+table+" VALUES(5),(6); COMMIT;", `[{"last_insert_id":6,"rows_affected":2}]`)
 }
 
-// A client that stops reading its backup keeps its place, but neither writes nor other parts wait; once it is gone, the
-// place is free.
+// A client that stops reading its backup keeps its place, but neither writes nor other parts wait;
+// once it is gone, the place is free.
 func TestBackup_ClientStopsReading_OthersGoOn(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	table := sys.NewTable(t, "a")
