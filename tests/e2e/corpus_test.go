@@ -112,6 +112,7 @@ func TestCorpus_GeneratedStatements_LikePlainSQLite(t *testing.T) {
 			t.Fatalf("%s: %v", corpusSeedEnv, err)
 		}
 	}
+	t.Logf("%s=%d repeats the run", corpusSeedEnv, seed)
 	gen := sqlgen.New(seed, false)
 	for n, o := 0, gen.Begin(); n < corpusOperations && !t.Failed(); n, o = n+1, gen.Operation() {
 		seq := sys.operation(t, p, &o)
@@ -119,7 +120,7 @@ func TestCorpus_GeneratedStatements_LikePlainSQLite(t *testing.T) {
 			sys.same(t, p, seq, p.contents()...)
 		}
 		if t.Failed() {
-			t.Logf("%s=%d repeats the run; it failed at\n%s", corpusSeedEnv, seed, o.String())
+			t.Logf("it failed at\n%s", o.String())
 		}
 	}
 	sys.awaitChecked(t)
