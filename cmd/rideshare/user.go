@@ -106,9 +106,9 @@ func askPassword(ctx context.Context, prompts io.Writer, prompt string) (string,
 	var password []byte
 	read := make(chan error, 1)
 	go func() {
-		var err error
-		password, err = term.ReadPassword(terminal)
-		read <- err
+		var failed error
+		password, failed = term.ReadPassword(terminal)
+		read <- failed
 	}()
 	select {
 	case err = <-read:

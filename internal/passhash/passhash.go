@@ -85,7 +85,7 @@ func (a argon) head() string {
 }
 
 func (a argon) sum(password string, size int) []byte {
-	return argon2.IDKey([]byte(password), a.salt, a.cost.Passes, a.cost.MemoryKiB, a.threads, uint32(size)) //nolint:gosec // at most 64
+	return argon2.IDKey([]byte(password), a.salt, a.cost.Passes, a.cost.MemoryKiB, a.threads, uint32(size))
 }
 
 // parse splits an argon2id hash into its parameters and the sum.

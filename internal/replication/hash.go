@@ -120,7 +120,7 @@ func appendTyped(b []byte, v dbaas.Value) []byte {
 	b = append(b, byte(v.Kind))
 	switch v.Kind {
 	case dbaas.KindInteger:
-		return binary.BigEndian.AppendUint64(b, uint64(v.Int)) //nolint:gosec // the bits matter, not the sign.
+		return binary.BigEndian.AppendUint64(b, uint64(v.Int))
 	case dbaas.KindFloat:
 		return binary.BigEndian.AppendUint64(b, math.Float64bits(v.Float))
 	case dbaas.KindText:

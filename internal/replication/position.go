@@ -31,7 +31,7 @@ func Position(c *sqlite.Conn) (dbaas.Head, error) {
 	found := false
 	err := c.Query("SELECT seq, epoch FROM rs_applied WHERE one=1", func(r sqlite.Row) error {
 		found = true
-		h = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))} //nolint:gosec // never negative.
+		h = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))}
 		return nil
 	})
 	if err == nil && !found {
@@ -46,7 +46,7 @@ func Position(c *sqlite.Conn) (dbaas.Head, error) {
 // SetPosition writes the position. It is for the side that creates entries; replicas use Applier.
 func SetPosition(c *sqlite.Conn, h dbaas.Head) error {
 	err := c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE one=1",
-		dbaas.Integer(int64(h.Seq)), dbaas.Integer(int64(h.Epoch))) //nolint:gosec // SQLite's integers end at 2^63.
+		dbaas.Integer(int64(h.Seq)), dbaas.Integer(int64(h.Epoch)))
 	if err != nil {
 		return fmt.Errorf("write position %d: %w", h.Seq, err)
 	}

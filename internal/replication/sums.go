@@ -120,7 +120,7 @@ func firstOf(errs ...error) error {
 func readSums(c *sqlite.Conn) (map[string]tableSum, error) {
 	total := map[string]tableSum{}
 	err := c.Query("SELECT name, rows, sum FROM rs_sums", func(r sqlite.Row) error {
-		total[r.Text(0)] = tableSum{rows: r.Int(1), sum: uint64(r.Int(2))} //nolint:gosec // the bits matter, not the sign.
+		total[r.Text(0)] = tableSum{rows: r.Int(1), sum: uint64(r.Int(2))}
 		return nil
 	})
 	return total, err
@@ -128,7 +128,7 @@ func readSums(c *sqlite.Conn) (map[string]tableSum, error) {
 
 func writeSum(c *sqlite.Conn, name string, s tableSum) error {
 	return c.Exec("INSERT OR REPLACE INTO rs_sums(name, rows, sum) VALUES(?,?,?)",
-		dbaas.Text(name), dbaas.Integer(s.rows), dbaas.Integer(int64(s.sum))) //nolint:gosec // the bits matter, not the sign.
+		dbaas.Text(name), dbaas.Integer(s.rows), dbaas.Integer(int64(s.sum)))
 }
 
 // takeSums writes the sums of the tables that the batch has changed.

@@ -111,7 +111,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 			}
 		}
 		t.columns = append(t.columns, name)
-		t.index = append(t.index, int32(r.Int(0))) //nolint:gosec // at most 2000 columns.
+		t.index = append(t.index, int32(r.Int(0)))
 		return nil
 	}, dbaas.Text(t.name))
 	if err != nil || t.withoutRowid {

@@ -40,7 +40,7 @@ func start() error {
 var meters [4096]atomic.Pointer[meter]
 
 func meterOf(tls *libc.TLS) *meter {
-	if m := meters[uint32(tls.ID)%uint32(len(meters))].Load(); m != nil && m.id == tls.ID { //nolint:gosec // a number like others.
+	if m := meters[uint32(tls.ID)%uint32(len(meters))].Load(); m != nil && m.id == tls.ID {
 		return m
 	}
 	return nil
@@ -51,7 +51,7 @@ func (m *meter) register() (*libc.TLS, error) {
 	for range 2 * len(meters) {
 		tls := libc.NewTLS()
 		m.id = tls.ID
-		if meters[uint32(tls.ID)%uint32(len(meters))].CompareAndSwap(nil, m) { //nolint:gosec // a number like others.
+		if meters[uint32(tls.ID)%uint32(len(meters))].CompareAndSwap(nil, m) {
 			return tls, nil
 		}
 		tls.Close()
@@ -60,7 +60,7 @@ func (m *meter) register() (*libc.TLS, error) {
 }
 
 func (m *meter) unregister() {
-	meters[uint32(m.id)%uint32(len(meters))].CompareAndSwap(m, nil) //nolint:gosec // a number like others.
+	meters[uint32(m.id)%uint32(len(meters))].CompareAndSwap(m, nil)
 }
 
 // sizeHeader is the room before each allocation that stores its size.
@@ -71,7 +71,7 @@ func onMalloc(tls *libc.TLS, n int32) uintptr {
 	if m != nil && !m.take(int64(n)) {
 		return 0
 	}
-	p := libc.Xmalloc(tls, types.Size_t(n)+sizeHeader) //nolint:gosec // the engine asks for no less than nothing.
+	p := libc.Xmalloc(tls, types.Size_t(n)+sizeHeader)
 	if p == 0 {
 		if m != nil {
 			m.give(int64(n))
@@ -94,7 +94,7 @@ func onRealloc(tls *libc.TLS, p uintptr, n int32) uintptr {
 	if m != nil && !m.take(more) {
 		return 0
 	}
-	p = libc.Xrealloc(tls, p-sizeHeader, types.Size_t(n)+sizeHeader) //nolint:gosec // the engine asks for no less than nothing.
+	p = libc.Xrealloc(tls, p-sizeHeader, types.Size_t(n)+sizeHeader)
 	if p == 0 {
 		if m != nil {
 			m.give(more)
@@ -109,7 +109,7 @@ func onSize(_ *libc.TLS, p uintptr) int32 {
 	if p == 0 {
 		return 0
 	}
-	return int32(*ref[int64](p - sizeHeader)) //nolint:gosec // it was an int32.
+	return int32(*ref[int64](p - sizeHeader))
 }
 
 func onRoundup(_ *libc.TLS, n int32) int32 { return (n + 7) &^ 7 }

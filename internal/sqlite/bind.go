@@ -144,12 +144,12 @@ func (s *Stmt) bindOne(i int32, v *dbaas.Value, used int) (int, error) {
 		size = len(v.Text)
 		at := s.c.textAt(used)
 		copy(view(at, size), v.Text)
-		rc = lib.Xsqlite3_bind_text(tls, s.p, i, at, int32(size), static) //nolint:gosec // a frame is below 2 GiB.
+		rc = lib.Xsqlite3_bind_text(tls, s.p, i, at, int32(size), static)
 	case dbaas.KindBlob:
 		size = len(v.Blob)
 		at := s.c.textAt(used)
 		copy(view(at, size), v.Blob)
-		rc = lib.Xsqlite3_bind_blob(tls, s.p, i, at, int32(size), static) //nolint:gosec // a frame is below 2 GiB.
+		rc = lib.Xsqlite3_bind_blob(tls, s.p, i, at, int32(size), static)
 	default:
 		return 0, dbaas.Errorf(dbaas.CodeInvalid, "parameter %d has an unknown kind", i)
 	}
@@ -173,7 +173,7 @@ type Row struct{ s *Stmt }
 
 // Int returns column i as an integer.
 func (r Row) Int(i int) int64 {
-	return lib.Xsqlite3_column_int64(r.s.c.tls, r.s.p, int32(i)) //nolint:gosec // a column's number.
+	return lib.Xsqlite3_column_int64(r.s.c.tls, r.s.p, int32(i))
 }
 
 // Text returns column i as text.
@@ -197,14 +197,14 @@ func (r Row) Columns() int { return len(r.s.results) }
 
 // text returns the bytes of a text column; they live until the next step.
 func (s *Stmt) text(i int) []byte {
-	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	tls, col := s.c.tls, int32(i)
 	p := lib.Xsqlite3_column_text(tls, s.p, col)
 	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
 }
 
 // blob returns the bytes of a blob column; they live until the next step.
 func (s *Stmt) blob(i int) []byte {
-	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	tls, col := s.c.tls, int32(i)
 	p := lib.Xsqlite3_column_blob(tls, s.p, col)
 	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
 }
@@ -214,11 +214,11 @@ func (s *Stmt) size(i int, kind dbaas.ValueKind) int {
 	if kind != dbaas.KindText && kind != dbaas.KindBlob {
 		return 0
 	}
-	return int(lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(i))) //nolint:gosec // a column's number.
+	return int(lib.Xsqlite3_column_bytes(s.c.tls, s.p, int32(i)))
 }
 
 func (s *Stmt) kind(i int) dbaas.ValueKind {
-	switch lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) { //nolint:gosec // a column's number.
+	switch lib.Xsqlite3_column_type(s.c.tls, s.p, int32(i)) {
 	case lib.SQLITE_INTEGER:
 		return dbaas.KindInteger
 	case lib.SQLITE_FLOAT:
@@ -253,7 +253,7 @@ func (s *Stmt) borrow(i, room int) (v dbaas.Value, fits bool) {
 	if s.seen.files && i == fileColumn {
 		return dbaas.Text(""), true
 	}
-	tls, col := s.c.tls, int32(i) //nolint:gosec // a column's number.
+	tls, col := s.c.tls, int32(i)
 	kind := s.kind(i)
 	switch kind {
 	case dbaas.KindInteger:

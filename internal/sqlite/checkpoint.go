@@ -16,7 +16,7 @@ func (c *Conn) Resume() { c.stopped.Store(false) }
 // Checkpoint moves the WAL into the file and empties it. It waits up to wait for readers that need the WAL; done is
 // false if some still need it then. Afterwards c has the default busy timeout again. No transaction may be open on c.
 func (c *Conn) Checkpoint(wait time.Duration) (done bool, err error) {
-	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond)) //nolint:gosec // a few seconds.
+	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond))
 	defer lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(defaultBusyTimeout/time.Millisecond))
 	err = c.Query("PRAGMA wal_checkpoint(TRUNCATE)", func(r Row) error {
 		done = r.Int(0) == 0

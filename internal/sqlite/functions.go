@@ -134,7 +134,7 @@ func (c *call) returnText(b []byte) {
 	if len(b) > 0 {
 		p = uintptr(unsafe.Pointer(&b[0])) //nolint:gosec // memory of the engine, from an argument.
 	}
-	lib.Xsqlite3_result_text(c.tls, c.ctx, p, int32(len(b)), transient) //nolint:gosec // no longer than an argument.
+	lib.Xsqlite3_result_text(c.tls, c.ctx, p, int32(len(b)), transient)
 }
 
 func (c *call) fail(message string) {
@@ -154,7 +154,7 @@ func (c *call) alloc(n int) (uintptr, bool) {
 		lib.Xsqlite3_result_error_toobig(c.tls, c.ctx)
 		return 0, false
 	}
-	p := lib.Xsqlite3_malloc64(c.tls, uint64(n)+1) //nolint:gosec // a length.
+	p := lib.Xsqlite3_malloc64(c.tls, uint64(n)+1)
 	if p == 0 {
 		lib.Xsqlite3_result_error_nomem(c.tls, c.ctx)
 		return 0, false

@@ -21,7 +21,7 @@ var (
 const maxPattern = 50_000
 
 func (p *pattern) wildcards() lib.TcompareInfo {
-	w := lib.TcompareInfo{FmatchAll: byte(p.many), FmatchOne: byte(p.one), FmatchSet: byte(p.set)} //nolint:gosec // one byte each.
+	w := lib.TcompareInfo{FmatchAll: byte(p.many), FmatchOne: byte(p.one), FmatchSet: byte(p.set)}
 	if p.noCase {
 		w.FnoCase = 1
 	}

@@ -54,7 +54,7 @@ func (l Limits) WithDefaults() Limits {
 
 // bound sets one of the engine's limits.
 func (c *Conn) bound(id int32, n int) {
-	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue))) //nolint:gosec // bounded above.
+	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue)))
 }
 
 // boundValues sets the longest value allowed for statements under guard; without a guard, the engine's longest.

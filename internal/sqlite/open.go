@@ -112,7 +112,7 @@ func (c *Conn) open(path string, o Options) error {
 		flags = lib.SQLITE_OPEN_READWRITE
 	}
 	flags |= lib.SQLITE_OPEN_URI | lib.SQLITE_OPEN_NOMUTEX | lib.SQLITE_OPEN_EXRESCODE
-	rc := lib.Xsqlite3_open_v2(c.tls, name, c.out, int32(flags), fileSystem.name) //nolint:gosec // constants.
+	rc := lib.Xsqlite3_open_v2(c.tls, name, c.out, int32(flags), fileSystem.name)
 	c.db = *ref[uintptr](c.out)
 	if rc != lib.SQLITE_OK {
 		return c.failure(rc)
@@ -134,7 +134,7 @@ func fileURI(path string, readOnly bool) (string, error) {
 }
 
 func (c *Conn) configure(o Options) error {
-	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(orDefault(o.BusyTimeout, defaultBusyTimeout)/time.Millisecond)) //nolint:gosec // a few seconds.
+	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(orDefault(o.BusyTimeout, defaultBusyTimeout)/time.Millisecond))
 	c.bounds()
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(onProgress), address(c))
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {

@@ -54,7 +54,7 @@ func onPreUpdate(_ *libc.TLS, arg, _ uintptr, op int32, _, name uintptr, from, t
 }
 
 // Table returns the name of the row's table, in the engine's memory.
-func (r *RowChange) Table() []byte { return view(r.name, int(libc.Xstrlen(r.c.tls, r.name))) } //nolint:gosec // a name.
+func (r *RowChange) Table() []byte { return view(r.name, int(libc.Xstrlen(r.c.tls, r.name))) }
 
 // Old returns the value that column i of the table has before the change. Its text or blob is the engine's memory.
 func (r *RowChange) Old(i int32) (dbaas.Value, error) { return r.value(lib.Xsqlite3_preupdate_old, i) }

@@ -67,7 +67,7 @@ func instr(c *call) {
 		c.argv = argv
 	}
 	if n, ok := c.position(hay, needle, x == lib.SQLITE_BLOB && y == lib.SQLITE_BLOB); ok {
-		lib.Xsqlite3_result_int(c.tls, c.ctx, int32(n)) //nolint:gosec // no more than the engine's longest value.
+		lib.Xsqlite3_result_int(c.tls, c.ctx, int32(n))
 	}
 }
 
@@ -158,7 +158,7 @@ func replace(c *call) {
 		at = i + len(old)
 	}
 	_ = append(out, 0)
-	lib.Xsqlite3_result_text(c.tls, c.ctx, p, int32(size), freeFunction) //nolint:gosec // within the limit of a value.
+	lib.Xsqlite3_result_text(c.tls, c.ctx, p, int32(size), freeFunction)
 }
 
 // freeFunction frees the result of a function.

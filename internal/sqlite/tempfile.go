@@ -35,7 +35,7 @@ type tempFile struct {
 }
 
 func tempFileAt(file uintptr) *tempFile {
-	return ref[tempFile](file + uintptr(fileSystem.size)) //nolint:gosec // some hundred bytes.
+	return ref[tempFile](file + uintptr(fileSystem.size))
 }
 
 // addFileSystem registers the file system with the engine.

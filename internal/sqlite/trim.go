@@ -132,10 +132,10 @@ func unhex(c *call) {
 			lib.Xsqlite3_free(c.tls, p)
 			return
 		}
-		out = append(out, byte(high<<4|low)) //nolint:gosec // two digits.
+		out = append(out, byte(high<<4|low))
 		text = text[2:]
 	}
-	lib.Xsqlite3_result_blob(c.tls, c.ctx, p, int32(len(out)), freeFunction) //nolint:gosec // half of a text.
+	lib.Xsqlite3_result_blob(c.tls, c.ctx, p, int32(len(out)), freeFunction)
 }
 
 func (c *call) contains(list []byte, wanted uint32) (found, inTime bool) {

@@ -109,10 +109,10 @@ var errShort = errors.New("the answer does not fit the request")
 
 func decodeCommit(b []byte, want int) (dbaas.Commit, error) {
 	size, n := binary.Uvarint(b)
-	if n <= 0 || size > uint64(len(b)-n) { //nolint:gosec // not negative.
+	if n <= 0 || size > uint64(len(b)-n) {
 		return dbaas.Commit{}, errShort
 	}
-	results, entry := b[n:n+int(size)], b[n+int(size):] //nolint:gosec // bounded on the line above.
+	results, entry := b[n:n+int(size)], b[n+int(size):]
 	reply, err := wire.DecodeWriteReply(results)
 	if err != nil {
 		return dbaas.Commit{}, err

@@ -106,7 +106,7 @@ func (l *FileLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
 	err := l.alone(ctx, func() error {
 		return l.writer.Query("UPDATE rs_epoch SET cur=cur+1 WHERE one=1 RETURNING cur", func(r sqlite.Row) error {
-			epoch = dbaas.Epoch(r.Int(0)) //nolint:gosec // counts up from 0.
+			epoch = dbaas.Epoch(r.Int(0))
 			return nil
 		})
 	})
@@ -163,7 +163,7 @@ func (l *FileLog) insert(r *Record) error {
 		insert = appendNext
 	}
 	changes := wire.AppendChanges(nil, e.Changes)
-	sum := sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes) //nolint:gosec // SQLite's integers end at 2^63.
+	sum := sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes)
 	err := l.writer.Exec(insert, integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()), dbaas.Integer(sum),
 		dbaas.Blob(r.Operations), dbaas.Blob(changes))
 	if err != nil {
@@ -244,7 +244,7 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 func readRecord(r sqlite.Row, noChanges bool) Record {
 	ops, changes := r.Blob(5), r.Blob(6)
 	record := Record{Operations: ops, Entry: dbaas.Entry{
-		Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1)), At: time.UnixMilli(r.Int(2)), //nolint:gosec // never negative.
+		Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1)), At: time.UnixMilli(r.Int(2)),
 	}}
 	if r.Int(3) == 0 {
 		record.Damage = damageOf(r.Int(4), sumOf(r.Int(0), r.Int(1), r.Int(2), ops, changes), noChanges)
@@ -273,8 +273,8 @@ func bounds(c *sqlite.Conn) (Bounds, error) {
 	var b Bounds
 	err := c.Query(`SELECT coalesce((SELECT max(seq) FROM rs_log), 0), cur, trimmed
 		FROM rs_epoch, rs_bounds`, func(r sqlite.Row) error {
-		b.Head = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))} //nolint:gosec // never negative.
-		b.Trimmed = dbaas.Seq(r.Int(2))                                             //nolint:gosec // never negative.
+		b.Head = dbaas.Head{Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1))}
+		b.Trimmed = dbaas.Seq(r.Int(2))
 		return nil
 	})
 	if err != nil {

@@ -72,7 +72,7 @@ func freeBytes(dir string) int64 {
 	if syscall.Statfs(dir, &disk) != nil {
 		return 0
 	}
-	return int64(disk.Bavail) * int64(disk.Bsize) //nolint:gosec,unconvert // other systems have other types.
+	return int64(disk.Bavail) * int64(disk.Bsize) //nolint:unconvert // other systems have other types.
 }
 
 // noteFull marks the disk as full after the first step that found no space, and releases the reserve. It returns err

@@ -24,16 +24,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func sumOf(seq, epoch, at int64, ops, changes []byte) int64 {
 	var place [24]byte
 	for i, v := range []int64{seq, epoch, at} {
-		binary.BigEndian.PutUint64(place[8*i:], uint64(v)) //nolint:gosec // bits.
+		binary.BigEndian.PutUint64(place[8*i:], uint64(v))
 	}
 	head := crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, ops)
-	return int64(uint64(head)<<32 | uint64(crc32.Update(head, castagnoli, changes))) //nolint:gosec // bits.
+	return int64(uint64(head)<<32 | uint64(crc32.Update(head, castagnoli, changes)))
 }
 
 // damageOf compares an entry's stored sum with the sum of the bytes that were read. Without the changes it compares
 // only the high halves.
 func damageOf(stored, read int64, noChanges bool) Damage {
-	switch diff := uint64(stored) ^ uint64(read); { //nolint:gosec // bits.
+	switch diff := uint64(stored) ^ uint64(read); {
 	case diff>>32 != 0:
 		return DamagedOperations
 	case diff != 0 && !noChanges:
