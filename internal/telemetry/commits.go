@@ -25,7 +25,7 @@ func NewCommits(reg prometheus.Registerer) (*Commits, error) {
 			Help: "Time of one commit of a batch, waiting for its turn included, by outcome: ok or the code of its failure.",
 		}, []string{"outcome"}),
 		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "rideshare_persdb_sync_seconds", Help: "Time of COMMIT alone, which is the fsync of the log.", Buckets: buckets,
+			Name: "rideshare_persdb_sync_seconds", Help: "Time of the append to the log, which is its fsync.", Buckets: buckets,
 		}),
 		operations: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "rideshare_persdb_commit_operations", Help: "Operations in a batch.", Buckets: prometheus.ExponentialBuckets(1, 2, 11),
