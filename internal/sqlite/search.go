@@ -106,6 +106,17 @@ func (c *call) blob(i int) []byte {
 	return view(p, int(lib.Xsqlite3_value_bytes(c.tls, c.argv[i])))
 }
 
+// count returns how often old stands in text. It reports false if the time of the statement is over.
+func (c *call) count(text, old []byte) (found int, inTime bool) {
+	for at := 0; ; found++ {
+		i, inTime := c.index(text, old, at)
+		if !inTime || i < 0 {
+			return found, inTime
+		}
+		at = i + len(old)
+	}
+}
+
 // replace is replace(X,Y,Z): X with each Y replaced by Z.
 func replace(c *call) {
 	text, ok := c.text(0)
@@ -124,16 +135,9 @@ func replace(c *call) {
 	if !ok {
 		return
 	}
-	found := 0
-	for at := 0; ; found++ {
-		i, inTime := c.index(text, old, at)
-		if !inTime {
-			return
-		}
-		if i < 0 {
-			break
-		}
-		at = i + len(old)
+	found, inTime := c.count(text, old)
+	if !inTime {
+		return
 	}
 	size := len(text) + found*(len(with)-len(old))
 	p, ok := c.alloc(size)
