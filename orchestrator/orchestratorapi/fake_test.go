@@ -2,6 +2,7 @@ package orchestratorapi_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -82,6 +83,9 @@ func (s *system) Lookup(_ context.Context, id dbaas.OpID) (dbaas.OperationResult
 }
 
 func (s *system) Backup(_ context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
+	if s.backup == nil {
+		return &dbaas.Backup{Body: io.NopCloser(strings.NewReader(""))}, nil
+	}
 	return s.backup(form)
 }
 
