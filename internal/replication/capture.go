@@ -254,7 +254,7 @@ func (k *Capture) delete(t *table, ch *sqlite.RowChange) {
 		k.old = appendInt(k.old, ch.From)
 	}
 	for _, i := range t.index {
-		k.old = k.before(k.old, ch, i)
+		k.old = k.before(k.old, t, ch, i)
 	}
 	k.sums.add(t.name, -1, -rowSum(k.old))
 }
@@ -265,7 +265,7 @@ func (k *Capture) identity(b []byte, t *table, ch *sqlite.RowChange) []byte {
 		return appendInt(b, ch.From)
 	}
 	for _, n := range t.key {
-		b = k.before(b, ch, t.index[n])
+		b = k.before(b, t, ch, t.index[n])
 	}
 	return b
 }
@@ -282,7 +282,7 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	}
 	for n, i := range t.index {
 		oldAt, newAt := len(k.old), len(k.new)
-		k.old = k.before(k.old, ch, i)
+		k.old = k.before(k.old, t, ch, i)
 		k.new = k.after(k.new, ch, i)
 		if old, value := k.old[oldAt:], k.new[newAt:]; !bytes.Equal(old, value) {
 			if len(old) > maxChecked {
@@ -298,9 +298,13 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	}
 }
 
-// before appends a value of the row before its change.
-func (k *Capture) before(b []byte, ch *sqlite.RowChange, column int32) []byte {
+// before appends a value of the row before its change. In a row that is older than a column of affinity REAL, the engine
+// gives the column's default as it stands in the schema; every reader of the row gets a float.
+func (k *Capture) before(b []byte, t *table, ch *sqlite.RowChange, column int32) []byte {
 	v, err := ch.Old(column)
+	if v.Kind == dbaas.KindInteger && slices.Contains(t.reals, column) {
+		v = dbaas.Float(float64(v.Int))
+	}
 	return k.value(b, v, err)
 }
 

@@ -16,6 +16,7 @@ type table struct {
 	// the row id.
 	columns []string
 	index   []int32 // the number of each of columns in the table
+	reals   []int32 // the numbers of those with affinity REAL
 	// rowid is the name of the row id, "" for a table WITHOUT ROWID. It is also "" if columns take all names of the row
 	// id; such a table is rejected.
 	rowid        string
@@ -98,7 +99,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	}
 	var all []string
 	keys := map[int]int{} // place in the primary key -> place in columns
-	err = c.Query(`SELECT cid, name, pk, hidden, "notnull" FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
+	err = c.Query(`SELECT cid, name, pk, hidden, "notnull", type FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, strings.ToLower(name))
 		if r.Int(3) != 0 || name == alias {
@@ -112,6 +113,9 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 		t.columns = append(t.columns, name)
 		t.index = append(t.index, int32(r.Int(0)))
+		if isReal(r.Text(5)) {
+			t.reals = append(t.reals, int32(r.Int(0)))
+		}
 		return nil
 	}, dbaas.Text(t.name))
 	if err != nil || t.withoutRowid {
@@ -130,6 +134,16 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 	}
 	return nil
+}
+
+// isReal reports whether a column declared with this type has affinity REAL.
+// Source: https://www.sqlite.org/datatype3.html#determination_of_column_affinity
+func isReal(declared string) bool {
+	has := func(word string) bool { return strings.Contains(strings.ToUpper(declared), word) }
+	if has("INT") || has("CHAR") || has("CLOB") || has("TEXT") || has("BLOB") {
+		return false
+	}
+	return has("REAL") || has("FLOA") || has("DOUB")
 }
 
 // rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column

@@ -56,7 +56,8 @@ func TestStore_Commit_DropWithRowsInOneBatch(t *testing.T) {
 	r.Follow(t, s)
 }
 
-// Replicas have the rows, the row ids and the counters of persdb, whatever keys, clauses and collations a table has.
+// Replicas have the rows, the row ids and the counters of persdb, whatever keys, clauses and collations a table has, and
+// the sums of the rows fit.
 func TestStore_Commit_AnyTable(t *testing.T) {
 	for name, batches := range map[string][][]string{
 		"IgnoreClause":  {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT IGNORE)", "INSERT INTO x VALUES(1,'a')"}, {"DELETE FROM x WHERE id=1", "INSERT INTO x VALUES(7,'a')"}},
@@ -72,6 +73,7 @@ func TestStore_Commit_AnyTable(t *testing.T) {
 		"Swap":          {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u UNIQUE)", "INSERT INTO x VALUES(1,1),(2,2),(3,3)"}, {"UPDATE x SET u=-u", "UPDATE x SET u=4+u", "UPDATE x SET id=id+1 WHERE id>=3"}},
 		"ImplicitRowid": {{"INSERT INTO users VALUES('dan','x'),('ann','x'),('cid','x'),('bob','x')"}, {"UPDATE users SET rowid=rowid+10"}},
 		"RandomCheck":   {{"CREATE TABLE x(v CHECK(v>=0 OR random() IS NULL))", "INSERT INTO x VALUES(1)"}},
+		"AddedReal":     {{"CREATE TABLE x(a INTEGER PRIMARY KEY)", "INSERT INTO x VALUES(1),(2),(3)", "ALTER TABLE x ADD COLUMN f DOUBLE DEFAULT 1"}, {"UPDATE x SET f=5.5 WHERE a=1", "DELETE FROM x WHERE a=2", "UPDATE x SET a=7 WHERE a=3"}},
 		"LongValues":    {{"CREATE TABLE x(id INTEGER PRIMARY KEY, a, b)", "INSERT INTO x VALUES(1,hex(zeroblob(5000)),1)"}, {"UPDATE x SET b=2"}, {"UPDATE x SET a=a||'y', b=3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +93,9 @@ func TestStore_Commit_AnyTable(t *testing.T) {
 			}
 			r.Follow(t, s)
 			storetest.NewReplica(t, s).Follow(t, s)
+			if h, err := s.Hashes(t.Context()); err != nil || len(h.Damaged) > 0 {
+				t.Errorf("got damaged tables %v, %v, want none", h.Damaged, err)
+			}
 		})
 	}
 }
