@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/peterh/liner"
+
+	"rideshare/internal/sqltext"
 )
 
 const (
@@ -49,13 +51,13 @@ func (s *shell) converse(ctx context.Context, line *liner.State) error {
 	from := &input{}
 	for ctx.Err() == nil {
 		prompt := firstPrompt
-		if from.split.pending() {
+		if from.split.Pending() {
 			prompt = continuePrompt
 		}
 		text, err := readLine(ctx, func() (string, error) { return line.Prompt(prompt) })
 		switch {
 		case errors.Is(err, liner.ErrPromptAborted):
-			from.split = splitter{}
+			from.split = sqltext.Splitter{}
 			continue
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 			_, err = fmt.Fprintln(s.cfg.Out)
@@ -79,7 +81,7 @@ func (s *shell) takeTyped(ctx context.Context, from *input, text string) error {
 	defer stop()
 	err := s.take(ctx, from, text)
 	if errors.Is(err, errInterrupted) {
-		from.split = splitter{}
+		from.split = sqltext.Splitter{}
 		s.report(from, from.line, err)
 	}
 	return err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"rideshare/internal/sqltext"
 )
 
 // Config is the settings of a shell. URL, Transport, Mode, In, Out and Err are required.
@@ -95,7 +97,7 @@ func isTerminal(stream any) bool {
 type input struct {
 	file  string // "" for the shell's own input
 	line  int
-	split splitter
+	split sqltext.Splitter
 }
 
 // script runs the lines of in, which has a name if it is a file. The error is one that ends the reading of lines, or of
@@ -113,7 +115,7 @@ func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 		case ctx.Err() != nil:
 			return errInterrupted
 		case errors.Is(err, io.EOF):
-			if st, ok := from.split.rest(); ok {
+			if st, ok := from.split.Rest(); ok {
 				return s.step(ctx, from, st, s.run)
 			}
 			return nil
@@ -144,10 +146,10 @@ func readLine(ctx context.Context, read func() (string, error)) (string, error) 
 // lines.
 func (s *shell) take(ctx context.Context, from *input, text string) error {
 	from.line++
-	if line := strings.TrimSpace(text); strings.HasPrefix(line, ".") && !from.split.pending() {
-		return s.step(ctx, from, statement{line, from.line}, s.command)
+	if line := strings.TrimSpace(text); strings.HasPrefix(line, ".") && !from.split.Pending() {
+		return s.step(ctx, from, sqltext.Statement{SQL: line, Line: from.line}, s.command)
 	}
-	for _, st := range from.split.feed(text, from.line) {
+	for st := range from.split.Feed(text, from.line) {
 		if err := s.step(ctx, from, st, s.run); err != nil {
 			return err
 		}
@@ -156,9 +158,9 @@ func (s *shell) take(ctx context.Context, from *input, text string) error {
 }
 
 // step runs one statement or command and reports its error. It returns an error only if no further line is to be read.
-func (s *shell) step(ctx context.Context, from *input, st statement, run func(context.Context, *bufio.Writer, string) error) error {
+func (s *shell) step(ctx context.Context, from *input, st sqltext.Statement, run func(context.Context, *bufio.Writer, string) error) error {
 	out := bufio.NewWriter(&untilDone{ctx, s.cfg.Out})
-	err := run(ctx, out, st.sql)
+	err := run(ctx, out, st.SQL)
 	if flushed := out.Flush(); err == nil {
 		err = flushed
 	}
@@ -169,7 +171,7 @@ func (s *shell) step(ctx context.Context, from *input, st statement, run func(co
 		return err
 	}
 	s.failed++
-	s.report(from, st.line, err)
+	s.report(from, st.Line, err)
 	if s.cfg.Bail && !s.interactive {
 		return errBail
 	}

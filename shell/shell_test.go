@@ -30,7 +30,7 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{answers: map[string]string{"SELECT 1;": `{"columns":["1"],"values":[[1]]}`, "bad;": `{"error":"no \u001b such"}`}}
+	s := &server{answers: map[string]string{"SELECT 1": `{"columns":["1"],"values":[[1]]}`, "bad": `{"error":"no \u001b such"}`}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(s.Close)
 	return s
@@ -118,10 +118,10 @@ func TestRun_Piped_ErrorsHaveLines(t *testing.T) {
 	if diff := cmp.Diff(want, got.errs); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"SELECT\n1;", "bad;", "SELECT 1;", "SELECT 1"}, s.sent); diff != "" {
+	if diff := cmp.Diff([]string{"SELECT\n1", "bad", "SELECT 1", "SELECT 1"}, s.sent); diff != "" {
 		t.Errorf("statements (-want +got):\n%s", diff)
 	}
-	if want := "+---+\n| 1 |\n+---+\n| 1 |\n+---+\n"; got.out != want {
+	if want := strings.Repeat("+---+\n| 1 |\n+---+\n| 1 |\n+---+\n", 2); got.out != want {
 		t.Errorf("got output %q, want %q", got.out, want)
 	}
 }
@@ -133,7 +133,7 @@ func TestRun_Bail_EndsAtFirstError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a file.sql")
 	write(t, file, "SELECT 1;\nbad;\nSELECT 1;")
 	s.run(t, ".read '"+file+"'\nSELECT 1;\n", bail).failed(t, "Error in "+file+" near line 2: no")
-	if diff := cmp.Diff([]string{"bad;", "SELECT 1;", "bad;"}, s.sent); diff != "" {
+	if diff := cmp.Diff([]string{"bad", "SELECT 1", "bad"}, s.sent); diff != "" {
 		t.Errorf("statements (-want +got):\n%s", diff)
 	}
 }
@@ -303,7 +303,7 @@ func TestRun_Interrupted(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	}
-	s.answer("endless;", "other")
+	s.answer("endless", "other")
 	var errs strings.Builder
 	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 || errs.Len() > 0 {
@@ -359,9 +359,9 @@ func TestRun_WaitingForInput_EndsWithContext(t *testing.T) {
 // A server that breaks the connection may have done the statement.
 func TestRun_LostAnswer_OutcomeIsUnknown(t *testing.T) {
 	s := newServer(t)
-	s.answer("INSERT;", "panic")
+	s.answer("INSERT", "panic")
 	s.run(t, "INSERT;").failed(t, "Error near line 1: no answer from "+s.URL+": EOF; a change that was under way may be done or not")
-	s.answer("INSERT;", "{} half of an answer")
+	s.answer("INSERT", "{} half of an answer")
 	s.run(t, "INSERT;").failed(t, "; "+unknown)
 	s.other = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "half") }
 	if got := s.run(t, ".status"); !strings.Contains(got.errs, "broke off") || strings.Contains(got.errs, unknown) {

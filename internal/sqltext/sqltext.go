@@ -6,122 +6,190 @@ import (
 	"strings"
 )
 
-// Statements yields the statements of a text in order, without the semicolon at their end and
-// without the blanks and comments around them. A semicolon inside quotes, a comment or the body of
-// a trigger ends no statement. A quote that is not closed takes the rest of the text. The
-// statements share the text's memory. Source: SQLite's complete.c.
-func Statements(text string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		from, to, state := 0, 0, start
-		for at := 0; at < len(text); {
-			kind, size := next(text[at:])
-			if kind == space {
-				at += size
-				continue
-			}
-			before := state
-			state = states[state][kind]
-			if before == start {
-				from = at
-			}
-			if state == start {
-				if before != start && !yield(text[from:to]) {
-					return
-				}
-			}
-			at += size
-			to = at
-		}
-		if state != start {
-			yield(text[from:to])
-		}
-	}
+// Statement is the text of a statement, without the semicolon at its end and without the blanks and comments around it,
+// and the line of its first word.
+type Statement struct {
+	SQL  string
+	Line int
 }
 
-// The kinds of tokens. space is the kind of blanks and comments.
+// Splitter cuts text that comes in pieces into statements. A statement ends with a semicolon outside of quotes, comments
+// and the bodies of triggers, as sqlite3_complete defines it. Source: https://www.sqlite.org/c3ref/complete.html
+//
+// The zero Splitter is ready to use, by one goroutine. Statements share the memory of the pieces.
+type Splitter struct {
+	parts  []string // of the statement that has begun, from earlier pieces
+	length int      // of parts
+	size   int      // of the statement up to its last word
+	line   int      // of its first word
+	state  state
+	open   string // how the quote or comment ends that the last piece left open, or ""
+}
+
+// state is what the words of the statement so far are.
+type state byte
+
 const (
-	semicolon = iota
+	atStart   state = iota // none
+	inBody                 // a statement that ends at the next semicolon
+	inExplain              // EXPLAIN
+	inCreate               // CREATE, CREATE TEMP
+	inTrigger              // CREATE TRIGGER ...
+	afterSemi              // CREATE TRIGGER ...;
+	afterEnd               // CREATE TRIGGER ...; END
+)
+
+// token is a kind of word.
+type token byte
+
+const (
+	semicolon token = iota
 	other
 	explain
 	create
 	temp
 	trigger
 	end
-	kinds
-	space = kinds
+	within // the rest of what other began: a quote
+	blank  // also a comment; it changes no state
 )
 
-// The states between two tokens.
-const (
-	start      = iota // of a statement
-	normal            // inside a statement that ends with its first semicolon
-	explaining        // after EXPLAIN
-	creating          // after CREATE
-	triggering        // inside CREATE TRIGGER
-	ended             // inside CREATE TRIGGER, after a semicolon
-	ending            // the same, after END
-)
-
-// states holds the next state for each kind of token.
-var states = [...][kinds]int{
-	start:      {semicolon: start, other: normal, explain: explaining, create: creating, temp: normal, trigger: normal, end: normal},
-	normal:     {semicolon: start, other: normal, explain: normal, create: normal, temp: normal, trigger: normal, end: normal},
-	explaining: {semicolon: start, other: explaining, explain: normal, create: creating, temp: normal, trigger: normal, end: normal},
-	creating:   {semicolon: start, other: normal, explain: normal, create: normal, temp: creating, trigger: triggering, end: normal},
-	triggering: {semicolon: ended, other: triggering, explain: triggering, create: triggering, temp: triggering, trigger: triggering, end: triggering},
-	ended:      {semicolon: ended, other: triggering, explain: triggering, create: triggering, temp: triggering, trigger: triggering, end: ending},
-	ending:     {semicolon: start, other: triggering, explain: triggering, create: triggering, temp: triggering, trigger: triggering, end: triggering},
+// transitions has the next state for a state and a token that changes it.
+var transitions = [...][within]state{
+	atStart:   {atStart, inBody, inExplain, inCreate, inBody, inBody, inBody},
+	inBody:    {atStart, inBody, inBody, inBody, inBody, inBody, inBody},
+	inExplain: {atStart, inExplain, inBody, inCreate, inBody, inBody, inBody},
+	inCreate:  {atStart, inBody, inBody, inBody, inCreate, inTrigger, inBody},
+	inTrigger: {afterSemi, inTrigger, inTrigger, inTrigger, inTrigger, inTrigger, inTrigger},
+	afterSemi: {afterSemi, inTrigger, inTrigger, inTrigger, inTrigger, inTrigger, afterEnd},
+	afterEnd:  {atStart, inTrigger, inTrigger, inTrigger, inTrigger, inTrigger, inTrigger},
 }
 
-// next returns the kind and the size of the first token of a text that is not empty.
-func next(text string) (kind, size int) {
-	switch c := text[0]; {
-	case c == ';':
-		return semicolon, 1
-	case c == ' ' || c >= '\t' && c <= '\r' && c != '\v':
-		return space, 1
-	case strings.HasPrefix(text, "--"):
-		return space, through(text, 2, "\n")
-	case strings.HasPrefix(text, "/*"):
-		return space, through(text, 2, "*/")
-	case c == '\'' || c == '"' || c == '`':
-		return other, through(text, 1, text[:1])
-	case c == '[':
-		return other, through(text, 1, "]")
-	case letter(c):
-		n := 1
-		for n < len(text) && letter(text[n]) {
-			n++
+// keywords are the words that have a token of their own.
+var keywords = map[string]token{
+	"EXPLAIN": explain, "CREATE": create, "TEMP": temp, "TEMPORARY": temp, "TRIGGER": trigger, "END": end,
+}
+
+// Statements yields the statements of a text in order, also the last one without a semicolon.
+func Statements(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		var s Splitter
+		for st := range s.Feed(text, 1) {
+			if !yield(st.SQL) {
+				return
+			}
 		}
-		return word(text[:n]), n
+		if st, ok := s.Rest(); ok {
+			yield(st.SQL)
+		}
 	}
-	return other, 1
 }
 
-// through returns the size of the text up to and with the first stop after from.
-func through(text string, from int, stop string) int {
-	if i := strings.Index(text[from:], stop); i >= 0 {
-		return from + i + len(stop)
-	}
-	return len(text)
+// Pending reports whether a statement or a comment has begun and not ended.
+func (s *Splitter) Pending() bool { return s.state != atStart || s.open != "" }
+
+// Rest returns the statement that has begun and has no semicolon, if there is such a statement.
+func (s *Splitter) Rest() (Statement, bool) {
+	return Statement{strings.Join(s.parts, "")[:s.size], s.line}, s.state != atStart
 }
 
-func letter(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '$' || c >= 0x80
+// Feed takes the next piece and yields the statements that end in it. line is the piece's number. A splitter whose
+// statements were not all taken is of no more use.
+func (s *Splitter) Feed(text string, line int) iter.Seq[Statement] {
+	return func(yield func(Statement) bool) {
+		from := 0
+		for at := 0; at < len(text); {
+			t, stop := s.next(text, at)
+			begin := at
+			if at = stop; t == blank {
+				continue
+			}
+			before := s.state
+			if before == atStart {
+				from, s.line = begin, line
+			}
+			if t != within {
+				s.state = transitions[before][t]
+			}
+			if s.state != atStart {
+				s.size = s.length + stop - from
+			} else if before != atStart && !yield(s.take(text[from:begin])) { // else it is a semicolon alone
+				return
+			}
+		}
+		if s.state != atStart {
+			s.parts, s.length = append(s.parts, text[from:]), s.length+len(text)-from
+		}
+	}
 }
 
-func word(w string) int {
-	switch {
-	case strings.EqualFold(w, "explain"):
-		return explain
-	case strings.EqualFold(w, "create"):
-		return create
-	case strings.EqualFold(w, "temp"), strings.EqualFold(w, "temporary"):
-		return temp
-	case strings.EqualFold(w, "trigger"):
-		return trigger
-	case strings.EqualFold(w, "end"):
-		return end
+// take returns the statement that ends with this part.
+func (s *Splitter) take(last string) Statement {
+	text := last
+	if len(s.parts) > 0 {
+		text = strings.Join(append(s.parts, last), "")
 	}
-	return other
+	st := Statement{text[:s.size], s.line}
+	s.parts, s.length, s.size = nil, 0, 0
+	return st
+}
+
+// next returns the token at a position of the piece, and where it ends.
+func (s *Splitter) next(text string, at int) (token, int) {
+	if s.open != "" {
+		return s.skip(text, at)
+	}
+	switch c := text[at]; {
+	case c == ';':
+		return semicolon, at + 1
+	case strings.IndexByte(" \t\r\n\f", c) >= 0:
+		return blank, at + 1
+	case c == '\'' || c == '"' || c == '`':
+		s.open = text[at : at+1]
+		return other, at + 1
+	case c == '[':
+		s.open = "]"
+		return other, at + 1
+	case strings.HasPrefix(text[at:], "--"):
+		s.open = lineEnd
+		return blank, at + 2
+	case strings.HasPrefix(text[at:], "/*"):
+		s.open = commentEnd
+		return blank, at + 2
+	case !inWord(c):
+		return other, at + 1
+	}
+	stop := at + 1
+	for stop < len(text) && inWord(text[stop]) {
+		stop++
+	}
+	if t, ok := keywords[strings.ToUpper(text[at:stop])]; ok {
+		return t, stop
+	}
+	return other, stop
+}
+
+// The ends of comments.
+const (
+	lineEnd    = "\n"
+	commentEnd = "*/"
+)
+
+// skip passes over the open quote or comment.
+func (s *Splitter) skip(text string, at int) (token, int) {
+	t := within
+	if s.open == lineEnd || s.open == commentEnd {
+		t = blank
+	}
+	n := strings.Index(text[at:], s.open)
+	if n < 0 {
+		return t, len(text)
+	}
+	stop := at + n + len(s.open)
+	s.open = ""
+	return t, stop
+}
+
+func inWord(c byte) bool {
+	return c >= 0x80 || c == '_' || c == '$' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
