@@ -17,7 +17,7 @@ var (
 	// viewers are readers too. Their routes have no rows, and were open before there were roles.
 	viewers  = httpapi.Access{Role: httpapi.Read, OpenBefore: true}
 	watchers = httpapi.Access{Role: httpapi.Read, OpenBefore: true, Stream: true}
-	feeds    = httpapi.Access{Role: httpapi.Read, Stream: true}
+	streams  = httpapi.Access{Role: httpapi.Read, Stream: true}
 	writers  = httpapi.Access{Role: httpapi.Write}
 	admins   = httpapi.Access{Role: httpapi.Admin}
 )
@@ -39,10 +39,9 @@ var access = map[string]httpapi.Access{
 	"GET /db/query":             readers,
 	"POST /db/query":            readers,
 	"POST /db/request":          readers, // of a reader it is served as /db/query
-	"GET /db/backup":            feeds,
+	"GET /db/backup":            streams,
 	"POST /api/v1/db/read":      readers,
 	"GET /api/v1/db/writes/:id": readers,
-	"GET /api/v1/changes":       feeds,
 
 	"POST /db/execute":      writers,
 	"POST /api/v1/db/write": writers,
