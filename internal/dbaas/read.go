@@ -39,9 +39,37 @@ type Read struct {
 	// Timings adds "time" in seconds to each statement of the SQL form.
 	Timings bool
 	// BlobArray renders blobs as arrays of numbers instead of base64 text.
-	BlobArray  bool
+	BlobArray bool
+	// Cache says what the orchestrator's read cache may do. Cache is not sent over the bus.
+	Cache CacheUse
+	// WantTags asks the worker for the tags of the answer.
+	WantTags   bool
 	Statements []Statement
 }
+
+// CacheUse says what the read cache may do for a read.
+type CacheUse uint8
+
+const (
+	// CacheUseful: the cache may answer, and keep the answer.
+	CacheUseful CacheUse = iota
+	// CacheRefresh: the cache may not answer, but may keep the answer.
+	CacheRefresh
+	// CacheNone: the read goes past the cache.
+	CacheNone
+)
+
+// CacheLevel says where the answer to a read came from.
+type CacheLevel string
+
+// The levels.
+const (
+	LevelOff    CacheLevel = ""       // there is no cache
+	LevelHit    CacheLevel = "HIT"    // from the cache
+	LevelFlight CacheLevel = "FLIGHT" // shared with another read that asked a worker at the same time
+	LevelMiss   CacheLevel = "MISS"   // a worker was asked
+	LevelBypass CacheLevel = "BYPASS" // a worker was asked, and the answer cannot be cached
+)
 
 // ReadResult is the answer to one read. Body is the JSON as the client gets it,
 // rendered once, by the worker.
@@ -51,4 +79,8 @@ type ReadResult struct {
 	// Seq is the position that the read saw.
 	Seq  Seq
 	Body []byte
+	// Tags are the tags of the answer (internal/readtags), if the read asked for them and the answer can be cached.
+	Tags []byte
+	// Level is set by the orchestrator.
+	Level CacheLevel
 }

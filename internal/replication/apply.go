@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 	"rideshare/internal/sqlite"
 )
 
@@ -108,6 +109,9 @@ func (a *applier) record(r *records) error {
 		return diverged(a.c.ExecOnce("DELETE FROM " + quoteName(r.text())))
 	case recordSequence:
 		return a.applySequences(r)
+	case readtags.RecordTouched:
+		r.bytes()
+		return nil
 	}
 	if a.table == nil {
 		return errRecord

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 	"rideshare/internal/sqlite"
 )
 
@@ -30,6 +31,7 @@ type Capture struct {
 	old       []byte // the row before its change
 	new       []byte // the row after its change, where it is not in buf
 	sums      sums
+	touched   readtags.Touched
 	table     *table   // the table of the last record in buf
 	skip      []string // tables that the current schema change rewrites
 	rows      int64
@@ -63,6 +65,7 @@ func (k *Capture) Begin() error {
 	k.on, k.changes, k.size, k.buf = true, nil, 0, nil
 	k.table, k.skip, k.pending, k.counted, k.over = nil, nil, nil, false, false
 	k.sums.begin()
+	k.touched.Reset()
 	k.c.Resume()
 	if err := k.Next(); err != nil || k.sequences != nil {
 		return err
@@ -156,12 +159,17 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	return k.checkReplicable()
 }
 
-// Take ends the batch's recording and returns the changes.
+// Take ends the batch's recording and returns the changes. The last change has the tags of reads that the batch
+// touches. It may have those of statements that were undone, too.
 func (k *Capture) Take() ([]dbaas.Change, error) {
 	if err := k.takeSequences(); err != nil {
 		return nil, err
 	}
 	k.flush()
+	if len(k.changes) > 0 {
+		k.buf = appendBytes([]byte{readtags.RecordTouched}, k.touched.Append(nil))
+		k.flush()
+	}
 	return k.changes, k.takeSums()
 }
 
@@ -187,6 +195,7 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		return
 	}
 	k.use(t)
+	k.touch(t, ch)
 	switch ch.Op {
 	case sqlite.RowInsert:
 		k.insert(t, ch)
@@ -295,6 +304,32 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 		k.buf = k.buf[:start]
 	} else if k.sums.kept {
 		k.sums.add(t.name, 0, rowSum(k.new)-rowSum(k.old))
+	}
+}
+
+// touch adds the tags of the row, with its key before and after the change.
+func (k *Capture) touch(t *table, ch *sqlite.RowChange) {
+	if ch.Op != sqlite.RowInsert {
+		k.touchKey(t, ch.From, ch.Old)
+	}
+	if ch.Op != sqlite.RowDelete {
+		k.touchKey(t, ch.To, ch.New)
+	}
+}
+
+func (k *Capture) touchKey(t *table, rowid int64, column func(int32) (dbaas.Value, error)) {
+	k.touched.Row(t.name)
+	if t.rowidKey {
+		v := dbaas.Integer(rowid)
+		k.touched.Key(&v)
+	}
+	for _, i := range t.primary {
+		v, err := column(i)
+		if err != nil {
+			k.err = err
+			return
+		}
+		k.touched.Key(&v)
 	}
 }
 

@@ -55,6 +55,7 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	rows = c.Changes()
 	k.buf = appendBytes(append(k.buf, recordEmpty), t.name)
 	k.sums.empty(t.name)
+	k.touched.Emptied(t.name)
 	return rows, true, nil
 }
 

@@ -17,6 +17,7 @@ const (
 	recordDelete   = 'D' // identity
 	recordEmpty    = 'E' // name of a table all of whose rows are deleted
 	recordSequence = 'Q' // number of rows, then row id, name and seq of each: all of sqlite_sequence
+	// readtags.RecordTouched, 'K': tags of reads, which replicas skip
 )
 
 // The kinds of values.

@@ -23,7 +23,11 @@ type table struct {
 	withoutRowid bool
 	key          []int // WITHOUT ROWID: places of the primary key in columns
 	notNull      []int // with a row id: places of columns of the primary key that the engine lets be NULL
-	sequence     bool  // has AUTOINCREMENT, as far as the SQL text shows
+	// primary has the numbers of the primary key's columns. It is empty if the key is the row id (rowidKey), or if there
+	// is no key.
+	primary  []int32
+	rowidKey bool
+	sequence bool // has AUTOINCREMENT, as far as the SQL text shows
 
 	insert, remove string // statements of Applier, "" until they are used
 }
@@ -118,10 +122,13 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 		return nil
 	}, dbaas.Text(t.name))
-	if err != nil || t.withoutRowid {
-		for n := range len(keys) {
+	for n := range len(keys) {
+		t.primary = append(t.primary, t.index[keys[n+1]])
+		if t.withoutRowid {
 			t.key = append(t.key, keys[n+1])
 		}
+	}
+	if t.rowidKey = alias != ""; err != nil || t.withoutRowid {
 		return err
 	}
 	if t.rowid = alias; alias != "" {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
@@ -26,7 +27,8 @@ var ErrHidden = &dbaas.Error{Code: dbaas.CodeNotFound, Message: "hidden"}
 type Action struct {
 	Op   Op
 	Name string // what it acts on
-	On   string // the table that Name belongs to, or the argument of a pragma
+	// On is the table that Name belongs to, the column of it that is read, or the argument of a pragma.
+	On string
 	// Argument reports whether a pragma has an argument, which may be empty.
 	Argument bool
 	// Explained reports whether the statement is EXPLAIN of the action, which does not run.
@@ -71,7 +73,7 @@ func actionOf(op int32, arg1, arg2 uintptr) Action {
 	case lib.SQLITE_FUNCTION:
 		return Action{Op: OpCall, Name: libc.GoString(arg2)}
 	case lib.SQLITE_READ:
-		return Action{Op: OpRead, Name: libc.GoString(arg1)}
+		return Action{Op: OpRead, Name: libc.GoString(arg1), On: libc.GoString(arg2)}
 	case lib.SQLITE_PRAGMA:
 		return Action{Op: OpPragma, Name: libc.GoString(arg1), On: libc.GoString(arg2), Argument: arg2 != 0}
 	case lib.SQLITE_INSERT, lib.SQLITE_UPDATE, lib.SQLITE_DELETE:
@@ -95,11 +97,15 @@ type actions struct {
 	alter       bool
 	selects     bool
 	createTable bool
-	rows        bool     // rows are read or changed
-	query       bool     // the statement is a query
-	sequence    bool     // sqlite_sequence is changed
-	explain     bool     // the statement is EXPLAIN
-	files       bool     // it is PRAGMA database_list, which shows the path of the file
+	rows        bool // rows are read or changed
+	query       bool // the statement is a query
+	sequence    bool // sqlite_sequence is changed
+	explain     bool // the statement is EXPLAIN
+	files       bool // it is PRAGMA database_list, which shows the path of the file
+	pragma      bool
+	rowid       bool     // a row id is read that has no column
+	calls       []string // functions
+	tables      []string // tables and views that are read
 	rewritten   []string // tables that are dropped or altered
 }
 
@@ -107,8 +113,15 @@ type actions struct {
 func (s *actions) note(op int32, a Action) {
 	switch a.Op { //nolint:exhaustive // the others say nothing about the statement.
 	case OpPragma:
-		s.query = true
+		s.query, s.pragma = true, true
 		s.files = strings.EqualFold(a.Name, "database_list")
+	case OpCall:
+		s.calls = append(s.calls, a.Name)
+	case OpRead:
+		if !slices.Contains(s.tables, a.Name) {
+			s.tables = append(s.tables, a.Name)
+		}
+		s.rowid = s.rowid || a.On == "ROWID"
 	case OpChange:
 		s.rows = true
 		s.sequence = s.sequence || strings.EqualFold(a.Name, "sqlite_sequence")

@@ -51,6 +51,7 @@ type Conn struct {
 	meter                 meter
 	functions             uintptr // data that the engine keeps for our functions
 	anchor                *Stmt   // pins the state that a reader's transaction sees
+	queried               *Stmt   // of Facts
 }
 
 const (

@@ -19,6 +19,7 @@ func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) 
 		Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer,
 	}}
 	out := b
+	c.queried = nil
 	err := c.Until(r.Deadline, func() (err error) {
 		if r.Format == dbaas.FormatObjects {
 			out, err = w.only(b, r.Statements)
@@ -30,6 +31,9 @@ func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) 
 	if err != nil {
 		return b, err
 	}
+	if len(r.Statements) == 1 {
+		c.queried = w.done
+	}
 	return out, nil
 }
 
@@ -40,6 +44,7 @@ type reader struct {
 	c     *Conn
 	guard Guard
 	read  *dbaas.Read
+	done  *Stmt // the only statement of the last text, if it ran without error
 }
 
 // only appends the rows of the only statement.
@@ -52,7 +57,10 @@ func (w *reader) only(b []byte, list []dbaas.Statement) ([]byte, error) {
 		return b, err
 	}
 	defer s.reset()
-	return w.AppendRows(b, s.columns, (*rows)(s), more)
+	if b, err = w.AppendRows(b, s.columns, (*rows)(s), more); err == nil {
+		w.done = s
+	}
+	return b, err
 }
 
 // each appends the results of all statements, separated by commas.
@@ -149,7 +157,9 @@ func (w *reader) part(b []byte, text string, in *Input) (_ []byte, rest string, 
 		if in.QualifyColumns {
 			columns = sqljson.NewColumns(s.named(true))
 		}
-		b, err = w.AppendResult(b, columns, (*rows)(s), more)
+		if b, err = w.AppendResult(b, columns, (*rows)(s), more); err == nil && len(text) == len(in.Statement.SQL) {
+			w.done = s
+		}
 		return b, "", err
 	}
 	for more && err == nil {

@@ -33,8 +33,9 @@ type Stmt struct {
 	results  []string // the names of the columns
 	declared []string // the columns' declared types in lower case, "" for expressions
 	columns  sqljson.Columns
-	returned int   // rows that a read has rendered
-	prepared int32 // how often the engine has prepared it again
+	facts    *Facts // nil: not made yet
+	returned int    // rows that a read has rendered
+	prepared int32  // how often the engine has prepared it again
 }
 
 // Prepare returns the first statement in the client's text sql, checked by guard; Rest is what follows it. If guard is
@@ -291,6 +292,9 @@ func (s *Stmt) refresh() {
 	if n := lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0); n != s.prepared {
 		s.prepared = n
 		s.describeColumns()
+		// The authorizer was asked again. What it had learned before stays, which is more than the statement reads now.
+		s.seen.tables, s.seen.calls, s.seen.rowid = s.c.seen.tables, s.c.seen.calls, s.seen.rowid || s.c.seen.rowid
+		s.facts = nil
 	}
 }
 

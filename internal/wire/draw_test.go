@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 
 	"pgregory.net/rapid"
 )
@@ -75,6 +76,7 @@ func drawRead(t *rapid.T) dbaas.Read {
 		Format:       dbaas.Format(rapid.IntRange(1, 3).Draw(t, "format")),
 		Timings:      rapid.Bool().Draw(t, "timings"),
 		BlobArray:    rapid.Bool().Draw(t, "blob_array"),
+		WantTags:     rapid.Bool().Draw(t, "want_tags"),
 		AsQuery:      rapid.Bool().Draw(t, "as_query"),
 		Statements:   drawList(t, drawStatement),
 
@@ -116,4 +118,13 @@ func drawEntry(t *rapid.T) dbaas.Entry {
 			}
 		}),
 	}
+}
+
+// drawTags draws up to two tags; none are nil, as decoded ones are.
+func drawTags(t *rapid.T) []byte {
+	var tags readtags.Tags
+	for range rapid.IntRange(0, 2).Draw(t, "tags") {
+		tags = tags.Add(readtags.Kind(rapid.IntRange(0, readtags.Kinds-1).Draw(t, "kind")), readtags.Slot(rapid.Uint16().Draw(t, "slot")))
+	}
+	return tags
 }

@@ -35,6 +35,7 @@ const (
 	KindEntryAway    Kind = 9
 	KindReadRequest  Kind = 10
 	KindWriteRequest Kind = 11
+	KindTaggedReply  Kind = 12
 )
 
 // Errors of the decoder.

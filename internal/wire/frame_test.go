@@ -48,6 +48,7 @@ func TestFrames_EncodeThenDecode_Same(t *testing.T) {
 			return wire.ReadAnswer{Index: rapid.IntRange(0, 300).Draw(t, "index"), Result: dbaas.ReadResult{
 				Code: dbaas.Code(drawText(t)), Message: drawText(t), Seq: 9,
 				Body: rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "body"),
+				Tags: drawTags(t),
 			}}
 		})}
 		b, err = answers.Encode()

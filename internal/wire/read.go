@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 )
 
 // ReadRequest is a batch of reads sent to a worker. Answers refer to a read by its index in Reads.
@@ -23,6 +24,7 @@ const (
 	readAsQuery
 	readQualify
 	readLimited // the time of a statement follows
+	readTags
 	readFlags   // the first unused bit
 )
 
@@ -58,6 +60,9 @@ func appendRead(b []byte, r *dbaas.Read, now time.Time) []byte {
 	if r.StatementTime > 0 {
 		flags |= readLimited
 	}
+	if r.WantTags {
+		flags |= readTags
+	}
 	b = append(b, flags, byte(r.Format))
 	b = appendText(b, r.RequestID)
 	b = appendLeft(b, r.Deadline, now)
@@ -88,6 +93,7 @@ func (d *decoder) read(now time.Time) dbaas.Read {
 		BlobArray:      flags&readBlobArray != 0,
 		AsQuery:        flags&readAsQuery != 0,
 		QualifyColumns: flags&readQualify != 0,
+		WantTags:       flags&readTags != 0,
 		Format:         format,
 		RequestID:      d.text(),
 		Deadline:       d.left(now),
@@ -111,13 +117,17 @@ type ReadReply struct {
 	Answers []ReadAnswer
 }
 
-// Encode returns the frame, or ErrTooLarge.
+// Encode returns the frame, or ErrTooLarge. Tags are sent only if an answer has some, that is, if the request asked for
+// them.
 func (r ReadReply) Encode() ([]byte, error) {
-	size := 64
+	size, kind := 64, KindReadReply
 	for i := range r.Answers {
-		size += 32 + len(r.Answers[i].Result.Body)
+		size += 32 + len(r.Answers[i].Result.Body) + len(r.Answers[i].Result.Tags)
+		if len(r.Answers[i].Result.Tags) > 0 {
+			kind = KindTaggedReply
+		}
 	}
-	b := appendHeader(make([]byte, 0, size), KindReadReply, r.Shard)
+	b := appendHeader(make([]byte, 0, size), kind, r.Shard)
 	b = appendBool(b, r.Last)
 	b = appendUint(b, uint64(len(r.Answers)))
 	for i := range r.Answers {
@@ -127,17 +137,30 @@ func (r ReadReply) Encode() ([]byte, error) {
 		b = appendText(b, a.Result.Message)
 		b = appendUint(b, uint64(a.Result.Seq))
 		b = appendBlob(b, a.Result.Body)
+		if kind == KindTaggedReply {
+			b = appendBlob(b, a.Result.Tags)
+		}
 	}
 	return sized(b)
 }
 
-// DecodeReadReply decodes a frame of KindReadReply. Bodies are parts of b.
+// DecodeReadReply decodes a frame of KindReadReply or KindTaggedReply. Bodies and tags are parts of b.
 func DecodeReadReply(b []byte) (ReadReply, error) {
-	d, shard, err := open(b, KindReadReply)
+	kind, err := KindOf(b)
 	if err != nil {
 		return ReadReply{}, err
 	}
-	r := ReadReply{Shard: shard, Last: d.bool(), Answers: list(d, (*decoder).readAnswer)}
+	each := (*decoder).readAnswer
+	if kind == KindTaggedReply {
+		each = (*decoder).taggedAnswer
+	} else {
+		kind = KindReadReply
+	}
+	d, shard, err := open(b, kind)
+	if err != nil {
+		return ReadReply{}, err
+	}
+	r := ReadReply{Shard: shard, Last: d.bool(), Answers: list(d, each)}
 	return r, d.end()
 }
 
@@ -181,6 +204,18 @@ func (d *decoder) readAnswer() ReadAnswer {
 		Seq:     dbaas.Seq(d.uint()),
 		Body:    d.blob(),
 	}}
+}
+
+func (d *decoder) taggedAnswer() ReadAnswer {
+	a := d.readAnswer()
+	tags := readtags.Tags(d.blob())
+	if tags.Check() != nil {
+		d.fail(ErrMalformed)
+	}
+	if len(tags) > 0 {
+		a.Result.Tags = tags
+	}
+	return a
 }
 
 func (d *decoder) index() int {

@@ -101,8 +101,18 @@ func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 	if n+len(out) <= cap(rd.buf) {
 		rd.buf = rd.buf[:n+len(out)] // out may be in another array; then this only wastes space
 	}
-	return dbaas.ReadResult{Seq: rd.head.Seq, Body: slices.Clip(out)}
+	result := dbaas.ReadResult{Seq: rd.head.Seq, Body: slices.Clip(out)}
+	if read.WantTags && !read.Linearizable && !read.Timings && len(out) <= maxTagged {
+		if result.Tags, err = replication.ReadTags(rd.conn, read); err != nil {
+			rd.r.Stats.ReadErrors.Add(1)
+			rd.r.config.Log.ErrorContext(ctx, "tags of a read not found", logkey.RequestID, read.RequestID, logkey.Error, err)
+		}
+	}
+	return result
 }
+
+// maxTagged is the size in bytes of the largest answer that gets tags, and so can be cached.
+const maxTagged = 64 << 10
 
 func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas.ReadResult {
 	if rd.ended.Load() {

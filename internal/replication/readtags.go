@@ -1,0 +1,203 @@
+package replication
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
+	"rideshare/internal/sqlite"
+)
+
+// readPlan is how the tags of one prepared query are found.
+type readPlan struct {
+	tables readtags.Tags // a tag for each table; empty if the query cannot be cached
+	table  string        // the only table, if its first key columns are bound with "="
+	bound  []boundColumn // these columns, in the order of the key
+	all    bool          // they are the whole key
+}
+
+// boundColumn is a column of a key and the value that it must have.
+type boundColumn struct {
+	affinity affinity
+	value    operand
+}
+
+// ReadTags returns the tags of the read that c has just run with AppendRead, in a transaction that is still open. The
+// answer changes only with an entry that touches one of the tags. It returns nil if the answer cannot be cached: it may
+// change without an entry, or SQL leaves it open.
+func ReadTags(c *sqlite.Conn, read *dbaas.Read) (readtags.Tags, error) {
+	f := c.Facts()
+	if f == nil || len(read.Statements) != 1 {
+		return nil, nil
+	}
+	plan, ok := f.Memo.(*readPlan)
+	if !ok {
+		var err error
+		if plan, err = planRead(c, f); err != nil {
+			return nil, err
+		}
+		f.Memo = plan
+	}
+	return plan.tags(&read.Statements[0]), nil
+}
+
+// tags returns the tags of one run of the query.
+func (p *readPlan) tags(st *dbaas.Statement) readtags.Tags {
+	if len(p.bound) == 0 {
+		return p.tables
+	}
+	values := make([]dbaas.Value, 0, 4)
+	for i := range p.bound {
+		v, certain := p.bound[i].stored(st)
+		if !certain {
+			return p.tables
+		}
+		values = append(values, v)
+	}
+	kind := readtags.KindPrefix
+	if p.all {
+		kind = readtags.KindRow
+	}
+	return readtags.Tags{}.Add(kind, readtags.Key(p.table, values...)).Add(readtags.KindWhole, readtags.Whole(p.table))
+}
+
+// planRead finds out what the query depends on.
+func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
+	p := &readPlan{}
+	if f.Rowid || slices.ContainsFunc(f.Calls, func(name string) bool { return !deterministic[strings.ToLower(name)] }) {
+		return p, nil
+	}
+	texts := f.SQL
+	var definition string // of the last table
+	tables := readtags.Tags{}
+	for _, name := range f.Tables {
+		kind, sql, err := describe(c, name)
+		if err != nil {
+			return nil, err
+		}
+		texts += "\n" + sql
+		switch {
+		case kind == "view":
+		case kind == "table" && !internal(name) && !hasPrefixFold(name, "sqlite_"):
+			tables, definition = tables.Add(readtags.KindTable, readtags.Table(name)), sql
+		default:
+			return p, nil
+		}
+	}
+	if leavesOpen(texts) {
+		return p, nil
+	}
+	if p.tables = tables; len(f.Tables) != 1 || tables.Len() != 1 {
+		return p, nil
+	}
+	return p, p.bind(c, f, definition)
+}
+
+// describe returns what name is in the schema, and its definition.
+func describe(c *sqlite.Conn, name string) (kind, sql string, err error) {
+	err = c.Query(`SELECT l.type, m.sql FROM pragma_table_list l JOIN sqlite_master m ON m.name=l.name AND m.type IN('table','view')
+		WHERE l.schema='main' AND l.name=?`, func(r sqlite.Row) error {
+		kind, sql = r.Text(0), r.Text(1)
+		return nil
+	}, dbaas.Text(name))
+	return kind, sql, err
+}
+
+func hasPrefixFold(s, start string) bool {
+	return len(s) >= len(start) && strings.EqualFold(s[:len(start)], start)
+}
+
+var limits, orders = regexp.MustCompile(`(?i)\bLIMIT\b`), regexp.MustCompile(`(?i)\bORDER\b`)
+
+// leavesOpen reports whether SQL may leave open which rows the query returns, since a LIMIT has no ORDER BY.
+func leavesOpen(texts string) bool {
+	return len(limits.FindAllStringIndex(texts, -1)) > len(orders.FindAllStringIndex(texts, -1))
+}
+
+// bind finds the first key columns that the query binds with "=". Another collation than BINARY is named in the table's
+// definition; then there is only the table's tag.
+func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) error {
+	q, ok := parseKeyRead(f.SQL, f.Params)
+	if !ok || !strings.EqualFold(q.table, f.Tables[0]) || strings.Contains(strings.ToUpper(definition), "COLLATE") {
+		return nil
+	}
+	more, key := true, 0
+	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0 ORDER BY pk`, func(r sqlite.Row) error {
+		key++
+		i := slices.IndexFunc(q.equal, func(e equality) bool { return strings.EqualFold(e.column, r.Text(0)) })
+		kind := affinityOf(r.Text(1))
+		if more = more && i >= 0 && kind != affinityUncertain; more {
+			p.bound = append(p.bound, boundColumn{affinity: kind, value: q.equal[i].value})
+		}
+		return nil
+	}, dbaas.Text(f.Tables[0]))
+	p.table, p.all = f.Tables[0], len(p.bound) == key
+	return err
+}
+
+// affinity is the affinity of a column. Source: https://www.sqlite.org/datatype3.html section 3.1
+type affinity uint8
+
+const (
+	affinityUncertain affinity = iota
+	affinityNumeric            // INTEGER, REAL and NUMERIC, whose values compare alike
+	affinityText
+	affinityBlob
+)
+
+func affinityOf(declared string) affinity {
+	declared = strings.ToUpper(declared)
+	has := func(part string) bool { return strings.Contains(declared, part) }
+	switch {
+	case declared == "ANY": // no affinity in a STRICT table, NUMERIC in others
+		return affinityUncertain
+	case has("INT"):
+		return affinityNumeric
+	case has("CHAR"), has("CLOB"), has("TEXT"):
+		return affinityText
+	case has("BLOB"), declared == "":
+		return affinityBlob
+	default:
+		return affinityNumeric
+	}
+}
+
+// maxDigits is how many digits of an integer certainly fit.
+const maxDigits = 18
+
+var wholeNumber = regexp.MustCompile(`^(?:0|-?[1-9][0-9]*)$`)
+
+// stored returns the value that the column of a matching row has. certain is false where the engine's conversion is not
+// repeated here, and for NULL.
+func (b *boundColumn) stored(st *dbaas.Statement) (v dbaas.Value, certain bool) {
+	if v, certain = b.value.of(st); !certain || v.Kind == dbaas.KindNull {
+		return v, false
+	}
+	switch {
+	case b.affinity == affinityNumeric && v.Kind == dbaas.KindText:
+		if len(v.Text) > maxDigits || !wholeNumber.MatchString(v.Text) {
+			return v, false
+		}
+		n, err := strconv.ParseInt(v.Text, 10, 64)
+		return dbaas.Integer(n), err == nil
+	case b.affinity == affinityText && v.Kind == dbaas.KindInteger:
+		return dbaas.Text(strconv.FormatInt(v.Int, 10)), true
+	case b.affinity == affinityText && v.Kind == dbaas.KindFloat:
+		return v, false
+	}
+	return v, true
+}
+
+// deterministic lists the functions whose result depends on nothing but their arguments.
+var deterministic = func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range strings.Fields(`abs avg char coalesce concat concat_ws count format glob hex ifnull iif instr json
+		json_array json_array_length json_extract json_object json_quote json_type json_valid -> ->> length like lower ltrim max
+		min nullif octet_length printf quote replace round rtrim sign substr substring sum total trim typeof unhex unicode upper`) {
+		names[name] = true
+	}
+	return names
+}()
