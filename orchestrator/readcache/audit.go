@@ -1,0 +1,113 @@
+package readcache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
+)
+
+const (
+	// auditPause is the least time between two reads of an audit: at most 100 a second.
+	auditPause = 10 * time.Millisecond
+	// auditWait is how long the audit waits for the position of an answer.
+	auditWait = time.Second
+	// auditLook is the time between two looks at the position.
+	auditLook = 5 * time.Millisecond
+)
+
+// Audit compares up to n of the most used items with what a worker answers now, and returns how many it compared and how
+// many differ. None may differ: a difference is logged as an error, and its item is removed. An item that a write
+// touches in the meantime is skipped. The error is the last one of a worker, if no item could be compared.
+func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err error) {
+	for _, key := range c.hottest(n) {
+		if !wait.For(ctx, auditPause) {
+			return audited, mismatches, ctx.Err()
+		}
+		same, compared, askErr := c.compare(ctx, key)
+		switch {
+		case askErr != nil:
+			err = askErr
+		case compared:
+			audited++
+			c.stats.audited.Add(1)
+			if !same {
+				mismatches++
+				c.stats.mismatches.Add(1)
+			}
+		}
+	}
+	if audited > 0 {
+		err = nil
+	}
+	return audited, mismatches, err
+}
+
+func (c *Cache) hottest(n int) []string {
+	var keys []string
+	for entry := range c.items.Hottest() {
+		if len(keys) == n {
+			break
+		}
+		keys = append(keys, entry.Key)
+	}
+	return keys
+}
+
+// compare compares one item. compared is false if a write made that impossible.
+func (c *Cache) compare(ctx context.Context, key string) (same, compared bool, err error) {
+	e := c.era.Load()
+	if e == nil || !c.serving.Load() || e.cluster != c.cfg.Cluster() {
+		return false, false, nil
+	}
+	applied := e.applied.Load()
+	it, found := c.items.GetIfPresent(key)
+	if !found {
+		return false, false, nil
+	}
+	if ok, _ := it.valid(e); !ok {
+		return false, false, nil
+	}
+	r, err := readOf(key)
+	if err != nil {
+		return false, false, err
+	}
+	r.Deadline, r.MinSeq, r.RequestID = c.cfg.Now().Add(auditWait), dbaas.Seq(max(applied, it.p)), "read-cache-audit"
+	result, err := c.cfg.Ask(ctx, r)
+	if err != nil || !c.reached(ctx, e, result.Seq) {
+		return false, false, err
+	}
+	if ok, _ := it.valid(e); !ok || e != c.era.Load() {
+		return false, false, nil
+	}
+	if same = bytes.Equal(it.body, result.Body); !same {
+		c.items.Invalidate(key)
+		c.cfg.Log.ErrorContext(ctx, "read cache has a wrong answer", logkey.Seq, it.p, "applied", applied, "worker_seq", uint64(result.Seq),
+			"statement", r.Statements[0].SQL)
+	}
+	return same, true, nil
+}
+
+// reached waits until the era has processed position seq.
+func (c *Cache) reached(ctx context.Context, e *era, seq dbaas.Seq) bool {
+	for until := c.cfg.Now().Add(auditWait); e.applied.Load() < uint64(seq); {
+		if c.cfg.Now().After(until) || !wait.For(ctx, auditLook) {
+			return false
+		}
+	}
+	return true
+}
+
+// RunAudits audits 100 items a second at most, every period, until ctx ends.
+func (c *Cache) RunAudits(ctx context.Context, period time.Duration) {
+	for wait.For(ctx, period) {
+		_, _, err := c.Audit(ctx, max(1, int(min(period, time.Second)/auditPause)))
+		if err != nil && !errors.Is(err, context.Canceled) {
+			c.cfg.Log.DebugContext(ctx, "read cache not audited", logkey.Error, err)
+		}
+	}
+}

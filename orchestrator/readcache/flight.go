@@ -1,0 +1,65 @@
+package readcache
+
+import (
+	"context"
+
+	"rideshare/internal/dbaas"
+)
+
+// flight is a read that other reads with the same key wait for.
+type flight struct {
+	want   dbaas.Seq     // the position that the leader asked for
+	done   chan struct{} // closed with the answer
+	result dbaas.ReadResult
+	err    error
+}
+
+// fly joins the flight of the key, if its leader asked for at least position want, or leads one.
+func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
+	c.mu.Lock()
+	if f := c.flights[key]; f != nil && f.want >= want {
+		c.mu.Unlock()
+		return c.join(ctx, r, key, f)
+	}
+	// A leader stores its answer before its flight ends, so without a flight the answer may be there by now.
+	if result, ok := c.lookUp(&r, key, want); ok {
+		c.mu.Unlock()
+		return result, nil
+	}
+	f := &flight{want: want, done: make(chan struct{}), err: dbaas.ErrUnavailable}
+	c.flights[key] = f
+	c.mu.Unlock()
+	defer c.land(key, f) // also if Ask panics
+	f.result, f.err = c.fill(ctx, r, key)
+	return f.result, f.err
+}
+
+func (c *Cache) land(key string, f *flight) {
+	c.mu.Lock()
+	if c.flights[key] == f {
+		delete(c.flights, key)
+	}
+	c.mu.Unlock()
+	close(f.done)
+}
+
+// join waits for the flight within r's own deadline. If the leader fails, r asks a worker itself, once.
+func (c *Cache) join(ctx context.Context, r dbaas.Read, key string, f *flight) (dbaas.ReadResult, error) {
+	waiting := ctx
+	if !r.Deadline.IsZero() {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithDeadline(ctx, r.Deadline)
+		defer cancel()
+	}
+	select {
+	case <-f.done:
+	case <-waiting.Done():
+		return dbaas.ReadResult{}, dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", waiting.Err())
+	}
+	if f.err != nil {
+		return c.fill(ctx, r, key)
+	}
+	result := f.result
+	result.Level = dbaas.LevelFlight
+	return result, nil
+}
