@@ -17,8 +17,8 @@ require (
 	github.com/jonboulle/clockwork v0.5.0
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/mattn/go-runewidth v0.0.31
-	github.com/peterh/liner v1.2.3
 	github.com/maypok86/otter/v2 v2.4.0
+	github.com/peterh/liner v1.2.3
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/valyala/fasthttp v1.69.0

@@ -23,14 +23,18 @@ import (
 // HTTP server, orchestrator, bus, slave, SQLite and reply. Measured; lower it when the number drops.
 const pointReadAllocs = 89
 
+// cachedReadAllocs is the same for a point read that the orchestrator's cache answers.
+const cachedReadAllocs = 46
+
 // start starts the system in one process.
-func start(tb testing.TB) *system.System {
+func start(tb testing.TB, cache system.Cache) *system.System {
 	tb.Helper()
 	const anyPort = "127.0.0.1:0"
 	s, err := system.Start(tb.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Data: tb.TempDir(), Name: "allocs",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Slaves: 1, CallTimeout: 5 * time.Second,
 		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
+		Cache:     cache,
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},
 	})
 	if err != nil {
@@ -85,7 +89,13 @@ const pointRead = `{"table":"users","columns":["username","password"],"condition
 
 // A point read allocates no more than it did, with a fifth to spare.
 func TestPointRead_Allocations(t *testing.T) {
-	url := start(t).URLs().Orchestrator
+	t.Run("Slave", func(t *testing.T) { pointReadAllocations(t, system.Cache{Off: true}, pointReadAllocs) })
+	t.Run("Cache", func(t *testing.T) { pointReadAllocations(t, system.Cache{}, cachedReadAllocs) })
+}
+
+func pointReadAllocations(t *testing.T, cache system.Cache, most float64) {
+	t.Helper()
+	url := start(t, cache).URLs().Orchestrator
 	write := newCaller(t, url, "/api/v1/db/write", `{"query":"insert","table":"users","values":{"username":"ann","password":"secret"}}`)
 	if got := write.call(); !bytes.HasPrefix(got, []byte("HTTP/1.1 200")) {
 		t.Fatalf("write: got %s", got)
@@ -96,14 +106,14 @@ func TestPointRead_Allocations(t *testing.T) {
 	}
 	got := testing.AllocsPerRun(2000, func() { read.call() })
 	t.Logf("%.0f allocations", got)
-	if limit := pointReadAllocs * 1.2; got > limit {
+	if limit := most * 1.2; got > limit {
 		t.Errorf("got %.0f allocations for a point read, want at most %.0f", got, limit)
 	}
 }
 
 // BenchmarkPointRead is one client's point reads through the whole system in one process.
 func BenchmarkPointRead(b *testing.B) {
-	read := newCaller(b, start(b).URLs().Orchestrator, "/api/v1/db/read", pointRead)
+	read := newCaller(b, start(b, system.Cache{Off: true}).URLs().Orchestrator, "/api/v1/db/read", pointRead)
 	b.ReportAllocs()
 	for b.Loop() {
 		read.call()

@@ -9,8 +9,12 @@ import (
 
 // checker returns the checker behind POST /api/v1/check.
 func (c *orchestratorParts) checker() *invariants.Checker {
-	return invariants.New(invariants.Config{
+	cfg := invariants.Config{
 		Log: c.log, Store: c.store, Launcher: c.launcher, Coordinator: c.coordinator,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: c.control}},
-	})
+	}
+	if c.reads != nil {
+		cfg.Cache = c.auditCache
+	}
+	return invariants.New(cfg)
 }

@@ -52,6 +52,7 @@ type Config struct {
 	// Metrics is the registry for the system's metrics; nil means a new registry.
 	Metrics *telemetry.Registry
 	Scale   Scale
+	Cache   Cache
 	// Limits bounds what one statement of a client may use, also in workers that are other processes.
 	Limits sqlite.Limits
 	// OnStuck is called for a statement in this process that ignores its interruption; nil turns the detection off.

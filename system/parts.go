@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/workerapi"
@@ -18,6 +19,7 @@ import (
 	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/events"
 	"rideshare/orchestrator/launch"
+	"rideshare/orchestrator/readcache"
 	"rideshare/orchestrator/scale"
 )
 
@@ -34,6 +36,7 @@ type orchestratorParts struct {
 	workers    *workerapi.Client
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
+	reads      *readcache.Cache // nil if it is off
 	scaler     *scale.Scaler
 	events     *events.Log
 	depths     *depths
@@ -94,11 +97,17 @@ func (c *orchestratorParts) run(ctx context.Context, cfg Config, m metrics) {
 	caller := mq.NewCaller(c.conn)
 	c.background.Go(func() { c.ended("reply queue", caller.Run(loops)) })
 	c.background.Go(func() { c.ended("control loop", c.loop.Run(loops)) })
+	c.reads = c.newReadCache(cfg)
+	looked := func(dbaas.Head, time.Time) {}
+	if c.reads != nil {
+		looked = c.reads.Looked
+	}
 	c.dispatcher = dispatch.New(dispatch.Config{
-		Caller: caller, Publisher: c.conn, Availability: c.loop, Head: c.store.Head, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
+		Caller: caller, Publisher: c.conn, Availability: c.loop, Head: c.store.Head, Looked: looked, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
 		Observe:        func(call dispatch.Call) { m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took) },
 		ObserveMessage: m.rpc.ObserveMessage,
 	})
+	c.runReadCache(loops, cfg)
 	c.background.Go(func() { c.checkLargest(loops) })
 	c.depths = &depths{meter: c.meter, log: cfg.Log}
 	c.background.Go(func() { c.depths.follow(loops) })

@@ -14,7 +14,7 @@ import (
 // process: otherwise each worker exports its own.
 func (c *orchestratorParts) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
-	all = append(all, c.depths.metric())
+	all = append(append(all, c.depths.metric()), c.cacheMetrics()...)
 	if embedded {
 		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
 			statuses, _ := c.statuses(ctx)

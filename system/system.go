@@ -81,15 +81,16 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 	if s.cfg.Credentials == nil {
 		s.cfg.Log.WarnContext(ctx, "no AUTH_FILE: the database, crash and console routes are open to everybody who reaches them", logkey.Addr, s.cfg.Orchestrator)
 	}
-	handler := orchestratorapi.New(orchestratorapi.Config{
-		Log: s.cfg.Log, Dispatcher: s.parts.dispatcher, Store: s.parts.store, Cluster: s.parts.cluster(),
+	api := orchestratorapi.Config{
+		Log: s.cfg.Log, Store: s.parts.store, Cluster: s.parts.cluster(),
 		Checks: s.parts.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
 		LoadTime: s.cfg.LoadTime, MaxTimeout: s.cfg.MaxTimeout, Version: s.cfg.Version, AllowOrigin: s.cfg.AllowOrigin,
 		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
 		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events,
 		Invariants: s.parts.checker().Run, Clear: rideschema.Clear(), Present: rideschema.Present,
-	})
-	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler}); err != nil {
+	}
+	s.parts.useCache(&api)
+	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: orchestratorapi.New(api)}); err != nil {
 		return err
 	}
 	s.orchestrator.OnShutdown(s.parts.events.Close) // open streams would delay the shutdown

@@ -70,7 +70,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	running, err := system.StartOrchestrator(ctx, system.Config{
 		// Two orchestrators of a stack listen at the same address, each in its own container.
 		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
-		Scale: o.scale(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
+		Scale: o.scale(), Cache: o.cache(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
 		Processes: &processes, Metrics: out.metrics, MaxTimeout: o.SQLMaxTimeout, AllowOrigin: o.AllowOrigin, TLS: out.tls, ChildEnv: out.tlsEnv,
 	})
 	if err != nil {

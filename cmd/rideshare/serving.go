@@ -22,7 +22,14 @@ type serving struct {
 	SQLMaxTimeout      time.Duration `default:"50s" env:"SQL_MAX_TIMEOUT" help:"Longest timeout= that a request to /db/query, /db/execute or /db/request may ask for, at most 50s (${default})."`
 	AllowOrigin        string        `default:"" placeholder:"ORIGIN" env:"ALLOW_ORIGIN" help:"Value of Access-Control-Allow-Origin in the answers of /db/*, /status, /nodes and /readyz. Default: the header is not sent."`
 	SQLMaxStatements   int           `default:"100000" env:"SQL_MAX_STATEMENTS" help:"Most statements of a request to /db/query, /db/execute or /db/request (${default})."`
+	Cache              string        `default:"on" enum:"on,off" env:"CACHE" help:"Read cache of the orchestrator, on or off. It follows the log, so its answers are never stale (${default})."`
+	CacheBytes         byteSize      `default:"64MiB" env:"CACHE_BYTES" help:"Most memory of the read cache, at least 1MiB (${default})."`
+	CacheAudit         time.Duration `default:"0s" env:"CACHE_AUDIT" help:"How often cached answers are compared with a worker's, at most 100 a second; what differs is an error in the log. 0 is never (${default})."`
 	memory
+}
+
+func (s serving) cache() system.Cache {
+	return system.Cache{Off: s.Cache == "off", Bytes: int64(s.CacheBytes), Audit: s.CacheAudit}
 }
 
 func (s serving) scale() system.Scale {
@@ -52,5 +59,7 @@ func (s serving) check(slaves int) error {
 	check(s.SQLMaxTimeout > 0 && s.SQLMaxTimeout <= 50*time.Second, "SQL_MAX_TIMEOUT: %v is not more than 0 and at most 50s", s.SQLMaxTimeout)
 	check(!strings.ContainsAny(s.AllowOrigin, "\r\n"), "ALLOW_ORIGIN: %q is no header value", s.AllowOrigin)
 	check(s.SQLMaxStatements >= 1, "SQL_MAX_STATEMENTS: %d is not at least 1", s.SQLMaxStatements)
+	check(s.CacheBytes >= 1<<20, "CACHE_BYTES: %d is not at least 1MiB", s.CacheBytes)
+	check(s.CacheAudit >= 0, "CACHE_AUDIT: %v is negative", s.CacheAudit)
 	return joinUsage(errs...)
 }

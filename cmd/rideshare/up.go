@@ -135,6 +135,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
 		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout, LoadTime: u.SQLLoadTime, Version: version,
 		Scale:     u.scale(),
+		Cache:     u.cache(),
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, WriteTime: u.SQLWriteTime, OperationTime: u.SQLOperationTime, OnStuck: endStuck(log),

@@ -25,7 +25,7 @@ const (
 	readQualify
 	readLimited // the time of a statement follows
 	readTags
-	readFlags   // the first unused bit
+	readFlags // the first unused bit
 )
 
 // Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.

@@ -50,6 +50,9 @@ type Config struct {
 	Availability Availability
 	// Head asks persdb for its head. If it is nil, the dispatcher assumes that all writes are those it acknowledged.
 	Head func(ctx context.Context) (dbaas.Head, error)
+	// Looked, if set, is called with each head that persdb returned and with the time at which it was asked: once a
+	// second, and when a read needs it. It must not block.
+	Looked func(head dbaas.Head, asked time.Time)
 	// Timeout is the deadline of a request that has none: 5 s.
 	Timeout time.Duration
 	// QueueLimit is how many requests of a class may wait to be sent: 4096. Further requests
@@ -140,7 +143,7 @@ type Dispatcher struct {
 func New(cfg Config) *Dispatcher {
 	cfg.setDefaults()
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Dispatcher{cfg: cfg, seed: maphash.MakeSeed(), heads: newHeads(ctx, cfg.Head), cancel: cancel, classes: newClasses()}
+	d := &Dispatcher{cfg: cfg, seed: maphash.MakeSeed(), heads: newHeads(ctx, cfg), cancel: cancel, classes: newClasses()}
 	d.requests.limit, d.answers.limit = cfg.RequestBytes, cfg.AnswerBytes
 	d.points = newLane(ctx, "point", d, d.readCodec(mq.ReadQ, pointWindows, d.slaveGate))
 	d.ranges = newLane(ctx, "range", d, d.readCodec(mq.ReadQ, rangeWindows, d.slaveGate))

@@ -27,8 +27,12 @@ const (
 // earlier process acknowledged show only in persdb's head. So until the head was seen once, no position is known to
 // be high enough.
 type heads struct {
-	life  context.Context // of the dispatcher
-	ask   func(ctx context.Context) (dbaas.Head, error)
+	life context.Context // of the dispatcher
+	ask  func(ctx context.Context) (dbaas.Head, error)
+	// looked and now are Config.Looked and Config.Now.
+	looked func(dbaas.Head, time.Time)
+	now    func() time.Time
+
 	seen  atomic.Uint64 // the highest position of an acknowledged write
 	known chan struct{} // closed once persdb's head was seen
 	// cluster is persdb's cluster id as last seen; nil before the first answer. changed reports whether the id has ever
@@ -48,8 +52,8 @@ type look struct {
 	err  error
 }
 
-func newHeads(life context.Context, ask func(ctx context.Context) (dbaas.Head, error)) *heads {
-	return &heads{life: life, ask: ask, known: make(chan struct{})}
+func newHeads(life context.Context, cfg Config) *heads {
+	return &heads{life: life, ask: cfg.Head, looked: cfg.Looked, now: cfg.Now, known: make(chan struct{})}
 }
 
 // saw records that a write at seq was acknowledged.
@@ -127,11 +131,14 @@ func (h *heads) look() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(h.life, headPeriod)
-		before := h.seen.Load()
+		before, asked := h.seen.Load(), h.now()
 		head, err := h.ask(ctx)
 		cancel()
 		if err == nil {
 			h.met(head, before)
+			if h.looked != nil {
+				h.looked(head, asked)
+			}
 		}
 		l.seq, l.err = head.Seq, err
 		close(l.done)

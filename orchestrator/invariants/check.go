@@ -6,6 +6,7 @@ package invariants
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -49,6 +50,9 @@ type Config struct {
 	Workers     Workers
 	Launcher    Launcher
 	Coordinator coord.Coordinator
+	// Cache compares cached answers with a worker's, and returns how many it compared and how many were wrong. It is nil
+	// if there is no read cache.
+	Cache func(ctx context.Context) (compared, mismatches int, err error)
 	// Settle is how long the check waits for conditions that change all the time, such as workers that come and go and
 	// replicas that catch up. What is still wrong after Settle is reported. Default 10 s: replacing a worker, including
 	// its catching up, takes less.
@@ -107,13 +111,29 @@ func (c *Checker) Run(ctx context.Context) (Report, error) {
 		members, who = c.members(ctx)
 		replicas, workers = c.replicas(ctx, who)
 	})
+	var cached []Invariant
+	if c.cfg.Cache != nil {
+		parts.Go(func() { cached = append(cached, judgeCache(c.cfg.Cache(ctx))) })
+	}
 	parts.Wait()
 	report.Workers = workers
-	for _, group := range [][]Invariant{log, members, replicas} {
+	for _, group := range [][]Invariant{log, members, replicas, cached} {
 		report.Invariants = append(report.Invariants, group...)
 	}
 	report.OK = holds(report.Invariants)
 	return report, nil
+}
+
+// judgeCache judges the answers of the read cache. An error means that none could be compared.
+func judgeCache(compared, mismatches int, err error) Invariant {
+	switch {
+	case mismatches > 0:
+		return Invariant{Name: CacheEqual, Detail: fmt.Sprintf("%d of %d cached answers differ from a worker's; they were removed", mismatches, compared)}
+	case err != nil:
+		return Invariant{Name: CacheEqual, Detail: "not compared: " + reason(err)}
+	default:
+		return Invariant{Name: CacheEqual, OK: true, Detail: fmt.Sprintf("%d cached answers equal a worker's", compared)}
+	}
 }
 
 // await calls look until it returns true, or the time to await is over.

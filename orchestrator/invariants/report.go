@@ -21,6 +21,7 @@ const (
 	SlavesWanted  = "slaves_as_wanted"
 	RowsIntact    = "rows_intact"    // persdb's rows are the ones it committed, byte by byte
 	ReplicasEqual = "replicas_equal" // at an equal position every worker's tables equal persdb's
+	CacheEqual    = "cache_equal"    // valid answers of the read cache are those that a worker gives; absent without a cache
 )
 
 // Invariant is one promise and whether it holds.

@@ -91,6 +91,8 @@ type Config struct {
 	// Invariants is the check behind /api/v1/check; if it is nil, the route does not exist. Its
 	// only error is CodeConflict.
 	Invariants func(ctx context.Context) (invariants.Report, error)
+	// Cache is the read cache behind Dispatcher.Read; without one it is nil.
+	Cache Cache
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }
@@ -188,6 +190,7 @@ func (a *API) routes() {
 		a.guarded(http.MethodGet, "/api/v1/events", echo.WrapHandler(a.cfg.Events))
 	}
 	a.checkRoutes()
+	a.cacheRoutes()
 	a.guarded(http.MethodGet, "/", console)
 	a.checkAccess()
 	a.answerOptions()

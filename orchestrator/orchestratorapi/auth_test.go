@@ -68,6 +68,7 @@ func allRoutes(t *testing.T) func(*orchestratorapi.Config) {
 		c.Metrics, c.Events = http.NotFoundHandler(), http.NotFoundHandler()
 		c.Decisions = func(context.Context) any { return nil }
 		c.Invariants = func(context.Context) (invariants.Report, error) { return invariants.Report{}, nil }
+		c.Cache = &fakeCache{}
 		c.Observe = func(string, string, int, time.Duration) {}
 		for field, value := range reflect.ValueOf(*c).Fields() {
 			if (value.Kind() == reflect.Func || value.Kind() == reflect.Interface) && value.IsNil() {

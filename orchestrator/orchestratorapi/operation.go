@@ -98,6 +98,7 @@ func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time
 		RequestID:  httpapi.RequestID(c.Request().Context()),
 		Deadline:   a.cfg.Now().Add(timeout),
 		MinSeq:     minSeq,
+		Cache:      cacheUse(c.Request()),
 		Statements: statements,
 	}, nil
 }

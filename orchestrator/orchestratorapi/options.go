@@ -172,6 +172,9 @@ func (o *options) apply(r *dbaas.Read) {
 	}
 	r.Timings, r.BlobArray = o.timings, o.blobArray
 	r.StatementTime, r.QualifyColumns, r.AsQuery = o.statementTime, o.qualify, o.asQuery
+	if o.freshness > 0 {
+		r.Cache = dbaas.CacheNone
+	}
 }
 
 // readTimeout returns how long a read may take; zero if the client does not say.

@@ -50,7 +50,7 @@ func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, sta
 	if err = hold(c, result.Body); err != nil {
 		return err
 	}
-	httpapi.SetSeq(c, result.Seq)
+	a.answered(c, &result)
 	return a.respond(c, o, answer{`{"results":[`, result.Body, a.tail([]byte{']'}, o, start, result.Seq)})
 }
 

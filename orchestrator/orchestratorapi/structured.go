@@ -34,7 +34,7 @@ func (a *API) structuredRead(c echo.Context) error {
 	if err = hold(c, result.Body); err != nil {
 		return err
 	}
-	httpapi.SetSeq(c, result.Seq)
+	a.answered(c, &result)
 	return send(c, answer{body: result.Body})
 }
 

@@ -34,7 +34,7 @@ func (t *tables) check(ctx context.Context, now func() time.Time, read func(cont
 	if !bounded {
 		deadline = start.Add(tablesEvery)
 	}
-	_, err := read(ctx, dbaas.Read{Deadline: deadline, Format: dbaas.FormatObjects, Statements: []dbaas.Statement{{SQL: t.query}}})
+	_, err := read(ctx, dbaas.Read{Deadline: deadline, Format: dbaas.FormatObjects, Cache: dbaas.CacheNone, Statements: []dbaas.Statement{{SQL: t.query}}})
 	t.at, t.missing = start, ""
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeInvalid {
 		t.missing = "the application's tables (" + e.Message + ")"

@@ -98,7 +98,7 @@ func runSeed(t *testing.T, seed uint64, log *slog.Logger) *world {
 
 // totals is what happened in all runs, for those who want to know whether it was much.
 type totals struct {
-	acked, refused, unknown, reads, epochs, calls, held atomic.Int64
+	acked, refused, unknown, reads, epochs, calls, held, audited, hits atomic.Int64
 }
 
 func (a *totals) add(w *world) {
@@ -111,6 +111,8 @@ func (a *totals) add(w *world) {
 	a.reads.Add(int64(len(w.views)))
 	a.epochs.Add(int64(len(w.fences)))
 	a.held.Add(int64(w.held))
+	a.audited.Add(w.audited)
+	a.hits.Add(w.hits)
 }
 
 // enough is the number of runs after which everything must have happened.
@@ -119,12 +121,12 @@ const enough = 30
 // report prints the totals. Runs in which nothing goes wrong, or nothing goes well, prove nothing.
 func (a *totals) report(t *testing.T, runs int) {
 	t.Helper()
-	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back",
-		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load(), a.held.Load())
+	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back; %d reads from caches, %d audited",
+		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load())
 	if runs < enough || t.Failed() {
 		return
 	}
-	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load(), a.held.Load()) <= 0 {
+	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load()) <= 0 {
 		t.Error("some outcome never happened: the runs prove nothing")
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"rideshare/internal/workerapi"
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/dispatch"
+	"rideshare/orchestrator/readcache"
 	"rideshare/persdb/commitlog"
 	"rideshare/tests/history"
 	"rideshare/worker"
@@ -65,7 +66,9 @@ type world struct {
 	views         []seen
 	fences        []fence
 	wrong         []error
-	held          int // starts that orchestrators held back
+	held          int   // starts that orchestrators held back
+	audited       int64 // cached answers that were compared with a worker's
+	hits          int64 // reads that a cache answered
 }
 
 // node is a worker with its gate and its way to persdb.
@@ -149,6 +152,7 @@ type orchestrator struct {
 	coord      *coordinproc.Client
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
+	cache      *readcache.Cache
 	line       *line
 	end        context.CancelFunc
 	running    sync.WaitGroup
@@ -170,13 +174,31 @@ func (w *world) startOrchestrator() *orchestrator {
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: w.engine.Transport()}},
 		BusUp:   func() bool { return o.conn.State().Connected },
 	})
-	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: durable{o.conn}, Availability: o.loop, Head: store.Head})
+	o.cache = readcache.New(readcache.Config{
+		Log: w.log.With("orchestrator", name), Store: store,
+		Ask:     func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) { return o.dispatcher.Read(ctx, r) },
+		Seen:    func() dbaas.Seq { return o.dispatcher.SeenSeq() },
+		Cluster: func() dbaas.ClusterID { return o.dispatcher.Cluster() },
+	})
+	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: durable{o.conn}, Availability: o.loop, Head: store.Head, Looked: o.cache.Looked})
+	o.running.Go(func() { _ = o.cache.Run(ctx) })
+	o.running.Go(func() { _ = o.conn.Subscribe(ctx, o.cache.Subscriber()) })
+	o.running.Go(func() { o.cache.RunAudits(ctx, time.Second) })
 	o.running.Go(func() { _ = caller.Run(ctx) })
 	o.running.Go(func() { _ = o.loop.Run(ctx) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.orchestrators = append(w.orchestrators, o)
 	return o
+}
+
+// answered counts a read by where its answer came from.
+func (w *world) answered(level dbaas.CacheLevel) {
+	if level == dbaas.LevelHit {
+		w.mu.Lock()
+		w.hits++
+		w.mu.Unlock()
+	}
 }
 
 // durable is a bus that takes writes that nobody waits for.
@@ -200,8 +222,13 @@ func (w *world) kill(o *orchestrator) {
 	o.gate.kill()
 	o.end()
 	_, held := o.loop.StartsHeldBack()
+	cache := o.cache.Status()
+	if cache.Mismatches > 0 {
+		w.fail(fmt.Errorf("the read cache of %s had %d wrong answers", o.name, cache.Mismatches))
+	}
 	w.mu.Lock()
 	w.held += held
+	w.audited += cache.Audited
 	w.mu.Unlock()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
