@@ -284,7 +284,6 @@ func writeModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, stop
 		}
 		if rnd.IntN(10) == 0 {
 			c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Now())
-			time.Sleep(time.Duration(rnd.IntN(300)) * time.Microsecond)
 		}
 	}
 }

@@ -1,0 +1,291 @@
+package readcache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
+	"rideshare/orchestrator/readcache"
+)
+
+func level(t *testing.T, c *readcache.Cache, r dbaas.Read) dbaas.CacheLevel {
+	t.Helper()
+	result, err := c.Read(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Level
+}
+
+func wantLevel(t *testing.T, c *readcache.Cache, r dbaas.Read, want dbaas.CacheLevel) {
+	t.Helper()
+	if got := level(t, c, r); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// upToDate returns a model whose slave is always at the head, with one entry, and a cache that follows it.
+func upToDate(t *testing.T, cfg readcache.Config) (*model, *readcache.Cache) {
+	t.Helper()
+	m := newModel()
+	m.slave = func(_ *model, head dbaas.Seq) dbaas.Seq { return head }
+	m.change(0)
+	c := start(t, m, cfg)
+	follow(t, c, m)
+	return m, c
+}
+
+// Which reads the cache may answer.
+func TestCache_Read_Levels(t *testing.T) {
+	m, c := upToDate(t, readcache.Config{})
+	r := read(1)
+	wantLevel(t, c, r, dbaas.LevelMiss)
+	wantLevel(t, c, r, dbaas.LevelHit)
+	for _, change := range []func(*dbaas.Read){
+		func(r *dbaas.Read) { r.Linearizable = true },
+		func(r *dbaas.Read) { r.Timings = true },
+		func(r *dbaas.Read) { r.Cache = dbaas.CacheNone },
+		func(r *dbaas.Read) { r.Statements = append(r.Statements, r.Statements[0]) },
+	} {
+		bypass := read(1)
+		change(&bypass)
+		wantLevel(t, c, bypass, dbaas.LevelBypass)
+	}
+	other := read(1)
+	other.Format = dbaas.FormatAssociative
+	wantLevel(t, c, other, dbaas.LevelMiss)
+	typed := read(1)
+	typed.Statements[0].Args = []dbaas.Value{dbaas.Float(1)}
+	typed.Statements[0].SQL = "row" // the model takes 1.0 for row 0, which is another key
+	wantLevel(t, c, typed, dbaas.LevelMiss)
+	refresh := read(1)
+	refresh.Cache = dbaas.CacheRefresh
+	wantLevel(t, c, refresh, dbaas.LevelMiss)
+	wantLevel(t, c, r, dbaas.LevelHit)
+	// A write that the cache has not processed yet: only a read of level none is answered.
+	m.change(2)
+	wantLevel(t, c, r, dbaas.LevelMiss)
+	none := read(1)
+	none.Recent = false
+	wantLevel(t, c, none, dbaas.LevelHit)
+	c.Subscriber().Entry(m.frame(t, m.head()))
+	wantLevel(t, c, r, dbaas.LevelHit)
+	c.Clear()
+	wantLevel(t, c, r, dbaas.LevelMiss)
+}
+
+// Without a look at the head for two seconds only reads of level none are answered.
+func TestCache_HeadNotSeen_OnlyNone(t *testing.T) {
+	now := atomic.Int64{}
+	now.Store(time.Now().UnixNano())
+	m, c := upToDate(t, readcache.Config{Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	r := read(1)
+	wantLevel(t, c, r, dbaas.LevelMiss)
+	now.Add(int64(3 * time.Second))
+	wantLevel(t, c, r, dbaas.LevelMiss)
+	none := read(1)
+	none.Recent = false
+	wantLevel(t, c, none, dbaas.LevelHit)
+	c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Unix(0, now.Load()))
+	wantLevel(t, c, r, dbaas.LevelHit)
+}
+
+// During a gap the cache answers nothing. It goes on with what it has once the log has given it the missing entries, and
+// begins again if too many are missing.
+func TestCache_Gap_IsFilledFromTheLog(t *testing.T) {
+	for name, c := range map[string]struct {
+		missing int
+		after   dbaas.CacheLevel
+	}{"Some": {250, dbaas.LevelHit}, "TooMany": {1001, dbaas.LevelMiss}} {
+		t.Run(name, func(t *testing.T) {
+			m, cache := upToDate(t, readcache.Config{})
+			r := read(1)
+			r.Recent = false
+			wantLevel(t, cache, r, dbaas.LevelMiss)
+			m.away.Store(true)
+			for range c.missing {
+				m.change(2)
+			}
+			cache.Subscriber().Entry(m.frame(t, m.change(3)))
+			wantLevel(t, cache, r, dbaas.LevelMiss)
+			m.away.Store(false)
+			await(t, func() bool { applied, _, serving := cache.Position(); return serving && applied == m.head() })
+			wantLevel(t, cache, r, c.after)
+		})
+	}
+}
+
+// If syncQ is silent, a look at the head makes the cache read the log.
+func TestCache_SilentSyncQ_HeadIsFollowed(t *testing.T) {
+	m, c := upToDate(t, readcache.Config{})
+	m.change(1)
+	c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Now())
+	await(t, func() bool { applied, _, serving := c.Position(); return serving && applied == m.head() })
+}
+
+// Another cluster, or a head that has gone back, empties the cache.
+func TestCache_OtherLog_IsEmptied(t *testing.T) {
+	for name, change := range map[string]func(*model){
+		"Cluster": func(m *model) { m.cluster = dbaas.ClusterID{2} },
+		"Head":    func(m *model) { m.entries = m.entries[:1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := upToDate(t, readcache.Config{})
+			seq := m.change(5)
+			c.Subscriber().Entry(m.frame(t, seq))
+			r := read(1)
+			r.Recent = false
+			wantLevel(t, c, r, dbaas.LevelMiss)
+			m.mu.Lock()
+			change(m)
+			m.mu.Unlock()
+			c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Now())
+			await(t, func() bool { return c.Status().Resets == 2 && c.Status().Serving })
+			wantLevel(t, c, r, dbaas.LevelMiss)
+		})
+	}
+}
+
+// An answer of a worker that was asked before a reset is not kept after it.
+func TestCache_AnswerFromBeforeAReset_NotKept(t *testing.T) {
+	var m *model
+	var c *readcache.Cache
+	m, c = upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		result, err := m.ask(ctx, r)
+		m.schema()
+		c.Subscriber().Entry(m.frame(t, m.head()))
+		result.Seq = m.head() + 100 // as a position of another log might be
+		return result, err
+	}})
+	wantLevel(t, c, read(1), dbaas.LevelMiss)
+	if c.Status().Items != 0 {
+		t.Error("an answer from before the reset was kept")
+	}
+}
+
+// Concurrent reads of one key share one read of a worker, if the statement is known to be cacheable.
+func TestCache_SingleFlight(t *testing.T) {
+	const clients, reads, keys = 128, 64_000, 30
+	var m *model
+	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		for range clients { // others arrive meanwhile
+			runtime.Gosched()
+		}
+		return m.ask(ctx, r)
+	}})
+	wantLevel(t, c, read(39), dbaas.LevelMiss) // the statement is known
+	before := m.asked.Load()
+	var all sync.WaitGroup
+	for n := range clients {
+		all.Go(func() {
+			rnd := rand.New(rand.NewPCG(1, uint64(n)))
+			for range reads / clients {
+				if _, err := c.Read(t.Context(), read(rnd.IntN(keys))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := m.asked.Load() - before; got > keys {
+		t.Errorf("got %d reads of workers, want at most %d", got, keys)
+	}
+}
+
+// A joined read keeps its own deadline, and asks once itself if the leader fails.
+func TestCache_JoinedRead_DeadlineAndFailure(t *testing.T) { synctest.Test(t, joinedRead) }
+
+func joinedRead(t *testing.T) {
+	var calls atomic.Int64
+	block := make(chan struct{})
+	var m *model
+	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		if r.Statements[0].Args[0].Int == 7 && calls.Add(1) == 1 {
+			<-block
+			return dbaas.ReadResult{}, errors.New("the leader fails")
+		}
+		return m.ask(ctx, r)
+	}})
+	wantLevel(t, c, read(1), dbaas.LevelMiss)
+	var leader sync.WaitGroup
+	leader.Go(func() {
+		if _, err := c.Read(t.Context(), read(7)); err == nil {
+			t.Error("the leader has an answer")
+		}
+	})
+	await(t, func() bool { return calls.Load() == 1 })
+	short := read(7)
+	short.Deadline = time.Now().Add(20 * time.Millisecond)
+	if _, err := c.Read(t.Context(), short); dbaas.CodeOf(err) != dbaas.CodeTimeout {
+		t.Errorf("got %v, want a timeout", err)
+	}
+	joined := make(chan dbaas.CacheLevel, 1)
+	go func() {
+		result, _ := c.Read(context.Background(), read(7))
+		joined <- result.Level
+	}()
+	synctest.Wait()
+	close(block)
+	if got := <-joined; got != dbaas.LevelMiss || calls.Load() != 2 {
+		t.Errorf("got %q after %d reads of workers, want a miss after 2", got, calls.Load())
+	}
+	leader.Wait()
+}
+
+// The memory of the cache stays within its bound, a tenth more at most.
+func TestCache_Size_IsBounded(t *testing.T) {
+	const limit, answers = 64 << 20, 200_000
+	rnd := rand.New(rand.NewPCG(1, 2))
+	tags := readtags.Tags{}.Add(readtags.KindTable, 1)
+	m, c := upToDate(t, readcache.Config{Bytes: limit, Ask: func(_ context.Context, _ dbaas.Read) (dbaas.ReadResult, error) {
+		return dbaas.ReadResult{Seq: 1, Tags: tags, Body: bytes.Repeat([]byte{'x'}, 1+rnd.IntN(64<<rnd.IntN(11)))}, nil
+	}})
+	_ = m
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range answers {
+		wantLevel(t, c, dbaas.Read{Statements: []dbaas.Statement{{SQL: "x", Args: []dbaas.Value{dbaas.Integer(int64(i))}}}}, dbaas.LevelMiss)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	items, size := c.Items()
+	heap := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d items, %d bytes counted, %d bytes of heap", items, size, heap)
+	if heap > limit*11/10 || size > limit || items == 0 {
+		t.Errorf("got %d bytes of heap, %d counted, want at most %d", heap, size, limit)
+	}
+	runtime.KeepAlive(c)
+}
+
+// The auditor finds a wrong answer and removes it, and does not blame a right one.
+func TestCache_Audit_FindsAWrongAnswer(t *testing.T) {
+	var wrong atomic.Bool
+	var m *model
+	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		result, err := m.ask(ctx, r)
+		if wrong.Load() && !r.WantTags {
+			result.Body = []byte("another answer")
+		}
+		return result, err
+	}})
+	wantLevel(t, c, read(1), dbaas.LevelMiss)
+	wantLevel(t, c, read(2), dbaas.LevelMiss)
+	if audited, mismatches, err := c.Audit(t.Context(), 10); audited != 2 || mismatches != 0 || err != nil {
+		t.Errorf("got %d audited, %d wrong, %v", audited, mismatches, err)
+	}
+	wrong.Store(true)
+	if audited, mismatches, err := c.Audit(t.Context(), 10); audited != 2 || mismatches != 2 || err != nil {
+		t.Errorf("got %d audited, %d wrong, %v", audited, mismatches, err)
+	}
+	wantLevel(t, c, read(1), dbaas.LevelMiss)
+}
