@@ -128,7 +128,7 @@ func (t Tags) Check() error {
 	return nil
 }
 
-// MaxRows is how many changed rows of one entry are listed, before and after their change. A larger entry touches all tags.
+// MaxRows is how many changed rows of one entry are listed. A larger entry touches all tags.
 const MaxRows = 10_000
 
 // Touched collects the slots that the changes of one entry touch. Its zero value is empty.
@@ -142,12 +142,14 @@ type Touched struct {
 // Reset empties t.
 func (t *Touched) Reset() { *t = Touched{slots: t.slots[:0]} }
 
-// Row adds a changed row. Calls of Key follow, for each column of its key in order, with the values before or after the
-// change. A row that is updated is added twice, before and after.
+// Changed counts a changed row. Row follows for the row before its change, and for the row after it.
+func (t *Touched) Changed() {
+	t.rows++
+	t.all = t.all || t.rows > MaxRows
+}
+
+// Row adds a row. Calls of Key follow, for each column of its key in order.
 func (t *Touched) Row(table string) {
-	if t.rows++; t.rows > 2*MaxRows {
-		t.all = true
-	}
 	if !t.all {
 		t.slots = append(t.slots, Table(table))
 		t.key = named('k', table)
@@ -204,7 +206,7 @@ func OfEntry(e *dbaas.Entry, touch func(Slot)) bool {
 		return false
 	}
 	size, n := binary.Uvarint(data[1:])
-	if n <= 0 || size == 0 || size%2 != 0 || uint64(len(data)-1-n) != size {
+	if n <= 0 || size == 0 || size%2 != 0 || len(data)-1-n != int(min(size, 1<<30)) {
 		return false
 	}
 	for data = data[1+n:]; len(data) > 0; data = data[2:] {

@@ -309,6 +309,7 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 
 // touch adds the tags of the row, with its key before and after the change.
 func (k *Capture) touch(t *table, ch *sqlite.RowChange) {
+	k.touched.Changed()
 	if ch.Op != sqlite.RowInsert {
 		k.touchKey(t, ch.From, ch.Old)
 	}

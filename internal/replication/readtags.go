@@ -70,7 +70,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 	if f.Rowid || slices.ContainsFunc(f.Calls, func(name string) bool { return !deterministic[strings.ToLower(name)] }) {
 		return p, nil
 	}
-	texts := f.SQL
+	texts := []string{f.SQL}
 	var definition string // of the last table
 	tables := readtags.Tags{}
 	for _, name := range f.Tables {
@@ -78,7 +78,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 		if err != nil {
 			return nil, err
 		}
-		texts += "\n" + sql
+		texts = append(texts, sql)
 		switch {
 		case kind == "view":
 		case kind == "table" && !internal(name) && !hasPrefixFold(name, "sqlite_"):
@@ -87,7 +87,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 			return p, nil
 		}
 	}
-	if leavesOpen(texts) {
+	if leavesOpen(strings.Join(texts, "\n")) {
 		return p, nil
 	}
 	if p.tables = tables; len(f.Tables) != 1 || tables.Len() != 1 {
@@ -194,7 +194,7 @@ func (b *boundColumn) stored(st *dbaas.Statement) (v dbaas.Value, certain bool) 
 // deterministic lists the functions whose result depends on nothing but their arguments.
 var deterministic = func() map[string]bool {
 	names := map[string]bool{}
-	for _, name := range strings.Fields(`abs avg char coalesce concat concat_ws count format glob hex ifnull iif instr json
+	for name := range strings.FieldsSeq(`abs avg char coalesce concat concat_ws count format glob hex ifnull iif instr json
 		json_array json_array_length json_extract json_object json_quote json_type json_valid -> ->> length like lower ltrim max
 		min nullif octet_length printf quote replace round rtrim sign substr substring sum total trim typeof unhex unicode upper`) {
 		names[name] = true

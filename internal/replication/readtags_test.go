@@ -175,8 +175,10 @@ func TestReadTags_WholeTables_TouchEveryRead(t *testing.T) {
 		t.Errorf("emptying a table does not touch a read of it")
 	}
 	for _, e := range []dbaas.Entry{
-		p.record(fill(2*readtags.MaxRows + 1)), {Away: true},
-		{Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("T\x01t")}}}, {Changes: []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte("CREATE TABLE u(x)")}}},
+		p.record(fill(readtags.MaxRows + 1)),
+		{Away: true},
+		{Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: []byte("T\x01t")}}},
+		{Changes: []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte("CREATE TABLE u(x)")}}},
 	} {
 		if readtags.OfEntry(&e, func(readtags.Slot) {}) {
 			t.Errorf("%d changes do not touch all tags", len(e.Changes))

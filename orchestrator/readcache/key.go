@@ -103,7 +103,7 @@ func (k *keyReader) uint() uint64 {
 	return v
 }
 
-func (k *keyReader) bytes() []byte { return k.take(int(min(k.uint(), 1<<30))) } //nolint:gosec // bounded on this line.
+func (k *keyReader) bytes() []byte { return k.take(int(min(k.uint(), 1<<30))) }
 
 func (k *keyReader) value() (v dbaas.Value) {
 	switch v.Kind = dbaas.ValueKind(k.byte()); v.Kind {

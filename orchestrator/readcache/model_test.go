@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,9 +42,9 @@ type version struct {
 }
 
 func at(list []version, seq dbaas.Seq) int64 {
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].seq <= seq {
-			return list[i].value
+	for _, v := range slices.Backward(list) {
+		if v.seq <= seq {
+			return v.value
 		}
 	}
 	return 0
@@ -226,6 +227,7 @@ func TestCache_Read_NeverStale(t *testing.T) {
 }
 
 func readModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, levels *[5]atomic.Int64) bool {
+	t.Helper()
 	key := min(rnd.IntN(modelKeys+5), modelKeys)
 	r := read(key)
 	asked := m.head()
@@ -254,6 +256,7 @@ func readModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, level
 
 // writeModel commits entries and broadcasts them badly.
 func writeModel(t *testing.T, m *model, c *readcache.Cache, rnd *rand.Rand, stop chan struct{}) {
+	t.Helper()
 	offer := c.Subscriber().Entry
 	for {
 		select {

@@ -38,7 +38,7 @@ func (c *Cache) Status() Status {
 		s.Reads[level] = c.stats.levels[i].Load()
 	}
 	for kind := range readtags.Kinds {
-		s.Invalid[readtags.Kind(kind).String()] = c.stats.invalidBy[kind].Load() //nolint:gosec // there are four kinds.
+		s.Invalid[readtags.Kind(kind).String()] = c.stats.invalidBy[kind].Load()
 	}
 	return s
 }
