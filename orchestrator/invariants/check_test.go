@@ -237,3 +237,26 @@ func TestChecker_Run_SecondAtOnceConflicts(t *testing.T) {
 		t.Errorf("first check: %v", err)
 	}
 }
+
+// The check has the answers of the read cache compared, if there is one.
+func TestChecker_Run_CacheCompared(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrong int
+		err   error
+		want  string
+	}{
+		"Equal":   {0, nil, "3 cached answers equal a worker's"},
+		"Differs": {1, nil, "1 of 3 cached answers differ from a worker's; they were removed"},
+		"NoSlave": {0, dbaas.ErrUnavailable, "not compared: unavailable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := newLive(t).check(func(cfg *invariants.Config) {
+				cfg.Cache = func(context.Context) (int, int, error) { return 3, c.wrong, c.err }
+			})
+			got := report.Invariants[len(report.Invariants)-1]
+			if want := (invariants.Invariant{Name: invariants.CacheEqual, OK: name == "Equal", Detail: c.want}); got != want || report.OK != want.OK {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}

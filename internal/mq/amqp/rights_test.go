@@ -45,14 +45,17 @@ func testRights(t *testing.T, b *bus) {
 		receive(t, replies)
 		_ = h.end() // its context's error
 	}
-	entries, bound := make(chan []byte, 1), make(chan struct{}, 1)
-	running(t, func(ctx context.Context) error {
-		return worker.Subscribe(ctx, mq.Subscriber{Entry: func(body []byte) { entries <- body }, Gap: func() { bound <- struct{}{} }})
-	})
-	receive(t, bound)
+	entries, bound := make(chan []byte, 2), make(chan struct{}, 2)
+	for _, c := range []mq.Conn{orchestrator, worker} {
+		running(t, func(ctx context.Context) error {
+			return c.Subscribe(ctx, mq.Subscriber{Entry: func(body []byte) { entries <- body }, Gap: func() { bound <- struct{}{} }})
+		})
+		receive(t, bound)
+	}
 	if err := worker.Broadcast(t.Context(), []byte("entry"), nil); err != nil {
 		t.Errorf("worker broadcasts: got %v, want nil", err)
 	}
+	receive(t, entries)
 	receive(t, entries)
 	b.counted(t)
 	b.forbidden(t)

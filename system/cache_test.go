@@ -1,0 +1,97 @@
+package system_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/orchestrator/invariants"
+	"rideshare/orchestrator/readcache"
+)
+
+// decodeCall calls the orchestrator, which must answer 200, and decodes the answer's JSON.
+func decodeCall(t *testing.T, method, url, body string, to any, header ...string) http.Header {
+	t.Helper()
+	answer := apitest.Do(t, method, url, body, header...)
+	if answer.Status != http.StatusOK {
+		t.Fatalf("%s: got %d %s", url, answer.Status, answer.Body)
+	}
+	if to != nil {
+		if err := json.Unmarshal([]byte(answer.Body), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return answer.Header
+}
+
+// Through the whole system: the second read is a hit, a write of the row makes the next read a miss with the new answer, a
+// write of another row does not, the levels add up, and the check finds every cached answer right.
+func TestCache_WholeSystem(t *testing.T) {
+	url := startSystem(t).URLs().Orchestrator
+	write := func(name, password string) (seq string) {
+		return decodeCall(t, "POST", url+"/db/execute", fmt.Sprintf(`[["INSERT INTO users VALUES(?,?) ON CONFLICT DO UPDATE SET password=excluded.password",%q,%q]]`, name, password), nil).Get("X-Seq")
+	}
+	reads := 0
+	read := func(name string, header ...string) (level, password string) {
+		var rows []struct{ Password string }
+		h := decodeCall(t, "POST", url+"/api/v1/db/read", fmt.Sprintf(`{"table":"users","columns":["password"],"condition":{"username":%q}}`, name), &rows, header...)
+		if reads++; len(rows) > 0 {
+			password = rows[0].Password
+		}
+		return h.Get("X-Cache"), password
+	}
+	// The cache answers once it has processed the write, which happens soon, but not at once.
+	hit := func(name, want string) {
+		t.Helper()
+		level, got := read(name)
+		for deadline := time.Now().Add(10 * time.Second); level != "HIT" && time.Now().Before(deadline); level, got = read(name) {
+			if got != want {
+				break
+			}
+		}
+		if level != "HIT" || got != want {
+			t.Errorf("read %s: got %s %q, want a hit with %q", name, level, got, want)
+		}
+	}
+	write("ann", "1")
+	if level, got := read("ann", "Cache-Control", "no-store"); level != "BYPASS" || got != "1" {
+		t.Errorf("got %s %q, want it past the cache", level, got)
+	}
+	hit("ann", "1")
+	seq := write("bob", "1")
+	hit("ann", "1")
+	if level, got := read("ann", "X-Min-Seq", seq); level != "HIT" || got != "1" {
+		t.Errorf("after a write of another row: got %s %q, want a hit", level, got)
+	}
+	for i := range 100 {
+		want := strconv.Itoa(i)
+		write("ann", want)
+		if level, got := read("ann"); got != want {
+			t.Errorf("%s after write %s: got %q", level, want, got)
+		}
+	}
+	var status readcache.Status
+	decodeCall(t, "GET", url+"/api/v1/cache", "", &status)
+	var sum int64
+	for _, n := range status.Reads {
+		sum += n
+	}
+	if sum != int64(reads) || status.Reads[dbaas.LevelHit] == 0 || status.Items == 0 || !status.Serving {
+		t.Errorf("%d reads: got %+v", reads, status)
+	}
+	hit("ann", "99")
+	var report invariants.Report
+	decodeCall(t, "POST", url+"/api/v1/check", "", &report)
+	for _, i := range report.Invariants {
+		if i.Name == invariants.CacheEqual && i.OK {
+			decodeCall(t, "DELETE", url+"/api/v1/cache", "", nil)
+			return
+		}
+	}
+	t.Errorf("got %+v, want %s to hold", report.Invariants, invariants.CacheEqual)
+}
