@@ -14,12 +14,11 @@ import (
 	"rideshare/orchestrator/readcache"
 )
 
-// decodeCall calls the orchestrator, which must answer 200, and decodes the answer's JSON.
-func decodeCall(t *testing.T, method, url, body string, to any, header ...string) http.Header {
+// decode checks that an answer is 200, and decodes its JSON.
+func decode(t *testing.T, answer apitest.Answer, to any) http.Header {
 	t.Helper()
-	answer := apitest.Do(t, method, url, body, header...)
 	if answer.Status != http.StatusOK {
-		t.Fatalf("%s: got %d %s", url, answer.Status, answer.Body)
+		t.Fatalf("got %d %s", answer.Status, answer.Body)
 	}
 	if to != nil {
 		if err := json.Unmarshal([]byte(answer.Body), to); err != nil {
@@ -34,12 +33,12 @@ func decodeCall(t *testing.T, method, url, body string, to any, header ...string
 func TestCache_WholeSystem(t *testing.T) {
 	url := startSystem(t).URLs().Orchestrator
 	write := func(name, password string) (seq string) {
-		return decodeCall(t, "POST", url+"/db/execute", fmt.Sprintf(`[["INSERT INTO users VALUES(?,?) ON CONFLICT DO UPDATE SET password=excluded.password",%q,%q]]`, name, password), nil).Get("X-Seq")
+		return decode(t, apitest.Do(t, "POST", url+"/db/execute", fmt.Sprintf(`[["INSERT INTO users VALUES(?,?) ON CONFLICT DO UPDATE SET password=excluded.password",%q,%q]]`, name, password)), nil).Get("X-Seq")
 	}
 	reads := 0
 	read := func(name string, header ...string) (level, password string) {
 		var rows []struct{ Password string }
-		h := decodeCall(t, "POST", url+"/api/v1/db/read", fmt.Sprintf(`{"table":"users","columns":["password"],"condition":{"username":%q}}`, name), &rows, header...)
+		h := decode(t, apitest.Do(t, "POST", url+"/api/v1/db/read", fmt.Sprintf(`{"table":"users","columns":["password"],"condition":{"username":%q}}`, name), header...), &rows)
 		if reads++; len(rows) > 0 {
 			password = rows[0].Password
 		}
@@ -76,7 +75,7 @@ func TestCache_WholeSystem(t *testing.T) {
 		}
 	}
 	var status readcache.Status
-	decodeCall(t, "GET", url+"/api/v1/cache", "", &status)
+	decode(t, apitest.Do(t, "GET", url+"/api/v1/cache", ""), &status)
 	var sum int64
 	for _, n := range status.Reads {
 		sum += n
@@ -86,10 +85,10 @@ func TestCache_WholeSystem(t *testing.T) {
 	}
 	hit("ann", "99")
 	var report invariants.Report
-	decodeCall(t, "POST", url+"/api/v1/check", "", &report)
+	decode(t, apitest.Do(t, "POST", url+"/api/v1/check", ""), &report)
 	for _, i := range report.Invariants {
 		if i.Name == invariants.CacheEqual && i.OK {
-			decodeCall(t, "DELETE", url+"/api/v1/cache", "", nil)
+			decode(t, apitest.Do(t, "DELETE", url+"/api/v1/cache", ""), nil)
 			return
 		}
 	}

@@ -29,7 +29,10 @@ func (r *Report) addGoals() {
 		ratio string
 		want  float64
 	}{
-		{"point-read/batched/inprocess", 0.8},
+		{"point-read/batched/inprocess", 1},
+		{"point-read-once/batched/batched-uncached", 0.95},
+		{"count-distinct/batched/batched-uncached", 1000},
+		{"mixed-90-10/batched/batched-uncached", 0.95},
 		{"point-read/batched/tutorial", 5},
 		{"20-row-read/batched/inprocess", 0.9},
 		{"write/batched-0/inprocess", 0.9},

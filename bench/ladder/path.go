@@ -10,15 +10,17 @@ import (
 
 // The paths: what the same request is sent to.
 const (
-	pathHTTP      = "http"
-	pathInProcess = "inprocess"
-	pathBatched   = "batched" // the product as delivered
-	pathNoSlave   = "batched-0"
-	pathTwoSlaves = "batched-2"
-	pathEmbedded  = "embedded"
-	pathUnbatched = "unbatched"
-	pathTutorial  = "tutorial"
-	pathBestRPC   = "rpc-best"
+	pathHTTP             = "http"
+	pathInProcess        = "inprocess"
+	pathBatched          = "batched" // the product as delivered
+	pathNoSlave          = "batched-0"
+	pathTwoSlaves        = "batched-2"
+	pathUncached         = "batched-uncached"
+	pathEmbedded         = "embedded"
+	pathEmbeddedUncached = "embedded-uncached"
+	pathUnbatched        = "unbatched"
+	pathTutorial         = "tutorial"
+	pathBestRPC          = "rpc-best"
 )
 
 // path is one rung of the ladder.
@@ -29,6 +31,7 @@ type path struct {
 	product     bool // it has users, rides and a cluster
 	slaves      int
 	unbatched   bool
+	uncached    bool              // the read cache is off
 	rpc         tutorial.Settings // of a path that is served by that package
 }
 
@@ -40,6 +43,8 @@ func paths() []path {
 		{name: pathNoSlave, about: "the same, no slave fed", serve: serveSystem, queue: true, product: true},
 		{name: pathTwoSlaves, about: "the same, 2 slaves", serve: serveSystem, queue: true, product: true, slaves: 2},
 		{name: pathEmbedded, about: "this system in one process, 1 slave", serve: serveSystem, product: true, slaves: 1},
+		{name: pathUncached, about: "batched, the read cache off", serve: serveSystem, queue: true, product: true, slaves: 1, uncached: true},
+		{name: pathEmbeddedUncached, about: "embedded, the read cache off", serve: serveSystem, product: true, slaves: 1, uncached: true},
 		{name: pathUnbatched, about: "this system on RabbitMQ, 1 slave, batching off", serve: serveSystem, queue: true, product: true, slaves: 1, unbatched: true},
 		{name: pathTutorial, about: "tutorial, one consumer: RPC over RabbitMQ, a message a request, prefetch 1, a commit and a confirm a write", serve: serveRPC, queue: true, rpc: tutorial.Tutorial()},
 		{name: pathBestRPC, about: "the best RPC with a message a request: two consumers of reads, prefetch 16, a write is committed while the one before is confirmed", serve: serveRPC, queue: true, rpc: tutorial.Best()},

@@ -33,10 +33,12 @@ func (c measurement) closed() measurement {
 // of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathHTTP, pathInProcess, pathBatched, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workPoint: {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathTutorial, pathBestRPC},
+		workOnce:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
+		workCount: {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
 		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
 		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
-		workMixed: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathTutorial, pathBestRPC},
+		workMixed: {pathInProcess, pathBatched, pathUncached, pathTwoSlaves, pathEmbedded, pathEmbeddedUncached, pathTutorial, pathBestRPC},
 		workRide:  {pathBatched, pathEmbedded},
 	}
 }
@@ -52,7 +54,7 @@ func essential() map[string][]string {
 	}
 }
 
-func workOrder() []string { return []string{workPoint, workRange, workWrite, workMixed, workRide} }
+func workOrder() []string { return []string{workPoint, workOnce, workCount, workRange, workWrite, workMixed, workRide} }
 
 // allMeasurements returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one
 // whose rate it needs. The paths of one work and number of clients are adjacent, so that compared measurements are close

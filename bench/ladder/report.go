@@ -124,6 +124,8 @@ func (r *Report) finish() {
 			{pathNoSlave, pathInProcess},
 			{pathTwoSlaves, pathInProcess},
 			{pathEmbedded, pathInProcess},
+			{pathBatched, pathUncached},
+			{pathEmbedded, pathEmbeddedUncached},
 			{pathBatched, pathUnbatched},
 			{pathBatched, pathTutorial},
 			{pathBatched, pathBestRPC},

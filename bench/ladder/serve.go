@@ -122,7 +122,7 @@ func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
 	cfg := system.Config{
 		Log: s.cfg.Log, Data: filepath.Join(s.cfg.Dir, "data"), Name: "bench",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
-		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched,
+		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched, Cache: system.Cache{Off: p.uncached},
 		// The number of slaves stays constant: the first tick is after the run.
 		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},

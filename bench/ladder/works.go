@@ -12,6 +12,10 @@ import (
 // The works.
 const (
 	workPoint = "point-read"
+	// workOnce is point reads of which no two have the same parameter: none is in a cache.
+	workOnce = "point-read-once"
+	// workCount is a COUNT(DISTINCT) over all rows, by an index that does not cover it.
+	workCount = "count-distinct"
 	workRange = "20-row-read"
 	workWrite = "write"
 	workMixed = "mixed-90-10"
@@ -61,7 +65,7 @@ var errWork = errors.New("no such work")
 func newWork(name string, rows, client int) (*work, error) {
 	next := map[string]func(*work, *request){
 		workPoint: (*work).point, workRange: (*work).group, workWrite: (*work).write, workMixed: (*work).mixed, workRide: (*work).ride, workNothing: (*work).nothing,
-		workBesideSlow: (*work).point,
+		workBesideSlow: (*work).point, workOnce: (*work).once, workCount: (*work).count,
 	}[name]
 	if next == nil {
 		return nil, fmt.Errorf("%s: %w", name, errWork)
@@ -77,6 +81,18 @@ func (w *work) point(r *request) {
 	r.n = w.random.IntN(w.rows)
 	r.body = append(r.body[:0], `{"table":"bench","columns":["k","v"],"condition":{"k":"`...)
 	r.body = append(appendKey(r.body, r.n), `"}}`...)
+}
+
+// once asks for a key that was not asked for before. There is no such row.
+func (w *work) once(r *request) {
+	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/read", false, 0, nil
+	r.body = fmt.Appendf(r.body[:0], `{"table":"bench","columns":["k","v"],"condition":{"k":"once-%016x-%d-%d"}}`, w.random.Uint64(), w.client, w.sent)
+	w.sent++
+}
+
+func (w *work) count(r *request) {
+	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/db/query", false, -1, nil
+	r.body = append(r.body[:0], `["SELECT COUNT(DISTINCT v) FROM bench WHERE g>=0"]`...)
 }
 
 // nothing makes the same request as a point read; a server that does no work answers it without rows.

@@ -37,8 +37,8 @@ type benchServices struct {
 type benchLadderCommand struct {
 	benchServices
 	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
-	Works    []string      `default:"all" enum:"all,point-read,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,embedded,unbatched,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
+	Works    []string      `default:"all" enum:"all,point-read,point-read-once,count-distinct,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
+	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-uncached,embedded,embedded-uncached,unbatched,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
 	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`

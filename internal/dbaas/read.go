@@ -51,11 +51,11 @@ type Read struct {
 type CacheUse uint8
 
 const (
-	// CacheUseful: the cache may answer, and keep the answer.
+	// CacheUseful means that the cache may answer, and keep the answer.
 	CacheUseful CacheUse = iota
-	// CacheRefresh: the cache may not answer, but may keep the answer.
+	// CacheRefresh means that the cache may not answer, but may keep the answer.
 	CacheRefresh
-	// CacheNone: the read goes past the cache.
+	// CacheNone means that the read goes past the cache.
 	CacheNone
 )
 
