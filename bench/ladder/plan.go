@@ -54,7 +54,9 @@ func essential() map[string][]string {
 	}
 }
 
-func workOrder() []string { return []string{workPoint, workOnce, workCount, workRange, workWrite, workMixed, workRide} }
+func workOrder() []string {
+	return []string{workPoint, workOnce, workCount, workRange, workWrite, workMixed, workRide}
+}
 
 // allMeasurements returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one
 // whose rate it needs. The paths of one work and number of clients are adjacent, so that compared measurements are close

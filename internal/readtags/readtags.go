@@ -97,7 +97,8 @@ func addValue(sum uint32, v *dbaas.Value) uint32 {
 // that the read cannot be cached.
 type Tags []byte
 
-const tagBytes = 3
+// TagBytes is the size of one encoded tag.
+const TagBytes = 3
 
 // ErrMalformed is returned for bytes that are not what this package encodes.
 var ErrMalformed = errors.New("malformed tags")
@@ -108,20 +109,20 @@ func (t Tags) Add(kind Kind, slot Slot) Tags {
 }
 
 // Len returns the number of tags.
-func (t Tags) Len() int { return len(t) / tagBytes }
+func (t Tags) Len() int { return len(t) / TagBytes }
 
 // At returns tag i.
 func (t Tags) At(i int) (Kind, Slot) {
-	return Kind(t[tagBytes*i]), Slot(t[tagBytes*i+1]) | Slot(t[tagBytes*i+2])<<8
+	return Kind(t[TagBytes*i]), Slot(t[TagBytes*i+1]) | Slot(t[TagBytes*i+2])<<8
 }
 
 // Check returns ErrMalformed if t has parts of tags or tags of an unknown kind.
 func (t Tags) Check() error {
-	if len(t)%tagBytes != 0 {
+	if len(t)%TagBytes != 0 {
 		return ErrMalformed
 	}
 	for i := range t.Len() {
-		if int(t[tagBytes*i]) >= Kinds {
+		if int(t[TagBytes*i]) >= Kinds {
 			return ErrMalformed
 		}
 	}

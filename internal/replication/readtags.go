@@ -61,7 +61,7 @@ func (p *readPlan) tags(st *dbaas.Statement) readtags.Tags {
 	if p.all {
 		kind = readtags.KindRow
 	}
-	return readtags.Tags{}.Add(kind, readtags.Key(p.table, values...)).Add(readtags.KindWhole, readtags.Whole(p.table))
+	return make(readtags.Tags, 0, 2*readtags.TagBytes).Add(kind, readtags.Key(p.table, values...)).Add(readtags.KindWhole, readtags.Whole(p.table))
 }
 
 // planRead finds out what the query depends on.

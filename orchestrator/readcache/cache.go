@@ -4,10 +4,10 @@
 package readcache
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,9 +121,6 @@ func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.
 	if e == nil || !c.serving.Load() || e.cluster != c.cfg.Cluster() {
 		return result, false
 	}
-	if (r.Recent || r.MinSeq > 0) && c.cfg.Now().UnixNano()-c.looked.Load() > int64(headLife) {
-		return result, false
-	}
 	applied := e.applied.Load() // before the item and its slots: see era.process
 	it, ok := c.items.GetIfPresent(key)
 	if !ok {
@@ -132,6 +129,9 @@ func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.
 	ok, kind := it.valid(e)
 	if !ok {
 		c.stats.invalid(kind)
+		return result, false
+	}
+	if (r.Recent || r.MinSeq > 0) && c.cfg.Now().UnixNano()-c.looked.Load() > int64(headLife) {
 		return result, false
 	}
 	at := dbaas.Seq(max(applied, it.p))
@@ -154,9 +154,17 @@ func (c *Cache) fill(ctx context.Context, r dbaas.Read, key string) (dbaas.ReadR
 	c.known.learn(r.Statements[0].SQL, len(result.Tags) > 0)
 	// A worker of another cluster does not answer, so the position is of this cluster if that has not changed since.
 	if storable && len(result.Tags) > 0 && e.cluster == c.cfg.Cluster() {
-		c.keep(key, &item{era: e, p: uint64(result.Seq), tags: bytes.Clone(result.Tags), body: bytes.Clone(result.Body)})
+		c.keep(key, newItem(e, &result))
 	}
 	return result, nil
+}
+
+// newItem copies the answer: the frame that it is part of has other answers too. The capacity of the copy is what it
+// takes in memory.
+func newItem(e *era, result *dbaas.ReadResult) *item {
+	n := len(result.Tags)
+	b := append(append(slices.Grow([]byte(nil), n+len(result.Body)), result.Tags...), result.Body...)
+	return &item{era: e, p: uint64(result.Seq), tags: b[:n:n], body: b[n:]}
 }
 
 // keep stores an item, unless a later one is there or its era is over.
