@@ -42,12 +42,14 @@ var access = map[string]httpapi.Access{
 	"GET /db/backup":            streams,
 	"POST /api/v1/db/read":      readers,
 	"GET /api/v1/db/writes/:id": readers,
+	"GET /api/v1/cache":         readers,
 
 	"POST /db/execute":      writers,
 	"POST /api/v1/db/write": writers,
 	"POST /api/v1/db/clear": writers,
 
 	"POST /db/load":             admins,
+	"DELETE /api/v1/cache":      admins,
 	"POST /api/v1/crash/master": admins,
 	"POST /api/v1/crash/slave":  admins,
 	"POST /api/v1/master":       admins,

@@ -14,7 +14,7 @@ import (
 var needed = map[string]string{
 	"GET /livez": "", "GET /readyz": "", "GET /metrics": "", "GET /api/v1/worker/list": "",
 	"GET /": "read", "GET /db/query": "read", "POST /db/query": "read", "POST /db/request": "read", "GET /db/backup": "read",
-	"POST /api/v1/db/read": "read", "GET /api/v1/db/writes/:id": "read",
+	"POST /api/v1/db/read": "read", "GET /api/v1/db/writes/:id": "read", "GET /api/v1/cache": "read", "DELETE /api/v1/cache": "admin",
 	"GET /api/v1/cluster": "read", "GET /api/v1/events": "read", "GET /api/v1/scaling/decisions": "read", "GET /status": "read", "GET /nodes": "read",
 	"POST /db/execute": "write", "POST /api/v1/db/write": "write", "POST /api/v1/db/clear": "write",
 	"POST /api/v1/crash/master": "admin", "POST /api/v1/crash/slave": "admin", "POST /api/v1/master": "admin", "POST /api/v1/check": "admin", "POST /db/load": "admin",
