@@ -44,7 +44,7 @@ func (k Kind) String() string { return [...]string{"table", "prefix", "row", "wh
 
 var polynomial = crc32.MakeTable(crc32.Castagnoli)
 
-func fold(sum uint32) Slot { return Slot(sum>>16) ^ Slot(sum) } //nolint:gosec // the upper half is meant to be lost.
+func fold(sum uint32) Slot { return Slot(sum>>16) ^ Slot(sum) }
 
 func named(kind byte, table string) uint32 {
 	sum := crc32.Update(0, polynomial, []byte{kind})
@@ -70,10 +70,10 @@ func Key(table string, values ...dbaas.Value) Slot {
 // addValue adds a value to a checksum. A float that is a whole number counts as an integer, since they are equal.
 func addValue(sum uint32, v *dbaas.Value) uint32 {
 	var b [9]byte
-	kind, number := v.Kind, uint64(v.Int) //nolint:gosec // the bits count.
+	kind, number := v.Kind, uint64(v.Int)
 	if kind == dbaas.KindFloat {
 		if f := v.Float; f == math.Trunc(f) && f >= -(1<<63) && f < 1<<63 {
-			kind, number = dbaas.KindInteger, uint64(int64(f)) //nolint:gosec // the bits count.
+			kind, number = dbaas.KindInteger, uint64(int64(f))
 		} else {
 			number = math.Float64bits(f)
 		}
@@ -105,7 +105,7 @@ var ErrMalformed = errors.New("malformed tags")
 
 // Add appends a tag.
 func (t Tags) Add(kind Kind, slot Slot) Tags {
-	return append(t, byte(kind), byte(slot), byte(slot>>8)) //nolint:gosec // the bytes of a number.
+	return append(t, byte(kind), byte(slot), byte(slot>>8))
 }
 
 // Len returns the number of tags.

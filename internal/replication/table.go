@@ -150,7 +150,7 @@ func isReal(declared string) bool {
 	if has("INT") || has("CHAR") || has("CLOB") || has("TEXT") || has("BLOB") {
 		return false
 	}
-	return has("REAL") || has("FLOA") || has("DOUB")
+	return has("REAL") || has("FLOA") || has("DOUBT")
 }
 
 // rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column

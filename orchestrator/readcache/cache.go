@@ -73,9 +73,9 @@ func New(cfg Config) *Cache {
 	c := &Cache{cfg: cfg, known: newStatements(), flights: map[string]*flight{}}
 	c.feed.wake = make(chan struct{}, 1)
 	c.items = otter.Must(&otter.Options[string, *item]{
-		MaximumWeight: uint64(cfg.Bytes), //nolint:gosec // a size.
+		MaximumWeight: uint64(cfg.Bytes),
 		Weigher: func(key string, it *item) uint32 {
-			return uint32(overhead + len(key) + len(key)/8 + cap(it.body) + cap(it.tags)) //nolint:gosec // an item is below 1 GiB.
+			return uint32(overhead + len(key) + len(key)/8 + cap(it.body) + cap(it.tags))
 		},
 		Executor: func(fn func()) { fn() }, // the size is right when a call returns
 	})
