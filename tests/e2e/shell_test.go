@@ -98,6 +98,33 @@ func TestShell_Document(t *testing.T) {
 	}
 }
 
+// What .backup and .dump write, .load brings back.
+func TestShell_BackupDumpAndLoad(t *testing.T) {
+	sys := start(t, setup{owned: true})
+	sys.Exec(t, "CREATE TABLE one(id INTEGER PRIMARY KEY, name TEXT)")
+	sys.Exec(t, "INSERT INTO one VALUES(1, 'it''s'), (2, 'x;y')")
+	dir := t.TempDir()
+	file, all, one := filepath.Join(dir, "file"), filepath.Join(dir, "all.sql"), filepath.Join(dir, "one.sql")
+	shell := func(input string) ended { return runInput(t, input, nil, "shell", sys.Orchestrator, "--mode=csv") }
+
+	got := shell(".backup " + file + "\n.dump " + all + "\n.dump " + one + " one\nDROP TABLE one;\n.load " + one + "\nSELECT * FROM one;\n")
+	got.expect(t, 0, "")
+	if !strings.HasSuffix(got.stdout, "id,name\n1,it's\n2,x;y\n") {
+		t.Errorf("after .load: got %q, want the rows of before", got.stdout)
+	}
+	shell(".load "+file).expect(t, 1, "has rows")
+	got = shell("DROP TABLE one;\n.load " + file + "\nSELECT * FROM one;\n.status\n")
+	got.expect(t, 0, "")
+	if !strings.Contains(got.stdout, "id,name\n1,it's\n2,x;y\n") || !strings.Contains(got.stdout, "sqlite3") {
+		t.Errorf("after .load of a file: got %q, want the rows of before and the status", got.stdout)
+	}
+	for name, begin := range map[string]string{file: "SQLite format 3\x00", all: "PRAGMA foreign_keys=OFF;\n", one: "PRAGMA foreign_keys=OFF;\n"} {
+		if text, err := os.ReadFile(name); err != nil || !strings.HasPrefix(string(text), begin) {
+			t.Errorf("%s: got %.20q, %v, want it to begin with %q", name, text, err, begin)
+		}
+	}
+}
+
 // terminal is a shell at a pseudo terminal.
 type terminal struct {
 	cmd  *exec.Cmd
