@@ -307,33 +307,6 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	}
 }
 
-// touch adds the tags of the row, with its key before and after the change.
-func (k *Capture) touch(t *table, ch *sqlite.RowChange) {
-	k.touched.Changed()
-	if ch.Op != sqlite.RowInsert {
-		k.touchKey(t, ch.From, ch.Old)
-	}
-	if ch.Op != sqlite.RowDelete {
-		k.touchKey(t, ch.To, ch.New)
-	}
-}
-
-func (k *Capture) touchKey(t *table, rowid int64, column func(int32) (dbaas.Value, error)) {
-	k.touched.Row(t.name)
-	if t.rowidKey {
-		v := dbaas.Integer(rowid)
-		k.touched.Key(&v)
-	}
-	for _, i := range t.primary {
-		v, err := column(i)
-		if err != nil {
-			k.err = err
-			return
-		}
-		k.touched.Key(&v)
-	}
-}
-
 // before appends a value of the row before its change. In a row that is older than a column of affinity REAL, the engine
 // gives the column's default as it stands in the schema; every reader of the row gets a float.
 func (k *Capture) before(b []byte, t *table, ch *sqlite.RowChange, column int32) []byte {

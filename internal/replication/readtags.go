@@ -138,12 +138,40 @@ func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) erro
 	return err
 }
 
+// touch adds the tags of the row, with its key before and after the change.
+func (k *Capture) touch(t *table, ch *sqlite.RowChange) {
+	k.touched.Changed()
+	if ch.Op != sqlite.RowInsert {
+		k.touchKey(t, ch.From, ch.Old)
+	}
+	if ch.Op != sqlite.RowDelete {
+		k.touchKey(t, ch.To, ch.New)
+	}
+}
+
+func (k *Capture) touchKey(t *table, rowid int64, column func(int32) (dbaas.Value, error)) {
+	k.touched.Row(t.name)
+	if t.rowidKey {
+		v := dbaas.Integer(rowid)
+		k.touched.Key(&v)
+	}
+	for _, i := range t.primary {
+		v, err := column(i)
+		if err != nil {
+			k.err = err
+			return
+		}
+		k.touched.Key(&v)
+	}
+}
+
 // affinity is the affinity of a column. Source: https://www.sqlite.org/datatype3.html section 3.1
 type affinity uint8
 
 const (
 	affinityUncertain affinity = iota
-	affinityNumeric            // INTEGER, REAL and NUMERIC, whose values compare alike
+	affinityNumeric            // INTEGER and NUMERIC
+	affinityReal               // its values compare as those of affinityNumeric do
 	affinityText
 	affinityBlob
 )
@@ -160,6 +188,8 @@ func affinityOf(declared string) affinity {
 		return affinityText
 	case has("BLOB"), declared == "":
 		return affinityBlob
+	case has("REAL"), has("FLOA"), has("DOUB"):
+		return affinityReal
 	default:
 		return affinityNumeric
 	}
@@ -177,7 +207,7 @@ func (b *boundColumn) stored(st *dbaas.Statement) (v dbaas.Value, certain bool) 
 		return v, false
 	}
 	switch {
-	case b.affinity == affinityNumeric && v.Kind == dbaas.KindText:
+	case (b.affinity == affinityNumeric || b.affinity == affinityReal) && v.Kind == dbaas.KindText:
 		if len(v.Text) > maxDigits || !wholeNumber.MatchString(v.Text) {
 			return v, false
 		}

@@ -117,7 +117,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 		t.columns = append(t.columns, name)
 		t.index = append(t.index, int32(r.Int(0)))
-		if isReal(r.Text(5)) {
+		if affinityOf(r.Text(5)) == affinityReal {
 			t.reals = append(t.reals, int32(r.Int(0)))
 		}
 		return nil
@@ -141,16 +141,6 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 	}
 	return nil
-}
-
-// isReal reports whether a column declared with this type has affinity REAL.
-// Source: https://www.sqlite.org/datatype3.html#determination_of_column_affinity
-func isReal(declared string) bool {
-	has := func(word string) bool { return strings.Contains(strings.ToUpper(declared), word) }
-	if has("INT") || has("CHAR") || has("CLOB") || has("TEXT") || has("BLOB") {
-		return false
-	}
-	return has("REAL") || has("FLOA") || has("DOUBT")
 }
 
 // rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column
