@@ -188,7 +188,7 @@ func affinityOf(declared string) affinity {
 		return affinityText
 	case has("BLOB"), declared == "":
 		return affinityBlob
-	case has("REAL"), has("FLOA"), has("DOUB"):
+	case has("REAL"), has("FLOA"), has("DOUB"): //nolint:misspell // the engine looks for these parts of words
 		return affinityReal
 	default:
 		return affinityNumeric
