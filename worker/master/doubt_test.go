@@ -102,6 +102,38 @@ func TestMaster_Run_RedeliveryReplacesTheLostDelivery(t *testing.T) {
 	})
 }
 
+// A message whose confirm was lost is published again. If both copies are redelivered on the same connection, both are
+// acknowledged, and the operation runs once: a delivery that is never settled keeps writeQ from the next master.
+func TestMaster_Run_TwoCopiesOnOneConnection_BothAreAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.setAway(true)
+		m := start(t, store)
+		for range 3 {
+			d := m.bus.message(t, "x", op(1, time.Minute))
+			d.redelivered = true
+			m.bus.deliveries <- d
+			synctest.Wait()
+		}
+		store.setAway(false)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if diff := cmp.Diff([][]dbaas.OpID{{{1}}}, store.batches); diff != "" {
+			t.Errorf("batches (-want +got):\n%s", diff)
+		}
+		acks := 0
+		for _, event := range m.bus.without("") {
+			if event == "ack x" {
+				acks++
+			}
+		}
+		if acks != 3 {
+			t.Errorf("got %d acknowledgements, want 3: %v", acks, m.bus.without(""))
+		}
+		_ = m.finish()
+	})
+}
+
 // Refusals are not stored. A refusal is sent only after the message is acknowledged, so that no redelivery can run what
 // was refused. If the message is redelivered anyway, the answer is that the outcome is unknown.
 func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -38,11 +39,21 @@ type reply struct {
 	reject  bool // the message ends as a dead letter
 }
 
-// settlement records how a delivery ended. It belongs to the replies of the message, which are sent one after another.
+// settlement makes sure that a delivery ends once: by an answer, or because another copy of its message replaces it.
 type settlement struct {
 	delivery mq.Delivery
-	done     bool
+	state    atomic.Int32
 }
+
+// The states of a settlement.
+const (
+	unsettled = iota
+	answered
+	replaced
+)
+
+// claim sets the state if the delivery is unsettled, and reports whether it was.
+func (s *settlement) claim(state int32) bool { return s.state.CompareAndSwap(unsettled, state) }
 
 // finish broadcasts and answers commits in order until done is closed. It runs concurrently with the next commit, so
 // waiting for the broker's confirms takes no commit time. After the end of ctx it no longer answers or acknowledges.
@@ -128,8 +139,7 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 		}
 	}
 	failpoint.Hit(failpoint.MasterAfterReply)
-	if r.last && !r.end.done {
-		r.end.done = true
+	if r.last && r.end.claim(answered) {
 		if r.reject {
 			m.reject(ctx, r.end.delivery)
 		} else {
@@ -141,7 +151,7 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 // ackFirst acknowledges the message of an answer that is about to be sent, and reports whether the message can no
 // longer be redelivered. A message with an operation that no caller waits for stays at the broker until its end.
 func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
-	if r.end.done {
+	if r.end.state.Load() == answered {
 		return true
 	}
 	for i := range r.ops {
@@ -149,8 +159,7 @@ func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 			return false
 		}
 	}
-	r.end.done = true
-	return m.ack(ctx, r.end.delivery)
+	return r.end.claim(answered) && m.ack(ctx, r.end.delivery)
 }
 
 // refuses reports whether any answer says that its operation was not done.

@@ -239,13 +239,29 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	m.put(newMessage(d, req))
 }
 
+// put adds a message. A redelivered message replaces the pending message that it is a copy of. Usually the older
+// delivery is lost with its connection. But a message whose confirm is lost is published again, so both deliveries may
+// be of this connection: the older one is acknowledged, else it would occupy a place of the prefetch, and after the
+// leadership keep writeQ from the next master. The newer one stays at the broker until the operations are answered.
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
+	var older []*settlement
 	m.mu.Lock()
-	if msg.delivery.Redelivered() { // the delivery of the lost connection can no longer be acknowledged
-		m.pending = slices.DeleteFunc(m.pending, msg.replaces)
+	if msg.delivery.Redelivered() {
+		m.pending = slices.DeleteFunc(m.pending, func(old *message) bool {
+			is := msg.replaces(old)
+			if is {
+				older = append(older, old.end)
+			}
+			return is
+		})
 	}
 	m.pending = append(m.pending, msg)
 	m.mu.Unlock()
+	for _, end := range older {
+		if end.claim(replaced) {
+			_ = end.delivery.Ack() // it fails if the connection is lost, and then nothing is left to settle
+		}
+	}
 	m.wake.Give()
 }

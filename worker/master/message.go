@@ -81,7 +81,7 @@ func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 	return m
 }
 
-// replaces reports whether m is a redelivery of old.
+// replaces reports whether m is a redelivery of old, or of another copy of its message.
 func (m *message) replaces(old *message) bool {
 	a, b := m.delivery.Message(), old.delivery.Message()
 	if m.dead != old.dead || a.ID != b.ID || a.ReplyTo != b.ReplyTo || len(m.ops) != len(old.ops) {
