@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -149,7 +150,7 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 // modernc.org/sqlite.
 func Witness(tb testing.TB, path string) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	db, err := sql.Open("sqlite", readOnly(path))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -162,10 +163,15 @@ func Witness(tb testing.TB, path string) {
 	}
 }
 
+// readOnly returns the URI of a file, whose name may have any character.
+func readOnly(path string) string {
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}).String()
+}
+
 // WitnessLog reads the log's file through database/sql and checks its structure.
 func WitnessLog(tb testing.TB, path string) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	db, err := sql.Open("sqlite", readOnly(path))
 	if err != nil {
 		tb.Fatal(err)
 	}
