@@ -241,6 +241,31 @@ func joinedRead(t *testing.T) {
 	leader.Wait()
 }
 
+// A read does not wait for a leader that has been stuck for long.
+func TestCache_StuckLeader_IsNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		block := make(chan struct{})
+		var m *model
+		m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+			if r.Statements[0].Args[0].Int == 7 && calls.Add(1) == 1 {
+				<-block
+			}
+			return m.ask(ctx, r)
+		}})
+		wantLevel(t, c, read(1), dbaas.LevelMiss)
+		var leader sync.WaitGroup
+		leader.Go(func() { _, _ = c.Read(context.Background(), read(7)) }) // its answer is not what is tested.
+		await(t, func() bool { return calls.Load() == 1 })
+		<-time.After(time.Second)
+		r := read(7)
+		r.Deadline = time.Now().Add(100 * time.Millisecond)
+		wantLevel(t, c, r, dbaas.LevelMiss)
+		close(block)
+		leader.Wait()
+	})
+}
+
 // The memory of the cache stays within its bound, a tenth more at most.
 func TestCache_Size_IsBounded(t *testing.T) {
 	const limit, answers = 64 << 20, 200_000

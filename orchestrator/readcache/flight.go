@@ -2,22 +2,29 @@ package readcache
 
 import (
 	"context"
+	"time"
 
 	"rideshare/internal/dbaas"
 )
 
+// joinable is how long after its start a flight may be joined. Under a broker that takes no messages a leader waits for
+// its deadline: later reads are refused at once, and must not wait for it.
+const joinable = time.Second
+
 // flight is a read that other reads with the same key wait for.
 type flight struct {
-	want   dbaas.Seq     // the position that the leader asked for
+	want   dbaas.Seq // the position that the leader asked for
+	began  time.Time
 	done   chan struct{} // closed with the answer
 	result dbaas.ReadResult
 	err    error
 }
 
-// fly joins the flight of the key, if its leader asked for at least position want, or leads one.
+// fly joins the flight of the key, if its leader asked for at least position want and began not long ago, or leads one.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
 	c.mu.Lock()
-	if f := c.flights[key]; f != nil && f.want >= want {
+	now := c.cfg.Now()
+	if f := c.flights[key]; f != nil && f.want >= want && now.Sub(f.began) < joinable {
 		c.mu.Unlock()
 		return c.join(ctx, r, key, f)
 	}
@@ -26,7 +33,7 @@ func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Se
 		c.mu.Unlock()
 		return result, nil
 	}
-	f := &flight{want: want, done: make(chan struct{}), err: dbaas.ErrUnavailable}
+	f := &flight{want: want, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
 	c.flights[key] = f
 	c.mu.Unlock()
 	defer c.land(key, f) // also if Ask panics
