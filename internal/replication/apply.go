@@ -106,7 +106,7 @@ func (a *applier) record(r *records) error {
 	case recordTable:
 		return a.use(r)
 	case recordEmpty:
-		return diverged(a.c.ExecOnce("DELETE FROM " + quoteName(r.text())))
+		return diverged(a.c.ExecOnce("DELETE FROM " + QuoteName(r.text())))
 	case recordSequence:
 		return a.applySequences(r)
 	case readtags.RecordTouched:
@@ -190,20 +190,20 @@ func (t *table) insertSQL() string {
 	}
 	var names []string
 	if !t.withoutRowid {
-		names = append(names, quoteName(t.rowid))
+		names = append(names, QuoteName(t.rowid))
 	}
 	for _, name := range t.columns {
-		names = append(names, quoteName(name))
+		names = append(names, QuoteName(name))
 	}
 	// OR ABORT: otherwise a conflict clause of the table would hide that a row does not fit.
-	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", quoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
+	t.insert = fmt.Sprintf("INSERT OR ABORT INTO %s(%s) VALUES(?%s)", QuoteName(t.name), strings.Join(names, ","), strings.Repeat(",?", len(names)-1))
 	return t.insert
 }
 
 func (a *applier) delete(r *records) error {
 	a.identity(r)
 	if a.table.remove == "" {
-		a.table.remove = "DELETE FROM " + quoteName(a.table.name) + " WHERE " + a.table.where()
+		a.table.remove = "DELETE FROM " + QuoteName(a.table.name) + " WHERE " + a.table.where()
 	}
 	return a.run(r, a.table.remove)
 }
@@ -217,14 +217,14 @@ func (a *applier) update(r *records) error {
 	if !t.withoutRowid {
 		if id := r.int(); id != a.args[0].Int {
 			a.args = append(a.args, dbaas.Integer(id))
-			set = append(set, fmt.Sprintf("%s=?%d", quoteName(t.rowid), len(a.args)))
+			set = append(set, fmt.Sprintf("%s=?%d", QuoteName(t.rowid), len(a.args)))
 		}
 	}
 	for place := r.uint(); place != 0; place = r.uint() {
 		if place > uint64(len(t.columns)) {
 			return errRecord
 		}
-		name := quoteName(t.columns[place-1])
+		name := QuoteName(t.columns[place-1])
 		if old, known := r.value(); known {
 			a.args = append(a.args, old)
 			checks = append(checks, fmt.Sprintf("%s IS ?%d", name, len(a.args)))
@@ -235,6 +235,6 @@ func (a *applier) update(r *records) error {
 	if r.bad || len(set) == 0 {
 		return errRecord
 	}
-	sql := "UPDATE OR ABORT " + quoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
+	sql := "UPDATE OR ABORT " + QuoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
 	return a.run(r, sql)
 }

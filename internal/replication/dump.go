@@ -96,15 +96,15 @@ func (d *dump) rows(t *table) error {
 	if err != nil {
 		return err
 	}
-	into, list := "INSERT INTO "+quoteName(t.name), strings.Join(columns, ",")
+	into, list := "INSERT INTO "+QuoteName(t.name), strings.Join(columns, ",")
 	id := t.rowid
-	if slices.Contains(columns, quoteName(id)) || id == "" {
-		return d.c.QueryOnce("SELECT "+list+" FROM "+quoteName(t.name)+orderBy(id), func(r sqlite.Row) error {
+	if slices.Contains(columns, QuoteName(id)) || id == "" {
+		return d.c.QueryOnce("SELECT "+list+" FROM "+QuoteName(t.name)+orderBy(id), func(r sqlite.Row) error {
 			return d.row(into, r, 0)
 		})
 	}
-	withID, next := into+"("+quoteName(id)+","+list+")", int64(1)
-	return d.c.QueryOnce("SELECT "+quoteName(id)+","+list+" FROM "+quoteName(t.name)+orderBy(id), func(r sqlite.Row) error {
+	withID, next := into+"("+QuoteName(id)+","+list+")", int64(1)
+	return d.c.QueryOnce("SELECT "+QuoteName(id)+","+list+" FROM "+QuoteName(t.name)+orderBy(id), func(r sqlite.Row) error {
 		usual := r.Int(0) == next
 		next = r.Int(0) + 1
 		if usual {
@@ -118,13 +118,13 @@ func orderBy(id string) string {
 	if id == "" {
 		return ""
 	}
-	return " ORDER BY " + quoteName(id)
+	return " ORDER BY " + QuoteName(id)
 }
 
 // writable returns the quoted names of the columns that an INSERT without a list of columns sets.
 func writable(c *sqlite.Conn, name string) (columns []string, err error) {
 	err = c.Query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden=0 ORDER BY cid", func(r sqlite.Row) error {
-		columns = append(columns, quoteName(r.Text(0)))
+		columns = append(columns, QuoteName(r.Text(0)))
 		return nil
 	}, dbaas.Text(name))
 	return columns, err

@@ -47,7 +47,7 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	err = c.WithoutForeignKeys(func() error {
 		c.OnRow(nil) // otherwise the engine would visit each row.
 		defer c.OnRow(k.row)
-		return c.ExecOnce("DELETE FROM " + quoteName(t.name))
+		return c.ExecOnce("DELETE FROM " + QuoteName(t.name))
 	})
 	if err != nil {
 		return 0, false, err
@@ -77,7 +77,7 @@ func Droppable(c *sqlite.Conn, name string) (bool, error) {
 }
 
 func hasRows(c *sqlite.Conn, t *table, n int) (found bool, err error) {
-	err = c.QueryOnce("SELECT 1 FROM "+quoteName(t.name)+" LIMIT 1 OFFSET "+strconv.Itoa(n-1), func(sqlite.Row) error {
+	err = c.QueryOnce("SELECT 1 FROM "+QuoteName(t.name)+" LIMIT 1 OFFSET "+strconv.Itoa(n-1), func(sqlite.Row) error {
 		found = true
 		return nil
 	})

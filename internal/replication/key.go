@@ -31,8 +31,8 @@ func (k *Capture) Keys() error {
 	slices.SortFunc(k.nulls, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 	for _, t := range k.nulls {
 		for _, n := range t.notNull {
-			column := quoteName(t.columns[n])
-			err := k.c.QueryOnce("SELECT 1 FROM "+quoteName(t.name)+" WHERE "+column+" IS NULL LIMIT 1", func(sqlite.Row) error {
+			column := QuoteName(t.columns[n])
+			err := k.c.QueryOnce("SELECT 1 FROM "+QuoteName(t.name)+" WHERE "+column+" IS NULL LIMIT 1", func(sqlite.Row) error {
 				return dbaas.Errorf(dbaas.CodeConstraint, "NOT NULL constraint failed: %s.%s", t.name, t.columns[n])
 			})
 			if err != nil {

@@ -86,7 +86,7 @@ func unreferenced(c *sqlite.Conn, name string) (bool, error) {
 			return false, err
 		}
 		empty := true
-		err = c.QueryOnce("SELECT 1 FROM "+quoteName(child)+" LIMIT 1", func(sqlite.Row) error {
+		err = c.QueryOnce("SELECT 1 FROM "+QuoteName(child)+" LIMIT 1", func(sqlite.Row) error {
 			empty = false
 			return nil
 		})

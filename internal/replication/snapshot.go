@@ -53,7 +53,7 @@ func dropInternal(c *sqlite.Conn, except ...string) error {
 		if slices.Contains(except, name) {
 			continue
 		}
-		if err = c.ChangeSchema("DROP TABLE IF EXISTS " + quoteName(name)); err != nil {
+		if err = c.ChangeSchema("DROP TABLE IF EXISTS " + QuoteName(name)); err != nil {
 			return errors.Join(fmt.Errorf("drop %s: %w", name, err), c.End())
 		}
 	}

@@ -171,11 +171,11 @@ func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
 // where returns the condition that identifies one row, with parameters from number 1 on.
 func (t *table) where() string {
 	if !t.withoutRowid {
-		return quoteName(t.rowid) + "=?1"
+		return QuoteName(t.rowid) + "=?1"
 	}
 	terms := make([]string, len(t.key))
 	for n, k := range t.key {
-		terms[n] = fmt.Sprintf("%s=?%d", quoteName(t.columns[k]), n+1)
+		terms[n] = fmt.Sprintf("%s=?%d", QuoteName(t.columns[k]), n+1)
 	}
 	return strings.Join(terms, " AND ")
 }
@@ -183,14 +183,15 @@ func (t *table) where() string {
 // all returns the statement that reads all of the table's rows in storage order.
 func (t *table) all() string {
 	if !t.withoutRowid {
-		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", quoteName(t.rowid), quoteName(t.name))
+		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", QuoteName(t.rowid), QuoteName(t.name))
 	}
 	names := make([]string, len(t.key))
 	for n, k := range t.key {
-		names[n] = quoteName(t.columns[k])
+		names[n] = QuoteName(t.columns[k])
 	}
-	return "SELECT * FROM " + quoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
+	return "SELECT * FROM " + QuoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
 }
 
-// quoteName returns name as an SQL identifier.
-func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+// QuoteName returns name as an SQL identifier.
+// QuoteName returns a name as SQL text.
+func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/sqltext"
 )
@@ -184,7 +185,7 @@ func (b *batch) filledTable() (filled string, err error) {
 			break
 		}
 		if o.kind == "TABLE" {
-			err = b.s.conn.QueryOnce("SELECT 1 FROM "+quote(o.name)+" LIMIT 1", func(sqlite.Row) error {
+			err = b.s.conn.QueryOnce("SELECT 1 FROM "+replication.QuoteName(o.name)+" LIMIT 1", func(sqlite.Row) error {
 				filled = o.name
 				return nil
 			})
@@ -200,7 +201,7 @@ func (b *batch) drops() ([]string, error) {
 	var drops []string
 	for _, o := range all {
 		if !b.s.protected(o.name) {
-			drops = append(drops, "DROP "+o.kind+" IF EXISTS "+quote(o.name)) // an index may have gone with its table
+			drops = append(drops, "DROP "+o.kind+" IF EXISTS "+replication.QuoteName(o.name)) // an index may have gone with its table
 		}
 	}
 	counters, failed := b.s.conn.Counters()
@@ -212,5 +213,3 @@ func (b *batch) drops() ([]string, error) {
 	}
 	return drops, err
 }
-
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -150,33 +150,31 @@ func NewReplica(tb testing.TB, s Store) *Replica {
 // modernc.org/sqlite.
 func Witness(tb testing.TB, path string) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", readOnly(path))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
-	sound(tb, db, path)
-	var table string
-	err = db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check('rides') UNION ALL SELECT "table" FROM pragma_foreign_key_check('riders')`).Scan(&table)
-	if !errors.Is(err, sql.ErrNoRows) {
-		tb.Fatalf("foreign_key_check of %s: %q, %v", filepath.Base(path), table, err)
-	}
-}
-
-// readOnly returns the URI of a file, whose name may have any character.
-func readOnly(path string) string {
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}).String()
+	witness(tb, path, func(db *sql.DB) {
+		var table string
+		err := db.QueryRowContext(tb.Context(), `SELECT "table" FROM pragma_foreign_key_check('rides') UNION ALL SELECT "table" FROM pragma_foreign_key_check('riders')`).Scan(&table)
+		if !errors.Is(err, sql.ErrNoRows) {
+			tb.Fatalf("foreign_key_check of %s: %q, %v", filepath.Base(path), table, err)
+		}
+	})
 }
 
 // WitnessLog reads the log's file through database/sql and checks its structure.
 func WitnessLog(tb testing.TB, path string) {
 	tb.Helper()
-	db, err := sql.Open("sqlite", readOnly(path))
+	witness(tb, path, func(*sql.DB) {})
+}
+
+// witness opens a file, whose name may have any character, checks its structure, and calls more.
+func witness(tb testing.TB, path string, more func(*sql.DB)) {
+	tb.Helper()
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: path, RawQuery: "mode=ro"}).String())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
 	sound(tb, db, path)
+	more(db)
 }
 
 func sound(tb testing.TB, db *sql.DB, path string) {
