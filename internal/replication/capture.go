@@ -195,7 +195,6 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		return
 	}
 	k.use(t)
-	k.touch(t, ch)
 	switch ch.Op {
 	case sqlite.RowInsert:
 		k.insert(t, ch)
@@ -208,6 +207,7 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		k.buf, k.table = k.buf[:0], nil
 		return
 	}
+	k.touch(t, ch)
 	if len(t.notNull) > 0 && ch.Op != sqlite.RowDelete {
 		k.checkKey(t, ch)
 	}
