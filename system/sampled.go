@@ -38,7 +38,7 @@ func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		lane("requests_total", "Requests taken.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Requests) }),
 		lane("messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
-		lane("refused_total", "Requests refused at once: no place, or nobody to serve them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
+		lane("refused_total", "Requests refused at once: the lane is full, or no worker serves them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
 		lane("timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
 		lane("sent_total", "Requests that have left in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
 		lane("waited_seconds_total", "Time that requests waited to leave: by requests that have left it is the mean age of the queue.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),

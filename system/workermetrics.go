@@ -116,7 +116,7 @@ func BusMetrics(bus mq.Conn) []telemetry.Sampled {
 	return []telemetry.Sampled{
 		state("connected", "Whether the part is connected to the broker.", true, func(s mq.State) float64 { return oneIf(s.Connected) }),
 		state("blocked", "Whether the broker takes no messages from the part (alarm).", true, func(s mq.State) float64 { return oneIf(s.Blocked) }),
-		state("connections_lost_total", "Connections to the broker that were lost. Each is made anew.", false, func(s mq.State) float64 { return float64(s.Lost) }),
+		state("connections_lost_total", "Connections to the broker that were lost. The part connects again.", false, func(s mq.State) float64 { return float64(s.Lost) }),
 	}
 }
 
