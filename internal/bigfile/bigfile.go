@@ -1,6 +1,6 @@
-// Package bigfile writes and removes large files in small steps. An fsync waits for everything that the disk has to do,
-// for any file: 200 MiB that were written or freed in one go made other fsyncs take 40 to 190 ms (docs/PERFORMANCE.md).
-// RocksDB has the same two remedies: bytes_per_sync and the deletion rate of its SstFileManager.
+// Package bigfile writes and removes large files in small steps. An fsync waits for all pending work of the disk, for
+// any file: writing or freeing 200 MiB in one go made other fsyncs take 40 to 190 ms (docs/PERFORMANCE.md). RocksDB has
+// the same two remedies: bytes_per_sync and the deletion rate of its SstFileManager.
 package bigfile
 
 import (
@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// writeBytes is how much is collected before the kernel is asked to write it.
+	// writeBytes is how much is written to the file before the kernel is asked to write it to the disk.
 	writeBytes = 1 << 20
-	// cutBytes is how much is freed per step, and cutRest the time between steps: 400 MiB/s at most.
+	// cutBytes is the size freed per step, and cutRest the time between steps: at most 400 MiB/s.
 	cutBytes = 4 << 20
 	cutRest  = 10 * time.Millisecond
 )
 
-// Writer writes to a file from its start, and makes the kernel write to the disk early; by default the kernel would
-// collect data for 30 s. Writer does not wait for the disk, so it adds no durability. It is for one goroutine.
+// Writer writes a file from its start, and makes the kernel write the data to the disk early; by default the kernel
+// would collect data for 30 s. Writer does not wait for the disk, so it adds no durability. It is not safe for
+// concurrent use.
 type Writer struct {
 	file           *os.File
 	written, begun int64
@@ -45,9 +46,9 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// RemoveAll removes path and everything below it, as os.RemoveAll does, but first truncates large files step by step.
-// When ctx ends it removes the rest immediately. The files must not be in use: a process that has one mapped to memory
-// would be killed.
+// RemoveAll removes path and everything below it, like os.RemoveAll, but first truncates large files step by step. When
+// ctx ends it removes the rest immediately. The files must not be in use: a process that has such a file mapped into
+// memory would be killed.
 func RemoveAll(ctx context.Context, path string) error {
 	_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {

@@ -1,7 +1,7 @@
-// Package coord is the external coordination service that records who is alive. It keeps the ephemeral registrations
-// of workers (/conts), the wanted number of slaves (/slavecount), small named values and the leadership of the
-// control loop (/orchestrator). One conformance suite (coordtest) covers its implementations: ZooKeeper and an
-// in-process coordinator.
+// Package coord is the interface to the external coordination service, which records the live workers. It keeps the
+// ephemeral registrations of workers (/conts), the wanted number of slaves (/slavecount), small named values and the
+// leadership of the control loop (/orchestrator). One conformance suite (coordtest) covers its implementations:
+// ZooKeeper and an in-process coordinator.
 package coord
 
 import (
@@ -68,8 +68,8 @@ type Session interface {
 	Timeout() time.Duration
 
 	// Suspended is closed when the session may have been lost: the connection has been down so long that a master must
-	// stop accepting writes. The client decides that by its own clock, so Suspended is always closed before anyone else
-	// can see the session end or its registrations disappear. Suspended stays closed; open another session.
+	// stop accepting writes. The client decides that by its own clock, so Suspended is always closed before any other
+	// client can see the session end or its registrations disappear. Suspended stays closed; open another session.
 	Suspended() <-chan struct{}
 
 	// Register announces m as /conts/cont_<pid> until the session ends. Announcing the same PID again in the same

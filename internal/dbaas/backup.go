@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Backup is the application's tables at one position, as a file or as SQL text. The reader closes
-// Body. A Body that ends with an error is not whole.
+// Backup is the application's tables at one position, as a file or as SQL text. The reader closes Body. A Body that
+// ends with an error is incomplete.
 type Backup struct {
 	Head Head
 	Body io.ReadCloser
 }
 
-// BackupForm says what a backup is.
+// BackupForm selects the form and the contents of a backup.
 type BackupForm struct {
 	// SQL asks for text instead of a database file.
 	SQL bool
-	// Tables are the only tables that the text has; nil means all.
+	// Tables are the tables to include in the text; nil means all.
 	Tables []string
 }
 
@@ -24,13 +24,12 @@ type BackupForm struct {
 type LoadMode uint8
 
 const (
-	// LoadNone is the mode of an operation that is no load.
+	// LoadNone is the mode of an operation that is not a load.
 	LoadNone LoadMode = iota
-	// LoadText makes the statement a text of many, which all take effect or none. See
-	// Operation.Load.
+	// LoadText makes the statement a text of many statements, which all take effect or none. See Operation.Load.
 	LoadText
-	// LoadReplace is LoadText after all tables were dropped, unless a table has a row: that is
-	// CodeConflict.
+	// LoadReplace drops all tables and then does the same as LoadText. It is refused with CodeConflict if a table has a
+	// row.
 	LoadReplace
 )
 

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// ClusterID identifies the history of one data folder, from its first entry on. Positions of different clusters
-// cannot be compared. Zero means that persdb's id is not known, or not asked for.
+// ClusterID identifies the history of one data folder, from its first entry on. Positions of different clusters cannot
+// be compared. Zero means that persdb's id is not known, or must not be compared.
 type ClusterID [16]byte
 
 // ErrBadClusterID is returned by UnmarshalText for anything but 32 hexadecimal digits.
@@ -44,7 +44,7 @@ func (id *ClusterID) UnmarshalText(text []byte) error {
 
 // Leadership identifies the master that makes a commit.
 type Leadership struct {
-	// Cluster is the cluster that issued Epoch. persdb of another cluster refuses the commit; zero is not compared.
+	// Cluster is the cluster that issued Epoch. A persdb of another cluster refuses the commit. Zero is not compared.
 	Cluster ClusterID
 	Epoch   Epoch
 }

@@ -3,6 +3,7 @@ package dbaas
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code classifies an error by what the caller can do about it.
@@ -20,14 +21,15 @@ const (
 	CodeTooLarge     Code = "too_large"     // over a size limit
 	CodeIncomplete   Code = "incomplete"    // certainly not done, the request did not arrive completely in time; safe to retry
 	CodeUnavailable  Code = "unavailable"   // certainly not done, no worker can do it now; safe to retry
+	CodeQuota        Code = "quota"         // certainly not done, the user has used up its share; safe to retry later
 	CodeNotCaughtUp  Code = "not_caught_up" // the worker did not reach the wanted position in time
 	CodeUnknown      Code = "unknown"       // handed over, outcome not known; retry with the same key
 	CodeTimeout      Code = "timeout"       // a read was not answered in time
 	CodeUnauthorized Code = "unauthorized"  // credentials missing or wrong
-	CodeForbidden    Code = "forbidden"     // refused because of how the request was sent, whatever it asks for
+	CodeForbidden    Code = "forbidden"     // refused because of the sender's role, or of how the request was sent
 	CodeStaleEpoch   Code = "stale_epoch"   // a newer master exists
 	CodeGone         Code = "gone"          // the log no longer has it; take a snapshot
-	CodeDamaged      Code = "damaged"       // its bytes were corrupted on persdb's disk; whoever needs it takes a snapshot
+	CodeDamaged      Code = "damaged"       // its bytes were corrupted on persdb's disk; take a snapshot
 	CodeFull         Code = "full"          // persdb's disk is full
 	CodeAgain        Code = "again"         // certainly not run, the batch had no room for it; the master commits it again
 	CodeSlow         Code = "slow"          // certainly not run, it took longer than others may wait; the master commits it alone
@@ -39,8 +41,12 @@ type Error struct {
 	Code    Code
 	Message string
 	// Op is set when the outcome of a write is not known.
-	Op  OpID
-	Err error // the cause, for the log only
+	Op OpID
+	// Reason names the bound that refused the request, "" if none did.
+	Reason string
+	// RetryAfter is how long the caller should wait before it tries again; zero if that is not known.
+	RetryAfter time.Duration
+	Err        error // the cause, for the log only
 }
 
 // Errorf returns an *Error whose message is formatted and safe to show.
@@ -77,8 +83,8 @@ var (
 	ErrGone = &Error{Code: CodeGone, Message: "the log no longer has this position, take a snapshot"}
 	// ErrUnavailable is returned when certainly nothing was done and a retry is safe.
 	ErrUnavailable = &Error{Code: CodeUnavailable, Message: "unavailable"}
-	// ErrUnreachable is wrapped in an error when the called party certainly received nothing of the call. It says
-	// nothing about the subject of the call.
+	// ErrUnreachable is wrapped in an error when the called party certainly received nothing of the call. It proves
+	// nothing about what the call refers to.
 	ErrUnreachable = errors.New("not reached")
 	// ErrUnknown is returned when a write was handed over and its outcome is not known.
 	ErrUnknown = &Error{Code: CodeUnknown, Message: "outcome not known"}

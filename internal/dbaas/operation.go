@@ -9,9 +9,9 @@ type NamedValue struct {
 	Value Value
 }
 
-// Statement is a text of SQL with its parameters: either Args, by position, or Named, where
-// each value has a place in the list, with or without a name. The text may hold several
-// statements: they take effect together or not at all, and the result is that of the last.
+// Statement is a text of SQL with its parameters: either Args, by position, or Named, where each value has a place in
+// the list, with or without a name. The text may hold several statements: they take effect together or not at all, and
+// the result is the result of the last one.
 type Statement struct {
 	SQL   string
 	Args  []Value
@@ -29,6 +29,8 @@ type Operation struct {
 	// in a later entry. persdb refuses an operation whose SeenSeq is below the oldest position still in the log,
 	// because it could no longer tell whether the operation has run.
 	SeenSeq Seq
+	// Cluster is the cluster of SeenSeq. A persdb of another cluster does not run the operation. Zero is not compared.
+	Cluster ClusterID
 	// Deadline is when the caller stops waiting; zero means never. A master does not start an operation after its
 	// deadline. Frames carry the remaining time.
 	Deadline time.Time
@@ -38,11 +40,11 @@ type Operation struct {
 	// operation that has already run keeps its result, and persdb answers with that.
 	GiveUp string
 	// Atomic makes the statements all succeed or all fail: the first failure rolls them all back. Otherwise each
-	// statement stands by itself.
+	// statement succeeds or fails independently.
 	Atomic bool
 	// Load, if set, makes the operation a load: its only statement is a text of any number of statements without
-	// parameters. They take effect together, foreign keys are checked at their end, and the result is that of the last
-	// one, or of the one that failed. The time limit is LoadGrace before Deadline.
+	// parameters. They take effect together, and foreign keys are checked at their end. The result is the result of the
+	// last statement, or of the statement that failed. The time limit is LoadGrace before Deadline.
 	Load LoadMode
 	// StatementTime bounds each statement in addition to persdb's own limit; zero: only persdb's limit.
 	StatementTime time.Duration
@@ -51,6 +53,8 @@ type Operation struct {
 	Statements     []Statement
 	// RequestID is the caller's request id, for the logs.
 	RequestID string
+	// User is as in Read.
+	User string
 }
 
 // Row is one row of a result, in the order of StatementResult.Columns.

@@ -20,6 +20,9 @@ const (
 // Read is one read as a client sent it. Its statements all see the same state.
 type Read struct {
 	RequestID string
+	// User is the user who is charged for the read: the workers are shared fairly among users. User is not sent over
+	// the bus.
+	User string
 	// Deadline is when the caller stops waiting.
 	Deadline time.Time
 	// MinSeq is the position that the answering worker must have applied.
@@ -55,7 +58,7 @@ const (
 	CacheUseful CacheUse = iota
 	// CacheRefresh means that the cache may not answer, but may keep the answer.
 	CacheRefresh
-	// CacheNone means that the read goes past the cache.
+	// CacheNone means that the read bypasses the cache.
 	CacheNone
 )
 

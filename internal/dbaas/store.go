@@ -26,7 +26,7 @@ type EncodedEntry struct {
 type Page struct {
 	Entries []Entry
 	Head    Head
-	// First is the first entry that the log keeps. If it keeps none, First follows the head.
+	// First is the first entry that the log keeps. If it keeps none, First is the position after the head.
 	First Seq
 }
 
@@ -59,7 +59,7 @@ type Sizes struct {
 	File int64 `json:"file"`
 	// DiskFree is the free space on the file's disk.
 	DiskFree int64 `json:"disk_free"`
-	// Full reports that Limit has stopped an operation, and that little more room has become free since.
+	// Full reports that Limit has stopped an operation, and that hardly any space has become free since.
 	Full bool `json:"full"`
 	// DiskFull reports that the last write failed for lack of disk space.
 	DiskFull bool `json:"disk_full"`
@@ -93,6 +93,6 @@ type HashPart struct {
 	Next HashFrom `json:"next"`
 }
 
-// HashPartBytes is how much persdb hashes at once. It takes a fraction of a second, during which the read transaction
-// keeps the WAL from restarting.
+// HashPartBytes is how many bytes persdb hashes in one part. A part takes a fraction of a second, during which the read
+// transaction keeps the WAL from restarting.
 const HashPartBytes = 64 << 20

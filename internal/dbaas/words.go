@@ -1,6 +1,9 @@
 package dbaas
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Seq is a position in the log: dense, from 1. Zero means before the first entry.
 type Seq uint64
@@ -44,6 +47,9 @@ const (
 	ChangeSchema ChangeKind = 2
 	// ChangeRows is rows in the order in which they changed, as internal/replication records them.
 	ChangeRows ChangeKind = 3
+	// ChangeFeed is what consumers of the change feed need in addition to the ChangeRows before it, as internal/rowlog
+	// describes. It is in persdb's log, and replicas do not get it.
+	ChangeFeed ChangeKind = 4
 )
 
 // Change is one part of what an entry changed.
@@ -63,6 +69,13 @@ type Entry struct {
 	Changes []Change
 	// Away reports that the changes are left out because they are large; they can be read from the log.
 	Away bool
+}
+
+// ForReplicas returns the entry without what only consumers of the change feed need.
+func (e *Entry) ForReplicas() Entry {
+	out := *e
+	out.Changes = slices.DeleteFunc(slices.Clone(e.Changes), func(c Change) bool { return c.Kind == ChangeFeed })
+	return out
 }
 
 // Size returns the total number of bytes in the changes.

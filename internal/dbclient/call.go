@@ -21,7 +21,7 @@ type call struct {
 	body         []byte
 	write        bool
 	opts         Options
-	// authorization is the header of this call, also for the id of its operation.
+	// authorization is the Authorization header of this call. The id of its operation is derived from it too.
 	authorization string
 }
 
@@ -31,9 +31,9 @@ type answered struct {
 	body []byte
 }
 
-// call sends k and returns the answer, or an *dbaas.Error. The position is returned even with an error answer, if it
-// has one.
-func (c *Client) call(ctx context.Context, k call) (answered, error) {
+// call sends k, with retries if they may help, and returns the answer, or an *dbaas.Error. The position is returned
+// even with an error answer, if it has one.
+func (c *Client) call(ctx context.Context, k call) (ans answered, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	ownKey := k.write && k.opts.Key == ""
@@ -41,24 +41,48 @@ func (c *Client) call(ctx context.Context, k call) (answered, error) {
 		k.opts.Key = newKey()
 	}
 	k.authorization = c.authorization()
+	deadline, _ := ctx.Deadline() // has one
+	err = c.repeat(ctx, k.write, deadline, func() (how end, err error) {
+		ans, how, err = c.once(ctx, k, ownKey)
+		return how, err
+	})
+	return ans, err
+}
+
+// once sends k once.
+func (c *Client) once(ctx context.Context, k call, ownKey bool) (answered, end, error) {
 	// left distinguishes a request that was never sent from one that may have arrived. It stays set when the
 	// transport retries after a broken connection.
 	var left atomic.Bool
 	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
 	resp, err := c.send(httptrace.WithClientTrace(ctx, trace), k)
 	if err != nil {
-		return answered{}, c.lost(ctx, k, left.Load(), err)
+		return answered{}, brokenEnd(ctx, left.Load(), err), c.lost(ctx, k, left.Load(), err)
 	}
 	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
 	body, err := readAnswer(ctx, k, resp)
 	if err != nil {
-		return answered{}, c.lost(ctx, k, true, err)
+		return answered{}, brokenEnd(ctx, true, err), c.lost(ctx, k, true, err)
 	}
 	ans := answered{seq: seqOf(resp), body: body}
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
-		return ans, c.refused(k, ownKey, resp, body)
+		err = c.refused(k, ownKey, resp, body)
+		return ans, endOf(resp.StatusCode, err, k.write), err
 	}
-	return ans, nil
+	return ans, endAnswered, nil
+}
+
+// brokenEnd returns how an attempt without an answer ended. An error of this process, such as too little memory for the
+// answer, says nothing about the database.
+func brokenEnd(ctx context.Context, sent bool, err error) end {
+	_, own := errors.AsType[*dbaas.Error](err)
+	switch {
+	case own, errors.Is(context.Cause(ctx), context.Canceled):
+		return endGone
+	case sent:
+		return endLost
+	}
+	return endUnavailable
 }
 
 // send sends k and returns the answer, whose body the caller closes.
@@ -80,8 +104,8 @@ func seqOf(resp *http.Response) dbaas.Seq {
 // decodeRoom is the memory for an answer and its decoded rows, as a multiple of the answer's length.
 const decodeRoom = 4
 
-// readAnswer reads a whole answer, up to maxAnswer. The memory counts as held by the incoming request until that is
-// answered. If there is no room for the answer to a read, the read is refused.
+// readAnswer reads a whole answer, up to maxAnswer. The incoming request holds the memory until it is answered. If
+// there is no room for the answer to a read, the read is refused.
 func readAnswer(ctx context.Context, k call, resp *http.Response) ([]byte, error) {
 	var buf bytes.Buffer
 	if n := resp.ContentLength; n > largeAnswer && n <= maxAnswer {
@@ -116,8 +140,8 @@ func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 }
 
-// refused returns the error for an error answer. If this service's own credentials, paths or statements were wrong,
-// it is not the fault of the service's client.
+// refused returns the error for an error answer. If this service's own credentials, paths or statements were wrong, the
+// error is CodeInternal, because the service's client did nothing wrong.
 func (c *Client) refused(k call, ownKey bool, resp *http.Response, body []byte) error {
 	e, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
 	switch e.Code { //nolint:exhaustive // The others mean to our caller what they mean to us.

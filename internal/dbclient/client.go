@@ -1,8 +1,8 @@
 // Package dbclient is the client of the orchestrator's HTTP API, as the users
 // and rides services use it: parameterised statements out, typed rows back.
 //
-// Every failure is a *dbaas.Error whose code tells the caller what to do: with CodeUnavailable the call was certainly
-// not done, with CodeUnknown it may have been.
+// Every failure is a *dbaas.Error whose code determines what the caller can do: with CodeUnavailable the call was
+// certainly not done, with CodeUnknown it may have been done.
 package dbclient
 
 import (
@@ -20,6 +20,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/tlsfiles"
+	"rideshare/internal/tracing"
 )
 
 const (
@@ -43,21 +44,39 @@ const (
 type Config struct {
 	// URL is the orchestrator's base URL, such as http://orchestrator:9500.
 	URL string
-	// Authorization returns the value of the Authorization header, "" for none. It is asked for each call, so that
+	// Authorization returns the value of the Authorization header, "" for none. It is called for each call, so that
 	// credentials can change. nil sends none.
 	Authorization func() string
 	// Timeout bounds a call; zero means 10 s.
 	Timeout time.Duration
 	// TLS is what the client trusts and presents; nil means the system's CAs.
 	TLS *tlsfiles.Files
+	// BreakAfter is how many attempts in a row must fail before the client makes no attempt for a second. Zero means
+	// 10; a negative number means never.
+	BreakAfter int
 }
 
 // Client calls one orchestrator. It is safe for concurrent use.
+//
+// The Client makes up to three attempts for a call if
+//   - the orchestrator refuses it: 429, or 503 for any reason except a position that is not reached, or
+//   - the orchestrator cannot be reached, or
+//   - it is a write whose outcome is unknown, or whose earlier attempt still runs. The attempts have the same key.
+//
+// Between attempts it waits for a random time of up to 50 ms, then 100 ms, plus what the server asks for (Retry-After).
+// It does not retry if that wait would pass the deadline, or if the retries of the last 10 s have reached a tenth of
+// the calls and at least 100.
+//
+// After ten attempts in a row that failed (see Config.BreakAfter) it makes none for a second, and then a single one. An
+// attempt fails if it gets no answer, or 502, 503 or 504. Reads and writes count separately.
 type Client struct {
 	base          string
 	authorization func() string
 	timeout       time.Duration
 	transport     *http.Transport
+	budget        budget
+	reads, writes breaker
+	outcomes      outcomes
 }
 
 // New returns a Client. It returns an error unless the URL is http or https with a host. It does not contact the
@@ -72,6 +91,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
+	}
+	if cfg.BreakAfter == 0 {
+		cfg.BreakAfter = breakAfter
 	}
 	if cfg.Authorization == nil {
 		cfg.Authorization = func() string { return "" }
@@ -89,6 +111,7 @@ func New(cfg Config) (*Client, error) {
 		},
 	}
 	cfg.TLS.Trust(c.transport)
+	c.reads.after, c.writes.after = cfg.BreakAfter, cfg.BreakAfter
 	return c, nil
 }
 
@@ -97,7 +120,7 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Options are the options of a call. The zero value suits most calls.
 type Options struct {
-	// MinSeq is the position that a read must at least have seen; a write always sees the newest state.
+	// MinSeq is the position that a read must have reached; a write always sees the newest state.
 	MinSeq dbaas.Seq
 	// Key makes a write idempotent: the same key with the same statements is applied once. It has 1 to 255 printable
 	// characters, see httpapi.KeyScope. "" means a new key for this call.
@@ -106,13 +129,13 @@ type Options struct {
 
 // Answer is the result of a call.
 type Answer struct {
-	// Seq is the position of the write, or the one that the read saw; zero if the answer has none.
+	// Seq is the position of the write, or the position that the read saw; zero if the answer has none.
 	Seq     dbaas.Seq
 	Results []Result
 }
 
-// Query runs reads, all on the same state, which has every write acknowledged before. The error is that of the call
-// or of the first statement that failed; the answer then has the results of the statements before it.
+// Query runs reads, all on the same state, which includes every write acknowledged before. The error is that of the
+// call or of the first statement that failed; the answer then has the results of the statements before it.
 func (c *Client) Query(ctx context.Context, opts Options, stmts ...dbaas.Statement) (Answer, error) {
 	return c.statements(ctx, "/db/query", false, opts, stmts)
 }
@@ -124,8 +147,8 @@ func (c *Client) Execute(ctx context.Context, opts Options, stmts ...dbaas.State
 	return c.statements(ctx, "/db/execute?transaction", true, opts, stmts)
 }
 
-// Request runs reads and writes together on the master, all or none of them: no other write can change what one of
-// its reads sees before its later writes. Errors as for Execute.
+// Request runs reads and writes together on the master, all or none of them. No other write takes effect between them.
+// Errors as for Execute.
 func (c *Client) Request(ctx context.Context, opts Options, stmts ...dbaas.Statement) (Answer, error) {
 	return c.statements(ctx, "/db/request?transaction", true, opts, stmts)
 }
@@ -136,9 +159,12 @@ func (c *Client) Clear(ctx context.Context, opts Options) (Answer, error) {
 	return Answer{Seq: ans.seq}, err
 }
 
-// Ready returns nil if the orchestrator can serve reads and writes, otherwise its answer about what is missing.
+// Ready returns nil if the orchestrator can serve reads and writes, otherwise its answer about what is missing. It does
+// not retry.
 func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.call(ctx, call{method: http.MethodGet, path: "/readyz"})
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	_, _, err := c.once(ctx, call{method: http.MethodGet, path: "/readyz", authorization: c.authorization()}, false)
 	return err
 }
 
@@ -163,16 +189,19 @@ func (c *Client) header(ctx context.Context, k call) http.Header {
 	}
 	if k.authorization != "" {
 		h.Set("Authorization", k.authorization)
+	} else if user := httpapi.UserLabel(ctx); user != "" {
+		h.Set(httpapi.HeaderUser, user)
 	}
 	if id := httpapi.RequestID(ctx); id != "" {
 		h.Set(httpapi.HeaderRequestID, id)
 	}
+	tracing.Inject(ctx, h)
 	if k.write {
 		h.Set(httpapi.HeaderIdempotencyKey, k.opts.Key)
 		return h
 	}
-	// Not sent: it tells the transport that it may retry a read that met a closing connection, as it may retry every
-	// write, which has a key.
+	// A nil value is not sent. It allows the transport to retry a read that met a closing connection, as it may retry
+	// every write, which has a key.
 	h["X-Idempotency-Key"] = nil
 	if k.opts.MinSeq > 0 {
 		h.Set(httpapi.HeaderMinSeq, strconv.FormatUint(uint64(k.opts.MinSeq), 10))

@@ -16,7 +16,7 @@ import (
 
 func newClient(t *testing.T, url string) *dbclient.Client {
 	t.Helper()
-	c, err := dbclient.New(dbclient.Config{URL: url, Timeout: 5 * time.Second})
+	c, err := dbclient.New(dbclient.Config{URL: url, Timeout: 5 * time.Second, BreakAfter: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestClient_Deadline(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(leave) })
-	c, err := dbclient.New(dbclient.Config{URL: server.URL, Timeout: 50 * time.Millisecond})
+	c, err := dbclient.New(dbclient.Config{URL: server.URL, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

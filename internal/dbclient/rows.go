@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -26,9 +28,9 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 		return 0, err
 	}
 	caller := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	idle := time.AfterFunc(c.timeout, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	idle := time.AfterFunc(c.timeout, func() { cancel(context.DeadlineExceeded) })
 	defer idle.Stop()
 	late := func(err error) error {
 		if ctx.Err() != nil && caller.Err() == nil {
@@ -37,19 +39,11 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the database cannot be reached", err)
 	}
 	k := call{method: http.MethodPost, path: "/db/query", body: body, opts: opts, authorization: c.authorization()}
-	resp, err := c.send(ctx, k)
+	resp, seq, err := c.open(ctx, k, late)
 	if err != nil {
-		return 0, late(err)
+		return seq, err
 	}
 	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
-	seq := seqOf(resp)
-	if resp.StatusCode != http.StatusOK {
-		text, readErr := readAnswer(ctx, k, resp)
-		if readErr != nil {
-			return seq, late(readErr)
-		}
-		return seq, c.refused(k, false, resp, text)
-	}
 	if n := resp.ContentLength; n < 0 || n > largeAnswer {
 		if err = httpapi.Hold(ctx, rowsRoom); err != nil {
 			return seq, err
@@ -66,6 +60,31 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 		return seq, late(broken.err)
 	}
 	return seq, err
+}
+
+// open sends k, with retries if they may help, and returns the beginning of a successful answer, whose body the caller
+// closes. late makes the error of a read without an answer.
+func (c *Client) open(ctx context.Context, k call, late func(error) error) (resp *http.Response, seq dbaas.Seq, err error) {
+	err = c.repeat(ctx, false, time.Now().Add(c.timeout), func() (end, error) {
+		var sent atomic.Bool
+		trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
+		var sendErr error
+		if resp, sendErr = c.send(httptrace.WithClientTrace(ctx, trace), k); sendErr != nil {
+			return brokenEnd(ctx, sent.Load(), sendErr), late(sendErr)
+		}
+		seq = seqOf(resp)
+		if resp.StatusCode == http.StatusOK {
+			return endAnswered, nil
+		}
+		defer func() { _ = resp.Body.Close() }() // as in Rows
+		text, readErr := readAnswer(ctx, k, resp)
+		if readErr != nil {
+			return brokenEnd(ctx, true, readErr), late(readErr)
+		}
+		refusal := c.refused(k, false, resp, text)
+		return endOf(resp.StatusCode, refusal, false), refusal
+	})
+	return resp, seq, err
 }
 
 // brokenError is an answer that was cut off or malformed.

@@ -130,7 +130,7 @@ func exact(rows [][]any) error {
 }
 
 // statementError returns the error for SQLite's message about one statement. All constraint violations get the same
-// wording; anything else is a bug in our own SQL.
+// wording; anything else is a bug in this program's SQL.
 func statementError(text string) error {
 	if strings.Contains(text, "constraint failed") {
 		return dbaas.Errorf(dbaas.CodeConstraint, "%s", text)

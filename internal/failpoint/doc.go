@@ -14,6 +14,7 @@
 //
 //   - kill: the process ends itself with SIGKILL;
 //   - pause: a goroutine that reaches the point waits there until the point is disarmed;
+//   - spin: a goroutine that reaches the point loops there until the point is disarmed, as an endless loop would;
 //   - slow: a goroutine that reaches the point waits there for a second, at points where a disk can be slow;
 //   - error: the step fails, at points whose step can fail (see Point);
 //   - on: for switches.

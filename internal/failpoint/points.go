@@ -24,12 +24,28 @@ const (
 	PersdbBeforeTables Point = "persdb-before-tables"
 	// PersdbAfterCommit: the entry is on disk, and the answer not sent. An error means that no answer is sent.
 	PersdbAfterCommit Point = "persdb-after-commit"
-	// MasterAfterCommit: the master has persdb's answer; neither slaves nor callers know yet.
+	// MasterAfterCommit: the master has persdb's answer, and has sent nothing to slaves and callers yet.
 	MasterAfterCommit Point = "master-after-commit"
-	// MasterAfterBroadcast: the entry was sent to syncQ; callers do not know yet.
+	// MasterAfterBroadcast: the entry was sent to syncQ; callers have no answer yet.
 	MasterAfterBroadcast Point = "master-after-broadcast"
 	// MasterAfterReply: callers have their answers; the message is not acknowledged.
 	MasterAfterReply Point = "master-after-reply"
+)
+
+// The points along a read. None of them can fail.
+const (
+	// SlaveBeforeRead: reads have a slot, and the replica has not been opened for them.
+	SlaveBeforeRead Point = "slave-before-read"
+)
+
+// The points of the maintenance of the archive. None of them can fail.
+const (
+	// ArchiveMerging: a part of a merged segment is written.
+	ArchiveMerging Point = "archive-merging"
+	// ArchiveMerged: a merged segment is in the archive, and so are the segments that it replaces.
+	ArchiveMerged Point = "archive-merged"
+	// ArchiveRemoved: an object that is no longer needed was removed; others may be left.
+	ArchiveRemoved Point = "archive-removed"
 )
 
 // The points of a change of role, in order. None of them can fail.
@@ -40,9 +56,9 @@ const (
 	ControlAfterClaim Point = "control-after-claim"
 	// ControlBeforeAssign: a role is about to be assigned.
 	ControlBeforeAssign Point = "control-before-assign"
-	// WorkerAssigned: the worker has the role; the orchestrator does not know yet.
+	// WorkerAssigned: the worker has the role; the orchestrator has no answer yet.
 	WorkerAssigned Point = "worker-assigned"
-	// ControlAfterAssign: the orchestrator knows too.
+	// ControlAfterAssign: the orchestrator has the worker's answer.
 	ControlAfterAssign Point = "control-after-assign"
 	// WorkerEpochTaken: the worker begins its epoch as master and is not caught up yet.
 	WorkerEpochTaken Point = "worker-epoch-taken"
@@ -77,6 +93,7 @@ type Action string
 const (
 	Kill   Action = "kill"
 	Pause  Action = "pause"
+	Spin   Action = "spin"
 	Error  Action = "error"
 	Slow   Action = "slow"
 	TurnOn Action = "on"

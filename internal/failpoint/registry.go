@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,14 +22,18 @@ const slowFor = time.Second
 
 // kinds lists the actions that each name can be armed with.
 var kinds = map[string][]Action{
-	string(MasterTaken):          {Kill, Pause},
-	string(MasterBeforeCommit):   {Kill, Pause, Error},
+	string(MasterTaken):          {Kill, Pause, Spin},
+	string(MasterBeforeCommit):   {Kill, Pause, Spin, Error},
 	string(PersdbBeforeCommit):   {Kill, Pause, Error, Slow},
 	string(PersdbBeforeTables):   {Kill, Pause, Error},
 	string(PersdbAfterCommit):    {Kill, Pause, Error},
 	string(MasterAfterCommit):    {Kill, Pause},
-	string(MasterAfterBroadcast): {Kill, Pause},
+	string(MasterAfterBroadcast): {Kill, Pause, Spin},
 	string(MasterAfterReply):     {Kill, Pause},
+	string(SlaveBeforeRead):      {Pause, Spin},
+	string(ArchiveMerging):       {Kill, Pause},
+	string(ArchiveMerged):        {Kill, Pause},
+	string(ArchiveRemoved):       {Kill, Pause},
 	string(ControlAfterKill):     {Kill, Pause},
 	string(ControlAfterClaim):    {Kill, Pause},
 	string(ControlBeforeAssign):  {Kill, Pause},
@@ -54,6 +59,7 @@ type registry struct {
 type point struct {
 	State
 	released chan struct{} // closed when the point is armed again or disarmed
+	over     atomic.Bool   // released is closed
 }
 
 func newRegistry() *registry {
@@ -73,7 +79,7 @@ func (r *registry) hit(name string) error {
 	}
 	p.Hits++
 	action := p.Action
-	if action == Pause {
+	if action == Pause || action == Spin {
 		p.Waiting++
 	}
 	r.mu.Unlock()
@@ -82,6 +88,9 @@ func (r *registry) hit(name string) error {
 		r.die()
 	case Pause:
 		<-p.released
+	case Spin:
+		for !p.over.Load() { // Go preempts it.
+		}
 	case Slow:
 		select {
 		case <-time.After(slowFor):
@@ -115,6 +124,7 @@ func (r *registry) set(name string, p *point) {
 	defer r.mu.Unlock()
 	if old := r.points[name]; old != nil {
 		close(old.released)
+		old.over.Store(true)
 	}
 	delete(r.points, name)
 	if p != nil {

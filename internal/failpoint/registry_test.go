@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,29 @@ func TestRegistry_Pause_HoldsUntilReleased(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A goroutine that reaches a spinning point loops there until the point is disarmed.
+func TestRegistry_Spin_HoldsUntilReleased(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	if err := r.arm(string(MasterTaken), Spin); err != nil {
+		t.Fatal(err)
+	}
+	through := make(chan error, 1)
+	go func() { through <- r.hit(string(MasterTaken)) }()
+	for r.state(string(MasterTaken)).Waiting == 0 {
+		runtime.Gosched()
+	}
+	select {
+	case err := <-through:
+		t.Errorf("the goroutine is through while the point is armed (%v)", err)
+	default:
+	}
+	r.disarm(string(MasterTaken))
+	if err := <-through; err != nil {
+		t.Error(err)
+	}
 }
 
 // A goroutine that reaches a slow point continues after its time, or immediately when the point is disarmed.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/tracing"
 )
 
 // DefaultMaxBody is the body limit of a route that sets none, in bytes.
@@ -19,14 +21,17 @@ const DefaultMaxBody = 1 << 20
 type Config struct {
 	// Log gets one debug line per request, and warnings and errors.
 	Log *slog.Logger
+	// Part is the part in the spans of requests; "" means no spans.
+	Part string
 	// MaxBody is the body limit of routes that set none, in bytes; zero means DefaultMaxBody.
 	MaxBody int64
 	// Budget limits the memory that all requests hold, including those of other APIs with the same Budget. nil means
 	// a Budget of DefaultMemory for this API alone.
 	Budget *Budget
 	// Observe, if set, is called once for each request, after its answer. route is the registered pattern or
-	// Unmatched; method is a standard one or "OTHER". So both are safe as metric labels.
-	Observe func(route, method string, status int, took time.Duration)
+	// Unmatched; method is a standard one or "OTHER". So both are safe as metric labels. trace is the id of the
+	// request's trace, or "" if it is not recorded.
+	Observe func(route, method string, status int, took time.Duration, trace string)
 }
 
 // Unmatched is the route that Config.Observe gets for unknown paths.
@@ -128,7 +133,7 @@ func (a *API) HandleFunc(method, pattern string, h func(w http.ResponseWriter, r
 	a.Handle(method, pattern, func(c echo.Context) error { return h(c.Response(), c.Request()) })
 }
 
-// HandleHTTP registers a plain http.Handler, such as that of /metrics.
+// HandleHTTP registers a plain http.Handler, such as the handler of /metrics.
 func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option) {
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
 }
@@ -142,14 +147,16 @@ var (
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id := RequestIDFrom(r.Header)
+	ctx, span := tracing.Serve(r, a.cfg.Part)
+	defer span.End(nil)
+	id := RequestIDFrom(ctx, r.Header)
 	h := w.Header()
 	h.Set(HeaderRequestID, id)
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
-	state := &request{id: id, held: holding{budget: a.cfg.Budget}}
+	state := &request{id: id, span: span, user: labelOf(r), held: holding{budget: a.cfg.Budget}}
 	defer state.held.end()
-	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, state))
+	r = r.WithContext(context.WithValue(ctx, requestKey{}, state))
 	// Echo routes by RawPath only if it differs from the default encoding, and otherwise by the decoded path. Always
 	// routing by the encoded path allows Param to decode exactly once.
 	u := *r.URL

@@ -45,7 +45,7 @@ func newFixture(t *testing.T, register func(a *httpapi.API)) *fixture {
 	a := httpapi.New(httpapi.Config{
 		Log:     slog.New(slog.NewJSONHandler(&f.logs, nil)),
 		MaxBody: 100,
-		Observe: func(route, method string, status int, _ time.Duration) {
+		Observe: func(route, method string, status int, _ time.Duration, _ string) {
 			f.seen = append(f.seen, observed{route, method, status})
 		},
 	})
@@ -164,7 +164,7 @@ func TestParam_DecodedExactlyOnce(t *testing.T) {
 // Characters that need no escape decode the same when they are escaped.
 func TestParam_NeedlessEscape(t *testing.T) {
 	f := newFixture(t, routes)
-	if _, body := f.do(t, http.MethodGet, "/things/%61nn", ""); body != `"ann"` {
+	if _, body := f.do(t, http.MethodGet, "/things/%61nn", ""); body != "\"ann\"\n" {
 		t.Errorf("got %s, want \"ann\"", body)
 	}
 }

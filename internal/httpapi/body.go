@@ -59,7 +59,8 @@ func limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return nil
 }
 
-// readUnknown reads a body of unknown length. Once it is not small, room for the route's whole limit is taken.
+// readUnknown reads a body of unknown length. Once the body exceeds smallHold, it takes room for the route's whole
+// limit.
 func readUnknown(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	state := requestOf(r.Context())
 	if err := Hold(r.Context(), smallHold); err != nil {

@@ -14,7 +14,7 @@ const (
 	DefaultMemory = 256 << 20
 	// smallHold is the largest hold, in bytes, that is taken from the reserve: it never waits behind large ones.
 	smallHold = 64 << 10
-	// reserveShare is the divisor of the reserve: the budget's size divided by it, in addition to the budget.
+	// reserveShare determines the reserve: the budget's size divided by reserveShare, in addition to the budget.
 	reserveShare = 16
 	// roomWait is how long a request waits for room. It is well below the deadline of a call, so that the client
 	// still receives the reason.

@@ -28,7 +28,7 @@ var ErrCredentials = errors.New("malformed credentials file")
 // Role is what a caller may do. Each role includes those before it.
 type Role int
 
-// The roles. Open is that of a route which asks for no credentials.
+// The roles. Open is the role of a route that requires no credentials.
 const (
 	Open Role = iota
 	Read
@@ -56,14 +56,16 @@ type Credentials struct {
 	own      []secret // made by Own, kept when the file changes
 	replaced wait.Signal
 	hashing  hashing
-	seed     maphash.Seed // chooses the hash that stands in for an unknown name's
+	seed     maphash.Seed // chooses the user whose hash is checked for an unknown name
 	sends    bool         // see RequireAuthorization
 }
 
-// secret is a token, or a pair of user and password, that was written in clear text or hashed fast.
+// secret is a credential that is compared by its SHA-256: a token, or a pair of user and password that is in clear text
+// in the file.
 type secret struct {
 	hash [sha256.Size]byte
 	role Role
+	name string // see Users
 }
 
 // ParseCredentials reads the lines "user NAME ROLE HASH", "token NAME ROLE sha256:HEX", and, with the role admin,
@@ -125,20 +127,21 @@ func (k *Credentials) RequireAuthorization() error {
 // called before the first request.
 func (k *Credentials) Own(name string, role Role) (authorization string) {
 	pair := name + ":" + rand.Text()
-	k.own = append(k.own, secret{hash: hashBasic(pair), role: role})
+	k.own = append(k.own, secret{hash: hashBasic(pair), role: role, name: name})
 	return basicHeader(pair)
 }
 
 // identity is the sender of an accepted request.
 type identity struct {
 	role   Role
+	name   string // of the credential, see Users
 	caller string
 	hash   [sha256.Size]byte // of a secret; zero for a user
 	user   *user             // nil for a secret
 }
 
-// identify returns the sender of a request, nil if its credentials are missing or wrong. The error is CodeUnavailable:
-// too many passwords wait to be checked.
+// identify returns the sender of a request, nil if its credentials are missing or wrong. It returns CodeUnavailable if
+// the password was not checked in time, or too many passwords wait to be checked.
 func (k *Credentials) identify(r *http.Request) (*identity, error) {
 	header := r.Header.Get(echo.HeaderAuthorization)
 	p, ok := present(header)
@@ -146,21 +149,23 @@ func (k *Credentials) identify(r *http.Request) (*identity, error) {
 		return nil, nil //nolint:nilnil // as documented
 	}
 	t := k.table.Load()
-	if role := max(roleOf(t.secrets, p.hash), roleOf(k.own, p.hash)); role > Open {
-		return &identity{role: role, caller: p.caller, hash: p.hash}, nil
+	for _, secrets := range [][]secret{t.secrets, k.own} {
+		if s := match(secrets, p.hash); s != nil {
+			return &identity{role: s.role, name: s.name, caller: p.caller, hash: p.hash}, nil
+		}
 	}
 	if p.name == "" || len(t.users) == 0 {
 		return nil, nil //nolint:nilnil // as documented
 	}
 	u, known := t.byName[p.name]
-	if !known { // An unknown name takes as long as a wrong password: that of another user, who does not remember it.
+	if !known { // An unknown name takes as long as a wrong password: check another user's hash, and ignore the remembered password.
 		u = &user{hash: t.users[maphash.String(k.seed, p.name)%uint64(len(t.users))].hash}
 	}
 	right, err := k.hashing.verify(r.Context(), u, p.password)
 	if err != nil || !right || !known {
 		return nil, err
 	}
-	return &identity{role: u.role, caller: p.caller, user: u}, nil
+	return &identity{role: u.role, name: u.name, caller: p.caller, user: u}, nil
 }
 
 // holds reports whether id's credentials are still in the file, with a role of at least need. A nil id is a caller
@@ -177,14 +182,26 @@ func (k *Credentials) holds(id *identity, need Access) bool {
 	return max(roleOf(t.secrets, id.hash), roleOf(k.own, id.hash)) >= need.Role
 }
 
-// roleOf compares with all secrets, so that the time does not reveal which one matched.
-func roleOf(secrets []secret, hash [sha256.Size]byte) Role {
-	role := 0
+// match returns the secret with the hash, or nil. It compares with all secrets, so that the time does not reveal which one
+// matched.
+func match(secrets []secret, hash [sha256.Size]byte) *secret {
+	found := -1
 	for i := range secrets {
-		match := subtle.ConstantTimeCompare(secrets[i].hash[:], hash[:])
-		role = subtle.ConstantTimeSelect(match, int(secrets[i].role), role)
+		same := subtle.ConstantTimeCompare(secrets[i].hash[:], hash[:])
+		found = subtle.ConstantTimeSelect(same, i, found)
 	}
-	return Role(role)
+	if found < 0 {
+		return nil
+	}
+	return &secrets[found]
+}
+
+// roleOf returns the role of the secret with the hash, Open if there is none.
+func roleOf(secrets []secret, hash [sha256.Size]byte) Role {
+	if s := match(secrets, hash); s != nil {
+		return s.role
+	}
+	return Open
 }
 
 // CallerOf returns the caller named by an Authorization header: the user of a basic pair, whose password may change,
@@ -194,7 +211,7 @@ func CallerOf(authorization string) string {
 	return p.caller
 }
 
-// presented is what an Authorization header has.
+// presented is the content of an Authorization header.
 type presented struct {
 	hash           [sha256.Size]byte
 	caller         string
@@ -217,7 +234,7 @@ func present(authorization string) (p presented, ok bool) {
 	return presented{hash: sha256.Sum256([]byte(token)), caller: "bearer " + hex.EncodeToString(caller[:])}, true
 }
 
-// hashBasic has a prefix with a byte that no token has.
+// hashBasic hashes a pair with a prefix that no token can have, so that a pair never matches a token.
 func hashBasic(pair string) [sha256.Size]byte { return sha256.Sum256([]byte("basic\x00" + pair)) }
 
 func basicHeader(pair string) string {
@@ -231,7 +248,7 @@ func NewToken(name string, role Role) (token, line string) {
 	return token, fmt.Sprintf("token %s %s sha256:%x", name, role, hash)
 }
 
-// CheckName returns an error unless name may stand in a credentials file. Basic authentication ends a name at a colon.
+// CheckName returns an error unless name is allowed in a credentials file. Basic authentication ends a name at a colon.
 func CheckName(name string) error {
 	bad := func(r rune) bool { return r <= ' ' || r == ':' || r == 0x7f }
 	if name == "" || len(name) > 255 || strings.ContainsFunc(name, bad) {

@@ -42,7 +42,7 @@ func parseTable(text string) (*table, error) {
 	return t, nil
 }
 
-// add adds a line. Its errors have nothing of the line.
+// add adds a line. Its errors contain no text of the line, which is secret.
 func (t *table) add(line string) error {
 	fields := strings.Fields(line)
 	kind := fields[0]
@@ -66,10 +66,10 @@ func (t *table) add(line string) error {
 	if !found || err != nil || len(sum) != sha256.Size {
 		return errors.New("after the role stands sha256: and 64 hex digits")
 	}
-	return t.addSecret(secret{hash: [sha256.Size]byte(sum), role: role})
+	return t.addSecret(secret{hash: [sha256.Size]byte(sum), role: role, name: name})
 }
 
-// addOld adds a line of the time before there were roles.
+// addOld adds a bearer or basic line, the format from before roles existed.
 func (t *table) addOld(line string) error {
 	kind, value, _ := strings.Cut(line, " ")
 	value = strings.TrimSpace(value)
@@ -78,8 +78,9 @@ func (t *table) addOld(line string) error {
 	switch {
 	case kind == "bearer" && value != "" && !strings.Contains(value, " "):
 		s.hash, header = sha256.Sum256([]byte(value)), "Bearer "+value
+		s.name = hex.EncodeToString(s.hash[:4])
 	case kind == "basic" && paired && user != "":
-		s.hash, header = hashBasic(value), basicHeader(value)
+		s.hash, header, s.name = hashBasic(value), basicHeader(value), user
 	default:
 		return errForm
 	}
@@ -87,7 +88,7 @@ func (t *table) addOld(line string) error {
 	return t.addSecret(s)
 }
 
-// addSecret refuses a secret with two roles: which of them counts would be a guess.
+// addSecret refuses a secret that an earlier line has with another role: choosing one of the roles would be a guess.
 func (t *table) addSecret(s secret) error {
 	if other := roleOf(t.secrets, s.hash); other > Open && other != s.role {
 		return errors.New("an earlier line has the same credentials with another role")
@@ -108,7 +109,8 @@ func (t *table) addUser(u *user) error {
 	return nil
 }
 
-// keepVerified takes over which passwords old has verified, so that a changed file does not make all users wait.
+// keepVerified copies the verified passwords of old, so that a changed file does not make all users wait for the slow
+// hash.
 func (t *table) keepVerified(old *table) {
 	for _, u := range t.users {
 		if before := old.byName[u.name]; before != nil && before.hash == u.hash {

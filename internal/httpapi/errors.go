@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"rideshare/internal/dbaas"
 )
@@ -15,9 +18,18 @@ import (
 // `{}`.
 const HeaderOpID = "X-Operation-Id"
 
-// retryAfter is how many seconds a refused client should wait. A new master or slave takes a few seconds; clients
-// that retry every second notice it soon.
+// HeaderError carries the reason of an error whose body is `{}`.
+const HeaderError = "X-Error"
+
+// maxHeaderError is how many bytes of the reason are sent: some proxies refuse heads of over 4 KiB.
+const maxHeaderError = 512
+
+// retryAfter is how many seconds a refused client should wait if the error does not ask for more. A new master or slave
+// takes a few seconds; clients that retry every second notice it soon.
 const retryAfter = "1"
+
+// maxRetryAfter limits Retry-After, not counting the random second.
+const maxRetryAfter = 30 * time.Second
 
 // problemPrefix plus a code is the type of a problem. It never changes.
 const problemPrefix = "urn:rideshare:problem:"
@@ -34,6 +46,7 @@ var status = map[dbaas.Code]int{
 	dbaas.CodeTooLarge:     http.StatusRequestEntityTooLarge,
 	dbaas.CodeIncomplete:   http.StatusRequestTimeout,
 	dbaas.CodeUnavailable:  http.StatusServiceUnavailable,
+	dbaas.CodeQuota:        http.StatusTooManyRequests,
 	dbaas.CodeNotCaughtUp:  http.StatusServiceUnavailable,
 	dbaas.CodeUnknown:      http.StatusGatewayTimeout,
 	dbaas.CodeTimeout:      http.StatusGatewayTimeout,
@@ -54,7 +67,7 @@ var (
 	errPanicked = errors.New("handler panicked")
 )
 
-// Problem is an error body (RFC 9457) with two extensions, code and op_id.
+// Problem is an error body (RFC 9457) with the extensions code, op_id, reason and retry_after_ms.
 type Problem struct {
 	Type     string `json:"type"`
 	Title    string `json:"title"`
@@ -63,8 +76,11 @@ type Problem struct {
 	Instance string `json:"instance,omitempty"` // the request id
 	Code     string `json:"code"`
 	OpID     string `json:"op_id,omitempty"`
-	// Message is Detail in calls between parts: an image whose workers know only code and message may run beside this
-	// one. The public API does not send it.
+	// Reason and RetryAfter, in milliseconds, are those of dbaas.Error.
+	Reason     string `json:"reason,omitempty"`
+	RetryAfter int64  `json:"retry_after_ms,omitempty"`
+	// Message is Detail in calls between parts, because workers of an older version, which knows only code and message,
+	// may run beside this one. The public API does not send it.
 	Message string `json:"message,omitempty"`
 }
 
@@ -72,7 +88,15 @@ type Problem struct {
 func NewProblem(code dbaas.Code) Problem { return newProblem(string(code), StatusOf(code)) }
 
 func newProblem(code string, status int) Problem {
-	return Problem{Type: problemPrefix + code, Title: http.StatusText(status), Status: status, Code: code}
+	return Problem{Type: problemPrefix + code, Title: title(status), Status: status, Code: code}
+}
+
+// title is the text of a status. That of 413 is RFC 9110's: also an answer can be too large.
+func title(status int) string {
+	if status == http.StatusRequestEntityTooLarge {
+		return "Content Too Large"
+	}
+	return http.StatusText(status)
 }
 
 // StatusOf returns the HTTP status of a code.
@@ -103,7 +127,9 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 		return dbaas.CodeUnauthorized
 	case http.StatusForbidden:
 		return dbaas.CodeForbidden
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+	case http.StatusTooManyRequests:
+		return dbaas.CodeQuota
+	case http.StatusServiceUnavailable:
 		return dbaas.CodeUnavailable
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return dbaas.CodeUnknown
@@ -119,17 +145,21 @@ func CodeFromStatus(httpStatus int) dbaas.Code {
 	return dbaas.CodeInternal
 }
 
-// ErrorFromAnswer converts an error answer back to the *dbaas.Error that caused it. The code is the body's, whatever
-// the status: other versions may have other statuses. coded is false if the body has no known code; the code is then
-// derived from the status.
+// ErrorFromAnswer converts an error answer back to the *dbaas.Error that caused it. The body's code takes precedence
+// over the status, because other versions may use other statuses. coded is false if the body has no known code; the
+// code is then derived from the status.
 func ErrorFromAnswer(httpStatus int, header http.Header, body []byte) (e *dbaas.Error, coded bool) {
 	e = &dbaas.Error{Code: CodeFromStatus(httpStatus), Message: http.StatusText(httpStatus)}
 	var p Problem
 	if json.Unmarshal(body, &p) == nil {
 		e.Message = cmp.Or(p.Detail, p.Message, e.Message)
+		e.Reason, e.RetryAfter = p.Reason, time.Duration(p.RetryAfter)*time.Millisecond
 		if _, known := status[dbaas.Code(p.Code)]; known && p.Code != "" {
 			e.Code, coded = dbaas.Code(p.Code), true
 		}
+	}
+	if seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 16); err == nil && e.RetryAfter <= 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	for _, text := range []string{p.OpID, header.Get(HeaderOpID)} {
 		if id, err := dbaas.ParseOpID(text); err == nil {
@@ -169,7 +199,7 @@ func statusOf(err error) int {
 	return StatusOf(codeOf(err))
 }
 
-// problemOf returns the body for err. It has a message only if err has one that may be shown.
+// problemOf returns the body for err. It has a detail only if err has a message that is safe to show.
 func problemOf(err error) Problem {
 	code := codeOf(err)
 	p := newProblem(string(code), statusOf(err))
@@ -177,7 +207,7 @@ func problemOf(err error) Problem {
 		p = newProblem("method_not_allowed", p.Status)
 	}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && code != dbaas.CodeInternal {
-		p.Detail = e.Message
+		p.Detail, p.Reason, p.RetryAfter = e.Message, e.Reason, int64((e.RetryAfter+time.Millisecond-1)/time.Millisecond)
 		if !e.Op.IsZero() {
 			p.OpID = e.Op.String()
 		}
@@ -193,18 +223,45 @@ func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) 
 	if p.OpID != "" {
 		h.Set(HeaderOpID, p.OpID)
 	}
-	if p.Status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", retryAfter)
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+		h.Set("Retry-After", retrySeconds(err))
 	}
 	contentType, body := "application/json", []byte("{}")
 	if !course || acceptsProblem(r.Header) {
 		contentType = "application/problem+json"
 		// A Problem has only strings and a number, so encoding cannot fail.
 		body, _ = json.Marshal(p)
+		body = append(body, '\n')
+	} else {
+		h.Set(HeaderError, headerText(cmp.Or(p.Detail, p.Title)))
 	}
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(body) // The client may have gone; there is nothing to do.
+}
+
+// headerText returns text as a header can carry it. The text may quote the client, so everything but printable ASCII
+// becomes a question mark.
+func headerText(text string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return safe[:min(len(safe), maxHeaderError)]
+}
+
+// retrySeconds returns the value of Retry-After. After a refusal under overload, zero or one second is added at random,
+// so that the refused clients do not all return simultaneously.
+func retrySeconds(err error) string {
+	e, ok := errors.AsType[*dbaas.Error](err)
+	if !ok || e.Reason == "" {
+		return retryAfter
+	}
+	wait := min(max(e.RetryAfter, time.Second), maxRetryAfter)
+	seconds := (wait + time.Second - 1) / time.Second
+	return strconv.FormatInt(int64(seconds)+rand.Int64N(2), 10) //nolint:gosec // Nobody gains by guessing it.
 }
 
 // acceptsProblem reports whether the client lists problem+json explicitly. A wildcard does not count.

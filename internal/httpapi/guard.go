@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -9,15 +10,16 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// challenge tells a client which credentials are accepted (RFC 6750, RFC 7617).
+// challenge lists the kinds of credentials that are accepted (RFC 6750, RFC 7617).
 const challenge = `Bearer realm="rideshare", Basic realm="rideshare", charset="UTF-8"`
 
-// Access says who may call a route.
+// Access defines which callers may call a route.
 type Access struct {
 	Role Role
-	// OpenBefore: the route asks for nothing while the file has only bearer and basic lines, as before there were roles.
+	// OpenBefore: the route requires no credentials while the file has only bearer and basic lines, as before roles
+	// existed.
 	OpenBefore bool
-	// Stream: the answer has no end of its own. It ends when the caller loses the role.
+	// Stream: the answer is endless. It is ended when the caller loses the role.
 	Stream bool
 }
 
@@ -45,7 +47,7 @@ func (k *Credentials) Guard(need Access, h echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// identityOf is identify, once for each request.
+// identityOf is identify, but remembers an accepted identity for the rest of the request.
 func (k *Credentials) identityOf(r *http.Request) (*identity, error) {
 	state := requestOf(r.Context())
 	if state != nil && state.identity != nil {
@@ -70,15 +72,19 @@ func (k *Credentials) allow(c echo.Context, id *identity, need Access) error {
 	return dbaas.Errorf(dbaas.CodeForbidden, "this needs the role %s, and these credentials have the role %s", need.Role, id.role)
 }
 
-// endWith ends the request's context when id may no longer call the route. The caller must call end.
+// ErrRoleLost is the cause of the end of a stream whose caller may no longer call its route.
+var ErrRoleLost = errors.New("the caller's credentials no longer allow this")
+
+// endWith ends the request's context, with ErrRoleLost as cause, when id may no longer call the route. The caller must call end.
 func (k *Credentials) endWith(c echo.Context, id *identity, need Access) (end func()) {
-	ctx, end := context.WithCancel(c.Request().Context())
+	ctx, cancel := context.WithCancelCause(c.Request().Context())
+	end = func() { cancel(nil) }
 	c.SetRequest(c.Request().WithContext(ctx))
 	go func() {
-		defer end()
 		for {
 			next := k.replaced.Next()
 			if !k.holds(id, need) {
+				cancel(ErrRoleLost)
 				return
 			}
 			select {
@@ -91,8 +97,8 @@ func (k *Credentials) endWith(c echo.Context, id *identity, need Access) (end fu
 	return end
 }
 
-// Caller returns the sender of a request, for KeyScope. It is "" for a request without accepted credentials, and for nil
-// Credentials. The error is CodeUnavailable: too many passwords wait to be checked.
+// Caller returns the sender of a request, for KeyScope. It is "" for a request without accepted credentials, and for
+// nil Credentials. Its errors are those of identify.
 func (k *Credentials) Caller(r *http.Request) (string, error) {
 	if k == nil {
 		return "", nil

@@ -32,7 +32,7 @@ var errNoRoomForHead = errors.New("too many long request heads at the moment")
 type headListener struct {
 	net.Listener
 	room pool
-	// plain: the bytes are those of HTTP. Otherwise they are those of TLS, a few more for each head.
+	// plain reports whether the connections carry plain HTTP. With TLS, each head counts a few bytes more.
 	plain bool
 }
 
@@ -126,7 +126,7 @@ func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, headConnKey{}, conn)
 }
 
-// boundHead tells the connection when serving of a request starts and ends.
+// boundHead informs the connection when serving of a request starts and ends.
 func boundHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(headConnKey{}).(*headConn); ok {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// hashesAtOnce bounds the processors and the memory that passwords take.
+	// hashesAtOnce is how many slow hashes run concurrently. It bounds their CPU and memory.
 	hashesAtOnce = 2
-	// hashesWaiting is how many requests wait for a place.
+	// hashesWaiting is how many requests may wait for one of the hashesAtOnce places.
 	hashesWaiting = 64
-	// rememberFor is how long a verified password needs no hash.
+	// rememberFor is how long after its last use a verified password needs no slow hash.
 	rememberFor = time.Minute
 )
 
@@ -25,16 +25,16 @@ type user struct {
 	name     string
 	role     Role
 	hash     string
-	verified atomic.Pointer[verified] // nil before the first right password
+	verified atomic.Pointer[verified] // nil before the first correct password
 }
 
-// verified is a password that was right.
+// verified is a password that was correct.
 type verified struct {
 	sum [sha256.Size]byte // of the password, under a key of this process
-	at  time.Time         // when it was presented last
+	at  time.Time         // when it was last presented
 }
 
-// hashing bounds the slow hashes. Only right passwords are remembered: an attacker cannot fill any memory.
+// hashing limits the slow hashes. Only correct passwords are remembered, so an attacker cannot fill the memory.
 type hashing struct {
 	places  chan struct{}
 	check   func(hash, password string) bool
@@ -44,8 +44,8 @@ type hashing struct {
 // verifiedKey makes a remembered sum worthless outside of this process.
 var verifiedKey = []byte(rand.Text())
 
-// verify reports whether password is u's. A password that was right within the last minute takes no place. Any other
-// waits for a place; CodeUnavailable means that too many wait.
+// verify reports whether password is u's. A password that was correct within the last minute needs no slow hash. Any
+// other password waits for a place. verify returns CodeUnavailable if too many wait, or if ctx ends first.
 func (h *hashing) verify(ctx context.Context, u *user, password string) (bool, error) {
 	mac := hmac.New(sha256.New, verifiedKey)
 	_, _ = mac.Write([]byte(password)) // a hash never fails
@@ -67,7 +67,7 @@ func (h *hashing) verify(ctx context.Context, u *user, password string) (bool, e
 	return true, nil
 }
 
-// remembers reports whether a password was right within the last minute, and begins that minute again.
+// remembers reports whether a password was correct within the last minute, and restarts that minute.
 func (u *user) remembers(sum [sha256.Size]byte) bool {
 	v := u.verified.Load()
 	if v == nil || !hmac.Equal(v.sum[:], sum[:]) || time.Since(v.at) > rememberFor {

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+
+	"rideshare/internal/tracing"
 )
 
 // HeaderRequestID carries the request id, in requests and answers.
@@ -20,7 +22,9 @@ type requestKey struct{}
 // request is the data of a request in its context.
 type request struct {
 	id      string
-	maxBody int64 // of its route, in bytes
+	span    tracing.Span
+	user    string // see UserLabel
+	maxBody int64  // of its route, in bytes
 	// identity is the sender, once accepted; nil without credentials.
 	identity *identity
 	held     holding
@@ -45,12 +49,16 @@ func RequestID(ctx context.Context) string {
 }
 
 // RequestIDFrom returns the request id in the headers: X-Request-Id, or else the trace id of a well-formed
-// traceparent (W3C Trace Context). If there is none, or it is not fit for a log line, it generates an id.
-func RequestIDFrom(h http.Header) string {
+// traceparent (W3C Trace Context). If there is none, or it is not fit for a log line, the id is that of the trace in ctx,
+// or generated.
+func RequestIDFrom(ctx context.Context, h http.Header) string {
 	if id := h.Get(HeaderRequestID); validRequestID(id) {
 		return id
 	}
 	if id, ok := traceID(h.Get("Traceparent")); ok {
+		return id
+	}
+	if id := tracing.TraceID(ctx); id != "" {
 		return id
 	}
 	var b [16]byte

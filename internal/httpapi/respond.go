@@ -22,15 +22,34 @@ const (
 // maxIdempotencyKey is the longest accepted key, in characters.
 const maxIdempotencyKey = 255
 
-// JSON answers with v as JSON. It does not escape text for HTML.
+// JSON answers with v as JSON and a newline, so that a terminal's next line begins at its start. It does not escape text
+// for HTML.
 func JSON(c echo.Context, httpStatus int, v any) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(httpStatus, body)
+}
+
+// JSONExactly is JSON without the newline, for the routes of the course and of rqlite: clients may compare their bodies.
+func JSONExactly(c echo.Context, httpStatus int, v any) error {
+	body, err := encode(v)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(httpStatus, bytes.TrimSuffix(body, []byte("\n")))
+}
+
+// encode returns v as JSON with a newline.
+func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("encode answer: %w", err)
+		return nil, fmt.Errorf("encode answer: %w", err)
 	}
-	return c.JSONBlob(httpStatus, bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
+	return buf.Bytes(), nil
 }
 
 // Empty answers `{}`.
@@ -57,6 +76,20 @@ func MinSeq(c echo.Context) (dbaas.Seq, error) {
 		return 0, dbaas.Errorf(dbaas.CodeInvalid, "%s is not a position", HeaderMinSeq)
 	}
 	return dbaas.Seq(n), nil
+}
+
+// ClusterOfMinSeq returns the cluster of the position that the client wants to see, zero if the client gives no position,
+// or no cluster. A malformed id is CodeInvalid.
+func ClusterOfMinSeq(c echo.Context) (id dbaas.ClusterID, err error) {
+	h := c.Request().Header
+	values := h.Values(HeaderCluster)
+	if len(values) == 0 || len(h.Values(HeaderMinSeq)) == 0 {
+		return id, nil
+	}
+	if len(values) > 1 || id.UnmarshalText([]byte(values[0])) != nil {
+		return id, dbaas.Errorf(dbaas.CodeInvalid, "%s is not a cluster id, 32 hexadecimal digits", HeaderCluster)
+	}
+	return id, nil
 }
 
 // IdempotencyKey returns the client's key, "" if there is none. A key that is not 1 to 255 printable ASCII characters

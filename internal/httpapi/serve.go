@@ -15,6 +15,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/tracing"
 )
 
 // Param returns a path parameter, percent-decoded exactly once.
@@ -145,8 +146,9 @@ func (a *API) account(c echo.Context, rt *route, took time.Duration) {
 		pattern = rt.pattern
 	}
 	status := c.Response().Status
+	requestOf(c.Request().Context()).span.Answered(a.cfg.Part, MethodLabel(c.Request().Method), pattern, status)
 	if a.cfg.Observe != nil {
-		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), status, took)
+		a.cfg.Observe(pattern, MethodLabel(c.Request().Method), status, took, tracing.TraceID(c.Request().Context()))
 	}
 	code := dbaas.CodeOK
 	if status == http.StatusGatewayTimeout {

@@ -27,8 +27,8 @@ const (
 	DefaultReadTimeout = 15 * time.Second
 	// DefaultWriteTimeout is well above the longest call timeout (5 s by default).
 	DefaultWriteTimeout = 60 * time.Second
-	// idleTimeout is longer than that of the system's own clients, so that they close idle connections first and
-	// never send a request into a closing one.
+	// idleTimeout is longer than the idle timeout of the system's own clients, so that they close idle connections
+	// first and never send a request into a closing one.
 	idleTimeout = 60 * time.Second
 	// defaultMaxConns limits open connections, and with them memory.
 	defaultMaxConns = 8192
@@ -55,11 +55,14 @@ type ServerConfig struct {
 	// Exposed, if set, is a warning to log when the server listens beyond this machine: it explains the risk and the
 	// remedy.
 	Exposed string
-	// TLS, if set, is for a TCP listener: plain HTTP is refused then. A socket is reached from this machine alone, and
-	// never has TLS.
+	// TLS, if set, is for a TCP listener: plain HTTP is refused then. A Unix socket never has TLS, because only this
+	// machine can reach it.
 	TLS *tls.Config
 	// MaxConns limits open connections; zero means 8192.
 	MaxConns int
+	// AddHeaders, if set, adds the headers that every answer at a path must have. It is called for the answers with
+	// which the server itself refuses a request; Handler sets these headers in its own answers.
+	AddHeaders func(h http.Header, path string)
 }
 
 // Server is one listener with its HTTP server.

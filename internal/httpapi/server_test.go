@@ -158,7 +158,7 @@ func TestHeaders(t *testing.T) {
 				return err
 			}
 			httpapi.SetSeq(c, seq)
-			return httpapi.JSON(c, http.StatusOK, key)
+			return httpapi.JSONExactly(c, http.StatusOK, key)
 		})
 	})
 	for _, tt := range []struct {

@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/logkey"
 )
 
-// errCrossSite answers a change sent by a web page of another site. A browser sends such a request with the
-// credentials it has stored, whoever made the page.
+// errCrossSite answers a change sent by a web page of another site. A browser sends such a request with the credentials
+// it has stored, whichever site the page comes from.
 var errCrossSite = dbaas.Errorf(dbaas.CodeForbidden,
 	"a web page of another site may not send changes here: serve the page from this address, or send the request from a server")
 
@@ -92,8 +92,11 @@ func (s *Server) sameSite(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		id := RequestIDFrom(r.Header)
+		id := RequestIDFrom(r.Context(), r.Header)
 		w.Header().Set(HeaderRequestID, id)
+		if s.cfg.AddHeaders != nil {
+			s.cfg.AddHeaders(w.Header(), r.URL.Path)
+		}
 		s.cfg.Log.DebugContext(r.Context(), "request of another site refused", logkey.RequestID, id, logkey.Error, err.Error())
 		writeError(w, r.WithContext(WithRequestID(r.Context(), id)), false, err)
 	})

@@ -22,8 +22,8 @@ const unixHost = "socket"
 // socketMode allows only the owner and the group.
 const socketMode = 0o660
 
-// Listen listens on host:port or on a socket. It replaces a socket whose process is gone; a socket that answers is an
-// error, as a busy port is.
+// Listen listens on host:port or on a socket. It replaces a socket whose process is gone. A socket that accepts
+// connections is an error, like a busy port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, UnixScheme)
 	if !unix {
@@ -44,6 +44,9 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 
 func listen(ctx context.Context, network, address string) (net.Listener, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
+	if call, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = call.Err // the rest repeats the address
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}

@@ -24,6 +24,13 @@ type Caller struct {
 	waiting map[string]*call
 }
 
+type headersKey struct{}
+
+// WithHeaders returns ctx with the headers of the request that Call sends under it.
+func WithHeaders(ctx context.Context, headers map[string]string) context.Context {
+	return context.WithValue(ctx, headersKey{}, headers)
+}
+
 // call is a request whose last reply has not arrived.
 type call struct {
 	id      string
@@ -60,13 +67,13 @@ func (c *Caller) Run(ctx context.Context) error {
 }
 
 // Call publishes body to q and passes each reply to onReply, until onReply returns true to mark the last reply. The
-// request's TTL is ctx's deadline. onReply runs in another goroutine, never concurrently with itself, and never after
+// request's TTL is ctx's deadline, its headers are those of WithHeaders. onReply runs in another goroutine, never concurrently with itself, and never after
 // Call has returned. A slow onReply delays the replies of other calls.
 //
-// After ErrUnavailable, ErrUnroutable, ErrRefused or ErrClosed certainly nothing was sent. After any other error the
-// request may have been executed, or may still be: ErrUnconfirmed (also as ErrReplyLost) is returned as soon as no
-// reply can be expected, ctx's error if the last reply was late. Replies that onReply has already received stay
-// valid.
+// After ErrUnavailable, ErrUnroutable, ErrRefused or ErrClosed, the request was certainly not sent. After any other
+// error the request may have been executed, or may still be executed later: Call returns ErrUnconfirmed (possibly as
+// ErrReplyLost) as soon as no further reply can arrive, and ctx's error if ctx ends before the last reply. Replies that
+// onReply has already received stay valid.
 func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(body []byte) bool) error {
 	w, err := c.enter(ctx, onReply)
 	if err != nil {
@@ -78,6 +85,7 @@ func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(bo
 	if deadline, ok := ctx.Deadline(); ok {
 		m.TTL = max(time.Until(deadline), time.Millisecond)
 	}
+	m.Headers, _ = ctx.Value(headersKey{}).(map[string]string)
 	if err := c.conn.Publish(ctx, q, m); err != nil {
 		return w.refused(err)
 	}
@@ -89,8 +97,8 @@ func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(bo
 	}
 }
 
-// refused ends the call with an error of Publish, which knows best whether anything was sent. If the last reply has
-// already arrived, the call succeeds: a reply can be faster than the confirm.
+// refused ends the call with an error of Publish, which takes precedence because it says whether anything was sent. If
+// the last reply has already arrived, the call succeeds: a reply can be faster than the confirm.
 func (w *call) refused(err error) error {
 	if w.finish(err) == nil {
 		return nil
@@ -157,9 +165,9 @@ func (c *Caller) setReplyTo(name string) {
 	}
 }
 
-// deliver passes a reply to its call. A reply without a waiting call is dropped: the caller has gone, or the request
-// was answered twice. deliver holds the call's lock while onReply runs, so that onReply never runs after Call has
-// returned.
+// deliver passes a reply to its call. A reply without a waiting call is dropped: the call has already returned, or the
+// request was answered twice. deliver holds the call's lock while onReply runs, so that onReply never runs after Call
+// has returned.
 func (c *Caller) deliver(m Message) {
 	c.mu.Lock()
 	w := c.waiting[m.ID]

@@ -54,7 +54,7 @@ func startCaller(t *testing.T, conn *fakeConn) *mq.Caller {
 
 func last([]byte) bool { return true }
 
-// The request carries the reply queue, a unique id, the remaining time and, on writeQ only, persistence.
+// The request carries the reply queue, a unique id, the remaining time, its headers and, on writeQ only, persistence.
 func TestCaller_Call_Request(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestCaller_Call_Request(t *testing.T) {
 		}
 		caller := startCaller(t, conn)
 		conn.ready("mine")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(mq.WithHeaders(t.Context(), map[string]string{"a": "b"}), time.Minute)
 		defer cancel()
 		for _, q := range mq.WorkQueues() {
 			if err := caller.Call(ctx, q, []byte("body"), last); err != nil {
@@ -77,6 +77,9 @@ func TestCaller_Call_Request(t *testing.T) {
 		read, linear, write := sent[0], sent[1], sent[2]
 		if read.ReplyTo != "mine" || string(read.Body) != "body" || read.TTL != time.Minute {
 			t.Errorf("got request %+v, want reply queue mine and a TTL of a minute", read)
+		}
+		if read.Headers["a"] != "b" || write.Headers["a"] != "b" {
+			t.Errorf("headers: got %v and %v, want those of the context", read.Headers, write.Headers)
 		}
 		if read.ID == write.ID {
 			t.Errorf("two calls have the id %s", read.ID)

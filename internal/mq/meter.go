@@ -10,11 +10,11 @@ const DeadQ Queue = "dead.write"
 // master all count, so the limit is high enough that only a message that kills its masters should reach it.
 const DeliveryLimit = 100
 
-// Meter counts the messages waiting at the bus. It has its own connection, because a broker that does not answer it
-// costs that connection. It is safe for concurrent use.
+// Meter counts the messages waiting at the bus. It has its own connection, because a connection on which the broker
+// does not answer is closed. It is safe for concurrent use.
 type Meter interface {
-	// Depths returns how many messages of each work queue and of DeadQ wait for a consumer, without the
-	// unacknowledged ones. A queue that does not exist is left out.
+	// Depths returns how many messages of each work queue and of DeadQ wait for a consumer. Unacknowledged messages do
+	// not count. A queue that does not exist is left out.
 	//
 	// It waits for a connection and for the broker's answer until ctx ends. It returns ErrUnavailable when ctx ends
 	// or the connection is lost, and ErrClosed after Close.

@@ -16,8 +16,9 @@ import (
 // Queue is the name of a work queue.
 type Queue string
 
-// The queues, named as the course names them, plus LinearQ for linearizable reads. Only the master takes those; in
-// writeQ they would delay the writes. An implementation may add a prefix and a version suffix to the names.
+// The work queues. The course prescribes the names readQ and writeQ. LinearQ carries linearizable reads: only the
+// master serves them, and in writeQ they would delay the writes. An implementation may add a prefix and a version
+// suffix to the names.
 const (
 	ReadQ   Queue = "readQ"
 	LinearQ Queue = "linearQ"
@@ -31,8 +32,8 @@ func WorkQueues() []Queue { return []Queue{ReadQ, LinearQ, WriteQ} }
 // each subscriber has a private queue bound to it.
 const SyncQ = "syncQ"
 
-// DefaultMaxBytes limits the bytes waiting in one queue: twice the largest message. A broker that runs out of memory
-// or disk blocks all publishers, also those of other queues.
+// DefaultMaxBytes limits the bytes waiting in one queue: twice the largest message. A broker that runs out of memory or
+// disk blocks all publishers, including the publishers to other queues.
 const DefaultMaxBytes = 192 << 20
 
 // Errors of Publish, Reply and Broadcast. All but ErrUnconfirmed mean that the broker certainly does not have the
@@ -69,6 +70,8 @@ type Message struct {
 	// Persistent messages survive a restart of the broker once confirmed, if
 	// the bus is durable at all.
 	Persistent bool
+	// Headers are delivered with the message; nil means none. Receivers ignore what they do not know.
+	Headers map[string]string
 }
 
 // Delivery is a message on its way to one consumer. Ack or Reject it once, from any goroutine.
@@ -106,8 +109,7 @@ type State struct {
 	Connected bool
 	// Blocked reports whether the broker has announced that it accepts no messages (alarm).
 	Blocked bool
-	// Lost counts the connections to the broker that were lost since the start. Each is re-established, or being
-	// re-established.
+	// Lost counts the connections to the broker that were lost since the start. Each is re-established automatically.
 	Lost uint64
 }
 
@@ -151,7 +153,8 @@ type Conn interface {
 	// replies in the old queue are lost.
 	Replies(ctx context.Context, ready func(name string), handle func(Message)) error
 
-	// Ready returns nil if the bus would accept a message now, otherwise an error that gives the reason.
+	// Ready returns nil if the bus would accept a message now, otherwise an error that gives the reason. A large
+	// message may be refused even if Ready returns nil.
 	Ready() error
 
 	// State returns the state of the connection. It never waits.

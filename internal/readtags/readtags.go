@@ -1,9 +1,9 @@
-// Package readtags says which reads a change can alter. A read carries tags, and a commit touches tags: an answer can
-// only have changed if the commit touched a tag of the read. persdb writes the touched tags into each entry (Touched),
-// a slave finds the tags of a read (Tags), and the orchestrator compares them without knowing the schema.
+// Package readtags decides which cached reads a commit can change. A read has tags, and a commit touches tags. An
+// answer can only have changed if the commit touched a tag of the read. persdb writes the touched tags into each entry
+// (Touched), a slave finds the tags of a read (Tags), and the orchestrator compares them without knowing the schema.
 //
-// A tag is one of 65536 slots. Tags that share a slot make an answer seem changed when it is not, never the reverse.
-// The slot of a tag is part of the log's format and must not change.
+// A tag hashes to one of 65536 slots. If two tags share a slot, an answer may seem changed when it is not, never the
+// reverse. The slot of a tag is part of the log's format and must not change.
 package readtags
 
 import (
@@ -46,61 +46,61 @@ var polynomial = crc32.MakeTable(crc32.Castagnoli)
 
 func fold(sum uint32) Slot { return Slot(sum>>16) ^ Slot(sum) }
 
-func named(kind byte, table string) uint32 {
-	sum := crc32.Update(0, polynomial, []byte{kind})
-	return crc32.Update(sum, polynomial, []byte(table))
-}
+// A checksum is computed over bytes collected in a buffer, because each call of the checksum function moves the bytes
+// that it gets to the heap.
+
+// named appends what the checksum of a table begins with.
+func named(b []byte, kind byte, table string) []byte { return append(append(b, kind), table...) }
+
+func checksum(b []byte) uint32 { return crc32.Update(0, polynomial, b) }
 
 // Table returns the slot of a table.
-func Table(name string) Slot { return fold(named('t', name)) }
+func Table(name string) Slot { return fold(checksum(named(nil, 't', name))) }
 
 // Whole returns the slot that is touched when a table is emptied.
-func Whole(name string) Slot { return fold(named('w', name)) }
+func Whole(name string) Slot { return fold(checksum(named(nil, 'w', name))) }
 
-// Key returns the slot of the rows of a table whose first key columns have these stored values. Values that SQLite takes
-// for equal have the same slot.
+// Key returns the slot of the rows of a table whose first key columns have these stored values. Values that SQLite
+// treats as equal have the same slot.
 func Key(table string, values ...dbaas.Value) Slot {
-	sum := named('k', table)
+	b := named(make([]byte, 0, 64), 'k', table)
 	for i := range values {
-		sum = addValue(sum, &values[i])
+		b = appendValue(b, &values[i])
 	}
-	return fold(sum)
+	return fold(checksum(b))
 }
 
-// addValue adds a value to a checksum. A float that is a whole number counts as an integer, since they are equal.
-func addValue(sum uint32, v *dbaas.Value) uint32 {
-	var b [9]byte
+// appendValue appends the bytes of a value that a checksum covers. A float that is a whole number counts as an integer,
+// since SQLite treats the two as equal.
+func appendValue(b []byte, v *dbaas.Value) []byte {
 	kind, number := v.Kind, uint64(v.Int)
-	if kind == dbaas.KindFloat {
+	switch v.Kind {
+	case dbaas.KindFloat:
 		if f := v.Float; f == math.Trunc(f) && f >= -(1<<63) && f < 1<<63 {
 			kind, number = dbaas.KindInteger, uint64(int64(f))
 		} else {
 			number = math.Float64bits(f)
 		}
-	}
-	b[0] = byte(kind)
-	switch kind {
-	case dbaas.KindInteger, dbaas.KindFloat:
-		binary.LittleEndian.PutUint64(b[1:], number)
 	case dbaas.KindText:
-		binary.LittleEndian.PutUint64(b[1:], uint64(len(v.Text)))
-		return crc32.Update(crc32.Update(sum, polynomial, b[:]), polynomial, []byte(v.Text))
+		number = uint64(len(v.Text))
 	case dbaas.KindBlob:
-		binary.LittleEndian.PutUint64(b[1:], uint64(len(v.Blob)))
-		return crc32.Update(crc32.Update(sum, polynomial, b[:]), polynomial, v.Blob)
+		number = uint64(len(v.Blob))
 	case dbaas.KindNull:
+		number = 0
+	case dbaas.KindInteger:
 	}
-	return crc32.Update(sum, polynomial, b[:])
+	b = binary.LittleEndian.AppendUint64(append(b, byte(kind)), number)
+	return append(append(b, v.Text...), v.Blob...)
 }
 
-// Tags are the tags of a read, encoded for the wire: a byte for the kind and two for the slot of each. Empty Tags mean
-// that the read cannot be cached.
+// Tags are the tags of a read, encoded for the wire: for each tag one byte for the kind and two for the slot. Empty
+// Tags mean that the read cannot be cached.
 type Tags []byte
 
 // TagBytes is the size of one encoded tag.
 const TagBytes = 3
 
-// ErrMalformed is returned for bytes that are not what this package encodes.
+// ErrMalformed is returned for bytes that are not valid Tags.
 var ErrMalformed = errors.New("malformed tags")
 
 // Add appends a tag.
@@ -116,7 +116,7 @@ func (t Tags) At(i int) (Kind, Slot) {
 	return Kind(t[TagBytes*i]), Slot(t[TagBytes*i+1]) | Slot(t[TagBytes*i+2])<<8
 }
 
-// Check returns ErrMalformed if t has parts of tags or tags of an unknown kind.
+// Check returns ErrMalformed if t has an incomplete tag or a tag of an unknown kind.
 func (t Tags) Check() error {
 	if len(t)%TagBytes != 0 {
 		return ErrMalformed
@@ -129,7 +129,7 @@ func (t Tags) Check() error {
 	return nil
 }
 
-// MaxRows is how many changed rows of one entry are listed. A larger entry touches all tags.
+// MaxRows is the largest number of changed rows whose tags one entry lists. A larger entry touches all tags.
 const MaxRows = 10_000
 
 // Touched collects the slots that the changes of one entry touch. Its zero value is empty.
@@ -137,44 +137,60 @@ type Touched struct {
 	slots []Slot
 	rows  int
 	all   bool
+	known bool   // table and begin are set
+	table string // of the last row
+	begin uint32 // the checksum of that table
 	key   uint32 // the checksum of the row's table and key so far
+	buf   []byte
 }
 
 // Reset empties t.
-func (t *Touched) Reset() { *t = Touched{slots: t.slots[:0]} }
+func (t *Touched) Reset() {
+	if cap(t.buf) > 64<<10 { // of a row with a large key
+		t.buf = nil
+	}
+	*t = Touched{slots: t.slots[:0], buf: t.buf[:0]}
+}
 
-// Changed counts a changed row. Row follows for the row before its change, and for the row after it.
+// Changed counts a changed row. The caller then calls Row for the row before its change and for the row after it, where
+// they exist.
 func (t *Touched) Changed() {
 	t.rows++
 	t.all = t.all || t.rows > MaxRows
 }
 
-// Row adds a row. Calls of Key follow, for each column of its key in order.
+// Row adds a row. The caller then calls Key for each column of the row's key, in order.
 func (t *Touched) Row(table string) {
-	if !t.all {
-		t.slots = append(t.slots, Table(table))
-		t.key = named('k', table)
+	if t.all {
+		return
 	}
+	if !t.known || t.table != table {
+		t.slots = append(t.slots, Table(table))
+		t.buf = named(t.buf[:0], 'k', table)
+		t.known, t.table, t.begin = true, table, checksum(t.buf)
+	}
+	t.key = t.begin
 }
 
-// Key adds the next column of the row's key, and so one more prefix of the key.
+// Key adds the next column of the row's key. It touches the prefix of the key that ends with this column.
 func (t *Touched) Key(v *dbaas.Value) {
 	if !t.all {
-		t.key = addValue(t.key, v)
+		t.buf = appendValue(t.buf[:0], v)
+		t.key = crc32.Update(t.key, polynomial, t.buf)
 		t.slots = append(t.slots, fold(t.key))
 	}
 }
 
-// Emptied adds a table all of whose rows are deleted.
+// Emptied adds a table whose rows are all deleted.
 func (t *Touched) Emptied(table string) { t.slots = append(t.slots, Table(table), Whole(table)) }
 
-// Append appends the slots in ascending order, two bytes each. Nothing is appended if all tags are touched.
+// Append appends the slots in ascending order, two bytes each. It appends nothing if all tags are touched.
 func (t *Touched) Append(b []byte) []byte {
 	if t.all {
 		return b
 	}
 	if len(t.slots) == 0 {
-		t.slots = append(t.slots, Table("")) // a change without rows touches the tags of no read
+		t.slots = append(t.slots, Table("")) // a change without rows touches no read: no table has this name
 	}
 	slices.Sort(t.slots)
 	t.slots = slices.Compact(t.slots)
@@ -185,7 +201,7 @@ func (t *Touched) Append(b []byte) []byte {
 }
 
 // RecordTouched is the record of dbaas.ChangeRows that holds touched slots: this byte, the number of bytes that follow,
-// and what Append wrote. It is a change of its own, the last of its entry.
+// and what Append wrote. It is a separate change, the last of its entry.
 const RecordTouched = 'K'
 
 // OfEntry calls touch for each slot that an entry touches. It returns false if the entry may touch all tags: it changes
@@ -198,7 +214,7 @@ func OfEntry(e *dbaas.Entry, touch func(Slot)) bool {
 		return true
 	}
 	for i := range e.Changes {
-		if e.Changes[i].Kind != dbaas.ChangeRows {
+		if kind := e.Changes[i].Kind; kind != dbaas.ChangeRows && kind != dbaas.ChangeFeed {
 			return false
 		}
 	}

@@ -32,7 +32,7 @@ type Watcher struct {
 	// Apply gets the contents in the order of Paths. After an error it must have changed nothing.
 	Apply func(contents [][]byte) error
 
-	known state // the state that was applied or refused last
+	known state // the state that was last applied or refused
 	last  state // the state at the last reading
 }
 
@@ -52,7 +52,7 @@ func (w *Watcher) Load() error {
 	return nil
 }
 
-// Run applies changed files until ctx ends: within three seconds, and at once at SIGHUP. It reports each time to
+// Run applies changed files until ctx ends: within three seconds, and immediately at SIGHUP. It reports each attempt to
 // observe. Files that cannot be read or applied change nothing; each such state is logged once. While Run runs, SIGHUP
 // does not end the process. Load must have succeeded.
 func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what string, err error)) {
@@ -73,8 +73,8 @@ func (w *Watcher) Run(ctx context.Context, log *slog.Logger, observe func(what s
 	}
 }
 
-// look reads the files once, and applies them if they have changed and are the same as at the last reading, or if it is
-// forced to.
+// look reads the files once, and applies them if they have changed and are the same as at the last reading, or if force
+// is set.
 func (w *Watcher) look(force bool, log *slog.Logger, observe func(what string, err error)) {
 	contents, now, err := w.read()
 	settled := now == w.last

@@ -74,7 +74,7 @@ func (f *follower) observe(_ string, err error) {
 // await waits until text is in force and so many changes were seen.
 func (f *follower) await(t *testing.T, text string, changes int) {
 	t.Helper()
-	testenv.Eventually(t, 5*time.Second, func() error {
+	testenv.Eventually(t, time.Minute, func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.applied != text || len(f.observed) != changes {

@@ -7,13 +7,14 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
 // Errors that callers check for.
 var (
-	// ErrDiverged is returned by Applier when a change does not fit the replica's rows or tables. The file is no longer a
-	// prefix of the log and must be thrown away.
+	// ErrDiverged is returned by Applier when a change does not fit the replica's rows or tables. The file does not match
+	// the log and must be discarded.
 	ErrDiverged = errors.New("replica has diverged")
 	// ErrNotNext is returned by Applier for an entry that does not directly follow the position, or whose epoch is older
 	// than the position's.
@@ -23,15 +24,16 @@ var (
 // Applier applies entries to a replica. Only the goroutine that uses the connection may use its Applier.
 type Applier struct{ *schema }
 
-// NewApplier returns an Applier on c, whose foreign keys and triggers must be off: the log has their rows already.
+// NewApplier returns an Applier on c. Foreign keys and triggers must be off on c: the log already has the rows that
+// they changed.
 func NewApplier(c *sqlite.Conn) *Applier { return &Applier{&schema{c: c}} }
 
-// Apply applies entry e inside the transaction that the caller has open, and moves the position to e. Several entries may
-// share one transaction.
+// Apply applies entry e inside the caller's open transaction, and moves the position to e. Several entries may share
+// one transaction.
 //
-// After an error the caller must end the transaction without committing. ErrNotNext: e is not the entry after the
-// position, or its epoch is older than the position's. ErrDiverged: a change does not fit, so this file is not a prefix
-// of the log. Any other error is about the file, such as a full disk.
+// After an error the caller must roll the transaction back. ErrNotNext: e is not the entry after the position, or its
+// epoch is older than the position's. ErrDiverged: a change does not fit, so this file does not match the log. Any
+// other error concerns the file itself, such as a full disk.
 func (p *Applier) Apply(e dbaas.Entry) error {
 	if err := p.advance(e); err != nil {
 		return err
@@ -43,6 +45,7 @@ func (p *Applier) Apply(e dbaas.Entry) error {
 			err = diverged(p.c.ChangeSchema(string(change.Data)))
 		case dbaas.ChangeRows:
 			err = p.applyRows(change.Data)
+		case dbaas.ChangeFeed: // for consumers of the change feed
 		case dbaas.ChangeSet:
 			err = fmt.Errorf("%w: an older version made the change", ErrDiverged)
 		}
@@ -65,7 +68,8 @@ func (p *Applier) advance(e dbaas.Entry) error {
 	return nil
 }
 
-// diverged marks an error as proof that the replica's rows or tables differ from those that the change was made from.
+// diverged wraps an error as ErrDiverged if it proves that the replica's rows or tables differ from those that the
+// change was made from.
 func diverged(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are the file's own.
 	case dbaas.CodeInvalid, dbaas.CodeConstraint:
@@ -78,7 +82,7 @@ func diverged(err error) error {
 type applier struct {
 	c      *sqlite.Conn
 	tables map[string]*table
-	table  *table // of the next records
+	table  *table // the table of the next records
 	args   []dbaas.Value
 }
 
@@ -88,51 +92,51 @@ func (p *Applier) applyRows(changes []byte) error {
 		return err
 	}
 	a := applier{c: p.c, tables: tables}
-	r := records{b: changes}
-	for len(r.b) > 0 {
+	r := rowlog.Reader{Rest: changes}
+	for len(r.Rest) > 0 {
 		if err := a.record(&r); err != nil {
 			return err
 		}
-		if r.bad {
-			return errRecord
+		if r.Bad {
+			return rowlog.ErrMalformed
 		}
 	}
 	return nil
 }
 
-func (a *applier) record(r *records) error {
-	op := r.byte()
+func (a *applier) record(r *rowlog.Reader) error {
+	op := r.Byte()
 	switch op {
-	case recordTable:
+	case rowlog.Table:
 		return a.use(r)
-	case recordEmpty:
-		return diverged(a.c.ExecOnce("DELETE FROM " + QuoteName(r.text())))
-	case recordSequence:
+	case rowlog.Empty:
+		return diverged(a.c.ExecOnce("DELETE FROM " + QuoteName(r.Text())))
+	case rowlog.Sequence:
 		return a.applySequences(r)
 	case readtags.RecordTouched:
-		r.bytes()
+		r.Bytes()
 		return nil
 	}
 	if a.table == nil {
-		return errRecord
+		return rowlog.ErrMalformed
 	}
 	a.args = a.args[:0]
 	switch op {
-	case recordInsert:
+	case rowlog.Insert:
 		return a.insert(r)
-	case recordUpdate:
+	case rowlog.Update:
 		return a.update(r)
-	case recordDelete:
+	case rowlog.Delete:
 		return a.delete(r)
 	default:
-		return errRecord
+		return rowlog.ErrMalformed
 	}
 }
 
-func (a *applier) use(r *records) error {
-	name, columns, withoutRowid := r.text(), r.uint(), r.byte()
-	if r.bad {
-		return errRecord
+func (a *applier) use(r *rowlog.Reader) error {
+	name, columns, withoutRowid := r.Text(), r.Uint(), r.Byte()
+	if r.Bad {
+		return rowlog.ErrMalformed
 	}
 	t := a.tables[name]
 	if t == nil || uint64(len(t.columns)) != columns || t.withoutRowid != (withoutRowid == 1) {
@@ -142,15 +146,15 @@ func (a *applier) use(r *records) error {
 	return nil
 }
 
-func (a *applier) bind(r *records) {
-	v, _ := r.value()
+func (a *applier) bind(r *rowlog.Reader) {
+	v, _ := r.Value()
 	a.args = append(a.args, v)
 }
 
 // identity binds the values that identify a row.
-func (a *applier) identity(r *records) {
+func (a *applier) identity(r *rowlog.Reader) {
 	if !a.table.withoutRowid {
-		a.args = append(a.args, dbaas.Integer(r.int()))
+		a.args = append(a.args, dbaas.Integer(r.Int()))
 		return
 	}
 	for range a.table.key {
@@ -159,9 +163,9 @@ func (a *applier) identity(r *records) {
 }
 
 // run runs one statement, which must change exactly one row.
-func (a *applier) run(r *records, sql string) error {
-	if r.bad {
-		return errRecord
+func (a *applier) run(r *rowlog.Reader, sql string) error {
+	if r.Bad {
+		return rowlog.ErrMalformed
 	}
 	if err := a.c.Exec(sql, a.args...); err != nil {
 		return diverged(err)
@@ -172,10 +176,10 @@ func (a *applier) run(r *records, sql string) error {
 	return nil
 }
 
-func (a *applier) insert(r *records) error {
+func (a *applier) insert(r *rowlog.Reader) error {
 	t := a.table
 	if !t.withoutRowid {
-		a.args = append(a.args, dbaas.Integer(r.int()))
+		a.args = append(a.args, dbaas.Integer(r.Int()))
 	}
 	for range t.columns {
 		a.bind(r)
@@ -200,7 +204,7 @@ func (t *table) insertSQL() string {
 	return t.insert
 }
 
-func (a *applier) delete(r *records) error {
+func (a *applier) delete(r *rowlog.Reader) error {
 	a.identity(r)
 	if a.table.remove == "" {
 		a.table.remove = "DELETE FROM " + QuoteName(a.table.name) + " WHERE " + a.table.where()
@@ -209,31 +213,31 @@ func (a *applier) delete(r *records) error {
 }
 
 // update changes the changed columns of the row that has the old values in the record.
-func (a *applier) update(r *records) error {
+func (a *applier) update(r *rowlog.Reader) error {
 	t := a.table
 	a.identity(r)
 	var set []string
 	checks := []string{t.where()}
 	if !t.withoutRowid {
-		if id := r.int(); id != a.args[0].Int {
+		if id := r.Int(); id != a.args[0].Int {
 			a.args = append(a.args, dbaas.Integer(id))
 			set = append(set, fmt.Sprintf("%s=?%d", QuoteName(t.rowid), len(a.args)))
 		}
 	}
-	for place := r.uint(); place != 0; place = r.uint() {
+	for place := r.Uint(); place != 0; place = r.Uint() {
 		if place > uint64(len(t.columns)) {
-			return errRecord
+			return rowlog.ErrMalformed
 		}
 		name := QuoteName(t.columns[place-1])
-		if old, known := r.value(); known {
+		if old, known := r.Value(); known {
 			a.args = append(a.args, old)
 			checks = append(checks, fmt.Sprintf("%s IS ?%d", name, len(a.args)))
 		}
 		a.bind(r)
 		set = append(set, fmt.Sprintf("%s=?%d", name, len(a.args)))
 	}
-	if r.bad || len(set) == 0 {
-		return errRecord
+	if r.Bad || len(set) == 0 {
+		return rowlog.ErrMalformed
 	}
 	sql := "UPDATE OR ABORT " + QuoteName(t.name) + " SET " + strings.Join(set, ",") + " WHERE " + strings.Join(checks, " AND ")
 	return a.run(r, sql)

@@ -2,19 +2,19 @@ package replication
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
 // Capture records the changes made on a connection, so that a replica that applies them ends with the same rows. It
-// records row by row, in the order in which the engine changes them, whichever statement, trigger, cascade or conflict
-// clause made the change. A row is identified by its row id, or by its key in a table WITHOUT ROWID. Schema changes are
-// recorded as text.
+// records changed rows in the order in which the engine changes them, whether a statement, trigger, cascade or conflict
+// clause caused the change. A row is identified by its row id, or by its key in a table WITHOUT ROWID. Schema changes
+// are recorded as text.
 //
 // Internal tables are left out. Only the goroutine that uses the connection may use its Capture.
 type Capture struct {
@@ -23,23 +23,24 @@ type Capture struct {
 	guard *Guard
 	limit int64
 	on    bool
-	// replaying means that changes only count for the sums.
+	// replaying: changes are not recorded, only added to the sums.
 	replaying bool
 	changes   []dbaas.Change
 	size      int64 // bytes in changes
 	buf       []byte
 	old       []byte // the row before its change
-	new       []byte // the row after its change, where it is not in buf
+	new       []byte // the row after an update
 	sums      sums
+	feed      feed
 	touched   readtags.Touched
 	table     *table   // the table of the last record in buf
 	skip      []string // tables that the current schema change rewrites
 	rows      int64
 	over      bool     // the limit was exceeded
 	err       error    // set if a row could not be recorded
-	nulls     []*table // got a row with NULL in its primary key
+	nulls     []*table // tables that got a row with NULL in the primary key
 
-	known     bool // the name last looked up, its table, and the edition in which that was
+	known     bool // lastName, last and lastIn are valid: the name last looked up, its table, and the schema edition then
 	lastName  string
 	last      *table
 	lastIn    uint64
@@ -49,22 +50,23 @@ type Capture struct {
 	counted   bool // a row was inserted into a table with AUTOINCREMENT: replicas advance the counter too
 }
 
-// NewCapture attaches a Capture to c permanently. The statements that it records were prepared with guard. A batch that
-// records more than limit bytes is stopped, as by sqlite.Conn.Stop, until the next Begin.
+// NewCapture attaches a Capture to c permanently. The statements that it records must be prepared with guard. When a
+// batch records more than limit bytes, the Capture calls sqlite.Conn.Stop; the next Begin lifts that.
 //
-// From now on DELETE without WHERE visits each row, unless Empty is used.
+// From then on DELETE without WHERE visits each row, unless Empty is used.
 func NewCapture(c *sqlite.Conn, guard *Guard, limit int64) *Capture {
 	k := &Capture{schema: schema{c: c}, guard: guard, limit: limit}
 	c.OnRow(k.row)
 	return k
 }
 
-// Begin drops earlier records and starts recording. The caller has opened a transaction in which nothing has changed
+// Begin drops earlier records and starts recording. The caller must have opened a transaction that has changed nothing
 // yet.
 func (k *Capture) Begin() error {
 	k.on, k.changes, k.size, k.buf = true, nil, 0, nil
 	k.table, k.skip, k.pending, k.counted, k.over = nil, nil, nil, false, false
 	k.sums.begin()
+	k.feed.begin()
 	k.touched.Reset()
 	k.c.Resume()
 	if err := k.Next(); err != nil || k.sequences != nil {
@@ -85,7 +87,7 @@ func (k *Capture) Next() error {
 // End stops recording.
 func (k *Capture) End() { k.on = false }
 
-// Committed marks the result of Take as committed; the next batch is compared with that state.
+// Committed records that the result of Take was committed. The next batch builds on that state.
 func (k *Capture) Committed() {
 	if k.pending != nil {
 		k.sequences = k.pending
@@ -99,46 +101,19 @@ func (k *Capture) Rows() int64 { return k.rows }
 // Over reports whether the batch has recorded more than the limit.
 func (k *Capture) Over() bool { return k.over }
 
-// Err returns why a row could not be recorded since Next.
+// Err returns the reason if a row could not be recorded since Next, or nil.
 func (k *Capture) Err() error { return k.err }
 
 // Size returns how many bytes the batch has recorded.
 func (k *Capture) Size() int64 { return k.size + int64(len(k.buf)) }
 
-// Mark is a position in the recorded changes.
-type Mark struct {
-	parts, buffered int
-	delta           map[string]tableSum
-	emptied         map[string]bool
-}
-
-// Mark returns the current position.
-func (k *Capture) Mark() Mark {
-	return Mark{parts: len(k.changes), buffered: len(k.buf), delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied)}
-}
-
-// Rewind drops everything recorded after m, because the caller has undone it.
-func (k *Capture) Rewind(m Mark) {
-	if len(k.changes) > m.parts {
-		k.buf = nil
-		if m.buffered > 0 {
-			k.buf = k.changes[m.parts].Data
-		}
-		for _, c := range k.changes[m.parts:] {
-			k.size -= int64(len(c.Data))
-		}
-		k.changes = k.changes[:m.parts]
-	}
-	k.buf, k.table = k.buf[:m.buffered], nil
-	k.sums.delta, k.sums.emptied = maps.Clone(m.delta), maps.Clone(m.emptied)
-}
-
-// Schema records the text of a schema change and calls run, which executes it. Rows of the tables in rewritten change
-// through the text itself and are not recorded. Rows of other tables, such as the cascades of DROP TABLE, are recorded
-// after the text.
+// Schema records the text of a schema change and calls run, which executes it. Rows of the tables in rewritten are not
+// recorded: replicas get their changes by executing the text. Rows of other tables, such as the cascades of DROP TABLE,
+// are recorded after the text.
 //
-// It returns run's error, or CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
-// uses reserved names, or that has a UNIQUE index on a protected table. After an error the caller must undo the change.
+// Schema returns run's error. It returns CodeInvalid, with a message for the client, if replicas could not follow the
+// new schema, if it uses reserved names, or if it has a UNIQUE index on a protected table. After an error the caller
+// must undo the change.
 func (k *Capture) Schema(text string, rewritten []string, run func() error) error {
 	if k.reserved == nil {
 		var err error
@@ -159,15 +134,15 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	return k.checkReplicable()
 }
 
-// Take ends the batch's recording and returns the changes. The last change has the tags of reads that the batch
-// touches. It may have those of statements that were undone, too.
+// Take ends the batch's recording and returns the changes. The last change has the read tags that the batch touches. It
+// may also have tags of undone statements.
 func (k *Capture) Take() ([]dbaas.Change, error) {
 	if err := k.takeSequences(); err != nil {
 		return nil, err
 	}
 	k.flush()
-	if len(k.changes) > 0 {
-		k.buf = appendBytes([]byte{readtags.RecordTouched}, k.touched.Append(nil))
+	if k.changes = k.feed.drop(k.changes); len(k.changes) > 0 {
+		k.buf = rowlog.AppendBytes([]byte{readtags.RecordTouched}, k.touched.Append(nil))
 		k.flush()
 	}
 	return k.changes, k.takeSums()
@@ -178,10 +153,11 @@ func (k *Capture) flush() {
 		k.changes = append(k.changes, dbaas.Change{Kind: dbaas.ChangeRows, Data: k.buf})
 		k.size += int64(len(k.buf))
 	}
+	k.changes = k.feed.flush(k.changes)
 	k.buf, k.table = nil, nil
 }
 
-// row records a change of a row.
+// row records a change of a row. The engine calls it before it changes the row.
 func (k *Capture) row(ch *sqlite.RowChange) {
 	if !k.on || k.err != nil {
 		return
@@ -205,6 +181,7 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 	}
 	if k.replaying {
 		k.buf, k.table = k.buf[:0], nil
+		k.feed.begin()
 		return
 	}
 	k.touch(t, ch)
@@ -212,6 +189,7 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 		k.checkKey(t, ch)
 	}
 	k.counted = k.counted || t.sequence && ch.Op == sqlite.RowInsert
+	k.feed.check(k.Size())
 	if k.over = k.Size() > k.limit; k.over {
 		k.c.Stop()
 	}
@@ -236,14 +214,15 @@ func (k *Capture) use(t *table) {
 	if k.table != t {
 		k.table = t
 		k.buf = t.appendHeader(k.buf)
+		k.feed.table(t)
 	}
 }
 
 func (k *Capture) insert(t *table, ch *sqlite.RowChange) {
-	k.buf = append(k.buf, recordInsert)
+	k.buf = append(k.buf, rowlog.Insert)
 	start := len(k.buf)
 	if !t.withoutRowid {
-		k.buf = appendInt(k.buf, ch.To)
+		k.buf = rowlog.AppendInt(k.buf, ch.To)
 	}
 	for _, i := range t.index {
 		k.buf = k.after(k.buf, ch, i)
@@ -254,24 +233,25 @@ func (k *Capture) insert(t *table, ch *sqlite.RowChange) {
 }
 
 func (k *Capture) delete(t *table, ch *sqlite.RowChange) {
-	k.buf = k.identity(append(k.buf, recordDelete), t, ch)
-	if !k.sums.kept {
-		return
-	}
+	k.buf = k.identity(append(k.buf, rowlog.Delete), t, ch)
 	k.old = k.old[:0]
 	if !t.withoutRowid {
-		k.old = appendInt(k.old, ch.From)
+		k.old = rowlog.AppendInt(k.old, ch.From)
 	}
+	values := len(k.old)
 	for _, i := range t.index {
 		k.old = k.before(k.old, t, ch, i)
 	}
-	k.sums.add(t.name, -1, -rowSum(k.old))
+	k.feed.buf = append(k.feed.buf, k.old[values:]...)
+	if k.sums.kept {
+		k.sums.add(t.name, -1, -rowSum(k.old))
+	}
 }
 
 // identity appends the identity that a row has before its change.
 func (k *Capture) identity(b []byte, t *table, ch *sqlite.RowChange) []byte {
 	if !t.withoutRowid {
-		return appendInt(b, ch.From)
+		return rowlog.AppendInt(b, ch.From)
 	}
 	for _, n := range t.key {
 		b = k.before(b, t, ch, t.index[n])
@@ -284,31 +264,43 @@ const maxChecked = 64
 
 func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	start := len(k.buf)
-	k.buf = k.identity(append(k.buf, recordUpdate), t, ch)
+	k.buf = k.identity(append(k.buf, rowlog.Update), t, ch)
 	k.old, k.new = k.old[:0], k.new[:0]
 	if !t.withoutRowid {
-		k.buf, k.old, k.new = appendInt(k.buf, ch.To), appendInt(k.old, ch.From), appendInt(k.new, ch.To)
+		k.buf, k.old, k.new = rowlog.AppendInt(k.buf, ch.To), rowlog.AppendInt(k.old, ch.From), rowlog.AppendInt(k.new, ch.To)
 	}
+	values, keyChanged := len(k.old), len(t.places) == 0 && ch.From != ch.To
+	k.feed.row()
 	for n, i := range t.index {
 		oldAt, newAt := len(k.old), len(k.new)
 		k.old = k.before(k.old, t, ch, i)
 		k.new = k.after(k.new, ch, i)
-		if old, value := k.old[oldAt:], k.new[newAt:]; !bytes.Equal(old, value) {
+		old, value, isKey := k.old[oldAt:], k.new[newAt:], slices.Contains(t.places, n)
+		if isKey && !t.withoutRowid {
+			k.feed.keyed = append(k.feed.keyed, old...)
+		}
+		if !bytes.Equal(old, value) {
+			keyChanged = keyChanged || isKey
 			if len(old) > maxChecked {
-				old = []byte{valueOmitted}
+				k.feed.omitted = append(k.feed.omitted, old...)
+				old = []byte{rowlog.ValueOmitted}
 			}
-			k.buf = append(append(appendUint(k.buf, uint64(n+1)), old...), value...)
+			k.buf = append(append(rowlog.AppendUint(k.buf, uint64(n+1)), old...), value...)
 		}
 	}
 	if k.buf = append(k.buf, 0); bytes.Equal(k.old, k.new) {
 		k.buf = k.buf[:start]
-	} else if k.sums.kept {
+		return
+	}
+	k.feed.updated(keyChanged, k.old[values:])
+	if k.sums.kept {
 		k.sums.add(t.name, 0, rowSum(k.new)-rowSum(k.old))
 	}
 }
 
-// before appends a value of the row before its change. In a row that is older than a column of affinity REAL, the engine
-// gives the column's default as it stands in the schema; every reader of the row gets a float.
+// before appends a value of the row before its change. For a row that is older than a column of affinity REAL, the
+// engine returns the column's default as the schema has it, perhaps an integer. Readers of the row get a float, so
+// before converts it.
 func (k *Capture) before(b []byte, t *table, ch *sqlite.RowChange, column int32) []byte {
 	v, err := ch.Old(column)
 	if v.Kind == dbaas.KindInteger && slices.Contains(t.reals, column) {
@@ -328,5 +320,5 @@ func (k *Capture) value(b []byte, v dbaas.Value, err error) []byte {
 		k.err = err
 		return b
 	}
-	return appendRecorded(b, v)
+	return rowlog.AppendValue(b, v)
 }

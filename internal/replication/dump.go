@@ -15,16 +15,16 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// dumpBuffer is how much of a dump is collected before it is written, in bytes.
+// dumpBuffer is the size of a dump's write buffer in bytes.
 const dumpBuffer = 64 << 10
 
-// DumpSQL writes the application's tables as SQL text: of each table the statement that creates it
+// DumpSQL writes the application's tables as SQL text: for each table the statement that creates it
 // and its rows, then the counters of AUTOINCREMENT, indexes, triggers and views. If only is not
-// nil, it writes those tables alone, with their indexes and triggers. Run in a file without tables,
-// the text makes a file with equal Hashes, row ids included.
+// nil, it writes only the tables named there, with their counters, indexes and triggers. A full dump,
+// run in a file without tables, makes a file with equal Hashes, row ids included.
 //
-// The caller must have a transaction open on c, or be the only user of the file. A name in only
-// that is no table's is CodeInvalid; then nothing was written.
+// The caller must have a transaction open on c, or be the only user of the file. If a name in only
+// is not a table's, DumpSQL returns CodeInvalid and writes nothing.
 func DumpSQL(c *sqlite.Conn, w io.Writer, only []string) error {
 	d := &dump{c: c, w: bufio.NewWriterSize(w, dumpBuffer)}
 	if err := d.choose(only); err != nil {
@@ -47,17 +47,17 @@ func DumpSQL(c *sqlite.Conn, w io.Writer, only []string) error {
 	return d.w.Flush()
 }
 
-// CheckTables returns CodeInvalid for the first name that is not a table's.
+// CheckTables returns CodeInvalid if a name is not a table's. The message names the first such name.
 func CheckTables(c *sqlite.Conn, names []string) error {
 	return (&dump{c: c}).choose(names)
 }
 
-// dump is one run of DumpSQL. Errors of w stay in it until Flush.
+// dump is one run of DumpSQL. w keeps the first write error until Flush returns it.
 type dump struct {
 	c      *sqlite.Conn
 	w      *bufio.Writer
 	tables []dumped
-	buf    []byte // of the present row
+	buf    []byte // the text of the current row
 }
 
 // dumped is a table that is written, with the text that creates it.
@@ -68,7 +68,7 @@ type dumped struct {
 
 func (d *dump) text(s string) { _, _ = d.w.WriteString(s) } // Flush returns the error.
 
-// choose fills tables in the order in which they were created.
+// choose fills tables, in the order in which they were created.
 func (d *dump) choose(only []string) error {
 	s := schema{c: d.c}
 	if _, err := s.load(); err != nil {
@@ -89,8 +89,8 @@ func (d *dump) choose(only []string) error {
 	})
 }
 
-// rows writes an INSERT for each row. A row whose id is not the one that the engine would give it
-// names its id.
+// rows writes an INSERT for each row. It includes the row id only where the engine would choose
+// another one.
 func (d *dump) rows(t *table) error {
 	columns, err := writable(d.c, t.name)
 	if err != nil {
@@ -130,8 +130,8 @@ func writable(c *sqlite.Conn, name string) (columns []string, err error) {
 	return columns, err
 }
 
-// row writes the values of a row from column first on. It returns an error of the writer, so that a
-// dump that no reader takes ends.
+// row writes an INSERT with the values of a row from column first on. It returns the writer's error,
+// so that a dump ends when its reader is gone.
 func (d *dump) row(into string, r sqlite.Row, first int) error {
 	d.buf = append(append(d.buf[:0], into...), " VALUES("...)
 	for i := first; i < r.Columns(); i++ {
@@ -144,8 +144,8 @@ func (d *dump) row(into string, r sqlite.Row, first int) error {
 	return err
 }
 
-// counters writes the rows of sqlite_sequence. Those of a choice of tables replace only the
-// counters of these tables.
+// counters writes the rows of sqlite_sequence. If only some tables were chosen, the text replaces only
+// the counters of these tables.
 func (d *dump) counters(chosen bool) error {
 	var names []string
 	for _, o := range d.tables {
@@ -192,7 +192,7 @@ func (d *dump) others(chosen bool) error {
 	})
 }
 
-// appendLiteral appends a value as SQL that gives the same value, bit by bit.
+// appendLiteral appends an SQL literal that gives exactly the same value, bit by bit.
 func appendLiteral(b []byte, v dbaas.Value) []byte {
 	switch v.Kind {
 	case dbaas.KindInteger:
@@ -218,7 +218,8 @@ func appendLiteral(b []byte, v dbaas.Value) []byte {
 	return append(b, "NULL"...)
 }
 
-// appendFloat appends a number that the engine reads as a float. It has no word for infinity.
+// appendFloat appends a literal that the engine reads as the float f. SQL has no word for infinity, so that becomes
+// 9e999.
 func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case math.IsInf(f, 1):

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
@@ -28,9 +29,9 @@ func EmptiedTable(sql string) string {
 // emptyRows is the number of rows from which emptying a table as a whole pays off.
 const emptyRows = 1000
 
-// Empty deletes all rows of a large table without visiting them, and records that. done is false, and nothing has
-// changed, if the table is small or if deleting a row could have another effect through a trigger or through a foreign
-// key of a row that refers to it.
+// Empty deletes all rows of a large table as a whole, and records that: replicas get the name of the table, consumers
+// of the change feed its rows. If done is false, nothing has changed: the table does not exist, is small, or deleting a
+// row could have a side effect through a trigger or through a foreign key that refers to it.
 func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	c := k.c
 	t := k.find(name)
@@ -44,6 +45,10 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 	if err != nil || !whole {
 		return 0, false, err
 	}
+	fed, err := k.feed.emptied(c, t)
+	if err != nil {
+		return 0, false, err
+	}
 	err = c.WithoutForeignKeys(func() error {
 		c.OnRow(nil) // otherwise the engine would visit each row.
 		defer c.OnRow(k.row)
@@ -53,7 +58,13 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 		return 0, false, err
 	}
 	rows = c.Changes()
-	k.buf = appendBytes(append(k.buf, recordEmpty), t.name)
+	k.buf = rowlog.AppendBytes(append(k.buf, rowlog.Empty), t.name)
+	if len(k.feed.buf) == 0 {
+		k.feed.buf = fed // up to 32 MiB, which are not copied
+	} else {
+		k.feed.buf = append(k.feed.buf, fed...)
+	}
+	k.feed.check(k.Size())
 	k.sums.empty(t.name)
 	k.touched.Emptied(t.name)
 	return rows, true, nil
@@ -68,7 +79,7 @@ func deletableWhole(c *sqlite.Conn, name string) (bool, error) {
 	return unreferenced(c, name)
 }
 
-// Droppable reports whether dropping the table on c WithoutForeignKeys has the same effect as dropping it with them.
+// Droppable reports whether dropping the table on c has the same effect WithoutForeignKeys as with foreign keys on.
 func Droppable(c *sqlite.Conn, name string) (bool, error) {
 	if c.OpenForeignKeys() {
 		return false, nil
@@ -82,4 +93,12 @@ func hasRows(c *sqlite.Conn, t *table, n int) (found bool, err error) {
 		return nil
 	})
 	return found, err
+}
+
+func countRows(c *sqlite.Conn, t *table) (n int64, err error) {
+	err = c.QueryOnce("SELECT count(*) FROM "+QuoteName(t.name), func(row sqlite.Row) error {
+		n = row.Int(0)
+		return nil
+	})
+	return n, err
 }

@@ -8,8 +8,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// foreignGuard lets the check of a foreign file read, and call functions of its schema that have no
-// side effect.
+// foreignGuard lets the check of a foreign file read, and call those functions of the file's schema
+// that have no side effect.
 type foreignGuard struct{}
 
 // Authorize implements sqlite.Guard.
@@ -24,17 +24,20 @@ func (foreignGuard) Authorize(a sqlite.Action) *dbaas.Error {
 }
 
 // DumpForeign is DumpSQL for a file that a client sent. The file may be hostile: c must be
-// read-only, and its time must be bounded. A file that is damaged, takes too long to read, or has
-// virtual tables is CodeInvalid.
+// read-only and have a time limit. DumpForeign returns CodeInvalid for a file that is damaged, takes
+// too long to read, or has virtual tables.
 func DumpForeign(c *sqlite.Conn, w io.Writer) error {
-	if err := checkForeign(c); err != nil {
-		return foreignError(err)
+	if err := CheckForeign(c); err != nil {
+		return err
 	}
 	return foreignError(DumpSQL(c, w, nil))
 }
 
-// checkForeign runs before anything else reads the file. It runs as a client's statement does,
-// within the limits of c, since the expressions of a schema can ask for any amount of memory.
+// CheckForeign returns CodeInvalid for a file that is damaged or has virtual tables. It must run before anything else
+// reads the file. It runs within the limits of c, like a client's statement, since the expressions of a schema can ask
+// for any amount of memory.
+func CheckForeign(c *sqlite.Conn) error { return foreignError(checkForeign(c)) }
+
 func checkForeign(c *sqlite.Conn) error {
 	for _, sql := range []string{"PRAGMA trusted_schema=OFF", "PRAGMA cell_size_check=ON"} {
 		if err := c.ExecOnce(sql); err != nil {
@@ -67,8 +70,8 @@ func firstText(rows []dbaas.Row) string {
 	return rows[0][0].Text
 }
 
-// foreignError returns the error of a file that cannot be read: the client's fault, unless this
-// process lacks something.
+// foreignError converts the error of a file that cannot be read to CodeInvalid, the client's fault,
+// unless this process lacks a resource.
 func foreignError(err error) error {
 	switch e, ok := errors.AsType[*dbaas.Error](err); {
 	case err == nil:

@@ -1,6 +1,6 @@
 // Package replication has the rules that make replicas equal to persdb: which statements clients may run (Guard), how a
-// commit's rows are recorded (Capture) and applied (Applier), what an installed snapshot keeps (DropOwn), and how two files
-// are compared (Hashes). It holds them on connections of internal/sqlite.
+// commit's rows are recorded (Capture) and applied (Applier), what an installed snapshot keeps (DropOwn), and how two
+// files are compared (Hashes). It works on connections of internal/sqlite.
 package replication
 
 import (
@@ -11,8 +11,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// prefix begins the names of the system's own tables. Clients cannot name them, and captures, hashes and snapshots leave
-// them out, except for the position.
+// prefix begins the names of the system's own tables. Clients cannot use such names. Captures and hashes leave these
+// tables out. Of those in a snapshot, a replica keeps only the table with the position.
 const prefix = "rs_"
 
 // Guard decides what clients' statements may do. It has no state, so any number of connections may share a Guard.
@@ -24,12 +24,12 @@ type Guard struct {
 // ReadGuard lets clients read the application's tables, nothing else.
 var ReadGuard = &Guard{}
 
-// WriteGuard returns a Guard that lets clients read and change the application's tables and schema, as far as replicas can
-// follow. protected names tables and indexes that clients may read and write but not drop or alter. On these tables
-// clients cannot create triggers or UNIQUE indexes either; a Capture with the Guard refuses the latter.
+// WriteGuard returns a Guard that lets clients read and change the application's tables and schema, as far as replicas
+// can follow. protected names tables and indexes that clients may read and write but not drop or alter. Clients cannot
+// create triggers or UNIQUE indexes on these tables either; a Capture with the Guard refuses the indexes.
 func WriteGuard(protected []string) *Guard { return &Guard{writes: true, protected: protected} }
 
-// Authorize implements sqlite.Guard. What it refuses is CodeInvalid.
+// Authorize implements sqlite.Guard. A refusal is CodeInvalid.
 func (g *Guard) Authorize(a sqlite.Action) *dbaas.Error {
 	switch a.Op { //nolint:exhaustive // the others are refused.
 	case sqlite.OpCall:
@@ -68,7 +68,7 @@ func authorizeTable(name string) *dbaas.Error {
 	}
 	switch strings.ToLower(name) {
 	case "sqlite_dbpage", "dbstat", "sqlite_stmt", "bytecode", "tables_used", "pragma_database_list":
-		return noSuchTable(name) // these show the file itself, and so internal tables.
+		return noSuchTable(name) // these show the file itself, including internal tables.
 	}
 	return nil
 }
@@ -82,8 +82,9 @@ func authorizeFunction(name string) *dbaas.Error {
 	return nil
 }
 
-// pragmas are those that clients may use. They show the schema and the settings, also through table-valued functions such
-// as pragma_table_info. The value tells whether an argument names what is shown; elsewhere an argument sets something.
+// pragmas are the pragmas that clients may use, also through table-valued functions such as pragma_table_info. They
+// show the schema and the settings. The value reports whether an argument names the object to show. For the others an
+// argument would set something.
 var pragmas = map[string]bool{
 	"table_info": true, "table_xinfo": true, "table_list": true, "index_list": true, "index_info": true, "index_xinfo": true,
 	"foreign_key_list": true, "foreign_key_check": true, "quick_check": true, "integrity_check": true,

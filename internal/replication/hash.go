@@ -16,21 +16,21 @@ import (
 // SchemaHash is the key of the schema's own hash in Hashes. No table can have this name.
 const SchemaHash = "(schema)"
 
-// hashPart is how many bytes are hashed before between is called: a fraction of a millisecond.
+// hashPart is the number of bytes hashed between two calls of between: a fraction of a millisecond.
 const hashPart = 64 << 10
 
 // Hashes returns one hash for each application table, over its rows with their row ids in storage order; one over the
-// counters of AUTOINCREMENT, if there are any; and one over the schema's text under SchemaHash. Two files have equal
+// counters of AUTOINCREMENT, if there are any; and one over the schema's text, under SchemaHash. Two files have equal
 // hashes if and only if clients cannot tell them apart. The caller must have a transaction open on c, so that all
-// hashes are of one state.
+// hashes are of the same state.
 //
-// Hashes calls between about every 64 KiB, so that long work can pause there.
+// Hashes calls between about every 64 KiB, so that the caller can pause long work there.
 func Hashes(c *sqlite.Conn, between func()) (map[string]string, error) {
 	return hashAll(c, between, nil)
 }
 
-// HashesAndDamage is Hashes for a file with sums (Capture.KeepSums). It also returns, in order, the tables whose rows
-// differ from the committed ones: their bytes changed on the disk, or were changed outside of this package.
+// HashesAndDamage is Hashes for a file with sums (Capture.KeepSums). It also returns, sorted, the tables whose rows
+// differ from the committed rows: their bytes changed on the disk, or were changed outside of this package.
 func HashesAndDamage(c *sqlite.Conn, between func()) (hashes map[string]string, damaged []string, err error) {
 	seen := map[string]tableSum{}
 	if hashes, err = hashAll(c, between, seen); err != nil {
@@ -73,7 +73,7 @@ func hashAll(c *sqlite.Conn, between func(), seen map[string]tableSum) (map[stri
 	return hashes, hashRest(c, hashes, between)
 }
 
-// hashRest adds the hashes besides the tables: the counters of AUTOINCREMENT, if there are any, and the schema.
+// hashRest adds the hashes that are not of tables: the counters of AUTOINCREMENT, if there are any, and the schema.
 func hashRest(c *sqlite.Conn, hashes map[string]string, between func()) error {
 	counters, err := c.Counters()
 	if err == nil && len(counters) > 0 {

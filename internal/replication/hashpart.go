@@ -14,9 +14,9 @@ import (
 // errPartFull ends a part that has reached its limit.
 var errPartFull = errors.New("the part is full")
 
-// HashPart is Hashes of some of the rows. It starts at from, goes through the tables by name, ends after the row that
-// reaches limit bytes, and returns the next start, which is zero at the end. A table WITHOUT ROWID is never divided.
-// Every part includes what Hashes covers besides tables. The caller must have a transaction open.
+// HashPart is Hashes of some of the rows. It starts at from, goes through the tables by name, and ends after the row
+// that reaches limit bytes. next is where the next part starts; it is zero after the last part. A table WITHOUT ROWID
+// is never divided. Every part includes the hashes of counters and schema. The caller must have a transaction open.
 func HashPart(c *sqlite.Conn, from dbaas.HashFrom, limit int, between func()) (hashes map[string]string, next dbaas.HashFrom, err error) {
 	tables, err := loadTables(c)
 	if err != nil {
@@ -47,8 +47,8 @@ func HashPart(c *sqlite.Conn, from dbaas.HashFrom, limit int, between func()) (h
 	return hashes, dbaas.HashFrom{}, nil
 }
 
-// hashRange hashes rows of one table and subtracts their bytes from left. next is inside the table if left is used up
-// and more rows may follow.
+// hashRange hashes rows of one table and subtracts their sizes from left. If left is used up and more rows may follow,
+// next is inside the table.
 func (t *table) hashRange(c *sqlite.Conn, from dbaas.HashFrom, left *int, between func()) (sum string, next dbaas.HashFrom, err error) {
 	sql := t.all()
 	if !t.withoutRowid {

@@ -9,7 +9,7 @@ import (
 )
 
 // The columns of a primary key are never NULL. The engine enforces that only in tables WITHOUT ROWID, in STRICT tables
-// and in columns that are declared NOT NULL. In the others, Capture finds rows whose key became NULL.
+// and in columns declared NOT NULL. For all other columns Capture enforces it.
 
 // checkKey remembers t if the new row has NULL in its primary key.
 func (k *Capture) checkKey(t *table, ch *sqlite.RowChange) {
@@ -25,8 +25,8 @@ func (k *Capture) checkKey(t *table, ch *sqlite.RowChange) {
 	}
 }
 
-// Keys returns CodeConstraint if what ran since Next has left a row with NULL in its primary key. The caller must undo
-// that. A trigger may have replaced the NULL in the same statement, so Keys looks at the rows.
+// Keys returns CodeConstraint if the statement that ran since Next left a row with NULL in its primary key. The caller
+// must then undo the statement. Keys reads the rows, since a trigger may have replaced the NULL in the same statement.
 func (k *Capture) Keys() error {
 	slices.SortFunc(k.nulls, func(a, b *table) int { return strings.Compare(a.name, b.name) })
 	for _, t := range k.nulls {

@@ -9,13 +9,13 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// keyRead is a query of the one form for which reads get narrower tags than the table's:
+// keyRead is a query of the only form that gets narrower tags than the table's:
 //
 //	SELECT columns FROM table WHERE column = value AND ...
 //
-// Columns are names or "*", perhaps with their table and a name for the result; values are parameters, whole numbers or
-// texts. In this form each row of the answer has the values, and nothing else counts. All other queries have other words,
-// and parseKeyRead refuses them.
+// Columns are names or "*", optionally with their table and a name for the result. Values are parameters, whole numbers
+// or texts. In this form the answer depends only on rows that have these values. parseKeyRead refuses every other
+// query.
 type keyRead struct {
 	table string
 	equal []equality
@@ -27,14 +27,14 @@ type equality struct {
 	value  operand
 }
 
-// operand is a literal, or the parameter with an index or a name.
+// operand is a literal, or a parameter with its index or name.
 type operand struct {
 	literal *dbaas.Value
 	index   int
 	name    string
 }
 
-// of returns the operand's value in a run of the statement.
+// of returns the operand's value in one run of the statement.
 func (o *operand) of(st *dbaas.Statement) (v dbaas.Value, found bool) {
 	switch {
 	case o.literal != nil:
@@ -65,7 +65,7 @@ const (
 
 var sqlToken = regexp.MustCompile(`^[ \t\r\n]*(?:([A-Za-z_][A-Za-z0-9_]*)|"((?:[^"]|"")*)"|'((?:[^']|'')*)'|([0-9]{1,18})(?:[^0-9A-Za-z_.]|$)|(\?[0-9]*|[:@$][A-Za-z_][A-Za-z0-9_]*)|([,.=*;]))`)
 
-// keyReader reads the tokens of a statement. The first error sets failed.
+// keyReader reads the tokens of a statement. failed is set at the first error.
 type keyReader struct {
 	rest   string
 	params []string
@@ -73,7 +73,8 @@ type keyReader struct {
 	failed bool
 }
 
-// parseKeyRead reads a statement with these parameters.
+// parseKeyRead parses a statement. params are the names of its parameters, as the engine numbers them. ok is false if
+// the statement does not have the form of a keyRead.
 func parseKeyRead(sql string, params []string) (q keyRead, ok bool) {
 	if len(sql) > maxKeyRead {
 		return q, false
@@ -96,7 +97,7 @@ func parseKeyRead(sql string, params []string) (q keyRead, ok bool) {
 	return q, !r.failed && strings.Trim(r.rest, " \t\r\n") == ""
 }
 
-// maxKeyRead is the longest statement that is looked at.
+// maxKeyRead is the length in bytes of the longest statement that is parsed.
 const maxKeyRead = 4 << 10
 
 // peek returns the kind and the text of the next token, and the rest of the statement after it.
@@ -190,8 +191,8 @@ func (r *keyReader) operand() (o operand) {
 	return o
 }
 
-// parameter finds the parameter in the list of the engine, which knows how parameters are numbered. Parameters without a
-// number or name count from the left, if all are of that sort.
+// parameter finds a parameter in the engine's list, which has the engine's numbering. Parameters without a number or
+// name are counted from the left. They are accepted only if all parameters are of that kind.
 func (r *keyReader) parameter(text string) (o operand) {
 	if text != "?" {
 		o.index = slices.Index(r.params, text)

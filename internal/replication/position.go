@@ -25,7 +25,7 @@ func CreatePosition(c *sqlite.Conn) error {
 }
 
 // Position returns the last applied entry's seq and epoch. Inside a transaction it comes from the same state as the
-// transaction's other reads. A file without a position is CodeInternal.
+// transaction's other reads. It returns CodeInternal for a file without a position.
 func Position(c *sqlite.Conn) (dbaas.Head, error) {
 	var h dbaas.Head
 	found := false
@@ -43,7 +43,7 @@ func Position(c *sqlite.Conn) (dbaas.Head, error) {
 	return h, nil
 }
 
-// SetPosition writes the position. It is for the side that creates entries; replicas use Applier.
+// SetPosition writes the position. It is for persdb, which creates the entries; replicas use Applier.
 func SetPosition(c *sqlite.Conn, h dbaas.Head) error {
 	err := c.Exec("UPDATE rs_applied SET seq=?1, epoch=?2 WHERE one=1",
 		dbaas.Integer(int64(h.Seq)), dbaas.Integer(int64(h.Epoch)))

@@ -11,12 +11,12 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// readPlan is how the tags of one prepared query are found.
+// readPlan says how to compute the tags of one prepared query.
 type readPlan struct {
 	tables readtags.Tags // a tag for each table; empty if the query cannot be cached
 	table  string        // the only table, if its first key columns are bound with "="
-	bound  []boundColumn // these columns, in the order of the key
-	all    bool          // they are the whole key
+	bound  []boundColumn // the bound key columns, in the order of the key
+	all    bool          // bound is the whole key
 }
 
 // boundColumn is a column of a key and the value that it must have.
@@ -25,9 +25,9 @@ type boundColumn struct {
 	value    operand
 }
 
-// ReadTags returns the tags of the read that c has just run with AppendRead, in a transaction that is still open. The
-// answer changes only with an entry that touches one of the tags. It returns nil if the answer cannot be cached: it may
-// change without an entry, or SQL leaves it open.
+// ReadTags returns the tags of the read that c has just run with AppendRead, in a transaction that is still open. Only
+// an entry that touches one of the tags can change the answer. ReadTags returns no tags if the answer cannot be cached:
+// it may change without an entry, or SQL leaves open which rows it has.
 func ReadTags(c *sqlite.Conn, read *dbaas.Read) (readtags.Tags, error) {
 	f := c.Facts()
 	if f == nil || len(read.Statements) != 1 {
@@ -64,14 +64,14 @@ func (p *readPlan) tags(st *dbaas.Statement) readtags.Tags {
 	return make(readtags.Tags, 0, 2*readtags.TagBytes).Add(kind, readtags.Key(p.table, values...)).Add(readtags.KindWhole, readtags.Whole(p.table))
 }
 
-// planRead finds out what the query depends on.
+// planRead finds out which tables and key values the query depends on.
 func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 	p := &readPlan{}
 	if f.Rowid || slices.ContainsFunc(f.Calls, func(name string) bool { return !deterministic[strings.ToLower(name)] }) {
 		return p, nil
 	}
 	texts := []string{f.SQL}
-	var definition string // of the last table
+	var definition string // SQL of the last table
 	tables := readtags.Tags{}
 	for _, name := range f.Tables {
 		kind, sql, err := describe(c, name)
@@ -96,7 +96,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 	return p, p.bind(c, f, definition)
 }
 
-// describe returns what name is in the schema, and its definition.
+// describe returns the kind of name in the schema, such as table or view, and its definition.
 func describe(c *sqlite.Conn, name string) (kind, sql string, err error) {
 	err = c.Query(`SELECT l.type, m.sql FROM pragma_table_list l JOIN sqlite_master m ON m.name=l.name AND m.type IN('table','view')
 		WHERE l.schema='main' AND l.name=?`, func(r sqlite.Row) error {
@@ -112,13 +112,13 @@ func hasPrefixFold(s, start string) bool {
 
 var limits, orders = regexp.MustCompile(`(?i)\bLIMIT\b`), regexp.MustCompile(`(?i)\bORDER\b`)
 
-// leavesOpen reports whether SQL may leave open which rows the query returns, since a LIMIT has no ORDER BY.
+// leavesOpen reports whether SQL may leave open which rows the query returns, because a LIMIT may lack an ORDER BY.
 func leavesOpen(texts string) bool {
 	return len(limits.FindAllStringIndex(texts, -1)) > len(orders.FindAllStringIndex(texts, -1))
 }
 
-// bind finds the first key columns that the query binds with "=". Another collation than BINARY is named in the table's
-// definition; then there is only the table's tag.
+// bind finds the leading key columns that the query binds with "=". It binds none if the table's definition names a
+// collation; the read then has only the table's tag.
 func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) error {
 	q, ok := parseKeyRead(f.SQL, f.Params)
 	if !ok || !strings.EqualFold(q.table, f.Tables[0]) || strings.Contains(strings.ToUpper(definition), "COLLATE") {
@@ -138,7 +138,7 @@ func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) erro
 	return err
 }
 
-// touch adds the tags of the row, with its key before and after the change.
+// touch adds the tags of the row, for its key before and after the change.
 func (k *Capture) touch(t *table, ch *sqlite.RowChange) {
 	k.touched.Changed()
 	if ch.Op != sqlite.RowInsert {
@@ -171,7 +171,7 @@ type affinity uint8
 const (
 	affinityUncertain affinity = iota
 	affinityNumeric            // INTEGER and NUMERIC
-	affinityReal               // its values compare as those of affinityNumeric do
+	affinityReal               // values compare like those of affinityNumeric
 	affinityText
 	affinityBlob
 )
@@ -195,13 +195,13 @@ func affinityOf(declared string) affinity {
 	}
 }
 
-// maxDigits is how many digits of an integer certainly fit.
+// maxDigits is the number of characters of an integer that always fit into 64 bits.
 const maxDigits = 18
 
 var wholeNumber = regexp.MustCompile(`^(?:0|-?[1-9][0-9]*)$`)
 
-// stored returns the value that the column of a matching row has. certain is false where the engine's conversion is not
-// repeated here, and for NULL.
+// stored returns the value that the column has in a matching row. certain is false for NULL, and if the engine would
+// convert the value in a way that stored does not imitate.
 func (b *boundColumn) stored(st *dbaas.Statement) (v dbaas.Value, certain bool) {
 	if v, certain = b.value.of(st); !certain || v.Kind == dbaas.KindNull {
 		return v, false
@@ -221,7 +221,7 @@ func (b *boundColumn) stored(st *dbaas.Statement) (v dbaas.Value, certain bool) 
 	return v, true
 }
 
-// deterministic lists the functions whose result depends on nothing but their arguments.
+// deterministic lists functions whose result depends only on their arguments.
 var deterministic = func() map[string]bool {
 	names := map[string]bool{}
 	for name := range strings.FieldsSeq(`abs avg char coalesce concat concat_ws count format glob hex ifnull iif instr json

@@ -9,7 +9,7 @@ import (
 )
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
-// uses reserved names, or that changes a protected table.
+// uses reserved names, or that has a UNIQUE index on a protected table.
 func (k *Capture) checkReplicable() error {
 	tables, err := k.load()
 	if err != nil {
@@ -72,8 +72,8 @@ func internalNames(c *sqlite.Conn) (map[string]bool, error) {
 	return names, nil
 }
 
-// unreferenced reports whether no row refers to a row of the table by a foreign key: every table with such a key is
-// empty. A table that refers to itself counts as referring.
+// unreferenced reports whether no row can refer to a row of the table by a foreign key: every table with such a key is
+// empty. A table that refers to itself never counts as unreferenced.
 func unreferenced(c *sqlite.Conn, name string) (bool, error) {
 	var children []string
 	err := c.Query(`SELECT DISTINCT m.name FROM sqlite_master m, pragma_foreign_key_list(m.name) f

@@ -4,16 +4,17 @@ import (
 	"maps"
 	"slices"
 
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
-// recordedCounter returns a counter of AUTOINCREMENT as it is recorded.
+// recordedCounter returns a counter of AUTOINCREMENT in its recorded form.
 func recordedCounter(n sqlite.Counter) string {
-	return string(appendRecorded(appendRecorded(nil, n.Name), n.Seq))
+	return string(rowlog.AppendValue(rowlog.AppendValue(nil, n.Name), n.Seq))
 }
 
-// takeSequences records all of sqlite_sequence if it has changed, or if replicas that repeat the batch's inserts would
-// change theirs. sqlite_sequence has one row for each table with AUTOINCREMENT.
+// takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts would change it on
+// replicas. sqlite_sequence has one row for each table with AUTOINCREMENT.
 func (k *Capture) takeSequences() error {
 	rows, err := k.c.Counters()
 	if err != nil {
@@ -24,28 +25,28 @@ func (k *Capture) takeSequences() error {
 	if same && !k.counted {
 		return nil
 	}
-	k.buf = appendUint(append(k.buf, recordSequence), uint64(len(rows)))
+	k.buf = rowlog.AppendUint(append(k.buf, rowlog.Sequence), uint64(len(rows)))
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
-		k.buf = append(appendInt(k.buf, id), recordedCounter(rows[id])...)
+		k.buf = append(rowlog.AppendInt(k.buf, id), recordedCounter(rows[id])...)
 	}
 	return nil
 }
 
 // applySequences makes sqlite_sequence equal to the record.
-func (a *applier) applySequences(r *records) error {
+func (a *applier) applySequences(r *rowlog.Reader) error {
 	type row struct {
 		id int64
 		sqlite.Counter
 	}
 	var rows []row
-	for n := r.uint(); n > 0 && !r.bad; n-- {
-		next := row{id: r.int()}
-		next.Name, _ = r.value()
-		next.Seq, _ = r.value()
+	for n := r.Uint(); n > 0 && !r.Bad; n-- {
+		next := row{id: r.Int()}
+		next.Name, _ = r.Value()
+		next.Seq, _ = r.Value()
 		rows = append(rows, next)
 	}
-	if r.bad {
-		return errRecord
+	if r.Bad {
+		return rowlog.ErrMalformed
 	}
 	if len(rows) == 0 {
 		have, err := a.c.Counters() // the table may be missing.

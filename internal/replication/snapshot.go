@@ -10,14 +10,15 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// Snapshot is a copy of a live file, all of one moment, with its position. One goroutine may use a Snapshot at a time.
+// Snapshot is a consistent copy of a live file at one moment, with its position. One goroutine may use a Snapshot at a
+// time.
 type Snapshot struct {
 	*sqlite.Snapshot
 
 	head dbaas.Head
 }
 
-// OpenSnapshot begins a snapshot of the live file at path. Errors are those of sqlite.OpenSnapshot and Position.
+// OpenSnapshot begins a snapshot of the live file at path. It returns the errors of sqlite.OpenSnapshot and Position.
 func OpenSnapshot(path string) (*Snapshot, error) {
 	s := &Snapshot{}
 	var err error
@@ -34,8 +35,8 @@ func OpenSnapshot(path string) (*Snapshot, error) {
 // Head returns the position of the snapshot.
 func (s *Snapshot) Head() dbaas.Head { return s.head }
 
-// DropOwn removes from an installed snapshot the tables that only persdb needs: all of the system's own except the
-// position.
+// DropOwn removes from an installed snapshot the tables that only persdb needs: all of the system's own tables except
+// the position.
 func DropOwn(c *sqlite.Conn) error { return dropInternal(c, positionTable) }
 
 // DropInternal removes all of the system's own tables from a copy of the database.

@@ -7,13 +7,15 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// tableSum sums up the rows of a table independently of their order: their number, and the sum of their hashes. persdb
-// stores one for each table, in the same transactions as the rows, and so detects bytes that changed on the disk.
+// tableSum is a checksum of a table's rows that does not depend on their order: their number, and the sum of their
+// hashes. persdb stores one for each table, in the same transactions as the rows. So it detects bytes that changed on
+// the disk.
 type tableSum struct {
 	rows int64
 	sum  uint64 // modulo 2^64
@@ -22,13 +24,13 @@ type tableSum struct {
 // rowSum hashes a row's identity and values in their recorded form.
 func rowSum(recorded []byte) uint64 { return xxhash.Sum64(recorded) }
 
-// sums is the effect of a batch on the sums.
+// sums holds the committed sums and the effect of the current batch on them.
 type sums struct {
 	kept    bool                // the connection keeps sums
 	total   map[string]tableSum // as committed
 	delta   map[string]tableSum // of the batch
 	emptied map[string]bool     // tables whose delta begins at zero
-	again   []string            // tables whose rows a schema change rewrote
+	again   []string            // tables to sum up afresh: a schema change rewrote their rows
 	schema  bool                // the batch changes the schema
 	pending map[string]tableSum // entries of total to be set
 	gone    []string            // entries of total to be deleted
@@ -48,7 +50,8 @@ func (s *sums) empty(table string) {
 	s.delta[table], s.emptied[table] = tableSum{}, true
 }
 
-// KeepSums creates the table of the sums, if it is missing, in the open transaction, and maintains the sums from now on.
+// KeepSums creates the table of the sums in the open transaction, if it is missing, and maintains the sums from then
+// on.
 func (k *Capture) KeepSums() error {
 	c := k.c
 	err := c.ExecOnce(`CREATE TABLE IF NOT EXISTS rs_sums(name TEXT PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID`)
@@ -61,7 +64,7 @@ func (k *Capture) KeepSums() error {
 	}
 	tables, err := k.load()
 	for name, t := range tables {
-		if _, known := k.sums.total[name]; err == nil && !known { // an older version wrote the file
+		if _, known := k.sums.total[name]; err == nil && !known { // a version without sums wrote the file
 			k.sums.total[name], err = sumTable(c, t)
 			err = firstOf(err, writeSum(c, name, k.sums.total[name]))
 		}
@@ -69,8 +72,8 @@ func (k *Capture) KeepSums() error {
 	return err
 }
 
-// Reload drops the Capture's knowledge of committed state, because something other than the batch has changed it or the
-// outcome of the batch's COMMIT is unknown.
+// Reload makes the Capture reread the committed state. Call it if the outcome of the batch's COMMIT is unknown, or if
+// the state was changed by something other than a batch.
 func (k *Capture) Reload() (err error) {
 	k.sequences = nil
 	if k.sums.kept {
@@ -79,9 +82,9 @@ func (k *Capture) Reload() (err error) {
 	return err
 }
 
-// Replay applies, in the open transaction, the entries that each passes to apply to a file with sums. It records nothing,
-// so no limit holds, and after schema changes it sums up all tables once. Errors are those of each and of Applier.Apply.
-// The connection must be WithoutTriggers.
+// Replay applies entries to a file with sums, in the open transaction. It calls each with a function that applies one
+// entry. Replay records nothing, so the size limit does not apply. After schema changes it sums up all tables once.
+// Errors are those of each and of Applier.Apply. The connection must be WithoutTriggers.
 func (k *Capture) Replay(each func(apply func(dbaas.Entry) error) error) error {
 	if err := k.Begin(); err != nil {
 		return err
@@ -179,7 +182,7 @@ func (k *Capture) takeSchema() error {
 	return err
 }
 
-// committed makes the batch's sums the starting point of the next batch.
+// committed makes the batch's sums the committed ones.
 func (s *sums) committed() {
 	for _, name := range s.gone {
 		delete(s.total, name)
@@ -200,14 +203,14 @@ func sumTable(c *sqlite.Conn, t *table) (tableSum, error) {
 	return sum, err
 }
 
-// appendRow appends a row of t.all in the form that the capture records.
+// appendRow appends a row of t.all in the form that Capture records.
 func (t *table) appendRow(b []byte, r sqlite.Row) []byte {
 	first := 0
 	if !t.withoutRowid {
-		b, first = appendInt(b, r.Int(0)), 1
+		b, first = rowlog.AppendInt(b, r.Int(0)), 1
 	}
 	for _, i := range t.index {
-		b = appendRecorded(b, r.Borrow(first+int(i)))
+		b = rowlog.AppendValue(b, r.Borrow(first+int(i)))
 	}
 	return b
 }

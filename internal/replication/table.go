@@ -6,30 +6,38 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
 // table is what capture, apply and hashes know about one application table.
 type table struct {
 	name string
-	// columns are the columns with values of their own: no generated columns, and not the INTEGER PRIMARY KEY, which is
-	// the row id.
+	// columns are the columns that store a value. Generated columns are left out, and so is an INTEGER PRIMARY KEY, since
+	// it is the row id.
 	columns []string
 	index   []int32 // the number of each of columns in the table
-	reals   []int32 // the numbers of those with affinity REAL
+	reals   []int32 // the numbers of the columns with affinity REAL
 	// rowid is the name of the row id, "" for a table WITHOUT ROWID. It is also "" if columns take all names of the row
 	// id; such a table is rejected.
 	rowid        string
 	withoutRowid bool
-	key          []int // WITHOUT ROWID: places of the primary key in columns
-	notNull      []int // with a row id: places of columns of the primary key that the engine lets be NULL
+	key          []int // WITHOUT ROWID: indexes in columns of the primary key
+	notNull      []int // with a row id: indexes in columns of the primary key's columns for which the engine allows NULL
 	// primary has the numbers of the primary key's columns. It is empty if the key is the row id (rowidKey), or if there
 	// is no key.
 	primary  []int32
 	rowidKey bool
 	sequence bool // has AUTOINCREMENT, as far as the SQL text shows
 
-	insert, remove string // statements of Applier, "" until they are used
+	// places are the indexes in columns of the primary key's columns, in the order of the key. It is empty if the key is
+	// the row id or if there is no key. alias is 1 plus the place among the columns of the column that is the row id, or
+	// 0.
+	places []int
+	alias  int
+
+	insert, remove string // statements of Applier, "" until used
+	description    []byte // for the change feed, nil until used
 }
 
 // Tables returns the names of the application's tables in order.
@@ -51,7 +59,7 @@ func Tables(c *sqlite.Conn) ([]string, error) {
 type schema struct {
 	c       *sqlite.Conn
 	tables  map[string]*table // by name; nil: not read yet
-	edition uint64            // that the tables were read in
+	edition uint64            // the schema edition in which the tables were read
 }
 
 // load returns the application's tables by name, cached until the next schema change on the connection.
@@ -106,6 +114,9 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	err = c.Query(`SELECT cid, name, pk, hidden, "notnull", type FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, strings.ToLower(name))
+		if name == alias {
+			t.alias = len(t.columns) + 1
+		}
 		if r.Int(3) != 0 || name == alias {
 			return nil
 		}
@@ -123,7 +134,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		return nil
 	}, dbaas.Text(t.name))
 	for n := range len(keys) {
-		t.primary = append(t.primary, t.index[keys[n+1]])
+		t.primary, t.places = append(t.primary, t.index[keys[n+1]]), append(t.places, keys[n+1])
 		if t.withoutRowid {
 			t.key = append(t.key, keys[n+1])
 		}
@@ -143,8 +154,8 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	return nil
 }
 
-// rowidAlias returns the name of the column that is the row id itself, or "": a primary key of one INTEGER column
-// without an index of its own.
+// rowidAlias returns the name of the column that is the row id itself, or "". Such a column is the only column of the
+// primary key, has type INTEGER, and the key has no index.
 func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
 	if t.withoutRowid {
 		return "", nil
@@ -166,6 +177,16 @@ func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
 		name = ""
 	}
 	return name, err
+}
+
+// appendHeader appends the record that makes t the table of the following records.
+func (t *table) appendHeader(b []byte) []byte {
+	b = rowlog.AppendBytes(append(b, rowlog.Table), t.name)
+	b = rowlog.AppendUint(b, uint64(len(t.columns)))
+	if t.withoutRowid {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 // where returns the condition that identifies one row, with parameters from number 1 on.
@@ -193,5 +214,4 @@ func (t *table) all() string {
 }
 
 // QuoteName returns name as an SQL identifier.
-// QuoteName returns a name as SQL text.
 func QuoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -13,7 +13,7 @@ import (
 // times what most requests take.
 const SlowAfter = time.Second
 
-// Level returns info for a request that was slow or whose caller is left without its result, and debug for all others.
+// Level returns info for a request that was slow or whose caller received no definite result, and debug for all others.
 // Requests that were refused before anything was done are debug too: an outage causes thousands of them, and the first
 // line of the outage reports it.
 func Level(code dbaas.Code, took time.Duration) slog.Level {

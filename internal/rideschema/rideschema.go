@@ -1,14 +1,14 @@
-// Package rideschema is the schema of the rideshare application: the tables that users and rides work on, and what the
-// database service must know of them. The wiring passes it to persdb and to the orchestrator, which know no table by
-// name.
+// Package rideschema is the schema of the rideshare application: the tables that the services users and rides use, and
+// what the database service must know about them. The wiring passes it to persdb and to the orchestrator, whose own
+// code names no table.
 package rideschema
 
 import "rideshare/internal/dbaas"
 
 // Create returns the statements that create the tables and their indexes in an empty database.
 //
-// users keeps its rowid: names may be 100,000 characters long, and a table without rowid would repeat them in its inner
-// pages.
+// users keeps its rowid: user names may be 100,000 characters long, and a table without rowid would repeat them in its
+// inner pages.
 func Create() []string {
 	return []string{
 		`CREATE TABLE users(
@@ -34,13 +34,13 @@ func Create() []string {
 	}
 }
 
-// Protected returns the names of all tables and indexes of Create. Clients may read and write the tables and add indexes
-// that are not UNIQUE, but may not drop or alter anything of them.
+// Protected returns the names of all tables and indexes of Create. Clients may read and write the tables and add
+// indexes that are not UNIQUE. They may not drop or alter any of these tables and indexes.
 func Protected() []string {
 	return []string{"users", "rides", "riders", "apicount", "rides_route", "rides_creator", "riders_user"}
 }
 
-// Present is a query that fails if a table or column that users and rides need is missing. It reads at most one row of
+// Present is a query that fails if a table or column that the services need is missing. It reads at most one row of
 // each table.
 const Present = `SELECT EXISTS(SELECT username, password FROM users), EXISTS(SELECT rideId, created_by, timestamp, source, destination, seats FROM rides),
  EXISTS(SELECT rideId, user FROM riders), EXISTS(SELECT service_name, count FROM apicount)`

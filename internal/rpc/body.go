@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/wait"
 )
 
-// body is the body of an answer, as Open promises it.
+// body is the body of an answer. It behaves as Open documents.
 type body struct {
 	ctx    context.Context //nolint:containedctx // of the call that the body belongs to.
 	in     io.ReadCloser

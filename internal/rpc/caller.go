@@ -17,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/tracing"
 )
 
 const (
@@ -32,9 +33,10 @@ var errTooLong = errors.New("the answer is too long")
 //
 //   - the code of the part's own answer;
 //   - CodeUnavailable, wrapping dbaas.ErrUnreachable, if certainly nothing was sent;
-//   - CodeUnknown if the call has an effect and got no answer, CodeUnavailable if it has none. An answer without a code,
-//     such as a proxy's, is no answer of the part: whatever its status, it says nothing about the subject of the call;
-//   - those of Unreadable.
+//   - CodeUnknown if the call has an effect and got no answer, CodeUnavailable if it has none. An answer without a
+//     code, such as a proxy's, does not come from the part: whatever its status, it proves nothing about what the call
+//     refers to;
+//   - the errors of Unreadable.
 type Caller struct {
 	Peer string // the part's name in messages
 	Base string // URL without a trailing slash
@@ -54,7 +56,7 @@ type Request struct {
 	Body         []byte
 	// Timeout, if set, replaces the Caller's until the answer begins.
 	Timeout time.Duration
-	// Effect means that the part may not simply be called again: without an answer the outcome is unknown.
+	// Effect means that the call may not simply be repeated: without an answer its outcome is unknown.
 	Effect bool
 }
 
@@ -79,7 +81,7 @@ func Call[Out any](ctx context.Context, c *Caller, r Request, in any) (Out, erro
 	return out, nil
 }
 
-// Fetch returns a whole answer and its headers. The part's own error comes with its headers too.
+// Fetch returns a whole answer and its headers. With the part's own error it returns the headers of that answer.
 func (c *Caller) Fetch(ctx context.Context, r Request) ([]byte, http.Header, error) {
 	resp, err := c.Open(ctx, r)
 	if err != nil && resp != nil {
@@ -88,7 +90,7 @@ func (c *Caller) Fetch(ctx context.Context, r Request) ([]byte, http.Header, err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // read to its end, or of no use
+	defer func() { _ = resp.Body.Close() }() // read to its end, or not needed
 	body, err := io.ReadAll(io.LimitReader(resp.Body, c.MaxAnswer+1))
 	if err == nil && int64(len(body)) > c.MaxAnswer {
 		err = errTooLong
@@ -139,12 +141,13 @@ func (c *Caller) setHeaders(req *http.Request, r Request) {
 	if id := httpapi.RequestID(req.Context()); id != "" {
 		req.Header.Set(httpapi.HeaderRequestID, id)
 	}
+	tracing.Inject(req.Context(), req.Header)
 	if c.Authorization != "" {
 		req.Header.Set("Authorization", c.Authorization)
 	}
 }
 
-// progress is how far a request came.
+// progress records how far a request got.
 type progress struct{ sought, found atomic.Bool }
 
 func (p *progress) trace(ctx context.Context) context.Context {
@@ -170,8 +173,8 @@ func (c *Caller) lost(effect bool, err error) *dbaas.Error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, c.Peer+" cannot be reached", err)
 }
 
-// Unreadable returns the error of an answer that cannot be decoded: CodeUnknown for a call with an effect, which
-// happened or did not, otherwise CodeInternal.
+// Unreadable returns the error of an answer that cannot be decoded: CodeUnknown for a call with an effect, which may
+// have happened, otherwise CodeInternal.
 func (c *Caller) Unreadable(r Request, err error) *dbaas.Error {
 	if r.Effect {
 		return c.lost(true, err)

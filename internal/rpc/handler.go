@@ -1,6 +1,6 @@
-// Package rpc is the calls between the parts of one system: JSON or frames over HTTP, with errors that keep their
-// codes. A Handler answers calls, a Caller makes them. Routes, types and the meaning of the codes belong to the APIs
-// that use it: persdb's, the workers' and the launcher's.
+// Package rpc implements the calls between the parts of one system: JSON or frames over HTTP, with errors that keep
+// their codes. A Handler answers calls, a Caller makes them. Routes, types and the meaning of the codes belong to the
+// APIs that use it: persdb's, the workers' and the launcher's.
 package rpc
 
 import (
@@ -13,6 +13,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/strictjson"
+	"rideshare/internal/tracing"
 )
 
 // Handler answers a call, or returns an error. Unless the error wraps ErrCut, nothing of the answer was sent yet.
@@ -56,7 +57,7 @@ func WithBody[In, Out any](limit int64, do func(context.Context, In) (Out, error
 	}
 }
 
-// Answer sends v as JSON. The caller may have gone; it repeats the call then.
+// Answer sends v as JSON. A failed write is not an error: the caller has gone, and will repeat the call.
 func Answer(w http.ResponseWriter, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -78,6 +79,9 @@ type Mux struct {
 // Handle registers the handler of a pattern.
 func (m *Mux) Handle(pattern string, h Handler) {
 	m.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if tracing.On() {
+			r = r.WithContext(tracing.Accept(r))
+		}
 		err := h(w, r)
 		if err == nil {
 			return

@@ -79,7 +79,7 @@ func TestMux_ErrorsKeepTheirCode(t *testing.T) {
 		}
 		status, body := do(t, http.MethodGet, url+"/x", http.NoBody)
 		want := fmt.Sprintf(`{"type":"urn:rideshare:problem:%s","title":%q,"status":%d,"detail":"what happened","code":%q,"message":"what happened"}`,
-			code, http.StatusText(status), status, code)
+			code, httpapi.NewProblem(code).Title, status, code)
 		if status != httpapi.StatusOf(code) || body != want {
 			t.Errorf("%s: got %d %s, want %s", code, status, body, want)
 		}

@@ -1,17 +1,25 @@
-// Package service has the routes that users and rides share: the request counter,
-// clearing the database, health, metrics and the greeting of load balancers.
+// Package service has the routes that users and rides share: the request counter, clearing the database, health,
+// metrics, and the empty answer at / for load balancers.
 package service
 
 import (
 	"context"
+	"embed"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
+	"rideshare/internal/apidoc"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 )
+
+//go:embed openapi.json
+var sharedPart embed.FS
+
+// Document returns the OpenAPI document of a service, whose own routes are in part.
+func Document(part embed.FS) *apidoc.Document { return apidoc.New(part, sharedPart) }
 
 // Counter counts the service's requests. *apicount.Counter implements it.
 type Counter interface {
@@ -25,15 +33,16 @@ type DB interface {
 	Ready(ctx context.Context) error
 }
 
-// Config is the settings of the shared routes. All but Credentials and Metrics is required.
+// Config is the settings of the shared routes. All fields except Credentials and Metrics are required.
 type Config struct {
 	Service string // "users" or "rides"
 	DB      DB
 	Counter Counter
 	// Credentials guard the routes that delete data, which need the role write; nil leaves them open, as the course's
-	// clients need it.
+	// clients require.
 	Credentials *httpapi.Credentials
 	Metrics     http.Handler // nil: no /metrics
+	Document    *apidoc.Document
 }
 
 type shared struct{ cfg Config }
@@ -50,6 +59,7 @@ func Register(a *httpapi.API, cfg Config) {
 	}
 	a.Handle(http.MethodPost, "/api/v1/db/clear", cfg.Credentials.Guard(write, s.clear), httpapi.EmptyErrorBodies())
 	a.HandleHealth(cfg.DB.Ready, cfg.Metrics)
+	cfg.Document.Register(a)
 }
 
 func (s shared) count(c echo.Context) error {
@@ -65,7 +75,7 @@ func (s shared) count(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return httpapi.JSON(c, http.StatusOK, []int64{n})
+	return httpapi.JSONExactly(c, http.StatusOK, []int64{n})
 }
 
 func (s shared) reset(c echo.Context) error {

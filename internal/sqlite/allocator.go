@@ -9,8 +9,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// started is the engine's own initialization. It runs once per process, before anything can use the engine: afterwards
-// the engine accepts no allocator.
+// started is the error of the engine's initialization. That runs once per process, before any use of the engine: after
+// initialization the engine accepts no allocator.
 var started = start()
 
 // allocator holds the memory functions that start gives to the engine.
@@ -36,7 +36,8 @@ func start() error {
 	return addFileSystem(tls)
 }
 
-// meters finds the meter of a connection by its thread number: the engine runs each connection on a libc "thread".
+// meters has the meter of each connection by its thread number modulo 4096: the engine runs each connection on its own
+// libc "thread".
 var meters [4096]atomic.Pointer[meter]
 
 func meterOf(tls *libc.TLS) *meter {

@@ -11,34 +11,34 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Guard decides what clients' statements may do. A statement that is prepared without a Guard is the system's own: it may
-// do everything and has no limits. Guards must be comparable: a prepared statement is kept for its Guard.
+// Guard decides what clients' statements may do. A statement that is prepared without a Guard is the system's own: it
+// may do everything and has no limits. Guards must be comparable, because prepared statements are kept by Guard.
 type Guard interface {
-	// Authorize decides on one action of a statement, and is asked about each of them when the statement is prepared,
-	// and again when the schema has changed since. nil allows the action, and ErrHidden makes it have no effect. Any other
-	// error refuses the statement and is the error of Prepare. Authorize must not use the connection.
+	// Authorize decides on one action of a statement. It is called for each action when the statement is prepared, and
+	// again if the schema has changed since then. nil allows the action, and ErrHidden makes it have no effect. Any other
+	// error refuses the statement; Prepare returns that error. Authorize must not use the connection.
 	Authorize(a Action) *dbaas.Error
 }
 
-// ErrHidden is returned by a Guard so that what the action names appears not to exist.
+// ErrHidden is returned by a Guard to make the object of an action appear not to exist.
 var ErrHidden = &dbaas.Error{Code: dbaas.CodeNotFound, Message: "hidden"}
 
 // Action is one action of a statement.
 type Action struct {
 	Op   Op
-	Name string // what it acts on
-	// On is the table that Name belongs to, the column of it that is read, or the argument of a pragma.
+	Name string // the object of the action
+	// On is the table that Name belongs to, the column of Name that is read, or the argument of a pragma.
 	On string
 	// Argument reports whether a pragma has an argument, which may be empty.
 	Argument bool
-	// Explained reports whether the statement is EXPLAIN of the action, which does not run.
+	// Explained reports whether the statement is an EXPLAIN, so that the action does not run.
 	Explained bool
 }
 
-// Op is a kind of Action. A query itself is not asked about, but what it reads is.
+// Op is a kind of Action. A Guard is not asked about a query itself, only about the tables that it reads.
 type Op uint8
 
-// The kinds of actions, by what Action's fields are.
+// The kinds of actions, with the meaning of Action's fields.
 const (
 	OpOther        Op = iota
 	OpCall            // a function, Name
@@ -54,7 +54,7 @@ const (
 	OpAnalyze         // ANALYZE
 	OpTemporary       // a temporary object is created or dropped
 	OpVacuum          // VACUUM
-	OpWrite           // the statement may change the database; asked after all others
+	OpWrite           // the statement may change the database; the Guard is asked about this last
 	OpCreateFrom      // CREATE TABLE AS SELECT
 )
 
@@ -91,7 +91,7 @@ func actionOf(op int32, arg1, arg2 uintptr) Action {
 	}
 }
 
-// actions is what the authorizer learned about one statement.
+// actions is what the authorizer has learned about one statement.
 type actions struct {
 	schema      bool
 	alter       bool
@@ -101,15 +101,15 @@ type actions struct {
 	query       bool // the statement is a query
 	sequence    bool // sqlite_sequence is changed
 	explain     bool // the statement is EXPLAIN
-	files       bool // it is PRAGMA database_list, which shows the path of the file
+	files       bool // the statement is PRAGMA database_list, which shows the path of the file
 	pragma      bool
-	rowid       bool     // a row id is read that has no column
+	rowid       bool     // a row id is read that is not a declared column
 	calls       []string // functions
 	tables      []string // tables and views that are read
 	rewritten   []string // tables that are dropped or altered
 }
 
-// note adds an action of the engine, which is a.
+// note records an action: op in the engine's form, a in converted form.
 func (s *actions) note(op int32, a Action) {
 	switch a.Op { //nolint:exhaustive // the others say nothing about the statement.
 	case OpPragma:
@@ -169,8 +169,8 @@ func onAuthorize(_ *libc.TLS, arg uintptr, op int32, arg1, arg2, _, _ uintptr) i
 	}
 }
 
-// allowed asks the guard about what is known only after the whole statement is prepared. The engine does not call the
-// authorizer for VACUUM.
+// allowed asks the guard about the actions that are known only after the whole statement is prepared. VACUUM is one of
+// them: the engine does not call the authorizer for it.
 func (s *Stmt) allowed() error {
 	if s.guard == nil {
 		return nil
@@ -193,7 +193,7 @@ func (s *Stmt) allowed() error {
 	return nil
 }
 
-// Patterns of the beginning of a text. blanks are white space, comments and semicolons, as the engine skips them.
+// Patterns for the beginning of a text. blanks are the white space, comments and semicolons that the engine skips.
 const (
 	blanks  = `(?:\s|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
 	explain = `EXPLAIN\b` + blanks

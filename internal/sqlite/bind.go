@@ -9,19 +9,19 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Input is a text of a client with the values of its parameters, while its statements run one after another.
+// Input is a client's text with the values of its parameters. Its statements run one after another and take the values.
 type Input struct {
 	Statement *dbaas.Statement
-	// QualifyColumns names the columns of the result "table.column".
+	// QualifyColumns makes the result's column names "table.column".
 	QualifyColumns bool
 
-	next  int            // place of the first value that no statement has taken by position
-	names map[string]int // place by name
-	used  []bool         // by place: a statement has taken the value
+	next  int            // index of the first value that no statement has taken by position
+	names map[string]int // index of a value by its name
+	used  []bool         // by index: a statement has taken the value
 }
 
-// take returns the values of s's parameters. Those by position are the next ones, as many as s has parameters; those by
-// name are of all statements. The last statement must leave none.
+// take returns the values of s's parameters. By position, s takes the next values, one for each of its parameters. A
+// named value can be taken by every statement. After the last statement, take returns an error if a value is left.
 func (in *Input) take(s *Stmt) ([]dbaas.Value, error) {
 	if len(in.Statement.Named) > 0 {
 		return in.takeNamed(s)
@@ -69,7 +69,7 @@ func (in *Input) takeNamed(s *Stmt) ([]dbaas.Value, error) {
 	return values, nil
 }
 
-// left returns the error of a value that no statement has taken.
+// left returns an error if a value was taken by no statement.
 func (in *Input) left() error {
 	if in.next < len(in.Statement.Args) {
 		return dbaas.Errorf(dbaas.CodeInvalid, "value %d has no parameter", in.next+1)
@@ -87,13 +87,13 @@ func (in *Input) left() error {
 	return nil
 }
 
-// HasValues reports whether the text came with values.
+// HasValues reports whether the text has values for parameters.
 func (in *Input) HasValues() bool { return len(in.Statement.Args)+len(in.Statement.Named) > 0 }
 
-// Nothing ends a text that has no statement, or no other one. Its error is that of a value without a parameter.
+// Nothing is called if a text has no statement, or no further one. It returns an error if a value is left.
 func (in *Input) Nothing() error { return in.left() }
 
-// noValue returns the error of parameter i, which has no value.
+// noValue returns the error for parameter i, which has no value.
 func (s *Stmt) noValue(i int) error {
 	if s.names[i] == "" {
 		return dbaas.Errorf(dbaas.CodeInvalid, "no value for parameter %d", i+1)
@@ -159,8 +159,8 @@ func (s *Stmt) bindOne(i int32, v *dbaas.Value, used int) (int, error) {
 	return size, nil
 }
 
-// textAt returns the address of a value in the scratch memory. An empty value needs an address too: the engine takes a
-// null address for NULL.
+// textAt returns the address of a value in the scratch memory. An empty value needs an address too: the engine would
+// treat a null address as NULL.
 func (c *Conn) textAt(used int) uintptr {
 	if c.scratch == 0 {
 		return c.out
@@ -179,14 +179,14 @@ func (r Row) Int(i int) int64 {
 // Text returns column i as text.
 func (r Row) Text(i int) string { return string(r.s.text(i)) }
 
-// Blob returns column i as bytes, nil if it is empty.
+// Blob returns column i as bytes; nil if it is empty.
 func (r Row) Blob(i int) []byte { return append([]byte(nil), r.s.blob(i)...) }
 
 // Value returns column i as it is stored.
 func (r Row) Value(i int) dbaas.Value { return r.s.value(i) }
 
-// Borrow is Value without a copy: a text or blob is the engine's memory, valid until the function that got the Row
-// returns.
+// Borrow is Value without a copy: a text or blob is the engine's memory, valid until the function that was called with
+// the Row returns.
 func (r Row) Borrow(i int) dbaas.Value {
 	v, _ := r.s.borrow(i, math.MaxInt)
 	return v
@@ -195,21 +195,21 @@ func (r Row) Borrow(i int) dbaas.Value {
 // Columns returns how many columns the row has.
 func (r Row) Columns() int { return len(r.s.results) }
 
-// text returns the bytes of a text column; they live until the next step.
+// text returns the bytes of a text column, valid until the next step.
 func (s *Stmt) text(i int) []byte {
 	tls, col := s.c.tls, int32(i)
 	p := lib.Xsqlite3_column_text(tls, s.p, col)
 	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
 }
 
-// blob returns the bytes of a blob column; they live until the next step.
+// blob returns the bytes of a blob column, valid until the next step.
 func (s *Stmt) blob(i int) []byte {
 	tls, col := s.c.tls, int32(i)
 	p := lib.Xsqlite3_column_blob(tls, s.p, col)
 	return view(p, int(lib.Xsqlite3_column_bytes(tls, s.p, col)))
 }
 
-// size returns how many bytes a text or blob has, without fetching it, and 0 for other kinds.
+// size returns the size of a text or blob in bytes, without fetching it, and 0 for other kinds.
 func (s *Stmt) size(i int, kind dbaas.ValueKind) int {
 	if kind != dbaas.KindText && kind != dbaas.KindBlob {
 		return 0
@@ -244,11 +244,11 @@ func (s *Stmt) value(i int) dbaas.Value {
 	return v
 }
 
-// fileColumn is the column of PRAGMA database_list with the path of the file, which clients see empty.
+// fileColumn is the column of PRAGMA database_list with the path of the file. Clients get an empty text instead.
 const fileColumn = 2
 
-// borrow returns a value. Its text or blob is the engine's memory, which lives until the next step. fits is false, and
-// nothing is fetched, for a text or blob of more than room bytes.
+// borrow returns a value. Its text or blob is the engine's memory, valid until the next step. If it has more than room
+// bytes, it is not fetched and fits is false.
 func (s *Stmt) borrow(i, room int) (v dbaas.Value, fits bool) {
 	if s.seen.files && i == fileColumn {
 		return dbaas.Text(""), true

@@ -31,7 +31,7 @@ func view(p uintptr, n int) []byte {
 	return unsafe.Slice(ref[byte](p), n) //nolint:gosec // n is what the engine says.
 }
 
-// asString returns b as a string without copying it.
+// asString returns b as a string without copying it. The string is valid only as long as b.
 func asString(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b)) //nolint:gosec // it lives as long as b, which its users know.
 }

@@ -1,9 +1,9 @@
-// Package sqlite is the only access to the SQLite engine: it opens files, runs statements within their limits, and copies
-// files. It knows nothing of replication; internal/replication has the rules that persdb and the replicas share, and
-// decides, as a Guard, what clients' statements may do.
+// Package sqlite is the only access to the SQLite engine: it opens files, runs statements within their limits, and
+// copies files. It has no rules of replication. internal/replication has those, and its Guard decides what clients'
+// statements may do.
 //
-// It binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types, duplicate
-// column names, read-only flags and sessions together (docs/adr/0001).
+// The package binds modernc.org/sqlite/lib, the engine without cgo, directly: no existing binding offers column types,
+// duplicate column names, read-only flags and sessions together (docs/adr/0001).
 package sqlite
 
 import (
@@ -32,12 +32,12 @@ type Conn struct {
 
 	stmts                 map[string]*Stmt // statements of this package's users
 	guarded               map[string]*Stmt // statements of clients
-	last                  *Stmt            // a client's statement that is not kept, until the next
+	last                  *Stmt            // the last client statement, if it is not kept; finalized by the next Prepare
 	guard                 Guard            // of the statement being prepared or run; nil: the system's own
-	seen                  actions          // what the authorizer was asked since the last prepare
+	seen                  actions          // what the authorizer has learned since the last prepare
 	denied                *dbaas.Error     // why the guard refused
 	done                  <-chan struct{}  // interrupts when closed
-	pace                  func()           // called now and then in long statements
+	pace                  func()           // called repeatedly in long statements
 	deadline              time.Time        // interrupts once passed; zero: none
 	stopped               atomic.Bool      // interrupts
 	altered               bool             // the open transaction has changed the schema
@@ -47,11 +47,12 @@ type Conn struct {
 	looks                 uint      // number of calls of onProgress
 	foreignKeys, triggers bool
 	limits                Limits
-	longest               int // bytes; the longest value in the running statement
+	longest               int // bytes; the longest value that the running statement may make
 	meter                 meter
-	functions             uintptr // data that the engine keeps for our functions
-	anchor                *Stmt   // pins the state that a reader's transaction sees
-	queried               *Stmt   // of Facts
+	functions             uintptr // the data of our functions, in C memory
+	frames                walFrames
+	anchor                *Stmt // pins the state that a reader's transaction sees
+	queried               *Stmt // the statement that Facts describes
 }
 
 const (
@@ -59,11 +60,11 @@ const (
 	progressOps = 100
 	// clockEvery is how many of these calls pass between two checks of the clock, about 20 to 50 microseconds.
 	clockEvery = 10
-	// yieldEvery is how many of these calls pass before a statement yields to goroutines that are ready. Go itself
-	// preempts the statement only after 10 ms, and another request becomes ready some ten times on its way.
+	// yieldEvery is how many of these calls pass before a statement yields to runnable goroutines. Go itself preempts the
+	// statement only after 10 ms, and one request waits for a core about ten times until it is done.
 	yieldEvery = 64
-	// largeBytes is the value size from which one step can take milliseconds. In statements with such values every call
-	// checks the clock.
+	// largeBytes is the value size from which one step can take milliseconds. In statements that hold as much memory,
+	// every call checks the clock.
 	largeBytes = 1 << 20
 )
 
@@ -130,6 +131,7 @@ func (c *Conn) Close() error {
 	libc.Xfree(c.tls, c.mainName)
 	libc.Xfree(c.tls, c.scratch)
 	libc.Xfree(c.tls, c.functions)
+	libc.Xfree(c.tls, c.frames.buf)
 	c.meter.end()
 	c.meter.unregister()
 	c.tls.Close()
@@ -141,7 +143,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// OpenForeignKeys reports whether deferred foreign keys are currently violated, which would make the commit fail.
+// OpenForeignKeys reports whether deferred foreign keys are currently violated, so that a commit would fail.
 func (c *Conn) OpenForeignKeys() bool {
 	lib.Xsqlite3_db_status(c.tls, c.db, lib.SQLITE_DBSTATUS_DEFERRED_FKS, c.out+outFirst, c.out+outSecond, 0)
 	return *ref[int32](c.out + outFirst) != 0
@@ -154,15 +156,15 @@ func (c *Conn) Changes() int64 { return lib.Xsqlite3_changes64(c.tls, c.db) }
 // and cascades. It excludes rows of sqlite_sequence that the engine changes itself, and rows that a REPLACE deletes.
 func (c *Conn) TotalChanges() int64 { return lib.Xsqlite3_total_changes64(c.tls, c.db) }
 
-// ForgetLastInsertID sets LastInsertID to 0 until a statement inserts a row.
+// ForgetLastInsertID makes results report a LastInsertID of 0 until a statement inserts a row.
 func (c *Conn) ForgetLastInsertID() { lib.Xsqlite3_set_last_insert_rowid(c.tls, c.db, 0) }
 
-// Exec runs one statement of the system itself, unguarded. Rows are dropped.
+// Exec runs one statement of the system itself, unguarded, and ignores the rows that it returns.
 func (c *Conn) Exec(sql string, args ...dbaas.Value) error {
 	return c.Query(sql, func(Row) error { return nil }, args...)
 }
 
-// apart runs fn with separate memory for bound values, so that statements run by fn do not disturb the values of the
+// apart runs fn with separate memory for bound values, so that statements in fn do not overwrite the values of the
 // running statement.
 func (c *Conn) apart(fn func() error) error {
 	p, size := c.scratch, c.scratchSize
@@ -174,8 +176,8 @@ func (c *Conn) apart(fn func() error) error {
 	return fn()
 }
 
-// Query runs one statement of the system itself, unguarded, and calls row for each row until row returns an error. While
-// it runs, row must not run a statement with the same text on c.
+// Query runs one statement of the system itself, unguarded, and calls row for each row until row returns an error. row
+// must not run a statement with the same text on c.
 func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error {
 	s, err := c.Prepare(sql, nil)
 	if err != nil {
@@ -183,7 +185,7 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	}
 	defer func() {
 		s.reset()
-		if len(c.stmts) > maxStatements { // clients choose, for instance, which columns an entry changes together.
+		if len(c.stmts) > maxStatements { // clients can cause many texts: for instance, one for each set of changed columns.
 			c.forget(sql)
 		}
 	}()

@@ -11,7 +11,7 @@ import (
 // OnRow's function.
 const CounterTable = "sqlite_sequence"
 
-// Counter is a row of CounterTable: a table's name and the last number given out. Clients may store anything in both.
+// Counter is a row of CounterTable: a table's name and the last number used. Clients may store any value in both.
 type Counter struct{ Name, Seq dbaas.Value }
 
 // Counters returns the rows of CounterTable by row id, or none if the file has no such table.
@@ -39,8 +39,8 @@ func (c *Conn) AddCounter(id int64, n Counter) error {
 	return c.Exec("INSERT INTO sqlite_sequence(rowid, name, seq) VALUES(?,?,?)", dbaas.Integer(id), n.Name, n.Seq)
 }
 
-// CounterUsedUp reports whether a counter of AUTOINCREMENT has reached its maximum. An INSERT that needs the next number
-// then fails as if the disk were full.
+// CounterUsedUp reports whether a counter of AUTOINCREMENT has reached its maximum. Then an INSERT that needs the next
+// number fails as if the disk were full.
 func (c *Conn) CounterUsedUp() (bool, error) {
 	rows, err := c.Counters()
 	for _, row := range rows {

@@ -24,7 +24,7 @@ const primaryMask = 0xff
 
 // failure returns the error of the last call on this connection, which returned rc. It is never nil.
 func (c *Conn) failure(rc int32) *dbaas.Error {
-	// A refused function is SQLITE_ERROR, all else that a guard refuses is SQLITE_AUTH.
+	// For a refused function the engine returns SQLITE_ERROR, for every other refusal of a guard SQLITE_AUTH.
 	if c.denied != nil && (rc&primaryMask == lib.SQLITE_AUTH || rc == lib.SQLITE_ERROR) {
 		return c.denied
 	}
@@ -72,8 +72,8 @@ func codeOf(rc int32) dbaas.Code {
 	}
 }
 
-// own reports whether an error concerns the statement alone: its caller must change something, and nothing else is
-// affected.
+// own reports whether an error with this code concerns only the statement: the client must change the statement, and
+// nothing else is affected.
 func own(code dbaas.Code) bool {
 	return code == dbaas.CodeInvalid || code == dbaas.CodeConstraint || code == dbaas.CodeTooLarge
 }

@@ -1,9 +1,15 @@
 package sqlite
 
 import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
 	"rideshare/internal/dbaas"
 
 	"modernc.org/libc"
+	"modernc.org/libc/sys/types"
 	lib "modernc.org/sqlite/lib"
 )
 
@@ -54,4 +60,81 @@ func DefineBlock(c *Conn, release <-chan struct{}) error {
 		return c.failure(rc)
 	}
 	return nil
+}
+
+// ResultFull is the engine's result code for a full disk.
+const ResultFull = lib.SQLITE_FULL
+
+// watchedWAL is a WAL whose writes a test sees.
+type watchedWAL struct {
+	write   func(tls *libc.TLS, file, from uintptr, n int32, at int64) int32 // the default file system's
+	methods lib.Tsqlite3_io_methods
+	onWrite func(size int, at int64) int32
+}
+
+var watchedWALs sync.Map // by the address of the file
+
+func onWatchedWrite(tls *libc.TLS, file, from uintptr, n int32, at int64) int32 {
+	v, _ := watchedWALs.Load(file)
+	w := v.(*watchedWAL)
+	if rc := w.onWrite(int(n), at); rc != lib.SQLITE_OK {
+		return rc
+	}
+	return w.write(tls, file, from, n, at)
+}
+
+// OnWALWrite calls onWrite before each write to the WAL of c, which has committed before. A result other than zero
+// fails the write.
+func OnWALWrite(tb testing.TB, c *Conn, onWrite func(size int, at int64) int32) {
+	tb.Helper()
+	file := c.frames.file
+	part := ownPartOf(file)
+	w := &watchedWAL{
+		write:   goFunction[func(*libc.TLS, uintptr, uintptr, int32, int64) int32](part.methods.FxWrite),
+		methods: *part.methods, onWrite: onWrite,
+	}
+	w.methods.FxWrite = callback(onWatchedWrite)
+	watchedWALs.Store(file, w)
+	before := part.methods
+	part.methods = &w.methods
+	tb.Cleanup(func() {
+		part.methods = before
+		watchedWALs.Delete(file)
+	})
+}
+
+// WriteAndRead writes a frame to the WAL of c, which has committed before, as the engine does during a COMMIT, and reads it.
+func WriteAndRead(c *Conn, frame []byte, at int64) []byte {
+	type transfer func(tls *libc.TLS, file, buf uintptr, n int32, at int64) int32
+	file := c.frames.file
+	methods := ref[lib.Tsqlite3_io_methods](ref[lib.Tsqlite3_file](file).FpMethods)
+	buf := libc.Xmalloc(c.tls, types.Size_t(len(frame)))
+	defer libc.Xfree(c.tls, buf)
+	copy(view(buf, len(frame)), frame)
+	c.frames.begin()
+	defer c.frames.end()
+	write := goFunction[transfer](methods.FxWrite)
+	write(c.tls, file, buf, frameHeader, at)
+	write(c.tls, file, buf+frameHeader, PageSize, at+frameHeader)
+	clear(view(buf, len(frame)))
+	goFunction[transfer](methods.FxRead)(c.tls, file, buf, int32(len(frame)), at)
+	return slices.Clone(view(buf, len(frame)))
+}
+
+// StuckAfter returns how long after its deadline the watchdog takes a statement for stuck that it has seen since limit
+// before the deadline, if the checks come at these intervals and then in time.
+func StuckAfter(limit time.Duration, intervals ...time.Duration) time.Duration {
+	first := time.Now()
+	deadline := first.Add(limit)
+	s := sight{limit: limit}
+	for now, i := first, 0; ; i++ {
+		interval := watchEvery
+		if i < len(intervals) {
+			interval = intervals[i]
+		}
+		now = now.Add(interval)
+		if s.stuck(now, deadline, interval) {
+			return now.Sub(deadline)
+		}
+	}
 }

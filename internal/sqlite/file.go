@@ -38,7 +38,7 @@ func (c *Conn) RoomToGrow() (room bool, err error) {
 }
 
 // CheckpointPassive moves the WAL into the file as far as readers and free space allow.
-func (c *Conn) CheckpointPassive() { _ = c.ExecOnce("PRAGMA wal_checkpoint(PASSIVE)") } // the next commit does the rest.
+func (c *Conn) CheckpointPassive() { _ = c.ExecOnce("PRAGMA wal_checkpoint(PASSIVE)") } // a later commit does the rest.
 
 // QuickCheck reads the whole file and returns a CodeInternal error if its structure is damaged.
 func (c *Conn) QuickCheck() error {

@@ -9,16 +9,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// The engine checks the clock between its steps, and one call of a function is one step. Some functions of the engine
-// take time proportional to the product of their arguments' lengths. This file reimplements them with identical results,
-// but with clock checks inside. Indexes, generated columns and checks may use them, as they may use the engine's own.
+// The engine checks the clock between its steps, and one call of a function is one step. Some of its functions take
+// time proportional to the product of their arguments' lengths. This file reimplements these functions with identical
+// results and with clock checks inside. Indexes, generated columns and checks may use them like the engine's own.
 
 // function is one reimplemented function.
 type function struct {
 	name string
 	args int32
 	call func(*call)
-	like *pattern // what LIKE and GLOB match with
+	like *pattern // the wildcards of LIKE or GLOB; nil for other functions
 }
 
 var functions = []function{
@@ -33,15 +33,15 @@ var functions = []function{
 	{name: "unhex", args: 2, call: unhex},
 }
 
-// data is what the engine stores for a function, in its own memory. The wildcards come first, where the engine looks for
-// them when it turns LIKE and GLOB into a range of an index.
+// data is the user data of a function, in C memory. The wildcards come first: the engine reads them there when it turns
+// LIKE and GLOB into a range of an index.
 type data struct {
 	wildcards lib.TcompareInfo
 	function  int32
 	conn      uintptr
 }
 
-// redefine replaces the engine's functions.
+// redefine replaces the engine's functions by ours.
 func (c *Conn) redefine() error {
 	size := int(unsafe.Sizeof(data{}))
 	if c.functions = libc.Xcalloc(c.tls, types.Size_t(len(functions)), types.Size_t(size)); c.functions == 0 {
@@ -98,7 +98,7 @@ func onFunction(tls *libc.TLS, ctx uintptr, argc int32, argv uintptr) {
 // workEvery is how many bytes are compared between two checks of the clock, some 50 microseconds.
 const workEvery = 256 << 10
 
-// late counts n bytes of work and reports whether the statement must end; if so, it has set the function's error.
+// late counts n bytes of work and reports whether the statement must end. If so, it has set the function's error.
 func (c *call) late(n int) bool {
 	if c.work += n; c.work < workEvery {
 		return false
@@ -113,8 +113,7 @@ func (c *call) late(n int) bool {
 
 func (c *call) kind(i int) int32 { return lib.Xsqlite3_value_type(c.tls, c.argv[i]) }
 
-// text returns argument i as text. It returns false for NULL or if memory runs out. The text is valid until the function
-// returns.
+// text returns argument i as text, valid until the function returns. It returns false for NULL or if memory runs out.
 func (c *call) text(i int) ([]byte, bool) {
 	p := lib.Xsqlite3_value_text(c.tls, c.argv[i])
 	return view(p, int(lib.Xsqlite3_value_bytes(c.tls, c.argv[i]))), p != 0
@@ -147,8 +146,8 @@ func (c *call) fail(message string) {
 	libc.Xfree(c.tls, p)
 }
 
-// alloc returns n bytes of the engine's memory, counted as the statement's. It returns false if the statement may not
-// have them; then it has set the function's error.
+// alloc returns n bytes of the engine's memory, counted as the statement's. If the statement may not have them, it sets
+// the function's error and returns false.
 func (c *call) alloc(n int) (uintptr, bool) {
 	if n > c.conn.longest {
 		lib.Xsqlite3_result_error_toobig(c.tls, c.ctx)

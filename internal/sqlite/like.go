@@ -28,7 +28,7 @@ func (p *pattern) wildcards() lib.TcompareInfo {
 	return w
 }
 
-// mark tells the engine's planner that the function of ctx is LIKE or GLOB, so that an index may be used instead.
+// mark marks the function of ctx as LIKE or GLOB for the engine's planner, so that it may use an index instead.
 func (p *pattern) mark(ctx uintptr) {
 	f := ref[lib.TFuncDef](ref[lib.Tsqlite3_context](ctx).FpFunc)
 	f.FfuncFlags |= lib.SQLITE_FUNC_LIKE
@@ -81,7 +81,7 @@ func matches(c *call) {
 	lib.Xsqlite3_result_int(c.tls, c.ctx, result)
 }
 
-// outcome of a match. After hopeless, no other position for an earlier wildcard can match.
+// outcome is the result of a match. hopeless means that no other position for an earlier wildcard can match either.
 type outcome uint8
 
 const (
@@ -90,7 +90,7 @@ const (
 	hopeless
 )
 
-// matcher follows the engine's own comparison step by step, so that it gives the same answers even for text that is not
+// matcher repeats the engine's own comparison step by step, so that it gives the same answers even for text that is not
 // UTF-8.
 type matcher struct {
 	*call
@@ -154,7 +154,7 @@ func lower(r uint32) uint32 {
 	return r
 }
 
-// rest matches the pattern after a wildcard for any number of characters.
+// rest matches the part of the pattern after a wildcard that stands for any number of characters.
 func (m *matcher) rest(p, text []byte) outcome {
 	at := p
 	want := read(&p)
@@ -197,7 +197,8 @@ func (m *matcher) eachCharacter(p, text []byte) outcome {
 	return hopeless
 }
 
-// find moves text past the next occurrence of the wanted character.
+// find moves text past the next occurrence of the wanted character. It returns false if there is none or the
+// statement's time is over.
 func (m *matcher) find(want uint32, text *[]byte) bool {
 	if want >= 0x80 {
 		for len(*text) > 0 {
@@ -212,7 +213,7 @@ func (m *matcher) find(want uint32, text *[]byte) bool {
 		}
 		return false
 	}
-	other := want // in the other case
+	other := want // want in the other case, upper or lower
 	if m.noCase {
 		if want = lower(want); want >= 'a' && want <= 'z' {
 			other = want - 'a' + 'A'
@@ -243,8 +244,8 @@ func indexEither(b []byte, x, y byte) int {
 	return -1
 }
 
-// inSet reads one character of text and a set of the pattern, whose [ has been read. It reports whether the set contains
-// the character.
+// inSet reads one character of text and a set of the pattern whose [ has been read already. It reports whether the set
+// contains the character.
 func (m *matcher) inSet(p, text *[]byte) bool {
 	got := read(text)
 	if got == 0 {

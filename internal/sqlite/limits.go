@@ -6,24 +6,24 @@ import lib "modernc.org/sqlite/lib"
 // unless documented otherwise, and its connection stays usable. The system's own statements have no limits. A zero field
 // means its default.
 type Limits struct {
-	// Memory is what one statement may hold, in bytes: the engine's memory, temporary files and results; 128 MiB if
+	// Memory bounds the memory of one statement in bytes: the engine's memory, temporary files and results; 128 MiB if
 	// zero. The connection's page cache, Options.CacheBytes, is not included.
 	Memory int64
-	// MemoryAll is what all statements of the process may hold together, in bytes; 192 MiB if zero. When it is exceeded,
-	// the largest statement is ended with CodeUnavailable, because a retry may succeed when the others have ended. It
-	// also bounds each single statement.
+	// MemoryAll bounds the memory of all statements of the process together in bytes; 192 MiB if zero. When it is
+	// exceeded, the largest statement is ended with CodeUnavailable, because a retry may succeed after the others have
+	// ended. It also bounds each single statement.
 	MemoryAll int64
 	// Value is the longest text, blob or row, in bytes; 64 MiB if zero.
 	Value int
 	// Length is the longest text of a statement, in bytes; 8 MiB if zero.
 	Length int
-	// Parameters is how many parameters a statement may have; 32,766 if zero, which is also the most.
+	// Parameters is the largest number of parameters of a statement; 32,766 if zero, which is also the maximum.
 	Parameters int
-	// Depth is how deep an expression may be nested; 1,000 if zero, which is also the most.
+	// Depth is the deepest nesting of an expression; 1,000 if zero, which is also the maximum.
 	Depth int
-	// Answer is the size of one read's answer, in bytes; 64 MiB if zero.
+	// Answer is the largest size of one read's answer, in bytes; 64 MiB if zero.
 	Answer int
-	// Rows is how many rows a statement may return; any number if zero.
+	// Rows is the largest number of rows that a statement may return; no limit if zero.
 	Rows int
 }
 
@@ -35,8 +35,8 @@ const (
 	defaultParameters = 32_766
 	defaultDepth      = 1_000
 	defaultAnswer     = 64 << 20
-	// engineValue is the engine's own limit for a value. The system's statements carry values made by clients'
-	// statements, on replicas too, so they have no lower limit.
+	// engineValue is the engine's own limit for a value, in bytes. The system's statements have no lower limit, because
+	// they carry values that clients' statements made, on replicas too.
 	engineValue = 1_000_000_000
 )
 
@@ -69,7 +69,7 @@ func (c *Conn) boundValues(guard Guard) {
 	}
 }
 
-// bounds sets the engine's limits that hold for every statement of a new connection.
+// bounds sets the engine's limits for all statements of a new connection.
 func (c *Conn) bounds() {
 	c.boundValues(nil)
 	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, c.limits.Parameters)
@@ -77,7 +77,7 @@ func (c *Conn) bounds() {
 	c.bound(lib.SQLITE_LIMIT_WORKER_THREADS, 0) // a thread of the engine's own would not be metered.
 }
 
-// WithLength runs fn. In it the text of a client's statement may have length bytes instead of Limits.Length.
+// WithLength runs fn. During fn the text of a client's statement may have length bytes instead of Limits.Length.
 func (c *Conn) WithLength(length int, fn func() error) error {
 	before := c.limits.Length
 	c.limits.Length = length

@@ -9,13 +9,13 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// meter counts what the client statement of one connection holds, and stops the statement when it holds too much or its
-// time is over. The engine calls the meter at every allocation, so it can stop a statement even inside one step of the
-// engine, and during preparation. Unless commented otherwise, only the goroutine that uses the connection may use the
-// fields.
+// meter counts the memory that the client statement of one connection holds. It stops the statement if that is too much
+// or its time is over. The engine calls the meter at every allocation, so the meter can stop a statement even inside
+// one step of the engine, and during preparation. Only the goroutine that uses the connection may use the fields that
+// are not atomic.
 type meter struct {
 	c         *Conn
-	id        int32 // number of the thread
+	id        int32 // number of the connection's libc thread
 	running   bool  // the engine is working on the client's statement
 	preparing bool
 	most      int64 // bytes that a statement may hold
@@ -25,8 +25,8 @@ type meter struct {
 	calls     uint64
 	stop      reason
 
-	statement          atomic.Uint64 // number of the statement on this connection
-	condemnedStatement atomic.Uint64 // number of a statement that must end, because all together hold too much
+	statement          atomic.Uint64 // number of the current statement on this connection
+	condemnedStatement atomic.Uint64 // number of the statement that must end, because all statements together hold too much
 	published          atomic.Int64  // the part of used that the other meters have counted
 	watched            watched
 }
@@ -38,21 +38,21 @@ const (
 	goOn reason = iota
 	tooLarge
 	tooLong
-	crowdedOut // all statements together hold too much, and this one the most
+	crowdedOut // all statements together hold too much, and this one holds the most
 )
 
 const (
-	// publishBytes is how far used may differ from published.
+	// publishBytes is the amount by which used may differ from published.
 	publishBytes = 256 << 10
 	// lookEvery is how many allocations pass between two checks of the clock, some 50 microseconds.
 	lookEvery = 256
-	// A stopped statement may still allocate pieces up to smallBytes, up to reserveBytes in all: undoing its changes
-	// needs some memory.
+	// A stopped statement may still allocate pieces of up to smallBytes, reserveBytes in all: undoing its changes needs
+	// some memory.
 	smallBytes   = 64 << 10
 	reserveBytes = 1 << 20
 )
 
-// held is what the statements of all connections hold, as published.
+// held is the sum of published over all connections.
 var held atomic.Int64
 
 // begin starts counting for a new statement.
@@ -62,7 +62,7 @@ func (m *meter) begin() {
 	m.statement.Add(1)
 }
 
-// enter marks that the engine starts working on the client's statement; leave marks that it stops.
+// enter marks that the engine starts to work on the client's statement; leave marks that it has stopped.
 func (m *meter) enter(preparing bool) {
 	m.running, m.preparing = true, preparing
 	m.next = min(m.most, m.published.Load()+publishBytes)
@@ -70,7 +70,7 @@ func (m *meter) enter(preparing bool) {
 
 func (m *meter) leave() { m.running, m.preparing = false, false }
 
-// end subtracts the statement's share from held.
+// end subtracts the statement's share from held, and ends its watch.
 func (m *meter) end() {
 	if n := m.published.Load(); n != 0 {
 		m.published.Store(0)
@@ -79,7 +79,7 @@ func (m *meter) end() {
 	m.watched.end()
 }
 
-// take counts n more bytes. It returns false if the statement must not have them.
+// take counts n more bytes. It returns false if the statement may not allocate them; then they are not counted.
 func (m *meter) take(n int64) bool {
 	m.used += n
 	m.calls++
@@ -96,7 +96,7 @@ func (m *meter) give(n int64) {
 	}
 }
 
-// look checks the limits for n bytes that m.used already includes.
+// look checks the limits for n bytes that m.used already includes. If it returns false, it has subtracted them again.
 func (m *meter) look(n int64) bool {
 	if !m.running {
 		m.next = math.MaxInt64
@@ -151,7 +151,7 @@ func (m *meter) hold(n int) error {
 	return nil
 }
 
-// publish makes this meter's count visible to the others, and ends statements until the sum is within the limit.
+// publish makes this meter's count visible to the others. If the sum exceeds MemoryAll, it marks statements to end.
 func (m *meter) publish() {
 	n := max(m.used, 0)
 	sum := held.Add(n - m.published.Swap(n))
@@ -162,7 +162,7 @@ func (m *meter) publish() {
 
 var endingLargest sync.Mutex
 
-// endLargest marks the largest statements of the process to end, until the others hold at most limit bytes.
+// endLargest marks statements of the process to end, the largest first, until the others hold at most limit bytes.
 func endLargest(limit int64) {
 	endingLargest.Lock()
 	defer endingLargest.Unlock()

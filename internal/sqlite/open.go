@@ -25,12 +25,12 @@ type Options struct {
 	// Durable makes each commit wait for the disk (synchronous=FULL). Without it the file survives a crash of the
 	// process but not of the machine.
 	Durable bool
-	// Recoverable keeps the file sound in a power loss, at one of its commits (synchronous=NORMAL). No commit waits for
-	// the disk, so the newest ones may be lost until the WAL is synced or checkpointed.
+	// Recoverable keeps the file intact in a power failure, in the state of one of its commits (synchronous=NORMAL). No
+	// commit waits for the disk, so the newest ones may be lost until the WAL is synced or checkpointed.
 	Recoverable bool
 	// ForeignKeys enforces foreign keys. Replicas leave it off, since the log already contains the rows of cascades.
 	ForeignKeys bool
-	// Triggers lets triggers fire. Replicas leave it off for the same reason.
+	// Triggers lets triggers fire. Replicas leave it off too, since the log already contains the rows of triggers.
 	Triggers bool
 	// BusyTimeout is how long a statement waits for the lock of another connection; 5 s if zero.
 	BusyTimeout time.Duration
@@ -40,15 +40,17 @@ type Options struct {
 	MaxPages int64
 	// Limits bounds what clients' statements may use.
 	Limits Limits
-	// OnStuck, if set, is called once for a client's statement that ignores its interruption: it still runs at twice its
-	// time plus a second. OnStuck gets the statement's text, runs on its own goroutine, and must not use the connection.
+	// OnStuck, if set, is called once for a client's statement that ignores its interruption, when it has run for twice
+	// its time plus a second. OnStuck gets the statement's text. It runs on the watchdog's goroutine and must not use the
+	// connection.
 	OnStuck func(sql string)
 }
 
-// Source: measured. A writer's larger cache costs time at every commit, when the engine walks through all of it. A
-// reader's cache holds only what is in the WAL: the reader maps the file for the rest. Neither is faster with more
-// cache. A cache takes twice its size, since a page with its header is just above a size class of the allocator. A
-// writer is no slower without a mapping, and a mapping would keep as much of the file resident as the writer writes.
+// Source: measured. A larger cache costs a writer time at every commit, when the engine walks through all of it. A
+// reader's cache holds only pages from the WAL, since the reader maps the file into memory. Neither is faster with more
+// cache. A cache takes twice its size in memory, since a page with its header is just above a size class of the
+// allocator. A writer is no slower without a mapping, and a mapping would keep as much of the file resident as the
+// writer writes.
 const (
 	defaultBusyTimeout = 5 * time.Second
 	readerCacheBytes   = 2 << 20
@@ -56,8 +58,9 @@ const (
 	readerMmapBytes    = 256 << 20
 )
 
-// Open opens the database file at path and creates it unless ReadOnly is set. It returns a *dbaas.Error: CodeUnavailable
-// if another process holds the file, CodeInternal if the file is no database or cannot be read.
+// Open opens the database file at path. It creates a missing file unless ReadOnly is set. Errors about the file wrap a
+// *dbaas.Error: CodeUnavailable if another process has locked it, CodeInternal if it is not a database or cannot be
+// read.
 func Open(path string, o Options) (*Conn, error) {
 	if started != nil {
 		return nil, started
@@ -120,7 +123,8 @@ func (c *Conn) open(path string, o Options) error {
 	return nil
 }
 
-// fileURI returns the URI of a file, so that no character of its path is taken for a parameter.
+// fileURI returns the URI of a file. Special characters in its path are escaped, so that they do not count as
+// parameters.
 func fileURI(path string, readOnly bool) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -140,8 +144,8 @@ func (c *Conn) configure(o Options) error {
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
 		return c.failure(rc)
 	}
-	// A string in double quotes is accepted in statements, where rqlite's clients send it, but not in the schema, where
-	// it hides misspelled columns.
+	// A string in double quotes is accepted in statements, since rqlite's clients send it. It is not accepted in the
+	// schema, where it would hide misspelled columns.
 	for _, f := range []struct {
 		op int32
 		on bool
@@ -209,12 +213,12 @@ func (o Options) pragmas() []string {
 	case o.Recoverable:
 		list = append(list, "PRAGMA synchronous=NORMAL", "PRAGMA journal_mode=WAL")
 	default:
-		// The order matters: switching the file to WAL would flush all of it to the disk. With a new snapshot of some
-		// 100 MiB, other processes' commits would wait for that.
+		// The order matters: with synchronous on, switching to WAL would flush the whole file to the disk. For a new snapshot
+		// of some 100 MiB, other processes' commits would wait for that.
 		list = append(list, "PRAGMA synchronous=OFF", "PRAGMA journal_mode=WAL")
 	}
 	if !o.ReadOnly {
-		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew under a long reader shrinks afterwards.
+		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew during a long read shrinks afterwards.
 	}
 	if o.MaxPages > 0 {
 		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))

@@ -1,5 +1,5 @@
 package sqlite
 
-// Pace makes long statements on c call pace now and then, on the goroutine that runs them, until Pace is called again;
-// nil turns that off. pace may block: the statement waits for it, and checks for interruption afterwards.
+// Pace makes long statements on c call pace repeatedly, on the goroutine that runs them, until Pace is called again;
+// nil turns that off. pace may block: the statement waits for it and checks for interruption afterwards.
 func (c *Conn) Pace(pace func()) { c.pace = pace }

@@ -8,12 +8,13 @@ import (
 	"rideshare/internal/sqljson"
 )
 
-// AppendRead runs the statements of r, which guard checks, and appends the answer in r's format to b, row by row, without
-// an intermediate copy. All statements see one state if the caller has a transaction open.
+// AppendRead runs the statements of r, which guard checks, and appends the answer in r's format to b, row by row,
+// without an intermediate copy. All statements see the same state if the caller has a transaction open.
 //
-// After an error it returns the original b. Errors are *dbaas.Error: CodeTimeout at r's deadline, CodeTooLarge for an
-// answer over the limit. FormatObjects takes exactly one statement, and CodeInvalid says what is wrong with it. In the
-// other formats an invalid statement answers {"error":"..."} in its place and the read continues.
+// After an error it returns the original b. Errors are *dbaas.Error, such as CodeTimeout at r's deadline. FormatObjects
+// takes exactly one statement; CodeInvalid says what is wrong with it, and CodeTooLarge means that the answer exceeds
+// the limit. In the other formats a statement that fails alone, for one of these two reasons or CodeConstraint, answers
+// {"error":"..."} in its place and the read continues.
 func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) {
 	w := reader{c: c, guard: guard, read: r, Renderer: sqljson.Renderer{
 		Objects: r.Format != dbaas.FormatArrays, BlobArray: r.BlobArray, Start: len(b), Limit: c.limits.Answer,
@@ -44,10 +45,10 @@ type reader struct {
 	c     *Conn
 	guard Guard
 	read  *dbaas.Read
-	done  *Stmt // the only statement of the last text, if it ran without error
+	done  *Stmt // the last statement that was the only one of its text and ran without error
 }
 
-// only appends the rows of the only statement.
+// only appends the rows of the read's only statement.
 func (w *reader) only(b []byte, list []dbaas.Statement) ([]byte, error) {
 	if len(list) != 1 {
 		return b, dbaas.Errorf(dbaas.CodeInvalid, "exactly one statement is wanted, %d were given", len(list))
@@ -106,7 +107,8 @@ func (w *reader) statement(b []byte, in *dbaas.Statement) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// late returns err, or if a statement took longer than the client's limit for it, an error of that statement.
+// late returns err. If the statement exceeded the client's time limit for one statement, it returns CodeInvalid
+// instead, so that the read continues.
 func (w *reader) late(err error) error {
 	ended := w.c.Interrupted() || !time.Now().Before(w.read.Deadline)
 	if w.read.StatementTime == 0 || dbaas.CodeOf(err) != dbaas.CodeTimeout || ended {
@@ -118,7 +120,8 @@ func (w *reader) late(err error) error {
 	return dbaas.Errorf(dbaas.CodeInvalid, "execute timeout")
 }
 
-// result appends the result of the last statement in a text, and nothing if there is none.
+// result runs the statements of a text and appends the result of the last one. It appends nothing if there is no
+// statement.
 func (w *reader) result(b []byte, in *dbaas.Statement) ([]byte, error) {
 	input := Input{Statement: in, QualifyColumns: w.read.QualifyColumns}
 	text := in.SQL
@@ -129,7 +132,7 @@ func (w *reader) result(b []byte, in *dbaas.Statement) ([]byte, error) {
 		}
 		rest := ""
 		err := w.c.Until(end, func() (err error) {
-			if len(text) < len(in.SQL) && w.c.over() { // the engine looks at the clock within statements only
+			if len(text) < len(in.SQL) && w.c.over() { // the engine checks the clock only within statements
 				return errTooLong
 			}
 			b, rest, err = w.part(b, text, &input)
@@ -145,7 +148,7 @@ func (w *reader) result(b []byte, in *dbaas.Statement) ([]byte, error) {
 	}
 }
 
-// part runs the first statement in text and returns what follows it. It appends the result if nothing follows.
+// part runs the first statement in text and returns the text after it. It appends the result if no statement follows.
 func (w *reader) part(b []byte, text string, in *Input) (_ []byte, rest string, err error) {
 	s, more, err := w.first(text, in)
 	if err != nil {
@@ -168,7 +171,7 @@ func (w *reader) part(b []byte, text string, in *Input) (_ []byte, rest string, 
 	return b, s.rest, err
 }
 
-// shorten returns the first n bytes of b, copied if b's array is much larger.
+// shorten returns the first n bytes of b. It copies them if b's array is much larger.
 func shorten(b []byte, n int) []byte {
 	if cap(b) <= 2*n+keptBytes {
 		return b[:n]
@@ -199,7 +202,7 @@ func (w *reader) first(text string, in *Input) (s *Stmt, more bool, err error) {
 	return s, more, nil
 }
 
-// rows is a running statement as the renderer's source.
+// rows is a running statement as the renderer's source of rows.
 type rows Stmt
 
 // Declared implements sqljson.Rows.

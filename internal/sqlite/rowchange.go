@@ -20,17 +20,17 @@ const (
 // RowChange is a row that the engine is about to change. It is valid until the function of OnRow returns.
 type RowChange struct {
 	Op       RowOp
-	From, To int64 // the row ids before and after; neither has a meaning for a table WITHOUT ROWID
+	From, To int64 // the row ids before and after the change; without meaning for a table WITHOUT ROWID
 
 	c    *Conn
 	name uintptr
 }
 
-// OnRow makes the engine call row before each change of a row on c, whichever statement, trigger, cascade or conflict
-// clause makes the change; nil turns that off. row runs on the goroutine that runs the statement. Of the connection it
-// may use only Stop.
+// OnRow makes the engine call row before each change of a row on c, whether a statement, trigger, cascade or conflict
+// clause makes the change; nil turns that off. row runs on the goroutine that runs the statement. It may call no method
+// of the connection except Stop.
 //
-// Meanwhile DELETE without WHERE visits each row.
+// While row is set, DELETE without WHERE visits each row.
 func (c *Conn) OnRow(row func(*RowChange)) {
 	c.onRow = row
 	if row == nil {
@@ -74,7 +74,7 @@ func (r *RowChange) value(get func(tls *libc.TLS, db uintptr, index int32, value
 	case lib.SQLITE_FLOAT:
 		return dbaas.Float(lib.Xsqlite3_value_double(c.tls, v)), nil
 	case lib.SQLITE_TEXT:
-		p := lib.Xsqlite3_value_text(c.tls, v)
+		p := lib.Xsqlite3_value_blob(c.tls, v) // value_text would first copy the text, to end it with a zero byte.
 		return dbaas.Text(asString(view(p, int(lib.Xsqlite3_value_bytes(c.tls, v))))), nil
 	case lib.SQLITE_BLOB:
 		p := lib.Xsqlite3_value_blob(c.tls, v)

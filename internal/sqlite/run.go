@@ -10,15 +10,16 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Run is RunPart for a text of one statement.
+// Run is RunPart for a text with a single statement.
 func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error) {
 	return s.RunPart(&Input{Statement: in}, limit)
 }
 
-// RunPart runs a prepared client statement, which is a part of in, with in's values and returns its result, including
-// returned rows. Errors are *dbaas.Error. With CodeInvalid, CodeConstraint or CodeTooLarge the statement alone failed and left no trace. After any
-// other code InTransaction reports whether the engine rolled back. Exception: for results of more than limit bytes
-// (CodeTooLarge) the caller must undo the statement's effects.
+// RunPart runs a prepared client statement, which is a part of in, with in's values. It returns the statement's result,
+// including returned rows. Errors are *dbaas.Error. After CodeInvalid, CodeConstraint or CodeTooLarge only this
+// statement failed, and it changed nothing. After any other code InTransaction is false if the engine rolled the
+// transaction back. Exception: if returned rows are the reason (more than limit bytes, too many rows, an infinity), the
+// caller must undo the statement's effects.
 func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
 	var out dbaas.StatementResult
 	args, err := in.take(s)
@@ -59,7 +60,7 @@ func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
 	return out, nil
 }
 
-// row fetches the current row of a result that has size bytes already and may have limit. It returns the new size.
+// row fetches the current row of a result that has size bytes so far and may have limit bytes. It returns the new size.
 func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 	row := make(dbaas.Row, len(s.results))
 	for i := range row {
@@ -77,5 +78,5 @@ func (s *Stmt) row(size, limit int) (dbaas.Row, int, error) {
 	return row, size, nil
 }
 
-// valueBytes is what a value counts in addition to its text or blob.
+// valueBytes is the size counted for a value in addition to its text or blob.
 const valueBytes = 16

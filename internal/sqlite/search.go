@@ -6,11 +6,12 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// probeBytes is the length of the prefix that is searched for before the whole of a long text is compared. A search for
-// so few bytes is a single pass.
+// probeBytes is the length of the prefix that index searches for first. Only where it matches is the whole of a long
+// text compared. Searching for so few bytes is a single pass.
 const probeBytes = 32
 
-// index returns the first position of sub in b at or after from, or -1. It returns false when the time is over.
+// index returns the first position of sub in b at or after from, or -1. It returns false if the statement's time is
+// over.
 func (c *call) index(b, sub []byte, from int) (int, bool) {
 	probe := sub[:min(len(sub), probeBytes)]
 	for from <= len(b)-len(sub) {
@@ -51,7 +52,7 @@ func instr(c *call) {
 	case x != lib.SQLITE_BLOB && y != lib.SQLITE_BLOB:
 		hay, _ = c.text(0)
 		needle, _ = c.text(1)
-	default: // copied to text, since converting a blob in place would change it for later readers.
+	default: // the arguments are copied: converting a blob to text in place would change it for later readers.
 		argv := c.argv
 		c.argv = []uintptr{lib.Xsqlite3_value_dup(c.tls, argv[0]), lib.Xsqlite3_value_dup(c.tls, argv[1])}
 		defer func(copies []uintptr) {
@@ -106,7 +107,7 @@ func (c *call) blob(i int) []byte {
 	return view(p, int(lib.Xsqlite3_value_bytes(c.tls, c.argv[i])))
 }
 
-// count returns how often old stands in text. It reports false if the time of the statement is over.
+// count returns how often old occurs in text. inTime is false if the statement's time is over.
 func (c *call) count(text, old []byte) (found int, inTime bool) {
 	for at := 0; ; found++ {
 		i, inTime := c.index(text, old, at)

@@ -8,8 +8,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Snapshot reads a live database file page by page, all of one moment, as one plain file. The pages are those of the
-// file, free ones included, so row ids and counters are the same. docs/adr/0005 gives the reasons.
+// Snapshot reads a live database file page by page, as one plain file in its state at one moment. The pages are those
+// of the file, free ones included, so row ids and counters are the same. docs/adr/0005 gives the reasons.
 //
 // Writers of the live file are not blocked, but its WAL grows until Close. One goroutine may use a Snapshot at a time.
 type Snapshot struct {
@@ -25,7 +25,7 @@ type Snapshot struct {
 const snapshotCache = 2 << 20
 
 // OpenSnapshot begins a snapshot of the live file at path. It calls begun with a connection that sees the snapshot's
-// state; an error of begun ends the snapshot. Other errors are those of Open.
+// state. An error of begun ends the snapshot and is returned. Other errors are those of opening and reading the file.
 func OpenSnapshot(path string, begun func(*Conn) error) (*Snapshot, error) {
 	c, err := Open(path, Options{ReadOnly: true, Scan: true, CacheBytes: snapshotCache})
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Snapshot) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads the next page, in the transaction's state.
+// next reads the next page in the state that the transaction sees.
 func (s *Snapshot) next() error {
 	if s.read == s.count {
 		return io.EOF

@@ -12,35 +12,34 @@ import (
 )
 
 const (
-	// maxStatements is how many prepared statements a connection keeps for clients, and how many of its own.
+	// maxStatements is how many prepared statements a connection keeps for clients, and as many of the system's own.
 	maxStatements = 512
-	// maxKeptSQL is the longest text of a client that is kept: longer ones contain literals and are not repeated.
+	// maxKeptSQL is the longest client text that is kept, in bytes: longer ones contain literals and are not repeated.
 	maxKeptSQL = 8 << 10
 )
 
-// Stmt is one prepared statement of a connection. It is valid until the
-// connection prepares the next client statement.
+// Stmt is one prepared statement of a connection. It is valid until the connection prepares the next client statement.
 type Stmt struct {
 	c        *Conn
 	p        uintptr
-	sql      string // the text that it was prepared from, and under which it is kept
-	own      string // its part of sql
-	rest     string // what follows it in sql; "" if nothing but blanks and comments follow
+	sql      string // the text that it was prepared from, and the key under which it is kept
+	own      string // the statement's own part of sql
+	rest     string // the text after own in sql; "" if only blanks and comments follow
 	guard    Guard
 	seen     actions
 	readOnly bool
-	names    []string // of parameters, with their prefix; "" for nameless ones
+	names    []string // the names of the parameters, with their prefix; "" for nameless ones
 	results  []string // the names of the columns
 	declared []string // the columns' declared types in lower case, "" for expressions
 	columns  sqljson.Columns
 	facts    *Facts // nil: not made yet
-	returned int    // rows that a read has rendered
-	prepared int32  // how often the engine has prepared it again
+	returned int    // number of rows that a read has rendered
+	prepared int32  // how often the engine has reprepared it
 }
 
-// Prepare returns the first statement in the client's text sql, checked by guard; Rest is what follows it. If guard is
-// nil, sql is a statement of the system's own. Errors are *dbaas.Error: guard's for what it refuses, ErrNoStatement for
-// blanks and comments, CodeInvalid for bad SQL. Nothing runs yet.
+// Prepare returns the first statement in the client's text sql, checked by guard. Rest returns the text after it. If
+// guard is nil, sql is a statement of the system's own. Errors are *dbaas.Error: guard's own error if it refuses the
+// statement, ErrNoStatement if there are only blanks and comments, CodeInvalid for bad SQL. Prepare runs nothing.
 func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 	if guard == nil {
 		if s := c.stmts[sql]; s != nil {
@@ -66,8 +65,8 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 		c.meter.end()
 		return nil, err
 	}
-	// The effect of a schema statement depends on what exists: IF EXISTS compiles to nothing while the object is
-	// missing, and then the authorizer is not called. Only statements on rows mean the same each time.
+	// Only statements on rows are kept, since they mean the same each time. The effect of a schema statement depends on
+	// what exists: IF EXISTS compiles to nothing while the object is missing, without a call of the authorizer.
 	if short && s.seen.rows && !s.seen.schema {
 		c.keep(sql, s)
 	} else {
@@ -84,9 +83,10 @@ func (c *Conn) dropLast() {
 	}
 }
 
-// keep keeps a client statement. To make room, any other goes, since which are hot is not known.
+// keep keeps a client statement prepared. To make room it finalizes arbitrary others: how often they are used is not
+// known.
 func (c *Conn) keep(sql string, s *Stmt) {
-	if old := c.guarded[sql]; old != nil { // of another guard
+	if old := c.guarded[sql]; old != nil { // prepared for another guard
 		old.finalize()
 	}
 	c.guarded[sql] = s
@@ -116,7 +116,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	}
 	c.boundValues(guard)
 	c.guard = guard
-	defer func() { c.guard = nil }() // the engine prepares statements of its own, as for sessions.
+	defer func() { c.guard = nil }() // the engine prepares statements of its own, for instance for sessions.
 	p, from, to, err := c.prepareFirst(sql[:min(len(sql), windowBytes)])
 	if len(sql) > windowBytes && (err != nil || to == windowBytes) { // the statement does not end in the window
 		lib.Xsqlite3_finalize(c.tls, p)
@@ -129,7 +129,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	if isBlank.MatchString(s.rest) {
 		s.rest = ""
 	}
-	// The engine counts PRAGMA journal_mode as a write. Those that the guard allows change nothing.
+	// The engine counts PRAGMA journal_mode as a write, but the pragmas that the guard allows change nothing.
 	s.readOnly = lib.Xsqlite3_stmt_readonly(c.tls, p) != 0 || s.seen.explain || guard != nil && s.seen.onlyPragma()
 	if err = s.allowed(); err == nil && guard == nil && s.rest != "" {
 		err = dbaas.Errorf(dbaas.CodeInvalid, "more than one statement in one text")
@@ -145,11 +145,11 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 	return s, nil
 }
 
-// ErrNoStatement is the error for a text of blanks, comments and semicolons.
+// ErrNoStatement is the error for a text that has only blanks, comments and semicolons.
 var ErrNoStatement = &dbaas.Error{Code: dbaas.CodeInvalid, Message: "there is no statement in the text"}
 
-// windowBytes is how much of a text is copied for the engine to find the first statement in it. Copying all of the rest
-// for each statement of a long text would take the square of its length.
+// windowBytes is how much of a text is copied for the engine to find the first statement in it. Copying the whole rest
+// for each statement of a long text would take time proportional to the square of its length.
 const windowBytes = 64 << 10
 
 // prepareFirst prepares the first statement in the text, and returns where it begins and ends.
@@ -211,10 +211,11 @@ func (s *Stmt) describeColumns() {
 // Text returns the statement's own text.
 func (s *Stmt) Text() string { return s.own }
 
-// Rest returns what follows the statement in the text that it was prepared from, "" if there is no other statement.
+// Rest returns the text after the statement in the text that it was prepared from; "" if there is no other statement.
 func (s *Stmt) Rest() string { return s.rest }
 
-// named returns the names of the columns, if qualify is set with the names of their tables. An expression has none.
+// named returns the names of the columns. If qualify is set, the names of their tables come first, except for
+// expressions.
 func (s *Stmt) named(qualify bool) []string {
 	if !qualify {
 		return s.results
@@ -238,8 +239,8 @@ func (s *Stmt) OnlyReads() bool { return s.readOnly && s.seen.query }
 // ReadOnly reports whether the statement leaves the database as it is.
 func (s *Stmt) ReadOnly() bool { return s.readOnly }
 
-// Rewritten returns the tables that the statement drops or alters. Their rows change through the statement's text, so
-// they must not be captured while it runs.
+// Rewritten returns the tables that the statement drops or alters. Their rows must not be captured while it runs,
+// because replicas get these changes by running the statement's text.
 func (s *Stmt) Rewritten() []string { return s.seen.rewritten }
 
 // Dropped returns the tables that the statement drops.
@@ -250,14 +251,14 @@ func (s *Stmt) Dropped() []string {
 	return s.seen.rewritten
 }
 
-// WritesSequence reports whether the statement names sqlite_sequence to change it.
+// WritesSequence reports whether the statement itself changes sqlite_sequence.
 func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
 
 // step runs the statement to its next row. After an error the statement has been reset.
 func (s *Stmt) step() (bool, error) {
 	c := s.c
-	c.guard = s.guard // the engine may have to prepare it again, and then calls the authorizer.
-	c.seen = s.seen   // it also prepares statements of its own that belong to this one.
+	c.guard = s.guard // the engine may have to reprepare the statement, and then calls the authorizer.
+	c.seen = s.seen   // the engine also prepares statements of its own as part of this one.
 	c.denied = nil
 	c.boundValues(s.guard)
 	if s.guard != nil {
@@ -268,7 +269,7 @@ func (s *Stmt) step() (bool, error) {
 	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
 	c.guard = nil
-	if rc != lib.SQLITE_ROW { // else values are fetched, which takes memory too.
+	if rc != lib.SQLITE_ROW { // otherwise values are fetched next, which takes memory too.
 		c.meter.leave()
 	}
 	switch rc {
@@ -286,13 +287,14 @@ func (s *Stmt) step() (bool, error) {
 	}
 }
 
-// refresh rereads the columns if the engine prepared the statement again because the schema had changed. Call it after
-// the first step.
+// refresh rereads the columns if the engine reprepared the statement because the schema had changed. Call it after the
+// first step.
 func (s *Stmt) refresh() {
 	if n := lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0); n != s.prepared {
 		s.prepared = n
 		s.describeColumns()
-		// The authorizer was asked again. What it had learned before stays, which is more than the statement reads now.
+		// The authorizer was asked again. Its earlier answers are kept too, so seen may have more than the statement reads
+		// now.
 		s.seen.tables, s.seen.calls, s.seen.rowid = s.c.seen.tables, s.c.seen.calls, s.seen.rowid || s.c.seen.rowid
 		s.facts = nil
 	}
@@ -304,7 +306,7 @@ func (s *Stmt) reset() {
 		s.c.meter.leave()
 		s.c.meter.end()
 	}
-	if s.c.scratchSize > maxKeptScratch { // no statement's values are in use now: those of others are apart.
+	if s.c.scratchSize > maxKeptScratch { // no values in it are in use: other statements have theirs apart.
 		lib.Xsqlite3_clear_bindings(s.c.tls, s.p)
 		s.c.release()
 	}

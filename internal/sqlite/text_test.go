@@ -68,7 +68,7 @@ func TestConn_AppendRead_StatementTime(t *testing.T) {
 		{true, dbaas.FormatAssociative, `{"rows":[],"error":"query timeout"},{"types":{"a":"integer"},"rows":[{"a":1}]}`},
 		{false, dbaas.FormatAssociative, `{"error":"execute timeout"},{"types":{"a":"integer"},"rows":[{"a":1}]}`},
 	} {
-		got := read(t, c, dbaas.Read{Format: tc.format, AsQuery: tc.query, StatementTime: 20 * time.Millisecond, Deadline: time.Now().Add(time.Minute), Statements: in})
+		got := read(t, c, dbaas.Read{Format: tc.format, AsQuery: tc.query, StatementTime: 300 * time.Millisecond, Deadline: time.Now().Add(time.Minute), Statements: in})
 		if got != tc.want {
 			t.Errorf("got %s, want %s", got, tc.want)
 		}

@@ -7,7 +7,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// Begin starts a read transaction. Reads between Begin and End see one state, even after a statement that was stopped.
+// Begin starts a read transaction. All reads between Begin and End see the same state, even after a stopped statement.
 func (c *Conn) Begin() error {
 	if err := c.Exec("BEGIN"); err != nil {
 		return err
@@ -18,7 +18,7 @@ func (c *Conn) Begin() error {
 	return nil
 }
 
-// hold pins the state that the transaction sees, with a statement that stays in its first row.
+// hold pins the state that the transaction sees, with a statement that stays open at its first row.
 func (c *Conn) hold() error {
 	s, err := c.Prepare("SELECT 0 UNION ALL SELECT 1 FROM sqlite_schema", nil)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *Conn) letGo() {
 	}
 }
 
-// resume reopens a read transaction that the engine has ended, as it does when a statement runs out of memory. The
-// anchor has kept its state.
+// resume reopens a read transaction after the engine has ended it, as it does when a statement runs out of memory. The
+// anchor has pinned the transaction's state.
 func (c *Conn) resume() error {
 	if c.anchor == nil || c.InTransaction() {
 		return nil
@@ -48,7 +48,7 @@ func (c *Conn) resume() error {
 	return c.Exec("BEGIN")
 }
 
-// BeginWrite starts a write transaction and takes the write lock immediately, so that no statement in it can fail
+// BeginWrite starts a write transaction and takes the write lock immediately, so that no later statement can fail
 // because of the lock.
 func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 
@@ -56,6 +56,8 @@ func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 // reports whether it is still open.
 func (c *Conn) Commit() error {
 	c.letGo()
+	c.frames.begin()
+	defer c.frames.end() // also if the engine panics
 	err := c.Exec("COMMIT")
 	if err == nil {
 		c.altered = false
@@ -69,15 +71,15 @@ func (c *Conn) schemaChanged() {
 	c.edition++
 }
 
-// undone records that a transaction was rolled back.
+// undone records that changes of the open transaction were rolled back.
 func (c *Conn) undone() {
 	if c.altered {
 		c.edition++
 	}
 }
 
-// SchemaEdition returns a number that changes whenever a client's statement or ChangeSchema changes the schema on c, and
-// whenever such a change is undone. What was read from the schema is valid while the number stays the same, unless
+// SchemaEdition returns a number that changes whenever a client's statement or ChangeSchema changes the schema on c,
+// and whenever such a change is undone. Data read from the schema stays valid while the number stays the same, unless
 // another connection changes the schema.
 func (c *Conn) SchemaEdition() uint64 { return c.edition }
 
@@ -92,7 +94,7 @@ func (c *Conn) ChangeSchema(sql string) error {
 	return c.ExecOnce(sql)
 }
 
-// End ends the transaction and discards its changes. It does nothing if none is open, so it can be deferred.
+// End rolls the transaction back. It does nothing if no transaction is open, so it can be deferred.
 func (c *Conn) End() error {
 	c.letGo()
 	if !c.InTransaction() {
@@ -108,8 +110,8 @@ func (c *Conn) End() error {
 	return c.Exec("ROLLBACK")
 }
 
-// InTransaction reports whether a transaction is open. It becomes false within a transaction if the engine rolls back by
-// itself, as after a full disk.
+// InTransaction reports whether a transaction is open. It becomes false if the engine rolls the transaction back by
+// itself, for instance when the disk is full.
 func (c *Conn) InTransaction() bool {
 	return lib.Xsqlite3_get_autocommit(c.tls, c.db) == 0
 }

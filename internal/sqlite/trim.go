@@ -43,11 +43,11 @@ func trim(c *call, left, right bool) {
 	c.returnText(text)
 }
 
-// characters is a list of characters: a lookup table for those of one byte, and a text with the others. The order
-// matters only in text that is not UTF-8, where one character may be the beginning or end of another.
+// characters is a list of characters. If all have one byte, a lookup table is used, otherwise the list in its order.
+// The order matters only in text that is not UTF-8, where one character may be the beginning or end of another.
 type characters struct {
 	single [256]bool
-	others []byte // of all characters, if one has more than a byte
+	others []byte // the whole list, if a character in it has more than one byte
 }
 
 func newCharacters(list []byte) *characters {
@@ -64,7 +64,7 @@ func newCharacters(list []byte) *characters {
 	return set
 }
 
-// character returns the length of the first character of b, as the engine skips it.
+// character returns the length of the first character of b, by the engine's rules for skipping a character.
 func character(b []byte) int {
 	n := 1
 	if b[0] >= 0xc0 {
@@ -75,8 +75,8 @@ func character(b []byte) int {
 	return n
 }
 
-// match returns the length of the first character in the list that is at one end of text, or 0 if none is. at checks
-// that end, and end is the byte there.
+// match returns the length of the first character in the list that is at one end of text, or 0. at checks that end of
+// text, and end is the byte there. match returns false if the statement's time is over.
 func (set *characters) match(c *call, text []byte, end byte, at func(text, part []byte) bool) (int, bool) {
 	if set.others == nil {
 		if set.single[end] {
@@ -97,7 +97,7 @@ func (set *characters) match(c *call, text []byte, end byte, at func(text, part 
 	return 0, true
 }
 
-// unhex is unhex(X,Y): the bytes that X encodes in hexadecimal, where characters of Y may separate two of them.
+// unhex is unhex(X,Y): the bytes that X encodes in hexadecimal. Characters of Y may stand between two bytes.
 func unhex(c *call) {
 	text, ok := c.text(0)
 	if !ok {
@@ -166,7 +166,7 @@ func digit(b byte) int {
 	}
 }
 
-// readCharacter returns the first character of b and its length, as the engine reads it even where b is not UTF-8.
+// readCharacter returns the first character of b and its length. It follows the engine even where b is not UTF-8.
 func readCharacter(b []byte) (uint32, int) {
 	r := uint32(b[0])
 	if r < 0xc0 {

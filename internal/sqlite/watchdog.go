@@ -10,8 +10,9 @@ import (
 // watched is the watchdog's view of the running statement of a connection.
 type watched struct {
 	onStuck  func(sql string)
-	text     atomic.Pointer[string] // nil: none runs
+	text     atomic.Pointer[string] // nil: no statement runs
 	deadline atomic.Int64           // nanoseconds since 1970; 0: none
+	limit    atomic.Int64           // nanoseconds from the begin to the deadline
 }
 
 // begin makes the statement visible to the watchdog. text must not change.
@@ -20,6 +21,7 @@ func (w *watched) begin(text *string, deadline time.Time) {
 		return
 	}
 	w.deadline.Store(deadline.UnixNano())
+	w.limit.Store(int64(max(0, time.Until(deadline))))
 	w.text.Store(text)
 }
 
@@ -29,23 +31,40 @@ func (w *watched) end() {
 	}
 }
 
-// watchEvery is how often the watchdog checks, and so how late it may first see a statement.
+// watchEvery is the interval of the watchdog's checks. It first sees a statement at most that late.
 const watchEvery = 100 * time.Millisecond
 
-// stuckAfter: a statement is stuck if it still runs this long after twice its time.
+// stuckAfter: a statement is stuck if it still runs this long after twice its allowed time, as the watchdog counts time.
 const stuckAfter = time.Second
 
 // watchStart starts the watchdog's goroutine, one for the process, with the first connection that needs it.
 var watchStart sync.Once
 
-func watch() {
-	type sight struct {
-		statement uint64
-		first     time.Time // zero: already reported as stuck
+// sight is what the watchdog knows of a statement that it sees.
+type sight struct {
+	statement uint64
+	limit     time.Duration // the statement's allowed time
+	over      time.Duration // how long the watchdog has seen it run after its deadline
+	reported  bool
+}
+
+// stuck is asked at each check, elapsed after the previous one. A check that comes late counts as one in time: then the
+// process had no processor, or was stopped, and so was the statement.
+func (s *sight) stuck(now, deadline time.Time, elapsed time.Duration) bool {
+	if s.reported || !now.After(deadline) {
+		return false
 	}
+	s.over += min(elapsed, now.Sub(deadline), watchEvery)
+	return s.over > s.limit+stuckAfter
+}
+
+func watch() {
 	seen := map[*meter]sight{}
+	last := time.Now()
 	for range time.Tick(watchEvery) {
 		now := time.Now()
+		elapsed := now.Sub(last)
+		last = now
 		running := map[*meter]sight{}
 		for i := range meters {
 			m := meters[i].Load()
@@ -58,11 +77,11 @@ func watch() {
 			}
 			s, ok := seen[m]
 			if !ok || s.statement != statement {
-				s = sight{statement: statement, first: now}
+				s = sight{statement: statement, limit: time.Duration(m.watched.limit.Load())}
 			}
 			deadline := time.Unix(0, m.watched.deadline.Load())
-			if !s.first.IsZero() && now.Sub(deadline) > max(0, deadline.Sub(s.first))+stuckAfter && m.statement.Load() == statement {
-				s.first = time.Time{}
+			if s.stuck(now, deadline, elapsed) && m.statement.Load() == statement {
+				s.reported = true
 				m.watched.onStuck(strings.Clone(*text))
 			}
 			running[m] = s

@@ -22,8 +22,8 @@ func TestOptions_OnStuck(t *testing.T) {
 	}
 	began := time.Now()
 	list := statements("SELECT 1", "SELECT 2, block()")
-	for i := range list {
-		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: list[i : i+1], Deadline: time.Now().Add(200 * time.Millisecond)}
+	for i, limit := range []time.Duration{time.Minute, 200 * time.Millisecond} {
+		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: list[i : i+1], Deadline: time.Now().Add(limit)}
 		if _, err := c.AppendRead(nil, &r, replication.ReadGuard); err != nil && i == 0 {
 			t.Fatal(err)
 		}
@@ -33,5 +33,26 @@ func TestOptions_OnStuck(t *testing.T) {
 	}
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("after %s, before twice the limit and a second", took)
+	}
+}
+
+// A process that was stopped, or got no processor, has no stuck statement for that.
+func TestOptions_OnStuck_ProcessStopped(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name      string
+		intervals []time.Duration
+		want      time.Duration
+	}{
+		{"never", nil, 3100 * time.Millisecond},
+		{"before the deadline", []time.Duration{time.Minute}, 61 * time.Second},
+		{"after the deadline", []time.Duration{2 * time.Second, time.Minute}, 63 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if got := sqlite.StuckAfter(2*time.Second, c.intervals...); got != c.want {
+				t.Errorf("after %s, want %s", got, c.want)
+			}
+		})
 	}
 }

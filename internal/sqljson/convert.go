@@ -20,7 +20,7 @@ const (
 	asText
 )
 
-// conversions returns the conversion of each column, nil if all values are shown as they are stored.
+// conversions returns the conversion of each column; nil if all values are shown as they are stored.
 func conversions(columns Columns, rows Rows) []conversion {
 	var all []conversion
 	for i := range columns {
@@ -70,11 +70,11 @@ func (as conversion) append(b []byte, v *dbaas.Value, blobArray bool) []byte {
 	return appendValue(b, v, blobArray)
 }
 
-// maxSeconds is the largest integer that is a time in seconds. Beyond it, on both sides of 0, times are in milliseconds.
+// maxSeconds is the largest magnitude of an integer that means a time in seconds. Larger magnitudes mean milliseconds.
 // Source: go-sqlite3, which rqlite uses.
 const maxSeconds = 1_000_000_000_000
 
-// timeOf returns the RFC 3339 form of a time that was stored as text or as an integer. ok is false for values that are
+// timeOf returns the RFC 3339 form of a time that is stored as text or as an integer. ok is false for values that are
 // shown as they are stored.
 func timeOf(v *dbaas.Value) (text string, ok bool) {
 	var t time.Time
@@ -99,7 +99,7 @@ func timeOf(v *dbaas.Value) (text string, ok bool) {
 
 var timeText = regexp.MustCompile(`^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?)?$`)
 
-// parseTime reads YYYY-MM-DD, alone or with a time of day, which may have an offset.
+// parseTime parses YYYY-MM-DD, optionally followed by a time of day, optionally with an offset.
 func parseTime(s string) (time.Time, bool) {
 	part := timeText.FindStringSubmatch(s)
 	if part == nil {

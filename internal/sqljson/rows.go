@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Columns are the names of a result's columns, ready to be rendered. They never change, so any number of goroutines may
-// use them.
+// Columns are the names of a result's columns, ready to be rendered. They never change, so they are safe for concurrent
+// use.
 type Columns []column
 
 type column struct {
@@ -32,8 +32,8 @@ type Rows interface {
 	Declared(i int) string
 	// Kind returns the storage class of column i in the current row.
 	Kind(i int) dbaas.ValueKind
-	// Value returns the value in column i of the current row. Its text or blob is valid until Next. fits is false, and
-	// the value is not fetched, for a text or blob of more than room bytes.
+	// Value returns the value in column i of the current row. Its text or blob is valid until Next. If it is a text or
+	// blob of more than room bytes, the value is not fetched and fits is false.
 	Value(i, room int) (v dbaas.Value, fits bool)
 	// Next moves to the next row and reports whether there is a next row. rendered is the size of the current row as
 	// JSON. The renderer returns an error of Next as it is.
@@ -42,17 +42,18 @@ type Rows interface {
 
 // Renderer writes the results of one answer into one buffer.
 type Renderer struct {
-	// Objects makes each row an object instead of an array. Of columns with the same name the last column counts, as in
-	// a map.
+	// Objects makes each row an object instead of an array. If columns have the same name, the object has only the last of
+	// them.
 	Objects bool
 	// BlobArray makes each blob an array of numbers instead of base64 text.
 	BlobArray bool
-	// Limit is the size of the answer in bytes; any size if zero. Start is where the answer begins in the buffer.
+	// Limit is the largest size of the answer in bytes; no limit if zero. Start is where the answer begins in the buffer.
 	Start, Limit int
 }
 
-// AppendResult appends the columns, types and rows of a result as fields of an object, without its braces. row reports
-// whether there is a first row. Like rqlite, it omits "values" if there are no rows. Errors are those of AppendRows.
+// AppendResult appends the columns, types and rows of a result as fields of an object, without its braces. row says
+// whether there is a first row. Unless Objects is set, it omits "values" if there are no rows, like rqlite. Errors are
+// those of AppendRows.
 func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) ([]byte, error) {
 	if r.Objects {
 		b = append(b, `"types":{`...)
@@ -81,7 +82,7 @@ func (r *Renderer) AppendResult(b []byte, columns Columns, rows Rows, row bool) 
 }
 
 // typeOf returns the type of a column as rqlite does: the declared type, or for an expression the storage class in the
-// first row, or "" without rows.
+// first row; "" if that is NULL or there are no rows.
 func typeOf(rows Rows, i int, row bool) string {
 	if t := rows.Declared(i); t != "" || !row {
 		return t
@@ -100,9 +101,9 @@ func typeOf(rows Rows, i int, row bool) string {
 	return ""
 }
 
-// AppendRows appends all rows as an array, with their values as stored. Its errors are TooLarge for an answer over the
-// limit, CodeInvalid for an infinity, which JSON lacks, and the errors of Rows.Next. After an error the buffer ends
-// somewhere in the array.
+// AppendRows appends all rows as an array, with their values as stored. It returns TooLarge if the answer exceeds the
+// limit, Infinite for an infinity, which JSON lacks, and the errors of Rows.Next. After an error the array in the
+// buffer is incomplete.
 func (r *Renderer) AppendRows(b []byte, columns Columns, rows Rows, row bool) ([]byte, error) {
 	return r.appendRows(b, columns, rows, row, nil)
 }
@@ -155,7 +156,7 @@ func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows, as []conversi
 		} else {
 			b = as[i].append(b, &v, r.BlobArray)
 		}
-		if long := v.Kind == dbaas.KindText || v.Kind == dbaas.KindBlob; long && len(b)-before > room { // as JSON it is longer.
+		if long := v.Kind == dbaas.KindText || v.Kind == dbaas.KindBlob; long && len(b)-before > room { // the JSON form may be longer than the value.
 			return b, TooLarge(r.Limit)
 		}
 		b = append(b, ',')
@@ -163,12 +164,12 @@ func (r *Renderer) appendRow(b []byte, columns Columns, rows Rows, as []conversi
 	return append(trimComma(b), end), nil
 }
 
-// Infinite returns the error of a column that holds an infinity, with dbaas.CodeInvalid.
+// Infinite returns the error for a column that holds an infinity, with dbaas.CodeInvalid.
 func Infinite(column string) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeInvalid, "column %s holds an infinity, which JSON cannot carry", column)
 }
 
-// TooLarge returns the error of an answer over the limit, with dbaas.CodeTooLarge.
+// TooLarge returns the error for an answer over the limit, with dbaas.CodeTooLarge.
 func TooLarge(limit int) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d bytes", limit)
 }

@@ -2,13 +2,13 @@ package sqljson
 
 import "rideshare/internal/dbaas"
 
-// AppendStored is AppendResult for the result of a write. Its rows are in memory, so it has no limit.
+// AppendStored is AppendResult for the result of a write. The rows are in memory already, so no limit applies.
 func (r Renderer) AppendStored(b []byte, result *dbaas.StatementResult) ([]byte, error) {
 	r.Limit = 0
 	return r.AppendResult(b, NewColumns(result.Columns), &stored{result: result}, len(result.Rows) > 0)
 }
 
-// stored is the Rows of a StatementResult.
+// stored implements Rows on a StatementResult.
 type stored struct {
 	result *dbaas.StatementResult
 	at     int

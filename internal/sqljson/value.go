@@ -1,7 +1,7 @@
-// Package sqljson renders rows as JSON. Reads, which the engine's rows feed, and the results of writes, which come from
-// the log, have one renderer, so that equal rows have equal JSON. It knows nothing of the engine.
+// Package sqljson renders rows as JSON. Reads get their rows from the engine, and the results of writes come from the
+// log. Both use this renderer, so that equal rows have equal JSON. The package does not use the engine.
 //
-// Its functions append to a buffer and have no state. Any goroutine may call them, each with its own buffer.
+// Its functions append to a buffer and have no state. They are safe for concurrent use on different buffers.
 package sqljson
 
 import (

@@ -6,27 +6,28 @@ import (
 	"strings"
 )
 
-// Statement is the text of a statement, without the semicolon at its end and without the blanks and comments around it,
-// and the line of its first word.
+// Statement is the text of a statement, without its final semicolon and without the blanks and comments around it, and
+// the line of its first word.
 type Statement struct {
 	SQL  string
 	Line int
 }
 
-// Splitter cuts text that comes in pieces into statements. A statement ends with a semicolon outside of quotes, comments
-// and the bodies of triggers, as sqlite3_complete defines it. Source: https://www.sqlite.org/c3ref/complete.html
+// Splitter splits text that arrives in pieces into statements. A statement ends with a semicolon outside of quotes,
+// comments and the bodies of triggers, as sqlite3_complete defines it. Source:
+// https://www.sqlite.org/c3ref/complete.html
 //
-// The zero Splitter is ready to use, by one goroutine. Statements share the memory of the pieces.
+// The zero Splitter is ready to use. It is not safe for concurrent use. Statements share the memory of the pieces.
 type Splitter struct {
-	parts  []string // of the statement that has begun, from earlier pieces
-	length int      // of parts
-	size   int      // of the statement up to its last word
-	line   int      // of its first word
+	parts  []string // the begun statement's text from earlier pieces
+	length int      // the total length of parts
+	size   int      // the length of the begun statement up to its last word
+	line   int      // the line of its first word
 	state  state
-	open   string // how the quote or comment ends that the last piece left open, or ""
+	open   string // the end of the quote or comment that is open, or ""
 }
 
-// state is what the words of the statement so far are.
+// state says what the words of the statement so far are.
 type state byte
 
 const (
@@ -50,11 +51,11 @@ const (
 	temp
 	trigger
 	end
-	within // the rest of what other began: a quote
-	blank  // also a comment; it changes no state
+	within // the rest of a quote that began as other
+	blank  // white space or a comment; it changes no state
 )
 
-// transitions has the next state for a state and a token that changes it.
+// transitions has the next state by state and token.
 var transitions = [...][within]state{
 	atStart:   {atStart, inBody, inExplain, inCreate, inBody, inBody, inBody},
 	inBody:    {atStart, inBody, inBody, inBody, inBody, inBody, inBody},
@@ -70,7 +71,7 @@ var keywords = map[string]token{
 	"EXPLAIN": explain, "CREATE": create, "TEMP": temp, "TEMPORARY": temp, "TRIGGER": trigger, "END": end,
 }
 
-// Statements yields the statements of a text in order, also the last one without a semicolon.
+// Statements yields the statements of a text in order. The last one need not end with a semicolon.
 func Statements(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		var s Splitter
@@ -88,13 +89,14 @@ func Statements(text string) iter.Seq[string] {
 // Pending reports whether a statement or a comment has begun and not ended.
 func (s *Splitter) Pending() bool { return s.state != atStart || s.open != "" }
 
-// Rest returns the statement that has begun and has no semicolon, if there is such a statement.
+// Rest returns the statement that has begun and not ended with a semicolon, and reports whether there is such a
+// statement.
 func (s *Splitter) Rest() (Statement, bool) {
 	return Statement{strings.Join(s.parts, "")[:s.size], s.line}, s.state != atStart
 }
 
-// Feed takes the next piece and yields the statements that end in it. line is the piece's number. A splitter whose
-// statements were not all taken is of no more use.
+// Feed takes the next piece and yields the statements that end in it. line is the line number of the piece. If the
+// caller stops before the last statement, it must not use the Splitter any more.
 func (s *Splitter) Feed(text string, line int) iter.Seq[Statement] {
 	return func(yield func(Statement) bool) {
 		from := 0
@@ -113,7 +115,7 @@ func (s *Splitter) Feed(text string, line int) iter.Seq[Statement] {
 			}
 			if s.state != atStart {
 				s.size = s.length + stop - from
-			} else if before != atStart && !yield(s.take(text[from:begin])) { // else it is a semicolon alone
+			} else if before != atStart && !yield(s.take(text[from:begin])) { // otherwise it is a semicolon alone
 				return
 			}
 		}
@@ -175,7 +177,7 @@ const (
 	commentEnd = "*/"
 )
 
-// skip passes over the open quote or comment.
+// skip skips the open quote or comment.
 func (s *Splitter) skip(text string, at int) (token, int) {
 	t := within
 	if s.open == lineEnd || s.open == commentEnd {

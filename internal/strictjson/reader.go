@@ -1,7 +1,7 @@
 // Package strictjson reads JSON that clients sent. Nothing is guessed: a duplicate key (at any depth), invalid UTF-8,
 // half of a surrogate pair, malformed text and data after the value are errors. encoding/json accepts most of these.
 //
-// Unmarshal fills a struct. Read is for a body whose shape is not that of a struct, or that is large: its texts share
+// Unmarshal fills a struct. Read is for a body that does not have the shape of a struct, or is large: its texts share
 // the body's memory.
 //
 // The grammar is checked by jsontext, the tokenizer of the standard library's next JSON package.
@@ -72,8 +72,8 @@ func (r *Reader) Kind() byte {
 	return byte(kind)
 }
 
-// Wrong returns the error for a next value that is not of a kind that the caller accepts. want says what is accepted.
-// Where the text is malformed, the error says that too.
+// Wrong returns the error for a next value of a kind that the caller does not accept. want describes what is accepted.
+// If the text is malformed, the error reports that too.
 func (r *Reader) Wrong(want string) error {
 	if _, err := r.dec.ReadToken(); err != nil {
 		text, _ := malformed(err)

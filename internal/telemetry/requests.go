@@ -52,9 +52,9 @@ func NewRequests(reg prometheus.Registerer, part string) (*Requests, error) {
 	return r, nil
 }
 
-// Observe counts one answered request. route and method must come from a bounded set, as those of httpapi.Config.Observe
-// do.
-func (r *Requests) Observe(route, method string, status int, took time.Duration) {
+// Observe counts one answered request. route and method must come from a bounded set, as in httpapi.Config.Observe.
+// trace is the id of the request's trace, which becomes the exemplar, or "".
+func (r *Requests) Observe(route, method string, status int, took time.Duration, trace string) {
 	key := labels{route, method, status}
 	found, ok := r.known.Load(key)
 	if !ok {
@@ -65,5 +65,5 @@ func (r *Requests) Observe(route, method string, status int, took time.Duration)
 	}
 	s := found.(*series) // Only this method stores in known.
 	s.total.Inc()
-	s.seconds.Observe(took.Seconds())
+	observe(s.seconds, took, trace)
 }

@@ -44,14 +44,15 @@ func NewRPC(reg prometheus.Registerer) (*RPC, error) {
 	return r, nil
 }
 
-// Observe counts one completed request. queue and lane must come from bounded sets.
-func (r *RPC) Observe(queue, lane string, outcome dbaas.Code, took time.Duration) {
+// Observe counts one completed request. queue and lane must come from bounded sets. trace is the id of the
+// request's trace, which becomes the exemplar, or "".
+func (r *RPC) Observe(queue, lane string, outcome dbaas.Code, took time.Duration, trace string) {
 	key := rpcLabels{queue, lane, outcome}
 	found, ok := r.known.Load(key)
 	if !ok {
 		found, _ = r.known.LoadOrStore(key, r.seconds.WithLabelValues(queue, lane, outcomeOf(outcome)))
 	}
-	found.(prometheus.Observer).Observe(took.Seconds()) // Only this method stores in known.
+	observe(found.(prometheus.Observer), took, trace) // Only this method stores in known.
 }
 
 // ObserveMessage counts one message and the requests in it.

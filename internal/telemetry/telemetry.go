@@ -1,32 +1,17 @@
-// Package telemetry sets up JSON log lines and Prometheus metrics. It costs the data path little: counting a request
+// Package telemetry sets up log lines and Prometheus metrics. It costs the data path little: counting a request
 // takes a lookup and two atomic additions.
 package telemetry
 
 import (
-	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"rideshare/internal/logkey"
+	"rideshare/internal/tracing"
 )
-
-// NewLogger returns a logger that writes one JSON object per line to w, each with the part's name. level is debug, info,
-// warn or error in any case, or "" for info; for any other level the error lists the allowed ones.
-func NewLogger(w io.Writer, level, part string) (*slog.Logger, error) {
-	lowest := slog.LevelInfo
-	if level != "" {
-		if err := lowest.UnmarshalText([]byte(level)); err != nil {
-			return nil, fmt.Errorf("log level %q is none of debug, info, warn, error: %w", level, err)
-		}
-	}
-	handler := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: lowest})
-	return slog.New(handler).With(logkey.Part, part), nil
-}
 
 // Registry is where metrics are registered; the alias spares other packages from importing Prometheus.
 type Registry = prometheus.Registry
@@ -47,7 +32,26 @@ func WithMetrics(reg *Registry, next http.Handler) http.Handler {
 	return mux
 }
 
-// Handler serves the metrics of reg in Prometheus' text format.
+// Handler serves the metrics of reg in Prometheus' text format. While tracing is on, a client that accepts OpenMetrics gets
+// that format, the only one with exemplars.
 func Handler(reg *prometheus.Registry) http.Handler {
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	plain := promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	open := promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, EnableOpenMetrics: true})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if tracing.On() {
+			open.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
+}
+
+// observe counts a duration. If trace is not "", it becomes the exemplar.
+func observe(o prometheus.Observer, took time.Duration, trace string) {
+	if trace == "" {
+		o.Observe(took.Seconds())
+		return
+	}
+	// All observers are histograms, which take exemplars.
+	o.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
 }

@@ -18,8 +18,8 @@ import (
 // handshakeTimeout bounds a client's handshake.
 const handshakeTimeout = 5 * time.Second
 
-// Files are the certificate of a part and the CA that it trusts in others. Nil Files are those of a part without TLS
-// settings: it serves plain HTTP and trusts the system's CAs. They are safe for concurrent use.
+// Files hold the certificate of a part and the CA by which it trusts other parts. Nil Files belong to a part without
+// TLS settings, which serves plain HTTP and trusts the system's CAs. Files are safe for concurrent use.
 type Files struct {
 	now atomic.Pointer[contents]
 }
@@ -27,14 +27,14 @@ type Files struct {
 // contents is not changed after parsing.
 type contents struct {
 	cert *tls.Certificate // nil without a certificate
-	// earlier is the certificate before cert. A part of the same files may still present it.
+	// earlier is the certificate before cert. Another part with the same files may still present it.
 	earlier *tls.Certificate
 	ca      *x509.CertPool // nil: the system's
 }
 
 // Replace makes PEM texts the contents: a certificate, with its chain, and its key, or neither; and one or more
-// certificates of CAs, or none. After an error nothing has changed. A certificate that has expired is refused unless
-// it is the first: a part that starts with it says so by Expires.
+// certificates of CAs, or none. After an error nothing has changed. A certificate that has expired is refused, except
+// at the first call: a part may start with it, and can warn about it with Expires.
 func (f *Files) Replace(cert, key, ca []byte) error {
 	next, old := &contents{}, f.now.Load()
 	if len(cert)+len(key) > 0 {
@@ -83,8 +83,8 @@ func (f *Files) Scheme() string {
 }
 
 // Server returns the configuration of a listener, for TLS 1.2 and newer; nil if there is no certificate. With
-// verifyClients, and with a CA, it refuses clients without a certificate of that CA. Changed files count for the next
-// connection.
+// verifyClients, and with a CA, it refuses clients without a certificate of that CA. Changed files apply from the next
+// connection on.
 func (f *Files) Server(verifyClients bool) *tls.Config {
 	if !f.Serves() {
 		return nil
@@ -99,9 +99,9 @@ func (f *Files) Server(verifyClients bool) *tls.Config {
 	}}
 }
 
-// Trust makes t trust the CA, and the certificate of these files itself: parts of one machine may share it, under
-// addresses that are not in it. t presents the certificate to a server that asks for one. For nil Files t stays as it
-// is.
+// Trust makes t trust the CA, and the certificate of these files itself, whatever the server's address: parts on one
+// machine may share a certificate that does not list their addresses. t presents the certificate to a server that asks
+// for one. For nil Files t stays as it is.
 func (f *Files) Trust(t *http.Transport) {
 	if f == nil {
 		return
@@ -143,7 +143,8 @@ func (f *Files) client(host string) *tls.Config {
 	return c
 }
 
-// verify returns an error unless the server's certificate is one of these files, or a valid one of the CA for host.
+// verify returns an error unless the server's certificate comes from these files, or the CA issued it for host and it
+// is valid.
 func (c *contents) verify(host string, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("the server has no certificate")

@@ -8,7 +8,7 @@ import (
 
 type earKey struct{}
 
-// ear is what a context does when Heard is called.
+// ear is what Heard calls for a context: its own function, then those of the contexts around it.
 type ear struct {
 	heard func()
 	outer *ear

@@ -44,7 +44,8 @@ func TestSignal_WakesAllWhoWait(t *testing.T) {
 	})
 }
 
-// A streak has a first failure, a number, a length, and an end after which the next failure is a first one again.
+// A streak has a first failure, a number, a length, and an end after which the next failure is a first one again. A
+// failure is reported again after each minute.
 func TestStreak(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,18 +54,17 @@ func TestStreak(t *testing.T) {
 			t.Error("a streak without failures has some")
 		}
 		for range 2 {
-			if first := s.Fail(); !first {
-				t.Error("the first failure is not the first")
+			for failed, report := range []bool{true, false, true, false, true} {
+				if got := s.Fail(); got != report {
+					t.Errorf("failure %d after %v: reported %v, want %v", failed+1, s.Took(), got, report)
+				}
+				time.Sleep(wait.RepeatAfter / 2) // of the bubble
 			}
-			time.Sleep(time.Minute) // of the bubble
-			if first := s.Fail(); first {
-				t.Error("the second failure is the first")
+			if count, took := s.Count(), s.Took(); count != 5 || took != 5*wait.RepeatAfter/2 {
+				t.Errorf("got %d failures in %v, want 5 in %v", count, took, 5*wait.RepeatAfter/2)
 			}
-			if count, took := s.Count(), s.Took(); count != 2 || took != time.Minute {
-				t.Errorf("got %d failures in %v, want 2 in a minute", count, took)
-			}
-			if n := s.End(); n != 2 {
-				t.Errorf("the streak ended with %d failures, want 2", n)
+			if n := s.End(); n != 5 {
+				t.Errorf("the streak ended with %d failures, want 5", n)
 			}
 		}
 	})

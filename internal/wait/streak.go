@@ -2,20 +2,28 @@ package wait
 
 import "time"
 
-// Streak counts consecutive failures, so that the log has a line for the first one and a line for their end. It belongs
-// to one goroutine.
+// RepeatAfter is how long a streak of failures stays silent. Somebody who looks at the log in the middle of a streak must
+// find it there, and the log must not be full of it.
+const RepeatAfter = time.Minute
+
+// Streak counts consecutive failures, so that the log has a line for the first one, a line every RepeatAfter, and a line
+// for their end. It belongs to one goroutine.
 type Streak struct {
-	count int64
-	since time.Time
+	count       int64
+	since, told time.Time
 }
 
-// Fail counts a failure and reports whether it is the first of the streak.
-func (s *Streak) Fail() (first bool) {
+// Fail counts a failure and reports whether to log it: the first of the streak, and the next one after each RepeatAfter.
+func (s *Streak) Fail() (report bool) {
+	now := time.Now()
 	if s.count == 0 {
-		s.since = time.Now()
+		s.since = now
 	}
 	s.count++
-	return s.count == 1
+	if report = s.told.IsZero() || now.Sub(s.told) >= RepeatAfter; report {
+		s.told = now
+	}
+	return report
 }
 
 // Count returns the number of failures in the streak.

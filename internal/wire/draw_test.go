@@ -87,7 +87,7 @@ func drawRead(t *rapid.T) dbaas.Read {
 
 func drawOperation(t *rapid.T) dbaas.Operation {
 	return dbaas.Operation{
-		ID: drawSixteen(t), Fingerprint: drawSixteen(t), SeenSeq: dbaas.Seq(rapid.Uint64().Draw(t, "seen")), Deadline: drawDeadline(t),
+		ID: drawSixteen(t), Fingerprint: drawSixteen(t), SeenSeq: dbaas.Seq(rapid.Uint64().Draw(t, "seen")), Cluster: drawSixteen(t), Deadline: drawDeadline(t),
 		Atomic: rapid.Bool().Draw(t, "atomic"), Resent: rapid.Bool().Draw(t, "resent"), Load: dbaas.LoadMode(rapid.IntRange(0, 2).Draw(t, "load")), GiveUp: drawText(t), RequestID: drawText(t), Statements: drawList(t, drawStatement),
 		QualifyColumns: rapid.Bool().Draw(t, "qualify"), StatementTime: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "limit")),
 	}

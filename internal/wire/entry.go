@@ -150,7 +150,7 @@ func (d *decoder) changes() []dbaas.Change { return list(d, (*decoder).change) }
 
 func (d *decoder) change() dbaas.Change {
 	c := dbaas.Change{Kind: dbaas.ChangeKind(d.byte()), Data: d.blob()}
-	if c.Kind < dbaas.ChangeSet || c.Kind > dbaas.ChangeRows {
+	if c.Kind < dbaas.ChangeSet || c.Kind > dbaas.ChangeFeed {
 		d.fail(ErrMalformed)
 	}
 	return c

@@ -12,8 +12,8 @@ import (
 const hashChunk = 4 << 10
 
 // FingerprintOf returns the fingerprint of an operation with these statements. Equal statements and parameters have
-// equal fingerprints; others differ, except with a chance of 2^-128. Source: first half of SHA-256, over the
-// statements as encoded in a frame.
+// equal fingerprints. Different ones have different fingerprints, except with probability 2^-128. Source: first half of
+// SHA-256, over the statements as encoded in a frame.
 func FingerprintOf(atomic bool, statements []dbaas.Statement) dbaas.Fingerprint {
 	f := fingerprint{hash: sha256.New(), b: make([]byte, 0, 256)}
 	f.b = appendBool(f.b, atomic)

@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// appendStatementTime writes the time that a statement may take. Without a limit it writes nothing, and the flags of the
-// request say that.
+// appendStatementTime writes the time that a statement may take. Without a limit it writes nothing; the request's flags
+// record whether there is a limit.
 func appendStatementTime(b []byte, limit time.Duration) []byte {
 	if limit <= 0 {
 		return b

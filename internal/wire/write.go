@@ -20,6 +20,7 @@ const (
 	opReplace
 	opQualify
 	opLimited // the time of a statement follows
+	opCluster // a cluster id follows
 	opFlags   // the first unused bit
 )
 
@@ -54,10 +55,16 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 	if op.StatementTime > 0 {
 		flags |= opLimited
 	}
+	if !op.Cluster.IsZero() {
+		flags |= opCluster
+	}
 	b = append(b, flags)
 	b = append(b, op.ID[:]...)
 	b = append(b, op.Fingerprint[:]...)
 	b = appendUint(b, uint64(op.SeenSeq))
+	if flags&opCluster != 0 {
+		b = append(b, op.Cluster[:]...)
+	}
 	b = appendLeft(b, op.Deadline, now)
 	b = appendText(b, op.RequestID)
 	b = appendText(b, op.GiveUp)
@@ -85,6 +92,7 @@ func (d *decoder) operation(now time.Time) dbaas.Operation {
 		ID:          dbaas.OpID(d.sixteen()),
 		Fingerprint: dbaas.Fingerprint(d.sixteen()),
 		SeenSeq:     dbaas.Seq(d.uint()),
+		Cluster:     d.cluster(flags&opCluster != 0),
 		Deadline:    d.left(now),
 		Atomic:      flags&opAtomic != 0,
 		Resent:      flags&opResent != 0,
@@ -96,6 +104,17 @@ func (d *decoder) operation(now time.Time) dbaas.Operation {
 		StatementTime:  d.statementTime(flags&opLimited != 0),
 		Statements:     d.statements(),
 	}
+}
+
+// cluster decodes a cluster id if the flags announce one. A zero id is malformed, because zero is encoded as no id.
+func (d *decoder) cluster(is bool) (id dbaas.ClusterID) {
+	if !is {
+		return id
+	}
+	if id = d.sixteen(); id.IsZero() {
+		d.fail(ErrMalformed)
+	}
+	return id
 }
 
 func loadMode(flags byte) dbaas.LoadMode {

@@ -42,6 +42,11 @@ func (c *Client) Status(ctx context.Context, baseURL string) (Status, error) {
 	return call[Status](ctx, c, http.MethodGet, baseURL+PathStatus, nil)
 }
 
+// Pulse asks the worker at baseURL for a sign of life.
+func (c *Client) Pulse(ctx context.Context, baseURL string) (Pulse, error) {
+	return call[Pulse](ctx, c, http.MethodGet, baseURL+PathLive, nil)
+}
+
 // Drain asks the worker at baseURL to finish its pending work, leave and exit. A nil error means that it has begun.
 func (c *Client) Drain(ctx context.Context, baseURL string) error {
 	_, err := call[rpc.None](ctx, c, http.MethodPost, baseURL+PathDrain, nil)

@@ -17,7 +17,7 @@ const (
 	PathStatus = "/status" // GET a Status
 	PathHashes = "/hashes" // GET dbaas.TableHashes
 	PathVerify = "/verify" // POST, answers a Verification
-	PathLive   = "/livez"  // GET: 200 while the process answers
+	PathLive   = "/livez"  // GET a Pulse: 200 while the process answers
 	PathReady  = "/readyz" // GET: 200 while the worker serves, else 503
 )
 
@@ -90,15 +90,31 @@ type Status struct {
 	Draining   bool   `json:"draining"`
 	// Leaving means that the worker ends as soon as it is replaced as master, or after a while.
 	Leaving bool `json:"leaving"`
+	// Host is the name of the worker's machine or container, "" if it is not known.
+	Host string `json:"host,omitempty"`
+	// MemoryBytes is the resident memory of the worker's process, 0 if it is not known.
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	// ReadsInFlight is how many reads the worker has taken and not answered yet.
+	ReadsInFlight int64 `json:"reads_in_flight,omitempty"`
 	// Counters count from the worker's start.
 	Counters map[string]int64 `json:"counters,omitempty"`
+}
+
+// Pulse shows that a worker makes progress. A worker answers it without waiting for anything. A worker of an older
+// version sends an empty Pulse.
+type Pulse struct {
+	ID dbaas.WorkerID `json:"id"`
+	// Working has the number of steps that each busy part of the worker has done. The parts are those of a master and
+	// those that serve reads; a part that waits for another process is left out. A part whose number stays the same is
+	// stuck.
+	Working map[string]uint64 `json:"working,omitempty"`
 }
 
 // Verification is the result of a worker's comparison of its tables with persdb's.
 type Verification struct {
 	// Seq is the position at which both were compared.
 	Seq dbaas.Seq `json:"seq"`
-	// Differ names the tables that differ from persdb's, if any. In that case the worker has thrown its replica away and
+	// Differ names the tables that differ from persdb's, if any. In that case the worker has discarded its replica and
 	// restarts from a snapshot.
 	Differ []string `json:"differ,omitempty"`
 }

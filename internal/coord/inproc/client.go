@@ -42,7 +42,7 @@ func (c *Client) Open(ctx context.Context) (coord.Session, error) {
 	return s, nil
 }
 
-// Crash abandons every session abruptly, and allows no more.
+// Crash abandons every session abruptly, and makes every later Open fail.
 func (c *Client) Crash() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

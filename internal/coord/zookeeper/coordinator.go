@@ -29,6 +29,9 @@ type Config struct {
 	// SessionTimeout is requested; the server decides. Zero means DefaultSessionTimeout.
 	SessionTimeout time.Duration
 	Log            *slog.Logger
+	// GiveUp, if set, is called when no server was ever reached and their hosts have had no names for minutes. It is called
+	// concurrently, and more than once. Sessions go on trying.
+	GiveUp func(error)
 }
 
 // Coordinator implements coord.Coordinator. It is safe for concurrent use, and holds no resources: each session has
@@ -37,6 +40,7 @@ type Coordinator struct {
 	address address
 	timeout time.Duration
 	log     *slog.Logger
+	outage  *outage
 }
 
 var _ coord.Coordinator = (*Coordinator)(nil)
@@ -52,7 +56,10 @@ func New(c Config) (*Coordinator, error) {
 	if c.SessionTimeout < time.Second || c.Log == nil {
 		return nil, errors.New("coordinator: a session of at least 1 s and a logger are needed")
 	}
-	return &Coordinator{address: at, timeout: c.SessionTimeout, log: c.Log}, nil
+	if c.GiveUp == nil {
+		c.GiveUp = func(error) {}
+	}
+	return &Coordinator{address: at, timeout: c.SessionTimeout, log: c.Log, outage: &outage{log: c.Log, giveUp: c.GiveUp}}, nil
 }
 
 // Open implements coord.Coordinator. It retries until a server accepts, whatever is wrong with the servers, and
@@ -82,5 +89,5 @@ func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 func (k *Coordinator) connect() (*Session, error) {
 	servers := slices.Clone(k.address.servers)
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] }) //nolint:gosec // to spread load, not a secret
-	return start(k.address.root, &link{servers: servers, silence: k.timeout}, k.timeout, k.log)
+	return start(k.address.root, &link{servers: servers, silence: k.timeout, outage: k.outage}, k.timeout, k.log)
 }

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -52,7 +53,10 @@ func (s *Session) awaitConnection(ctx context.Context) error {
 		case <-s.ended:
 			return coord.ErrSessionLost
 		case <-ctx.Done():
-			return errors.Join(coord.ErrUnavailable, ctx.Err())
+			if why := s.link.outage.reason(); why != nil {
+				return fmt.Errorf("%w: %w: %w", coord.ErrUnavailable, ctx.Err(), why)
+			}
+			return fmt.Errorf("%w: %w", coord.ErrUnavailable, ctx.Err())
 		}
 	}
 }
@@ -80,7 +84,7 @@ func (s *Session) keep(events <-chan zk.Event) {
 	}
 }
 
-// beat asks for any node. Only the fact of an answer matters.
+// beat requests any node. Only the fact that an answer arrives matters.
 func (s *Session) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()

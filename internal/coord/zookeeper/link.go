@@ -21,11 +21,12 @@ const dialPause = 200 * time.Millisecond
 // errStopped keeps the library from starting a new session by itself.
 var errStopped = errors.New("the session is over")
 
-// link connects the library to the servers: it is the library's host provider and dialer. The library's own ones
-// resolve names once, before the first connection, and wait for answers without limit.
+// link connects the library to the servers: it is the library's host provider and dialer. The library's own provider
+// and dialer resolve names only once, before the first connection, and wait for answers without limit.
 type link struct {
 	servers []string
 	silence time.Duration // longest wait for data
+	outage  *outage
 
 	mu      sync.Mutex // guards the fields below
 	tried   int        // dials since a server last accepted the session
@@ -63,16 +64,22 @@ func (l *link) Connected() {
 // dial connects, unless the session is over.
 func (l *link) dial(ctx context.Context, network, server string, limit time.Duration) (net.Conn, error) {
 	l.mu.Lock()
-	first := l.conn == nil
+	before, stopped := l.conn, l.stopped
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, limit+dialPause)
+	dialing, cancel := context.WithTimeout(ctx, limit+dialPause)
 	defer cancel()
-	if !first {
-		wait.For(ctx, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
+	if before != nil {
+		if !stopped && before.connecting() {
+			l.outage.failed(before.RemoteAddr().String(), errNoSession)
+		}
+		wait.For(dialing, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
 	}
 	var dialer net.Dialer
-	raw, err := dialer.DialContext(ctx, network, server)
+	raw, err := dialer.DialContext(dialing, network, server)
 	if err != nil {
+		if ctx.Err() == nil {
+			l.outage.failed(server, err)
+		}
 		return nil, fmt.Errorf("dial %s: %w", server, err)
 	}
 	l.mu.Lock()

@@ -65,9 +65,9 @@ func (s *Session) Unregister(ctx context.Context, pid int) error {
 	return border("unregister", s.removeIf(ctx, pid, func(n node) bool { return s.owns(n.stat) }))
 }
 
-// Evict implements coord.Session. It removes the version that it read. The versions of a recreated node start again,
-// so Evict can hit a successor that took the pid between the read and the removal; the successor's next Register
-// repairs that.
+// Evict implements coord.Session. It removes the version that it read. A recreated node starts again at the first
+// version, so Evict can remove the registration of a successor that took the pid between the read and the removal; the
+// successor's next Register restores it.
 func (s *Session) Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error {
 	return border("evict", s.removeIf(ctx, pid, func(n node) bool {
 		var m coord.Member
@@ -96,9 +96,9 @@ func (s *Session) removeIf(ctx context.Context, pid int, meant func(node) bool) 
 	return tooFast(ctx)
 }
 
-// Members implements coord.Session. ZooKeeper reads one node at a time, so Members reads all nodes twice: two equal
-// passes were both true at the moment between them. It returns coord.ErrUnavailable if no two passes are equal before
-// ctx ends.
+// Members implements coord.Session. ZooKeeper reads one node at a time, so Members reads all nodes twice. If two
+// successive passes are equal, their content was true at the moment between them. It returns coord.ErrUnavailable if no
+// two successive passes are equal before ctx ends.
 func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
 	last, err := s.collect(ctx)
 	for err == nil {

@@ -11,8 +11,8 @@ import (
 // anyVersion deletes a node whatever was written to it.
 const anyVersion = -1
 
-// Remove deletes the coordinator's node and all nodes below it. It is for systems that have ended for good. A URL
-// without a node is an error: the whole server may hold the data of others.
+// Remove deletes the coordinator's node and all nodes below it. It is for systems that have been shut down for good. A
+// URL without a node is an error: the rest of the server may belong to other systems.
 func (k *Coordinator) Remove(ctx context.Context) error {
 	if k.address.root == "" {
 		return errors.New("coordinator: the URL names no node to remove")
@@ -27,7 +27,7 @@ func (k *Coordinator) Remove(ctx context.Context) error {
 	return errors.Join(err, session.Close())
 }
 
-// removeAll deletes a node with all nodes below it. A node that is missing is no error.
+// removeAll deletes a node with all nodes below it. A missing node is not an error.
 func (s *Session) removeAll(ctx context.Context, path string) error {
 	names, err := call(ctx, s, func(c *zk.Conn) ([]string, error) {
 		children, _, err := c.Children(path)

@@ -22,9 +22,9 @@ const maxPacket = 1 << 20
 // that the library sleeps between two tries.
 const goodbyeWait = 1500 * time.Millisecond
 
-// settleTime is how long a session with watches leaves a new connection to the library. At first the library
-// re-registers its watches with the server, and for that reads, without a lock, a number that every answer to a
-// request writes. Its goroutines need microseconds.
+// settleTime is how long a session with watches sends no request on a new connection. First the library re-registers
+// its watches with the server. For that it reads, without a lock, a number that every answer to a request writes. The
+// library's goroutines need only microseconds.
 const settleTime = 50 * time.Millisecond
 
 // Session implements coord.Session.
@@ -47,9 +47,9 @@ type Session struct {
 	connected bool
 	since     time.Time   // start of the current loss of the connection
 	changed   wait.Signal // of connected
-	settling  *time.Timer // runs while a new connection is left to the library
+	settling  *time.Timer // runs while a new connection gets no requests, see settleTime
 	lost      bool
-	goodbye   bool // the server is to be asked to end the session
+	goodbye   bool // ask the server to end the session
 	clock     clock
 	watches   watches
 }
@@ -130,10 +130,11 @@ func (s *Session) event(e zk.Event) {
 	}
 }
 
-// hasSession stores what the server granted. After a loss the library would continue with a session of another id;
-// the link prevents that, and this check makes sure.
+// hasSession stores what the server granted. After a loss the library would continue with a session of another id; the
+// link prevents that, and this check makes it certain.
 func (s *Session) hasSession() {
 	granted := s.link.grant()
+	s.link.outage.over()
 	switch {
 	case s.lost:
 	case s.id == 0:
@@ -178,7 +179,7 @@ func (s *Session) setConnected(is bool) {
 	s.changed.Notify()
 }
 
-// end marks the session as lost for good. The keeper does the rest.
+// end marks the session as lost for good. The keeper then releases everything.
 func (s *Session) end(goodbye bool) {
 	if s.lost {
 		return

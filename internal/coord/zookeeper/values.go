@@ -14,7 +14,7 @@ import (
 func (s *Session) slaveCount() string { return s.root + "/slavecount" }
 func (s *Session) leader() string     { return s.root + "/orchestrator" }
 
-// value returns the path of a named value: next to the other nodes, with a prefix that none of them has.
+// value returns the path of a named value. The prefix keeps it apart from the other nodes under the root.
 func (s *Session) value(name string) string { return s.root + "/value_" + name }
 
 // SlaveCount implements coord.Session.
@@ -80,7 +80,7 @@ func (s *Session) replace(ctx context.Context, path string, data []byte, old coo
 	return border("set "+path, err)
 }
 
-// Lead implements coord.Session. If the reply is lost, the session may hold the place; the next call finds out.
+// Lead implements coord.Session. If the reply is lost, the session may be the leader; the next call finds out.
 func (s *Session) Lead(ctx context.Context, name string) (bool, error) {
 	for ctx.Err() == nil {
 		err := s.create(ctx, s.leader(), []byte(name), zk.FlagEphemeral)

@@ -190,7 +190,7 @@ func TestPublish_LargeMessageIsSlow_SmallOnesPass(t *testing.T) {
 	defer closeInTime(t, c)
 	open := sync.OnceFunc(func() { close(n.hold) })
 	defer open()
-	testenv.Eventually(t, patience, c.Ready)
+	wholly(t, c)
 	large := make(chan error, 1)
 	running(t, func(ctx context.Context) error {
 		large <- c.Publish(ctx, mq.WriteQ, mq.Message{Body: bytes.Repeat([]byte("large"), 1<<20)})
@@ -207,6 +207,29 @@ func TestPublish_LargeMessageIsSlow_SmallOnesPass(t *testing.T) {
 	open()
 	if err := receive(t, large); err != nil {
 		t.Errorf("publish the large message: got %v, want nil", err)
+	}
+}
+
+// Without its connection for large messages a Conn is ready: small messages pass, and only a large one is refused.
+func TestReady_NoConnectionForLargeMessages_SmallOnesPass(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	config, n := b.config("one")
+	n.hold, n.held = make(chan struct{}), "one bulk" // the name that this connection tells the broker
+	c := b.open(t, config, n)
+	defer closeInTime(t, c)
+	defer close(n.hold)
+	testenv.Eventually(t, patience, n.holding)
+	testenv.Eventually(t, patience, c.Ready)
+	publish(t, c, mq.ReadQ, 1)
+	publish(t, c, mq.WriteQ, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.Publish(ctx, mq.WriteQ, mq.Message{Body: make([]byte, 3<<20)}); !errors.Is(err, mq.ErrUnavailable) {
+		t.Errorf("publish a large message: got %v, want %v", err, mq.ErrUnavailable)
+	}
+	if s := c.State(); s.Connected {
+		t.Error("the state does not tell that a connection is missing")
 	}
 }
 

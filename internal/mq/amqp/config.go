@@ -33,8 +33,8 @@ const (
 )
 
 const (
-	// bulkBytes is the size above which a message travels on the connection for large ones. A batch of small requests
-	// is below it.
+	// bulkBytes is the size above which a message uses the connection for large messages. A batch of small requests is
+	// smaller.
 	bulkBytes = 2 << 20
 	// bulkPatience is how many times ConfirmTimeout a large message may take.
 	bulkPatience = 5
@@ -75,16 +75,20 @@ type Config struct {
 	// Heartbeat is in whole seconds; see DefaultHeartbeat.
 	Heartbeat      time.Duration
 	ConfirmTimeout time.Duration
-	// MaxReady is the most messages that wait in a work queue; the broker refuses further ones, though it may
-	// overshoot by a few. Unacknowledged messages do not count. A queue keeps the limit it was created with: a new
-	// limit needs a new prefix.
+	// MaxReady is how many messages may wait in a work queue. The broker refuses more, though it may overshoot by a
+	// few. Unacknowledged messages do not count. A queue keeps the limit it was created with: a new limit needs a new
+	// prefix.
 	MaxReady int
 	// MaxBytes limits, in the same way, the bytes that wait in a work queue, in the dead letters or as replies for
 	// this connection; mq.DefaultMaxBytes if zero.
 	MaxBytes int64
-	// SyncBuffer is the most broadcasts that wait at the broker for one subscriber. When it is exceeded, the broker
+	// SyncBuffer is how many broadcasts may wait at the broker for one subscriber. When it is exceeded, the broker
 	// drops the oldest first.
 	SyncBuffer int
+	// GiveUp, if set, is called when the broker can never be used: it refuses the user, the password or the vhost, or its
+	// host has no name, for longer than a start of the broker takes. It is called concurrently, more than once, and not for
+	// a connection that was up before. The connections go on trying until Close.
+	GiveUp func(error)
 	// DialContext opens the TCP connection; if nil, net.Dialer does.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -107,6 +111,9 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fmt.Errorf("heartbeat %v is less than a second", c.Heartbeat))
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.GiveUp == nil {
+		c.GiveUp = func(error) {}
+	}
 	if c.DialContext == nil {
 		c.DialContext = new(net.Dialer).DialContext
 	}

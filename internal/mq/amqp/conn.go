@@ -20,9 +20,9 @@ import (
 
 // Conn is one client's connection to the broker. It implements mq.Conn.
 //
-// It holds three connections. A broker alarm blocks the publishing ones, while deliveries and acknowledgements must go
-// on. Large messages have their own, because they occupy a connection for up to seconds. With Config.SeparateWrites
-// there are four. Each reconnects by itself.
+// It holds three connections, each of which reconnects by itself. One publishes and another consumes, because a broker
+// alarm blocks connections that publish, while deliveries and acknowledgements must go on. The third publishes large
+// messages, because a large message can occupy its connection for seconds. Config.SeparateWrites adds a fourth.
 type Conn struct {
 	config     Config
 	names      names
@@ -59,7 +59,7 @@ func Dial(config Config) (*Conn, error) {
 	bulk := config
 	bulk.ConfirmTimeout *= bulkPatience
 	c.bulk = c.newPublishing("bulk", bulk)
-	c.consuming = newLink("bus consumer", config.Log, func(ctx context.Context) (*session, error) {
+	c.consuming = newLink("bus consumer", config, func(ctx context.Context) (*session, error) {
 		return dialSession(ctx, config, config.Name+" consumer")
 	})
 	for _, l := range c.publishers {
@@ -71,7 +71,7 @@ func Dial(config Config) (*Conn, error) {
 
 // newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name.
 func (c *Conn) newPublishing(what string, config Config) *link[*publisher] {
-	l := newLink("bus "+what, config.Log, func(ctx context.Context) (*publisher, error) {
+	l := newLink("bus "+what, config, func(ctx context.Context) (*publisher, error) {
 		s, err := dialSession(ctx, config, config.Name+" "+what)
 		if err != nil {
 			return nil, err
@@ -129,7 +129,7 @@ func (c *Conn) Broadcast(ctx context.Context, body []byte, onSent func()) error 
 	return nil
 }
 
-// toQueue publishes to a queue, given the broker's name for it. A large message takes the connection for these.
+// toQueue publishes to a queue, given the broker's name for it. A message above bulkBytes uses the bulk connection.
 func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m mq.Message) error {
 	message := amqp091.Publishing{
 		DeliveryMode:  amqp091.Transient,
@@ -137,7 +137,8 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m
 		ReplyTo:       m.ReplyTo,
 		MessageId:     strconv.FormatUint(c.published.Add(1), 36),
 		// A copy: if its deadline ends the wait, the caller may reuse its buffer while the writer still sends it.
-		Body: bytes.Clone(m.Body),
+		Body:    bytes.Clone(m.Body),
+		Headers: table(m.Headers),
 	}
 	if m.Persistent {
 		message.DeliveryMode = amqp091.Persistent
@@ -159,9 +160,13 @@ func publish(ctx context.Context, by *link[*publisher], m *publication) error {
 	return p.publish(ctx, m)
 }
 
-// Ready implements mq.Conn: every queue can be published to.
+// Ready implements mq.Conn. It returns nil if every queue can be published to. It ignores the connection for large
+// messages: while only that connection is lost, large messages are refused and all others pass.
 func (c *Conn) Ready() error {
 	for _, by := range c.publishers {
+		if by == c.bulk {
+			continue
+		}
 		p, _, err := by.get()
 		if err == nil {
 			err = p.refuses(context.Background())

@@ -179,8 +179,8 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 	}
 }
 
-// retire ends a consumer in good order: deliveries that were not passed to handle are requeued, and the others can still
-// be settled. last is a delivery that came too late to be passed on, or nil.
+// retire ends a consumer cleanly: deliveries that were not passed to handle are requeued, and the others can still be
+// settled. last is a delivery that came too late to be passed on, or nil.
 //
 // On a queue with round-robin consumers retire cancels the consumer, which requeues the rest immediately. On a queue with
 // a single active consumer it does not cancel, because the broker would activate the next consumer while deliveries of

@@ -3,6 +3,7 @@ package amqp
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
@@ -11,8 +12,8 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errSettled is returned for the second Ack or Reject of one delivery. The broker would answer a second one by
-// closing the channel, with all its other deliveries.
+// errSettled is returned for the second Ack or Reject of one delivery. The broker would close the channel, which loses
+// all its other deliveries.
 var errSettled = errors.New("delivery was settled before")
 
 // delivery implements mq.Delivery. It settles only on the channel that it arrived on; a closed channel is never
@@ -29,8 +30,34 @@ func (d *delivery) Message() mq.Message { return message(&d.raw) }
 func message(d *amqp091.Delivery) mq.Message {
 	return mq.Message{
 		Body: d.Body, ID: d.CorrelationId, ReplyTo: d.ReplyTo,
-		TTL: ttl(d.Expiration), Persistent: d.DeliveryMode == amqp091.Persistent,
+		TTL: ttl(d.Expiration), Persistent: d.DeliveryMode == amqp091.Persistent, Headers: headers(d.Headers),
 	}
+}
+
+// headers returns the headers that are texts, without those of the broker, such as x-first-death-reason.
+func headers(t amqp091.Table) map[string]string {
+	var h map[string]string
+	for name, value := range t {
+		if text, ok := value.(string); ok && !strings.HasPrefix(name, "x-") {
+			if h == nil {
+				h = make(map[string]string, len(t))
+			}
+			h[name] = text
+		}
+	}
+	return h
+}
+
+// table returns headers as the broker takes them.
+func table(headers map[string]string) amqp091.Table {
+	if len(headers) == 0 {
+		return nil
+	}
+	t := make(amqp091.Table, len(headers))
+	for name, value := range headers {
+		t[name] = value
+	}
+	return t
 }
 
 // Redelivered implements mq.Delivery.

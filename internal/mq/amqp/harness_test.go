@@ -162,8 +162,19 @@ func (b *bus) connected(tb testing.TB, name string) mq.Conn {
 	tb.Helper()
 	c := b.Dial(tb, name)
 	tb.Cleanup(func() { _ = c.Close() })
-	testenv.Eventually(tb, patience, c.Ready)
+	wholly(tb, c)
 	return c
+}
+
+// wholly waits until a connection is up, also for large messages.
+func wholly(tb testing.TB, c mq.Conn) {
+	tb.Helper()
+	testenv.Eventually(tb, patience, func() error {
+		if s := c.State(); !s.Connected || s.Blocked {
+			return fmt.Errorf("got state %+v, want connected", s)
+		}
+		return c.Ready()
+	})
 }
 
 func (b *bus) network(c mq.Conn) *network {

@@ -18,7 +18,9 @@ const largestTimeout = 30 * time.Second
 // other message on it, so the system must know this before the first request. CheckLargest waits for the broker until
 // ctx ends, and then returns ctx's error.
 //
-// The message reaches no queue, because the broker checks the size first. The check uses its own connection.
+// The message reaches no queue, because the broker checks the size first. The check uses its own connection. With 96
+// MiB it takes about 0.4 s, and about twice the message's size of the broker's memory. If the limit is lowered later,
+// the first message above it fails.
 func CheckLargest(ctx context.Context, config Config, size int) error {
 	config, err := config.withDefaults()
 	if err != nil {

@@ -29,12 +29,14 @@ type lives interface {
 
 func (s *session) over() <-chan struct{} { return s.done }
 
-// link keeps one connection alive: when the connection is lost, it makes another, for as long as it takes. It is safe
-// for concurrent use.
+// link keeps one connection alive: when the connection is lost, link redials until it succeeds. It is safe for
+// concurrent use.
 type link[L lives] struct {
-	part string // for the log
-	log  *slog.Logger
-	make func(ctx context.Context) (L, error)
+	name    string // for the log
+	address string // of the broker, for the log
+	log     *slog.Logger
+	make    func(ctx context.Context) (L, error)
+	giveUp  func(error) // called once it is certain that make can never succeed
 
 	mu      sync.Mutex // guards the fields below
 	current L
@@ -45,19 +47,22 @@ type link[L lives] struct {
 	changed wait.Signal
 }
 
-func newLink[L lives](part string, log *slog.Logger, dial func(ctx context.Context) (L, error)) *link[L] {
-	return &link[L]{part: part, log: log, make: dial}
+func newLink[L lives](name string, config Config, dial func(ctx context.Context) (L, error)) *link[L] {
+	return &link[L]{name: name, address: config.address(), log: config.Log, make: dial, giveUp: config.GiveUp}
 }
 
 // run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time.
 func (l *link[L]) run(ctx context.Context) {
 	defer l.close()
-	bad := newStreak()
+	bad, chance := newStreak(), hope{}
 	for ctx.Err() == nil {
 		one, err := l.make(ctx)
+		if lost := chance.after(err); lost != nil && ctx.Err() == nil {
+			l.giveUp(fmt.Errorf("broker %s: %w", l.address, lost))
+		}
 		if err == nil {
 			l.set(func() { l.current, l.up, l.err = one, true, nil })
-			l.log.InfoContext(ctx, "bus connected", logkey.Part, l.part, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
+			l.log.InfoContext(ctx, "bus connected", logkey.Connection, l.name, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
 			err = bad.keep(ctx, one)
 		}
 		if ctx.Err() != nil {
@@ -70,7 +75,7 @@ func (l *link[L]) run(ctx context.Context) {
 			l.up, l.err = false, err
 		})
 		if bad.failed() {
-			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Part, l.part, logkey.Error, err)
+			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Connection, l.name, logkey.Addr, l.address, logkey.Error, err)
 		}
 		bad.backoff.Wait(ctx)
 	}
@@ -114,8 +119,9 @@ func (l *link[L]) state() (current L, up bool, lost uint64) {
 	return l.current, l.up, l.lost
 }
 
-// next waits for a current life other than last. It returns ctx's error, ErrClosed, or errLost if ended is closed first;
-// nil never is. A caller may notice the end of last before the link does, so it passes last to get the one after it.
+// next waits for a current life other than last. It returns ctx's error, ErrClosed, or errLost if ended is closed
+// first; a nil ended is never closed. A caller may notice the end of last before the link does, so it passes last to
+// get the one after it.
 func (l *link[L]) next(ctx context.Context, last L, ended <-chan struct{}) (L, error) {
 	for {
 		one, changed, err := l.get()
@@ -144,6 +150,7 @@ type streak struct {
 	failures wait.Streak
 	backoff  wait.Backoff
 	logged   bool // the outage has been logged
+	told     time.Time
 }
 
 const (
@@ -157,12 +164,13 @@ func newBackoff() wait.Backoff { return wait.Backoff{First: backoffFirst, Cap: b
 
 func newStreak() streak { return streak{backoff: newBackoff()} }
 
-// failed counts a failure and reports whether it is the first one to log.
-func (s *streak) failed() (first bool) {
+// failed counts a failure and reports whether to log it: the first one, and then one every wait.RepeatAfter.
+func (s *streak) failed() (report bool) {
 	s.failures.Fail()
-	first = !s.logged
-	s.logged = true
-	return first
+	if report = !s.logged || time.Since(s.told) >= wait.RepeatAfter; report {
+		s.logged, s.told = true, time.Now()
+	}
+	return report
 }
 
 // keep waits for the end of a life, or closes it when ctx ends. It returns why the life ended.

@@ -33,7 +33,7 @@ func DialMeter(config Config) (*Meter, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &Meter{names: newNames(config.Prefix), cancel: cancel}
-	m.asking = newLink("bus meter", config.Log, func(ctx context.Context) (*session, error) {
+	m.asking = newLink("bus meter", config, func(ctx context.Context) (*session, error) {
 		return dialSession(ctx, config, config.Name+" meter")
 	})
 	m.background.Go(func() { m.asking.run(ctx) })

@@ -41,7 +41,7 @@ type publisher struct {
 	swept   chan chan struct{} // see sweep
 	unswept chan struct{}      // closed when returns are no longer taken
 
-	confirms atomic.Uint64 // so far, as a sign of life
+	confirms atomic.Uint64 // received so far; a change shows that the broker is alive
 
 	mu      sync.Mutex // guards pending
 	pending map[string]*publication

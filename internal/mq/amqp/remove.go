@@ -17,9 +17,9 @@ const (
 	unusedPoll = 50 * time.Millisecond
 )
 
-// Remove deletes the queues and the exchange of a prefix, with the messages in them. It is for systems that have ended
-// for good. Names that are missing are no error. The prefix must not be empty: those names belong to a system that has
-// the broker for itself.
+// Remove deletes the queues and the exchange of a prefix, with the messages in them. It is for systems that have been
+// shut down for good. A missing name is not an error. The prefix must not be empty: those names belong to a system that
+// has the broker for itself.
 func Remove(ctx context.Context, config Config) error {
 	config, err := config.withDefaults()
 	if err == nil && config.Prefix == "" {

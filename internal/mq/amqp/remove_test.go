@@ -74,11 +74,11 @@ func TestRemove_ConsumerEnds_IsWaitedFor(t *testing.T) {
 	}
 	h.next(t, 1) // it consumes
 	const ends = 500 * time.Millisecond
+	began := time.Now()
 	time.AfterFunc(ends, func() {
 		_ = h.end() // its context's error
 		_ = c.Close()
 	})
-	began := time.Now()
 	err := amqp.Remove(t.Context(), amqp.Config{URL: b.url, Prefix: b.prefix, Name: "test"})
 	if took := time.Since(began); err != nil || took < ends {
 		t.Errorf("got %v after %v, want nil after the consumer's end", err, took)

@@ -71,7 +71,7 @@ func dialSession(ctx context.Context, c Config, name string) (*session, error) {
 		if s.raw != nil {
 			_ = s.raw.Close()
 		}
-		return nil, fmt.Errorf("connect: %w", errors.Join(err, context.Cause(ctx)))
+		return nil, &connectError{errors.Join(err, context.Cause(ctx))}
 	}
 	s.conn = conn
 	s.watch()
@@ -170,8 +170,8 @@ func (s *session) aside(what string, do func(*amqp091.Channel) error) error {
 	return do(ch)
 }
 
-// close ends the session in good order if the broker answers in time, and returns when the session is over. A broker
-// that blocks publishers would not read the close request, so none is sent.
+// close ends the session cleanly if the broker answers in time, and returns when the session is over. A broker that
+// blocks publishers would not read the close request, so none is sent.
 func (s *session) close() {
 	if !s.blocked.Load() {
 		stop := s.within(closeTimeout, "close")

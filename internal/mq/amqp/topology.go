@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// readTTL is the longest that a read waits at the broker, whatever its own TTL: no caller waits that long for an
-	// answer.
+	// readTTL is the longest time that a read waits at the broker, whatever its own TTL: no caller waits that long for
+	// an answer.
 	readTTL = time.Minute
 	// maxSyncBytes bounds the broadcasts that wait for one subscriber. They are small, because large entries stay in
 	// the log.
@@ -101,8 +101,8 @@ func readArgs(c Config) amqp091.Table {
 	}
 }
 
-// find returns nil if the queues and the exchange all exist, whoever created them. It needs no rights at the broker.
-// Any error has closed ch.
+// find returns nil if the queues and the exchange all exist, regardless of which user created them. It needs no rights
+// at the broker. Any error has closed ch.
 func (n names) find(ch *amqp091.Channel, c Config) error {
 	if err := ch.ExchangeDeclarePassive(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
 		return fmt.Errorf("find exchange %s: %w", n.sync, err)

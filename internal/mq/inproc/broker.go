@@ -1,6 +1,6 @@
-// Package inproc is the bus inside one process: the broker of `rideshare up` and of the tests. It keeps the same
-// promises of mq.Conn as the real broker, including the uncomfortable ones (redelivery, lost fan-out, stale
-// deliveries). Tests can trigger each fault. It is not durable.
+// Package inproc is the bus inside one process: the broker of `rideshare up` and of the tests. It behaves like the real
+// broker, as mq.Conn promises, including redelivery, lost broadcasts and stale deliveries. Tests can trigger each
+// fault. It is not durable.
 package inproc
 
 import (
@@ -26,12 +26,11 @@ const (
 
 // Config limits the lengths of queues. Zero values mean the defaults.
 type Config struct {
-	// MaxReady is the most messages that wait in a work queue; further ones are refused. Unacknowledged messages do
-	// not count.
+	// MaxReady is how many messages may wait in a work queue; more are refused. Unacknowledged messages do not count.
 	MaxReady int
 	// MaxBytes limits the waiting bytes of a work queue in the same way; mq.DefaultMaxBytes if zero.
 	MaxBytes int64
-	// SyncBuffer is the most broadcasts that wait for one subscriber; the oldest are dropped first.
+	// SyncBuffer is how many broadcasts may wait for one subscriber; the oldest are dropped first.
 	SyncBuffer int
 }
 

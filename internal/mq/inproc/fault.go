@@ -17,8 +17,8 @@ func (b *Broker) Disconnect() {
 	b.comeBack()
 }
 
-// Stop ends the broker as its death would: connections drop, and messages that are not persistent are lost. Until
-// Start every call returns mq.ErrUnavailable.
+// Stop simulates a crash of the broker: connections drop, and messages that are not persistent are lost. Until Start,
+// every call returns mq.ErrUnavailable.
 func (b *Broker) Stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +37,7 @@ func (b *Broker) Stop() {
 	}
 }
 
-// Start ends a Stop: connections come back by themselves.
+// Start ends a Stop: every connection reconnects by itself.
 func (b *Broker) Start() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,15 +83,15 @@ func (b *Broker) DeleteQueue(name mq.Queue) {
 	}
 }
 
-// SetSyncFault makes f decide what each subscriber receives; nil ends that.
+// SetSyncFault makes f decide what each subscriber receives. A nil f removes the fault.
 func (b *Broker) SetSyncFault(f SyncFault) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.syncFault = f
 }
 
-// SetConfirmLost makes Publish return mq.ErrUnconfirmed, although the message was accepted, whenever f returns true;
-// nil ends that. f must not call the bus.
+// SetConfirmLost makes Publish return mq.ErrUnconfirmed, although the message was accepted, whenever f returns true. A
+// nil f removes the fault. f must not call the bus.
 func (b *Broker) SetConfirmLost(f func(publisher string, q mq.Queue) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/mq"
 )
 
-// errSettled is returned for the second Ack or Reject of one delivery. A real broker would answer a second one by
-// closing the channel, with all its other deliveries.
+// errSettled is returned for the second Ack or Reject of one delivery. A real broker would close the channel, which
+// loses all its other deliveries.
 var errSettled = errors.New("delivery was settled before")
 
 // item is a message in a work queue. Its place preserves the order of publishing when the message is requeued.
@@ -63,7 +63,7 @@ func (w *waiting) popFront() *item {
 	return i
 }
 
-// consumer is one Consume during one life of its connection. Broker.mu guards all its fields.
+// consumer is one call of Consume, from one connect to the next disconnect. Broker.mu guards all its fields.
 type consumer struct {
 	inbox[*delivery]
 	conn     *Conn
@@ -97,8 +97,8 @@ func (q *queue) add(i *item, now time.Time) {
 	q.dispatch(now)
 }
 
-// dropExpired drops the expired messages at the head. As in a real broker, an expired message behind a longer-lived
-// one stays until that one is gone. Expired writes become dead letters.
+// dropExpired drops the expired messages at the head. As in a real broker, an expired message that is not at the head
+// stays until the messages before it are gone. Expired writes become dead letters.
 func (q *queue) dropExpired(now time.Time) {
 	for q.ready.len() > 0 && q.ready.at(0).expired(now) {
 		if i := q.ready.popFront(); q.name == mq.WriteQ {
@@ -171,8 +171,8 @@ func (q *queue) cut(c *consumer, now time.Time) {
 	q.dispatch(now)
 }
 
-// retire ends a consumer in good order: deliveries that were not passed to handle are requeued; the others can still
-// be settled.
+// retire ends a consumer cleanly: deliveries that were not passed to handle are requeued; the others can still be
+// settled.
 func (q *queue) retire(c *consumer, now time.Time) {
 	if c.lost {
 		return

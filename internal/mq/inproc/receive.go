@@ -61,8 +61,8 @@ func receive[T any](ctx context.Context, b *Broker, in *inbox[T]) (T, error) {
 	}
 }
 
-// lives calls attach, under the lock, each time the connection is up, and then serve. It ends when serve returns an
-// error other than errLost, or the connection is closed.
+// lives runs each time the connection comes up: it calls attach under the lock, then serve without it. It returns when
+// serve returns an error other than errLost, ctx ends, or the connection is closed.
 func (c *Conn) lives(ctx context.Context, attach func(), serve func() error) error {
 	for {
 		if ctx.Err() != nil {
@@ -124,7 +124,7 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 	})
 }
 
-// replyQueue is one Replies during one life of its connection.
+// replyQueue is one call of Replies, from one connect to the next disconnect.
 type replyQueue struct {
 	inbox[mq.Message]
 	name string
@@ -164,7 +164,7 @@ func (b *Broker) removeReplies(r *replyQueue) {
 	r.lose()
 }
 
-// subscriber is one Subscribe during one life of its connection.
+// subscriber is one call of Subscribe, from one connect to the next disconnect.
 type subscriber struct {
 	inbox[[]byte]
 	conn *Conn

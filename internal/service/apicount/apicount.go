@@ -12,6 +12,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/logkey"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wait"
 )
 
@@ -29,7 +30,7 @@ type DB interface {
 	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
 }
 
-// Config is the settings of a Counter. All but Interval is required.
+// Config is the settings of a Counter. All fields except Interval are required.
 type Config struct {
 	Service string // the key in apicount
 	DB      DB
@@ -143,7 +144,7 @@ func (c *Counter) run(drainCtx, abortCtx context.Context) {
 			return
 		case <-c.wake:
 		}
-		if _, err := c.flush(abortCtx); err != nil {
+		if _, err := c.flush(tracing.Unrecorded(abortCtx)); err != nil {
 			if bad.Fail() {
 				c.cfg.Log.WarnContext(abortCtx, "request counts kept back", logkey.Error, err.Error())
 			}

@@ -22,7 +22,7 @@ func Guarded(tb testing.TB, a *httpapi.API, open map[string]string) []string {
 	known := map[string]bool{}
 	for _, route := range a.Routes() {
 		known[route] = true
-		if strings.HasPrefix(route, http.MethodOptions+" ") { // browsers ask without credentials, and nothing runs
+		if strings.HasPrefix(route, http.MethodOptions+" ") { // browsers send OPTIONS without credentials, and no handler runs
 			continue
 		}
 		reason := open[strings.Replace(route, "HEAD ", "GET ", 1)]

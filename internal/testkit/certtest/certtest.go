@@ -24,7 +24,7 @@ type CA struct {
 	PEM  []byte // of its certificate
 }
 
-// New returns a CA of its own.
+// New returns a new CA.
 func New(tb testing.TB) *CA {
 	tb.Helper()
 	ca := &CA{tb: tb, key: newKey(tb)}
@@ -68,15 +68,16 @@ func (ca *CA) Issue(name string, valid time.Duration) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 }
 
-// Write issues a certificate and writes cert.pem, key.pem and ca.pem into dir.
-func (ca *CA) Write(dir, name string, valid time.Duration) {
+// Write is Issue, and writes cert.pem, key.pem and ca.pem into dir.
+func (ca *CA) Write(dir, name string, valid time.Duration) (cert, key []byte) {
 	ca.tb.Helper()
-	cert, key := ca.Issue(name, valid)
+	cert, key = ca.Issue(name, valid)
 	for file, text := range map[string][]byte{"cert.pem": cert, "key.pem": key, "ca.pem": ca.PEM} {
 		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
 			ca.tb.Fatal(err)
 		}
 	}
+	return cert, key
 }
 
 func newKey(tb testing.TB) *ecdsa.PrivateKey {

@@ -47,7 +47,7 @@ func testSlaveCount(s *suite) {
 	s.WantError("set over a version to come", a.SetSlaveCount(s.Context(), 1, version+1), coord.ErrVersion)
 }
 
-// addOne adds one to the slave count; it retries while others are faster.
+// addOne adds one to the slave count. It retries while other sessions write first.
 func (s *suite) addOne(session coord.Session) {
 	for {
 		n, version, err := session.SlaveCount(s.Context())
@@ -93,7 +93,7 @@ func testValues(s *suite) {
 	s.WantError("slave count", err, coord.ErrNone)
 }
 
-// Only one session leads; another can lead once that one has ended.
+// Only one session leads. Another session can lead once the leading one has ended.
 func testLead(s *suite) {
 	a, b := s.open(), s.open()
 	s.wantLead(a, true)
@@ -242,8 +242,8 @@ func testRestart(s *suite) {
 	s.register(s.open(), m)
 }
 
-// A coordinator that was frozen for long ends every session when it resumes, but see Features.LateRequests. Owners
-// are suspended in either case, and can start again.
+// A coordinator that was frozen for long ends every session when it resumes, but see Features.LateRequests. Owners are
+// suspended in either case, and can open new sessions.
 func testPause(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}

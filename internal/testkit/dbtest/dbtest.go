@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
@@ -64,6 +65,9 @@ const (
 	Lose             // not done, and the connection is cut
 	Vague            // 504 after it was done
 )
+
+// soon is after what time a refused client may retry. It is short, so that tests do not take long.
+const soon = time.Millisecond
 
 // New starts a stand-in with an empty database. It ends with the test.
 func New(tb testing.TB) *DB {
@@ -141,7 +145,7 @@ func (d *DB) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch fault {
 	case Refuse:
-		httpapi.WriteError(w, r, false, dbaas.ErrUnavailable)
+		httpapi.WriteError(w, r, false, &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "unavailable", RetryAfter: soon})
 		return
 	case Lose:
 		panic(http.ErrAbortHandler)

@@ -1,6 +1,6 @@
-// Package disktest is a disk for tests that loses power: data written and not synced is then kept, lost, or kept in
-// part. It replaces the file system through which internal/sqlite opens its files, but only for files under the
-// directory of a Disk.
+// Package disktest is a disk for tests that can lose power. Data that was written but not synced is then kept, lost, or
+// kept in part. The disk replaces the file system through which internal/sqlite opens its files, but only for files under
+// the directory of a Disk.
 package disktest
 
 import (

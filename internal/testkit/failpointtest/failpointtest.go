@@ -7,13 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,13 +17,13 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// patience bounds the wait for a process to listen, and to come to a point.
+// patience bounds the wait for a process to listen, and to reach a point.
 const patience = 30 * time.Second
 
 // Dir is where the processes of a test listen for requests.
 type Dir string
 
-// NewDir makes a directory for this test. Its path is short, as those of sockets must be.
+// NewDir makes a directory for this test. Its path is short, since the path of a socket must be short.
 func NewDir(tb testing.TB) Dir {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "fp") //nolint:usetesting // the test's own has a path that is too long for sockets
@@ -106,23 +101,7 @@ func (d Dir) eventually(tb testing.TB, pid int, method, name, body string) []byt
 }
 
 func (d Dir) send(ctx context.Context, pid int, method, name, body string) ([]byte, error) {
-	socket := filepath.Join(string(d), strconv.Itoa(pid)+".sock")
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, method, "http://process/"+name, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := (&http.Client{Transport: transport, Timeout: patience}).Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("process %d: %w", pid, err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s %s of process %d: %d %s", method, name, pid, resp.StatusCode, answer)
-	}
-	return answer, err
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return failpoint.Request(ctx, failpoint.Socket(string(d), pid), method, name, body)
 }

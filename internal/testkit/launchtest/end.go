@@ -121,5 +121,5 @@ func (s *suite) settle(events <-chan struct{}) {
 	}
 }
 
-// quiet is how long no event may come before a test takes the engine as settled.
+// quiet is how long no event may arrive before a test assumes that no more events follow.
 const quiet = 300 * time.Millisecond

@@ -28,7 +28,7 @@ type World interface {
 	launch.Launcher
 	// Exit makes a running worker end by itself with that exit code.
 	Exit(t testing.TB, id dbaas.WorkerID, code int)
-	// Stubborn makes a running worker ignore that it is asked to finish.
+	// Stubborn makes a running worker ignore the request to finish.
 	Stubborn(t testing.TB, id dbaas.WorkerID)
 }
 
@@ -105,7 +105,7 @@ func (s *suite) list() []launch.Instance {
 	return list
 }
 
-// find returns the worker as List has it.
+// find returns the worker as List returns it.
 func (s *suite) find(id dbaas.WorkerID) launch.Instance {
 	s.Helper()
 	for _, i := range s.list() {
@@ -117,7 +117,7 @@ func (s *suite) find(id dbaas.WorkerID) launch.Instance {
 	return launch.Instance{}
 }
 
-// wantDead checks that List has the worker as dead, with that exit code.
+// wantDead checks that List returns the worker as dead, with that exit code.
 func (s *suite) wantDead(id dbaas.WorkerID, code int) {
 	s.Helper()
 	if err := dead(s.find(id), code); err != nil {

@@ -20,7 +20,7 @@ type Lossy struct {
 // NewLossy returns a Lossy around l that loses nothing yet.
 func NewLossy(l launch.Launcher) *Lossy { return &Lossy{Launcher: l} }
 
-// LoseAnswers makes the next n calls of Start happen and return launch.ErrUnavailable all the same.
+// LoseAnswers makes the next n calls of Start take effect but return launch.ErrUnavailable.
 func (l *Lossy) LoseAnswers(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

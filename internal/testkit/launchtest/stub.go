@@ -51,7 +51,7 @@ const answerLimit = 30 * time.Second
 // StubWorld is a World whose workers are StubWorkers.
 type StubWorld struct {
 	launch.Launcher
-	// Dial, if it is set, connects to a control URL's host where that is no address from here.
+	// Dial, if it is set, connects to a control URL's host that this process cannot reach by its name or address.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

@@ -38,7 +38,7 @@ func testConfirmed(s *suite) {
 		s.Errorf("Durable: got %v, want %v", got, s.features.Durable)
 	}
 	body := []byte("hello")
-	sent := mq.Message{Body: body, ID: "7", ReplyTo: "somebody", TTL: time.Hour, Persistent: true}
+	sent := mq.Message{Body: body, ID: "7", ReplyTo: "somebody", TTL: time.Hour, Persistent: true, Headers: map[string]string{"traceparent": "00-1", "empty": ""}}
 	if err := c.Publish(s.Context(), mq.ReadQ, sent); err != nil {
 		s.Fatalf("publish: got %v, want nil", err)
 	}
@@ -50,6 +50,9 @@ func testConfirmed(s *suite) {
 	got := d.Message()
 	if diff := cmp.Diff([]string{"7", "somebody"}, []string{got.ID, got.ReplyTo}); diff != "" {
 		s.Errorf("message changed on its way (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(sent.Headers, got.Headers); diff != "" {
+		s.Errorf("headers changed on their way (-want +got):\n%s", diff)
 	}
 	s.ack(d)
 }
@@ -182,7 +185,7 @@ func testBadPrefetch(s *suite) {
 	}
 }
 
-// writeQ has one consumer at a time, the first to subscribe, and the next one once that is gone.
+// writeQ has one consumer at a time: the first to subscribe, and after its end the next one.
 func testSingleActive(s *suite) {
 	c, connA := s.dial("publisher"), s.dial("a")
 	a := s.consume(connA, mq.WriteQ, 3)

@@ -41,8 +41,8 @@ func testUnroutable(s *suite) {
 	k.nothing()
 }
 
-// A full queue refuses messages. What it confirmed is there, what it refused is not, and there is room again once
-// consumers have worked.
+// A full queue refuses messages. Confirmed messages are in the queue, refused ones are not, and there is room again once
+// consumers have acknowledged messages.
 func testFull(s *suite) {
 	c := s.dial("one")
 	accepted := 0
@@ -64,7 +64,8 @@ func testFull(s *suite) {
 	k.acked("again")
 }
 
-// A queue with many bytes refuses messages, however few it has, and accepts what fits once consumers have worked.
+// A queue with too many bytes refuses messages, however few it holds. It accepts messages that fit once consumers have
+// acknowledged some.
 func testFullOfBytes(s *suite) {
 	c := s.dial("one")
 	body := func(n int) string { return fmt.Sprintf("m%d", n) + strings.Repeat(" ", 30_000) }
@@ -96,8 +97,8 @@ func testHeldDoNotCount(s *suite) {
 	}
 }
 
-// While the broker blocks publishers, a publish returns that it was not accepted, and deliveries and acknowledgements
-// go on.
+// While the broker blocks publishers, a publish returns an error that it was not accepted. Deliveries and acknowledgements
+// continue.
 func testBlocked(s *suite) {
 	c, consuming := s.dial("publisher"), s.dial("consumer")
 	k := s.consume(consuming, mq.ReadQ, 1)

@@ -166,7 +166,7 @@ func (g *Generator) column(t *table) column {
 	return one(g, t.columns)
 }
 
-// known returns the table of that name that should exist.
+// known returns the table of that name, or nil if no such table should exist.
 func (g *Generator) known(name string) *table { return g.tables[fold(name)] }
 
 func fold(name string) string { return strings.ToLower(strings.Trim(name, `"`)) }

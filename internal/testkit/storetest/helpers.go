@@ -84,7 +84,7 @@ func Commit(tb testing.TB, s Store, epoch dbaas.Epoch, ops ...dbaas.Operation) d
 }
 
 // Entry returns the entry of a commit as a replica decodes it. It fails the test if the commit made no entry, or if the
-// frame is of another position than the commit says.
+// position in the frame differs from that in the commit.
 func Entry(tb testing.TB, c dbaas.Commit) dbaas.Entry {
 	tb.Helper()
 	if c.Entry == nil {

@@ -21,6 +21,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		"OtherStatementIsMismatch":   otherStatementIsMismatch,
 		"OldEpochIsStale":            oldEpochIsStale,
 		"OtherClusterIsStale":        otherClusterIsStale,
+		"OtherClustersOperation":     operationOfOtherClusterIsNotRun,
 		"LateIsExpired":              lateIsExpired,
 		"LookupFindsResult":          lookupFindsResult,
 		"SizesGrow":                  sizesGrow,
@@ -166,6 +167,49 @@ func otherClusterIsStale(t *testing.T, s Store) {
 	_, err = s.Commit(t.Context(), dbaas.Leadership{Cluster: other, Epoch: epoch}, []dbaas.Operation{insert(3, "cid")})
 	if !errors.Is(err, dbaas.ErrStaleEpoch) || !strings.Contains(err.Error(), other.String()) || !strings.Contains(err.Error(), head.Cluster.String()) {
 		t.Errorf("other cluster: got %v, want stale, with both ids", err)
+	}
+}
+
+// operationOfOtherClusterIsNotRun: an operation that was accepted for another cluster is refused, unless it is known. If
+// it is given up, its failure is stored only under a generated id, so that a client's key can still run in this cluster.
+func operationOfOtherClusterIsNotRun(t *testing.T, s Store) {
+	t.Helper()
+	epoch := Claim(t, s)
+	head, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := insert(1, "ann")
+	first := Commit(t, s, epoch, known).Results[0]
+	old, keyed := insert(2, "bob"), insert(3, "cid")
+	old.ID, keyed.ID = dbaas.NewOpID(time.Now()), dbaas.OpIDFromKey("k")
+	known.Cluster = dbaas.NewClusterID()
+	old.Cluster, keyed.Cluster = known.Cluster, known.Cluster
+	c := Commit(t, s, epoch, known, old, keyed)
+	if diff := cmp.Diff(first, c.Results[0]); diff != "" {
+		t.Errorf("a known operation (-first +again):\n%s", diff)
+	}
+	for _, r := range c.Results[1:] {
+		if r.Code != dbaas.CodeUnavailable || !strings.Contains(r.Message, old.Cluster.String()) || c.Entry != nil {
+			t.Errorf("got %+v, want it refused with %q and the cluster", r, dbaas.CodeUnavailable)
+		}
+	}
+	old.GiveUp, keyed.GiveUp = "given up", "given up"
+	c = Commit(t, s, epoch, old, keyed)
+	if r := c.Results[0]; r.Code != dbaas.CodeOK || r.Statements[0].Code != dbaas.CodeUnavailable {
+		t.Errorf("given up: got %+v, want a stored failure", r)
+	}
+	if r := c.Results[1]; r.Code != dbaas.CodeUnavailable {
+		t.Errorf("given up under a client's key: got %+v, want it refused", r)
+	}
+	keyed.GiveUp, keyed.Cluster = "", head.Cluster
+	if r := Commit(t, s, epoch, keyed).Results[0]; r.Code != dbaas.CodeOK || r.Statements[0].Code != dbaas.CodeOK {
+		t.Errorf("the same key for this cluster: got %+v, want it run", r)
+	}
+	own := insert(4, "bob") // the row of old
+	own.Cluster = head.Cluster
+	if r := Commit(t, s, epoch, own).Results[0]; r.Code != dbaas.CodeOK || r.Statements[0].Code != dbaas.CodeOK {
+		t.Errorf("an operation of this cluster: got %+v, want it run", r)
 	}
 }
 

@@ -38,9 +38,9 @@ func BuildBinary(target string, tags ...string) error {
 	return nil
 }
 
-// NoteSources looks at every source file of the module at root. go test notes what
-// tests look at while they run: otherwise it would take a passed run for good, from
-// its cache, although the binary that these tests build has changed.
+// NoteSources stats every source file of the module at root, because go test records
+// which files a test looks at. Without that, go test would reuse the cached result of
+// a passed run, although the binary that these tests build has changed.
 func NoteSources(root string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

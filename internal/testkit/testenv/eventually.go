@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limits of the wait between two attempts of Eventually. The waits grow, so that an early success is seen immediately
-// and a long wait does not take CPU time from what it waits for.
+// Limits of the wait between two attempts of Eventually. The waits grow, so that Eventually returns soon after an early
+// success, and a long wait does not take CPU time from the code under test.
 const (
 	shortestPoll = 2 * time.Millisecond
 	longestPoll  = 50 * time.Millisecond

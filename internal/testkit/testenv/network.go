@@ -102,7 +102,7 @@ func (n *Network) Stall(ways ...Direction) {
 	})
 }
 
-// Only limits stalls and slowness to the current and future connections of one process, until Heal.
+// Only restricts stalls and slowness to the current and future connections of one process, until Heal.
 func (n *Network) Only(pid int) {
 	var present map[net.Conn]net.Conn
 	n.set(func() {

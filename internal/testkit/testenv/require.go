@@ -20,11 +20,11 @@ import (
 const probeTimeout = 10 * time.Second
 
 // RabbitMQ returns the URL of the RabbitMQ that tests share, once it has answered. Tests must use names of their own
-// on it and must not break it; StartRabbitMQ returns one that a test may break.
+// on it and must not break it; StartRabbitMQ starts a RabbitMQ that a test may break.
 //
 // The URL comes from the variable RABBITMQ_URL, or is that of the RabbitMQ started by `make services`. If there is no
-// answer, the test fails if the variable or CI is set; otherwise it is skipped with a visible message, because that
-// is a gap in the run.
+// answer, the test fails if the variable or CI is set; otherwise it is skipped with a visible message, because a skipped
+// test is a gap in the run.
 func RabbitMQ(tb testing.TB) string {
 	tb.Helper()
 	return shared(tb, "RABBITMQ_URL", answersAMQP)
@@ -118,7 +118,7 @@ func answersZooKeeper(ctx context.Context, host string) error {
 	return errors.Join(errors.New("it does not serve"), lines.Err())
 }
 
-// ask sends a question. The caller reads the answer, until ctx ends, and closes the connection.
+// ask sends a question. The caller reads the answer and closes the connection. Reads fail after the deadline of ctx.
 func ask(ctx context.Context, host, question string) (net.Conn, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", host)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Rows returns every row of every application table of a file as text, by table. It reads through database/sql and is
-// thus an independent witness that shares no code with the product. The test imports modernc.org/sqlite, the driver.
+// Rows returns every row of every application table of a file as text, by table. It reads through database/sql, and so
+// shares no code with the product. The test that calls it must import the driver, modernc.org/sqlite.
 func Rows(tb testing.TB, path string) (map[string][]string, error) {
 	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")

@@ -65,7 +65,7 @@ func NewStore(tb testing.TB, schema ...string) *Store {
 	return s
 }
 
-// Path returns the database file, for an independent witness.
+// Path returns the path of the database file, for readers that do not use the store's code.
 func (s *Store) Path() string { return s.path }
 
 // SetDown makes every call of a worker fail as if persdb were not listening.
@@ -89,7 +89,7 @@ func (s *Store) Calls(method string) int {
 	return s.calls[method]
 }
 
-// Trim removes the log except for the entries of the newest few operations.
+// Trim removes the log except for the entries of the newest few (kept) operations.
 func (s *Store) Trim() {
 	s.tb.Helper()
 	s.elapsed.Add(int64(time.Minute)) // old enough for every entry to be trimmed

@@ -1,5 +1,5 @@
-// Command stubworker is a launchtest.StubWorker that listens where a worker does,
-// for tests with an image: static and without a shell around it.
+// Command stubworker is a launchtest.StubWorker that listens where a worker does.
+// It is built statically, for tests with an image that has no shell.
 package main
 
 import (
