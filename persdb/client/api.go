@@ -16,12 +16,13 @@ const (
 	PathClaim      = "/v1/claim"       // POST, answers a dbaas.Head with only the epoch
 	PathCommit     = "/v1/commit"      // POST a write request, with HeaderEpoch and HeaderCluster; answers as EncodeCommit says
 	PathHead       = "/v1/head"        // GET, answers a dbaas.Head
-	PathLog        = "/v1/log"         // GET with ?after=&wait= in milliseconds; a frame of entries; the headers of SetBounds come with it, and with a refusal with CodeGone
-	PathSnapshot   = "/v1/snapshot"    // GET; the database file, with the headers of its head and HeaderSum as trailer
-	PathOperations = "/v1/operations/" // GET with an id behind it, answers a write reply with one answer
+	PathLog        = "/v1/log"         // GET with ?after=&wait= in milliseconds, answers a frame of entries; the answer and a CodeGone error have the headers of SetBounds
+	PathChanges    = "/v1/changes"     // GET like PathLog, with &size= in bytes: the entries in the form that the change feed needs
+	PathSnapshot   = "/v1/snapshot"    // GET, answers the database file, with the headers of SetHead, and HeaderSum as trailer
+	PathOperations = "/v1/operations/" // GET with an id appended, answers a write reply with one answer
 	PathHashes     = "/v1/hashes"      // GET, answers dbaas.TableHashes
 	PathSizes      = "/v1/sizes"       // GET, answers dbaas.Sizes
-	PathBackup     = "/v1/backup"      // GET with ?sql=true|false and any number of ?table=; a file or SQL text, with the headers of its head
+	PathBackup     = "/v1/backup"      // GET with ?sql=true|false and any number of &table=, answers a file or SQL text, with the headers of SetHead
 	PathFileSQL    = "/v1/file-sql"    // POST a database file, answers its SQL text
 	PathHashPart   = "/v1/hashes/part" // POST a dbaas.HashFrom, answers a dbaas.HashPart
 )
@@ -31,13 +32,13 @@ const (
 	HeaderSeq   = "X-Seq"
 	HeaderEpoch = "X-Epoch"
 	HeaderSum   = "X-Crc32c"
-	// HeaderCluster is sent in answers with a position, and in commits of a master that knows its cluster.
+	// HeaderCluster is sent with answers that have a position, and with commits of a master that knows its cluster.
 	HeaderCluster = "X-Cluster-Id"
-	// HeaderFirst is sent with a page of the log, and with the refusal of a page that the log no longer has.
+	// HeaderFirst is sent with a page of the log, and with the error for a page that the log no longer has.
 	HeaderFirst = "X-First-Seq"
 )
 
-// sumDigits is how many hexadecimal digits a checksum has.
+// sumDigits is the number of hexadecimal digits of a checksum.
 const sumDigits = 8
 
 // SetHead writes a position to the headers of an answer.
@@ -47,13 +48,13 @@ func SetHead(to http.Header, h dbaas.Head) {
 	to.Set(HeaderEpoch, strconv.FormatUint(uint64(h.Epoch), 10))
 }
 
-// SetBounds writes the head of a page of the log and the first entry that is kept to the headers of an answer.
+// SetBounds writes the head of a log page and the position of the log's first entry to the headers of an answer.
 func SetBounds(to http.Header, p dbaas.Page) {
 	SetHead(to, p.Head)
 	to.Set(HeaderFirst, strconv.FormatUint(uint64(p.First), 10))
 }
 
-// boundsOf returns a page without entries.
+// boundsOf returns a page without entries: the bounds that SetBounds wrote.
 func boundsOf(h http.Header) (dbaas.Page, error) {
 	head, err := headOf(h)
 	if err != nil {

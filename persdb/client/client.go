@@ -1,6 +1,6 @@
-// Package client is the client of persdb's server, and what both sides of the internal API agree on. The client offers
-// the same methods as commitlog.Store with the same guarantees, so that workers need not know whether persdb is in their
-// process or on another machine.
+// Package client is the client of persdb's server, and defines the paths, headers and encodings of the internal API for
+// both sides. The client offers the same methods as commitlog.Store with the same guarantees, so workers need not know
+// whether persdb is in their process or on another machine.
 package client
 
 import (
@@ -26,10 +26,10 @@ type Config struct {
 	URL string
 	// HTTP makes the calls; if nil, the Client creates its own with keep-alive.
 	HTTP *http.Client
-	// Timeout bounds, in addition to a call's context, the wait for the start of the answer, and the silence within the
-	// answer; 15 s if zero. A paused server must not block a worker for ever.
+	// Timeout bounds, in addition to a call's context, the wait for the start of the answer and each pause within the
+	// answer; 15 s if zero. A paused server must not block a worker forever. Some calls wait longer for the start.
 	Timeout time.Duration
-	// TLS is what the client trusts and presents; nil means the system's CAs.
+	// TLS holds the CAs that the client trusts and the certificate that it presents; nil means the system's CAs.
 	TLS *tlsfiles.Files
 }
 
@@ -64,7 +64,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Claim requests a new epoch. After an error an epoch may have been issued and stays unused, which does no harm.
+// Claim requests a new epoch. After an error persdb may have issued an epoch that stays unused, which does no harm.
 func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	head, err := rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathClaim}, nil)
 	return head.Epoch, err
@@ -75,7 +75,7 @@ func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
 	return rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathHead}, nil)
 }
 
-// Sizes returns the present sizes of the database.
+// Sizes returns the current sizes of the database.
 func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
 	return rpc.Call[dbaas.Sizes](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathSizes}, nil)
 }
@@ -91,9 +91,9 @@ func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashP
 	return rpc.Call[dbaas.HashPart](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathHashPart}, from)
 }
 
-// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means certainly not sent or certainly not done.
-// CodeUnknown means that the connection or the context ended after the batch was sent; sending the same batch again
-// finds out.
+// Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means that the batch was not committed.
+// CodeUnknown means that the connection or the context ended after the batch was sent, so it may have been committed.
+// Sending the same batch again returns its result.
 func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
@@ -118,10 +118,18 @@ func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Op
 
 // Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds.
 //
-// The server waits at most a minute. A page may take as long as it needs while its bytes arrive: each arrival is reported
-// by wait.Heard, and the client's timeout bounds the silence between arrivals.
+// The server waits at most a minute for entries. A page may take any time as long as its bytes keep arriving: each
+// arrival is reported by wait.Heard, and the client's timeout bounds the pauses between arrivals.
 func (c *Client) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
-	path := fmt.Sprintf("%s?after=%d&wait=%d", PathLog, after, max(0, wait.Milliseconds()))
+	return c.page(ctx, fmt.Sprintf("%s?after=%d&wait=%d", PathLog, after, max(0, wait.Milliseconds())), wait)
+}
+
+// Changes is Log for the change feed; see commitlog.Store.Changes.
+func (c *Client) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
+	return c.page(ctx, fmt.Sprintf("%s?after=%d&wait=%d&size=%d", PathChanges, after, max(0, wait.Milliseconds()), size), wait)
+}
+
+func (c *Client) page(ctx context.Context, path string, wait time.Duration) (dbaas.Page, error) {
 	r := rpc.Request{Method: http.MethodGet, Path: path, Timeout: c.persdb.Timeout + wait}
 	body, header, refused := c.persdb.Fetch(ctx, r)
 	if refused != nil && dbaas.CodeOf(refused) != dbaas.CodeGone {
@@ -157,9 +165,9 @@ func (c *Client) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResu
 	return reply.Answers[0].Result, nil
 }
 
-// Snapshot starts to fetch a copy of the database, which persdb makes while it is read. Reading Body ends with an error
-// instead of io.EOF if the copy is incomplete, or if no bytes arrive for the client's timeout. The caller verifies Sum
-// and closes Body.
+// Snapshot starts to fetch a copy of the database; persdb makes the copy while the caller reads it. Reading Body ends
+// with an error instead of io.EOF if the copy is incomplete, or if no bytes arrive for the client's timeout. The caller
+// verifies Sum and closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	resp, err := c.persdb.Open(ctx, rpc.Request{Method: http.MethodGet, Path: PathSnapshot, Timeout: 8 * c.persdb.Timeout}) //nolint:bodyclose // the reader of the snapshot closes it.
 	if err != nil {
@@ -172,8 +180,8 @@ func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
 	return &dbaas.Snapshot{Head: head, Body: resp.Body, Sum: func() (uint32, bool) { return sumOf(resp.Trailer) }}, nil
 }
 
-// backupWait is how long a backup may take to begin: persdb first copies the tables to a file. fileWait is the same for the
-// text of a file.
+// backupWait bounds the wait for the start of a backup: persdb first copies the tables to a file. fileWait is the same
+// for FileSQL.
 const (
 	backupWait = 10 * time.Minute
 	fileWait   = time.Minute

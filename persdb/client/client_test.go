@@ -61,6 +61,10 @@ func (f failing) Await(context.Context, dbaas.Seq, time.Duration) (int64, error)
 func (f failing) Log(context.Context, dbaas.Seq, time.Duration) (dbaas.Page, error) {
 	return dbaas.Page{}, f.err
 }
+
+func (f failing) Changes(context.Context, dbaas.Seq, time.Duration, int) (dbaas.Page, error) {
+	return dbaas.Page{}, f.err
+}
 func (f failing) Snapshot(context.Context) (*dbaas.Snapshot, error) { return nil, f.err }
 func (f failing) Lookup(context.Context, dbaas.OpID) (dbaas.OperationResult, error) {
 	return dbaas.OperationResult{}, f.err
@@ -238,7 +242,7 @@ func TestClient_ServerHangs_ContextEndsCall(t *testing.T) {
 	release := make(chan struct{})
 	c := to(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(func() { close(release) })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // enough to send the commit
 	defer cancel()
 	if _, err := c.Commit(ctx, dbaas.Leadership{Epoch: 1}, nil); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Errorf("commit: got %v, want code %q", err, dbaas.CodeUnknown)

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// backupDir holds the files of backups while they are read, and files that clients sent.
+	// backupDir holds the files of backups while they are read, and database files that clients sent.
 	backupDir = "backups"
-	// maxBackups is how many such files there are at a time.
+	// maxBackups bounds how many such files exist at the same time.
 	maxBackups = 2
-	// backupChunk is how much is copied between two looks at the free disk space, in bytes.
+	// backupChunk is how many bytes are copied between two checks of the free disk space.
 	backupChunk = 1 << 20
 	// fileTime is how long a file that a client sent may take to be checked and read.
 	fileTime = 30 * time.Second
@@ -37,7 +37,8 @@ func (s *Store) cleanBackups() error {
 	return os.Mkdir(dir, 0o750)
 }
 
-// backupSpace is a directory of its own for one backup. release removes it.
+// backupSpace creates a directory for one backup. release removes it. While maxBackups exist, backupSpace returns
+// CodeUnavailable.
 func (s *Store) backupSpace() (dir string, release func(), err error) {
 	select {
 	case s.backups <- struct{}{}:
@@ -49,17 +50,17 @@ func (s *Store) backupSpace() (dir string, release func(), err error) {
 		return "", nil, dbaas.WrapError(dbaas.CodeUnavailable, "no room for a backup could be made", err)
 	}
 	return dir, sync.OnceFunc(func() {
-		_ = os.RemoveAll(dir) // a start removes what is left.
+		_ = os.RemoveAll(dir) // the next start removes what is left.
 		<-s.backups
 	}), nil
 }
 
-// Backup returns the application's tables as of one entry. They are first copied to a file beside
-// the database, so that a slow reader keeps neither commits nor the WAL waiting. ctx bounds the
-// copying; the file is removed when Body is closed. Commits continue in the meantime.
+// Backup returns the application's tables as of one entry. It first copies them to a file beside the database, so that
+// a slow reader neither delays commits nor keeps the WAL from being reset. Commits continue during the copy. ctx bounds
+// the copy. Closing Body removes the file.
 //
-// Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups
-// are made, CodeFull if the disk has no room besides its reserve.
+// Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups are made, CodeFull if
+// the disk would have less than Config.Reserve bytes free.
 func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
 	dir, release, err := s.backupSpace()
 	if err != nil {
@@ -90,7 +91,7 @@ func backupError(err error) error {
 	return dbaas.WrapError(dbaas.CodeUnavailable, "no backup could be made", err)
 }
 
-// backupBody gives the backup's room free when it is closed.
+// backupBody removes the backup's directory when it is closed.
 type backupBody struct {
 	io.ReadCloser
 	release func()
@@ -101,8 +102,8 @@ func (b *backupBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// copyTo writes a snapshot to a new file. It uses only a part of a core, as sending a snapshot
-// does, and leaves the disk its reserve.
+// copyTo writes a snapshot to a new file. It uses about half of a core. It returns CodeFull if the disk would have
+// less than Config.Reserve bytes free.
 func (s *Store) copyTo(ctx context.Context, path string) (head dbaas.Head, err error) {
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
@@ -137,7 +138,7 @@ func strip(path string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.ExecOnce("PRAGMA secure_delete=ON") // nothing of them stays in free pages.
+	err = c.ExecOnce("PRAGMA secure_delete=ON") // free pages keep no remains of these tables.
 	if err == nil {
 		err = replication.DropInternal(c)
 	}
@@ -147,10 +148,21 @@ func strip(path string) (io.ReadCloser, error) {
 	if err = errors.Join(err, c.Close()); err != nil {
 		return nil, err
 	}
-	return os.Open(path) //nolint:gosec // the store's own file.
+	body, _, err := openSized(path)
+	return body, err
 }
 
-// dumpOf returns the SQL text of a copy. It is made while it is read.
+// openSized opens a file of the store and returns its size.
+func openSized(path string) (io.ReadCloser, int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(path) //nolint:gosec // the store's own file.
+	return f, info.Size(), err
+}
+
+// dumpOf returns the SQL text of a copy. The text is produced while it is read.
 func dumpOf(path string, tables []string) (io.ReadCloser, error) {
 	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Scan: true})
 	if err != nil {
@@ -169,7 +181,7 @@ func dumpOf(path string, tables []string) (io.ReadCloser, error) {
 	return &dumpBody{PipeReader: r, ended: ended}, nil
 }
 
-// dumpBody is a dump under way. Close ends it.
+// dumpBody is the text of a running dump. Close stops the dump and waits for its end.
 type dumpBody struct {
 	*io.PipeReader
 	ended <-chan struct{}
@@ -181,13 +193,11 @@ func (b *dumpBody) Close() error {
 	return err
 }
 
-// FileSQL returns the SQL text of the tables of a database file that a client sent, as Backup gives
-// it for this database. The file may be hostile: it is only read, checked before, and within limits
-// of time and memory.
+// FileSQL returns the tables of a client's database file as SQL text, in the same form as Backup. The file may be
+// hostile: it is checked first, opened read-only, and processed within limits of time and memory.
 //
-// Errors are *dbaas.Error: CodeInvalid for a file that is damaged or has what is not supported,
-// CodeTooLarge if the text is longer than a load may be, CodeUnavailable and CodeFull as for
-// Backup.
+// Errors are *dbaas.Error: CodeInvalid if the file is damaged or uses something unsupported, CodeTooLarge if the text
+// is longer than dbaas.MaxLoad, CodeUnavailable and CodeFull as for Backup.
 func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 	dir, release, err := s.backupSpace()
 	if err != nil {
@@ -198,7 +208,7 @@ func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 		return nil, dbaas.Errorf(dbaas.CodeFull, "persdb's disk has no room for the file")
 	}
 	path := filepath.Join(dir, FileName)
-	if err = writeForeign(path, file); err != nil {
+	if err = writeForeign(path, bytes.NewReader(file)); err != nil {
 		return nil, backupError(err)
 	}
 	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Scan: true, Limits: s.cfg.Limits})
@@ -218,23 +228,25 @@ func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 // The format versions in the header of a database file. Source:
 // https://www.sqlite.org/fileformat2.html
 const (
-	versionsAt   = 18 // of writing and of reading, a byte each
+	versionsAt   = 18 // offset of the write version and the read version, one byte each
 	headerBytes  = 100
 	walVersion   = 2
 	plainVersion = 1
 )
 
-// writeForeign writes a file that a client sent. A file in WAL mode becomes a plain one, since its
-// WAL, if it had any content, was not sent.
-func writeForeign(path string, file []byte) error {
-	if len(file) < headerBytes {
-		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: it has only %d bytes", len(file))
+// writeForeign writes a database file that another program may have made. It switches a file in WAL mode to a rollback
+// journal, since the WAL did not come with the file.
+func writeForeign(path string, from io.Reader) error {
+	head := make([]byte, headerBytes)
+	if n, err := io.ReadFull(from, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: it has only %d bytes", n)
+	} else if err != nil {
+		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the store's own directory.
 	if err != nil {
 		return err
 	}
-	head := bytes.Clone(file[:headerBytes])
 	for i := versionsAt; i < versionsAt+2; i++ {
 		if head[i] == walVersion {
 			head[i] = plainVersion
@@ -242,12 +254,12 @@ func writeForeign(path string, file []byte) error {
 	}
 	_, err = f.Write(head)
 	if err == nil {
-		_, err = f.Write(file[headerBytes:])
+		_, err = io.Copy(f, from)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// limitedText is a text that may be as long as a load.
+// limitedText is a buffer of at most dbaas.MaxLoad bytes.
 type limitedText struct{ bytes.Buffer }
 
 func (t *limitedText) Write(p []byte) (int, error) {

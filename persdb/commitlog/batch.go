@@ -17,8 +17,8 @@ type sizes struct {
 // defaultSizes leaves room for encoding within the 96 MiB of a frame.
 func defaultSizes() sizes { return sizes{entry: 80 << 20, rows: 48 << 20, result: 32 << 20} }
 
-// slowPerBatch is how many operations that take the whole SharedLimit fit in one batch: operations that have not run by
-// then are deferred.
+// slowPerBatch bounds the time of a batch: operations that have not begun after slowPerBatch times SharedLimit are
+// deferred.
 const slowPerBatch = 10
 
 // errRetry means that the plan has changed and the batch must be run again from its start.
@@ -30,20 +30,20 @@ type stmtRef struct{ op, statement int }
 // plan holds what earlier rounds of a batch have found, and the progress of this round.
 type plan struct {
 	failed map[stmtRef]*dbaas.Error // statements that must fail without being run
-	tried  int                      // of an operation alone: statements before this index succeeded in an earlier round, unless in failed
+	tried  int                      // for an operation alone: statements before this index succeeded in an earlier round, unless listed in failed
 	full   int                      // if not 0: operations from this index on are not run
-	writes map[int]bool             // operations that wrote, or may have written
+	writes []bool                   // by operation: it wrote, or may have written
 	strict bool                     // check the size of the tables after each operation
-	undo   bool                     // a statement failed after it had changed rows: run each so that it can be undone alone
+	undo   bool                     // a statement failed after it had changed rows: give each statement a savepoint
 	watch  bool                     // find the statement that changed the schema without being recorded
 	used   int64                    // pages of the file at the last check
 	// unlinked makes a load run without foreign keys, which are checked at its end.
 	unlinked bool
 
-	rows  int // bytes of rows returned
-	ran   int
+	rows  int           // bytes of rows returned
+	ran   int           // operations run in this round
 	opEnd time.Time     // deadline of the running operation
-	good  time.Duration // total time of its successful statements
+	good  time.Duration // total time of the running operation's successful statements
 }
 
 // runOnce runs the operations once, inside the open transaction, and stores the results and changes in b. It returns
@@ -51,7 +51,7 @@ type plan struct {
 func (b *batch) runOnce() error {
 	p := &b.plan
 	p.rows, p.ran = 0, 0
-	p.writes = map[int]bool{}
+	p.writes = make([]bool, len(b.ops))
 	if err := b.begin(); err != nil {
 		return unavailable(err)
 	}
@@ -88,8 +88,8 @@ func (b *batch) runOnce() error {
 	return b.schemaRecorded(version)
 }
 
-// schemaRecorded verifies that every schema change is recorded in the entry. If one is not, it makes the next round
-// find the statement.
+// schemaRecorded returns errRetry if the schema changed and the entry records no schema change. The next round then
+// finds the statement (plan.watch).
 func (b *batch) schemaRecorded(version int64) error {
 	now, err := b.s.conn.SchemaVersion()
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *batch) operation(i int) error {
 	return nil
 }
 
-// limit sets the deadline of the operation that begins: OperationLimit from the start of the batch for an operation
-// alone, SharedLimit from now for an operation with others in its batch. A load brings its own.
+// limit sets the deadline of op, which is about to run: OperationLimit after the start of the batch if op is alone in
+// it, otherwise SharedLimit from now. A load ends LoadGrace before its own deadline.
 func (b *batch) limit(op *dbaas.Operation) {
 	b.plan.good = 0
 	if op.Load != dbaas.LoadNone && !op.Deadline.IsZero() {
@@ -166,12 +166,13 @@ func (b *batch) limit(op *dbaas.Operation) {
 	}
 }
 
-// again reports whether the statement, of an operation alone, succeeded in an earlier round: it then gets its full time
-// again.
+// again reports whether a statement of an operation alone in its batch has succeeded in an earlier round. Such a
+// statement gets its full time again.
 func (b *batch) again(at stmtRef) bool { return b.alone() && at.statement < b.plan.tried }
 
-// late returns nil while the operation's time is not over. After that it fails the statement with errLate if the
-// operation is alone. Otherwise it defers the operation, to be committed alone, and returns errRetry.
+// late returns nil until the operation's deadline. After it, late returns errLate if the operation is alone: the
+// statement fails. Otherwise late refuses the operation with CodeSlow, so that the master commits it alone, and returns
+// errRetry.
 func (b *batch) late(at stmtRef) error {
 	if b.again(at) || time.Now().Before(b.plan.opEnd) {
 		return nil

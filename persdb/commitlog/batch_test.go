@@ -194,7 +194,7 @@ const endless = "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) 
 
 // A statement that runs too long fails alone, even if it writes, and stays failed when it is repeated.
 func TestStore_Commit_SlowStatementFailsAlone(t *testing.T) {
-	s := open(t, commitlog.Config{StatementLimit: 30 * time.Millisecond})
+	s := open(t, commitlog.Config{StatementLimit: 500 * time.Millisecond})
 	epoch := storetest.Claim(t, s)
 	batch := []dbaas.Operation{op(1, ann), op(2, "INSERT INTO apicount SELECT 'n'||i, i FROM "+endless), op(3, "SELECT count(*) FROM "+endless), op(4, bob)}
 	c := storetest.Commit(t, s, epoch, batch...)

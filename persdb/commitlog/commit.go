@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
 	"rideshare/internal/replication"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
@@ -19,17 +20,21 @@ import (
 // A nil error means that everything in the batch is on disk. The result of an operation depends on its id and deadline:
 //   - A known id gets the result of its first run.
 //   - An id that may have run so long ago that the log no longer knows it is refused with CodeExpired.
-//   - An operation past its deadline did not run and is refused with CodeUnavailable.
-//   - An operation that failed or is given up is recorded as failed.
+//   - An operation past its deadline, or accepted for another cluster, did not run and is refused with CodeUnavailable.
+//   - An operation that failed or is given up is recorded as failed, unless it was accepted for another cluster under
+//     an id that the client chose.
 //
-// Entry is nil when no operation ran. Its frame leaves out large changes, as wire.EncodeEntry says.
+// Entry is nil when the batch produced no entry. Its frame leaves out large changes; see wire.EncodeEntry.
 //
 // Errors are *dbaas.Error and concern the whole batch: CodeStaleEpoch (not done, a newer master exists, or by is of
 // another cluster), CodeFull and CodeUnavailable (certainly not done), CodeTooLarge (not done), CodeUnknown (may be
 // done; sending the same batch again finds out).
 func (s *Store) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	began := time.Now()
+	ctx, span := tracing.Start(ctx, tracing.Persdb, "commit")
+	span.Int("rideshare.requests", len(ops))
 	out, err := s.commit(ctx, by, ops)
+	span.End(err)
 	took := time.Since(began)
 	s.trace(ctx, ops, out, err, took)
 	if s.cfg.OnCommit != nil {
@@ -54,6 +59,9 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 			return unavailable(err)
 		}
 		if len(b.run) > 0 {
+			if err := s.archiveRefusal(ctx); err != nil {
+				return err
+			}
 			if err := s.catchUp(ctx); err != nil {
 				return unavailable(err)
 			}
@@ -76,7 +84,7 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 
 // encode returns a committed entry as the replicas get it.
 func encode(e *dbaas.Entry) (*dbaas.EncodedEntry, error) {
-	frame, err := wire.EncodeEntry(*e)
+	frame, err := wire.EncodeEntry(e.ForReplicas())
 	if err != nil { // the entry is on disk: the caller finds the results by their ids.
 		return nil, dbaas.WrapError(dbaas.CodeUnknown, "the entry could not be encoded", err)
 	}
@@ -98,7 +106,8 @@ type batch struct {
 	used       int64 // pages of the file before the batch
 }
 
-// resolve handles the operations that need no run: known, expired and repeated ones.
+// resolve answers the operations that need no run, because they are known, expired, late, foreign or repeated. It puts
+// the others into b.run.
 func (b *batch) resolve(ctx context.Context) error {
 	now := time.Now() // deadlines were set by this clock when the batch arrived
 	first := make(map[dbaas.OpID]int, len(b.ops))
@@ -128,6 +137,8 @@ func (b *batch) resolve(ctx context.Context) error {
 			b.refuse(i, dbaas.CodeMismatch, mismatchMessage)
 		case ok:
 			b.results[i] = record.Result
+		case b.foreign(op):
+			b.refuse(i, dbaas.CodeUnavailable, "the write was accepted for cluster "+op.Cluster.String()+", the database is cluster "+b.s.cluster.String()+"; it was not done")
 		case op.GiveUp == "" && b.tooOld(op):
 			b.refuse(i, dbaas.CodeExpired, tooOldMessage)
 		case op.GiveUp == "" && !op.Deadline.IsZero() && now.After(op.Deadline):
@@ -138,6 +149,13 @@ func (b *batch) resolve(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// foreign reports whether an operation was accepted for another cluster and must leave nothing here. A failure under the
+// client's own id would answer the same id sent to this cluster. A generated id is never sent again, so the failure of an
+// operation that is given up can be stored under it.
+func (b *batch) foreign(op *dbaas.Operation) bool {
+	return !op.Cluster.IsZero() && op.Cluster != b.s.cluster && (op.GiveUp == "" || !op.ID.Generated())
 }
 
 // tooOld reports whether an unknown operation may have run in an entry that was trimmed or is damaged.
@@ -184,7 +202,7 @@ func (b *batch) commit(ctx context.Context) error {
 		if err := c.BeginWrite(); err != nil {
 			return unavailable(err)
 		}
-		err := b.runOnce()
+		err := b.round(ctx)
 		if errors.Is(err, errRetry) {
 			if err = c.End(); err != nil {
 				return unavailable(err)
@@ -232,8 +250,8 @@ func (b *batch) ran() []int {
 	return ran
 }
 
-// store appends the entry to the log, which commits it, and then commits the tables and publishes the entry. After an
-// error of Append without CodeUnknown, certainly nothing is done. After Append nothing can undo the entry.
+// store appends the entry to the log, which commits it. It then commits the tables and publishes the entry. If Append
+// fails with any code but CodeUnknown, nothing is committed. After Append the entry cannot be undone.
 func (b *batch) store(ctx context.Context) error {
 	s := b.s
 	entry, ids, records, err := b.build()
@@ -272,15 +290,17 @@ func (b *batch) store(ctx context.Context) error {
 // appendRecord appends to the log and reports how long that took.
 func (s *Store) appendRecord(ctx context.Context, r Record) error {
 	began := time.Now()
+	_, span := tracing.Start(ctx, tracing.Persdb, "fsync")
 	err := s.log.Append(ctx, r)
+	span.End(err)
 	if s.cfg.OnSync != nil {
 		s.cfg.OnSync(time.Since(began))
 	}
 	return err
 }
 
-// commitTables commits the transaction of an entry that is in the log, without the caller's context: it is never
-// interrupted half way. If COMMIT fails, the entry stays committed, and catchUp applies it before the next batch runs.
+// commitTables commits the tables' transaction of an entry that is in the log. It ignores the caller's context, so that
+// it is not interrupted. If COMMIT fails, the entry stays committed, and catchUp applies it before the next batch runs.
 func (s *Store) commitTables(ctx context.Context, seq dbaas.Seq) {
 	err := errors.Join(s.hooks.beforeTables.call(), failpoint.Fail(failpoint.PersdbBeforeTables))
 	if err == nil {
@@ -293,7 +313,7 @@ func (s *Store) commitTables(ctx context.Context, seq dbaas.Seq) {
 		return
 	}
 	s.cfg.Log.WarnContext(ctx, "the tables are behind the log until the next write", logkey.Seq, seq, logkey.Error, err)
-	_ = s.conn.End() // catchUp does it again.
+	_ = s.conn.End() // catchUp ends the transaction again.
 	_ = s.noteFull(ctx, err)
 }
 

@@ -46,6 +46,13 @@ func (s *Store) SetFree(n int64) {
 	s.reserve.free = func() int64 { return n }
 }
 
+// SetBacklog sets how many bytes of entries may wait for the archive.
+func (s *Store) SetBacklog(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Archive.Backlog = n
+}
+
 // ShrinkFrom makes Open shrink files of so many bytes.
 func ShrinkFrom(cfg Config, size int64) Config {
 	cfg.shrinkFrom = size

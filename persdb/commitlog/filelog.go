@@ -17,13 +17,13 @@ const LogFileName = "log.db"
 
 // FileLog is a Log in an SQLite file of its own. Each Claim, Append and Trim is one transaction with one fsync.
 type FileLog struct {
-	writer  *sqlite.Conn // its owner calls Claim, Append and Trim one at a time
+	writer  *sqlite.Conn // used by Claim, Append and Trim, which are never called concurrently
 	readers *Readers
 	full    bool // the last step found no room on the disk
 }
 
 // logTables creates the log's tables. A row of rs_log is one entry: ops and changes are frames, at is in milliseconds
-// since 1970, and sum is sumOf of all other columns. rs_bounds stores up to where the log was trimmed.
+// since 1970, and sum is sumOf of all other columns. rs_bounds stores the seq up to which the log was trimmed.
 var logTables = [...]string{
 	`CREATE TABLE IF NOT EXISTS rs_epoch(one INTEGER PRIMARY KEY CHECK(one=1), cur INTEGER NOT NULL) STRICT`,
 	`INSERT OR IGNORE INTO rs_epoch(one, cur) VALUES(1, 0)`,
@@ -52,8 +52,8 @@ func OpenFileLog(path string, cluster dbaas.ClusterID) (*FileLog, error) {
 	return l, nil
 }
 
-// create creates missing tables, and checks that the log is the cluster's. A log that was never used takes the cluster's
-// id: the process that created it died before its tables were durable.
+// create creates missing tables, and returns an error if the log belongs to another cluster. An empty log of another
+// cluster gets this cluster's id: the process that created it died before persdb.db was durable.
 func (l *FileLog) create(cluster dbaas.ClusterID) error {
 	c := l.writer
 	if err := c.BeginWrite(); err != nil {
@@ -116,11 +116,12 @@ func (l *FileLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
-// alone runs fn in a transaction of its own. An error of COMMIT that has ended the transaction is CodeUnknown.
+// alone runs fn in a transaction of its own. If COMMIT fails and the transaction is gone, alone returns CodeUnknown,
+// unless the disk is full.
 func (l *FileLog) alone(ctx context.Context, fn func() error) (err error) {
 	defer func() { l.full = dbaas.CodeOf(err) == dbaas.CodeFull }()
 	if l.full {
-		l.writer.CheckpointPassive() // the contents of the WAL may find room in the file now.
+		l.writer.CheckpointPassive() // the file may have room for the contents of the WAL now.
 	}
 	err = l.writer.Within(ctx, func() error {
 		if begun := l.writer.BeginWrite(); begun != nil {
@@ -206,7 +207,8 @@ func (l *FileLog) Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Rec
 	return records, nil
 }
 
-// readRecords reads the sizes first, so that a page never uses more memory than its bound, except for its first record.
+// readRecords reads the sizes first, so that the records never use more memory than limit.Bytes. Only the first record
+// may be larger.
 func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error) {
 	count, size := 0, int64(0)
 	err := c.Query("SELECT length(ops)+length(changes) FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?", func(r sqlite.Row) error {

@@ -13,8 +13,8 @@ type files struct {
 	rename func(from, to string) error
 }
 
-// syncPath makes a file, or the entries of a directory, durable.
-func syncPath(path string) error {
+// SyncPath makes a file, or the entries of a directory, durable.
+func SyncPath(path string) error {
 	f, err := os.Open(path) //nolint:gosec // the store's own file.
 	if err != nil {
 		return err

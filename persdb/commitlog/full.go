@@ -28,7 +28,7 @@ type reserve struct {
 	free func() int64 // returns the free bytes of the disk
 }
 
-// keep creates the file, unless the disk has too little space besides it.
+// keep creates the file. It returns CodeFull if the disk has less than twice its size free.
 func (r *reserve) keep() error {
 	if r.size == 0 || r.kept {
 		return nil
@@ -91,7 +91,7 @@ func (s *Store) noteFull(ctx context.Context, err error) error {
 	return dbaas.WrapError(dbaas.CodeFull, diskFull, err)
 }
 
-// noteRoom ends the state that noteFull began, once a step has written and the reserve exists again.
+// noteRoom marks the disk as no longer full once the reserve exists again. It is called after a successful step.
 func (s *Store) noteRoom(ctx context.Context) {
 	if s.full.Load() && s.reserve.keep() == nil {
 		s.full.Store(false)

@@ -30,6 +30,7 @@ type entryInfo struct {
 	met   time.Duration
 	ops   int
 	bytes int64
+	end   int64 // total bytes of this entry and all earlier entries that this process has seen, trimmed ones included
 }
 
 // add adds the operations of a committed entry, first seen at now.
@@ -37,7 +38,7 @@ func (x *index) add(r *Record, ids []dbaas.OpID, now time.Duration) {
 	for i, id := range ids {
 		x.places[id] = place{seq: r.Entry.Seq, order: int32(i)}
 	}
-	info := entryInfo{seq: r.Entry.Seq, met: now, ops: len(ids), bytes: r.size()}
+	info := entryInfo{seq: r.Entry.Seq, met: now, ops: len(ids), bytes: r.size(), end: x.end() + r.size()}
 	x.entries = append(x.entries, info)
 	x.ops += info.ops
 	x.bytes += info.bytes
@@ -75,7 +76,7 @@ func (x *index) forget(r *Record) {
 	x.dropEntries(r.Entry.Seq)
 }
 
-// forgetUpTo removes the operations of all entries up to seq. It scans every operation. It is for records that cannot
+// forgetUpTo removes the operations of all entries up to seq. It scans the whole index. It is for records that cannot
 // be read, because they are damaged or were removed by a trim whose outcome was unknown.
 func (x *index) forgetUpTo(seq dbaas.Seq) {
 	if len(x.entries) == 0 || x.entries[0].seq > seq {
@@ -95,4 +96,30 @@ func (x *index) dropEntries(upTo dbaas.Seq) {
 		x.bytes -= x.entries[0].bytes
 		x.entries = x.entries[1:]
 	}
+}
+
+// end returns the total bytes of all entries that this process has seen; it is 0 while no entry is retained.
+func (x *index) end() int64 {
+	if n := len(x.entries); n > 0 {
+		return x.entries[n-1].end
+	}
+	return 0
+}
+
+// firstAfter returns the oldest retained entry after seq, or nil.
+func (x *index) firstAfter(seq dbaas.Seq) *entryInfo {
+	n := len(x.entries)
+	if n == 0 || x.entries[n-1].seq <= seq {
+		return nil
+	}
+	return &x.entries[max(seq+1, x.entries[0].seq)-x.entries[0].seq]
+}
+
+// after returns the bytes of the retained entries after seq.
+func (x *index) after(seq dbaas.Seq) int64 {
+	first := x.firstAfter(seq)
+	if first == nil {
+		return 0
+	}
+	return x.end() - first.end + first.bytes
 }

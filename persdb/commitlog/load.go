@@ -11,10 +11,10 @@ import (
 	"rideshare/internal/sqltext"
 )
 
-// framing matches the statements around a dump, which have no effect in a load.
+// framing matches the statements that usually enclose a dump. A load skips them.
 var framing = regexp.MustCompile(`(?is)^(?:(?:BEGIN(?:\s+(?:DEFERRED|IMMEDIATE|EXCLUSIVE))?|COMMIT|END)(?:\s+TRANSACTION)?|PRAGMA\s+foreign_keys\s*(?:=.*|\(.*\)))$`)
 
-// maxFraming is the longest statement that framing looks at.
+// maxFraming bounds the length in bytes of the statements that are matched against framing.
 const maxFraming = 1 << 10
 
 // load runs operation i, which is a load. It is committed alone: it takes long, and it defers
@@ -25,7 +25,7 @@ func (b *batch) load(i int) error {
 		return errRetry
 	}
 	at := stmtRef{op: i}
-	if err := b.plan.failed[at]; err != nil { // the failure undid the transaction.
+	if err := b.plan.failed[at]; err != nil { // it failed in an earlier round and undid the transaction.
 		b.plan.writes[i] = true
 		b.results[i].Statements = append(b.results[i].Statements, failure(err))
 		return nil
@@ -93,7 +93,7 @@ func (b *batch) runLoad(at stmtRef) (result dbaas.StatementResult, err error) {
 	return result, nil
 }
 
-// checkLinks replaces the result of a load by an error if a row refers to none.
+// checkLinks replaces the result of a load by an error if a row's foreign key refers to a missing row.
 func (b *batch) checkLinks(at stmtRef, result dbaas.StatementResult) (dbaas.StatementResult, error) {
 	err := b.s.conn.Until(b.plan.opEnd, func() error {
 		return b.s.conn.QueryOnce("PRAGMA foreign_key_check", func(sqlite.Row) error { return errForeignKey })
@@ -142,9 +142,8 @@ func (b *batch) runText(at stmtRef) (last dbaas.StatementResult, err error) {
 	return last, nil
 }
 
-// withoutEffect reports whether a load skips a statement: framing, and what would create one of the
-// application's own tables or indexes exactly as it is. The database has them from the start, and
-// so has every backup.
+// withoutEffect reports whether a load skips a statement. It skips framing, and a statement that would create one of
+// the application's own tables or indexes exactly as it exists: every database and every backup contains those.
 func (b *batch) withoutEffect(sql string) (without bool, err error) {
 	if len(sql) < maxFraming && framing.MatchString(sql) {
 		return true, nil
@@ -167,7 +166,8 @@ func (s *Store) protected(name string) bool {
 // object is a table, index or view of a client or of the application.
 type object struct{ kind, name string }
 
-// objects returns all of them, without those that belong to a table by themselves.
+// objects returns all objects of clients and of the application, except triggers, the system's own tables, and indexes
+// that the engine made for a table. Tables come last.
 func (b *batch) objects() (all []object, err error) {
 	err = b.s.conn.Query(`SELECT type, name FROM sqlite_master WHERE type<>'trigger' AND sql IS NOT NULL AND substr(lower(tbl_name),1,3)<>'rs_'
 		AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY type='table', rowid`, func(r sqlite.Row) error {
@@ -194,8 +194,8 @@ func (b *batch) filledTable() (filled string, err error) {
 	return filled, err
 }
 
-// drops returns the statements that drop everything but the application's own tables and indexes,
-// and reset their counters.
+// drops returns the statements that drop all tables, indexes and views except the application's own, and that reset all
+// AUTOINCREMENT counters.
 func (b *batch) drops() ([]string, error) {
 	all, err := b.objects()
 	var drops []string

@@ -15,23 +15,23 @@ type Log interface {
 	// fails. CodeUnknown means that an epoch may have been issued.
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	// Append stores r if its epoch is the newest and its seq is the head's plus one. When it returns nil, r is durable:
-	// this is the commit point. CodeUnknown means that r may be stored, and a later Head shows whether it is; after any
-	// other error it is certainly not, as with CodeStaleEpoch, CodeConflict (wrong seq), CodeFull and CodeUnavailable.
+	// this is the commit point. CodeUnknown means that r may be stored; a later Head shows whether it is. After any
+	// other error, such as CodeStaleEpoch, CodeConflict (wrong seq), CodeFull or CodeUnavailable, r is not stored.
 	Append(ctx context.Context, r Record) error
-	// Read returns consecutive records after seq within limit, but at least one if there is any. It returns
-	// dbaas.ErrGone if the record after seq was trimmed. The records end before a damaged one; if the first is damaged,
-	// Read returns CodeDamaged.
+	// Read returns consecutive records after seq within limit, but at least one record if any exists. It returns
+	// dbaas.ErrGone if the record after seq was trimmed. The result ends before the first damaged record. If that is
+	// the record after seq, Read returns CodeDamaged. If limit.Damaged is set, damaged records are returned too.
 	Read(ctx context.Context, after dbaas.Seq, limit Limit) ([]Record, error)
 	// Head returns the range of entries that the log holds.
 	Head(ctx context.Context) (Bounds, error)
-	// Trim removes the records up to and including seq, but never the newest one. CodeUnknown means that they may have
-	// been removed, and a later Head shows whether they were; after any other error they were not.
+	// Trim removes the records up to and including seq, but never the newest record. CodeUnknown means that they may
+	// have been removed; a later Head shows whether they were. After any other error they were not removed.
 	Trim(ctx context.Context, seq dbaas.Seq) error
-	// Close waits for running calls of Read and Head. No other method may be called afterwards.
+	// Close closes the log. No other method may be running, and none may be called afterwards.
 	Close() error
 }
 
-// Record is one entry, with what the log keeps of its operations: a frame of wire.KindRecords.
+// Record is one entry and the stored form of its operations: a frame of wire.KindRecords.
 type Record struct {
 	Entry      dbaas.Entry
 	Operations []byte

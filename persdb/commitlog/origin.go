@@ -16,8 +16,7 @@ import (
 const made = "a database was made here\n"
 
 // checkOrigin returns an error instead of treating a missing, empty or foreign file as a new database. Otherwise an
-// operator who mistypes a directory, or restores half a backup, would be served an empty system. checkOrigin changes
-// nothing.
+// operator who mistypes a directory, or restores half a backup, would get an empty system. checkOrigin changes nothing.
 func (s *Store) checkOrigin() error {
 	lock, err := s.lock.Stat()
 	if err != nil {
@@ -41,7 +40,7 @@ func (s *Store) checkOrigin() error {
 // origin is what is known of a database file before it is opened for writing.
 type origin struct {
 	path   string
-	before bool            // the file was made before
+	before bool            // the file was created by an earlier start
 	tables map[string]bool // all objects by name; nil if the file is missing or empty
 }
 
@@ -54,7 +53,7 @@ func inspect(path string, before bool) (origin, error) {
 	if err != nil {
 		return o, err
 	}
-	_, noJournal := os.Stat(path + "-journal") // it exists if a process died while it created the first database.
+	_, noJournal := os.Stat(path + "-journal") // the journal exists if a process died while it created the database.
 	c, err := sqlite.Open(path, sqlite.Options{ReadOnly: true, Undo: noJournal == nil})
 	if err != nil {
 		return o, damaged(err)
@@ -70,8 +69,8 @@ func inspect(path string, before bool) (origin, error) {
 	return o, nil
 }
 
-// refuse returns an error if the file must not be used: it was made before and is gone, or it does not have the table by
-// which persdb's own file is known.
+// refuse returns an error if the file must not be used: it was created by an earlier start and is missing, or it lacks
+// the table own, which every file made by persdb has.
 func (o *origin) refuse(own string) error {
 	switch {
 	case o.tables == nil && o.before:

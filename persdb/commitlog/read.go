@@ -12,8 +12,8 @@ import (
 	"rideshare/internal/wire"
 )
 
-// pageEntries and pageBytes bound one page of the log: about 4 MiB, so that a replica that catches up takes large steps
-// and no part holds much in memory.
+// pageEntries and pageBytes bound one page of the log: about 4 MiB, large enough for a replica to catch up quickly and
+// small enough to hold in memory.
 const (
 	pageEntries = 4096
 	pageBytes   = 4 << 20
@@ -31,13 +31,23 @@ func (s *Store) head() dbaas.Head {
 	return dbaas.Head{Cluster: s.cluster, Seq: s.bounds.Head.Seq, Epoch: s.bounds.Head.Epoch}
 }
 
-// Log returns the head and the entries after a position, in order, as many as fit in a page. If there is no entry, Log
-// waits up to wait for one, and then returns an empty page.
+// Log returns the head and the entries after a position, in order, as many as fit in a page. If there are none, Log
+// waits up to wait for an entry, and then returns an empty page.
 //
-// dbaas.ErrGone means that entries after the position were trimmed, or that it is after the head; the bounds in the page
-// say which. CodeDamaged means that the entry after the position is damaged. In all these cases the caller must take a
-// snapshot.
+// dbaas.ErrGone means that entries after the position were trimmed, or that the position is after the head; the bounds
+// in the page show which. CodeDamaged means that the entry after the position is damaged. In all these cases the caller
+// must take a snapshot.
 func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	page, err := s.Changes(ctx, after, wait, pageBytes)
+	for i := range page.Entries {
+		page.Entries[i] = page.Entries[i].ForReplicas()
+	}
+	return page, err
+}
+
+// Changes is Log for the change feed: the entries keep the data that only its consumers need. A page has at most size
+// bytes, or a single entry.
+func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
 	page, err := s.await(ctx, after, wait)
 	if err != nil {
 		return dbaas.Page{}, err
@@ -48,7 +58,7 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	if after == page.Head.Seq {
 		return page, nil
 	}
-	records, err := s.log.Read(ctx, after, Limit{Records: pageEntries, Bytes: pageBytes})
+	records, err := s.log.Read(ctx, after, Limit{Records: pageEntries, Bytes: min(size, pageBytes)})
 	if dbaas.CodeOf(err) == dbaas.CodeGone {
 		return s.gone(ctx, page, err)
 	}
@@ -65,8 +75,8 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 	return page, nil
 }
 
-// gone returns the page and the error for entries that were trimmed. The log says where it begins now: it may have been
-// trimmed since the page's bounds were read.
+// gone returns the page and the error for entries that were trimmed. It reads the start of the log again, because the
+// log may have been trimmed after the page's bounds were read.
 func (s *Store) gone(ctx context.Context, page dbaas.Page, err error) (dbaas.Page, error) {
 	b, failed := s.log.Head(ctx)
 	if failed != nil {
@@ -76,8 +86,8 @@ func (s *Store) gone(ctx context.Context, page dbaas.Page, err error) (dbaas.Pag
 	return page, err
 }
 
-// Await waits up to wait until the log has an entry after a position, and returns the maximum size in bytes of a page
-// after it, or 0 if there is no entry. Errors are those of Log.
+// Await waits up to wait until the log has an entry after a position. It returns the maximum size in bytes of the page
+// after that position, or 0 if there is no entry. It returns CodeTimeout if ctx ends first.
 func (s *Store) Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error) {
 	page, err := s.await(ctx, after, wait)
 	if err != nil || after >= page.Head.Seq {
@@ -125,7 +135,7 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 	}
 }
 
-// Lookup returns the result of an operation that is still in the log, else an error with CodeNotFound.
+// Lookup returns the result of an operation that is still in the log, otherwise CodeNotFound.
 func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
 	known := lookup{s: s}
 	record, ok, err := known.find(ctx, id)
@@ -172,8 +182,8 @@ func (l *lookup) find(ctx context.Context, id dbaas.OpID) (wire.Record, bool, er
 	return l.records[at.order], true, nil
 }
 
-// HashPart returns the content hashes of about 64 MiB of rows, starting at from, all at one position. Thus a database
-// of any size can be compared part by part.
+// HashPart returns the content hashes of about 64 MiB of rows, starting at from, all at one position. So a database of
+// any size can be compared part by part.
 func (s *Store) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	h := dbaas.HashPart{Limit: dbaas.HashPartBytes}
 	err := s.hash(ctx, &h.Seq, func(c *sqlite.Conn, rest func()) (err error) {
@@ -199,8 +209,8 @@ func (s *Store) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	return h, nil
 }
 
-// hash runs fn at one position, which it stores in seq. fn calls rest between its pieces of work, so that it uses only
-// a part of a core.
+// hash runs fn at one position, which it stores in seq. fn calls rest between its pieces of work, so that it uses
+// about half of a core.
 func (s *Store) hash(ctx context.Context, seq *dbaas.Seq, fn func(c *sqlite.Conn, rest func()) error) error {
 	err := s.readers.Use(ctx, func(c *sqlite.Conn) error {
 		position, err := replication.Position(c)

@@ -80,8 +80,8 @@ func (s *Store) tellDamage(ctx context.Context, r *Record) {
 	s.cfg.Log.ErrorContext(ctx, "entry of the log is damaged on the disk", logkey.Seq, r.Entry.Seq, "lost", lost)
 }
 
-// catchUp applies the entries that the log has and the tables lack: after a death between the append and the tables'
-// COMMIT, a loss of power, or a COMMIT that failed. The caller owns the connection.
+// catchUp applies the entries that are in the log but not in the tables. The tables are behind after a death between
+// the append and the tables' COMMIT, a power failure, or a failed COMMIT. The caller owns the connection.
 func (s *Store) catchUp(ctx context.Context) error {
 	if err := s.conn.End(); err != nil || s.applied == s.bounds.Head.Seq { // a step that failed may have left its transaction.
 		return err
@@ -101,7 +101,7 @@ func (s *Store) catchUp(ctx context.Context) error {
 	return s.capture.Reload()
 }
 
-// replay applies the entries after s.applied to the tables, as a replica does, in one transaction.
+// replay applies the entries after s.applied to the tables in one transaction, as a replica does.
 func (s *Store) replay(ctx context.Context) error {
 	if err := s.conn.BeginWrite(); err != nil {
 		return err

@@ -3,8 +3,8 @@ package commitlog
 import "time"
 
 const (
-	// minAge is the least time for which an entry is kept, whatever the bounds of time and operations are: a broker
-	// redelivers a message within seconds, and replicas fetch the log every few seconds.
+	// minAge is the least time for which an entry is kept, even if it exceeds a bound of Retention: a broker redelivers a
+	// message within seconds, and replicas fetch the log every few seconds. Only hardBytes overrides it.
 	minAge = time.Minute
 	// hardBytes is the multiple of Retention.Bytes above which young entries are trimmed too. A full disk stops all
 	// writes. An entry trimmed early only costs a snapshot for a replica that is behind, and a refusal for a

@@ -16,7 +16,8 @@ const defaultShrinkFrom = 64 << 20
 // one by a rename. Row ids do not change. If the process dies in between, the old file and a part of the new one
 // remain; the next start removes that part.
 //
-// shrink runs at the start, when no commit waits. A disk without room for the copy is not an error.
+// shrink runs at the start, when no commit waits. If the disk has no room for the copy, shrink does nothing and returns
+// nil.
 func (s *Store) shrink(ctx context.Context, path string) error {
 	copied := path + ".new"
 	if err := os.Remove(copied); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 // warnAt and roomyAt are percentages of the limit.
 const (
 	warnAt  = 80 // above it a warning is logged
-	roomyAt = 95 // below it a full database counts as no longer full
+	roomyAt = 95 // below it a full database no longer counts as full
 )
 
 // measure records the size of the tables. The caller owns the connection, and no transaction is open.
@@ -87,7 +87,8 @@ func (b *batch) tooLarge() (bool, error) {
 	return b.s.tables.Load()+(now-b.used)*sqlite.PageSize > b.s.limit(), nil
 }
 
-// limit returns how many bytes the tables may take now, or 0 without a limit. The caller owns the connection.
+// limit returns how many bytes the tables may take at present; 0 means no limit. On a full disk whose reserve is used
+// up, the tables may not grow. The caller owns the connection.
 func (s *Store) limit() int64 {
 	if s.short() && (s.cfg.MaxTables == 0 || s.fullAt < s.cfg.MaxTables) {
 		return s.fullAt

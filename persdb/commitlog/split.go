@@ -15,9 +15,9 @@ import (
 // splitChunk is how many entries are copied in one transaction.
 const splitChunk = 256
 
-// split moves the log of an older version, which is among the tables, into its own file. It copies the log to a file
-// with another name, makes that durable, renames it, and then drops the old tables. LogFileName is complete as soon as it
-// exists, so a start after a death at any step goes on from there.
+// split moves the log of an older version, which is stored in persdb.db, into its own file. It copies the log to a file
+// with another name, makes that durable, renames it to LogFileName, and then drops the old tables. LogFileName is
+// complete as soon as it exists, so the next start can continue after a death at any step.
 func (s *Store) split(ctx context.Context) (err error) {
 	copied := s.logPath() + ".new"
 	for _, path := range []string{copied, copied + "-wal", copied + "-shm", copied + "-journal"} {
@@ -44,7 +44,7 @@ func (s *Store) split(ctx context.Context) (err error) {
 	return os.RemoveAll(filepath.Join(s.cfg.Dir, "snapshots")) // an older version used it.
 }
 
-// moveLog makes LogFileName from the log among the tables, unless an earlier start did.
+// moveLog creates LogFileName from the log in persdb.db, unless an earlier start has done so.
 func (s *Store) moveLog(c *sqlite.Conn, copied string) error {
 	log, err := inspect(s.logPath(), false)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) moveLog(c *sqlite.Conn, copied string) error {
 	return s.replaceBy(copied, s.logPath())
 }
 
-// checkMoved returns an error if the log among the tables has entries that LogFileName lacks: an older version used the
+// checkMoved returns an error if the log in persdb.db has entries that LogFileName lacks: an older version used the
 // folder after the split.
 func (s *Store) checkMoved(c *sqlite.Conn) error {
 	old, err := bounds(c)

@@ -10,8 +10,8 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// statement runs one statement. An error ends the round. A failure of the statement alone is returned as a result and
-// has left no trace.
+// statement runs one statement. An error ends the round. If only the statement failed, the failure is returned as its
+// result, and the statement has left no trace.
 func (b *batch) statement(at stmtRef) (dbaas.StatementResult, error) {
 	if err := b.plan.failed[at]; err != nil {
 		b.plan.writes[at.op] = true
@@ -46,7 +46,7 @@ type part struct {
 	at stmtRef
 	*sqlite.Stmt
 	in *sqlite.Input
-	// undone says that after a failure the caller undoes the statement with others.
+	// undone means that after a failure the caller undoes the statement together with others.
 	undone bool
 }
 
@@ -55,7 +55,7 @@ func (b *batch) execute(p part) (dbaas.StatementResult, error) {
 	if p.Schema() {
 		return b.schema(p)
 	}
-	if name := replication.EmptiedTable(p.Text()); name != "" && !p.in.HasValues() {
+	if name := emptied(p); name != "" {
 		began := time.Now()
 		rows, done, err := b.s.capture.Empty(name)
 		if err != nil || done {
@@ -83,9 +83,16 @@ func (b *batch) execute(p part) (dbaas.StatementResult, error) {
 	return result, b.recorded(p.Stmt, changes, version)
 }
 
-// recorded verifies that everything a statement changed will be in the entry. It checks independently of the capture:
-// by the engine's own count of changed rows and, if a statement of the batch changed the schema without being recorded,
-// by the schema version.
+// emptied returns the table that a statement deletes as a whole, or "".
+func emptied(p part) string {
+	if p.in.HasValues() { // first, since looking at the text takes longer
+		return ""
+	}
+	return replication.EmptiedTable(p.Text())
+}
+
+// recorded returns an error unless everything that a statement changed will be in the entry. It compares the capture
+// with the engine's own count of changed rows and, if plan.watch is set, with the schema version.
 func (b *batch) recorded(stmt *sqlite.Stmt, changes, version int64) error {
 	capture := b.s.capture
 	if err := capture.Err(); err != nil {
@@ -126,7 +133,7 @@ func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
 	return result, b.together(run)
 }
 
-// together calls run, and undoes what it did if it fails.
+// together calls run within a savepoint, and undoes its changes if it fails.
 func (b *batch) together(run func() error) error {
 	c, mark := b.s.conn, b.s.capture.Mark()
 	if err := c.Savepoint(); err != nil {
@@ -145,8 +152,8 @@ func (b *batch) together(run func() error) error {
 	}
 }
 
-// droppedWhole calls run, without foreign keys where they only cost time: with foreign keys, dropping a table that
-// other tables refer to deletes it row by row.
+// droppedWhole calls run, which may drop tables. With foreign keys on, the engine drops a table that other tables refer
+// to row by row. droppedWhole turns foreign keys off where they would only cost that time.
 func (b *batch) droppedWhole(stmt *sqlite.Stmt, run func() error) error {
 	if b.plan.unlinked {
 		return run()
@@ -241,10 +248,10 @@ func (b *batch) ownFull() (bool, error) {
 	return b.s.conn.CounterUsedUp()
 }
 
-// untouched reports whether a failed statement has left the transaction as it was, or is undone with its operation. It
+// untouched reports whether a failed statement has left the transaction unchanged, or is undone with its operation. It
 // returns false
 //   - after OR ROLLBACK or an interrupt, which end the transaction,
-//   - after a failure that came when the statement had already run,
+//   - after a failure that was found when the statement had already run,
 //   - if rows were recorded or a deferred foreign key is open: OR FAIL keeps the rows before the failed one, and
 //     without a statement journal the engine keeps them too, as with a wrong type in a STRICT table.
 func (b *batch) untouched(at stmtRef, e *dbaas.Error, readOnly bool) bool {

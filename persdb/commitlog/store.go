@@ -36,10 +36,13 @@ type Config struct {
 	// MaxTables is how many bytes tables and indexes may take; zero means no limit. Operations that would grow them
 	// beyond it are refused with CodeFull; all others are accepted.
 	MaxTables int64
-	// Reserve is how many bytes of the disk are kept back, so that deletes, trims and claims have room when it is full;
-	// zero means none. Production uses DefaultReserve.
+	// Reserve is how many bytes of disk space are held in reserve for deletes, trims and claims on a full disk; zero
+	// means none. Production uses DefaultReserve.
 	Reserve int64
-	// TrimEvery is the interval between two checks of the retention bounds; a minute if zero, never if negative.
+	// Archive, if set, keeps entries from being trimmed until Store.Archived reports that the archive has them. Nil means
+	// that there is no archive.
+	Archive *Archive
+	// TrimEvery is the interval between two checks of the retention bounds; zero means a minute, negative means never.
 	TrimEvery time.Duration
 	// StatementLimit is how long one statement may run before it fails alone; 2 s if zero.
 	StatementLimit time.Duration
@@ -50,7 +53,7 @@ type Config struct {
 	SharedLimit time.Duration
 	// Limits bounds the resources of one client statement; zero fields mean sqlite's defaults.
 	Limits sqlite.Limits
-	// OnStuck, if set, is called for a statement that cannot be stopped, as sqlite.Options says.
+	// OnStuck, if set, is called for a statement that cannot be stopped; see sqlite.Options.
 	OnStuck func(sql string)
 	// Log receives lines about the life cycle and failures; nothing is logged if nil.
 	Log *slog.Logger
@@ -60,8 +63,8 @@ type Config struct {
 	OnSync   func(took time.Duration)
 	// Now is the wall clock, for deadlines and the times of entries; time.Now if nil.
 	Now func() time.Time
-	// Elapsed returns the time since a fixed moment of this process and never steps. Ages are measured by it. If nil:
-	// the time since Open.
+	// Elapsed returns the time since a fixed moment of this process and never steps. Ages of entries are measured with
+	// it. If nil, it is the time since Open.
 	Elapsed    func() time.Duration
 	shrinkFrom int64 // the size from which a file that is mostly free is shrunk at open
 	files      files
@@ -77,7 +80,8 @@ const (
 	defaultStatementLimit = 2 * time.Second
 	defaultOperationLimit = 3 * time.Second
 	defaultSharedLimit    = 50 * time.Millisecond
-	// readerCount is how many log reads and look-ups are possible at the same time, and how many hash runs.
+	// readerCount is the number of read-only connections to each file: it bounds concurrent log reads and look-ups
+	// (log.db), and concurrent hash runs (persdb.db).
 	readerCount = 4
 )
 
@@ -110,6 +114,7 @@ type Store struct {
 	mu      sync.RWMutex // guards what follows; taken after writing
 	index   index
 	bounds  Bounds
+	archive archiveState
 	changed chan struct{} // closed and replaced when the head moves
 	tooLong chan struct{} // gets a token when the log must be trimmed immediately
 
@@ -117,8 +122,8 @@ type Store struct {
 	done chan struct{} // closed when the trimming goroutine has ended
 }
 
-// hooks are called at the named points of a commit, only in tests. An error simulates the failure of the step that
-// follows.
+// hooks are called at the named points of a commit, in tests only. An error from a hook simulates a failure of the next
+// step.
 type hooks struct {
 	beforeAppend, beforeTables, afterCommit hook
 }
@@ -135,8 +140,8 @@ func (h hook) call() error {
 // Open opens the database in cfg.Dir, or creates it with cfg.Schema, brings it up to its log, and starts
 // trimming. The caller closes it.
 //
-// Open returns CodeConflict when another process has the directory open, and CodeInternal when the file is damaged, is
-// not persdb's, or is missing although a database was created there.
+// Open returns CodeConflict when another process has the directory open, and CodeInternal when a file is damaged, was
+// not made by persdb, or is missing although a database was created in the directory.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg.withDefaults(), writing: make(chan struct{}, 1), copying: make(chan struct{}, maxSnapshots), backups: make(chan struct{}, maxBackups),
@@ -177,7 +182,7 @@ func (cfg Config) withDefaults() Config {
 	cfg.shrinkFrom = cmp.Or(cfg.shrinkFrom, defaultShrinkFrom)
 	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, defaultSharedLimit)
 	if cfg.files.sync == nil {
-		cfg.files = files{sync: syncPath, rename: os.Rename}
+		cfg.files = files{sync: SyncPath, rename: os.Rename}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -240,7 +245,8 @@ func (s *Store) open(ctx context.Context) error {
 	return s.load(ctx)
 }
 
-// Close ends trimming, waits for a running commit, and closes the files. No other method may be called afterwards.
+// Close ends trimming, waits for a running commit, interrupts running reads of log and hashes, and closes the files.
+// Snapshots and backups must be closed before, and no method may be called afterwards.
 func (s *Store) Close() error {
 	s.stop()
 	<-s.done
@@ -265,7 +271,8 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// write runs fn while it owns the connection. It waits for its turn until ctx ends; in that case fn was not run.
+// write takes the writing token and runs fn. If ctx ends before the token is free, write returns CodeUnavailable and fn
+// was not run.
 func (s *Store) write(ctx context.Context, fn func() error) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -299,8 +306,7 @@ func (s *Store) moveTo(b Bounds) {
 	}
 }
 
-// Claim issues a new epoch to a new master. When it returns, the epoch is on disk and no older epoch can commit any
-// more.
+// Claim issues an epoch to a new master. When it returns nil, the epoch is on disk and no older epoch can commit.
 func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
 	err := s.write(ctx, func() error {
@@ -322,8 +328,7 @@ func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, nil
 }
 
-// unavailable keeps the codes that callers distinguish and converts the others to CodeUnavailable, which means
-// certainly not done.
+// unavailable keeps the codes that callers distinguish and converts all others to CodeUnavailable: certainly not done.
 func unavailable(err error) error {
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // all others are one.
 	case dbaas.CodeFull, dbaas.CodeStaleEpoch, dbaas.CodeUnavailable, dbaas.CodeUnknown:

@@ -44,8 +44,8 @@ func rowsSize(s *dbaas.StatementResult) int {
 
 // needsRecord reports whether the log must record operation i, which ran. An operation that succeeded and only read can
 // safely run again, so it needs no record, with two exceptions: the result of a queued operation (without a deadline)
-// may be queried later, and a client's own id must always stand for the same statements and the same answer. A failed
-// operation is recorded: a later delivery must not succeed.
+// may be queried later, and an id that a client chose must always stand for the same statements and the same answer. A
+// failed operation is recorded: a later delivery must not succeed.
 func (b *batch) needsRecord(i int) bool {
 	op, results := &b.ops[i], b.results[i].Statements
 	failed := len(results) < len(op.Statements) || slices.ContainsFunc(results, func(s dbaas.StatementResult) bool { return s.Code != dbaas.CodeOK })

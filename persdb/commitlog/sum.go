@@ -13,14 +13,14 @@ type Damage uint8
 const (
 	// DamagedChanges means that only the changes are damaged. Operations and position are intact.
 	DamagedChanges Damage = iota + 1
-	// DamagedOperations means that seq, epoch, time, operations or the sum is damaged, and possibly all of them.
+	// DamagedOperations means that at least one of seq, epoch, time, operations and the sum is damaged.
 	DamagedOperations
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sumOf returns an entry's checksum as the log stores it. The high half is the CRC-32C of seq, epoch, at and ops; the
-// low half is the same CRC continued over changes. Thus operations can be checked without their changes.
+// low half is the same CRC continued over changes. So operations can be checked without reading the changes.
 func sumOf(seq, epoch, at int64, ops, changes []byte) int64 {
 	var place [24]byte
 	for i, v := range []int64{seq, epoch, at} {

@@ -5,9 +5,9 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// text runs the statements of one text, in order. Its result is that of the last statement, and empty if there is none.
-// Several statements take effect together or not at all. After an error, untouched reports that the text has certainly
-// left no trace in the open transaction.
+// text runs the statements of one text, in order. Its result is that of the last statement; it is empty if the text has
+// no statement. Several statements take effect together or not at all. After an error, untouched means that the text
+// has left no trace in the open transaction.
 func (b *batch) text(at stmtRef) (result dbaas.StatementResult, untouched bool, err error) {
 	op := &b.ops[at.op]
 	p := part{at: at, in: &sqlite.Input{Statement: &op.Statements[at.statement], QualifyColumns: op.QualifyColumns}, undone: b.atomic(at.op)}
@@ -50,7 +50,7 @@ func (b *batch) several(p part) (result dbaas.StatementResult, err error) {
 	}
 }
 
-// prepare prepares the first statement in text as p's.
+// prepare prepares the first statement in text and stores it in p.
 func (b *batch) prepare(p *part, text string) error {
 	if err := b.s.capture.Next(); err != nil {
 		return unavailable(err)

@@ -59,7 +59,7 @@ func (s *Store) Trim(ctx context.Context) (int, error) {
 	}
 }
 
-// keepTables makes the tables durable up to seq, so that no start needs the entries up to it. The caller owns the
+// keepTables makes the tables durable up to seq, so that no start needs the entries up to seq. The caller owns the
 // connection.
 func (s *Store) keepTables(ctx context.Context, seq dbaas.Seq) error {
 	if s.synced >= seq {
@@ -73,8 +73,8 @@ func (s *Store) keepTables(ctx context.Context, seq dbaas.Seq) error {
 
 // trimSome trims at most one chunk. The caller owns the connection.
 func (s *Store) trimSome(ctx context.Context) (int, error) {
-	x := &s.index // written under writing only.
-	n := min(s.cfg.Retain.trimmable(x.entries, x.ops, x.bytes, s.cfg.Elapsed()), trimChunk)
+	x := &s.index // only the holder of the writing token changes it.
+	n, gap := s.trimmableNow()
 	if n == 0 {
 		return 0, nil
 	}
@@ -97,6 +97,9 @@ func (s *Store) trimSome(ctx context.Context) (int, error) {
 	defer s.mu.Unlock()
 	for i := range records {
 		x.forget(&records[i])
+	}
+	if gap {
+		s.noteGap(ctx)
 	}
 	s.bounds.Trimmed = last.Seq
 	return len(records), nil

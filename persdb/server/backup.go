@@ -10,7 +10,7 @@ import (
 	"rideshare/persdb/client"
 )
 
-// backup sends a backup. A reader that is too slow, or a copy that fails, cuts the connection.
+// backup sends a backup. It cuts the connection if the reader is too slow or the copy fails.
 func (s *server) backup(w http.ResponseWriter, r *http.Request) (err error) {
 	query := r.URL.Query()
 	form := dbaas.BackupForm{SQL: query.Get("sql") == "true", Tables: query["table"]}
@@ -27,8 +27,8 @@ func (s *server) backup(w http.ResponseWriter, r *http.Request) (err error) {
 	return nil
 }
 
-// fileSQL answers with the SQL text of a database file. One large file at a time is in memory, or
-// one large commit.
+// fileSQL answers with the SQL text of a database file. At most one large file or one large commit is in memory at a
+// time.
 func (s *server) fileSQL(w http.ResponseWriter, r *http.Request) error {
 	done, err := s.commits.take(r.Context(), r.ContentLength)
 	if err != nil {

@@ -20,12 +20,12 @@ const (
 	largePages = 2
 )
 
-// gate admits a limited number of large bodies at a time, in order of arrival, and small ones always.
+// gate admits a limited number of large bodies at a time, in order of arrival. It always admits small ones.
 type gate chan struct{}
 
 func newGate(n int) gate { return make(gate, n) }
 
-// take waits for a slot for size bytes; done releases it. A negative size is unknown and counts as large.
+// take waits for a slot for size bytes; done releases it. A negative size means unknown and counts as large.
 func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	if size >= 0 && size <= largeBytes {
 		return func() {}, nil
@@ -38,8 +38,8 @@ func (g gate) take(ctx context.Context, size int64) (done func(), err error) {
 	}
 }
 
-// stream sends a body of unknown length; limit is the reader's time for all of it. It uses only a part of a core: at full speed
-// stream and its reader would keep every core busy, and commits would have to wait.
+// stream sends a body of unknown length; limit is the reader's time for all of it. It throttles itself to part of a
+// core: at full speed, stream and its reader would keep every core busy and delay commits.
 func stream(ctx context.Context, w http.ResponseWriter, body io.Reader, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	control := http.NewResponseController(w)
@@ -66,8 +66,8 @@ func stream(ctx context.Context, w http.ResponseWriter, body io.Reader, limit ti
 	}
 }
 
-// sendParts sends a frame. It ignores errors of the connection: the reader has gone then. A reader that accepts no byte
-// for chunkTime is disconnected, since it holds the memory of the frame.
+// sendParts sends a frame. It ignores errors of the connection, since the reader has gone then. A reader of a large
+// frame is disconnected if it takes longer than chunkTime for one chunk, since the frame stays in memory until then.
 func sendParts(w http.ResponseWriter, parts [][]byte) error {
 	size := 0
 	for _, p := range parts {

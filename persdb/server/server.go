@@ -1,6 +1,5 @@
-// Package server offers persdb's store to the workers over HTTP. It sits between the master or the replicas and
-// commitlog.Store, and adds nothing to the store's guarantees. Bulk data travels as binary frames, and errors keep
-// their codes.
+// Package server offers persdb's store to the workers over HTTP. It sits between the workers and commitlog.Store, and
+// adds nothing to the store's guarantees. Bulk data travels as binary frames, and errors keep their codes.
 package server
 
 import (
@@ -26,6 +25,7 @@ type Store interface {
 	Head(ctx context.Context) (dbaas.Head, error)
 	Await(ctx context.Context, after dbaas.Seq, wait time.Duration) (int64, error)
 	Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error)
+	Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error)
 	Snapshot(ctx context.Context) (*dbaas.Snapshot, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
@@ -43,14 +43,14 @@ const (
 	chunkBytes = 1 << 20
 	// snapshotTime is how long a reader may take for a whole snapshot: the WAL grows until then.
 	snapshotTime = 10 * time.Minute
-	// backupTime is the same for a backup, which occupies a file and no WAL.
+	// backupTime is the same for a backup. It may be longer: a backup occupies a file, but does not hold back the WAL.
 	backupTime = time.Hour
 )
 
 // maxFrom bounds the body with a dbaas.HashFrom, which contains a table name.
 const maxFrom = 1 << 20
 
-// server is the handlers of the calls that are more than JSON.
+// server has the handlers of the calls whose bodies are not plain JSON.
 type server struct {
 	store Store
 	// commits and pages limit the large commit bodies and the large log pages that are in memory at the same time.
@@ -58,7 +58,7 @@ type server struct {
 }
 
 // New returns a handler for persdb's internal API, whose paths are in package client, and for GET /livez and /readyz.
-// Each failed answer is logged once to log.
+// It writes one line to log for each failure that is not the caller's fault.
 func New(store Store, log *slog.Logger) http.Handler {
 	s := &server{store: store, commits: newGate(1), pages: newGate(largePages)}
 	mux := &rpc.Mux{Failed: func(ctx context.Context, pattern string, err error) {
@@ -73,7 +73,10 @@ func New(store Store, log *slog.Logger) http.Handler {
 	}))
 	mux.Handle("POST "+client.PathCommit, s.commit)
 	mux.Handle("GET "+client.PathHead, rpc.NoBody(store.Head))
-	mux.Handle("GET "+client.PathLog, s.entries)
+	mux.Handle("GET "+client.PathLog, func(w http.ResponseWriter, r *http.Request) error {
+		return s.entries(w, r, func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) { return store.Log(ctx, after, 0) })
+	})
+	mux.Handle("GET "+client.PathChanges, s.changes)
 	mux.Handle("GET "+client.PathSnapshot, s.snapshot)
 	mux.Handle("GET "+client.PathBackup, s.backup)
 	mux.Handle("POST "+client.PathFileSQL, s.fileSQL)
@@ -86,7 +89,7 @@ func New(store Store, log *slog.Logger) http.Handler {
 	return mux
 }
 
-// errSlow ends a snapshot.
+// errSlow ends a snapshot or a backup whose reader exceeds its time limit.
 var errSlow = errors.New("the answer was read too slowly")
 
 func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
@@ -116,13 +119,25 @@ func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	answer, err := client.EncodeCommit(out)
-	if err != nil { // the commit is on disk: the caller finds the results by their ids.
+	if err != nil { // the commit is on disk: the caller can look up the results by their ids.
 		return dbaas.WrapError(dbaas.CodeUnknown, "the answer is too large", err)
 	}
 	return sendParts(w, [][]byte{answer})
 }
 
-func (s *server) entries(w http.ResponseWriter, r *http.Request) error {
+// changes answers like PathLog, with a page of at most size bytes.
+func (s *server) changes(w http.ResponseWriter, r *http.Request) error {
+	size, err := strconv.ParseUint(r.FormValue("size"), 10, 31)
+	if err != nil {
+		return dbaas.Errorf(dbaas.CodeInvalid, "parameter size is no number of bytes")
+	}
+	return s.entries(w, r, func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) {
+		return s.store.Changes(ctx, after, 0, int(size))
+	})
+}
+
+// entries waits for entries, and sends the page that read returns.
+func (s *server) entries(w http.ResponseWriter, r *http.Request, read func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error)) error {
 	after, err := strconv.ParseUint(r.FormValue("after"), 10, 63)
 	if err != nil {
 		return dbaas.Errorf(dbaas.CodeInvalid, "parameter after is no position")
@@ -142,7 +157,7 @@ func (s *server) entries(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
-	page, err := s.store.Log(r.Context(), dbaas.Seq(after), 0)
+	page, err := read(r.Context(), dbaas.Seq(after))
 	if err == nil || dbaas.CodeOf(err) == dbaas.CodeGone {
 		client.SetBounds(w.Header(), page)
 	}

@@ -98,6 +98,9 @@ func TestServer_BadRequests(t *testing.T) {
 		{"GET", "/v1/log?after=x", nil, nil, http.StatusBadRequest},
 		{"GET", "/v1/log?after=18446744073709551615", nil, nil, http.StatusBadRequest},
 		{"GET", "/v1/log?after=1&wait=-1", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/changes?after=1", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/changes?after=1&size=-1", nil, nil, http.StatusBadRequest},
+		{"GET", "/v1/changes?after=x&size=1", nil, nil, http.StatusBadRequest},
 		{"GET", "/v1/operations/nonsense", nil, nil, http.StatusBadRequest},
 		{"GET", "/nowhere", nil, nil, http.StatusNotFound},
 	} {

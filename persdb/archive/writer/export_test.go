@@ -1,0 +1,41 @@
+package writer
+
+import (
+	"context"
+	"time"
+
+	"rideshare/persdb/archive"
+	"rideshare/persdb/commitlog"
+)
+
+// New returns an Archiver that does nothing by itself.
+func New(store *commitlog.Store, cfg Config) *Archiver { return newArchiver(store, cfg) }
+
+// Small makes each entry a segment of its own.
+func Small(cfg Config) Config {
+	cfg.segmentBytes = 1
+	return cfg
+}
+
+// Work does everything that is due, once.
+func (a *Archiver) Work(ctx context.Context) error {
+	if !a.isReady() {
+		if err := a.begin(ctx); err != nil {
+			return err
+		}
+	}
+	for a.lag() > 0 {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.snapshotIfDue(ctx); err != nil {
+		return err
+	}
+	return a.tidy(ctx)
+}
+
+// Mergeable returns the groups of segments that are merged.
+func Mergeable(segments []archive.Segment, began func(archive.Segment) time.Time, now time.Time) [][]archive.Segment {
+	return mergeable(segments, began, now)
+}

@@ -1,0 +1,80 @@
+package writer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"rideshare/internal/dbaas"
+	"rideshare/persdb/archive"
+)
+
+// HistoryError says that the archive and the data folder have different histories.
+type HistoryError struct {
+	Cluster          dbaas.ClusterID
+	Archived, Folder dbaas.Seq // the newest positions
+	Differs          dbaas.Seq // the position at which their entries differ; 0 if the folder lacks positions
+}
+
+func (e *HistoryError) Error() string {
+	what := fmt.Sprintf("the archive of cluster %s goes up to position %d, and the data folder up to %d: the folder lacks acknowledged writes",
+		e.Cluster, e.Archived, e.Folder)
+	if e.Differs > 0 {
+		what = fmt.Sprintf("the archive of cluster %s, which goes up to position %d, and the data folder, which goes up to %d, have different entries at position %d",
+			e.Cluster, e.Archived, e.Folder, e.Differs)
+	}
+	return what + "; to go on from the archive: rideshare restore --from ARCHIVE --data NEWDIR; to go on from the folder and give up what only the archive has: " +
+		"move the archive's " + e.Cluster.String() + " away"
+}
+
+// comparedWriters is the number of writers whose newest entries are compared. Every start compares, so a writer of
+// another history is found long before eight others have followed it.
+const comparedWriters = 8
+
+// compareWith returns a *HistoryError if the archive has another history than the store. It compares the newest
+// position, and the newest entry of each of the last comparedWriters writers.
+func (a *Archiver) compareWith(ctx context.Context, c *archive.Catalog) error {
+	state := a.store.ArchiveState()
+	newest, _ := c.Newest()
+	if newest > state.Head {
+		return &HistoryError{Cluster: state.Cluster, Archived: newest, Folder: state.Head}
+	}
+	latest := map[archive.WriterID]archive.Segment{}
+	for _, s := range c.Segments {
+		if s.Writer != a.id && s.Last > state.Trimmed && s.Last > latest[s.Writer].Last {
+			latest[s.Writer] = s
+		}
+	}
+	ends := slices.SortedFunc(maps.Values(latest), func(a, b archive.Segment) int { return cmp.Compare(b.Last, a.Last) })
+	for _, s := range ends[:min(len(ends), comparedWriters)] {
+		same, err := a.sameEnd(ctx, s)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return &HistoryError{Cluster: state.Cluster, Archived: newest, Folder: state.Head, Differs: s.Last}
+		}
+	}
+	return nil
+}
+
+// sameEnd reports whether the store has the same entry as the end of a segment.
+func (a *Archiver) sameEnd(ctx context.Context, s archive.Segment) (bool, error) {
+	var end archive.Entry
+	if _, err := archive.ReadSegment(ctx, a.cfg.Place, s, func(e archive.Entry) error {
+		end = e
+		return nil
+	}); err != nil {
+		return false, err
+	}
+	records, err := a.store.Records(ctx, s.Last-1, 1)
+	if code := dbaas.CodeOf(err); code == dbaas.CodeGone || code == dbaas.CodeDamaged { // the store's entry was trimmed or is damaged: nothing to compare
+		return true, nil
+	}
+	if err != nil || len(records) == 0 {
+		return false, err
+	}
+	return equal(&end, entryOf(&records[0])), nil
+}

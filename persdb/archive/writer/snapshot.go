@@ -1,0 +1,113 @@
+package writer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
+	"rideshare/persdb/archive"
+)
+
+// maintain makes snapshots, and merges and removes objects, until ctx ends or another process writes.
+func (a *Archiver) maintain(ctx context.Context) {
+	again := wait.Backoff{First: time.Second, Cap: time.Minute, Jitter: 0.2}
+	tidied := time.Time{}
+	for !a.stopped.Load() {
+		next := time.Minute
+		err := a.snapshotIfDue(ctx)
+		if err == nil && a.isReady() && time.Since(tidied) >= tidyEvery {
+			err = a.tidy(ctx)
+			tidied = time.Now() // after a failure too: the next attempt is in an hour.
+		}
+		if err != nil && ctx.Err() == nil {
+			if a.giveUp(ctx, err) {
+				return
+			}
+			a.cfg.Log.WarnContext(ctx, "archive not maintained", logkey.Error, err)
+			next = again.Next()
+		} else {
+			again.Reset()
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.due:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// snapshotDue reports whether a snapshot is due. The archive must have the whole log that existed at the start. In
+// addition there must be no snapshot yet, an old one, SnapshotBytes of log after it, or a gap.
+func (a *Archiver) snapshotDue() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := a.cfg.Now().Sub(a.last.made) >= a.cfg.SnapshotEvery
+	return a.ready && a.position >= a.goal && (a.want || old || a.since >= a.cfg.SnapshotBytes)
+}
+
+func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
+	if !a.snapshotDue() {
+		return nil
+	}
+	made, err := a.store.Copy(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, made.Body.Close()) }()
+	a.mu.Lock()
+	same := made.Head.Seq == a.last.seq && !a.last.made.IsZero()
+	sinceThen, trimmed := a.since, a.before
+	a.mu.Unlock()
+	h := archive.Header{
+		Cluster: made.Head.Cluster, Last: made.Head.Seq, Epoch: made.Head.Epoch, Made: a.cfg.Now(),
+		Trimmed: trimmed, Tables: made.Tables, Bytes: made.Bytes,
+	}
+	if h.Last > 0 {
+		records, unread := a.store.Records(ctx, h.Last-1, 1)
+		if unread != nil || len(records) == 0 {
+			return errors.Join(unread, errors.New("the entry of the snapshot cannot be read"))
+		}
+		h.LastAt = records[0].Entry.At
+	}
+	if !same { // otherwise nothing was committed since the last snapshot.
+		err = a.putSnapshot(ctx, h, made.Body)
+	}
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last, a.want = lastSnapshot{seq: h.Last, made: h.Made}, false
+	a.since -= min(a.since, sinceThen)
+	return nil
+}
+
+func (a *Archiver) putSnapshot(ctx context.Context, h archive.Header, body io.Reader) error {
+	began := time.Now()
+	if err := a.stream(ctx, kindSnapshot, archive.SnapshotName(h.Cluster, h.Last), func(w io.Writer) error { return archive.WriteSnapshot(w, h, body) }); err != nil {
+		return err
+	}
+	a.cfg.Log.InfoContext(ctx, "snapshot archived", logkey.Seq, h.Last, logkey.Bytes, h.Bytes, logkey.Took, time.Since(began))
+	return nil
+}
+
+// stream stores an object while write produces it.
+func (a *Archiver) stream(ctx context.Context, kind, name string, write func(io.Writer) error) error {
+	r, w := io.Pipe()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_ = w.CloseWithError(write(w)) // never fails, by its documentation.
+	}()
+	err := a.put(ctx, kind, name, r)
+	_ = r.Close() // never fails, by its documentation. It makes write end if the object was not stored.
+	<-written
+	return err
+}
