@@ -23,7 +23,7 @@ func (w *Worker) Assign(ctx context.Context, a workerapi.Assignment) error {
 	return w.awaitTaken(ctx, turn)
 }
 
-// accept records the role and returns the turn in which serve takes it, or returns the reason for the refusal.
+// accept records the role and returns the turn in which serve takes it. If the role is refused, it returns the reason.
 func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,7 +33,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 		next.Epoch = 0
 	}
 	if next == have {
-		w.renewed = time.Now() // see guardLeadership
+		w.renewed = time.Now() // see hold
 		return w.turn, nil
 	}
 	if head, ok := w.replica.Applied(); ok && head.Cluster != w.cluster {
@@ -61,7 +61,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	return w.turn, nil
 }
 
-// refuse returns an error if a cannot follow have. The caller holds mu.
+// refuse returns an error if assignment a is not allowed after have. The caller holds mu.
 func (w *Worker) refuse(have, a workerapi.Assignment) error {
 	switch {
 	case a.Worker != w.config.ID:
@@ -98,7 +98,7 @@ func (w *Worker) awaitTaken(ctx context.Context, turn int) error {
 	}
 }
 
-// take waits until the role has changed since turn. It returns the present role and its turn, or ctx's error.
+// take waits for a turn later than turn. It returns the present role and its turn, or ctx's error.
 func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int, error) {
 	for {
 		w.mu.Lock()
@@ -118,7 +118,7 @@ func (w *Worker) take(ctx context.Context, turn int) (workerapi.Assignment, int,
 	}
 }
 
-// Yield implements workercontrol.Worker. The request lapses after workerapi.YieldFor, or when the leadership ends.
+// Yield implements workercontrol.Worker. The request expires after workerapi.YieldFor, or when the leadership ends.
 func (w *Worker) Yield(y workerapi.Yield) error {
 	if err := y.Validate(); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 	case have.Role != dbaas.RoleMaster:
 		return dbaas.Errorf(dbaas.CodeConflict, "the worker is no master")
 	}
-	w.config.Log.Info("hand-over asked for", "to", y.To, logkey.Epoch, have.Epoch)
+	w.config.Log.Info("hand-over requested", "to", y.To, logkey.Epoch, have.Epoch)
 	w.registrar.yield(y.To)
 	time.AfterFunc(workerapi.YieldFor, func() {
 		w.mu.Lock()
@@ -145,9 +145,8 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 	return nil
 }
 
-// awaitSuccessor lets a master go on, for up to Config.HandOver, until another worker becomes master in its place. The
-// registration says that this worker is leaving, and the control loop acts on that. For a worker that is not master it
-// returns immediately.
+// awaitSuccessor marks the registration as leaving, so that the control loop chooses another master. If this worker is
+// the master, awaitSuccessor then waits up to Config.HandOver until it is replaced, and continues to write.
 func (w *Worker) awaitSuccessor(abortCtx context.Context) {
 	w.mu.Lock()
 	w.leaving = true
@@ -173,7 +172,8 @@ func (w *Worker) awaitSuccessor(abortCtx context.Context) {
 	}
 }
 
-// Drain implements workercontrol.Worker: the worker takes no new work, finishes its pending work and leaves, and Run returns.
+// Drain implements workercontrol.Worker. The worker takes no new work, finishes its pending work and leaves. Then Run
+// returns.
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +201,16 @@ func (w *Worker) Status() workerapi.Status {
 		ID: w.config.ID, PID: w.assigned.PID, Role: w.assigned.Role, Epoch: w.assigned.Epoch,
 		Applied: head.Seq, Ready: w.serving[w.assigned.Role] && !w.draining, CatchingUp: !w.replica.Following(), Progress: w.replica.Progress(),
 		Registered: registered, Draining: w.draining, Leaving: w.leaving, Counters: counters,
+		Host: hostname(), MemoryBytes: residentBytes(), ReadsInFlight: w.exec.InFlight(),
 	}
+}
+
+// Pulse implements workercontrol.Worker.
+func (w *Worker) Pulse() workerapi.Pulse {
+	working := map[string]uint64{}
+	w.pulse.AddWorking(working)
+	w.exec.AddWorking(working)
+	return workerapi.Pulse{ID: w.config.ID, Working: working}
 }
 
 // Hashes implements workercontrol.Worker.

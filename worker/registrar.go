@@ -13,12 +13,12 @@ import (
 	"rideshare/internal/wait"
 )
 
-// registrar maintains the worker's registration at the coordinator: it opens a session, registers, refreshes the
-// position periodically, and opens a new session when the session is suspended.
+// registrar maintains the worker's registration at the coordinator. It opens a session, registers the worker in it, and
+// refreshes the registered position periodically. When the session is suspended or lost, it opens a new one.
 type registrar struct {
 	coord   coord.Coordinator
 	log     *slog.Logger
-	retry   time.Duration // between tries
+	retry   time.Duration // between attempts
 	refresh time.Duration // of the position
 	applied func() dbaas.Seq
 
@@ -27,7 +27,7 @@ type registrar struct {
 	have      coord.Member    // what is registered in the session; zero if nothing is
 	suspended <-chan struct{} // the Suspended channel of the session that holds have
 	session   coord.Session   // the current session, or nil
-	changed   wait.Signal     // of the fields above
+	changed   wait.Signal     // notified when a field above changes
 	leaves    bool            // the worker is leaving
 	busLost   bool            // the worker has lost the bus
 	noReplica bool            // the worker has no usable replica
@@ -57,7 +57,7 @@ func (r *registrar) advanceEpoch(epoch dbaas.Epoch) {
 	}
 }
 
-// leaving marks the present and all later registrations as those of a leaving worker.
+// leaving marks the present and all later registrations as leaving.
 func (r *registrar) leaving() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +85,8 @@ func (r *registrar) replica(away bool) {
 	}
 }
 
-// yield records in a master's registration the worker that it wants to hand its role over to. An empty id withdraws the
-// wish.
+// yield records in a master's registration the worker to which it wants to hand over its role. An empty id withdraws
+// the request.
 func (r *registrar) yield(to dbaas.WorkerID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *registrar) yield(to dbaas.WorkerID) {
 	}
 }
 
-// goodbye sets whether run withdraws the registration at its end. A killed worker does not.
+// goodbye sets whether run withdraws the registration when it ends. A killed worker does not withdraw it.
 func (r *registrar) goodbye(say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,8 +108,8 @@ func (r *registrar) notify() {
 	r.changed.Notify()
 }
 
-// registered waits until role is registered with epoch or a newer one. It returns the Suspended channel of the session that
-// holds the registration, or ctx's error. A session suspended does not count.
+// registered waits until role is registered with epoch or a newer one in a session that is not suspended. It returns
+// the Suspended channel of that session, or ctx's error.
 func (r *registrar) registered(ctx context.Context, role dbaas.Role, epoch dbaas.Epoch) (suspended <-chan struct{}, err error) {
 	for {
 		r.mu.Lock()
@@ -141,7 +141,7 @@ func (r *registrar) isRegistered() bool {
 	return r.have.Role != dbaas.RoleNone
 }
 
-// run keeps a session open until ctx ends. It then closes the last session, and with it the registration. If the
+// run keeps a session open until ctx ends. It then closes the last session, which removes the registration. If the
 // coordinator does not answer, the session expires by itself.
 func (r *registrar) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -169,7 +169,7 @@ func (r *registrar) use(s coord.Session) {
 	r.session = s
 }
 
-// keep keeps the wanted member registered in s until s is suspended or lost, or ctx ends.
+// keep keeps r.want registered in s until s is suspended or lost, or ctx ends.
 func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	ticker := time.NewTicker(r.refresh)
 	defer ticker.Stop()
@@ -199,8 +199,8 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	}
 }
 
-// put registers the wanted member unless s already holds it unchanged. A node left by an earlier session of this worker
-// is removed. A node of another worker that had the same pid expires by itself, and a later attempt succeeds.
+// put registers r.want in s, unless s already holds it unchanged. If an earlier session of this worker has left a node,
+// put removes it. A node of another worker with the same pid expires by itself, and a later attempt succeeds.
 func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	r.mu.Lock()
 	want, have := r.want, r.have
@@ -231,7 +231,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	return nil
 }
 
-// forget notes that nothing is registered.
+// forget records that nothing is registered.
 func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -239,11 +239,11 @@ func (r *registrar) forget() {
 	r.notify()
 }
 
-// leaveTimeout bounds the unregistration; a session that is not closed expires by itself.
+// leaveTimeout bounds the unregistration. A session that is not closed expires by itself.
 const leaveTimeout = time.Second
 
-// leave withdraws the registration immediately, even if the session would end only later. It reports false for a killed
-// worker, which leaves its session behind.
+// leave withdraws the registration without waiting for the session to end. It reports false for a killed worker, which
+// leaves its session open.
 func (r *registrar) leave(ctx context.Context, s coord.Session) bool {
 	r.mu.Lock()
 	pid, silent := r.want.PID, r.silent

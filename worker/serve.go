@@ -49,9 +49,9 @@ func (w *Worker) serve(abortCtx, drainCtx context.Context) (err error) {
 // phase is the time during which a worker has one role.
 type phase struct {
 	turn int
-	// ctx ends when all work must be dropped. taking ends when the role changes or the worker is to leave.
+	// ctx ends when all work must be dropped. taking ends when the role changes or the worker must leave.
 	ctx, taking context.Context
-	// pending counts what continues after the phase: the answers to messages that were already taken.
+	// pending counts the work that continues after the phase: answers to messages that were already taken.
 	pending *sync.WaitGroup
 }
 
@@ -76,7 +76,7 @@ func (w *Worker) phase(ctx, drainCtx context.Context, turn int, pending *sync.Wa
 	return phase{turn: turn, ctx: ctx, taking: taking, pending: pending}, end
 }
 
-// unlessOver returns err, or nil if the phase is over: an error is expected then.
+// unlessOver returns err while the phase lasts. After its end an error is expected, and unlessOver returns nil.
 func (p phase) unlessOver(err error) error {
 	if p.taking.Err() == nil {
 		return err
@@ -161,17 +161,18 @@ func (w *Worker) write(p phase, m *master.Master, suspended <-chan struct{}) err
 	}
 }
 
-// holdFor is how long a master goes on after its last renewed assignment while its session is suspended: a few passes of
-// the control loop, each of which takes longer while the coordinator is unreachable.
+// holdFor is how long a master with a suspended session continues after its assignment was last repeated. It covers a
+// few passes of the control loop, which take longer while the coordinator is unreachable.
 const holdFor = 10 * time.Second
 
-// guardLeadership calls end when the session with the master's registration is suspended. It goes by the worker's own
-// clock, so that the master ends before any other process can see the session end and choose another master.
+// guardLeadership calls end when the session with the master's registration is suspended. The session decides that by
+// the worker's own clock, so the master ends before any other process can see the session end and choose another
+// master.
 //
-// If the control loop cannot reach the coordinator either, it chooses no other master and repeats the same assignment
-// instead. While these repeats arrive, writes continue, and the worker registers again once the coordinator is back. If
-// the control loop is wrong because other processes can reach the coordinator, persdb rejects this epoch as soon as a
-// newer one exists.
+// There is one exception. If the control loop cannot reach the coordinator either, it chooses no other master and
+// repeats the same assignment. While these repeats arrive, writes continue, and the worker registers again once the
+// coordinator is back. If other processes can reach the coordinator after all and choose another master, persdb rejects
+// this epoch as soon as it has issued a newer one.
 func (w *Worker) guardLeadership(ctx context.Context, suspended <-chan struct{}, end func()) {
 	for {
 		select {
@@ -209,8 +210,8 @@ func (w *Worker) hold(ctx context.Context) (suspended <-chan struct{}, held bool
 	return nil, false
 }
 
-// newMaster creates the master of a turn. From then on Assign can raise its epoch. newMaster reports false if the turn
-// is over.
+// newMaster creates the master of a turn. From then on Assign can advance its epoch. newMaster reports false if the
+// turn is over.
 func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,6 +220,7 @@ func (w *Worker) newMaster(turn int) (*master.Master, bool) {
 	}
 	c := w.config.Writes
 	c.Store, c.Bus, c.Log, c.Stats = w.config.Store, w.config.Bus, w.config.Log, &w.writes
+	c.Pulse = &w.pulse
 	c.Replica, c.Reads = w.replica, w.exec
 	c.Epoch = w.assigned.Epoch
 	w.master = master.New(c)

@@ -49,8 +49,8 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 }
 
-// Crasher is optionally implemented by Bus, Coordinator and Store. Crash cuts the connection without a goodbye, as the
-// death of the process would. Kill calls it; a Bus that does not implement Crasher is closed instead.
+// Crasher is optionally implemented by Bus, Coordinator and Store. Crash drops the connection without closing it in
+// order, as the death of the process would. Kill calls Crash; a Bus that does not implement Crasher is closed instead.
 type Crasher interface {
 	Crash()
 }
@@ -68,10 +68,10 @@ type Config struct {
 	Coordinator coord.Coordinator
 	Store       Store
 	Log         *slog.Logger
-	// DrainTimeout is how long a leaving worker may go on finishing its pending work. Default 5 s, the longest call.
+	// DrainTimeout bounds how long a leaving worker finishes its pending work. Default 5 s, the longest call.
 	DrainTimeout time.Duration
-	// HandOver is how long a master goes on writing after Run's ctx has ended while it waits for another worker to
-	// become master. Default 2 s, a few times what a running control loop needs.
+	// HandOver bounds how long a master continues to write after Run's ctx has ended, while it waits for another worker
+	// to become master. Default 2 s, a few times what a running control loop needs.
 	HandOver time.Duration
 	// RegisterRetry is the wait between attempts to register. Default 200 ms.
 	RegisterRetry time.Duration
@@ -97,9 +97,10 @@ type Worker struct {
 	exec      *slave.Executor
 	registrar *registrar
 	writes    master.Stats
+	pulse     master.Pulse
 	kill      sync.Once
 	killing   atomic.Bool   // Kill has begun
-	killed    chan struct{} // closed when Kill has cut the worker off
+	killed    chan struct{} // closed when Kill has dropped all connections
 
 	mu       sync.Mutex // guards the fields below
 	assigned workerapi.Assignment
@@ -108,7 +109,7 @@ type Worker struct {
 	renewed  time.Time       // when the present assignment was last repeated
 	turn     int             // how often the role has changed
 	taken    int             // the turn that serve has reached; it has finished all earlier turns
-	turned   wait.Signal     // at each change of turn or taken
+	turned   wait.Signal     // notified at each change of turn or taken
 	drain    chan struct{}   // closed by Drain
 	draining bool
 	leaving  bool // draining, or waiting for another worker to become master before draining
@@ -144,11 +145,11 @@ func New(c Config) *Worker {
 // Handler returns the control API.
 func (w *Worker) Handler() http.Handler { return workercontrol.Handler(w) }
 
-// Kill cuts the worker off without a goodbye, as the death of its process would: it no longer answers, acknowledges or
-// unregisters anything. Run returns soon afterwards. Kill is safe to call twice.
+// Kill stops the worker as the death of its process would: the worker no longer answers, acknowledges or unregisters
+// anything. Run returns soon afterwards. Kill is safe to call twice.
 func (w *Worker) Kill() {
 	w.kill.Do(func() {
-		// Cut the outgoing connections before any part of the worker learns of the end. Otherwise a part could still
+		// Drop the outgoing connections before any part of the worker notices the end. Otherwise a part could still
 		// acknowledge a message that it no longer answers.
 		w.killing.Store(true)
 		defer close(w.killed)
@@ -175,9 +176,9 @@ func (w *Worker) Kill() {
 // A Worker cannot be run again; the caller creates a new one. When ctx ends, a master first waits up to Config.HandOver
 // to be replaced; Drain does not wait.
 //
-// A master that loses its leadership ends instead of waiting for another role. The next master receives the writeQ
-// messages that it holds only when its connection is gone, and a new Worker starts without any old state. A master that
-// is demoted to slave has no pending writes, and Run goes on.
+// A master that loses its leadership ends instead of waiting for another role: the next master receives the writeQ
+// messages that this master holds only when its connection is closed, and a new Worker starts without any old state. A
+// master that is demoted to slave has no pending writes, and Run continues.
 func (w *Worker) Run(ctx context.Context) error {
 	w.config.Log.InfoContext(ctx, "worker started", logkey.Addr, w.config.Control)
 	abortCtx, cut := context.WithCancelCause(context.WithoutCancel(ctx)) // ends everything immediately
@@ -204,7 +205,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		err = context.Cause(abortCtx)
 	}
 	if w.isKilled() {
-		err = ErrKilled // Kill is the cause of whatever failed first
+		err = ErrKilled // whatever failed first, Kill caused it
 	}
 	cut(err)
 	if closed := w.config.Bus.Close(); closed != nil {
@@ -231,7 +232,7 @@ func (w *Worker) ended(ctx context.Context, err error) {
 	w.config.Log.InfoContext(ctx, "worker ended")
 }
 
-// watch cancels drainCtx when the worker is to leave, and abortCtx when it must drop everything.
+// watch cancels drainCtx (by stop) when the worker must leave, and abortCtx (by cut) when it must drop all work.
 func (w *Worker) watch(ctx, abortCtx context.Context, stop context.CancelFunc, cut context.CancelCauseFunc) {
 	select {
 	case <-ctx.Done():
@@ -303,8 +304,8 @@ func (w *Worker) part(abortCtx context.Context, cut context.CancelCauseFunc, nam
 	}
 }
 
-// isKilled reports whether Kill was called. If Kill has begun, isKilled waits until Kill has cut all connections: a
-// part that ended because the first connection was cut must not shut down in the orderly way.
+// isKilled reports whether Kill was called. If Kill has begun, isKilled waits until it has dropped all connections: a
+// part that ended because the first connection was dropped must not shut down in order.
 func (w *Worker) isKilled() bool {
 	if !w.killing.Load() {
 		return false

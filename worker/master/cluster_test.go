@@ -2,6 +2,7 @@ package master_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,4 +48,42 @@ func TestMaster_Run_OtherClusterEndsIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A queued write of another cluster under a client's key becomes a dead letter and ends there, without a stored failure. Other
+// writes of its message are answered, and the failure of one with a generated id is stored.
+func TestMaster_Run_QueuedWriteOfOtherClusterLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(3)
+		store.head.Cluster = dbaas.ClusterID{1}
+		store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+			refused := op.Cluster == dbaas.ClusterID{2} && (op.GiveUp == "" || !op.ID.Generated())
+			return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeUnavailable, Message: "of another cluster"}, refused
+		}
+		m := start(t, store)
+		close(m.replica.caughtUp)
+		if err := m.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keyed, made, own := op(0, 0), op(0, 0), op(0, 0)
+		keyed.ID, made.ID, own.ID = dbaas.OpIDFromKey("k"), dbaas.NewOpID(time.Now()), dbaas.OpIDFromKey("own")
+		keyed.Cluster, made.Cluster, own.Cluster = dbaas.ClusterID{2}, dbaas.ClusterID{2}, dbaas.ClusterID{1}
+		m.bus.send(t, "old", keyed, made, own)
+		synctest.Wait()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if _, stored := store.stored(keyed.ID); stored {
+			t.Error("the key has a stored answer")
+		}
+		if r, stored := store.stored(made.ID); !stored || len(r.Statements) != 1 {
+			t.Errorf("generated id: got %+v, want a stored failure", r)
+		}
+		if r, stored := store.stored(own.ID); !stored || len(r.Statements) != 0 {
+			t.Errorf("write of this cluster: got %+v, want it done", r)
+		}
+		if !slices.Contains(m.bus.events, "reject old") || !slices.Contains(m.bus.events, "ack dead old") {
+			t.Errorf("got events %v, want the message rejected, and the dead letter acknowledged", m.bus.events)
+		}
+		_ = m.finish()
+	})
 }

@@ -10,16 +10,16 @@ import (
 	"rideshare/internal/wire"
 )
 
-// deadPrefetch is how many dead letters a master may hold: enough that dead letters whose callers have gone can
-// overtake accepted writes that wait for persdb.
+// deadPrefetch is how many dead letters a master may hold: enough for letters whose callers have gone to pass accepted
+// writes that wait for persdb.
 const deadPrefetch = 64
 
 // deadText is the stored failure of an accepted write that ended as a dead letter.
 const deadText = "the write was given up after several tries; it was not done"
 
 // receiveDead takes one dead letter: a write that was redelivered too often, expired at the broker, or was rejected by
-// a master. A write that was accepted for later must not end without a result, so its failure is stored at persdb
-// before the letter is acknowledged. The callers of all other writes have gone.
+// a master. An accepted write (answered 202) must not end without a result, so its failure is stored at persdb before
+// the letter is acknowledged. Other writes are dropped, since their callers have gone.
 func (m *Master) receiveDead(ctx context.Context, d mq.Delivery) {
 	m.Stats.DeadLetters.Add(1)
 	req, err := wire.DecodeWriteRequest(d.Message().Body, time.Now())

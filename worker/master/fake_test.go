@@ -307,9 +307,13 @@ type fakeReplica struct {
 	offered  []dbaas.Seq
 	frames   [][]byte
 	caughtUp chan struct{}
+	stuck    <-chan struct{} // if set, Offer does not return before it is closed
 }
 
 func (r *fakeReplica) Offer(frame []byte) {
+	if r.stuck != nil {
+		<-r.stuck
+	}
 	at, err := wire.CheckEntry(frame)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
@@ -32,14 +33,15 @@ type reply struct {
 	end     *settlement
 	arrived time.Time
 	shard   dbaas.ShardID
-	ops     []operation // of the whole message; only constant fields may be read
+	ops     []operation // of the whole message; only fields that never change may be read
 	latest  time.Time
 	answers []wire.WriteAnswer
 	last    bool
 	reject  bool // the message ends as a dead letter
+	spans   tracing.Message
 }
 
-// settlement makes sure that a delivery ends once: by an answer, or because another copy of its message replaces it.
+// settlement ensures that a delivery ends only once: by an answer, or because another copy of its message replaces it.
 type settlement struct {
 	delivery mq.Delivery
 	state    atomic.Int32
@@ -59,7 +61,9 @@ func (s *settlement) claim(state int32) bool { return s.state.CompareAndSwap(uns
 // waiting for the broker's confirms takes no commit time. After the end of ctx it no longer answers or acknowledges.
 func (m *Master) finish(ctx context.Context) {
 	var failing wait.Streak
+	beat := &m.Pulse.finishing
 	for f := range m.done {
+		beat.Work()
 		var known sync.WaitGroup
 		if f.entry != nil && ctx.Err() == nil {
 			m.sendEntry(ctx, f.entry, &known, &failing)
@@ -67,17 +71,20 @@ func (m *Master) finish(ctx context.Context) {
 		}
 		for i := range f.replies {
 			known.Go(func() {
+				beat.Work()
+				defer beat.Rest()
 				m.trace(ctx, &f.replies[i])
 				m.reply(ctx, &f.replies[i])
 			})
 		}
+		beat.Rest()
 		known.Wait()
 	}
 }
 
-// sendEntry broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm; known
-// counts the broadcast. Answers sent afterwards do not overtake the entry, so a caller's next read seldom has to wait
-// for it. failing counts the broadcasts that failed in a row.
+// sendEntry broadcasts an entry and returns as soon as the entry is sent, without waiting for the broker's confirm.
+// known is done when the confirm or an error has arrived. Answers sent after sendEntry do not overtake the entry, so a
+// caller's next read seldom has to wait for it. failing counts consecutive failed broadcasts.
 func (m *Master) sendEntry(ctx context.Context, e *dbaas.EncodedEntry, known *sync.WaitGroup, failing *wait.Streak) {
 	onSent := make(chan struct{})
 	known.Go(func() {
@@ -91,7 +98,7 @@ func (m *Master) sendEntry(ctx context.Context, e *dbaas.EncodedEntry, known *sy
 			m.Log.InfoContext(ctx, "entries broadcast again", logkey.Seq, e.Seq, logkey.Count, failing.End())
 		}
 	})
-	<-onSent
+	m.Pulse.finishing.Wait(func() { <-onSent })
 }
 
 // trace logs a line for each answered operation, with its request's id.
@@ -103,7 +110,7 @@ func (m *Master) trace(ctx context.Context, r *reply) {
 		if !m.Log.Enabled(ctx, level) {
 			continue
 		}
-		m.Log.Log(ctx, level, "write answered", logkey.RequestID, r.ops[a.Index].RequestID, logkey.Op, a.Result.ID.String(),
+		m.Log.Log(r.spans.Context(ctx, a.Index), level, "write answered", logkey.RequestID, r.ops[a.Index].RequestID, logkey.Op, a.Result.ID.String(),
 			logkey.Seq, a.Result.Seq, logkey.Code, a.Result.Code, logkey.Took, took)
 	}
 }
@@ -135,21 +142,24 @@ func (m *Master) reply(ctx context.Context, r *reply) {
 			body, err = tooLarge(r).Encode()
 		}
 		if err == nil {
-			m.sendFor(ctx, request, body, r.latest)
+			m.Pulse.finishing.Wait(func() { m.sendFor(ctx, request, body, r.latest) })
 		}
 	}
 	failpoint.Hit(failpoint.MasterAfterReply)
 	if r.last && r.end.claim(answered) {
-		if r.reject {
-			m.reject(ctx, r.end.delivery)
-		} else {
-			m.ack(ctx, r.end.delivery)
-		}
+		m.Pulse.finishing.Wait(func() {
+			if r.reject {
+				m.reject(ctx, r.end.delivery)
+			} else {
+				m.ack(ctx, r.end.delivery)
+			}
+		})
 	}
 }
 
-// ackFirst acknowledges the message of an answer that is about to be sent, and reports whether the message can no
-// longer be redelivered. A message with an operation that no caller waits for stays at the broker until its end.
+// ackFirst acknowledges a message before its refusal is sent, and reports whether the message can no longer be
+// redelivered. It does not acknowledge a message with an operation that no caller waits for: the broker must keep such
+// a message until all its operations are settled.
 func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 	if r.end.state.Load() == answered {
 		return true
@@ -185,7 +195,7 @@ func markUnknown(answers []wire.WriteAnswer) {
 	}
 }
 
-// tooLarge returns a reply in place of one that is too large for a frame: the operations are done, but their rows do
+// tooLarge returns a reply that replaces r, which is too large for a frame: the operations are done, but their rows do
 // not fit.
 func tooLarge(r *reply) wire.WriteReply {
 	out := wire.WriteReply{Shard: r.shard, Last: r.last}
@@ -222,7 +232,7 @@ func (m *Master) sendFor(ctx context.Context, request mq.Message, body []byte, l
 	}
 }
 
-// ack reports whether the acknowledgement was sent. If not, the message is redelivered.
+// ack acknowledges d and reports whether the acknowledgement was sent. If not, the broker redelivers the message.
 func (m *Master) ack(ctx context.Context, d mq.Delivery) bool {
 	err := d.Ack()
 	if err != nil {

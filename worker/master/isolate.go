@@ -106,8 +106,8 @@ func (m *Master) isLost(id dbaas.OpID) bool {
 
 // expire refuses the operations whose deadline has passed.
 //
-// An operation that persdb may have from an earlier message is sent once more although it is late: if it has run,
-// persdb knows the answer; otherwise persdb refuses to run it.
+// An operation that persdb may have from an earlier message is still sent once: if it has run, persdb returns the
+// stored result; otherwise persdb refuses to run it.
 func (m *Master) expire(pending []*message, now time.Time) {
 	eachUnanswered(pending, func(r ref) bool {
 		op := r.op()

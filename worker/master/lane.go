@@ -3,7 +3,8 @@ package master
 import "time"
 
 // next returns the operations for the next commit. Operations that are slow, or were part of a failed commit, wait in
-// the side lane. The two lanes take turns, so the other operations wait for at most one commit of the side lane.
+// the side lane; all others wait in the main lane. The two lanes take turns, so the main lane waits for at most one
+// commit of the side lane.
 func (m *Master) next(pending []*message, now time.Time) []ref {
 	batch := gather(pending)
 	if len(batch) > 0 && !m.aside {
@@ -19,7 +20,7 @@ func (m *Master) next(pending []*message, now time.Time) []ref {
 }
 
 // gather returns the operations for one commit of the main lane: whole messages in order of arrival, at least one, up
-// to maxBatchOps and maxBatchBytes. Late operations were answered before.
+// to maxBatchOps and maxBatchBytes. Operations past their deadline have been answered by expire.
 func gather(pending []*message) []ref {
 	var batch []ref
 	size := 0
@@ -42,7 +43,7 @@ func gather(pending []*message) []ref {
 	return batch
 }
 
-// gatherSide returns the next operations of the side lane, at most as many as the smallest share among them.
+// gatherSide returns the next operations of the side lane. Their number does not exceed the share of any of them.
 func gatherSide(pending []*message, now time.Time) []ref {
 	var batch []ref
 	most := 0
@@ -63,7 +64,7 @@ func gatherSide(pending []*message, now time.Time) []ref {
 	return batch
 }
 
-// nextEvent returns the earliest time at which a pending operation is due: its deadline, or its next try in the side
+// nextEvent returns the earliest time at which a pending operation reaches its deadline or its next attempt in the side
 // lane. Zero means never.
 func nextEvent(pending []*message, now time.Time) time.Time {
 	var t time.Time

@@ -1,6 +1,6 @@
-// Package master serves writes: it consumes writeQ and the dead letters, gathers the waiting operations into one commit
-// at persdb, broadcasts the entry on syncQ, and answers. It also serves the linearizable reads of linearQ. DESIGN.md in
-// this directory gives the reasons.
+// Package master serves writes: it consumes writeQ and the dead letters, gathers the pending operations into one commit
+// at persdb, broadcasts the entry on syncQ, and answers. It also serves the linearizable reads of linearQ. DESIGN.md
+// gives the reasons.
 package master
 
 import (
@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. A message
-	// with a slow operation waits here for its turn; up to eight of them hold nothing back at the broker. Each may be
-	// as large as the largest request: a worker's memory limit has room for all (deploy/stack.sh).
+	// prefetch is how many messages a master may hold. A message is a whole batch, and four keep persdb busy. The other
+	// eight are for messages that wait here with a slow operation, so that they do not block the queue. Each message may
+	// be as large as the largest request; a worker's memory limit has room for all of them (deploy/stack.sh).
 	prefetch = 12
-	// maxBatchOps bounds one commit: at 256 operations the fixed cost of a commit is 5 % of its time (docs:
-	// performance, "Commit and apply"), more only adds delay.
+	// maxBatchOps bounds one commit. At 256 operations the fixed cost of a commit was measured as 5 % of its time, so
+	// larger batches only add delay.
 	maxBatchOps = 512
 	// maxBatchBytes bounds one commit's requests; a single larger message is committed alone.
 	maxBatchBytes = 1 << 20
-	// finishing is how many commits may wait to be broadcast and answered while the next commit is in flight.
+	// finishing is how many finished commits may wait to be broadcast and answered while the next commit is in flight.
 	finishing = 2
 
 	defaultCommitTimeout = 10 * time.Second
@@ -60,7 +60,7 @@ type Replica interface {
 	WaitApplied(ctx context.Context, want dbaas.Head) error
 }
 
-// Reads runs the reads of a message, answers them and acknowledges the message. *slave.Executor implements it.
+// Reads runs and answers the reads of a message, and acknowledges the message. *slave.Executor implements it.
 type Reads interface {
 	Serve(ctx context.Context, d mq.Delivery, req wire.ReadRequest)
 }
@@ -73,10 +73,11 @@ type Config struct {
 	Reads   Reads
 	Log     *slog.Logger
 	Epoch   dbaas.Epoch
-	// Stats, if set, continues the counts of an earlier Master.
+	// Stats, if set, continues the counts of an earlier Master. Pulse, if set, shows the progress of this Master.
 	Stats *Stats
+	Pulse *Pulse
 	// CommitTimeout is how long one commit call may take before its outcome counts as unknown and it is retried.
-	// Default 10 s, twice the longest time that persdb allows a statement.
+	// Default 10 s, more than twice the longest time that persdb can be set to allow an operation (4 s).
 	CommitTimeout time.Duration
 	// SendTimeout bounds one broadcast and one reply. Default 1 s.
 	SendTimeout time.Duration
@@ -112,6 +113,7 @@ func New(c Config) *Master {
 	c.SendTimeout = cmp.Or(c.SendTimeout, defaultSendTimeout)
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
 	c.Stats = cmp.Or(c.Stats, &Stats{})
+	c.Pulse = cmp.Or(c.Pulse, &Pulse{})
 	return &Master{
 		Config:  c,
 		epoch:   c.Epoch,
@@ -165,9 +167,10 @@ func (m *Master) AdvanceEpoch(epoch dbaas.Epoch) {
 	m.epoch = max(m.epoch, epoch)
 }
 
-// Drained is closed once stop was closed and this leadership is no longer needed: every pending operation was answered,
-// nothing more is taken, and all pending reads have confirmed the leadership. From then on another master may begin,
-// although Run continues until those reads are answered. Drained stays open if Run ends in any other way.
+// Drained returns a channel that is closed once stop was closed and this leadership is no longer needed: every pending
+// operation was answered, no more messages are taken, and all pending reads have confirmed the leadership. From then on
+// another master may begin, although Run continues until those reads are answered. If Run ends in any other way, the
+// channel stays open.
 func (m *Master) Drained() <-chan struct{} { return m.drained }
 
 // Run consumes writeQ until stop is closed and all pending work was answered; then it returns nil.
@@ -193,7 +196,7 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	var consumers sync.WaitGroup
 	consume := func(q mq.Queue, prefetch int, handle func(mq.Delivery)) {
 		consumers.Go(func() {
-			err := m.Bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: q, Prefetch: prefetch}, handle)
+			err := m.Bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: q, Prefetch: prefetch}, m.taken(handle))
 			if consumeCtx.Err() == nil {
 				cancel(fmt.Errorf("consume %s: %w", q, err))
 			}
@@ -227,6 +230,15 @@ func (m *Master) Run(ctx context.Context, stop <-chan struct{}) error {
 	return context.Cause(ctx)
 }
 
+// taken wraps handle so that the pulse counts it as work of the part "taking".
+func (m *Master) taken(handle func(mq.Delivery)) func(mq.Delivery) {
+	return func(d mq.Delivery) {
+		m.Pulse.taking.Work()
+		defer m.Pulse.taking.Rest()
+		handle(d)
+	}
+}
+
 // receive takes one delivery of operations.
 func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	failpoint.Hit(failpoint.MasterTaken)
@@ -239,10 +251,11 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	m.put(newMessage(d, req))
 }
 
-// put adds a message. A redelivered message replaces the pending message that it is a copy of. Usually the older
-// delivery is lost with its connection. But a message whose confirm is lost is published again, so both deliveries may
-// be of this connection: the older one is acknowledged, else it would occupy a place of the prefetch, and after the
-// leadership keep writeQ from the next master. The newer one stays at the broker until the operations are answered.
+// put adds a message. A redelivered message replaces a pending copy of the same message. Usually the older delivery was
+// lost with its connection. But a message whose confirm was lost is published again, so both deliveries may belong to
+// this connection. Therefore put acknowledges the older delivery: otherwise it would occupy a slot of the prefetch, and
+// after the end of the leadership keep writeQ from the next master. The newer delivery stays unacknowledged until its
+// operations are answered.
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	var older []*settlement

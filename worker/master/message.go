@@ -5,15 +5,16 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
 const (
-	// tries is how many commits of an operation alone may fail before it is refused. patientTries is the same for an
-	// operation without a deadline: its caller has gone, so it may wait longer.
+	// tries is how many commits of an operation alone may fail before the operation is refused. patientTries is the same
+	// for an operation without a deadline: no caller waits for it, so it may take longer.
 	tries        = 4
 	patientTries = 8
-	// firstPause and maxPause bound the pause between these tries; each pause is five times the previous one.
+	// firstPause and maxPause bound the pause between these attempts; each pause is five times the previous one.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 5 * time.Second
 )
@@ -28,10 +29,10 @@ type operation struct {
 	// maybe reports whether persdb may have the operation from an earlier delivery or message. An answer from persdb
 	// resets it.
 	maybe bool
-	// share is the largest number of operations in a commit with this one, 0 for any number. An operation with a share
+	// share bounds the number of operations in a commit with this operation; 0 means no bound. An operation with a share
 	// waits in the side lane.
 	share int
-	// failures is how many commits of this operation with others have failed, alone how many commits of it alone.
+	// failures counts failed commits of this operation together with others, alone those of this operation alone.
 	failures, alone int
 	notBefore       time.Time
 }
@@ -39,7 +40,14 @@ type operation struct {
 // waits reports whether a caller waits for the answer.
 func (op *operation) waits() bool { return !op.Deadline.IsZero() }
 
-// failedAlone records another failed commit of this operation alone and reports whether that was the last try.
+// leavesNothing reports whether persdb stores no failure for the operation. That is so if the operation was accepted
+// for a cluster other than the given one, under an id that the client chose: the same id may be sent to this cluster,
+// where it then runs.
+func (op *operation) leavesNothing(cluster dbaas.ClusterID) bool {
+	return !op.Cluster.IsZero() && op.Cluster != cluster && !op.ID.Generated()
+}
+
+// failedAlone records another failed commit of this operation alone, and reports whether that was the last attempt.
 func (op *operation) failedAlone(now time.Time) (last bool) {
 	pause := firstPause
 	for range op.alone {
@@ -65,12 +73,14 @@ type message struct {
 	end      *settlement
 	dead     bool // the message is a dead letter
 	reject   bool // an operation of the message must become a dead letter
+	spans    tracing.Message
 }
 
 func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 	m := &message{
 		delivery: d, arrived: time.Now(), shard: req.Shard, ops: make([]operation, len(req.Operations)),
 		left: len(req.Operations), end: &settlement{delivery: d},
+		spans: tracing.Received(d.Message().Headers, len(req.Operations)),
 	}
 	for i, op := range req.Operations {
 		m.ops[i] = operation{Operation: op, maybe: d.Redelivered() || op.Resent}
@@ -81,7 +91,7 @@ func newMessage(d mq.Delivery, req wire.WriteRequest) *message {
 	return m
 }
 
-// replaces reports whether m is a redelivery of old, or of another copy of its message.
+// replaces reports whether m and old are deliveries of copies of the same message.
 func (m *message) replaces(old *message) bool {
 	a, b := m.delivery.Message(), old.delivery.Message()
 	if m.dead != old.dead || a.ID != b.ID || a.ReplyTo != b.ReplyTo || len(m.ops) != len(old.ops) {
@@ -117,8 +127,9 @@ type ref struct {
 func (r ref) op() *operation { return &r.m.ops[r.index] }
 
 // refuse answers an operation that was certainly not done. An operation that no caller waits for is given up instead:
-// it stays pending until persdb has stored its failure. If persdb does not accept that either, the message becomes a
-// dead letter, and the master receives it again from the dead-letter queue.
+// it stays pending until persdb has stored its failure. If persdb does not accept the failure either, the message
+// becomes a dead letter, and the master receives it again from the dead-letter queue. A dead letter stays pending until
+// persdb accepts the failure.
 func (r ref) refuse(code dbaas.Code, message string) {
 	op := r.op()
 	switch {
@@ -129,9 +140,15 @@ func (r ref) refuse(code dbaas.Code, message string) {
 	case r.m.dead:
 		op.alone = patientTries - 1 // the longest pause again
 	default:
-		r.m.reject = true
-		r.m.drop(r.index)
+		r.reject()
 	}
+}
+
+// reject settles an operation without an answer. Its message becomes a dead letter; a dead letter is acknowledged
+// instead.
+func (r ref) reject() {
+	r.m.reject = r.m.reject || !r.m.dead
+	r.m.drop(r.index)
 }
 
 // eachUnanswered calls f for each unanswered operation in order of arrival until f returns false.

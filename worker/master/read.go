@@ -13,14 +13,15 @@ import (
 	"rideshare/internal/wire"
 )
 
-// readPrefetch is how many messages of linearizable reads a master may hold before they are acknowledged. These reads
-// have a queue of their own, and so a bound of their own: long reads hold up no write.
+// readPrefetch is how many unacknowledged messages of linearizable reads a master may hold. These reads have their own
+// queue and their own bound, so that long reads do not delay writes.
 const readPrefetch = 8
 
 // receiveRead serves one delivery of linearizable reads from the replica, in a goroutine that reads counts.
 //
-// The broker delivers linearQ to any consumer. There is only one, except briefly during a fail-over. Then the
-// confirmation at persdb decides, as for commits: a stale master ends, and its reads are redelivered to the new one.
+// linearQ normally has one consumer, the master. Briefly during a fail-over it may have two, and the broker delivers to
+// both. Then the confirmation at persdb decides, as for commits: a stale master ends, and its reads are redelivered to
+// the new master.
 func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc, d mq.Delivery, reads *sync.WaitGroup) {
 	req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 	if err != nil {
@@ -36,9 +37,9 @@ func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc
 	})
 }
 
-// read serves linearizable reads: it asks persdb for its head after the reads have arrived. If the epoch there is still
-// this master's, every write acknowledged before then is at or below that position, so the replica may answer once it
-// has reached it.
+// read serves linearizable reads. After they have arrived, it asks persdb for its head. If the epoch there is still
+// this master's, that position includes every write that was acknowledged before, so the replica may answer once it has
+// reached the position.
 func (m *Master) read(ctx context.Context, d mq.Delivery, req wire.ReadRequest) error {
 	head, err := m.confirm(ctx, latest(req.Reads))
 	m.confirming.Done()

@@ -18,7 +18,7 @@ const maxIdle = 8
 // goroutine of Run.
 type file struct {
 	path    string
-	cluster dbaas.ClusterID // of its snapshot
+	cluster dbaas.ClusterID // the snapshot's cluster
 	writer  *sqlite.Conn
 	applier *replication.Applier // on writer
 	head    dbaas.Head
@@ -30,7 +30,7 @@ type file struct {
 
 	mu      sync.Mutex // guards the fields below
 	idle    []*sqlite.Conn
-	reading map[*Reader]time.Time // by the time at which they began
+	reading map[*Reader]time.Time // open readers, with the time at which each began
 	retired bool
 }
 
@@ -66,7 +66,7 @@ func (f *file) acquire() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	f.mu.Unlock()
-	// Nothing is written on it: foreign keys and triggers are on so that PRAGMA and EXPLAIN answer as at persdb.
+	// The connection never writes. Foreign keys and triggers are on so that PRAGMA and EXPLAIN answer as at persdb.
 	return f.open(sqlite.Options{ReadOnly: true, ForeignKeys: true, Triggers: true})
 }
 

@@ -17,7 +17,7 @@ import (
 var (
 	// errBehindLog: persdb's log cannot return the entry after the position, because it was trimmed or is damaged.
 	errBehindLog = errors.New("the log has no good entry after the position")
-	// errFuture: persdb's head is before the position, because its database went back in time.
+	// errFuture: persdb's head is before the position, because persdb has lost its newest entries.
 	errFuture = errors.New("position is beyond persdb's head")
 	// errCluster: persdb's database has a different history.
 	errCluster = errors.New("persdb has another cluster id")
@@ -119,7 +119,7 @@ func (r *Replica) apply(f *file, entries []dbaas.Entry) (gap bool, err error) {
 
 func bySeq(a, b dbaas.Entry) int { return cmp.Compare(a.Seq, b.Seq) }
 
-// write applies consecutive entries and publishes the new position.
+// write applies consecutive entries, empties a long WAL, and publishes the new position.
 func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -145,8 +145,8 @@ func (r *Replica) write(f *file, entries []dbaas.Entry) error {
 	return nil
 }
 
-// catchUp reads the log until the file has all of it. Then the replica may be read. quiet bounds the silence within a
-// page.
+// catchUp reads the log until the file has reached the head. Then the replica may be read. catchUp gives up when persdb
+// sends nothing for quiet within a page.
 func (r *Replica) catchUp(ctx context.Context, f *file, quiet time.Duration) error {
 	r.Stats.CatchUps.Add(1)
 	for {

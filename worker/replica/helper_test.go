@@ -23,7 +23,7 @@ import (
 
 const (
 	schema = "CREATE TABLE n (i INTEGER PRIMARY KEY, v TEXT NOT NULL) STRICT"
-	limit  = 10 * time.Second
+	limit  = time.Minute
 )
 
 func insert(i int) dbaas.Statement {

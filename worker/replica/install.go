@@ -27,8 +27,7 @@ const (
 // errSnapshot is returned for a snapshot that does not match its announced head or checksum.
 var errSnapshot = errors.New("snapshot is not what was announced")
 
-// clean creates dir and removes the files of an earlier process: only that process could know whether they are
-// complete.
+// clean creates dir and removes the files of an earlier process: only that process knew whether they are complete.
 func clean(dir string) error {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return fmt.Errorf("make replica directory: %w", err)
@@ -94,8 +93,8 @@ func (r *Replica) fetch(ctx context.Context, path string) (dbaas.Head, error) {
 	return s.Head, err
 }
 
-// save writes the snapshot without an fsync: no later process uses the file. The disk has other processes' commits to
-// flush, so out passes the data to it in small portions.
+// save writes the snapshot without an fsync: no later process uses the file. out passes the data to the disk in small
+// portions, so that the commits of other processes on that disk do not wait long.
 func save(out io.Writer, s *dbaas.Snapshot) error {
 	sum := dbaas.NewSnapshotSum()
 	_, err := io.CopyBuffer(io.MultiWriter(out, sum), s.Body, make([]byte, copyBufBytes))
@@ -118,7 +117,7 @@ func save(out io.Writer, s *dbaas.Snapshot) error {
 // meter counts the bytes of one attempt to fetch a snapshot.
 type meter struct {
 	r    *Replica
-	came int64
+	came int64 // bytes received
 }
 
 // Write implements io.Writer.

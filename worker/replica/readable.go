@@ -36,9 +36,9 @@ func (r *Replica) readable() (*file, dbaas.Head, bool) {
 	return r.file, r.head, r.ready
 }
 
-// WaitApplied returns nil once the replica may be read and has applied want, else ctx's error. If want names no
-// cluster, any cluster of the replica will do. If the wait is long, WaitApplied has persdb's log read immediately
-// instead of at the next periodic comparison.
+// WaitApplied returns nil once the replica may be read and has applied want, otherwise ctx's error. If want has no
+// cluster, the replica may have any cluster. If the wait is longer than NudgeAfter, WaitApplied makes Run read persdb's
+// log instead of waiting for the next periodic comparison.
 func (r *Replica) WaitApplied(ctx context.Context, want dbaas.Head) error {
 	var poke <-chan time.Time
 	patience := wait.Backoff{First: r.config.NudgeAfter, Cap: r.config.AntiEntropy}
@@ -115,8 +115,8 @@ func (r *Replica) caughtUp(ctx context.Context, f *file) {
 	}
 }
 
-// leave gives up f, which cannot continue because of err. If f was caught up and is still a prefix of the log, readers
-// keep it until the next file is ready: they need no more than its position, or wait. A file that is itself wrong is
+// leave stops using f, which cannot continue because of err. If f was caught up and is still a prefix of the log, it
+// stays readable until the next file is ready; reads that need a later position wait. A file with wrong contents is
 // retired immediately, together with any old file.
 func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	prefix := errors.Is(err, replication.ErrDiverged) || errors.Is(err, errBehindLog)
@@ -142,7 +142,8 @@ func (r *Replica) leave(ctx context.Context, f *file, err error) {
 	}
 }
 
-// snapshotJitter is the time over which replicas that failed at the same entry spread their requests for snapshots.
+// snapshotJitter bounds a random delay: replicas that failed at the same entry must not all request snapshots at the
+// same moment.
 const snapshotJitter = 500 * time.Millisecond
 
 // stepBack drops the old file once another worker has entries that it lacks: reads that need those entries go there.
@@ -168,7 +169,7 @@ func (r *Replica) dropOld() {
 	}
 }
 
-// announce wakes all waiters for a change. The caller holds mu.
+// announce wakes all waiters for a change, and opens or closes lost as readability changes. The caller holds mu.
 func (r *Replica) announce() {
 	_, _, ok := r.readable()
 	switch {

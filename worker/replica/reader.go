@@ -26,7 +26,7 @@ type Reader struct {
 	conn    *sqlite.Conn
 	head    dbaas.Head
 	buf     []byte
-	ended   atomic.Bool // it was stopped because it was open for too long: see file.relieve
+	ended   atomic.Bool // the Reader was stopped because it was open for too long; see file.relieve
 	release func(*file, *sqlite.Conn)
 }
 
@@ -81,7 +81,7 @@ func (rd *Reader) Seq() dbaas.Seq { return rd.head.Seq }
 func (rd *Reader) Pace(pace func()) { rd.conn.Pace(pace) }
 
 // Read runs one read until its deadline or the end of ctx, and returns its answer or its failure. Later reads do not
-// change the body.
+// change the returned Body.
 func (rd *Reader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 	if cap(rd.buf)-len(rd.buf) < chunkBytes/16 {
 		rd.buf = make([]byte, 0, chunkBytes)
@@ -140,8 +140,7 @@ func (rd *Reader) Close() {
 	rd.release(rd.file, rd.conn)
 }
 
-// Hashes returns the hashes of all tables at one position, or an error with
-// CodeNotCaughtUp while the replica may not be read.
+// Hashes returns the hashes of all tables at one position, or CodeNotCaughtUp while the replica has not caught up.
 func (r *Replica) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
 	rd, err := r.scanner()
 	if err != nil {

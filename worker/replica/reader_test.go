@@ -21,19 +21,21 @@ func TestReader_Read_DeadlineAndErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rd.Close()
+	soon, never := time.Now().Add(50*time.Millisecond), time.Now().Add(time.Hour)
 	slow := "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c"
 	for _, c := range []struct {
-		sql  string
-		want dbaas.Code
+		sql      string
+		deadline time.Time
+		want     dbaas.Code
 	}{
-		{slow, dbaas.CodeTimeout},
-		{"SELECT * FROM absent", dbaas.CodeInvalid},
-		{"SELECT * FROM rs_applied", dbaas.CodeInvalid},
-		{"DELETE FROM n", dbaas.CodeInvalid},
-		{"SELECT i FROM n ORDER BY i", dbaas.CodeOK},
+		{slow, soon, dbaas.CodeTimeout},
+		{"SELECT * FROM absent", never, dbaas.CodeInvalid},
+		{"SELECT * FROM rs_applied", never, dbaas.CodeInvalid},
+		{"DELETE FROM n", never, dbaas.CodeInvalid},
+		{"SELECT i FROM n ORDER BY i", never, dbaas.CodeOK},
 	} {
 		r := rd.Read(t.Context(), &dbaas.Read{
-			Format: dbaas.FormatObjects, Deadline: time.Now().Add(50 * time.Millisecond), Statements: []dbaas.Statement{{SQL: c.sql}},
+			Format: dbaas.FormatObjects, Deadline: c.deadline, Statements: []dbaas.Statement{{SQL: c.sql}},
 		})
 		if r.Code != c.want {
 			t.Errorf("%.40s: got %q (%s), want %q", c.sql, r.Code, r.Message, c.want)

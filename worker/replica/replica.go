@@ -34,15 +34,15 @@ type Config struct {
 	Dir   string
 	Store Store
 	Log   *slog.Logger
-	// AntiEntropy is how often the position is compared with persdb's head, since a quiet syncQ proves nothing. Default
-	// 2 s: the longest a replica lags when the last broadcast was lost and no reader waits for the position.
+	// AntiEntropy is the interval between two comparisons of the position with persdb's head: silence on syncQ does not
+	// prove that nothing was committed. It bounds how long a replica lags after a lost broadcast if no reader waits for
+	// the position. Default 2 s.
 	AntiEntropy time.Duration
 	// NudgeAfter is how long a reader waits for a position before the log is read for it. Default 10 ms: a broadcast in
 	// flight has arrived by then.
 	NudgeAfter time.Duration
-	// StoreTimeout bounds one query of persdb's head, and the silence within a page of the log: a long page on a slow
-	// line may take as long as it needs. After a failed page the next attempt gets twice as long, up to four times.
-	// Default 2 s.
+	// StoreTimeout bounds one query of persdb's head, and the silence within a page of the log; the whole page may take as
+	// long as it needs. After a failed page the next attempt gets twice as long, then four times as long. Default 2 s.
 	StoreTimeout time.Duration
 	// SnapshotTimeout bounds fetching a snapshot. Default 10 min.
 	SnapshotTimeout time.Duration
@@ -50,9 +50,9 @@ type Config struct {
 	Backoff time.Duration
 	// Ahead, if set, reports whether another worker that serves reads has applied more than seq. It may take a second.
 	Ahead func(ctx context.Context, seq dbaas.Seq) bool
-	// VerifyEvery is how often one part of the tables, about 64 MiB, is compared with persdb's by its hash; successive
-	// parts are compared in turn. Default 60 s, and longer where hashing takes more than a small share of that;
-	// negative means never.
+	// VerifyEvery is the interval at which the hash of one part of the tables, about 64 MiB, is compared with persdb's;
+	// successive parts are compared in turn. Default 60 s, and longer if hashing would take more than 2 % of the time.
+	// Negative means never.
 	VerifyEvery time.Duration
 	// VerifyTimeout bounds the comparison of one part. Default 20 s.
 	VerifyTimeout time.Duration
@@ -70,8 +70,8 @@ const (
 	defaultBackoff         = 50 * time.Millisecond
 	defaultVerifyEvery     = time.Minute
 	defaultVerifyTimeout   = 20 * time.Second
-	// maxInbox bounds the number of broadcast entries that wait to be applied, and maxInboxBytes their total size:
-	// entries that do not fit are read from the log later.
+	// maxInbox bounds the number of broadcast entries that wait to be applied, and maxInboxBytes their total size.
+	// Entries that do not fit are dropped and read from the log later.
 	maxInbox      = 8192
 	maxInboxBytes = 64 << 20
 )
@@ -91,7 +91,7 @@ type Replica struct {
 	inbox      []dbaas.Entry
 	inboxBytes int
 	behind     bool  // the log has, or may have, entries that the replica lacks
-	broken     error // why file must be discarded, if a goroutine other than Run's found a reason
+	broken     error // if not nil, a goroutine other than Run's found this reason to discard file
 	file       *file
 	head       dbaas.Head // position of file
 	ready      bool       // file has caught up with the log once
@@ -119,7 +119,7 @@ func (r *Replica) Subscriber() mq.Subscriber {
 	return mq.Subscriber{Entry: r.Offer, Gap: r.gap}
 }
 
-// gap is called when broadcasts may have been lost, and when they begin.
+// gap is called when broadcasts may have been lost, and when the subscription begins.
 func (r *Replica) gap() {
 	r.mu.Lock()
 	r.bound, r.behind = true, true
@@ -158,12 +158,12 @@ func (r *Replica) lag() {
 	r.wake.Give()
 }
 
-// Progress grows while the replica comes closer to being readable: with the bytes of a snapshot, of a page of the log,
-// and with each applied entry. After a snapshot transfer broke off, the next attempt adds nothing until it has received
-// more bytes than any attempt before.
+// Progress returns a number that grows while the replica comes closer to being readable: with the bytes received of a
+// snapshot, with data received of a page of the log, and with each applied entry. After a broken snapshot transfer the
+// next attempt adds nothing until it has received more bytes than any attempt before.
 func (r *Replica) Progress() uint64 { return r.progress.Load() }
 
-// Run maintains the replica until ctx ends; then it removes the files and returns ctx's error. Any other error says
+// Run maintains the replica until ctx ends; then it removes the files and returns ctx's error. Any other error means
 // that the directory cannot be used.
 func (r *Replica) Run(ctx context.Context) error {
 	if err := clean(r.config.Dir); err != nil {
@@ -211,7 +211,7 @@ func (r *Replica) explain(ctx context.Context, f *file, err error) {
 		r.config.Log.InfoContext(ctx, "replica is behind the log", logkey.Seq, f.head.Seq, logkey.Error, err)
 	default:
 		r.Stats.Diverged.Add(1)
-		r.config.Log.ErrorContext(ctx, "replica thrown away", logkey.Seq, f.head.Seq, logkey.Error, err)
+		r.config.Log.ErrorContext(ctx, "replica discarded", logkey.Seq, f.head.Seq, logkey.Error, err)
 	}
 }
 

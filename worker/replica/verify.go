@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// verifyTries is how often both sides are read until they are at the same position: during writes that takes luck.
+	// verifyTries bounds the attempts to read both sides at the same position: during writes that takes luck.
 	verifyTries = 5
-	// verifyShare is the least ratio of the wait for the next comparison to the duration of the last one: at most 2 %
-	// of the time is spent on hashing.
+	// verifyShare is the least ratio of the pause before a comparison to the duration of the previous one: so at most
+	// about 2 % of the time is spent on hashing.
 	verifyShare = 50
 )
 
@@ -95,10 +95,9 @@ func (r *Replica) comparePart(ctx context.Context, from dbaas.HashFrom) (workera
 	return workerapi.Verification{}, from, dbaas.Errorf(dbaas.CodeUnavailable, "writes went on: not seen at persdb's position in %d tries", verifyTries)
 }
 
-// readerWithHashes returns persdb's hashes of the part at from and a Reader at the same position, or no Reader if the
-// replica was never seen there. The Reader is opened before persdb is asked for the hashes, so that only the duration
-// of that call lies between the two positions. If persdb was further, the replica may still pass exactly that position
-// later.
+// readerWithHashes returns persdb's hashes of the part at from, and a Reader at the same position. The Reader is nil if
+// the two positions differ. To keep them close, the Reader is opened right before persdb is asked for the hashes. If
+// persdb is ahead then, readerWithHashes opens another Reader once the replica has reached persdb's position.
 func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*Reader, dbaas.HashPart, error) {
 	head, err := r.config.Store.Head(ctx)
 	if err != nil {
@@ -126,7 +125,7 @@ func (r *Replica) readerWithHashes(ctx context.Context, from dbaas.HashFrom) (*R
 	return rd, want, nil
 }
 
-// readerAt waits until position at is applied and opens a Reader, whose position may be later.
+// readerAt waits until position at is applied and opens a Reader. The Reader's position may be later than at.
 func (r *Replica) readerAt(ctx context.Context, at dbaas.Head) (*Reader, error) {
 	if r.Following() { // otherwise scanner fails immediately
 		if err := r.WaitApplied(ctx, at); err != nil {

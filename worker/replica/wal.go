@@ -11,22 +11,22 @@ const (
 	maxWAL = 32 << 20
 	// walStep is how much the WAL grows before the next attempt after a failed one.
 	walStep = 4 << 20
-	// readerGrace is how long a reader is never stopped; hardGrace applies instead above twice maxWAL. Point reads have
-	// finished by then.
+	// readerGrace is the age below which a reader is never stopped. If the WAL exceeds twice maxWAL, hardGrace applies
+	// instead. Point reads are finished at that age.
 	readerGrace = time.Second
 	hardGrace   = 100 * time.Millisecond
 	// walWait is how long applying waits for readers that were stopped.
 	walWait = 100 * time.Millisecond
 )
 
-// enter records a reader whose snapshot is fixed.
+// enter records a reader that has begun its transaction.
 func (f *file) enter(rd *Reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reading[rd] = time.Now()
 }
 
-// exit removes a reader. From then on its connection is not stopped.
+// exit removes a reader. Afterwards relieve no longer stops its connection.
 func (f *file) exit(rd *Reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -36,8 +36,9 @@ func (f *file) exit(rd *Reader) {
 	}
 }
 
-// relieve empties a WAL that has grown long, and stops the readers that have kept it from being emptied for longest. It
-// returns how many readers it stopped. It belongs to the goroutine that applies, and is called between transactions.
+// relieve empties a long WAL. If open readers prevent that, it stops those that are older than the grace period and
+// tries again. It returns how many readers it stopped. It belongs to the goroutine that applies entries, and is called
+// between transactions.
 func (f *file) relieve() (ended int, err error) {
 	info, err := os.Stat(f.path + "-wal")
 	if err != nil || info.Size() <= f.crowded {

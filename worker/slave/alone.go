@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxAlone is how many reads whose worker has died run at the same time. It is small because what they do to a worker
-// is not known.
+// maxAlone bounds how many reads whose worker has died run at the same time. It is small because such a read may have
+// killed its worker.
 const maxAlone = 2
 
 // runAlone runs the reads of a message whose previous worker died. One of the reads may have killed it, so they run one
@@ -18,7 +18,7 @@ const maxAlone = 2
 func (e *Executor) runAlone(ctx context.Context, m *message, indexes []int) {
 	e.Stats.Alone.Add(1)
 	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
-	if m.announceHeld(ctx, nil) { // before the reads run: reads that wait here must not hold up the queue
+	if m.announceHeld(ctx, nil) { // before the reads run: reads that wait here must not block the queue
 		m.ack(ctx)
 	}
 	w := &work{m: m, indexes: indexes}
@@ -28,7 +28,7 @@ func (e *Executor) runAlone(ctx context.Context, m *message, indexes []int) {
 	}
 }
 
-// readAlone answers one read, unless the worker ends first.
+// readAlone answers read i of w's message, unless the worker ends first.
 func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 	read := &w.m.reads[i]
 	waitCtx, cancel := context.WithDeadline(ctx, read.Deadline)
@@ -56,7 +56,7 @@ func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 		defer func() { <-e.alone }()
 		defer reader.Close()
 		w.m.announceHeld(ctx, &i)
-		e.oneSlow(ctx, w, reader, i)
+		e.oneSlow(ctx, w, reader, i, false)
 		return
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/reqlog"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
 const (
-	// partBytes is the size at which a reply is cut: far below what brokers accept (16 MiB), far above the size at
+	// partBytes is the size at which a reply is split: far below what brokers accept (16 MiB), and far above the size at
 	// which the overhead of a reply matters.
 	partBytes = 4 << 20
-	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times what a slow read may hold
-	// up the others.
+	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times Config.SlowAfter.
 	earlyAckAfter = 50 * time.Millisecond
-	// maxEarlyAcked bounds the messages that are acknowledged but not answered.
+	// maxEarlyAcked bounds the waiting messages that are acknowledged but not answered.
 	maxEarlyAcked = 256
 	// minReplyTTL is the shortest TTL of a reply whose reads are all past their deadline: the caller may wait a little
 	// longer than its own deadline.
@@ -35,6 +35,8 @@ type message struct {
 	shard    dbaas.ShardID
 	cluster  dbaas.ClusterID // the cluster of the reads' positions; zero for any cluster
 	reads    []dbaas.Read
+	arrived  time.Time
+	spans    tracing.Message
 	latest   time.Time     // the latest deadline
 	done     chan struct{} // closed when the last reply was handed to the bus
 	// work ends with the worker, or when giveUp is called. After giveUp the unanswered reads are refused.
@@ -79,7 +81,7 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	}
 	m.exec.count(r.Code)
 	if level := reqlog.Level(r.Code, took); level > slog.LevelDebug || m.exec.debug {
-		m.exec.log.Log(context.Background(), level, "read served", logkey.RequestID, m.reads[i].RequestID,
+		m.exec.log.Log(m.spans.Context(context.Background(), i), level, "read served", logkey.RequestID, m.reads[i].RequestID,
 			logkey.Seq, r.Seq, logkey.Code, r.Code, logkey.Took, took)
 	}
 	m.mu.Lock()
@@ -89,7 +91,7 @@ func (m *message) add(i int, r dbaas.ReadResult, took time.Duration) {
 	m.left--
 }
 
-// refuse answers the given reads with crowded, unless the worker has ended.
+// refuse answers the given reads with CodeUnavailable (crowded), unless the worker has ended.
 func (m *message) refuse(ctx context.Context, indexes []int) {
 	if ctx.Err() != nil {
 		return
@@ -100,8 +102,7 @@ func (m *message) refuse(ctx context.Context, indexes []int) {
 	m.flush(ctx)
 }
 
-// take removes and returns the ready answers, up to about partBytes, and reports whether they are the last of the
-// message.
+// take removes and returns ready answers of up to about partBytes, and reports whether they are the message's last.
 func (m *message) take() (answers []wire.ReadAnswer, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,15 +136,11 @@ func (m *message) flush(ctx context.Context) {
 	}
 }
 
-// flushFull sends the ready answers if they fill a reply. Thus a run with many large answers waits for the broker,
-// instead of holding all answers until the run ends.
-func (m *message) flushFull(ctx context.Context) {
+// full reports whether the ready answers fill a reply (partBytes).
+func (m *message) full() bool {
 	m.mu.Lock()
-	full := m.bytes >= partBytes
-	m.mu.Unlock()
-	if full {
-		m.flush(ctx)
-	}
+	defer m.mu.Unlock()
+	return m.bytes >= partBytes
 }
 
 // forget releases the memory of answers that were sent.
@@ -167,8 +164,8 @@ func (m *message) send(ctx context.Context, answers []wire.ReadAnswer, last bool
 	}
 }
 
-// reply sends body to the caller, or nothing if err, the error of encoding it, is not nil. It returns the error and
-// counts it, unless the caller has gone.
+// reply sends body to the caller. err is the error of encoding body; if it is not nil, reply sends nothing. reply
+// returns the error, and counts it unless the caller has gone (mq.ErrUnroutable).
 func (m *message) reply(ctx context.Context, body []byte, err error) error {
 	if err == nil {
 		request := m.delivery.Message()
@@ -182,7 +179,7 @@ func (m *message) reply(ctx context.Context, body []byte, err error) error {
 	return err
 }
 
-// tooLarge returns a reply in place of one that is too large for a frame.
+// tooLarge returns a reply that replaces one that is too large for a frame: its large answers become CodeTooLarge.
 func tooLarge(shard dbaas.ShardID, answers []wire.ReadAnswer, last bool) wire.ReadReply {
 	r := wire.ReadReply{Shard: shard, Last: last}
 	for _, a := range answers {
@@ -203,14 +200,14 @@ func (m *message) ack(ctx context.Context) {
 	})
 }
 
-// earlyAck is called when a read of the message is slow, or waits for a position or for a slot again. If the message is
+// earlyAck is called when a read of the message is slow, or waits for a position or for another slot. If the message is
 // not answered within earlyAckAfter, earlyAck acknowledges it early. Otherwise a few reads that cannot be answered yet
 // would fill this consumer's prefetch and block all other reads. After an early acknowledgement the broker no longer
-// redelivers the message if this worker dies. So the caller is first notified which worker holds the message, and
-// resends the reads if that worker dies.
+// redelivers the message if this worker dies. So earlyAck first notifies the caller which worker holds the message; the
+// caller resends the reads if that worker dies.
 //
-// room bounds how many waiting messages are acknowledged early: if it is full, the message is refused, since it would
-// hold up others. A nil room sets no bound; it is for slow reads, whose number is bounded elsewhere.
+// room bounds how many waiting messages are acknowledged early. If room is full, the message is refused, since it would
+// block others. A nil room sets no bound; it is for slow reads, whose number is bounded by the slow slots.
 func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 	m.waiting.Do(func() {
 		m.exec.runs.Go(func() {

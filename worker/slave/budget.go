@@ -8,8 +8,8 @@ type budget struct {
 	used  atomic.Int64
 }
 
-// take reserves n bytes and reports whether there was room. A single answer always has room: its size is limited
-// elsewhere.
+// take reserves n bytes and reports whether there was room. If nothing else is reserved, there is always room: the size
+// of a single answer is limited elsewhere.
 func (b *budget) take(n int) bool {
 	if used := b.used.Add(int64(n)); used <= b.limit || used == int64(n) {
 		return true

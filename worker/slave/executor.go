@@ -7,18 +7,21 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/mq"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
 // Executor runs the reads of messages on a replica and answers them. It is safe for concurrent use.
 //
-// The reads of a message run one after another in one read transaction. This costs half of a transaction for each read,
-// and all reads see the same position. A read that takes long, or waits for a position, does not hold up the others.
+// The reads of a message run one after another in one read transaction. That costs half as much as a transaction for
+// each read, and all reads see the same position. A read that takes long, or waits for a position, does not delay the
+// others.
 type Executor struct {
 	Stats Stats
 
@@ -29,13 +32,15 @@ type Executor struct {
 	debug      bool // log has a line for every read
 	slowAfter  time.Duration
 	began      time.Time
+	inFlight   atomic.Int64
 	fast       chan struct{} // a token for each fast run
 	slow       chan struct{} // a token for each slow run
-	turns      chan struct{} // a token for each slow run whose turn it is
-	again      chan struct{} // a token for the run that waits for a fast slot again
+	turns      chan struct{} // a token for each slow run that has a turn
+	again      chan struct{} // a token for the run that waits for another fast slot
 	alone      chan struct{} // a token for each read whose worker has died
 	earlyAcked chan struct{} // a token for each waiting message that was acknowledged early
 	answers    budget        // of bytes that are rendered but not sent
+	vital      vital
 	runs       sync.WaitGroup
 }
 
@@ -56,18 +61,21 @@ func NewExecutor(c Config) *Executor {
 		alone:      make(chan struct{}, maxAlone),
 		earlyAcked: make(chan struct{}, maxEarlyAcked),
 		answers:    budget{limit: cmp.Or(c.AnswerBytes, DefaultAnswerBytes)},
+		vital:      vital{places: newPlaces(cmp.Or(c.Fast, runtime.GOMAXPROCS(0)))},
 	}
 }
 
-// now returns the time by the clock of the deadlines. Deadlines are wall-clock times of another process, so a monotonic
-// clock would not help.
+// now returns the wall-clock time, with which deadlines are compared. Deadlines come from another process, so a
+// monotonic clock would not help.
 func (e *Executor) now() time.Time { return time.Now() }
 
 // Serve answers every read of req. It acknowledges d after the last reply was handed to the broker, or earlier if that
-// takes long. Serve returns when all reads are answered, or when ctx ends; the end of ctx interrupts running reads and
+// takes long. Serve returns when all reads are answered, or when ctx ends. The end of ctx interrupts running reads and
 // leaves d unacknowledged.
 func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req wire.ReadRequest) {
 	e.Stats.Messages.Add(1)
+	e.inFlight.Add(int64(len(req.Reads)))
+	defer e.inFlight.Add(-int64(len(req.Reads)))
 	m := &message{
 		exec: e, delivery: d, shard: req.Shard, cluster: req.Cluster, reads: req.Reads, left: len(req.Reads),
 		sending: make(chan struct{}, 1), done: make(chan struct{}),
@@ -80,6 +88,7 @@ func (e *Executor) Serve(ctx context.Context, d mq.Delivery, req wire.ReadReques
 		return
 	}
 	now := e.now()
+	m.arrived, m.spans = now, tracing.Received(d.Message().Headers, len(req.Reads))
 	indexes := make([]int, len(req.Reads))
 	for i := range req.Reads {
 		indexes[i] = i
@@ -110,10 +119,13 @@ func (e *Executor) Each(f func(name string, value int64)) {
 	f("read_places_us", int64(cap(e.fast))*time.Since(e.began).Microseconds())
 }
 
+// InFlight returns the number of reads in all messages that are not completely answered.
+func (e *Executor) InFlight() int64 { return e.inFlight.Load() }
+
 // Wait returns when no run is active. Call it after the context of every Serve has ended.
 func (e *Executor) Wait() { e.runs.Wait() }
 
-// schedule runs the reads whose positions the replica has reached, and lets the others wait.
+// schedule runs the reads whose positions the replica has reached. The other reads wait (await).
 func (e *Executor) schedule(ctx context.Context, m *message, indexes []int) {
 	applied, ready := e.source.Applied()
 	late := func(i int) bool {
@@ -195,7 +207,8 @@ func notCaughtUp() dbaas.ReadResult {
 	return dbaas.ReadResult{Code: dbaas.CodeNotCaughtUp, Message: "the worker has not caught up with the wanted position"}
 }
 
-// crowded returns the answer to a read refused because too many reads wait or, if slow, too many slow reads run.
+// crowded returns the answer to a read that is refused because too many reads wait or, if slow, too many slow reads
+// run.
 func crowded(slow bool) dbaas.ReadResult {
 	r := dbaas.ReadResult{Code: dbaas.CodeUnavailable, Message: "too many reads wait at the moment; try again"}
 	if slow {

@@ -25,10 +25,11 @@ type fakeSource struct {
 	ready   bool
 	lost    chan struct{}
 	changed wait.Signal
-	open    int // readers
-	most    int // most readers at the same time
-	working int // busy reads that are running
-	busiest int // most busy reads at the same time
+	open    int             // readers
+	most    int             // most readers at the same time
+	working int             // busy reads that are running
+	busiest int             // most busy reads at the same time
+	stuck   <-chan struct{} // if set, no reader is opened before it is closed
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
@@ -44,6 +45,13 @@ func (f *fakeSource) set(seq dbaas.Seq, ready bool) {
 	}
 	f.seq, f.ready = seq, ready
 	f.changed.Notify()
+}
+
+// stick makes the readers that are opened from now on wait until then; nil opens them at once.
+func (f *fakeSource) stick(until <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stuck = until
 }
 
 func (f *fakeSource) Applied() (dbaas.Head, bool) {
@@ -82,6 +90,12 @@ func (f *fakeSource) Serving(ctx context.Context) (<-chan struct{}, error) {
 }
 
 func (f *fakeSource) Reader() (slave.Reader, error) {
+	f.mu.Lock()
+	stuck := f.stuck
+	f.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.ready {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
+	"rideshare/internal/tracing"
 )
 
 // work holds the reads of a run. If one of them is slow, the run that takes over claims the remaining reads from the
@@ -45,8 +46,8 @@ func (e *Executor) run(ctx context.Context, m *message, indexes []int) {
 	}
 }
 
-// enter takes a slot of the given kind. It reports false when the worker ends or the message gives up. If the message
-// has given up, enter refuses the remaining reads.
+// enter takes a slot of the given kind. It reports false if the worker ends or giveUp is called for the message first.
+// After giveUp it refuses the remaining reads.
 func (e *Executor) enter(ctx context.Context, w *work, kind chan struct{}) bool {
 	select {
 	case kind <- struct{}{}:
@@ -80,8 +81,8 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 	}
 }
 
-// enterAgain takes a fast slot for work that had one and gave it up. Only one such run at a time competes with new
-// runs, so that many slow reads of one message do not hold up the messages of others.
+// enterAgain takes a fast slot for work that had a fast slot and released it. Only one such run at a time competes with
+// new runs, so that many slow reads of one message do not delay other messages.
 func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
 	w.m.earlyAck(ctx, e.earlyAcked)
 	if !e.enter(ctx, w, e.again) {
@@ -99,8 +100,11 @@ type run struct {
 	ctx  context.Context // ctx of the reads of this run
 	end  context.CancelFunc
 	turn turn
+	// again means that the read ran before, so that its wait is recorded already.
+	again bool
 
 	mu      sync.Mutex // guards the fields below
+	place   *place     // nil for a run that is slow
 	timer   *time.Timer
 	since   time.Time // when the current read began; zero between reads
 	slow    bool      // another run has taken over
@@ -110,6 +114,9 @@ type run struct {
 
 // do runs the transaction. It reports false, having done nothing, when the replica cannot be read now.
 func (r *run) do(ctx context.Context) bool {
+	r.place = r.exec.vital.enter()
+	defer r.leave()
+	failpoint.Hit(failpoint.SlaveBeforeRead)
 	reader, err := r.work.m.reader()
 	if err != nil {
 		return false
@@ -135,7 +142,9 @@ func (r *run) do(ctx context.Context) bool {
 		if r.leaves() {
 			return true
 		}
-		r.work.m.flushFull(ctx)
+		if r.work.m.full() { // so that the answers to many large reads are not all held until the run ends
+			r.place.beat.Wait(func() { r.work.m.flush(ctx) })
+		}
 	}
 }
 
@@ -153,6 +162,12 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 		r.work.m.add(i, notCaughtUp(), 0)
 		return
 	}
+	traced := r.work.m.spans.Context(r.ctx, i)
+	if !r.again {
+		tracing.Passed(traced, tracing.Worker, "wait", r.work.m.arrived)
+	}
+	_, span := tracing.Start(traced, tracing.Worker, "sqlite")
+	defer span.End(nil)
 	r.present(now)
 	result := reader.Read(r.ctx, read)
 	r.present(time.Time{})
@@ -162,9 +177,11 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	case r.work.m.work.Err() != nil:
 		result = crowded(false)
 	case r.ctx.Err() != nil:
+		span.Text("rideshare.end", "interrupted: slow")
 		r.exec.runs.Go(func() { r.exec.runSlow(ctx, r.work, i) })
 		return
 	}
+	span.Failed(result.Code, result.Message)
 	result.Seq = seq
 	took := time.Duration(0)
 	if r.exec.debug || r.leaves() { // reading the clock is a notable part of the cost of a point read
@@ -177,6 +194,24 @@ func (r *run) present(since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.since = since
+	if r.place != nil {
+		r.place.beat.Step()
+	}
+}
+
+// leave releases the run's place, so that the pulse no longer expects a step every few milliseconds.
+func (r *run) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leaveLocked()
+}
+
+// leaveLocked is leave for a caller that holds mu.
+func (r *run) leaveLocked() {
+	if r.place != nil {
+		r.place.leave()
+		r.place = nil
+	}
 }
 
 func (r *run) stop() {
@@ -193,8 +228,8 @@ func (r *run) leaves() bool {
 	return r.slow || r.refused
 }
 
-// watch checks the age of the current read. A slow read gives up its fast slot. One timer for a whole run costs the
-// fast reads nothing.
+// watch checks the age of the current read, and moves a slow read out of its fast slot. It uses one timer for the whole
+// run, which costs the fast reads nothing.
 func (r *run) watch(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,6 +253,7 @@ func (r *run) watch(ctx context.Context) {
 // reserved for fast reads.
 func (r *run) yieldSlot(ctx context.Context) {
 	e := r.exec
+	r.leaveLocked()
 	select {
 	case e.slow <- struct{}{}:
 	default:
@@ -230,5 +266,5 @@ func (r *run) yieldSlot(ctx context.Context) {
 	r.work.m.earlyAck(ctx, nil)
 	e.Stats.TakenOver.Add(1)
 	e.runs.Go(func() { e.drive(ctx, r.work) }) // with the fast slot of this run
-	e.runs.Go(func() { r.work.m.flush(ctx) })  // the answers so far have waited long enough
+	e.runs.Go(func() { r.work.m.flush(ctx) })  // the answers so far must not wait for the slow read
 }

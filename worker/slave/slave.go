@@ -1,5 +1,5 @@
-// Package slave answers reads: it consumes readQ, runs the reads of a message on
-// the worker's replica and sends the answers to the reply queue of the caller.
+// Package slave answers reads: it consumes readQ, runs the reads of a message on the worker's replica, and sends the
+// answers to the caller's reply queue.
 package slave
 
 import (
@@ -23,8 +23,8 @@ const prefetch = 8
 type Source interface {
 	// Applied returns the replica's position, and whether the replica may be read at all.
 	Applied() (dbaas.Head, bool)
-	// WaitApplied returns nil once the replica may be read and has applied want, else ctx's error. If want names no
-	// cluster, any cluster of the replica will do.
+	// WaitApplied returns nil once the replica may be read and has applied want, otherwise ctx's error. If want has no
+	// cluster, the replica may have any cluster.
 	WaitApplied(ctx context.Context, want dbaas.Head) error
 	// Reader returns a reader at the present position without waiting, or an error when the replica may not be read
 	// now.
@@ -115,6 +115,8 @@ func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, pend
 		}
 	})
 	err := s.bus.Consume(consumeCtx, mq.ConsumeConfig{Queue: mq.ReadQ, Prefetch: prefetch}, func(d mq.Delivery) {
+		s.exec.vital.taking.Work()
+		defer s.exec.vital.taking.Rest()
 		req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 		if err != nil {
 			s.reject(ctx, d, err)
@@ -143,17 +145,16 @@ type Config struct {
 	Source Source
 	Bus    Replier
 	Log    *slog.Logger
-	// Fast bounds how many read transactions run at the same time, apart from the slow ones. Default: the number of cores, since
-	// a read only uses CPU.
+	// Fast bounds how many read transactions run at the same time, apart from slow ones. Default: the number of cores,
+	// since a read only uses CPU.
 	Fast int
-	// Slow bounds how many runs that took longer than SlowAfter may continue in a slow slot. Default 16; each has a
-	// connection of its own.
+	// Slow is the number of slow slots: it bounds how many runs continue although a read took longer than SlowAfter. Each
+	// has a connection of its own. Default 16.
 	Slow int
-	// SlowAfter is how long one read may hold up the rest of its message.
-	// Default 5 ms: 1000 point reads.
+	// SlowAfter is how long one read may delay the rest of its message. Default 5 ms: 1000 point reads.
 	SlowAfter time.Duration
-	// AnswerBytes bounds the total size of the answers that are rendered but not sent. A read that exceeds the bound is
-	// refused, but a single answer always has room. While they are sent, the answers take up to three times that
+	// AnswerBytes bounds the total size of the answers that are rendered but not sent. A read whose answer exceeds the
+	// bound is refused, but a single answer always has room. While answers are sent, they take up to three times that
 	// memory. Default DefaultAnswerBytes.
 	AnswerBytes int64
 }

@@ -26,12 +26,12 @@ func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 	}
 	defer func() { <-e.slow }()
 	defer reader.Close()
-	e.oneSlow(ctx, w, reader, i)
+	e.oneSlow(ctx, w, reader, i, true)
 }
 
-// oneSlow answers one read that takes turns from its start.
-func (e *Executor) oneSlow(ctx context.Context, w *work, reader Reader, i int) {
-	r := &run{exec: e, work: w, ctx: w.m.work}
+// oneSlow answers one read that takes turns with other slow reads from its start. again means that the read ran before.
+func (e *Executor) oneSlow(ctx context.Context, w *work, reader Reader, i int, again bool) {
+	r := &run{exec: e, work: w, ctx: w.m.work, again: again}
 	r.turn.turns = e.turns
 	r.turn.slow.Store(true)
 	reader.Pace(func() { r.turn.pace(r.ctx) })

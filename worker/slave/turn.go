@@ -9,12 +9,12 @@ import (
 // turnTime is how long a slow read works before it lets another slow read work.
 const turnTime = 5 * time.Millisecond
 
-// turn makes slow reads take turns on half of the cores. Running all at the same time, they would starve the fast
-// reads: all runnable goroutines share the cores evenly, and a point read that waits for 16 others at each of its steps
-// takes a second. All fields but slow belong to the read's goroutine.
+// turn makes slow reads take turns on half of the cores. If all ran at the same time, they would starve the fast reads:
+// all runnable goroutines share the cores evenly, and a point read that waits for 16 others at each of its steps takes
+// a second. All fields but slow belong to the read's goroutine.
 type turn struct {
 	turns chan struct{}
-	slow  atomic.Bool // the read is to take turns from now on
+	slow  atomic.Bool // from now on the read takes turns
 	since time.Time   // start of the current turn; zero while the read has none
 }
 

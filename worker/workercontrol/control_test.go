@@ -42,6 +42,10 @@ func (w *fakeWorker) Yield(y workerapi.Yield) error {
 func (w *fakeWorker) Drain()                   { w.drained++ }
 func (w *fakeWorker) Status() workerapi.Status { return w.status }
 
+func (w *fakeWorker) Pulse() workerapi.Pulse {
+	return workerapi.Pulse{ID: w.status.ID, Working: map[string]uint64{"committing": 5}}
+}
+
 func (w *fakeWorker) Hashes(context.Context) (dbaas.TableHashes, error) { return w.hashes, w.err }
 
 func (w *fakeWorker) Verify(context.Context) (workerapi.Verification, error) {
@@ -76,6 +80,10 @@ func TestHandler_RoundTrips(t *testing.T) {
 	status, err := c.Status(t.Context(), url)
 	if diff := cmp.Diff(w.status, status); err != nil || diff != "" {
 		t.Errorf("status: %v (-want +got):\n%s", err, diff)
+	}
+	pulse, err := c.Pulse(t.Context(), url)
+	if diff := cmp.Diff(w.Pulse(), pulse); err != nil || diff != "" {
+		t.Errorf("pulse: %v (-want +got):\n%s", err, diff)
 	}
 	hashes, err := c.Hashes(t.Context(), url)
 	if diff := cmp.Diff(w.hashes, hashes); err != nil || diff != "" {
