@@ -1,0 +1,79 @@
+// Calls of the orchestrator's API. The credentials stay in this tab, and end with it.
+
+const key = 'rideshare.authorization';
+export const session = {
+  get authorization() { return sessionStorage.getItem(key) ?? ''; },
+  set authorization(value) { value ? sessionStorage.setItem(key, value) : sessionStorage.removeItem(key); },
+};
+
+// authorizationOf returns the header of a user with a password, or of a token if there is no user.
+export function authorizationOf(user, secret) {
+  if (!user) return 'Bearer ' + secret;
+  return 'Basic ' + btoa(String.fromCharCode(...new TextEncoder().encode(user + ':' + secret)));
+}
+
+export class APIError extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+// send never lets the browser add credentials or ask for them itself.
+async function send(method, path, { body, headers = {}, signal } = {}) {
+  const all = { Accept: 'application/problem+json, application/json, text/event-stream', ...headers };
+  if (session.authorization) all.Authorization = session.authorization;
+  let answer;
+  try {
+    answer = await fetch(path, { method, body, headers: all, signal, credentials: 'omit', cache: 'no-store' });
+  } catch (err) {
+    throw err.name === 'AbortError' ? err : new APIError(0, 'The orchestrator does not answer.');
+  }
+  if (answer.ok) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  throw new APIError(answer.status, problem.detail || problem.title || 'Answer ' + answer.status);
+}
+
+// whole keeps integers that a JavaScript number cannot hold, as text.
+function whole(_, value, context) {
+  return typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value;
+}
+
+// call returns the JSON of the answer, and the position of X-Seq.
+export async function call(method, path, body) {
+  const answer = await send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) });
+  const text = await answer.text();
+  return { data: text ? JSON.parse(text, whole) : null, seq: answer.headers.get('X-Seq'), cache: answer.headers.get('X-Cache') };
+}
+
+// query and execute run [SQL, parameters...] and return the first result, or throw its error.
+async function statement(path, parts) {
+  const { data } = await call('POST', path, [parts]);
+  if (data.results[0].error) throw new APIError(200, data.results[0].error);
+  return data.results[0];
+}
+export const query = (...parts) => statement('/db/query', parts);
+export const execute = (...parts) => statement('/db/execute', parts);
+
+export async function text(path) { return (await send('GET', path)).text(); }
+
+// stream calls each(type, data, id) for every server-sent event until the stream or signal ends.
+export async function stream(path, each, { signal, headers } = {}) {
+  const answer = await send('GET', path, { signal, headers });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let pending = '', event = {}; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (pending + value).split('\n');
+    pending = lines.pop();
+    for (const line of lines) {
+      if (line === '') {
+        if (event.data) each(event.event, JSON.parse(event.data), event.id);
+        event = {};
+        continue;
+      }
+      const colon = line.indexOf(': ');
+      if (colon > 0) event[line.slice(0, colon)] = line.slice(colon + 2);
+    }
+  }
+}

@@ -1,0 +1,51 @@
+// Events: changes of roles, members and scale, as they happen.
+
+import { stream } from './api.js';
+import { field, h, panel } from './ui.js';
+
+const most = 1024; // as many as an orchestrator keeps
+
+function describe(type, data) {
+  if (type === 'scale') return data.slaves === 1 ? '1 slave is wanted' : `${data.slaves} slaves are wanted`;
+  if (type === 'role') return `${data.change === 'found' ? 'was found as' : 'was made'} ${data.role}` + (data.epoch ? `, epoch ${data.epoch}` : '');
+  if (type !== 'membership') return JSON.stringify(data);
+  const how = data.exit_code === undefined ? '' : data.exit_code === 137 ? ' (killed)' : `, exit code ${data.exit_code}`;
+  return { serving: `serves as ${data.role}`, leaving: 'is leaving', lost: 'lost its registration', died: 'died' + how }[data.change] ?? data.change;
+}
+
+export function events(app) {
+  let last = '0'; // a bare number makes the orchestrator send all that it keeps
+  const ended = new AbortController();
+  const body = h('tbody', {});
+  const empty = h('p', { class: 'muted' }, 'No events yet.');
+  const kind = h('select', {}, ['all', 'role', 'membership', 'scale'].map((name) => h('option', {}, name)));
+  const worker = h('input', { type: 'search', placeholder: 'pid or id' });
+  const filter = () => {
+    for (const row of body.rows) row.hidden = !(kind.value === 'all' || row.dataset.kind === kind.value) || !row.dataset.worker.includes(worker.value.trim());
+  };
+  kind.addEventListener('change', filter);
+  worker.addEventListener('input', filter);
+  const element = h('div', { class: 'view' }, panel('Events',
+    h('div', { class: 'fields' }, field('Kind', kind), field('Worker', worker)),
+    h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, ['Time', 'Kind', 'Worker', 'What'].map((t) => h('th', { scope: 'col' }, t)))), body)), empty,
+    h('p', { class: 'muted' }, 'These are the last 1,024 events that this orchestrator saw since its start, newest first.')));
+
+  function add(type, data, id) {
+    last = id;
+    if (type === 'reset') { body.replaceChildren(); return; }
+    empty.hidden = true;
+    const row = h('tr', { 'data-kind': type, 'data-worker': data.pid === undefined ? '' : `${data.pid} ${data.worker}` },
+      h('td', { class: 'time' }, data.at ? new Date(data.at).toLocaleString('en-GB') : ''), h('td', {}, type),
+      h('td', { title: data.worker ?? null }, data.pid === undefined ? '–' : String(data.pid)), h('td', { class: data.change === 'died' || data.change === 'lost' ? 'bad' : null }, describe(type, data)));
+    body.prepend(row);
+    while (body.rows.length > most) body.rows[most].remove();
+    filter();
+  }
+  (async () => {
+    while (!ended.signal.aborted) {
+      await stream('/api/v1/events', add, { signal: ended.signal, headers: { 'Last-Event-ID': last } }).catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  })();
+  return { element, close: () => ended.abort() };
+}

@@ -1,0 +1,53 @@
+// Settings: what this orchestrator's process runs with, and what a report of a problem needs.
+
+import { call, stream, text } from './api.js';
+import { download, h, outcome, panel, table } from './ui.js';
+
+const sources = { default: 'default', environment: 'environment', flag: 'command line' };
+
+// lastEvents returns the events that the orchestrator keeps: they come at once, and then the stream is silent.
+async function lastEvents() {
+  const found = [];
+  const enough = new AbortController();
+  let quiet = setTimeout(() => enough.abort(), 1500);
+  await stream('/api/v1/events', (type, data) => {
+    found.push({ type, data });
+    clearTimeout(quiet);
+    quiet = setTimeout(() => enough.abort(), 300);
+  }, { signal: enough.signal, headers: { 'Last-Event-ID': '0' } }).catch(() => {});
+  return found;
+}
+
+export function settings(app) {
+  const said = outcome();
+  const about = h('div', {});
+  const list = h('div', {});
+  const licences = h('div', {});
+  const button = h('button', { type: 'button', class: 'act', onclick: () => said.run(button, bundle) }, 'Download support bundle');
+
+  // bundle saves what the signed-in role may see. A part that cannot be had is there with its error.
+  async function bundle() {
+    const parts = { settings: '/api/v1/settings', cluster: '/api/v1/cluster', scaling: '/api/v1/scaling', decisions: '/api/v1/scaling/decisions', cache: '/api/v1/cache', status: '/status' };
+    const out = { made_at: new Date().toISOString(), points: app.points };
+    await Promise.all(Object.entries(parts).map(async ([name, path]) => {
+      out[name] = await call('GET', path).then(({ data }) => data, (err) => ({ error: err.message }));
+    }));
+    out.metrics = await text('/metrics').catch((err) => 'error: ' + err.message);
+    out.events = await lastEvents();
+    download(`rideshare-support-${out.made_at.slice(0, 19).replaceAll(':', '')}.json`, 'application/json', JSON.stringify(out, null, 1));
+    return 'The bundle has settings without secrets, cluster, decisions, metrics and the last events. It has no rows.';
+  }
+  call('GET', '/api/v1/settings').then(({ data }) => {
+    about.replaceChildren(h('p', {}, 'rideshare ', h('b', {}, data.version), ', built with ', h('b', {}, data.go)));
+    list.replaceChildren(table([['Setting'], ['Value'], ['Source'], ['Environment']], (data.settings ?? []).map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
+      h('span', { class: one.source === 'default' ? 'muted' : 'set' }, sources[one.source]), one.env || '–']), 'Not known.'));
+    licences.replaceChildren(table([['Module'], ['Version'], ['Licence']], (data.modules ?? []).map((one) => [one.path, one.version, one.licence])));
+  }).catch((err) => said.bad(err));
+  return {
+    element: h('div', { class: 'view' },
+      panel('About', about, h('p', { class: 'buttons' }, button), said.element),
+      h('div', { class: 'charts' },
+        panel('Settings', h('p', { class: 'muted' }, 'These are the settings of the process that serves this page; up has those of all parts in it.'), list),
+        panel('Licences of dependencies', licences))),
+  };
+}
