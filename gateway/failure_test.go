@@ -202,7 +202,7 @@ func TestGateway_LogsAndMetrics(t *testing.T) {
 	t.Cleanup(up.Close)
 	g, err := gateway.New(gateway.Config{
 		Users: []string{up.URL}, Rides: []string{up.URL}, Log: slog.New(slog.NewJSONHandler(&logs, nil)),
-		Observe: func(route, method string, _ int, _ time.Duration) {
+		Observe: func(route, method string, _ int, _ time.Duration, _ string) {
 			seen = append(seen, route+" "+method)
 		},
 	})

@@ -1,4 +1,4 @@
-// Package gateway is the only port that clients see. /api/v1/users and the paths below it go to the users service,
+// Package gateway serves the only port that clients use. /api/v1/users and the paths below it go to the users service,
 // everything else to rides. Paths and queries pass exactly as received: no cleaning, no redirects.
 package gateway
 
@@ -20,6 +20,7 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
 	"rideshare/internal/tlsfiles"
+	"rideshare/internal/tracing"
 )
 
 // usersPath is the path of users. Only this path and those below it go to users: /api/v1/usersX does not.
@@ -39,7 +40,7 @@ type Config struct {
 	// Timeout bounds one request until its answer begins; zero means 50 s.
 	Timeout time.Duration
 	// Observe is called for each request with the service's name as its route.
-	Observe func(route, method string, status int, took time.Duration)
+	Observe func(route, method string, status int, took time.Duration, trace string)
 	// Now is the clock that decides how long a dead instance is skipped; nil means time.Now.
 	Now func() time.Time
 	// TLS is what the gateway trusts and presents; nil means the system's CAs.
@@ -123,13 +124,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	if path := r.URL.EscapedPath(); path == usersPath || strings.HasPrefix(path, usersPath+"/") {
 		s = g.users
 	}
-	id := httpapi.RequestIDFrom(r.Header)
-	r = r.WithContext(httpapi.WithRequestID(r.Context(), id))
+	ctx, span := tracing.Serve(r, tracing.Gateway)
+	r = r.WithContext(httpapi.WithRequestID(ctx, httpapi.RequestIDFrom(ctx, r.Header)))
 	record := &recorder{ResponseWriter: w, status: http.StatusOK}
 	// Deferred because the proxy panics to abort an answer whose rest is lost.
 	defer func() {
+		span.Answered(tracing.Gateway, httpapi.MethodLabel(r.Method), s.name, record.status)
+		span.End(nil)
 		if g.cfg.Observe != nil {
-			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), record.status, time.Since(start))
+			g.cfg.Observe(s.name, httpapi.MethodLabel(r.Method), record.status, time.Since(start), tracing.TraceID(ctx))
 		}
 	}()
 	if r.ContentLength > g.cfg.MaxBody {
@@ -151,7 +154,7 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, s *service, err e
 		return
 	}
 	if ctx.Err() == nil && s.away.Add(1) == 1 {
-		g.cfg.Log.WarnContext(ctx, "service does not answer", logkey.Part, s.name,
+		g.cfg.Log.WarnContext(ctx, "service does not answer", logkey.Service, s.name,
 			logkey.RequestID, httpapi.RequestID(ctx), logkey.Error, err.Error())
 	}
 	refuse(w, r, explain(r, err))
@@ -163,8 +166,8 @@ func refuse(w http.ResponseWriter, r *http.Request, e *dbaas.Error) {
 	httpapi.WriteError(w, r, strings.HasPrefix(r.URL.EscapedPath(), "/api/v1/"), e)
 }
 
-// explain says what a missing answer means for the client. A request that no instance received is certainly not done. A
-// read may be retried. For a write that was sent, the outcome is unknown.
+// explain returns the error for the client when the service gave no answer. A request that no instance received is
+// certainly not done. A read may be retried. For a write that was sent, the outcome is unknown.
 func explain(r *http.Request, err error) *dbaas.Error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
 	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errRefused) {
@@ -182,7 +185,7 @@ func (g *Gateway) answered(s *service) {
 		return
 	}
 	if n := s.away.Swap(0); n > 0 {
-		g.cfg.Log.Warn("service answers again", logkey.Part, s.name, logkey.Count, n)
+		g.cfg.Log.Warn("service answers again", logkey.Service, s.name, logkey.Count, n)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/tracing"
 )
 
 const (
@@ -46,6 +47,7 @@ func newTransport(answerTimeout time.Duration) *http.Transport {
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
+	tracing.Inject(p.In.Context(), p.Out.Header)
 	// ReverseProxy drops query parts that it cannot parse; the service must judge them instead.
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
 	// The path is passed on byte by byte, including escapes. A path that starts with two slashes would be mistaken for a
@@ -127,7 +129,7 @@ func (p *pool) try(r *http.Request, in *instance) (*http.Response, error) {
 	u := *r.URL
 	u.Scheme, u.Host = in.scheme, in.host
 	out.URL = &u
-	out.Host = "" // the instance's own: an instance on a loopback address accepts no other. X-Forwarded-Host has the client's.
+	out.Host = "" // the instance's own host: on a loopback address it accepts no other. X-Forwarded-Host has the client's.
 	if r.Body != nil {
 		// The transport closes the body even when it could not connect, but the next instance needs the body. The server
 		// closes the real one.

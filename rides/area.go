@@ -14,6 +14,9 @@ import (
 //go:embed areas.csv
 var areasCSV string
 
+// AreasCSV returns the numbers and names of the areas, with a line of headings.
+func AreasCSV() string { return areasCSV }
+
 // Area is the number of an area. The existing areas are in areas.csv.
 //
 // Each area has exactly one spelling: its decimal digits without sign, space, leading zero, fraction or exponent, as a

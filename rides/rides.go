@@ -1,6 +1,6 @@
-// Package rides has the rules of the rides service: which rides may be created,
-// who may join, and which are still to come. It sits between the HTTP routes in
-// rides/ridesapi, the users service, and the database behind the orchestrator.
+// Package rides has the rules of the rides service: which rides may be created, which users may join, and which rides
+// are upcoming. It sits between the HTTP routes in rides/ridesapi, the users service, and the database behind the
+// orchestrator.
 package rides
 
 import (

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// answerTimeout is how long an answer may take to begin, once the request is sent: longer than any statement may.
+	// answerTimeout is how long an answer may take to begin once the request is sent. No statement may take that long.
 	answerTimeout = time.Minute
-	// maxProblem is how much is read of an answer that is an error, in bytes.
+	// maxProblem is how many bytes of an error answer are read.
 	maxProblem = 64 << 10
 	// longBody is the length in bytes above which a body is sent only once the server has accepted the head, or has not
-	// said anything for continueTimeout. Otherwise a refusal could be lost in the error of sending.
+	// answered for continueTimeout. Otherwise a send error could hide the server's refusal.
 	longBody        = 1 << 20
 	continueTimeout = 5 * time.Second
 )
 
-// unknown tells of a request without an answer.
+// unknown is the message for a request without an answer.
 const unknown = "a change that was under way may be done or not"
 
 var errNotUTF8 = errors.New("the statement is not UTF-8")
@@ -48,6 +48,14 @@ func (k call) lost(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, unknown)
+}
+
+// clientOf returns a client that follows no redirection.
+func clientOf(transport *http.Transport) *http.Client {
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // send sends a request and returns the answer, whose body the caller closes. Every status but 200 is an error.
@@ -108,7 +116,7 @@ func (s *shell) fetch(ctx context.Context, k call, v any) error {
 	return nil
 }
 
-// ask runs a statement at the server, which decides where, and returns its result. Values are those of its parameters.
+// ask runs a statement and returns its result. The server decides where the statement runs. values are its parameters.
 func (s *shell) ask(ctx context.Context, sql string, values ...any) (*result, error) {
 	if !utf8.ValidString(sql) {
 		return nil, errNotUTF8
@@ -140,7 +148,7 @@ func (s *shell) result(ctx context.Context, k call) (*result, error) {
 	return nil, errors.New(answer.Results[0].Error)
 }
 
-// connect makes sure that an orchestrator is there and accepts the credentials. It need not be able to serve reads.
+// connect checks that an orchestrator answers and accepts the credentials, even if it cannot serve reads.
 func (s *shell) connect(ctx context.Context) error {
 	query := url.Values{"q": {"SELECT 1"}, "level": {"none"}}
 	_, err := s.result(ctx, call{method: http.MethodGet, path: "/db/query", query: query})
@@ -150,10 +158,19 @@ func (s *shell) connect(ctx context.Context) error {
 	}
 	switch refused.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("%w; --auth-file or --user give credentials", err)
+		return hinted(err)
 	case http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusTooManyRequests:
 		return nil
 	default:
 		return fmt.Errorf("%s is no orchestrator: %w", s.cfg.URL, err)
 	}
+}
+
+// hinted adds to a refusal of the credentials a hint how to pass other credentials.
+func hinted(err error) error {
+	refused, ok := errors.AsType[*refusal](err)
+	if ok && (refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden) {
+		return fmt.Errorf("%w; --auth-file or --user give credentials", err)
+	}
+	return err
 }

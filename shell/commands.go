@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// maxNested bounds how deep files of .read may read others: a file may read itself.
+// maxNested bounds how deep .read may be nested: a file may read itself.
 const maxNested = 16
 
 // levels are the read levels of the server, the default first.
@@ -64,7 +64,7 @@ func (s *shell) command(ctx context.Context, out *bufio.Writer, line string) err
 	return fmt.Errorf("there is no command %s, .help lists them", words[0])
 }
 
-// fields splits a line at blanks. A field with blanks stands in single or double quotes.
+// fields splits a line at blanks. A field that contains blanks must be in single or double quotes.
 func fields(line string) ([]string, error) {
 	var words []string
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
@@ -116,7 +116,8 @@ func (s *shell) setTimer(_ context.Context, _ *bufio.Writer, args []string) erro
 	return nil
 }
 
-// list returns a command that prints the names of what where selects, without those that SQLite and the server made.
+// list returns a command that prints the names that the condition where selects, without those that SQLite and the
+// server created.
 func (s *shell) list(where string) func(context.Context, *bufio.Writer, []string) error {
 	return func(ctx context.Context, out *bufio.Writer, _ []string) error {
 		_, err := s.print(ctx, out, `SELECT name FROM sqlite_master WHERE `+where+users+` ORDER BY name`)
@@ -124,7 +125,7 @@ func (s *shell) list(where string) func(context.Context, *bufio.Writer, []string
 	}
 }
 
-// users keeps the tables of SQLite and of the server, and what belongs to them, out of sqlite_master.
+// users is a condition on sqlite_master that excludes the tables of SQLite and of the server, and what belongs to them.
 const users = ` AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND tbl_name NOT LIKE 'rs\_%' ESCAPE '\'`
 
 func (s *shell) schema(ctx context.Context, out *bufio.Writer, args []string) error {
@@ -140,7 +141,7 @@ func (s *shell) schema(ctx context.Context, out *bufio.Writer, args []string) er
 	return err
 }
 
-// print runs a query and prints its only column, a value a line, without a frame. It returns the number of rows.
+// print runs a query and prints its only column, one value a line, without a frame. It returns the number of rows.
 func (s *shell) print(ctx context.Context, out *bufio.Writer, sql string, values ...any) (int, error) {
 	r, err := s.ask(ctx, sql, values...)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *shell) print(ctx context.Context, out *bufio.Writer, sql string, values
 	return len(r.Values), nil
 }
 
-// text prints a text: to a terminal without control characters, elsewhere as it is.
+// text prints a text. On a terminal it escapes control characters; elsewhere the text is unchanged.
 func (s *shell) text(out *bufio.Writer, text string) error {
 	if isTerminal(s.cfg.Out) {
 		text = escape(text, unsafeButLayout)

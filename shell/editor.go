@@ -26,35 +26,40 @@ const (
 
 // interact reads lines from the terminal until Ctrl-D, .quit, SIGTERM or SIGHUP.
 //
-// Ctrl-C is a character while a line is read, and SIGINT while a statement runs: it then cancels the statement's ctx.
-// ctx is not used for that, since it may end at the first SIGINT of the process.
+// Ctrl-C is a character while the editor reads a line, and a SIGINT otherwise. While a statement runs, the SIGINT cancels
+// the statement's own context. interact ignores the end of ctx, since ctx may end at the first SIGINT of the process.
 func (s *shell) interact(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// A SIGINT between two statements must not end the process.
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, os.Interrupt)
-	defer signal.Stop(ignored)
+	// A SIGINT must not end the process.
+	interrupts := make(chan os.Signal, 1)
+	signal.Notify(interrupts, os.Interrupt)
+	defer signal.Stop(interrupts)
 	if _, err := fmt.Fprintf(s.cfg.Out, "Connected to %s. Enter \".help\" for usage hints.\n", s.cfg.URL); err != nil {
 		return err
 	}
 	line := liner.NewLiner()
 	line.SetCtrlCAborts(true)
 	s.loadHistory(line)
-	err := s.converse(ctx, line)
+	err := s.converse(ctx, line, interrupts)
 	s.saveHistory(line)
 	return errors.Join(err, line.Close())
 }
 
-// converse reads and runs lines.
-func (s *shell) converse(ctx context.Context, line *liner.State) error {
+// converse reads and runs lines. interrupts delivers the SIGINTs of the process.
+func (s *shell) converse(ctx context.Context, line *liner.State, interrupts <-chan os.Signal) error {
 	from := &input{}
 	for ctx.Err() == nil {
 		prompt := firstPrompt
 		if from.split.Pending() {
 			prompt = continuePrompt
 		}
-		text, err := readLine(ctx, func() (string, error) { return line.Prompt(prompt) })
+		// On a terminal that the editor does not support (TERM=dumb, few columns) Ctrl-C sends SIGINT, and the terminal drops
+		// the line. The editor still waits for the next line, so the shell shows the prompt.
+		text, err := readLine(ctx, interrupts, func() {
+			from.split = sqltext.Splitter{}
+			_, _ = fmt.Fprint(s.cfg.Out, "\n"+firstPrompt) // the next write fails too.
+		}, func() (string, error) { return line.Prompt(prompt) })
 		switch {
 		case errors.Is(err, liner.ErrPromptAborted):
 			from.split = sqltext.Splitter{}
@@ -71,11 +76,15 @@ func (s *shell) converse(ctx context.Context, line *liner.State) error {
 		if err = s.takeTyped(ctx, from, text+"\n"); errors.Is(err, errQuit) {
 			return nil
 		}
+		select {
+		case <-interrupts: // the statement got it
+		default:
+		}
 	}
 	return nil
 }
 
-// takeTyped is take for a line of a person, who may interrupt it.
+// takeTyped is take for a typed line: Ctrl-C interrupts the line.
 func (s *shell) takeTyped(ctx context.Context, from *input, text string) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -87,8 +96,8 @@ func (s *shell) takeTyped(ctx context.Context, from *input, text string) error {
 	return err
 }
 
-// loadHistory reads the history file. A file that cannot be read is not written either, and neither is anything else,
-// such as /dev/null.
+// loadHistory reads the history file. If the file cannot be read, or is not a regular file (such as /dev/null),
+// saveHistory does not write it either.
 func (s *shell) loadHistory(line *liner.State) {
 	info, err := os.Stat(s.cfg.History)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +134,7 @@ func (s *shell) saveHistory(line *liner.State) {
 	}
 }
 
-// warn tells of a problem that is no error of a statement.
+// warn prints a problem that is not the error of a statement.
 func (s *shell) warn(what string, err error) {
 	_, _ = fmt.Fprintf(s.cfg.Err, "Warning: %s: %s\n", what, escape(err.Error(), unsafe)) // there is no other place to say it.
 }

@@ -27,25 +27,46 @@ func (s *shell) dump(ctx context.Context, _ *bufio.Writer, args []string) error 
 	return s.download(ctx, query, args[0])
 }
 
-// download writes the answer of /db/backup to a file, which appears whole or not at all: what comes is written to a
-// temporary file beside it. If the process dies in between, only the temporary file stays.
+// backupPath is the route of backups.
+const backupPath = "/db/backup"
+
+// download writes the answer of /db/backup to a file, which is replaced.
 func (s *shell) download(ctx context.Context, query url.Values, file string) error {
-	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", file)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := checkTarget(file); err != nil {
 		return err
 	}
-	resp, err := s.send(ctx, call{method: http.MethodGet, path: "/db/backup", query: query})
+	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath, query: query})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
+	return writeWhole(file, resp.Body, func() error { return nil })
+}
+
+// checkTarget returns an error if file exists and is not a regular file.
+func checkTarget(file string) error {
+	info, err := os.Lstat(file)
+	switch {
+	case file == Stdout || errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", file)
+	}
+	return err
+}
+
+// writeWhole writes body to a file that appears complete or not at all. It writes a temporary file beside it, and renames
+// that if last returns nil. If the process dies in between, only the temporary file stays.
+func writeWhole(file string, body io.Reader, last func() error) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*.part")
 	if err != nil {
 		return err
 	}
-	_, copied := io.Copy(temp, resp.Body)
+	_, copied := io.Copy(temp, body)
 	if err = errors.Join(copied, temp.Sync(), temp.Close()); err == nil {
+		err = last()
+	}
+	if err == nil {
 		err = os.Rename(temp.Name(), file)
 	}
 	if err != nil {
@@ -63,7 +84,7 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// load sends a file to /db/load. The server sees what it is, and may refuse it before it has all of it.
+// load sends a file to /db/load. The server recognizes the kind of file, and may refuse it before all of it has arrived.
 func (s *shell) load(ctx context.Context, out *bufio.Writer, args []string) error {
 	f, err := os.Open(args[0])
 	if err != nil {

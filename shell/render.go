@@ -15,8 +15,8 @@ import (
 // Modes are the names of the forms in which rows are shown, the default first.
 var Modes = []string{"table", "csv", "json", "line"}
 
-// leastColumn is the width, in characters, below which a column of a table is not shortened. A table that does not fit
-// with such columns is shown as lines.
+// leastColumn is the smallest width, in characters, to which a column of a table is shortened. A table that does not fit
+// with columns of this width is shown as lines.
 const leastColumn = 4
 
 // result is the result of a statement, as the server sends it.
@@ -86,7 +86,7 @@ func texts(r *result, null string, bad func(rune) bool) (columns []string, rows 
 	return columns, rows, nil
 }
 
-// renderJSON writes an array with an object for each row, a row a line.
+// renderJSON writes an array with an object for each row, one row on each line.
 func renderJSON(w io.Writer, r *result) error {
 	separator, pairs := "[", make([]string, len(r.Columns))
 	for _, values := range r.Values {
@@ -140,8 +140,8 @@ func renderLines(w io.Writer, columns []string, rows [][]string) error {
 	return nil
 }
 
-// renderTable writes a table of at most width characters a line, if width is not 0, and shortens values for it. If it
-// does not fit, it writes lines.
+// renderTable writes a table. If width is not 0, it shortens values so that a line has at most width characters. If that
+// is not possible, it calls renderLines instead.
 func renderTable(w io.Writer, width int, columns []string, rows [][]string) error {
 	widths := make([]int, len(columns))
 	for _, row := range append(rows, columns) {
@@ -177,7 +177,7 @@ func fit(widths []int, room int) bool {
 	return false
 }
 
-// tableLine returns a row as a line of a table; of no row, the line between rows.
+// tableLine returns a row as a line of a table. For a nil row it returns the separator line.
 func tableLine(row []string, widths []int) string {
 	var line strings.Builder
 	for i, width := range widths {

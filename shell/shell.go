@@ -60,14 +60,11 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// Run runs a shell until its input ends, or ctx does. The error says that there is no orchestrator, or, unless the
-// shell is interactive, that statements failed, which is then also in cfg.Err.
+// Run runs a shell until its input or ctx ends. It returns an error if there is no orchestrator, or, unless the shell is
+// interactive, if statements failed; their errors are then also printed to cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
 	cfg.Transport.ResponseHeaderTimeout, cfg.Transport.ExpectContinueTimeout = answerTimeout, continueTimeout
-	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: &http.Client{
-		Transport:     cfg.Transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport)}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {
 		return err
@@ -100,12 +97,12 @@ type input struct {
 	split sqltext.Splitter
 }
 
-// script runs the lines of in, which has a name if it is a file. The error is one that ends the reading of lines, or of
-// reading in.
+// script runs the lines of in. file is the name of in, "" if it is not a file. The error is the one that ended the reading
+// of lines, or that of reading in.
 func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 	from, lines := &input{file: file}, bufio.NewReader(in)
 	for {
-		text, err := readLine(ctx, func() (string, error) { return lines.ReadString('\n') })
+		text, err := readLine(ctx, nil, nil, func() (string, error) { return lines.ReadString('\n') })
 		if text != "" {
 			if stop := s.take(ctx, from, text); stop != nil {
 				return stop
@@ -125,8 +122,9 @@ func (s *shell) script(ctx context.Context, file string, in io.Reader) error {
 	}
 }
 
-// readLine reads a line, or ends with ctx: then read may go on, but nothing uses what it reads.
-func readLine(ctx context.Context, read func() (string, error)) (string, error) {
+// readLine reads a line with read and calls drop for each signal that arrives before the line. If ctx ends first,
+// readLine returns ctx.Err(); read may go on, but its line is dropped.
+func readLine(ctx context.Context, signals <-chan os.Signal, drop func(), read func() (string, error)) (string, error) {
 	var text string
 	done := make(chan error, 1)
 	go func() {
@@ -134,16 +132,20 @@ func readLine(ctx context.Context, read func() (string, error)) (string, error) 
 		text, err = read()
 		done <- err
 	}()
-	select {
-	case err := <-done:
-		return text, err
-	case <-ctx.Done():
-		return "", ctx.Err()
+	for {
+		select {
+		case err := <-done:
+			return text, err
+		case <-signals:
+			drop()
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
 	}
 }
 
-// take runs the next line: a dot command, or the statements that end in it. The error is one that ends the reading of
-// lines.
+// take runs the next line: a dot command, or the statements that end in the line. It returns an error only if no further
+// line is to be read.
 func (s *shell) take(ctx context.Context, from *input, text string) error {
 	from.line++
 	if line := strings.TrimSpace(text); strings.HasPrefix(line, ".") && !from.split.Pending() {
@@ -204,7 +206,7 @@ func (s *shell) run(ctx context.Context, out *bufio.Writer, sql string) error {
 	return err
 }
 
-// show shows a result. How many rows a statement has changed is for a person.
+// show shows a result. The number of changed rows is shown only in an interactive shell.
 func (s *shell) show(out *bufio.Writer, r *result) error {
 	if r.RowsAffected > 0 && len(r.Columns) == 0 && s.interactive {
 		_, err := fmt.Fprintf(out, "%d rows affected\n", r.RowsAffected)

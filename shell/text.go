@@ -42,7 +42,7 @@ func escape(s string, bad func(rune) bool) string {
 	return b.String()
 }
 
-// value returns a value of an answer as text: null for NULL, x'..' for a blob, a text as it is, and numbers as the
+// value returns a value of an answer as text: null for NULL, x'..' for a blob, a text unchanged, and numbers as the
 // server wrote them.
 func value(raw json.RawMessage, null string) (string, error) {
 	switch raw[0] {
@@ -70,7 +70,7 @@ func jsonValue(raw json.RawMessage) (string, error) {
 	return jsonSafe(string(raw)), nil
 }
 
-// jsonSafe escapes what JSON allows in a text and a terminal obeys.
+// jsonSafe escapes the characters that JSON allows in a text but that control a terminal.
 func jsonSafe(text string) string {
 	if !strings.ContainsFunc(text, unsafeButLayout) {
 		return text

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
 )
@@ -30,11 +31,13 @@ const cachedReadAllocs = 46
 func start(tb testing.TB, cache system.Cache) *system.System {
 	tb.Helper()
 	const anyPort = "127.0.0.1:0"
+	protection := admission.Defaults()
 	s, err := system.Start(tb.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Data: tb.TempDir(), Name: "allocs",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Slaves: 1, CallTimeout: 5 * time.Second,
-		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
+		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 		Cache:     cache,
+		Admission: &protection,
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},
 	})
 	if err != nil {

@@ -30,6 +30,7 @@ import (
 type persdb interface {
 	worker.Store
 	Hashes(ctx context.Context) (dbaas.TableHashes, error)
+	Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error)
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error)
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
@@ -37,7 +38,7 @@ type persdb interface {
 	FileSQL(ctx context.Context, file []byte) ([]byte, error)
 }
 
-// backends holds the orchestrator's dependencies: all that differs between running in one process and in many.
+// backends holds the orchestrator's dependencies: everything that differs between running in one process and in several.
 type backends struct {
 	store       persdb
 	conn        mq.Conn // the orchestrator's own connection
@@ -47,12 +48,22 @@ type backends struct {
 	// checkBus waits for the broker and returns an error if it does not accept the largest message. It is nil if there
 	// is nothing to check.
 	checkBus func(ctx context.Context) error
+	// failed receives why the system can never serve: the first reason.
+	failed chan error
 	// keepWorkers means that the workers belong to another process and outlive this one.
 	keepWorkers bool
 	// control reaches the workers' control APIs.
 	control http.RoundTripper
 	// closers undo what was started, the last one first. The workers are stopped before.
 	closers []func(context.Context) error
+}
+
+// fail records why the system can never serve.
+func (o *backends) fail(err error) {
+	select {
+	case o.failed <- err:
+	default: // a reason is there
+	}
 }
 
 func (o *backends) onClose(f func(context.Context) error) { o.closers = append(o.closers, f) }
@@ -76,16 +87,16 @@ func newEmbedded(ctx context.Context, cfg Config, m metrics) (*backends, error) 
 	if err != nil {
 		return nil, err
 	}
-	store, err := commitlog.Open(ctx, commitlog.Config{
+	store, err := OpenStore(ctx, commitlog.Config{
 		Dir: cfg.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: cfg.Log, OnCommit: commits.Observe, OnSync: commits.ObserveSync, MaxTables: cfg.MaxDatabase, Reserve: commitlog.DefaultReserve, Limits: cfg.Limits, OnStuck: cfg.OnStuck,
 		StatementLimit: cfg.WriteTime, OperationLimit: cfg.OperationTime,
-	})
+	}, cfg.Archive, m.registry)
 	if err != nil {
 		return nil, fmt.Errorf("open database in %s: %w", cfg.Data, err)
 	}
-	o := &backends{store: store}
+	o := &backends{store: store, failed: make(chan error, 1)}
 	o.onClose(func(context.Context) error { return store.Close() })
-	if err := o.embed(cfg, store); err != nil {
+	if err := o.embed(cfg, store.Store); err != nil {
 		return nil, errors.Join(err, o.close(ctx))
 	}
 	return o, nil

@@ -8,7 +8,6 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/telemetry"
-	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/orchestratorapi"
 	"rideshare/orchestrator/readcache"
 )
@@ -29,7 +28,7 @@ func (c *orchestratorParts) newReadCache(cfg Config) *readcache.Cache {
 	}
 	return readcache.New(readcache.Config{
 		Log: cfg.Log, Store: c.store, Bytes: cfg.Cache.Bytes,
-		Ask:     func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) { return c.dispatcher.Read(ctx, r) },
+		Ask:     func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) { return c.admitted().Read(ctx, r) },
 		Seen:    func() dbaas.Seq { return c.dispatcher.SeenSeq() },
 		Cluster: func() dbaas.ClusterID { return c.dispatcher.Cluster() },
 	})
@@ -49,7 +48,7 @@ func (c *orchestratorParts) runReadCache(ctx context.Context, cfg Config) {
 
 // cachedDispatcher is a dispatcher whose reads go through the cache.
 type cachedDispatcher struct {
-	*dispatch.Dispatcher
+	admittedDispatcher
 
 	cache *readcache.Cache
 }
@@ -67,9 +66,9 @@ func (s shownCache) Status() any { return s.Cache.Status() }
 
 // useCache sets what the routes need to read through the cache, if there is one.
 func (c *orchestratorParts) useCache(api *orchestratorapi.Config) {
-	api.Dispatcher = c.dispatcher
+	api.Dispatcher = c.admitted()
 	if c.reads != nil {
-		api.Dispatcher, api.Cache = cachedDispatcher{c.dispatcher, c.reads}, shownCache{c.reads}
+		api.Dispatcher, api.Cache = cachedDispatcher{c.admitted(), c.reads}, shownCache{c.reads}
 	}
 }
 

@@ -53,8 +53,8 @@ func (c cluster) Status(ctx context.Context) (orchestratorapi.ClusterStatus, err
 }
 
 // HandOver hands the master's role over to another worker.
-func (c cluster) HandOver(ctx context.Context, pid int) (orchestratorapi.HandedOver, error) {
-	done, err := c.Loop.HandOver(ctx, pid)
+func (c cluster) HandOver(ctx context.Context, pid int, seen dbaas.Seen) (orchestratorapi.HandedOver, error) {
+	done, err := c.Loop.HandOver(ctx, pid, seen)
 	if err != nil {
 		return orchestratorapi.HandedOver{}, err
 	}
@@ -68,7 +68,7 @@ func (c cluster) HandOver(ctx context.Context, pid int) (orchestratorapi.HandedO
 func infos(members []control.Member, now positions) []orchestratorapi.WorkerInfo {
 	out := make([]orchestratorapi.WorkerInfo, 0, len(members))
 	for _, m := range members {
-		info := orchestratorapi.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied}
+		info := orchestratorapi.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied, StartedAt: m.StartedAt, WorkerLoad: now.loads[m.Worker]}
 		if applied, answered := now.applied[m.Worker]; answered {
 			info.Applied = applied
 		}
@@ -121,17 +121,17 @@ func (c *orchestratorParts) missing(ctx context.Context) string {
 	return fmt.Sprintf("workers (%d of 1 master, %d of %d slaves)", masters, slaves, status.DesiredSlaves)
 }
 
-// away names the dependencies of the workers that do not answer, or returns "".
+// away names the dependencies of the workers that do not answer, with the reasons, or returns "".
 func (c *orchestratorParts) away(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var names []string
 	for _, check := range c.checks() {
-		if check.Probe(ctx) != nil {
-			names = append(names, check.Name)
+		if err := check.Probe(ctx); err != nil {
+			names = append(names, fmt.Sprintf("%s (%v)", check.Name, err))
 		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, "; ")
 }
 
 // room returns a check that fails while persdb reports too little room. Whether persdb answers is a separate check.

@@ -11,6 +11,8 @@ import (
 	"rideshare/internal/sqlite"
 	"rideshare/internal/telemetry"
 	"rideshare/internal/tlsfiles"
+	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/scale"
 	"rideshare/rides/usercheck"
 )
@@ -22,6 +24,8 @@ type Config struct {
 	Name string
 	// Data is the directory of the database, the log and the replicas.
 	Data string
+	// Archive says where persdb's archive is; the zero value means none.
+	Archive Archive
 	// MaxDatabase is the size limit of the database's tables, in bytes; no limit if zero.
 	MaxDatabase int64
 	// Processes says how to run on a real broker and coordinator; nil runs everything in this process.
@@ -32,6 +36,8 @@ type Config struct {
 	Slaves int
 	// StartsPerMinute bounds how often workers are started; zero means the default.
 	StartsPerMinute int
+	// HungAfter is how long a worker may show no sign of life before it is replaced; zero means the default.
+	HungAfter time.Duration
 	// CallTimeout is the longest wait for a worker's answer.
 	CallTimeout time.Duration
 	// LoadTime is the time limit of a load; zero means the default.
@@ -42,6 +48,8 @@ type Config struct {
 	WriteTime, OperationTime time.Duration
 	// Version is the product's version. AllowOrigin is the value of Access-Control-Allow-Origin, see orchestratorapi.
 	Version, AllowOrigin string
+	// About is what the console shows about this process.
+	About console.About
 	// Budget bounds the memory that the requests of all services hold together; nil means a default budget for each
 	// service.
 	Budget *httpapi.Budget
@@ -53,6 +61,12 @@ type Config struct {
 	Metrics *telemetry.Registry
 	Scale   Scale
 	Cache   Cache
+	// Changes holds the settings of the change feed.
+	Changes Changes
+	// Lanes are the bounds of the orchestrator's lanes.
+	Lanes admission.Lanes
+	// Admission protects the orchestrator from overload; nil leaves only the bounds of the dispatcher.
+	Admission *admission.Settings
 	// Limits bounds what one statement of a client may use, also in workers that are other processes.
 	Limits sqlite.Limits
 	// OnStuck is called for a statement in this process that ignores its interruption; nil turns the detection off.
@@ -70,12 +84,18 @@ type Config struct {
 	ChildEnv []string
 }
 
+// Changes holds the settings of the change feed. The zero value means the defaults.
+type Changes struct {
+	// Streams is how many streams may be open on this orchestrator.
+	Streams int
+	// Stall is how long a consumer may take nothing before it is cut off.
+	Stall time.Duration
+}
+
 // Scale says how the number of slaves follows the load.
 type Scale struct {
-	Policy scale.Policy
-	// Others are policies that only report what they would have decided.
-	Others []scale.Policy
-	Period time.Duration
+	Settings scale.Settings
+	Period   time.Duration
 }
 
 // RideRules holds the settings of the rides service.

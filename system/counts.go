@@ -3,8 +3,11 @@ package system
 import (
 	"context"
 	"sync"
+	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/telemetry"
+	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/scale"
@@ -60,14 +63,41 @@ func (l *countedLauncher) Start(ctx context.Context, startID string) (launch.Ins
 
 // eventKinds returns every kind with a count of zero, so that the first increase is visible.
 func eventKinds() map[[2]string]int {
-	return map[[2]string]int{{control.EventRole}: 0, {control.EventMembership}: 0, {control.EventScale}: 0}
+	return map[[2]string]int{{control.EventRole}: 0, {control.EventMembership}: 0, {control.EventScale}: 0, {admission.EventBreaker}: 0, {admission.EventLimit}: 0}
+}
+
+// losses returns the changes by which workers are lost, with a count of zero, so that the first one raises an alert.
+func losses() map[[2]string]int {
+	by := map[[2]string]int{}
+	for _, role := range []dbaas.Role{dbaas.RoleMaster, dbaas.RoleSlave} {
+		for _, change := range []string{"hung", "lost", "died"} {
+			by[[2]string{string(role), change}] = 0
+		}
+	}
+	return by
 }
 
 // event publishes a change, and counts it.
 func (c *orchestratorParts) event(kind string, data any) {
 	c.kinds.add([2]string{kind})
-	if e, ok := data.(control.WorkerEvent); ok {
-		c.changes.add([2]string{string(e.Role), e.Change})
+	at := time.Now().UTC()
+	switch e := data.(type) {
+	case control.WorkerEvent:
+		c.moves.add([2]string{string(e.Role), e.Change})
+		data = struct {
+			At time.Time `json:"at"`
+			control.WorkerEvent
+		}{at, e}
+	case control.ScaleEvent:
+		data = struct {
+			At time.Time `json:"at"`
+			control.ScaleEvent
+		}{at, e}
+	case admission.Change:
+		data = struct {
+			At time.Time `json:"at"`
+			admission.Change
+		}{at, e}
 	}
 	c.events.Add(kind, data)
 }
@@ -93,8 +123,8 @@ func (c *orchestratorParts) countedMetrics() []telemetry.Sampled {
 				emit(float64(ever))
 			},
 		},
-		c.kinds.metric("rideshare_events_total", "Events of /api/v1/events, by kind: role, membership, and scale for another number of wanted slaves.", "kind"),
-		c.changes.metric("rideshare_worker_changes_total", "Changes of roles and membership: assigned, serving, lost, died.", "role", "change"),
+		c.kinds.metric("rideshare_events_total", "Events of /api/v1/events, by kind: role, membership, scale for another number of wanted slaves, breaker, and limit for another setting of the protection from overload.", "kind"),
+		c.moves.metric("rideshare_worker_changes_total", "Changes of roles and membership: assigned, found, serving, leaving, hung, lost, died.", "role", "change"),
 		c.decisions.metric("rideshare_scaling_decisions_total", "Scaling decisions, by outcome: done, or overtaken by the next before they could be written.", "policy", "outcome"),
 		{
 			Name: "rideshare_scaling_wanted_slaves", Gauge: true, Labels: []string{"policy"},
@@ -105,6 +135,27 @@ func (c *orchestratorParts) countedMetrics() []telemetry.Sampled {
 					for _, p := range d.Would {
 						emit(float64(p.Wanted), p.Policy)
 					}
+				}
+			},
+		},
+	}
+}
+
+// changesMetrics returns the metrics of the change feed.
+func (c *orchestratorParts) changesMetrics() []telemetry.Sampled {
+	return []telemetry.Sampled{
+		{Name: "rideshare_changes_streams", Gauge: true, Help: "Open streams of /api/v1/changes.", Read: func(emit func(float64, ...string)) {
+			emit(float64(c.changes.Status().Streams))
+		}},
+		{Name: "rideshare_changes_events_total", Help: "Commits sent on streams of /api/v1/changes, counted for each stream.", Read: func(emit func(float64, ...string)) {
+			emit(float64(c.changes.Status().Events))
+		}},
+		{
+			Name: "rideshare_changes_cuts_total", Labels: []string{"reason"},
+			Help: "Streams of /api/v1/changes that the orchestrator ended, by reason: stall (the consumer took nothing), gone (the log no longer has the next commit), credentials, shutdown.",
+			Read: func(emit func(float64, ...string)) {
+				for reason, n := range c.changes.Status().Cuts {
+					emit(float64(n), reason)
 				}
 			},
 		},

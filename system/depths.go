@@ -15,7 +15,7 @@ import (
 // most two periods old.
 const depthPeriod = 5 * time.Second
 
-// depths caches how many messages were waiting at the bus, so that scrapes, however many, put no load on the broker.
+// depths caches how many messages wait at the bus, so that the broker's load does not depend on the number of scrapes.
 type depths struct {
 	meter  mq.Meter
 	log    *slog.Logger

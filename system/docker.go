@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
 	"rideshare/orchestrator/launch/docker"
 )
@@ -21,9 +24,14 @@ type Docker struct {
 	Network string
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL.
 	BusFile string
-	// TLS is the path there of the directory with the workers' certificate; "" for none.
+	// TLS is the path, on the engine's machine, of the directory with the workers' certificate; "" for none.
 	TLS    string
 	Limits docker.Limits
+}
+
+// tracesEnv returns the settings of OpenTelemetry in this process's environment, which containers do not inherit.
+func tracesEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(setting string) bool { return !strings.HasPrefix(setting, "OTEL_") })
 }
 
 // newDockerLauncher returns a launcher of containers. end leaves the workers running.
@@ -36,7 +44,7 @@ func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end 
 	launcher, err = docker.New(docker.Config{
 		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile, TLS: d.TLS,
 		Coordinator: p.Coordinator, Session: p.session(), Persdb: p.Persdb, Prefix: p.Prefix, LogLevel: p.LogLevel, Limits: d.Limits, Log: cfg.Log,
-		Env: limitsEnv(cfg.Limits),
+		Env: append(limitsEnv(cfg.Limits), tracesEnv()...),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("launcher: %w", err), engine.Close())

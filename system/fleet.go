@@ -13,7 +13,7 @@ import (
 // statusTimeout bounds the status request to one worker.
 const statusTimeout = time.Second
 
-// Kill ends a worker immediately through its engine. The control loop is not notified and has to notice by itself.
+// Kill ends a worker immediately through the launcher. The control loop is not notified and has to notice by itself.
 // Errors are those of launch.Launcher.
 func (s *System) Kill(ctx context.Context, id dbaas.WorkerID) error {
 	return s.parts.launcher.Kill(ctx, id)

@@ -25,9 +25,18 @@ type work struct {
 	busy, slots int64
 }
 
+func workOf(s *workerapi.Status) work {
+	return work{busy: s.Counters[counterBusy], slots: s.Counters[counterPlaces]}
+}
+
+// since returns the busy fraction of the time since before.
+func (w work) since(before work) float64 {
+	return float64(w.busy-before.busy) / float64(cmp.Or(w.slots-before.slots, 1))
+}
+
 func newLoadMeter(c *orchestratorParts) *loadMeter { return &loadMeter{parts: c, at: time.Now()} }
 
-// Sample returns the load since the last call. It leaves the number of reads to the scaler, which counts them.
+// Sample returns the load since the last call. It does not set the number of reads: the scaler counts them.
 func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	var s scale.Sample
 	ctx, cancel := context.WithTimeout(ctx, 2*statusTimeout)
@@ -78,9 +87,8 @@ func (m *loadMeter) slaves(s *scale.Sample, head dbaas.Head, statuses []workerap
 		if head.Seq > st.Applied {
 			s.Lag = max(s.Lag, uint64(head.Seq-st.Applied))
 		}
-		w := work{busy: st.Counters[counterBusy], slots: st.Counters[counterPlaces]}
-		before := m.work[st.ID] // zero for a new slave: its whole life is in this window
-		busy += float64(w.busy-before.busy) / float64(cmp.Or(w.slots-before.slots, 1))
+		w := workOf(&st)
+		busy += w.since(m.work[st.ID]) // zero for a new slave: its whole life is in this window
 		seen[st.ID] = w
 	}
 	if s.Slaves > 0 {

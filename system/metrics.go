@@ -23,7 +23,7 @@ func newMetrics(registry *telemetry.Registry) (metrics, error) {
 }
 
 // of returns the function that counts the requests of a part.
-func (m metrics) of(part string) (func(route, method string, status int, took time.Duration), error) {
+func (m metrics) of(part string) (func(route, method string, status int, took time.Duration, trace string), error) {
 	requests, err := telemetry.NewRequests(m.registry, part)
 	if err != nil {
 		return nil, err

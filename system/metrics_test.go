@@ -21,6 +21,7 @@ import (
 	"rideshare/internal/telemetry"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
 )
@@ -30,7 +31,6 @@ var update = flag.Bool("update", false, "write docs/METRICS.md anew")
 // startSystem runs an embedded system that scales every second.
 func startSystem(t *testing.T) *system.System {
 	t.Helper()
-	limits := scale.Limits{Min: 1, Max: 1}
 	registry := telemetry.NewRegistry()
 	if _, err := telemetry.NewReloads(registry, "credentials"); err != nil { // as the commands do
 		t.Fatal(err)
@@ -38,12 +38,15 @@ func startSystem(t *testing.T) *system.System {
 	if err := telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {
 		t.Fatal(err)
 	}
+	protection := admission.Defaults()
 	sys, err := system.Start(t.Context(), system.Config{
 		Log: slog.New(slog.DiscardHandler), Name: "test", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Metrics: registry,
 		Gateway: "127.0.0.1:0", Users: "127.0.0.1:0", Rides: "127.0.0.1:0", Orchestrator: "127.0.0.1:0",
+		Archive: system.Archive{URL: "file://" + t.TempDir(), Backlog: 1 << 30},
 		Scale: system.Scale{
-			Policy: scale.Reads{PerSlave: 20, Limits: limits}, Others: []scale.Policy{scale.NewLatency(limits)}, Period: time.Second,
+			Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Second,
 		},
+		Admission: &protection,
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: "lookup"},
 	})
 	if err != nil {
@@ -134,9 +137,9 @@ func TestMetrics_LintedAndDocumented(t *testing.T) {
 	apitest.OK(t, "POST", db+"/db/execute", `["CREATE TABLE t(n INTEGER PRIMARY KEY)"]`)
 	apitest.OK(t, "GET", sys.URLs().Gateway+"/api/v1/_count", "")
 	var text []byte
-	testenv.Eventually(t, 20*time.Second, func() error {
+	testenv.Eventually(t, time.Minute, func() error {
 		text = []byte(apitest.OK(t, "GET", db+"/metrics", ""))
-		for _, late := range []string{"rideshare_scaling_decisions_total{", `rideshare_events_total{kind="scale"} 0`, `rideshare_queue_messages{queue="dead.write"} 0`, `part="gateway"`, `change="serving"`, "rideshare_scaling_wanted_slaves{"} {
+		for _, late := range []string{"rideshare_scaling_decisions_total{", `rideshare_events_total{kind="scale"} 0`, `rideshare_queue_messages{queue="dead.write"} 0`, `part="gateway"`, `change="serving"`, `{change="hung",role="slave"} 0`, "rideshare_scaling_wanted_slaves{"} {
 			if !bytes.Contains(text, []byte(late)) {
 				return fmt.Errorf("no %s yet", late)
 			}

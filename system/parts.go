@@ -15,6 +15,9 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/changes"
+	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/events"
@@ -23,9 +26,9 @@ import (
 	"rideshare/orchestrator/scale"
 )
 
-// stopGrace is how long workers may take to finish their pending work when the system stops. It fits, after the time for
-// pending requests, into the 10 s in which `up` promises to end. Whatever is left then either has no caller any more or
-// stays with the broker.
+// stopGrace is how long workers may take to finish their pending work when the system stops. Together with the time for
+// pending requests it fits into the 10 s within which `up` promises to end. Work that is left then has no caller any
+// more, or its message stays at the broker.
 const stopGrace = 2 * time.Second
 
 // orchestratorParts is everything behind the orchestrator's HTTP API.
@@ -36,20 +39,22 @@ type orchestratorParts struct {
 	workers    *workerapi.Client
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
+	gate       *admission.Gate  // nil if it is off
 	reads      *readcache.Cache // nil if it is off
 	scaler     *scale.Scaler
 	events     *events.Log
+	changes    *changes.Feed
+	live       *console.Live
 	depths     *depths
 	cache      positionsCache
 
 	background sync.WaitGroup
 	stopLoops  context.CancelFunc
 	busChecked chan struct{} // closed once the broker accepts the largest message
-	failed     chan error    // receives, at most once, why the system cannot serve
 
-	starts                    *counts
-	kinds, changes, decisions counts
-	lastDecision              atomic.Pointer[scale.Decision]
+	starts                  *counts
+	kinds, moves, decisions counts
+	lastDecision            atomic.Pointer[scale.Decision]
 }
 
 func newCore(ctx context.Context, cfg Config, m metrics) (*orchestratorParts, error) {
@@ -69,19 +74,23 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*orchestratorParts, er
 // newCoreOn is newCore with given dependencies.
 func newCoreOn(ctx context.Context, o *backends, cfg Config, m metrics) (*orchestratorParts, error) {
 	c := &orchestratorParts{
-		backends: o, log: cfg.Log, events: events.New(), kinds: counts{by: eventKinds()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
-		busChecked: make(chan struct{}), failed: make(chan error, 1),
+		backends: o, log: cfg.Log, events: events.New(), live: console.NewLive(), changes: changes.New(changes.Config{Log: cfg.Log, Store: o.store, Streams: cfg.Changes.Streams, Stall: cfg.Changes.Stall}), kinds: counts{by: eventKinds()}, moves: counts{by: losses()}, workers: &workerapi.Client{HTTP: &http.Client{Transport: o.control}},
+		busChecked: make(chan struct{}),
 	}
 	counted := newCountedLauncher(o.launcher)
 	o.launcher, c.starts = counted, &counted.starts
 	c.loop = control.New(control.Config{
 		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves, StartsPerMinute: cfg.StartsPerMinute,
+		HungAfter: cfg.HungAfter, WritesAnswered: func() uint64 { return c.dispatcher.WriteReplies() },
 		Event: c.event, Workers: c.workers, BusUp: func() bool { return c.conn.State().Connected },
 	})
-	c.run(ctx, cfg, m)
 	var err error
+	if c.gate, err = c.newGate(cfg, m); err != nil {
+		return nil, errors.Join(err, o.close(ctx))
+	}
+	c.run(ctx, cfg, m)
 	c.scaler, err = scale.New(scale.Config{
-		Log: cfg.Log, Cluster: c.loop, Name: cfg.Name, Policy: cfg.Scale.Policy, Others: cfg.Scale.Others, Period: cfg.Scale.Period,
+		Log: cfg.Log, Cluster: c.loop, Name: cfg.Name, Settings: cfg.Scale.Settings, Period: cfg.Scale.Period,
 		Observe: newLoadMeter(c).Sample, Decided: c.decided,
 	})
 	if err != nil {
@@ -96,18 +105,25 @@ func (c *orchestratorParts) run(ctx context.Context, cfg Config, m metrics) {
 	c.stopLoops = stop
 	caller := mq.NewCaller(c.conn)
 	c.background.Go(func() { c.ended("reply queue", caller.Run(loops)) })
-	c.background.Go(func() { c.ended("control loop", c.loop.Run(loops)) })
 	c.reads = c.newReadCache(cfg)
 	looked := func(dbaas.Head, time.Time) {}
 	if c.reads != nil {
 		looked = c.reads.Looked
 	}
 	c.dispatcher = dispatch.New(dispatch.Config{
-		Caller: caller, Publisher: c.conn, Availability: c.loop, Head: c.store.Head, Looked: looked, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
-		Observe:        func(call dispatch.Call) { m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took) },
-		ObserveMessage: m.rpc.ObserveMessage,
+		Gate: c.dispatchGate(), Caller: caller, Publisher: c.conn, Availability: c.loop, Head: c.store.Head, Looked: looked, Timeout: cfg.CallTimeout, Unbatched: cfg.Unbatched,
+		Observe: func(call dispatch.Call) {
+			m.rpc.Observe(string(call.Queue), call.Lane, call.Code, call.Took, call.Trace)
+		},
+		ReadLimit: cfg.Lanes.Read, WriteLimit: cfg.Lanes.Write, UserWeights: cfg.Lanes.Weights,
+		ObserveMessage: c.observeMessage(m),
 	})
+	c.background.Go(func() { c.ended("control loop", c.loop.Run(loops)) })
+	if c.gate != nil {
+		c.background.Go(func() { c.gate.Run(loops) })
+	}
 	c.runReadCache(loops, cfg)
+	c.background.Go(func() { c.ended("change feed", c.changes.Run(loops)) })
 	c.background.Go(func() { c.checkLargest(loops) })
 	c.depths = &depths{meter: c.meter, log: cfg.Log}
 	c.background.Go(func() { c.depths.follow(loops) })
@@ -117,7 +133,7 @@ func (c *orchestratorParts) run(ctx context.Context, cfg Config, m metrics) {
 func (c *orchestratorParts) checkLargest(ctx context.Context) {
 	if c.checkBus != nil {
 		if err := c.checkBus(ctx); err != nil {
-			c.failed <- fmt.Errorf("bus: %w; the size is that of the largest request, LARGEST_REQUEST_MIB, or its answer in a frame, and cannot be lower", err)
+			c.fail(fmt.Errorf("bus: %w; the size is that of the largest request, LARGEST_REQUEST_MIB, or its answer in a frame, and cannot be lower", err))
 			return
 		}
 	}
@@ -131,8 +147,8 @@ func (c *orchestratorParts) ended(what string, err error) {
 }
 
 // close stops everything in the order that lets pending work finish: new requests first; then the loop, so that it
-// replaces no worker; then the workers; then their dependencies, persdb last. The servers are closed before, so all
-// callers have their answers.
+// replaces no worker; then the workers; then their dependencies, persdb last. The servers must be closed before, so that
+// all callers have their answers.
 func (c *orchestratorParts) close(ctx context.Context) error {
 	now, cancel := context.WithCancel(ctx)
 	cancel()

@@ -2,8 +2,13 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +22,7 @@ func run(t *testing.T, name string, steps ...func(*System, context.Context) erro
 	t.Helper()
 	sys, err := start(t.Context(), Config{
 		Log: slog.New(slog.DiscardHandler), Name: name, Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Orchestrator: "127.0.0.1:0",
-		Scale: Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: 1, Max: 1}}, Period: time.Hour},
+		Scale: Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 	}, steps...)
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +36,35 @@ func run(t *testing.T, name string, steps ...func(*System, context.Context) erro
 		t.Fatal(err)
 	}
 	return sys
+}
+
+// Ports that are occupied are all named, before the database is opened.
+func TestStart_PortsOccupied_AllAreNamedAndNothingStarts(t *testing.T) {
+	busy := func() string {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		return listener.Addr().String()
+	}
+	users, orchestrator := busy(), busy()
+	data := filepath.Join(t.TempDir(), "data")
+	sys, err := Start(t.Context(), Config{
+		Log: slog.New(slog.DiscardHandler), Name: "up", Data: data, Slaves: 1,
+		Gateway: "127.0.0.1:0", Users: users, Rides: "127.0.0.1:0", Orchestrator: orchestrator,
+	})
+	if err == nil {
+		_ = sys.Close(context.WithoutCancel(t.Context()))
+		t.Fatal("got a running system")
+	}
+	want := "users: listen on " + users + ": address already in use\norchestrator: listen on " + orchestrator + ": address already in use"
+	if !errors.Is(err, syscall.EADDRINUSE) || err.Error() != want {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if _, err = os.Stat(data); err == nil {
+		t.Error("the data folder was made")
+	}
 }
 
 // Two orchestrators on one bus, coordinator and persdb: from a second after a write through the first is acknowledged,
@@ -47,7 +81,7 @@ func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
 	}, (*System).startOrchestrator)
 	apitest.OK(t, "POST", first.URLs().Orchestrator+"/db/execute", `["CREATE TABLE t(n)","INSERT INTO t VALUES(1)"]`)
 	written := first.parts.dispatcher.SeenSeq()
-	testenv.Eventually(t, 4*time.Second, func() error {
+	testenv.Eventually(t, time.Minute, func() error {
 		if got := second.parts.dispatcher.SeenSeq(); got < written {
 			return fmt.Errorf("the second orchestrator knows of position %d, want %d", got, written)
 		}

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/orchestratorapi"
 )
 
 const (
 	// positionsTimeout bounds the request for all positions: a worker that hangs must not block the callers.
 	positionsTimeout = 500 * time.Millisecond
-	// positionsKept is how long an answer is reused, so that many watchers cost the workers no more than one.
+	// positionsKept is how long an answer is reused, so that many watchers cost the workers no more than a single one.
 	positionsKept = 100 * time.Millisecond
 )
 
@@ -21,6 +23,8 @@ type positions struct {
 	// applied has the workers that answered. They were asked after persdb, so a worker that keeps up never appears
 	// behind.
 	applied map[dbaas.WorkerID]dbaas.Seq
+	// loads has the same workers.
+	loads map[dbaas.WorkerID]*orchestratorapi.WorkerLoad
 }
 
 // positionsCache keeps the last answer for positionsKept. Its zero value is empty.
@@ -28,6 +32,7 @@ type positionsCache struct {
 	mu   sync.Mutex // guards the fields below
 	last positions
 	at   time.Time
+	busy busyShares
 }
 
 // positions asks persdb and every worker for their positions. It waits 500 ms at most.
@@ -44,11 +49,39 @@ func (c *orchestratorParts) positions() positions {
 	if time.Since(c.cache.at) < positionsKept && head.Epoch == c.cache.last.head.Epoch { // a new master is shown immediately
 		return c.cache.last
 	}
-	p := positions{head: head, applied: map[dbaas.WorkerID]dbaas.Seq{}}
+	p := positions{head: head, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}}
 	statuses, _ := c.statuses(ctx)
+	busy := c.cache.busy.of(statuses, time.Now())
 	for _, s := range statuses {
 		p.applied[s.ID] = s.Applied
+		p.loads[s.ID] = &orchestratorapi.WorkerLoad{Host: s.Host, MemoryBytes: s.MemoryBytes, ReadsInFlight: s.ReadsInFlight, Busy: busy[s.ID]}
 	}
 	c.cache.last, c.cache.at = p, time.Now()
 	return p
+}
+
+// busyWindow is the shortest time over which a worker's busy share is measured.
+const busyWindow = time.Second
+
+// busyShares measures how busy the workers are. Its zero value is ready.
+type busyShares struct {
+	at     time.Time
+	before map[dbaas.WorkerID]work
+	shares map[dbaas.WorkerID]float64
+}
+
+// of returns the busy share of each worker. It measures a new share at most once in a busyWindow, over the time since
+// the previous measurement, and otherwise returns the last one.
+func (b *busyShares) of(statuses []workerapi.Status, now time.Time) map[dbaas.WorkerID]float64 {
+	if now.Sub(b.at) < busyWindow {
+		return b.shares
+	}
+	b.at, b.shares = now, map[dbaas.WorkerID]float64{}
+	seen := map[dbaas.WorkerID]work{}
+	for i := range statuses {
+		w := workOf(&statuses[i])
+		seen[statuses[i].ID], b.shares[statuses[i].ID] = w, w.since(b.before[statuses[i].ID])
+	}
+	b.before = seen
+	return b.shares
 }

@@ -40,8 +40,8 @@ type Processes struct {
 	LauncherToken string
 	// Docker says how this process runs workers as containers; nil runs them as children.
 	Docker *Docker
-	// LogLevel is the log level of the workers.
-	LogLevel string
+	// LogLevel and LogFormat are the log settings of the processes that this one starts. Containers have only the level.
+	LogLevel, LogFormat string
 }
 
 // session returns the session length.
@@ -63,7 +63,7 @@ const persdbGrace = 3 * time.Second
 
 // newProcesses returns dependencies on RabbitMQ, ZooKeeper, and children of this process.
 func newProcesses(cfg Config) (*backends, error) {
-	o := &backends{control: newPatientTransport(cfg.TLS)}
+	o := &backends{control: newPatientTransport(cfg.TLS), failed: make(chan error, 1)}
 	if err := o.connect(cfg); err != nil {
 		return nil, errors.Join(err, o.close(context.Background()))
 	}
@@ -72,11 +72,11 @@ func newProcesses(cfg Config) (*backends, error) {
 
 func (o *backends) connect(cfg Config) error {
 	p := *cfg.Processes
-	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true}); err != nil {
+	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true, GiveUp: o.fail}); err != nil {
 		return fmt.Errorf("bus: %w", err)
 	}
 	var err error
-	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, SessionTimeout: p.session(), Log: cfg.Log}); err != nil {
+	if o.coordinator, err = zookeeper.New(zookeeper.Config{URL: p.Coordinator, SessionTimeout: p.session(), Log: cfg.Log, GiveUp: o.fail}); err != nil {
 		return fmt.Errorf("coordinator: %w", err)
 	}
 	if p.Persdb == "" {
@@ -139,10 +139,11 @@ func (o *backends) reachLauncher(cfg Config, p Processes) error {
 }
 
 func (o *backends) startPersdb(cfg Config) (string, error) {
-	args := []string{"persdb", "--data", cfg.Data, "--log-level", cfg.Processes.LogLevel, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10)}
+	args := []string{"persdb", "--data", cfg.Data, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10)}
 	if cfg.WriteTime > 0 && cfg.OperationTime > 0 {
 		args = append(args, "--sql-write-time", cfg.WriteTime.String(), "--sql-operation-time", cfg.OperationTime.String())
 	}
+	args = append(append(args, cfg.Archive.args()...), cfg.Processes.logArgs()...)
 	child, err := process.Supervise(process.ChildConfig{
 		Name: "persdb", Args: args,
 		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Scheme: cfg.TLS.Scheme(), Env: childEnv(cfg),
@@ -179,7 +180,7 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	return launcher, nil
 }
 
-// childEnv returns the environment of a child. Of settings that are there twice the last one counts.
+// childEnv returns the environment of a child. If a setting occurs twice, the last one counts.
 func childEnv(cfg Config) []string {
 	return slices.Concat(os.Environ(), limitsEnv(cfg.Limits), cfg.ChildEnv)
 }
@@ -208,8 +209,20 @@ func limitsEnv(l sqlite.Limits) []string {
 
 // workerArgs returns the command line of a worker process.
 func workerArgs(p Processes, spec process.Spec) []string {
-	return []string{
+	args := []string{
 		"worker", "--id", string(spec.ID), "--dir", spec.Dir, "--control-url", spec.Control, "--persdb-url", p.Persdb,
-		"--coordinator", p.Coordinator, "--session", p.session().String(), "--prefix", p.Prefix, "--log-level", p.LogLevel,
+		"--coordinator", p.Coordinator, "--session", p.session().String(), "--prefix", p.Prefix,
 	}
+	return append(args, p.logArgs()...)
+}
+
+// logArgs returns the log settings of a child. If no level is set, the child uses its own default.
+func (p Processes) logArgs() (args []string) {
+	if p.LogLevel != "" {
+		args = append(args, "--log-level", p.LogLevel)
+	}
+	if p.LogFormat != "" {
+		args = append(args, "--log-format", p.LogFormat)
+	}
+	return args
 }

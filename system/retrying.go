@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// connectPatience is how long a refused connection to a worker is retried. A container runs some 10 ms before its
-	// worker listens, and the engine's event arrives sooner; the loop's own next attempt would come a second later. It
-	// also bounds the time that the loop loses to a worker that has just died.
+	// connectPatience is how long a refused connection to a worker is retried. A container runs for some 10 ms before its
+	// worker listens, and the engine's event arrives sooner; the loop's own next attempt would come a second later.
+	// connectPatience also bounds the time that the loop loses to a worker that has just died.
 	connectPatience = 500 * time.Millisecond
 	connectPause    = 10 * time.Millisecond
 )
 
-// newPatientTransport returns a transport to control APIs that waits for a starting worker to listen. files are what it
-// trusts and presents.
+// newPatientTransport returns a transport to control APIs that waits for a starting worker to listen. files has the CA
+// that it trusts and the certificate that it presents.
 func newPatientTransport(files *tlsfiles.Files) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	t.DialContext = retrying((&net.Dialer{Timeout: 5 * time.Second}).DialContext)

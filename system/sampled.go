@@ -14,7 +14,8 @@ import (
 // process: otherwise each worker exports its own.
 func (c *orchestratorParts) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
-	all = append(append(all, c.depths.metric()), c.cacheMetrics()...)
+	all = append(append(all, c.depths.metric()), slices.Concat(c.cacheMetrics(), c.changesMetrics())...)
+	all = append(all, c.admissionMetrics()...)
 	if embedded {
 		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
 			statuses, _ := c.statuses(ctx)
@@ -27,7 +28,7 @@ func (c *orchestratorParts) sampledMetrics(embedded bool) []telemetry.Sampled {
 func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 	lane := func(name, help string, gauge bool, value func(*dispatch.LaneStats) float64) telemetry.Sampled {
 		return telemetry.Sampled{
-			Name: "rideshare_dispatch_" + name, Help: help, Gauge: gauge, Labels: []string{"lane"},
+			Name: "rideshare_" + name, Help: help, Gauge: gauge, Labels: []string{"lane"},
 			Read: func(emit func(float64, ...string)) {
 				for _, s := range c.dispatcher.Stats() {
 					emit(value(&s), s.Lane)
@@ -36,16 +37,17 @@ func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 		}
 	}
 	return []telemetry.Sampled{
-		lane("requests_total", "Requests taken.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Requests) }),
-		lane("messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
-		lane("refused_total", "Requests refused at once: the lane is full, or no worker serves them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
-		lane("timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
-		lane("sent_total", "Requests that have left in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
-		lane("waited_seconds_total", "Time that requests waited to leave: by requests that have left it is the mean age of the queue.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),
-		lane("resent_total", "Messages sent a second time.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Resent) }),
-		lane("malformed_total", "Replies that were not understood.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Malformed) }),
-		lane("waiting", "Requests that wait to be sent.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Waiting) }),
-		lane("in_flight", "Messages without their last reply.", true, func(s *dispatch.LaneStats) float64 { return float64(s.InFlight) }),
+		lane("dispatch_requests_total", "Requests taken.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Requests) }),
+		lane("dispatch_messages_total", "Messages sent.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Messages) }),
+		lane("dispatch_refused_total", "Requests refused at once: the lane is full, or no worker serves them.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Refused) }),
+		lane("dispatch_timeouts_total", "Requests whose callers left without an answer.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Timeouts) }),
+		lane("dispatch_sent_total", "Requests that have left in a message.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Sent) }),
+		lane("dispatch_waited_seconds_total", "Time that requests waited to leave: by requests that have left it is the mean age of the queue.", false, func(s *dispatch.LaneStats) float64 { return s.Waited.Seconds() }),
+		lane("dispatch_resent_total", "Messages sent a second time.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Resent) }),
+		lane("dispatch_malformed_total", "Replies that were not understood.", false, func(s *dispatch.LaneStats) float64 { return float64(s.Malformed) }),
+		lane("dispatch_waiting", "Requests that wait to be sent.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Waiting) }),
+		lane("dispatch_in_flight", "Messages without their last reply.", true, func(s *dispatch.LaneStats) float64 { return float64(s.InFlight) }),
+		lane("lane_limit", "Most requests that may wait or be in flight.", true, func(s *dispatch.LaneStats) float64 { return float64(s.Limit) }),
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"rideshare/internal/rideschema"
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/orchestratorapi"
+	"rideshare/rides"
 	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
 	"rideshare/users/usersapi"
@@ -26,10 +29,12 @@ type System struct {
 
 	orchestrator, users, rides, gateway *httpapi.Server
 	metrics                             metrics
+	clients                             []*dbclient.Client // of users and rides
 
-	// closers undo what was started before the parts, the last one first. servers are the servers among them.
+	// closers undo what was started before the parts, in reverse order. servers are the servers among them.
 	closers   []func(context.Context) error
 	servers   []*httpapi.Server
+	bound     map[string]net.Listener // by part
 	closeCore func(context.Context) error
 }
 
@@ -41,13 +46,13 @@ type URLs struct {
 // Start starts everything and returns once the listeners are open; Ready waits until the system serves. The caller must
 // Close it. After an error nothing is left running.
 func Start(ctx context.Context, cfg Config) (*System, error) {
-	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator, (*System).startServices)
+	return start(ctx, cfg, (*System).bindAll, (*System).startCore, (*System).startOrchestrator, (*System).startServices)
 }
 
 // StartOrchestrator starts only the orchestrator and its workers; users, rides and gateway run elsewhere. Of URLs only
 // the orchestrator's address is set.
 func StartOrchestrator(ctx context.Context, cfg Config) (*System, error) {
-	return start(ctx, cfg, (*System).startCore, (*System).startOrchestrator)
+	return start(ctx, cfg, (*System).bindOrchestrator, (*System).startCore, (*System).startOrchestrator)
 }
 
 func start(ctx context.Context, cfg Config, steps ...func(*System, context.Context) error) (*System, error) {
@@ -85,15 +90,27 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 		Log: s.cfg.Log, Store: s.parts.store, Cluster: s.parts.cluster(),
 		Checks: s.parts.checks(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget, MaxStatements: s.cfg.MaxStatements, CallTimeout: s.cfg.CallTimeout,
 		LoadTime: s.cfg.LoadTime, MaxTimeout: s.cfg.MaxTimeout, Version: s.cfg.Version, AllowOrigin: s.cfg.AllowOrigin,
-		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Observe: observe, Metrics: s.metrics.handler(),
-		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events,
+		OnRequest: s.parts.scaler.Requested, OnRead: s.parts.scaler.Read, Metrics: s.metrics.handler(),
+		Decisions: func(ctx context.Context) any { return s.parts.scaler.Decisions(ctx) }, Events: s.parts.events, Changes: s.parts.changes,
 		Invariants: s.parts.checker().Run, Clear: rideschema.Clear(), Present: rideschema.Present,
+		Live: s.parts.live, Areas: rides.AreasCSV(), Scaling: s.parts.scaler, About: s.cfg.About,
+		Observe: func(route, method string, status int, took time.Duration, trace string) {
+			observe(route, method, status, took, trace)
+			s.parts.live.Observe(route, method, status, took)
+		},
 	}
 	s.parts.useCache(&api)
-	if s.orchestrator, err = s.serve(ctx, httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: orchestratorapi.New(api)}); err != nil {
+	api.Admission = s.parts.gate
+	handler := orchestratorapi.New(api)
+	if s.orchestrator, err = s.serve(ctx, "orchestrator", httpapi.ServerConfig{Addr: s.cfg.Orchestrator, Handler: handler, AddHeaders: handler.AddHeaders}); err != nil {
 		return err
 	}
 	s.orchestrator.OnShutdown(s.parts.events.Close) // open streams would delay the shutdown
+	s.orchestrator.OnShutdown(s.parts.changes.Close)
+	s.orchestrator.OnShutdown(s.parts.live.Close)
+	measuring, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.onClose(func(context.Context) error { stop(); return nil })
+	s.parts.background.Go(func() { s.parts.live.Run(measuring) })
 	return nil
 }
 
@@ -102,13 +119,16 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 func (s *System) startServices(ctx context.Context) error {
 	routes := httpapi.NewLateHandler()
 	var err error
-	if s.gateway, err = s.serveOpen(ctx, s.cfg.Gateway, routes); err != nil {
+	if s.gateway, err = s.serveOpen(ctx, "gateway", s.cfg.Gateway, routes); err != nil {
 		return err
 	}
 	if err = s.startUsers(ctx); err != nil {
 		return err
 	}
 	if err = s.startRides(ctx); err != nil {
+		return err
+	}
+	if err = telemetry.Register(s.metrics.registry, ClientMetrics(s.clients...)); err != nil {
 		return err
 	}
 	observe, err := s.metrics.of("gateway")
@@ -137,7 +157,7 @@ func (s *System) startUsers(ctx context.Context) error {
 	}
 	service := usersapi.New(usersapi.Config{DB: db, Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget})
 	s.onClose(service.Close)
-	s.users, err = s.serveOpen(ctx, s.cfg.Users, service.Handler())
+	s.users, err = s.serveOpen(ctx, "users", s.cfg.Users, service.Handler())
 	return err
 }
 
@@ -151,7 +171,7 @@ func (s *System) startRides(ctx context.Context) error {
 		return err
 	}
 	routes := httpapi.NewLateHandler() // rides identifies itself by its address, which is known once it listens
-	if s.rides, err = s.serveOpen(ctx, s.cfg.Rides, routes); err != nil {
+	if s.rides, err = s.serveOpen(ctx, "rides", s.cfg.Rides, routes); err != nil {
 		return err
 	}
 	origin := s.cfg.RideRules.Origin
@@ -183,6 +203,7 @@ func (s *System) database() (*dbclient.Client, error) {
 		return nil, fmt.Errorf("database client: %w", err)
 	}
 	s.onClose(func(context.Context) error { db.Close(); return nil })
+	s.clients = append(s.clients, db)
 	return db, nil
 }
 
@@ -192,15 +213,16 @@ const Exposed = "everybody who reaches it may change and empty the database: set
 
 // serveOpen serves routes that are open by the contract. It logs a warning if other machines can reach the routes that
 // empty the database.
-func (s *System) serveOpen(ctx context.Context, addr string, h http.Handler) (*httpapi.Server, error) {
+func (s *System) serveOpen(ctx context.Context, part, addr string, h http.Handler) (*httpapi.Server, error) {
 	cfg := httpapi.ServerConfig{Addr: addr, Handler: h}
 	if s.cfg.Credentials == nil {
 		cfg.Exposed = Exposed
 	}
-	return s.serve(ctx, cfg)
+	return s.serve(ctx, part, cfg)
 }
 
-func (s *System) serve(ctx context.Context, cfg httpapi.ServerConfig) (*httpapi.Server, error) {
+func (s *System) serve(ctx context.Context, part string, cfg httpapi.ServerConfig) (*httpapi.Server, error) {
+	cfg.Listener = s.bound[part]
 	cfg.Log, cfg.AllowedHosts, cfg.TLS = s.cfg.Log, s.cfg.AllowedHosts, s.cfg.TLS.Server(false)
 	server := httpapi.NewServer(cfg)
 	if err := server.Open(ctx); err != nil {
@@ -225,11 +247,15 @@ func (s *System) URLs() URLs {
 // readyPoll is how often Ready checks: often enough that no person notices the delay.
 const readyPoll = 2 * time.Millisecond
 
-// waitingLog is how often Ready logs what it waits for.
-const waitingLog = 5 * time.Second
+// waitingLog is how often Ready logs what it waits for. A good start takes less than a few of that; from then on each of
+// the lines is a warning, which is also seen on a terminal.
+const (
+	waitingLog  = 10 * time.Second
+	warnedAfter = 3
+)
 
-// Failed yields an error once the system knows that it cannot serve because the broker does not accept the largest
-// message.
+// Failed yields an error once the system knows that it can never serve: the broker refuses the user, the password, the
+// vhost or the largest message, or a server's host has no name.
 func (s *System) Failed() <-chan error { return s.parts.failed }
 
 // Ready waits until a master and all wanted slaves serve, or returns ctx's error, or that of Failed. The parts may start
@@ -239,7 +265,7 @@ func (s *System) Ready(ctx context.Context) error {
 	defer tick.Stop()
 	waiting := time.NewTicker(waitingLog)
 	defer waiting.Stop()
-	for {
+	for waited := 0; ; {
 		missing := s.parts.missing(ctx)
 		if missing == "" {
 			return nil
@@ -250,14 +276,19 @@ func (s *System) Ready(ctx context.Context) error {
 		case err := <-s.parts.failed:
 			return err
 		case <-waiting.C:
-			s.cfg.Log.InfoContext(ctx, "waiting to be ready", "missing", missing, "away", s.parts.away(ctx))
+			waited++
+			level := slog.LevelInfo
+			if waited >= warnedAfter {
+				level = slog.LevelWarn
+			}
+			s.cfg.Log.Log(ctx, level, "waiting to be ready", "missing", missing, "away", s.parts.away(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-// Close stops everything within the bounds of ctx. Listeners stop first, so that clients learn early and pending
-// requests finish if they can soon. Everything acknowledged is on disk in any case.
+// Close stops everything, and gives up when ctx ends. Listeners stop first, so that clients notice early and pending
+// requests can finish if they do so soon. Everything acknowledged is on disk in any case.
 func (s *System) Close(ctx context.Context) error {
 	closing, drained := httpapi.Draining(ctx, s.servers...)
 	defer drained()

@@ -9,8 +9,8 @@ import (
 	"rideshare/internal/workerapi"
 )
 
-// WorkerMetrics returns the metrics of workers, read from their statuses: a worker exports its own, and the embedded
-// system those of all workers.
+// WorkerMetrics returns the metrics of workers, read from their statuses. A worker process exports its own metrics, and
+// the embedded system those of all workers.
 func WorkerMetrics(statuses func(context.Context) []workerapi.Status) []telemetry.Sampled {
 	each := func(read func(s *workerapi.Status, emit func(float64, ...string))) func(func(float64, ...string)) {
 		return func(emit func(float64, ...string)) {

@@ -11,7 +11,7 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// Reserved is the one name that no user can have: /api/v1/users/_count is the counter's path.
+// Reserved is a name that no user can have: /api/v1/users/_count is the counter's path.
 const Reserved = "_count"
 
 // sha1Hex is the required form of a password: a SHA-1 in hex, computed by the client.

@@ -16,6 +16,7 @@ import (
 
 	"rideshare/bench/ledger"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
 	"rideshare/internal/wait"
 )
 
@@ -71,7 +72,7 @@ func (r Reply) Pause() time.Duration {
 	return min(longestPause, time.Duration(seconds)*time.Second)
 }
 
-// Wrong reports whether the status says that the request was invalid; none of ours is.
+// Wrong reports whether the status says that the request was invalid. The benchmarks send only valid requests.
 func (r Reply) Wrong() bool {
 	return r.Status >= 400 && r.Status < 500 && r.Status != http.StatusTooManyRequests && r.Status != http.StatusRequestTimeout
 }
@@ -88,6 +89,8 @@ type Client struct {
 	HTTP *http.Client
 	// Authorization is sent with each request, unless it is empty.
 	Authorization string
+	// User is sent as the user's label with each request, unless it is empty.
+	User string
 	// Timeout is how long a request waits for its answer; zero: as long as its context.
 	Timeout time.Duration
 }
@@ -114,6 +117,9 @@ func (c *Client) Send(ctx context.Context, method, url string, body any, header 
 	if c.Authorization != "" {
 		req.Header.Set("Authorization", c.Authorization)
 	}
+	if c.User != "" {
+		req.Header.Set(httpapi.HeaderUser, c.User)
+	}
 	for pair := range slices.Chunk(header, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
@@ -129,8 +135,8 @@ func (c *Client) Send(ctx context.Context, method, url string, body any, header 
 	return Reply{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
-// Insist repeats a request until the answer has one of the statuses; if ctx ends first, it returns the last reply. Use
-// it only for requests that may be repeated.
+// Insist retries a request until the answer has one of the statuses; if ctx ends first, it returns the last reply. Use
+// it only for requests that may be retried.
 func Insist(ctx context.Context, request func(context.Context) Reply, statuses ...int) (Reply, error) {
 	for {
 		r := request(ctx)

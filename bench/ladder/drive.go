@@ -39,7 +39,7 @@ type run struct {
 	offered float64
 }
 
-// beside measures while the work's side load runs.
+// beside measures the run while the side load of its work, if it has one, runs too.
 func (r run) beside(ctx context.Context) (figure, error) {
 	if r.work != workBesideSlow {
 		return r.measure(ctx)

@@ -2,20 +2,16 @@ package ladder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
 	"rideshare/bench/api"
+	"rideshare/internal/failpoint"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
@@ -24,11 +20,18 @@ import (
 // FailoverMode is how the master is taken away.
 type FailoverMode string
 
+// Hangs reports whether the mode makes the process of the master hang.
+func (m FailoverMode) Hangs() bool {
+	return m == FailoverPause || m == FailoverStuck || m == FailoverSpin
+}
+
 // The modes.
 const (
 	FailoverKill    FailoverMode = "kill"    // SIGKILL, which the control loop has to notice by itself
 	FailoverCrash   FailoverMode = "crash"   // POST crash/master, which also wakes the control loop
-	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs, and only its session shows that
+	FailoverPause   FailoverMode = "pause"   // SIGSTOP: it hangs
+	FailoverStuck   FailoverMode = "stuck"   // its commits wait for ever; it answers
+	FailoverSpin    FailoverMode = "spin"    // its commits loop for ever; it answers
 	FailoverPlanned FailoverMode = "planned" // POST master: hand-over
 )
 
@@ -43,6 +46,8 @@ type FailoverConfig struct {
 	Slaves    int
 	// Writes and Reads are sent per second, whether or not earlier ones are answered.
 	Writes, Reads int
+	// Unguarded turns the protection from overload off in the system that is started.
+	Unguarded bool
 	// Progress gets a line for each kill.
 	Progress io.Writer
 }
@@ -52,16 +57,15 @@ const (
 	failoverWhole = time.Minute
 	// failoverRest is the longest random pause between a complete system and the next kill; the shortest is a fifth.
 	failoverRest = time.Second
-	// failoverCall is longer than any call may take: a system that has not answered by then hangs.
+	// failoverCall is longer than any call may take: a system that has not answered by then is considered hung.
 	failoverCall = 15 * time.Second
 )
 
 // failover is one run.
 type failover struct {
 	FailoverConfig
+	measured
 
-	url    string
-	client api.Client
 	load   *failoverLoad
 	system *system.System // started for the run; nil if the system runs elsewhere
 }
@@ -69,13 +73,10 @@ type failover struct {
 // ErrWrong means that acknowledged writes were lost or doubled: the report has their numbers.
 var ErrWrong = errors.New("acknowledged writes were lost or doubled")
 
-// Failover takes the master away again and again under a constant load, and measures how long no write is acknowledged.
-// At the end it looks for lost and doubled writes. If there are some, it returns ErrWrong with a complete report.
+// Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
+// end it looks for lost and doubled writes. If it finds any, it returns ErrWrong with a complete report.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
-	f := &failover{
-		FailoverConfig: cfg, url: cfg.Orchestrator,
-		client: api.Client{HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}, Timeout: failoverCall},
-	}
+	f := &failover{FailoverConfig: cfg, measured: newMeasured(cfg.Orchestrator)}
 	if f.url == "" {
 		stop, startErr := f.start(ctx)
 		if startErr != nil {
@@ -88,40 +89,16 @@ func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, 
 
 // start starts a system. The returned function stops the system and removes its data.
 func (f *failover) start(ctx context.Context) (stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "rideshare-failover-")
-	if err != nil {
-		return nil, fmt.Errorf("make a directory: %w", err)
+	protection := defaultStages
+	if f.Unguarded {
+		protection = noStages
 	}
-	running, err := system.StartOrchestrator(ctx, system.Config{
-		Log: slog.New(slog.DiscardHandler), Data: filepath.Join(dir, "data"), Name: "failover", Processes: f.Processes,
-		Orchestrator: anyPort, Slaves: f.Slaves, CallTimeout: callTimeout,
+	f.system, stop, err = f.startOwn(ctx, system.Config{
+		Name: "failover", Processes: f.Processes, Slaves: f.Slaves, Admission: protection.settings(),
 		// The number of slaves stays constant: the first tick is after the run.
-		Scale: system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: f.Slaves, Max: f.Slaves}}, Period: 24 * time.Hour},
+		Scale: system.Scale{Settings: scale.Settings{Policy: "reads", Min: f.Slaves, Max: f.Slaves, ReadsPerSlave: 20}, Period: 24 * time.Hour},
 	})
-	if err != nil {
-		return nil, errors.Join(err, f.remove(), os.RemoveAll(dir))
-	}
-	stop = func() error {
-		f.client.HTTP.CloseIdleConnections()
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
-		defer cancel()
-		return errors.Join(running.Close(closing), f.remove(), os.RemoveAll(dir))
-	}
-	if err := running.Ready(ctx); err != nil {
-		return nil, errors.Join(err, stop())
-	}
-	f.url, f.system = running.URLs().Orchestrator, running
-	return stop, nil
-}
-
-// remove deletes what the system that was started has left at the broker and the coordinator.
-func (f *failover) remove() error {
-	if f.Processes == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), removeLimit) // also for a run that was interrupted
-	defer cancel()
-	return f.Processes.Remove(ctx, slog.New(slog.DiscardHandler))
+	return stop, err
 }
 
 // callTimeout is the system's deadline for each call.
@@ -204,6 +181,10 @@ func (f *failover) strike(ctx context.Context, master api.Member) error {
 		return f.call(ctx, http.MethodPost, "/api/v1/crash/master", nil, nil)
 	case FailoverPause:
 		return signalWorker(master.PID, syscall.SIGSTOP)
+	case FailoverStuck:
+		return failpoint.Arm(ctx, master.PID, failpoint.MasterBeforeCommit, failpoint.Pause)
+	case FailoverSpin:
+		return failpoint.Arm(ctx, master.PID, failpoint.MasterBeforeCommit, failpoint.Spin)
 	case FailoverKill:
 		if f.system != nil && f.Processes == nil {
 			return f.system.Kill(ctx, master.Worker) // its pid is not a real process id
@@ -221,57 +202,6 @@ func signalWorker(pid int, signal syscall.Signal) error {
 	}
 	if err := syscall.Kill(pid, signal); err != nil {
 		return fmt.Errorf("signal process %d: %w", pid, err)
-	}
-	return nil
-}
-
-// pollEvery is how often the cluster is polled until it is complete.
-const pollEvery = 20 * time.Millisecond
-
-func masterOf(c api.Cluster) (api.Member, bool) {
-	i := slices.IndexFunc(c.Members, func(m api.Member) bool { return m.Role == "master" && m.Ready })
-	if i < 0 {
-		return api.Member{}, false
-	}
-	return c.Members[i], true
-}
-
-func isWhole(c api.Cluster) bool {
-	_, led := masterOf(c)
-	return led && len(c.Members) == c.Desired+1 && !slices.ContainsFunc(c.Members, func(m api.Member) bool { return !m.Ready })
-}
-
-// whole waits until there is a master and every wanted slave.
-func (f *failover) whole(ctx context.Context) (api.Cluster, error) {
-	for deadline := time.Now().Add(failoverWhole); ; {
-		var c api.Cluster
-		err := f.call(ctx, http.MethodGet, "/api/v1/cluster", nil, &c)
-		if err == nil && isWhole(c) {
-			return c, nil
-		}
-		if time.Now().After(deadline) {
-			return c, fmt.Errorf("not whole within %v: %+v: %w", failoverWhole, c, err)
-		}
-		if !wait.For(ctx, pollEvery) {
-			return c, context.Cause(ctx)
-		}
-	}
-}
-
-// call makes a request that must be answered with 200, and decodes the answer into out unless out is nil.
-func (f *failover) call(ctx context.Context, method, path string, in, out any) error {
-	r := f.client.Send(ctx, method, f.url+path, in)
-	if r.Err != nil {
-		return r.Err
-	}
-	if r.Status != http.StatusOK {
-		return fmt.Errorf("%s %s: status %d: %.200s", method, path, r.Status, r.Body)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(r.Body, out); err != nil {
-		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (l *failoverLoad) end() {
 	l.all.Wait()
 }
 
-// send makes rate calls per second until ctx ends, each when it is due: there is room for all that wait for an answer.
+// send makes rate calls per second until ctx ends, each when it is due. The bound of calls in flight is never reached.
 func (l *failoverLoad) send(ctx context.Context, rate int, call func(context.Context, loadgen.Request) loadgen.Outcome) {
 	level := float64(rate)
 	l.all.Go(func() {

@@ -189,8 +189,8 @@ func (f *failover) goals(r *FailoverReport) []Goal {
 	switch {
 	case f.Mode == FailoverPlanned:
 		atMost(last, 100, r.Gap.P99)
-	case f.Mode == FailoverPause:
-		atMost(last, 7000, r.Gap.P99)
+	case f.Mode.Hangs():
+		atMost(last, 1500, r.Gap.P99)
 	case f.Orchestrator != "": // containers
 		atMost("p50 ms", 400, r.Gap.P50)
 		atMost(last, 1500, r.Gap.P99)

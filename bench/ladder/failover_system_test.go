@@ -175,3 +175,12 @@ func TestFailover_PidOfNoWorker_GetsNoSignal(t *testing.T) {
 		})
 	}
 }
+
+// A binary without failpoints cannot make a master hang while it answers, and says what can.
+func TestFailover_Stuck_NeedsFailpoints(t *testing.T) {
+	for _, mode := range []FailoverMode{FailoverStuck, FailoverSpin} {
+		if _, err := (&fakeSystem{master: os.Getpid()}).measure(t, mode); err == nil || !strings.Contains(err.Error(), "-tags failpoint") {
+			t.Errorf("%s: got %v, want an error that names the tag", mode, err)
+		}
+	}
+}

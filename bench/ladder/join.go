@@ -26,8 +26,8 @@ type JoinConfig struct {
 type Joined struct {
 	// Ready is the time from the death of the slave before it to its first read.
 	Ready time.Duration `json:"ready_ns"`
-	// Before is what the writers saw before the death of the old slave, which shows how much this machine delays a write
-	// anyway. After is from then on.
+	// Before has the writes before the death of the old slave, and shows how much this machine delays a write anyway.
+	// After has the writes from then on.
 	Before Noticed `json:"before"`
 	After  Noticed `json:"after"`
 }

@@ -1,6 +1,6 @@
-// Package ladder measures this system next to the alternatives: the same HTTP server with nothing, or with SQLite,
-// behind it, and RPC over RabbitMQ with one message per request. Each path runs in its own processes, all paths run
-// side by side, and the measurements are interleaved, so that the ratios hold on a noisy machine.
+// Package ladder compares this system with the alternatives: the same HTTP server with nothing, or with SQLite, behind
+// it, and RPC over RabbitMQ with one message per request. Each path runs in its own processes, all paths run
+// side by side, and the measurements are interleaved, so that the ratios are reliable on a noisy machine.
 package ladder
 
 import (

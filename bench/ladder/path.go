@@ -3,12 +3,14 @@ package ladder
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"rideshare/bench/tutorial"
+	"rideshare/orchestrator/admission"
 	"rideshare/system"
 )
 
-// The paths: what the same request is sent to.
+// The paths: the systems to which the same requests are sent.
 const (
 	pathHTTP             = "http"
 	pathInProcess        = "inprocess"
@@ -21,6 +23,12 @@ const (
 	pathUnbatched        = "unbatched"
 	pathTutorial         = "tutorial"
 	pathBestRPC          = "rpc-best"
+	// These four paths show what the protection from overload costs: with all its stages on, and off. They are measured
+	// only if Config.Paths names them.
+	pathGuarded           = "batched-guarded"
+	pathUnguarded         = "batched-unguarded"
+	pathEmbeddedGuarded   = "embedded-guarded"
+	pathEmbeddedUnguarded = "embedded-unguarded"
 )
 
 // path is one rung of the ladder.
@@ -32,8 +40,38 @@ type path struct {
 	slaves      int
 	unbatched   bool
 	uncached    bool              // the read cache is off
+	archived    bool              // with an archive in a folder beside the data
+	starts      int               // of workers a minute; zero means the product's default
 	rpc         tutorial.Settings // of a path that is served by that package
+	stages      stages            // of the protection from overload
 }
+
+// stages says which stages of the protection from overload a path has.
+type stages int
+
+const (
+	defaultStages stages = iota
+	noStages             // ADMISSION=off
+	allStages            // the limits too, which are so high that they refuse nothing
+)
+
+// highLimit is a limit (rate:burst) that no measurement reaches.
+const highLimit = "1000000:1000000"
+
+// settings returns the settings of the protection, nil if it is off.
+func (s stages) settings() *admission.Settings {
+	if s == noStages {
+		return nil
+	}
+	settings := admission.Defaults()
+	if l := &settings.Limits; s == allStages {
+		l.Read, l.Write, l.Async, l.ReadTotal, l.WriteTotal, l.AsyncTotal = highLimit, highLimit, highLimit, highLimit, highLimit, highLimit
+	}
+	return &settings
+}
+
+// onlyNamed reports whether the path is measured only if it is named.
+func (p path) onlyNamed() bool { return p.stages != defaultStages }
 
 func paths() []path {
 	return []path{
@@ -46,13 +84,17 @@ func paths() []path {
 		{name: pathUncached, about: "batched, the read cache off", serve: serveSystem, queue: true, product: true, slaves: 1, uncached: true},
 		{name: pathEmbeddedUncached, about: "embedded, the read cache off", serve: serveSystem, product: true, slaves: 1, uncached: true},
 		{name: pathUnbatched, about: "this system on RabbitMQ, 1 slave, batching off", serve: serveSystem, queue: true, product: true, slaves: 1, unbatched: true},
+		{name: pathGuarded, about: "batched, all stages of the protection from overload on", serve: serveSystem, queue: true, product: true, slaves: 1, stages: allStages},
+		{name: pathUnguarded, about: "batched, the protection from overload off", serve: serveSystem, queue: true, product: true, slaves: 1, stages: noStages},
+		{name: pathEmbeddedGuarded, about: "embedded, all stages of the protection on", serve: serveSystem, product: true, slaves: 1, stages: allStages},
+		{name: pathEmbeddedUnguarded, about: "embedded, the protection off", serve: serveSystem, product: true, slaves: 1, stages: noStages},
 		{name: pathTutorial, about: "tutorial, one consumer: RPC over RabbitMQ, a message a request, prefetch 1, a commit and a confirm a write", serve: serveRPC, queue: true, rpc: tutorial.Tutorial()},
 		{name: pathBestRPC, about: "the best RPC with a message a request: two consumers of reads, prefetch 16, a write is committed while the one before is confirmed", serve: serveRPC, queue: true, rpc: tutorial.Best()},
 	}
 }
 
 func pathOf(name string) (path, bool) {
-	for _, p := range paths() {
+	for _, p := range slices.Concat(paths(), costPaths(false), costPaths(true), standalonePaths()) {
 		if p.name == name {
 			return p, true
 		}

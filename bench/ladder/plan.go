@@ -33,8 +33,8 @@ func (c measurement) closed() measurement {
 // of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathTutorial, pathBestRPC},
-		workOnce:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
+		workPoint: {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded, pathTutorial, pathBestRPC},
+		workOnce:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded},
 		workCount: {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
 		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
 		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
@@ -98,7 +98,8 @@ func (c measurement) opened() []measurement {
 // measurements returns the selected measurements.
 func (cfg Config) measurements() []measurement {
 	return slices.DeleteFunc(allMeasurements(cfg.Clients), func(c measurement) bool {
-		return c.Open && !slices.Contains(cfg.Loops, loopOpen) ||
+		p, _ := pathOf(c.Path)
+		return c.Open && !slices.Contains(cfg.Loops, loopOpen) || cfg.Paths == nil && p.onlyNamed() ||
 			cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
 	})
 }

@@ -127,6 +127,8 @@ func (r *Report) finish() {
 			{pathBatched, pathUncached},
 			{pathEmbedded, pathEmbeddedUncached},
 			{pathBatched, pathUnbatched},
+			{pathGuarded, pathUnguarded},
+			{pathEmbeddedGuarded, pathEmbeddedUnguarded},
 			{pathBatched, pathTutorial},
 			{pathBatched, pathBestRPC},
 			{pathTutorial, pathInProcess},

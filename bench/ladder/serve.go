@@ -122,13 +122,18 @@ func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
 	cfg := system.Config{
 		Log: s.cfg.Log, Data: filepath.Join(s.cfg.Dir, "data"), Name: "bench",
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
-		Slaves: p.slaves, CallTimeout: 5 * time.Second, Unbatched: p.unbatched, Cache: system.Cache{Off: p.uncached},
+		Slaves: p.slaves, StartsPerMinute: p.starts, CallTimeout: callTimeout, Unbatched: p.unbatched, Admission: p.stages.settings(), Cache: system.Cache{Off: p.uncached},
 		// The number of slaves stays constant: the first tick is after the run.
-		Scale:     system.Scale{Policy: scale.Reads{PerSlave: 20, Limits: scale.Limits{Min: p.slaves, Max: max(p.slaves, 1)}}, Period: 24 * time.Hour},
+		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: p.slaves, Max: max(p.slaves, 1), ReadsPerSlave: 20}, Period: 24 * time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC},
 	}
 	if p.queue {
 		cfg.Processes = &system.Processes{Bus: s.cfg.Bus, Coordinator: s.cfg.Coordinator, Prefix: s.cfg.Prefix, LogLevel: "error"}
+	}
+	if p.archived {
+		cfg.Archive = system.Archive{
+			URL: "file://" + filepath.Join(s.cfg.Dir, archiveFolder), Every: time.Second, SnapshotEvery: 24 * time.Hour, Keep: 7 * 24 * time.Hour, Backlog: 4 << 30,
+		}
 	}
 	running, err := system.Start(ctx, cfg)
 	if err != nil {

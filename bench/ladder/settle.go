@@ -26,7 +26,7 @@ var (
 )
 
 // reconcile makes all paths ready for a measurement: the tables have exactly the rows that they were filled with, and every
-// replica has caught up. So no measurement pays for what an earlier one left behind.
+// replica has caught up. So no measurement is slowed down by the leftovers of an earlier one.
 func (s *rig) reconcile(ctx context.Context) error {
 	for name, t := range s.targets {
 		if name == pathHTTP {
@@ -80,8 +80,8 @@ func noneLeft(answer []byte, want string, err error) error {
 	return err
 }
 
-// mark writes a row and waits until reads see it, and so everything written before it. A replica that is behind may not
-// even have the table yet.
+// mark writes a row and waits until reads see it. Then they also see everything written before it. A replica that is
+// behind may not even have the table yet.
 func (t *target) mark(ctx context.Context) error {
 	t.marks++
 	mark := strconv.Itoa(t.marks)

@@ -12,7 +12,7 @@ import (
 // The works.
 const (
 	workPoint = "point-read"
-	// workOnce is point reads of which no two have the same parameter: none is in a cache.
+	// workOnce is point reads with a different parameter each, so that no answer is in a cache.
 	workOnce = "point-read-once"
 	// workCount is a COUNT(DISTINCT) over all rows, by an index that does not cover it.
 	workCount = "count-distinct"
@@ -32,7 +32,7 @@ const (
 	// benchRides and rideUsers are how many rides and users the application's tables have.
 	benchRides = 1000
 	rideUsers  = 100
-	// sampleEvery: one in so many answers is compared byte by byte; the others are checked for their status and number
+	// One in sampleEvery answers is compared byte by byte; the others are checked for their status and number
 	// of rows.
 	sampleEvery = 16
 	// writtenPer is the share of writes in the mixed work: one in 10.
@@ -83,7 +83,7 @@ func (w *work) point(r *request) {
 	r.body = append(appendKey(r.body, r.n), `"}}`...)
 }
 
-// once asks for a key that was not asked for before. There is no such row.
+// once asks for a key that no earlier request asked for. There is no such row.
 func (w *work) once(r *request) {
 	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/read", false, 0, nil
 	r.body = fmt.Appendf(r.body[:0], `{"table":"bench","columns":["k","v"],"condition":{"k":"once-%016x-%d-%d"}}`, w.random.Uint64(), w.client, w.sent)

@@ -1,10 +1,11 @@
-// Package ledger records the fate of every write of a load, and compares the fates with what the system has at the end:
-// what was acknowledged must be there, once.
+// Package ledger records the fate of every write of a load, and compares the fates with the system's data at the end:
+// every acknowledged write must be there exactly once.
 package ledger
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -52,15 +53,26 @@ func (w *Writes[K]) Note(name K, f Fate) {
 	w.fates[name] = f
 }
 
-// Names returns the names of all writes.
-func (w *Writes[K]) Names() []K {
+// Add records a write that is about to be sent as Unknown. It reports false, and changes nothing, if there is a write of that
+// name already.
+func (w *Writes[K]) Add(name K) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	names := make([]K, 0, len(w.fates))
-	for name := range w.fates {
-		names = append(names, name)
+	if _, there := w.fates[name]; there {
+		return false
 	}
-	return names
+	if w.fates == nil {
+		w.fates = map[K]Fate{}
+	}
+	w.fates[name] = Unknown
+	return true
+}
+
+// Fates returns the fates of all writes.
+func (w *Writes[K]) Fates() map[K]Fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.fates)
 }
 
 // Compare notes in c how often each write was found, and removes it from found: what then remains was never written.

@@ -10,8 +10,8 @@ import (
 	"rideshare/bench/ledger"
 )
 
-// book records what this run has written, as far as it knows. Answers are compared with it. It is safe for concurrent
-// use.
+// book records what this run has written, as far as the answers show. Later answers are compared with the book. It is
+// safe for concurrent use.
 type book struct {
 	run string // part of every name, so that runs on one system never collide
 

@@ -21,11 +21,13 @@ type Targets struct {
 	Orchestrator string `json:"orchestrator"`
 }
 
-// Config says what to run. All fields but Authorization and Clean are required.
+// Config says what to run. All fields but Authorization, As, TLS and Clean are required.
 type Config struct {
 	Targets Targets
 	// Authorization is sent with requests for which the orchestrator requires credentials.
 	Authorization string
+	// As is the user in whose name requests are sent to an orchestrator without credentials; empty: no name.
+	As string
 	// TLS is what the client trusts and presents; nil means the system's CAs.
 	TLS         *tlsfiles.Files
 	Mix         Mix
@@ -44,6 +46,8 @@ type Config struct {
 	// Progress receives the state of the run; on a terminal as one line that is rewritten.
 	Progress io.Writer
 	Terminal bool
+	// Columns returns the width of that terminal, or 0 if it is not known.
+	Columns func() int
 }
 
 // The kinds of requests.

@@ -55,7 +55,12 @@ func runFor(t *testing.T, ctx context.Context, cfg load.Config) *load.Result { /
 // A correct system passes, with every kind of request sent.
 func TestRun_RightSystem_Passes(t *testing.T) {
 	s, targets := newSystem(t, fault{})
-	r := run(t, s, config(t, targets, everything))
+	cfg := config(t, targets, everything)
+	cfg.As = "ann"
+	r := run(t, s, cfg)
+	if s.as != "ann" {
+		t.Errorf("got a write of user %q, want ann", s.as)
+	}
 	if !r.Check.OK || r.Load.All.Failed != 0 || len(r.Load.Kinds) != 7 || r.Load.All.Count < enoughServed/2 {
 		t.Errorf("got %+v of %+v, want no complaint and 7 kinds", r.Check, r.Load.Kinds)
 	}
@@ -163,14 +168,21 @@ func TestRun_WrongAddress_IsTold(t *testing.T) {
 func TestRun_Progress(t *testing.T) {
 	_, targets := newSystem(t, fault{})
 	cfg := config(t, targets, everything)
-	cfg.Terminal = true
+	const columns = 76
+	cfg.Terminal, cfg.Columns = true, func() int { return columns }
 	cfg.Plan[0].Duration = 1800 * time.Millisecond
 	out := new(bytes.Buffer)
 	cfg.Progress = out
 	runFor(t, t.Context(), cfg)
-	for _, want := range []string{"\r", "[####", "steady", "/s", "errors 0", "slaves 1 of 2", "lag 3", "left"} {
+	for _, want := range []string{"\r", "[#", "steady", "/s", "errors 0", "slaves 1 of 2", "lag 3", "left"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("progress %q has no %q", out, want)
+		}
+	}
+	for line := range strings.SplitSeq(out.String(), "\r\x1b[K") {
+		line, _, _ = strings.Cut(line, "\n")
+		if len(line) >= columns {
+			t.Errorf("%q has %d columns, want fewer than the terminal's %d", line, len(line), columns)
 		}
 	}
 }

@@ -35,6 +35,20 @@ func (r *Result) HTML(w io.Writer) error {
 	return page.Write(w)
 }
 
+// Sections returns the charts and tables of figures, for a page about another load. marks are drawn beside the phases.
+func Sections(s loadgen.Summary, marks ...report.Mark) []report.Section {
+	r := &Result{Load: s}
+	over := []report.Chart{r.rates(), r.failed(), r.latencies()}
+	for i := range over {
+		over[i].Marks = append(over[i].Marks, marks...)
+	}
+	return []report.Section{
+		{Title: "Over time", Charts: over},
+		{Title: "Latency", Charts: []report.Chart{r.curves(), r.bars()}},
+		{Title: "Figures", Tables: r.tables()},
+	}
+}
+
 func (r *Result) loop() string {
 	if r.Load.Loop == loadgen.Closed {
 		return "closed loop, levels in clients"
@@ -256,7 +270,7 @@ func (r *Result) checkSection() report.Section {
 		return s
 	}
 	found := report.Table{Head: []string{"found"}, Text: true}
-	for _, line := range verdicts(c) {
+	for _, line := range Verdicts(c) {
 		found.Rows = append(found.Rows, []string{line})
 	}
 	s.Tables = []report.Table{found}

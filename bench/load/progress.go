@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -10,11 +11,14 @@ import (
 )
 
 const (
-	// lineEvery is how often a line is written where there is no terminal.
+	// lineEvery is how often a line is written if the output is not a terminal.
 	lineEvery = 5 * time.Second
 	// barEvery is how often the bar on a terminal is rewritten.
 	barEvery = 500 * time.Millisecond
-	barWidth = 24
+	// barWidth is the longest bar; a shorter one than barLeast is left out.
+	barWidth, barLeast = 24, 6
+	// defaultColumns is the width of a terminal that does not tell it.
+	defaultColumns = 80
 )
 
 // progress reports the state of a run.
@@ -61,12 +65,7 @@ func (p *progress) print(line string) {
 // line is the state at now, in one line.
 func (p *progress) line(now time.Time) string {
 	at := p.recorder.Progress(now)
-	total := p.cfg.Plan.Duration()
 	var b strings.Builder
-	if p.cfg.Terminal {
-		full := int(barWidth * (total - at.Left) / max(1, total))
-		fmt.Fprintf(&b, "[%s%s] ", strings.Repeat("#", full), strings.Repeat("-", barWidth-full))
-	}
 	p99 := "-"
 	if at.Last.All.Count > 0 {
 		p99 = latency(at.Last.All.P99)
@@ -78,7 +77,28 @@ func (p *progress) line(now time.Time) string {
 		b.WriteString("  slaves ?")
 	}
 	fmt.Fprintf(&b, "  %v left", at.Left.Round(time.Second))
-	return b.String()
+	if !p.cfg.Terminal {
+		return b.String()
+	}
+	total := p.cfg.Plan.Duration()
+	return withBar(b.String(), float64(total-at.Left)/float64(max(1, total)), p.columns())
+}
+
+func (p *progress) columns() int {
+	if p.cfg.Columns == nil {
+		return defaultColumns
+	}
+	return cmp.Or(p.cfg.Columns(), defaultColumns)
+}
+
+// withBar puts a bar of done, from 0 to 1, before text. The line stays shorter than a terminal's columns: a longer one
+// would wrap, and could not be overwritten.
+func withBar(text string, done float64, columns int) string {
+	if width := min(barWidth, columns-len(text)-len("[] ")-1); width >= barLeast {
+		full := min(width, max(0, int(float64(width)*done)))
+		text = "[" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "] " + text
+	}
+	return text[:max(0, min(len(text), columns-1))]
 }
 
 // latency formats a latency for readers.

@@ -31,8 +31,8 @@ type Result struct {
 	Check     ledger.Check `json:"check"`
 }
 
-// Run runs the load and checks it. The end of ctx ends the load early; what was written by then is still checked. An
-// error without a result means that the run failed; an error with a result means that what was written could not be
+// Run runs the load and checks it. The end of ctx ends the load early; the data written by then is still checked. An
+// error without a result means that the run failed; an error with a result means that the written data could not be
 // removed.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	client := newClient(cfg)
@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	result.Ended = ctx.Err() != nil
-	// The run may have been ended early; what it wrote is checked all the same.
+	// The run may have been ended early; its writes are still checked.
 	ctx = context.WithoutCancel(ctx)
 	_, _ = fmt.Fprintln(cfg.Progress, "checking that everything acknowledged is there, once") // progress only.
 	result.Check = d.verify(ctx)
@@ -111,7 +111,7 @@ type client struct {
 
 func newClient(cfg Config) *client {
 	c := &client{targets: cfg.Targets}
-	c.Authorization, c.Timeout = cfg.Authorization, cfg.Timeout
+	c.Authorization, c.User, c.Timeout = cfg.Authorization, cfg.As, cfg.Timeout
 	transport := &http.Transport{
 		MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
 		IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.

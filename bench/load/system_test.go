@@ -21,6 +21,7 @@ type system struct {
 	rides  []*ride
 	joins  map[int][]string // users by ride
 	writes []map[string]any
+	as     string        // the user of the last write
 	calls  int           // of the kind that the fault is about
 	served int           // requests of all kinds
 	enough chan struct{} // closed when some of everything was served
@@ -191,6 +192,7 @@ func (s *system) join(r *http.Request) (int, any) {
 }
 
 func (s *system) write(r *http.Request) (int, any) {
+	s.as = r.Header.Get("X-Rideshare-User")
 	s.writes = append(s.writes, body(r)["values"].(map[string]any))
 	return http.StatusOK, struct{}{}
 }

@@ -65,8 +65,8 @@ func (r *Result) scaling() report.Table {
 	return t
 }
 
-// verdicts returns the results of the check, one line each, worst first.
-func verdicts(c ledger.Check) []string {
+// Verdicts returns the results of the check, one line each, worst first.
+func Verdicts(c ledger.Check) []string {
 	var lines []string
 	if c.Problem != "" {
 		lines = append(lines, "the check could not be made to its end: "+c.Problem)

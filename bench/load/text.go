@@ -49,7 +49,7 @@ func (r *Result) words() string {
 	if r.Check.OK {
 		b.WriteString("ok: everything acknowledged is there, once\n")
 	}
-	for _, line := range verdicts(r.Check) {
+	for _, line := range Verdicts(r.Check) {
 		fmt.Fprintf(&b, "FAILED  %s\n", line)
 	}
 	return b.String()

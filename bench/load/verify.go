@@ -146,7 +146,7 @@ func (d *driver) verifyWrites(ctx context.Context, c *ledger.Check) error {
 func (d *driver) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
-	for _, name := range d.book.users.Names() {
+	for name := range d.book.users.Fates() {
 		_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
 			return d.client.Send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
 		}, http.StatusOK, http.StatusBadRequest) // 400: it never existed, or an earlier attempt has removed it.

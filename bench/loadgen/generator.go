@@ -1,8 +1,8 @@
 // Package loadgen sends requests according to a plan and records how long the answers take.
 //
 // In an open loop, requests become due at scheduled times, whether or not earlier requests were answered, and latency
-// counts from the due time. So if the system stalls for a second, the latency of all requests of that second shows it,
-// not that of a single request (no coordinated omission). In a closed loop, each of a number of clients sends one
+// counts from the due time. So if the system stalls for a second, the stall shows in the latency of all requests of that
+// second, not only of a single one (no coordinated omission). In a closed loop, each of a number of clients sends one
 // request after the other.
 package loadgen
 
@@ -45,12 +45,16 @@ type Request struct {
 	// Slot is a number below the number of clients or MaxInFlight, which no other request in flight has. A caller can
 	// keep state for each slot without locks.
 	Slot int
+	// Stage is the index of the request's stage, and Number the request's own number in it, from 0.
+	Stage, Number int
 }
 
-// Config is what Run needs; Plan, Loop and Call are required.
+// Config is what Run needs; Call, and either Plan and Loop or Stages are required.
 type Config struct {
 	Plan Plan
 	Loop Loop
+	// Stages are for a run that ends after a number of requests, not after a time. It is a closed loop.
+	Stages []Stage
 	// MaxInFlight bounds the requests in flight of an open loop: 1024 by default. Requests that are due beyond it wait
 	// their turn, and their latency grows.
 	MaxInFlight int
@@ -64,7 +68,9 @@ type Config struct {
 // Run sends requests until the plan or ctx ends, waits for the answers to requests in flight, and returns the figures.
 // An error means that nothing was sent, because cfg is incomplete.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
-	if len(cfg.Plan) == 0 {
+	if len(cfg.Stages) > 0 {
+		cfg.Plan, cfg.Loop = Plan{}, Closed
+	} else if len(cfg.Plan) == 0 {
 		return Summary{}, errEmptyPlan
 	}
 	if cfg.Call == nil || (cfg.Loop != Open && cfg.Loop != Closed) {
@@ -73,16 +79,22 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.MaxInFlight < 1 {
 		cfg.MaxInFlight = 1024
 	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Plan.Duration())
-	defer cancel()
+	if len(cfg.Stages) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cfg.Plan.Duration())
+		defer cancel()
+	}
 	g := &generator{cfg: cfg, start: time.Now()}
 	if cfg.Recorder != nil {
 		cfg.Recorder.begin(g.start, cfg.Plan)
 	}
 	var unsent int64
-	if cfg.Loop == Open {
+	switch {
+	case len(cfg.Stages) > 0:
+		g.stages(ctx)
+	case cfg.Loop == Open:
 		unsent = g.open(ctx)
-	} else {
+	default:
 		g.closed(ctx)
 	}
 	g.group.Wait()

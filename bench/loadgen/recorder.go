@@ -85,6 +85,7 @@ func (r *Recorder) close(took time.Duration) {
 func (r *Recorder) end(now time.Time) Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.endStage(now)
 	r.advance(now)
 	r.took = now.Sub(r.start)
 	if rest := r.took - r.next(); rest > 0 {

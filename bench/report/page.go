@@ -1,5 +1,5 @@
 // Package report makes one self-contained HTML file of figures: tables and charts, readable on light and dark screens
-// and in print. The template draws the charts as SVG; this package computes where everything is.
+// and in print. This package computes the layout of the charts, and the template draws them as SVG.
 package report
 
 import (
@@ -26,7 +26,7 @@ type Fact struct {
 	Bad bool
 }
 
-// Section is a heading with what belongs under it: text, charts, tables.
+// Section is a heading with its text, charts and tables.
 type Section struct {
 	Title, Text string
 	Charts      []Chart

@@ -1,5 +1,5 @@
 // Package tutorial is request and reply over RabbitMQ with one message per request. The benchmark compares the product
-// with it; the product does not use it. Tutorial takes messages as tutorials do, Best as fast as is known.
+// with it; the product does not use it. Tutorial has the settings of RabbitMQ's tutorial, Best the fastest known.
 package tutorial
 
 import (

@@ -13,7 +13,7 @@ import (
 	"rideshare/internal/sqlite"
 )
 
-// maxRows is how many rows a write may return: none are wanted here.
+// maxRows is how many rows a write may return; the benchmark's writes return none.
 const maxRows = 1
 
 // writes lets clients write everything that they may write in the product.

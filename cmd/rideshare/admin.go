@@ -16,7 +16,7 @@ const (
 	childAdmin = "127.0.0.1:0"
 )
 
-// admin holds the settings, common to every process, that are for operators.
+// admin holds the operators' settings, which every process has.
 type admin struct {
 	Admin string `default:"" placeholder:"ADDR" env:"RIDESHARE_ADMIN" help:"Listen address for the metrics of this process (/metrics) and Go profiles (/debug/pprof), without authentication; port 0 picks a free one. Workers and persdb that this process starts get one each on a free loopback port, and log it. Default: none."`
 }
@@ -29,7 +29,7 @@ func (a admin) open(ctx context.Context, out *output) (end func(), err error) {
 	if err = checkAddress("--admin", a.Admin); err != nil {
 		return nil, err
 	}
-	log, err := telemetry.NewLogger(out.stderr, "info", "admin")
+	log, err := errorLogger(out, "info", "admin")
 	if err != nil {
 		return nil, err
 	}

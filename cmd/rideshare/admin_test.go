@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ func (l *lines) address(t *testing.T, started string) string {
 	t.Helper()
 	line := regexp.MustCompile(`"` + started + `".*"addr":"([^"]+)"`)
 	var address string
-	testenv.Eventually(t, 10*time.Second, func() error {
+	testenv.Eventually(t, time.Minute, func() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		m := line.FindSubmatch(l.text.Bytes())
@@ -76,4 +77,14 @@ func TestAdmin_GatewayHasItsOwnMetrics(t *testing.T) {
 	if got := <-ended; got != exitDone {
 		t.Errorf("got exit code %d, want %d", got, exitDone)
 	}
+}
+
+// count returns nil if text was written at least n times.
+func (l *lines) count(text string, n int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got := strings.Count(l.text.String(), text); got < n {
+		return fmt.Errorf("got %q %d times in %q, want %d", text, got, l.text.String(), n)
+	}
+	return nil
 }

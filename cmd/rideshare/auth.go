@@ -10,9 +10,10 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/reload"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/tracing"
 )
 
-// The kinds of files that are read again while a part runs.
+// The kinds of files that are reloaded while a part runs.
 const (
 	filesCredentials = "credentials"
 	filesTLS         = "tls"
@@ -38,7 +39,8 @@ func (o *output) credentials(setting, file string) (*httpapi.Credentials, error)
 	return creds, nil
 }
 
-// follow applies changes of the files that were read so far, until ctx ends. A process calls it once.
+// follow applies changes of the files that were read so far, until ctx ends, and turns tracing on if it is configured. A
+// process calls it once.
 func (o *output) follow(ctx context.Context, log *slog.Logger) error {
 	observe, err := telemetry.NewReloads(o.metrics, filesCredentials, filesTLS)
 	if err != nil {
@@ -53,5 +55,10 @@ func (o *output) follow(ctx context.Context, log *slog.Logger) error {
 	for _, w := range o.watched {
 		go w.Run(ctx, log, observe)
 	}
+	end, err := tracing.Open(ctx, "rideshare-"+o.part, log)
+	if err != nil {
+		return err
+	}
+	o.endTraces = end
 	return nil
 }

@@ -16,14 +16,15 @@ import (
 
 	"rideshare/bench/ladder"
 	"rideshare/bench/startedservices"
-	"rideshare/internal/telemetry"
 )
 
 // benchCommand is `rideshare bench` and its sub-commands.
 type benchCommand struct {
 	Ladder   benchLadderCommand   `cmd:"" default:"withargs" help:"The performance ladder (what bench does without a further word)."`
 	Join     benchJoinCommand     `cmd:"" help:"How long a new slave takes on a large database under writes, and what the writers notice."`
+	Costs    benchCostsCommand    `cmd:"" help:"What an archive and streams of changes cost the writers."`
 	Failover benchFailoverCommand `cmd:"" help:"How long writes stand still when the master goes."`
+	Scale    benchScaleCommand    `cmd:"" help:"How many reads more slaves serve, and what the autoscaler makes of a load that rises."`
 	Serve    benchServeCommand    `cmd:"" hidden:"" help:"One path of the ladder, as the ladder starts it."`
 }
 
@@ -38,7 +39,7 @@ type benchLadderCommand struct {
 	benchServices
 	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
 	Works    []string      `default:"all" enum:"all,point-read,point-read-once,count-distinct,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-uncached,embedded,embedded-uncached,unbatched,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default})."`
+	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: but those with guarded in their name, the protection from overload with all stages, and off)."`
 	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
@@ -67,7 +68,7 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	return errors.Join(err, b.write(report), report.Print(out.stdout))
 }
 
-// some returns the names, or nil, which means all.
+// some returns the names, or nil if all are meant.
 func some(names []string) []string {
 	if slices.Contains(names, "all") {
 		return nil
@@ -79,14 +80,20 @@ func (b *benchLadderCommand) write(report *ladder.Report) error {
 	if err := writeJSON(b.JSON, report); err != nil {
 		return err
 	}
-	if b.HTML != "" {
-		var page bytes.Buffer
-		if err := report.WriteHTML(&page); err != nil {
-			return err
-		}
-		if err := os.WriteFile(b.HTML, page.Bytes(), 0o600); err != nil {
-			return fmt.Errorf("write the page: %w", err)
-		}
+	return writeHTML(b.HTML, report.WriteHTML)
+}
+
+// writeHTML writes a page to a file, if a file is given.
+func writeHTML(file string, render func(io.Writer) error) error {
+	if file == "" {
+		return nil
+	}
+	var page bytes.Buffer
+	if err := render(&page); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
 }
@@ -180,9 +187,9 @@ type benchServeCommand struct {
 	Prefix      string `default:"" help:"Stands before the names of queues."`
 }
 
-// Run serves until ctx ends or the ladder does; the ladder's end shows as the end of the standard input.
+// Run serves until ctx ends or standard input is closed, which means that the ladder's process has ended.
 func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
-	log, err := telemetry.NewLogger(out.stderr, "error", "bench")
+	log, err := errorLogger(out, "error", "bench")
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type benchFailoverCommand struct {
 	benchServices
 	sessionSetting
 	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
-	Mode         string `default:"kill" enum:"kill,crash,pause,planned" env:"BENCH_MODE" help:"How: kill (SIGKILL, noticed by the system itself), crash (crash/master, which wakes the control loop too), pause (SIGSTOP), planned (hand-over); kill and pause need workers that are processes of this machine, or that the run starts (${default})."`
+	Mode         string `default:"kill" enum:"kill,crash,pause,stuck,spin,planned" env:"BENCH_MODE" help:"How: kill (SIGKILL, noticed by the system itself), crash (crash/master, which wakes the control loop too), pause (SIGSTOP), stuck or spin (it answers, and its commits wait or loop for ever: only a binary built with -tags failpoint), planned (hand-over); all but crash and planned need workers that are processes of this machine, or that the run starts (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (a process for each worker, on RabbitMQ and ZooKeeper) (${default})."`
 	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Measure this running system instead of one started for the run."`
 	Writes       int    `default:"200" env:"BENCH_WRITES" help:"Writes a second (${default})."`
@@ -29,8 +29,8 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	if b.Kills < 1 || b.Writes < 1 || b.Reads < 0 || b.Slaves < 1 {
 		return usagef("--kills, --writes and --slaves must be at least 1, --reads not negative")
 	}
-	if b.Mode == string(ladder.FailoverPause) && b.Orchestrator == "" && b.Launcher != launcherProcess {
-		return usagef("--mode pause needs workers that are processes: --launcher process")
+	if ladder.FailoverMode(b.Mode).Hangs() && b.Orchestrator == "" && b.Launcher != launcherProcess {
+		return usagef("--mode %s needs workers that are processes: --launcher process", b.Mode)
 	}
 	if err := b.checkLength(); err != nil {
 		return err

@@ -38,6 +38,7 @@ func TestBench_NoServices_NamesTheCommand(t *testing.T) {
 		"Ladder":         {"", "bench", "--bus"},
 		"Join":           {"", "bench join", "--bus"},
 		"Failover":       {"", "bench failover --launcher process", "--bus"},
+		"Scale":          {"", "bench scale", "--bus"},
 		"Stopped":        {"\n", "bench", "--bus"},
 		"OnlyABus":       {"", "bench --bus amqp://127.0.0.1:1/", "--coordinator"},
 		"OnlyARabbitMQ":  {"RABBITMQ_URL='amqp://127.0.0.1:1/'\nRABBITMQ_PID=12\n", "bench", "--coordinator"},

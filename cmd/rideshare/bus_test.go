@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -23,5 +24,43 @@ func TestOrchestrator_BrokerTakesOnlySmallMessages_FailsWithOneLine(t *testing.T
 	text := stderr.text.String()
 	if code != exitFailed || strings.Count(text, "\n") != 1 || !strings.Contains(text, "max_message_size") || !strings.Contains(text, "LARGEST_REQUEST_MIB") {
 		t.Errorf("got exit code %d and stderr %q, want %d and one line that names both settings", code, text, exitFailed)
+	}
+}
+
+// Parts whose broker refuses the password or has no such vhost end by themselves, with one line that names the broker
+// and the reason and hides the password.
+func TestParts_BrokerRefusesThem_FailWithOneLine(t *testing.T) {
+	at, err := url.Parse(testenv.RabbitMQ(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, vhost := *at, *at
+	password.User = url.UserPassword(at.User.Username(), "wrong-secret")
+	vhost.Path = "/no-such-vhost"
+	for name, tt := range map[string]struct {
+		part string
+		bus  url.URL
+		want string
+	}{
+		"WorkerPassword":       {"worker --dir", password, "username or password not allowed"},
+		"OrchestratorPassword": {"orchestrator --listen 127.0.0.1:0 --data", password, "username or password not allowed"},
+		"WorkerVHost":          {"worker --dir", vhost, "no-such-vhost not found"},
+		"OrchestratorVHost":    {"orchestrator --listen 127.0.0.1:0 --data", vhost, "no-such-vhost not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a part that stays ends well
+			defer cancel()
+			args := append(strings.Fields(tt.part), t.TempDir(), "--bus", tt.bus.String(), "--coordinator", "zk://127.0.0.1:1", "--persdb-url", "http://127.0.0.1:1")
+			var stdout, stderr lines
+			code := run(ctx, args, &stdout, &stderr)
+			text := stderr.text.String()
+			if code != exitFailed || strings.Count(text, "\n") != 1 || !strings.Contains(text, tt.want) || !strings.Contains(text, "@"+at.Host) {
+				t.Errorf("got exit code %d and stderr %q, want %d and one line with the broker's address and %q", code, text, exitFailed, tt.want)
+			}
+			if strings.Contains(text+stdout.text.String(), "wrong-secret") {
+				t.Error("the password is shown")
+			}
+		})
 	}
 }

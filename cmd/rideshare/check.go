@@ -12,17 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"rideshare/internal/httpapi"
 	"rideshare/orchestrator/invariants"
 	"rideshare/persdb/client"
 )
 
-const (
-	// checkTimeout is longer than the orchestrator's longest check.
-	checkTimeout = time.Minute
-	// maxReportBytes bounds what is read of a report.
-	maxReportBytes = 16 << 20
-)
+// checkTimeout is longer than the orchestrator's longest check.
+const checkTimeout = time.Minute
 
 // checkCommand is `rideshare check`.
 type checkCommand struct {
@@ -43,8 +38,9 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	report, err := c.ask(ctx, out.httpClient(), authorization)
-	if err != nil {
+	var report invariants.Report
+	from := source{client: out.httpClient(), base: c.Orchestrator, authorization: authorization}
+	if err = from.ask(ctx, http.MethodPost, "/api/v1/check", &report); err != nil {
 		return err
 	}
 	if err = c.readLog(ctx, out, &report); err != nil {
@@ -56,37 +52,7 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	return printReport(out.stdout, report)
 }
 
-// ask requests a check from the orchestrator.
-func (c *checkCommand) ask(ctx context.Context, client *http.Client, authorization string) (invariants.Report, error) {
-	var report invariants.Report
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.Orchestrator, "/")+"/api/v1/check", http.NoBody)
-	if err != nil {
-		return report, usagef("--orchestrator: %v", err)
-	}
-	if authorization != "" {
-		req.Header.Set("Authorization", authorization)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return report, fmt.Errorf("ask the orchestrator: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReportBytes))
-	if err != nil {
-		return report, fmt.Errorf("read the report: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		var problem httpapi.Problem
-		_ = json.Unmarshal(body, &problem) // without a detail the status is the message.
-		return report, fmt.Errorf("the orchestrator did not check: %s %s", resp.Status, problem.Detail)
-	}
-	if err = json.Unmarshal(body, &report); err != nil {
-		return report, fmt.Errorf("read the report: %w", err)
-	}
-	return report, nil
-}
-
-// readLog replaces the orchestrator's results for the log by those of reading persdb's log directly.
+// readLog reads persdb's log itself, and replaces the orchestrator's results for the log.
 func (c *checkCommand) readLog(ctx context.Context, out *output, report *invariants.Report) error {
 	if c.Persdb == "" {
 		return nil

@@ -46,7 +46,7 @@ func (d dockerSettings) docker(busFile string) *system.Docker {
 	}
 }
 
-// checkWorkerTLS returns an error if workers in containers would speak plain HTTP with parts that do not.
+// checkWorkerTLS returns an error unless either both this process and the workers in containers have TLS, or neither has.
 func (d dockerSettings) checkWorkerTLS(out *output) error {
 	if out.tls.Serves() != (d.WorkerTLS != "") {
 		return usagef("--tls-cert and --worker-tls go together: workers in containers have their own files")
@@ -66,7 +66,7 @@ func (d dockerSettings) user() string {
 	}
 }
 
-// writeBusFile writes the broker's URL to a file that only this user, as which the containers run, can read.
+// writeBusFile writes the broker's URL to a file that only user can read; the containers run as this user.
 func writeBusFile(dir, busURL, user string) (file string, err error) {
 	uid, gid, err := ids(user)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"rideshare/internal/logkey"
-	"rideshare/internal/telemetry"
 	"rideshare/system"
 )
 
@@ -17,11 +16,11 @@ type launcherCommand struct {
 	TokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
 	Engine    string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
 	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
-	LogLevel  string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged, here and in the workers: debug, info, warn or error (${default})."`
-	hosts
+	hosts     `group:"Access:"`
+	logging   `group:"Log:"`
 	stack
-	dockerSettings
-	sqlLimits
+	dockerSettings `group:"Workers in containers:"`
+	sqlLimits      `group:"Limits of SQL:"`
 }
 
 // launcherTimeout is longer than the launcher's slowest answer: a worker's grace of a minute plus the time that the
@@ -30,9 +29,9 @@ const launcherTimeout = 2 * time.Minute
 
 // Run serves until ctx ends.
 func (l *launcherCommand) Run(ctx context.Context, out *output) error {
-	log, err := telemetry.NewLogger(out.stdout, l.LogLevel, "launcher")
+	log, err := l.logger(out, "launcher")
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
 	workers, workersErr := l.workers()
@@ -50,6 +49,15 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	if err = out.follow(ctx, log); err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	listener, err := bind(ctx, log, l.Listen, end)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer func() { _ = listener.Close() }() // again, if it was served
+	}
 	launcher, err := newLauncher(system.Config{Log: log, Data: l.Data, Processes: &workers, Metrics: out.metrics, Limits: limits, TLS: out.tls, ChildEnv: out.tlsEnv}, token)
 	if err != nil {
 		return err
@@ -58,14 +66,14 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers", logkey.Addr, l.Listen)
 	}
 	return serve(ctx, part{
-		addr: l.Listen, hosts: l.hosts, inherited: true, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
+		addr: l.Listen, hosts: l.hosts, listener: listener, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
 		handler: launcher.Handler(), tls: out.tls.Server(true), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
 	})
 }
 
 // workers returns how to run workers.
 func (l *launcherCommand) workers() (system.Processes, error) {
-	p := system.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel}
+	p := system.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel, LogFormat: l.LogFormat}
 	var err error
 	switch {
 	case l.Engine != launcherDocker:

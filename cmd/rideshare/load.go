@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
 	"rideshare/bench/load"
 	"rideshare/bench/loadgen"
+	"rideshare/bench/report"
 )
 
 // loadCommand is `rideshare load`.
@@ -23,6 +25,7 @@ type loadCommand struct {
 	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"LOAD_READY_FILE" help:"Take gateway and orchestrator from the file that 'up --ready-file' wrote."`
 	clientSettings
+	sceneSettings
 
 	Rate     float64       `default:"0" env:"LOAD_RATE" help:"Open loop: requests a second, whether or not earlier ones were answered. Without --rate, --clients and --phases: 50."`
 	Clients  int           `default:"0" env:"LOAD_CLIENTS" help:"Closed loop: clients that each send one request after the other."`
@@ -30,6 +33,7 @@ type loadCommand struct {
 	Loop     string        `default:"open" enum:"open,closed" env:"LOAD_LOOP" help:"What the levels of --phases are: open: requests a second, closed: clients (${default})."`
 	Duration time.Duration `default:"1m" env:"LOAD_DURATION" help:"Length of the run, without --phases (${default})."`
 	Mix      string        `default:"${loadMix}" env:"LOAD_MIX" help:"Share of each kind in percent (${default})."`
+	As       string        `default:"" placeholder:"USER" env:"LOAD_AS" help:"Header X-Rideshare-User of the requests: the user in whose name they wait, without AUTH_FILE."`
 	Seed     uint64        `default:"1" env:"LOAD_SEED" help:"Seed of the sequence of kinds, users and rides (${default})."`
 
 	PoolUsers   int           `default:"20" env:"LOAD_POOL_USERS" help:"Users made before the load, who create and join rides (${default})."`
@@ -49,19 +53,30 @@ func (*loadCommand) Help() string {
 everything that was acknowledged. What it writes has names of its own and stays, unless --clean is given.
 
 Examples:
-  rideshare load                                            50 requests a second for a minute, against 'rideshare up'
-  rideshare load --rate 500 --duration 5m --html load.html  open loop, with a report to look at
-  rideshare load --clients 64                               closed loop: as fast as 64 clients get answers
-  rideshare load --phases "ramp 60s 0-500; steady 2m 500; burst 10s 3000; quiet 2m 5" --json load.json
-  rideshare load --mix db-read=90,db-write=10 --rate 1000   the database alone
+  rideshare load
+      50 requests a second for a minute, against 'rideshare up'
+  rideshare load --rate 500 --duration 5m --html load.html
+      open loop, with a report to look at
+  rideshare load --clients 64
+      closed loop: as fast as 64 clients get answers
+  rideshare load --phases "ramp 60s 0-500; steady 2m 500; burst 10s 3000"
+      phases, one after the other
+  rideshare load --mix db-read=90,db-write=10 --rate 1000
+      the database alone
   rideshare load --gateway http://host:80 --orchestrator http://host:8083
+      another system
+  rideshare load n1 --start process
+      a scene of overload, with a verdict; docs/LOAD.md has all six
 
-Exit code 0: everything acknowledged is there, once, and no answer was wrong. 1: not so, or more than --max-failed failed. 2: wrong usage.
+Exit code 0: everything acknowledged is there, once, and no answer was wrong. 1: not so, or more than --max-failed failed, or a goal of the scene is missed. 2: wrong usage.
 Ctrl-C ends the load early; the check and the report still come. Again: at once.`
 }
 
 // Run runs the load, writes the reports, and returns an error if a check failed.
 func (l *loadCommand) Run(ctx context.Context, out *output) error {
+	if l.Scene != "" {
+		return l.playScene(ctx, out)
+	}
 	cfg, err := l.config(ctx, out)
 	if err != nil {
 		return err
@@ -94,26 +109,26 @@ func (l *loadCommand) verdict(r *load.Result) error {
 
 func (l *loadCommand) write(r *load.Result) error {
 	return errors.Join(
-		writeFile(l.JSON, func(w io.Writer) error {
-			encoder := json.NewEncoder(w)
-			encoder.SetIndent("", " ")
-			return encoder.Encode(r)
-		}),
-		writeFile(l.HTML, r.HTML),
+		report.WriteFile(l.JSON, asJSON(r)),
+		report.WriteFile(l.HTML, r.HTML),
 	)
 }
 
-// writeFile writes a file, if a file is given.
-func writeFile(file string, write func(io.Writer) error) error {
+func asJSON(result any) func(io.Writer) error {
+	return func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", " ")
+		return encoder.Encode(result)
+	}
+}
+
+// checkFolder returns an error if the folder of a given file is missing, so that a run does not fail at its end.
+func checkFolder(flag, file string) error {
 	if file == "" {
 		return nil
 	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the user names it.
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	if err := errors.Join(write(f), f.Close()); err != nil {
-		return fmt.Errorf("write the report %s: %w", file, err)
+	if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+		return usagef("%s: there is no folder %s", flag, filepath.Dir(file))
 	}
 	return nil
 }
@@ -127,12 +142,12 @@ func (l *loadCommand) config(ctx context.Context, out *output) (load.Config, err
 		mixErr = usagef("--mix: %v", mixErr)
 	}
 	plan, loop, planErr := l.plan()
-	if err := joinUsage(targetsErr, authErr, mixErr, planErr, l.limits()); err != nil {
+	if err := joinUsage(targetsErr, authErr, mixErr, planErr, l.limits(), checkFolder("--json", l.JSON), checkFolder("--html", l.HTML)); err != nil {
 		return load.Config{}, err
 	}
 	return load.Config{
-		Targets: targets, Authorization: authorization, TLS: out.tls, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
-		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: out.stderr, Terminal: isTerminal(out.stderr),
+		Targets: targets, Authorization: authorization, As: l.As, TLS: out.tls, Mix: mix, Plan: plan, Loop: loop, MaxInFlight: l.MaxInFlight,
+		Timeout: l.Timeout, Users: l.PoolUsers, Seed: l.Seed, Clean: l.Clean, Progress: out.stderr, Terminal: isTerminal(out.stderr), Columns: func() int { return columns(out.stderr) },
 	}, nil
 }
 
@@ -209,14 +224,4 @@ func (l *loadCommand) targets() (load.Targets, error) {
 		*url = strings.TrimSuffix(*url, "/")
 	}
 	return t, joinUsage(checkURL("--users or --gateway", t.Users), checkURL("--rides or --gateway", t.Rides), checkURL("--orchestrator", t.Orchestrator))
-}
-
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

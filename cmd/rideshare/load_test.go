@@ -2,6 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,15 +31,49 @@ func TestLoad_WrongUsage(t *testing.T) {
 		{"--ready-file /does/not/exist", "--ready-file"},
 		{"--ready-file " + broken, "--ready-file"},
 		{"--max-failed 101", "between 0 and 100"},
+		{"n9", "must be one of"},
+		{"n3", "--start process"},
+		{"n6", "--start process"},
+		{"n1 --html x", "neither --html"},
+		{"n1 --knee=-1 --html x", "must not be negative"},
+		{"n1 --lane-limit 0", "adaptive"},
+		{"n1 --orchestrator nowhere", "--orchestrator"},
 		{"--pool-users 1 --mix read=100 --rate=-1", "at least 2"},
 		{"--pool-users 1 --mix read=100 --rate=-1", "the kinds"},
 		{"--pool-users 1 --mix read=100 --rate=-1", "must be positive"},
+		{"n5 --alarm-set true", "need each other"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), append([]string{"load"}, strings.Fields(test.args)...), &stdout, &stderr)
 		if code != exitUsage || !strings.Contains(stderr.String(), test.want) {
 			t.Errorf("%s: got %d, %s, want %d with %q", test.args, code, &stderr, exitUsage, test.want)
 		}
+	}
+}
+
+// A scene that misses a goal is a failure, and says which. This system has no protection from overload: it accepts what is to be
+// refused, and has nothing that was written.
+func TestLoad_Scene_Missed_ExitsFailed(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{}`
+		if r.URL.RawQuery == "level=linearizable" {
+			answer = `{"results":[{}]}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "n5.json")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"load", "n5", "--short", "--orchestrator", server.URL, "--json", file}, &stdout, &stderr)
+	if code != exitFailed || !strings.Contains(stderr.String(), "missed a goal") || !strings.Contains(stdout.String(), "MISSED  broker held open: accepted") {
+		t.Errorf("got %d, %s%s, want %d and the missed check", code, &stdout, &stderr, exitFailed)
+	}
+	var result struct {
+		OK     *bool
+		Checks []any
+	}
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &result) != nil || result.OK == nil || *result.OK || len(result.Checks) == 0 {
+		t.Errorf("got %s, %v, want the result", text, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	_ "time/tzdata" // time zones, for systems without time zone files
@@ -22,6 +23,7 @@ import (
 	"rideshare/internal/reload"
 	"rideshare/internal/telemetry"
 	"rideshare/internal/tlsfiles"
+	"rideshare/orchestrator/console"
 )
 
 // The exit codes, which scripts rely on.
@@ -49,12 +51,17 @@ func main() {
 // run is the program without its process-wide parts. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var settings cli
-	out := &output{stdout: stdout, stderr: stderr, metrics: telemetry.NewRegistry()}
+	if len(args) == 0 {
+		_ = run(ctx, []string{"--help"}, stderr, stderr)
+		return exitUsage
+	}
+	out := &output{stdout: stdout, stderr: stderr, metrics: telemetry.NewRegistry(), endTraces: func() {}}
 	exit := -1
 	parser, err := kong.New(&settings,
 		kong.Name("rideshare"),
 		kong.Description("A database-as-a-service for a ride-pooling application: reads and writes over queues, one master, many slaves, one durable log."),
 		kong.Writers(stdout, stderr),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { exit = code }),
 		kong.Vars{"version": version, "loadMix": load.DefaultMix, "session": zookeeper.DefaultSessionTimeout.String()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -63,13 +70,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	kctx, err := parser.Parse(args)
+	kctx, err := parser.Parse(asFlag(args))
 	if exit >= 0 { // --help was printed
 		return exit
 	}
 	if err != nil {
 		return usage(stderr, err)
 	}
+	out.settings, out.part = effective(kctx), kctx.Command()
 	tuneMemory()
 	end := func() {}
 	if out.tls, err = settings.load(out); err == nil {
@@ -77,6 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err == nil {
 		err = kctx.Run()
+		out.endTraces()
 		end()
 	}
 	var wrong *usageError
@@ -88,6 +97,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	default:
 		return fail(stderr, err)
 	}
+}
+
+// asFlag replaces a first argument "help" by the flag --help.
+func asFlag(args []string) []string {
+	if args[0] != "help" {
+		return args
+	}
+	return append(slices.Clone(args[1:]), "--help")
 }
 
 func fail(w io.Writer, err error) int {
@@ -107,6 +124,9 @@ type output struct {
 	watched        []*reload.Watcher // see follow
 	tls            *tlsfiles.Files   // nil without TLS settings
 	tlsEnv         []string          // the same settings, for child processes
+	settings       []console.Setting // of the command, as it runs
+	part           string            // the command
+	endTraces      func()
 }
 
 // usageError is an invalid setting: the command ends with exitUsage.
@@ -121,7 +141,7 @@ func usagef(format string, args ...any) error {
 // shownSQL is how much of a statement is logged, in bytes.
 const shownSQL = 200
 
-// endStuck returns a function that ends the process for a statement that ignores its interruption: the process is back
+// endStuck returns a function that ends the process when a statement ignores its interruption. The process is restarted
 // within seconds, and no data is lost.
 func endStuck(log *slog.Logger) func(sql string) {
 	return func(sql string) {

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/telemetry"
 	"rideshare/system"
 )
 
@@ -19,7 +18,7 @@ type orchestratorCommand struct {
 	LauncherTokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that this launcher asks for."`
 	Slaves            int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	stack
-	serving
+	serving `group:"Scaling, cache and queues:"`
 	common
 }
 
@@ -41,9 +40,9 @@ func (o *orchestratorCommand) checkLauncher() error {
 
 // Run serves until ctx ends.
 func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
-	log, err := telemetry.NewLogger(out.stdout, o.LogLevel, "orchestrator")
+	log, err := o.logger(out, "orchestrator")
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	auth, authErr := out.credentials("AUTH_FILE", o.AuthFile)
 	budget, budgetErr := o.budget()
@@ -56,7 +55,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
-	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel}
+	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel, LogFormat: o.LogFormat}
 	if o.Launcher != launcherProcess {
 		processes.Launcher, processes.LauncherToken = o.Launcher, token
 	}
@@ -69,9 +68,10 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	}
 	running, err := system.StartOrchestrator(ctx, system.Config{
 		// Two orchestrators of a stack listen at the same address, each in its own container.
-		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
-		Scale: o.scale(), Cache: o.cache(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
+		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, HungAfter: o.HungAfter, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
+		Scale: o.scale(), Cache: o.cache(), Changes: o.changes(), Lanes: o.lanes(), Admission: o.settings(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
 		Processes: &processes, Metrics: out.metrics, MaxTimeout: o.SQLMaxTimeout, AllowOrigin: o.AllowOrigin, TLS: out.tls, ChildEnv: out.tlsEnv,
+		About: about(out.settings),
 	})
 	if err != nil {
 		return err

@@ -28,9 +28,9 @@ type process struct {
 
 // begin sets up the process of a service.
 func (c common) begin(out *output, name string) (process, error) {
-	log, err := telemetry.NewLogger(out.stdout, c.LogLevel, name)
+	log, err := c.logger(out, name)
 	if err != nil {
-		return process{}, usagef("%v", err)
+		return process{}, err
 	}
 	requests, err := telemetry.NewRequests(out.metrics, name)
 	if err != nil {
@@ -50,14 +50,14 @@ func (p process) exposed() string {
 
 // part is one service, about to be served.
 type part struct {
-	addr string
-	hosts
+	addr  string
+	hosts `group:"Access:"`
 	// exposed is the warning, with the remedy, for listening beyond this machine; "" if there is none.
 	exposed string
-	// inherited means that a parent process may have handed over a listener, and that the part ends with that parent.
-	inherited bool
-	// writeTimeout is for parts whose answers may take longer than usual. Set readTimeout too: when it expires the
-	// handler's context ends, however short the request was.
+	// listener, if set, is used instead of addr; see bind.
+	listener net.Listener
+	// writeTimeout is for parts whose answers may take longer than usual. Set readTimeout too: when readTimeout expires,
+	// the handler's context ends, however short the request was.
 	writeTimeout, readTimeout time.Duration
 	handler                   http.Handler
 	tls                       *tls.Config
@@ -88,24 +88,41 @@ func inherit(ctx context.Context, log *slog.Logger, end func()) (net.Listener, e
 	return listener, nil
 }
 
+// bind returns the listener of a part that a launcher may have started, if one was handed over; else it checks that the
+// part can listen at addr, and returns nil. It calls end when the parent is gone. A part calls it before it opens anything,
+// so that an occupied port is all that goes wrong. It does not listen yet: callers of a part that still opens its files
+// have to be refused, because a call that is accepted and not answered counts as one of unknown outcome.
+func bind(ctx context.Context, log *slog.Logger, addr string, end func()) (net.Listener, error) {
+	if err := checkListen(addr); err != nil {
+		return nil, err
+	}
+	listener, err := inherit(ctx, log, end)
+	if err != nil || listener != nil {
+		return listener, err
+	}
+	free, err := httpapi.Listen(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return nil, free.Close()
+}
+
+// checkListen checks the address of --listen.
+func checkListen(addr string) error {
+	if strings.HasPrefix(addr, httpapi.UnixScheme) {
+		return nil
+	}
+	return checkAddress("--listen", addr)
+}
+
 // serve serves a part until ctx ends or its listener fails, then closes it within stopLimit.
 func serve(ctx context.Context, p part) error {
-	if !strings.HasPrefix(p.addr, httpapi.UnixScheme) {
-		if err := checkAddress("--listen", p.addr); err != nil {
-			return err
-		}
+	if err := checkListen(p.addr); err != nil {
+		return err
 	}
-	ctx, end := context.WithCancel(ctx)
-	defer end()
 	config := httpapi.ServerConfig{
 		Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout,
-		AllowedHosts: p.AllowedHosts, Exposed: p.exposed, TLS: p.tls,
-	}
-	if p.inherited {
-		var err error
-		if config.Listener, err = inherit(ctx, p.log, end); err != nil {
-			return err
-		}
+		AllowedHosts: p.AllowedHosts, Exposed: p.exposed, TLS: p.tls, Listener: p.listener,
 	}
 	server := httpapi.NewServer(config)
 	if p.onShutdown != nil {

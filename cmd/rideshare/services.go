@@ -8,8 +8,10 @@ import (
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/telemetry"
 	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
+	"rideshare/system"
 	"rideshare/users/usersapi"
 )
 
@@ -33,7 +35,7 @@ func (d database) client(out *output, auth *httpapi.Credentials) (*dbclient.Clie
 	if err != nil {
 		return nil, usagef("ORCHESTRATOR_URL: %v", err)
 	}
-	return db, nil
+	return db, telemetry.Register(out.metrics, system.ClientMetrics(db))
 }
 
 // sent returns the credentials for the orchestrator. Without a file they are nil.
@@ -88,7 +90,7 @@ type ridesCommand struct {
 	Listen     string `default:":9520" placeholder:"ADDR" env:"RIDES_LISTEN" help:"Listen address (${default})."`
 	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for."`
 	database
-	rideRules
+	rideRules `group:"Rides:"`
 	common
 }
 

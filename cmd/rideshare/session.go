@@ -6,8 +6,8 @@ import (
 	"rideshare/internal/coord/zookeeper"
 )
 
-// Below minSession a busy machine is mistaken for a dead one. A session longer than maxSession is of no use, and the
-// server would not grant it.
+// With a session shorter than minSession a busy machine is mistaken for a dead one. A session longer than maxSession is
+// of no use, and ZooKeeper would not grant it.
 const (
 	minSession = 2 * time.Second
 	maxSession = time.Minute
@@ -15,7 +15,7 @@ const (
 
 // sessionSetting is the session length at ZooKeeper. ${session} is zookeeper.DefaultSessionTimeout.
 type sessionSetting struct {
-	Session time.Duration `default:"${session}" env:"RIDESHARE_SESSION" help:"How long ZooKeeper keeps the session of a worker or orchestrator that says nothing, 2s to 60s: so long is a hung master unnoticed. Too short, and a slow one is replaced too. The server has the last word: at least 2 of its ticks, at most what it allows. The same for all parts (${default})."`
+	Session time.Duration `default:"${session}" env:"RIDESHARE_SESSION" help:"How long ZooKeeper keeps the session of a worker or orchestrator that says nothing, 2s to 60s: so long may a worker be cut off from ZooKeeper before it is replaced; hung workers are noticed sooner (HUNG_AFTER). The server has the last word: at least 2 of its ticks, at most what it allows. The same for all parts (${default})."`
 }
 
 // checkSession returns an error for an invalid length.

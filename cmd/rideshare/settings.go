@@ -14,9 +14,9 @@ import (
 
 // common holds the settings of every part that runs.
 type common struct {
-	LogLevel string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
-	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" help:"File of credentials, a line each: 'user NAME ROLE HASH' or 'token NAME ROLE sha256:HEX', as 'rideshare user' makes them, or, for the role admin, 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. Changes count within 5 s, and at once at SIGHUP."`
-	hosts
+	AuthFile string `default:"" placeholder:"FILE" env:"AUTH_FILE" group:"Access:" help:"File of credentials, a line each: 'user NAME ROLE HASH' or 'token NAME ROLE sha256:HEX', as 'rideshare user' makes them, or, for the role admin, 'bearer TOKEN' or 'basic USER:PASSWORD'. None: no authentication. Changes count within 5 s, and at once at SIGHUP."`
+	hosts    `group:"Access:"`
+	logging  `group:"Log:"`
 }
 
 // memory is the setting of every part that buffers requests.

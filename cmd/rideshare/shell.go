@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,14 +38,9 @@ Exit code 0: done. 1: a statement failed, if not typed at a terminal, or there i
 
 // Run runs the shell.
 func (c *shellCommand) Run(ctx context.Context, out *output) error {
-	if strings.Contains(c.URL, "@") {
-		if u, err := url.Parse(c.URL); err != nil || u.User != nil {
-			return usagef("credentials do not belong in a URL, where others see them: use --auth-file, or --user and $%s", envPassword)
-		}
-	}
-	base, transport, err := out.reach(c.URL)
+	base, transport, err := reachAPI(out, c.URL)
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	defer transport.CloseIdleConnections()
 	authorization, err := c.authorization(ctx, out)
@@ -55,6 +51,19 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 		URL: base, Transport: transport, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
 		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.history(),
 	})
+}
+
+// reachAPI returns the base URL of an orchestrator and a transport to it. It refuses credentials in the URL.
+func reachAPI(out *output, address string) (base string, transport *http.Transport, err error) {
+	if strings.Contains(address, "@") {
+		if u, bad := url.Parse(address); bad != nil || u.User != nil {
+			return "", nil, usagef("credentials do not belong in a URL, where others see them: use --auth-file, or --user and $%s", envPassword)
+		}
+	}
+	if base, transport, err = out.reach(address); err != nil {
+		return "", nil, usagef("%v", err)
+	}
+	return base, transport, nil
 }
 
 // history returns the file of the history, "" if there is no home folder for it.

@@ -21,13 +21,14 @@ type sqlLimits struct {
 	SQLMaxRows       int      `name:"sql-max-rows" default:"0" env:"SQL_MAX_ROWS" help:"Most rows that a statement returns; 0: no limit (${default})."`
 }
 
-// writeTimes holds the settings of what runs persdb.
+// writeTimes holds the time limits of writes, for the commands that run persdb.
 type writeTimes struct {
 	SQLWriteTime     time.Duration `default:"2s" env:"SQL_WRITE_TIME" help:"Longest time of one write statement (${default})."`
 	SQLOperationTime time.Duration `default:"3s" env:"SQL_OPERATION_TIME" help:"Longest time of all statements of a write, at most 4s; other writes wait in the meantime (${default})."`
 }
 
-// check returns all problems with the times. A commit of twice the operation's time must end before the master repeats it.
+// check returns all problems with the times. A commit that takes twice the operation's time must end before the master
+// retries it.
 func (w writeTimes) check() error {
 	var errs []error
 	if w.SQLOperationTime <= 0 || w.SQLOperationTime > 4*time.Second {

@@ -66,7 +66,8 @@ func (t tlsSettings) env() ([]string, error) {
 	return env, nil
 }
 
-// verifiesCallers returns an error for a part that is to verify its callers' certificates and has no TLS to ask for them.
+// verifiesCallers returns an error if a part should verify its callers' certificates, but has no certificate of its own.
+// Without TLS on its listener it cannot ask callers for one.
 func (o *output) verifiesCallers() error {
 	if o.tls != nil && !o.tls.Serves() {
 		return usagef("--tls-ca: persdb, workers and launcher ask their callers for a certificate, which needs --tls-cert and --tls-key too")
@@ -74,7 +75,8 @@ func (o *output) verifiesCallers() error {
 	return nil
 }
 
-// unlessVerified returns the warning of a part that asks for no credentials; "" if it asks for a certificate.
+// unlessVerified returns warning, or "" if the part verifies its callers' certificates. Such parts require no other
+// credentials.
 func (o *output) unlessVerified(warning string) string {
 	if o.tls.Verifies() {
 		return ""
@@ -82,7 +84,7 @@ func (o *output) unlessVerified(warning string) string {
 	return warning
 }
 
-// httpClient returns a client that trusts what the TLS settings say.
+// httpClient returns a client that uses the TLS settings.
 func (o *output) httpClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	o.tls.Trust(transport)

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"rideshare/internal/httpapi"
-	"rideshare/internal/telemetry"
 	"rideshare/rides/usercheck"
 	"rideshare/system"
 )
@@ -43,12 +42,13 @@ type upCommand struct {
 	ReadyFile    string `default:"" placeholder:"FILE" env:"RIDESHARE_READY_FILE" help:"Written once the system is ready, removed at exit: a JSON object with the addresses and the pid."`
 	Demo         bool   `env:"RIDESHARE_DEMO" help:"Put a few users and rides in if the database is empty."`
 
+	archiveSettings `group:"Archive:"`
 	sessionSetting
-	dockerSettings
-	sqlLimits
-	writeTimes
-	serving
-	rideRules
+	dockerSettings `group:"Workers in containers:"`
+	sqlLimits      `group:"Limits of SQL:"`
+	writeTimes     `group:"Limits of SQL:"`
+	serving        `group:"Scaling, cache and queues:"`
+	rideRules      `group:"Rides:"`
 	common
 }
 
@@ -64,13 +64,19 @@ func (u *upCommand) Run(ctx context.Context, out *output) error {
 	startCtx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	running, err := system.Start(startCtx, cfg)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w (end what listens there, or choose addresses with --gateway, --users, --rides, --orchestrator)", err)
+	}
 	if err != nil {
 		return err
 	}
 	err = u.serve(ctx, running, out)
 	stopCtx, stopped := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer stopped()
-	return errors.Join(err, running.Close(stopCtx))
+	if err = errors.Join(err, running.Close(stopCtx)); err == nil {
+		err = u.farewell(out.stdout)
+	}
+	return err
 }
 
 // serve waits until the system is ready, reports that, and waits for ctx's end.
@@ -81,12 +87,14 @@ func (u *upCommand) serve(ctx context.Context, running *system.System, out *outp
 		return err
 	}
 	urls := running.URLs()
+	view := ""
 	if u.Demo {
+		view = "#rides"
 		if err := demo(ctx, out.httpClient(), urls); err != nil {
 			return fmt.Errorf("demo data: %w", err)
 		}
 	}
-	if err := greet(out.stdout, urls); err != nil {
+	if err := u.greet(out.stdout, urls, view); err != nil {
 		return err
 	}
 	remove, err := writeReadyFile(u.ReadyFile, urls)
@@ -97,33 +105,19 @@ func (u *upCommand) serve(ctx context.Context, running *system.System, out *outp
 	return remove()
 }
 
-func greet(w io.Writer, urls system.URLs) error {
-	_, err := fmt.Fprintf(w, `rideshare is ready
-  gateway       %[1]s
-  users         %[2]s
-  rides         %[3]s
-  orchestrator  %[4]s
-
-try:
-  curl -i -X PUT %[1]s/api/v1/users -d '{"username":"ann","password":"a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"}'
-  curl -i %[1]s/api/v1/users
-
-`, urls.Gateway, urls.Users, urls.Rides, urls.Orchestrator)
-	return err
-}
-
 // config checks all settings and reports all problems together.
 func (u *upCommand) config(out *output) (system.Config, error) {
-	log, err := telemetry.NewLogger(out.stdout, u.LogLevel, "up")
+	log, err := u.logger(out, "up")
 	if err != nil {
-		return system.Config{}, usagef("%v", err)
+		return system.Config{}, err
 	}
 	busErr := u.readBus()
 	rules, rulesErr := u.rules()
 	auth, authErr := out.credentials("AUTH_FILE", u.AuthFile)
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
-	if err = joinUsage(busErr, limitsErr, u.checkParts(), u.checkAddresses(), u.serving.check(u.Slaves), u.writeTimes.check(), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
+	kept, archiveErr := u.archive()
+	if err = joinUsage(busErr, archiveErr, limitsErr, u.checkParts(), u.checkAddresses(), u.serving.check(u.Slaves), u.writeTimes.check(), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
 		return system.Config{}, err
 	}
 	processes, err := u.processes()
@@ -131,16 +125,20 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 		return system.Config{}, err
 	}
 	cfg := system.Config{
-		Log: log, Data: u.Data, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
+		Log: log, Data: u.Data, Archive: kept, MaxDatabase: u.maxDatabase(), Name: "up", Processes: processes,
 		Gateway: u.Gateway, Users: u.Users, Rides: u.Rides, Orchestrator: u.Orchestrator,
-		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, CallTimeout: u.CallTimeout, LoadTime: u.SQLLoadTime, Version: version,
+		Slaves: u.Slaves, StartsPerMinute: u.StartsPerMinute, HungAfter: u.HungAfter, CallTimeout: u.CallTimeout, LoadTime: u.SQLLoadTime, Version: version,
 		Scale:     u.scale(),
 		Cache:     u.cache(),
+		Changes:   u.changes(),
+		Lanes:     u.lanes(),
+		Admission: u.settings(),
 		Metrics:   out.metrics,
 		RideRules: system.RideRules{Now: rules.now, Location: rules.zone, UserCheck: usercheck.Mode(u.RidesUserCheck), Origin: u.RidesOrigin},
 		Limits:    limits, WriteTime: u.SQLWriteTime, OperationTime: u.SQLOperationTime, OnStuck: endStuck(log),
 		MaxTimeout: u.SQLMaxTimeout, AllowOrigin: u.AllowOrigin,
 		Budget: budget, MaxStatements: u.SQLMaxStatements, AllowedHosts: u.AllowedHosts, Credentials: auth, TLS: out.tls, ChildEnv: out.tlsEnv,
+		About: about(out.settings),
 	}
 	if auth != nil {
 		cfg.Authorization = auth.Own("up", httpapi.Write)
@@ -176,6 +174,9 @@ func (u *upCommand) checkParts() error {
 	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
 		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process or docker"))
 	}
+	if u.Data == "" {
+		errs = append(errs, usagef("--data: give the folder where the database lives"))
+	}
 	if u.MaxDatabase < 0 {
 		errs = append(errs, usagef("--max-database: %d is not allowed; allowed: 0 for no limit, or MiB", u.MaxDatabase))
 	}
@@ -198,8 +199,8 @@ func (u *upCommand) checkTLS(out *output) error {
 	return out.verifiesCallers()
 }
 
-// maxDatabase is the limit in bytes. A container's room for its replica must hold two: the one being served, and the
-// next one or the WAL.
+// maxDatabase is the limit in bytes. A container's room for its replica must hold the database twice: the replica that is
+// served, and the next replica or the WAL.
 func (u *upCommand) maxDatabase() int64 {
 	mib := u.MaxDatabase
 	if mib == 0 && u.Launcher == launcherDocker {
@@ -213,7 +214,7 @@ func (u *upCommand) processes() (*system.Processes, error) {
 	if u.Launcher == inproc {
 		return nil, nil //nolint:nilnil // as Config.Processes has it.
 	}
-	p := system.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel}
+	p := system.Processes{Bus: u.Bus, Coordinator: u.Coordinator, Session: u.Session, Prefix: u.Prefix, LogLevel: u.LogLevel, LogFormat: u.LogFormat}
 	if u.Launcher != launcherDocker {
 		return &p, nil
 	}

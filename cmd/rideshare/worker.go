@@ -60,18 +60,18 @@ type workerCommand struct {
 	ID         string `default:"" env:"WORKER_ID" help:"Names this life of the worker, never used again. Default: the host name, as in a container."`
 	Dir        string `default:"./worker" placeholder:"DIR" env:"WORKER_DIR" help:"Where the replica lives; what is in it is removed (${default})."`
 	AnswerMiB  int64  `name:"answer-mib" default:"96" env:"WORKER_ANSWER_MIB" help:"Answers in MiB that may wait to be sent, all together; a read that finds no room is refused (${default})."`
-	LogLevel   string `default:"info" enum:"debug,info,warn,error" env:"LOG_LEVEL" help:"Lowest level that is logged: debug, info, warn or error (${default})."`
-	hosts
+	hosts      `group:"Access:"`
+	logging    `group:"Log:"`
 	stack
-	sqlLimits
+	sqlLimits `group:"Limits of SQL:"`
 }
 
 // Run runs until ctx ends, the worker is drained, or its parent is gone.
 func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	letHeapGrow(workerGCPercent)
-	log, err := telemetry.NewLogger(out.stdout, w.LogLevel, "worker")
+	log, err := w.logger(out, "worker")
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	busURL, busErr := w.bus()
 	limits, limitsErr := w.limits()
@@ -101,7 +101,8 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: w.ControlURL, Log: log}
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
 	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
-	if err = w.connect(&cfg, busURL, out.tls); err != nil {
+	hope := hopeless{why: make(chan error, 1), end: end}
+	if err = w.connect(&cfg, busURL, out.tls, hope.giveUp); err != nil {
 		return err
 	}
 	life := worker.New(cfg)
@@ -113,7 +114,31 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	err = life.Run(ctx)
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
-	return errors.Join(err, server.Close(stopCtx))
+	return errors.Join(hope.reason(), err, server.Close(stopCtx))
+}
+
+// hopeless keeps the first reason why a part can never work, and ends the part.
+type hopeless struct {
+	why chan error // buffers one
+	end func()
+}
+
+func (h hopeless) giveUp(err error) {
+	select {
+	case h.why <- err:
+		h.end()
+	default: // a reason is there
+	}
+}
+
+// reason returns the reason, or nil.
+func (h hopeless) reason() error {
+	select {
+	case err := <-h.why:
+		return err
+	default:
+		return nil
+	}
 }
 
 // name sets the id to the host name if none is given.
@@ -134,14 +159,15 @@ func (w *workerCommand) checkAnswer() error {
 	return nil
 }
 
-// connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet.
-func (s stack) connect(cfg *worker.Config, busURL string, files *tlsfiles.Files) error {
-	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log})
+// connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet. giveUp is called
+// when one of them can never be made.
+func (s stack) connect(cfg *worker.Config, busURL string, files *tlsfiles.Files, giveUp func(error)) error {
+	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log, GiveUp: giveUp})
 	if err != nil {
 		return usagef("--bus: %v", err)
 	}
 	cfg.Bus = bus
-	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, SessionTimeout: s.Session, Log: cfg.Log}); err != nil {
+	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, SessionTimeout: s.Session, Log: cfg.Log, GiveUp: giveUp}); err != nil {
 		return usagef("--coordinator: %v", err)
 	}
 	if cfg.Store, err = client.New(client.Config{URL: s.PersdbURL, TLS: files}); err != nil {

@@ -25,6 +25,8 @@ type Member struct {
 	Leaving bool
 	// Applied is the last position that the member announced. It may have applied more since.
 	Applied dbaas.Seq
+	// StartedAt is when the engine started the worker.
+	StartedAt time.Time
 }
 
 // Status is what the loop knows of the cluster.
@@ -51,7 +53,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
 			PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch,
-			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Leaving: m.leaving, Applied: announced.Applied,
+			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Leaving: m.leaving, Applied: announced.Applied, StartedAt: in.StartedAt,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {
@@ -72,27 +74,32 @@ func (l *Loop) Status(ctx context.Context) (Status, error) {
 	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading}, nil
 }
 
+// Leads reports whether this orchestrator is the leader, as far as it knows.
+func (l *Loop) Leads() bool { return l.isLeading() }
+
 // CrashMaster kills the master and returns its pid once it is confirmed dead. ok is
-// false if there is no master.
-func (l *Loop) CrashMaster(ctx context.Context) (pid int, ok bool, err error) {
-	return l.crash(ctx, dbaas.RoleMaster)
+// false if there is no master. CodeConflict: the cluster no longer matches seen; nothing was killed.
+func (l *Loop) CrashMaster(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error) {
+	return l.crash(ctx, dbaas.RoleMaster, seen)
 }
 
 // CrashSlave kills the slave with the highest pid, as CrashMaster does.
-func (l *Loop) CrashSlave(ctx context.Context) (pid int, ok bool, err error) {
-	return l.crash(ctx, dbaas.RoleSlave)
+func (l *Loop) CrashSlave(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error) {
+	return l.crash(ctx, dbaas.RoleSlave, seen)
 }
 
-func (l *Loop) crash(ctx context.Context, role dbaas.Role) (int, bool, error) {
+func (l *Loop) crash(ctx context.Context, role dbaas.Role, seen dbaas.Seen) (int, bool, error) {
 	members, err := l.Members(ctx)
 	if err != nil {
 		return 0, false, err
 	}
-	members = slices.DeleteFunc(members, func(m Member) bool { return m.Role != role })
-	if len(members) == 0 {
+	victim, found := victimOf(members, role)
+	if err = stillAs(members, victim, seen); err != nil {
+		return 0, false, err
+	}
+	if !found {
 		return 0, false, nil
 	}
-	victim := members[len(members)-1]
 	l.cfg.Log.InfoContext(ctx, "worker crashed on request", logkey.Worker, string(victim.Worker), logkey.PID, victim.PID, logkey.Role, string(role))
 	err = l.cfg.Launcher.Kill(ctx, victim.Worker)
 	if errors.Is(err, launch.ErrNoWorker) {
@@ -105,10 +112,35 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role) (int, bool, error) {
 	return victim.PID, true, nil
 }
 
+// victimOf returns the member of that role with the highest pid.
+func victimOf(members []Member, role dbaas.Role) (Member, bool) {
+	for _, m := range slices.Backward(members) {
+		if m.Role == role {
+			return m, true
+		}
+	}
+	return Member{}, false
+}
+
+// stillAs returns CodeConflict if victim is not seen.Worker, or if the master's epoch is not seen.Epoch. A zero field of
+// seen is not compared.
+func stillAs(members []Member, victim Member, seen dbaas.Seen) error {
+	if seen.Worker != "" && seen.Worker != victim.Worker {
+		return dbaas.Errorf(dbaas.CodeConflict, "this would not crash worker %.80s any more: the roles have changed", seen.Worker)
+	}
+	return seen.CheckEpoch(epochOf(members))
+}
+
+// epochOf returns the epoch of the master among members, or zero.
+func epochOf(members []Member) dbaas.Epoch {
+	master, _ := victimOf(members, dbaas.RoleMaster)
+	return master.Epoch
+}
+
 // Desired returns the wanted number of slaves, as last read from the coordinator.
 func (l *Loop) Desired() int { return l.lastDesired() }
 
-// Slaves returns how many slaves served in the last pass and, if there was none, since when.
+// Slaves returns how many slaves served in the last pass and, if none did, since when no slave has served.
 func (l *Loop) Slaves() (int, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,8 +164,8 @@ func (l *Loop) StartsHeldBack() (now, ever int) {
 	return now, l.starts.total
 }
 
-// Gone reports whether a worker that was alive at since has ended: a list of the engine requested after since
-// does not show it running. A hung worker is not gone until it has been killed.
+// Gone reports whether a worker that was alive at since has ended: the last list of workers was requested from the
+// engine after since and does not show the worker as running. A hung worker is not gone until it has been killed.
 func (l *Loop) Gone(worker dbaas.WorkerID, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -53,7 +53,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 	}
 	i := slices.IndexFunc(live, func(w Worker) bool {
 		meant := master.Leaving || w.ID == master.YieldTo
-		return meant && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && stays(w) && w.Role == dbaas.RoleSlave
+		return meant && fit(w) && w.Role == dbaas.RoleSlave
 	})
 	if i < 0 {
 		return
@@ -83,21 +83,26 @@ func (p *planner) masterReturning(live []Worker) bool {
 }
 
 // successor picks the next master: the worker with the lowest pid in the first of these groups that is not empty:
-// registered with the bus and a replica; registered with the bus; registered; any (as at the very first start).
+// fit; registered with the bus; registered; any (as at the very first start).
 // Any choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
 	live = filter(live, stays)
-	for _, fit := range []func(Worker) bool{
-		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() && !w.NoReplica },
+	for _, group := range []func(Worker) bool{
+		fit,
 		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
 		func(w Worker) bool { return w.Registered },
 		func(Worker) bool { return true },
 	} {
-		if i := slices.IndexFunc(live, fit); i >= 0 {
+		if i := slices.IndexFunc(live, group); i >= 0 {
 			return live[i], true
 		}
 	}
 	return Worker{}, false
+}
+
+// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, and stays.
+func fit(w Worker) bool {
+	return w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == "" && stays(w)
 }
 
 // stays reports whether a worker has not announced that it is shutting down.

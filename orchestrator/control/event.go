@@ -20,7 +20,7 @@ type WorkerEvent struct {
 	Role   dbaas.Role     `json:"role"`
 	Epoch  dbaas.Epoch    `json:"epoch,omitempty"`
 	// Change is assigned (by this orchestrator), found (with a role that another orchestrator assigned), serving,
-	// leaving, lost (the registration is gone while the worker runs) or died.
+	// leaving, hung (silent or stuck), lost (the worker runs, but its registration is gone) or died.
 	Change string `json:"change"`
 	// ExitCode is set only when Change is died: 137 for SIGKILL.
 	ExitCode int `json:"exit_code,omitempty"`
@@ -56,7 +56,11 @@ func (l *Loop) emitWorker(in launch.Instance, m *memory, before memory) {
 	default:
 		return
 	}
-	l.cfg.Log.Info("worker changed", "change", e.Change, logkey.Worker, string(in.ID), logkey.PID, m.pid,
-		logkey.Role, string(m.role), logkey.Epoch, uint64(m.epoch), logkey.Code, e.ExitCode)
+	log := l.cfg.Log.With("change", e.Change, logkey.Worker, string(in.ID), logkey.PID, m.pid,
+		logkey.Role, string(m.role), logkey.Epoch, uint64(m.epoch))
+	if m.died {
+		log = log.With(logkey.Code, e.ExitCode)
+	}
+	log.Info("worker changed")
 	l.emit(EventMembership, e)
 }

@@ -20,10 +20,13 @@ type HandedOver struct {
 // zero. It returns when the new master serves. No request fails because of a hand-over.
 //
 // HandOver works on any orchestrator: the master announces the wish, the leading loop acts on it, and HandOver waits.
-// Errors are *dbaas.Error: CodeInvalid when no worker has that pid; CodeConflict when that worker cannot become master
-// now; CodeUnavailable when there is no master or coordinator, or the hand-over did not happen in time. After such a
-// timeout the wish has expired, but the loop may still have acted on it at the last moment.
-func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
+// Errors are *dbaas.Error:
+//   - CodeInvalid: no worker has that pid.
+//   - CodeConflict: that worker, or without a pid any slave, cannot become master now; or the cluster no longer matches
+//     seen.
+//   - CodeUnavailable: there is no master or no coordinator, or the hand-over did not happen in time. After such a
+//     timeout the wish has expired, but the loop may still have acted on it at the last moment.
+func (l *Loop) HandOver(ctx context.Context, pid int, seen dbaas.Seen) (HandedOver, error) {
 	ctx, cancel := context.WithTimeout(ctx, workerapi.YieldFor)
 	defer cancel()
 	if err := l.CoordinatorReady(ctx); err != nil {
@@ -34,6 +37,9 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 		return HandedOver{}, dbaas.WrapError(dbaas.CodeUnavailable, "the workers cannot be listed", err)
 	}
 	old, successor, err := masterAndSuccessor(members, pid)
+	if err == nil {
+		err = seen.CheckEpoch(old.Epoch)
+	}
 	if err != nil {
 		return HandedOver{}, err
 	}
@@ -41,7 +47,7 @@ func (l *Loop) HandOver(ctx context.Context, pid int) (HandedOver, error) {
 	if !ok {
 		return HandedOver{}, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
 	}
-	l.cfg.Log.InfoContext(ctx, "hand-over asked for", logkey.PID, old.PID, logkey.Epoch, uint64(old.Epoch), "to", successor.PID)
+	l.cfg.Log.InfoContext(ctx, "hand-over requested", logkey.PID, old.PID, logkey.Epoch, uint64(old.Epoch), "to", successor.PID)
 	if err = l.cfg.Workers.Yield(ctx, in.Control, workerapi.Yield{Worker: old.Worker, To: successor.Worker}); err != nil {
 		return HandedOver{}, err
 	}

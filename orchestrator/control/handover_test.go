@@ -14,13 +14,13 @@ import (
 func TestLoop_HandOver_MovesTheRoleInPlace(t *testing.T) {
 	bubble(t, func(s *rig, l *control.Loop) {
 		p := s.first()
-		got, err := l.HandOver(s.t.Context(), 0)
+		got, err := l.HandOver(s.t.Context(), 0, dbaas.Seen{})
 		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
 			s.t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 		s.reconcile()
 		s.want(fmt.Sprintf("%d slave 0", p), fmt.Sprintf("%d master 2", p+1), fmt.Sprintf("%d slave 0", p+2))
-		if got, err = l.HandOver(s.t.Context(), p+2); err != nil || got.NewPID != p+2 || got.NewEpoch != 3 {
+		if got, err = l.HandOver(s.t.Context(), p+2, dbaas.Seen{}); err != nil || got.NewPID != p+2 || got.NewEpoch != 3 {
 			s.t.Errorf("to %d: got %+v, %v", p+2, got, err)
 		}
 		s.reconcile()
@@ -35,7 +35,7 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 		before := s.roles()
 		refused := func(pid int, want dbaas.Code) {
 			s.t.Helper()
-			if _, err := l.HandOver(s.t.Context(), pid); dbaas.CodeOf(err) != want {
+			if _, err := l.HandOver(s.t.Context(), pid, dbaas.Seen{}); dbaas.CodeOf(err) != want {
 				s.t.Errorf("to %d: got %v, want %s", pid, err, want)
 			}
 		}
@@ -58,7 +58,7 @@ func TestLoop_HandOver_Refused(t *testing.T) {
 func TestLoop_HandOverAskedOfStandby_Done(t *testing.T) {
 	withStandby(t, 2, func(s *rig, leader, standby *control.Loop, _ func()) {
 		p := s.first()
-		got, err := standby.HandOver(s.t.Context(), 0)
+		got, err := standby.HandOver(s.t.Context(), 0, dbaas.Seen{})
 		if want := (control.HandedOver{OldPID: p, OldEpoch: 1, NewPID: p + 1, NewEpoch: 2}); err != nil || got != want {
 			s.t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}

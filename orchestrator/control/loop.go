@@ -34,6 +34,8 @@ type Workers interface {
 	Assign(ctx context.Context, control string, a workerapi.Assignment) error
 	// Yield asks the master at control to announce, for workerapi.YieldFor, that it wants to hand its role over.
 	Yield(ctx context.Context, control string, y workerapi.Yield) error
+	// Pulse asks the worker at control for a sign of life.
+	Pulse(ctx context.Context, control string) (workerapi.Pulse, error)
 	// Status returns the status of the worker at control.
 	Status(ctx context.Context, control string) (workerapi.Status, error)
 }
@@ -57,6 +59,11 @@ type Config struct {
 	// Ready is how long a worker that has a role but does not serve yet may go without progress: 60 s. As long as it
 	// makes progress, as when it loads a large snapshot, its time is not limited.
 	Ready time.Duration
+	// HungAfter is how long a worker may be silent or stuck, while another worker answers, before it is replaced: 600 ms.
+	HungAfter time.Duration
+	// WritesAnswered returns how many messages with answers to writes this orchestrator has received from the master. While
+	// the count grows, the master does not count as hung. WritesAnswered must not block. Default: always 0.
+	WritesAnswered func() uint64
 	// StartsPerMinute limits how often workers are started, so that a worker that dies immediately is not a
 	// fork bomb: 120. It is also the burst: that many may be started together.
 	StartsPerMinute int
@@ -72,6 +79,10 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Period = cmp.Or(c.Period, time.Second)
 	c.Ready = cmp.Or(c.Ready, time.Minute)
+	c.HungAfter = cmp.Or(c.HungAfter, DefaultHungAfter)
+	if c.WritesAnswered == nil {
+		c.WritesAnswered = func() uint64 { return 0 }
+	}
 	c.StartsPerMinute = cmp.Or(c.StartsPerMinute, 120)
 	if c.BusUp == nil {
 		c.BusUp = func() bool { return true }
@@ -94,6 +105,10 @@ const (
 	assignTimeout = 2 * time.Second
 )
 
+// DefaultHungAfter is the default of Config.HungAfter: a read that a hung slave holds, or a write that a hung master
+// holds, then goes to another worker within a second.
+const DefaultHungAfter = 600 * time.Millisecond
+
 // registerAgain is how long a running master may be unregistered: a worker that gets a new session registers
 // again within some milliseconds.
 const registerAgain = 500 * time.Millisecond
@@ -111,9 +126,9 @@ type Loop struct {
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
 	sessionSince time.Time   // when session was opened
-	unopened     wait.Streak // of attempts to open a session
-	unlisted     wait.Streak // of attempts to list the workers
-	listed       time.Time   // when the last successful list of the engine was requested
+	unopened     wait.Streak // of failed attempts to open a session
+	unlisted     wait.Streak // of failed attempts to list the workers
+	listed       time.Time   // when the last successful list of workers was requested
 	leading      bool
 	leadsIn      coord.Session // session in which this orchestrator was last found to lead
 	memory       map[dbaas.WorkerID]*memory
@@ -122,7 +137,11 @@ type Loop struct {
 	nextID       int
 	view         view
 	busSince     time.Time   // as Observed.BusSince
-	looked       wait.Signal // in each pass
+	looked       wait.Signal // notified in each pass
+	vitals       map[dbaas.WorkerID]*vital
+	writes       uint64                  // Config.WritesAnswered at the last tick
+	hung         map[dbaas.WorkerID]hang // the workers that counted as hung at hungAt, with the reasons
+	hungAt       time.Time
 }
 
 // New returns a Loop. It does nothing until Run is called.
@@ -144,6 +163,7 @@ func New(cfg Config) *Loop {
 func (l *Loop) Run(ctx context.Context) error {
 	defer l.closeSession()
 	defer l.jobs.Wait()
+	l.jobs.Go(func() { l.watchPulses(ctx) })
 	for ctx.Err() == nil {
 		again := l.pass(ctx)
 		if !again {
@@ -198,7 +218,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	}
 	seen := l.observe(ctx, session, instances, starting)
 	if !seen.CoordinatorUp && l.isLeading() {
-		l.renew(ctx, seen) // before everything else: the master's own clock is running
+		l.renew(ctx, seen) // before everything else: the master stops by its own clock if it is not renewed in time
 	}
 	leading := l.lead(ctx, session)
 	desired, err := l.desired(ctx, session, leading, seen)

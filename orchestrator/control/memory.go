@@ -8,7 +8,7 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// memory is what the loop remembers of a worker between passes. None of it must survive a restart: a new
+// memory is what the loop remembers of a worker between passes. It need not survive a restart: a new
 // orchestrator reads the roles from the coordinator.
 type memory struct {
 	role      dbaas.Role
@@ -31,7 +31,7 @@ type memory struct {
 	died      bool // the event for its death was emitted
 }
 
-// look updates m from the worker's registration, and reports whether the worker has a role that this loop did not assign.
+// look updates m from the worker's registration, and reports whether it adopted a role that this loop did not assign.
 //
 // While this loop leads, its own record overrides the registration, since a worker stays registered with its old role
 // until it has the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads,

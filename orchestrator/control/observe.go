@@ -20,8 +20,8 @@ type view struct {
 	members      map[dbaas.WorkerID]coord.Member
 	desired      int
 	desiredKnown bool
-	// slaves is how many registered slaves run. slaveless is since when there is none, and
-	// masterless since when there is no master.
+	// slaves is how many slaves serve. slaveless is the time since which no slave has served; zero while one
+	// serves. masterless is the same for the master.
 	slaves     int
 	slaveless  time.Time
 	unsettled  bool // a running worker with a role is not registered
@@ -59,7 +59,10 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, instances []l
 			l.emit(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch, Change: "found"})
 		}
 		l.emitWorker(in, m, before)
-		o.Workers = append(o.Workers, m.worker(in))
+		w := m.worker(in)
+		h := l.hungAs(in.ID, now)
+		w.Hung, w.CertainlyHung = h.reason, h.certain
+		o.Workers = append(o.Workers, w)
 	}
 	for id, m := range l.memory {
 		if !known[id] && !m.stopping {
@@ -91,8 +94,9 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	return members, true
 }
 
-// look updates the view: which workers serve, and since when none does. returning says that the session is new: then
-// a running worker without its former registration counts as serving, since the coordinator lost the registration.
+// look updates the view: how many slaves serve, and since when there has been no slave or no master. returning means that
+// the session is new: then a running worker that has lost its registration still counts as serving, since the coordinator
+// lost the registration.
 func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up, returning bool, now time.Time) {
 	l.view.instances, l.view.listed = instances, l.listed
 	if up {

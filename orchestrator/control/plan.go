@@ -21,8 +21,8 @@ type Worker struct {
 	RoleSince time.Time
 	// ProgressAt is when the worker was last seen to make progress towards serving in its role; zero if never.
 	ProgressAt time.Time
-	// Found workers were running before this loop started. If Role is RoleNone, a Found worker may have a role
-	// all the same and be about to register with it.
+	// Found workers were running before this loop started. Even if Role is RoleNone, a Found worker may have a
+	// role and be about to register with it.
 	Found bool
 	// Registered reports whether the worker is now registered in the coordinator with this role. Only
 	// registered workers are caught up.
@@ -31,6 +31,11 @@ type Worker struct {
 	LostAt time.Time
 	// BusLostAt is when the worker was first seen without the bus; zero while it has the bus.
 	BusLostAt time.Time
+	// Hung says why the worker counts as hung; "" if it does not.
+	Hung string
+	// CertainlyHung workers have themselves reported the same stuck part for certainTicks ticks. Such a master is killed
+	// even if no slave can succeed it.
+	CertainlyHung bool
 	// NoReplica workers are registered but are fetching their replica again: they cannot serve reads now.
 	NoReplica bool
 	// Leaving workers have announced that they are shutting down. They get no role and are replaced.
@@ -53,9 +58,9 @@ type Observed struct {
 	// Registered and LostAt have no meaning.
 	CoordinatorUp bool
 	// CoordinatorSince is when the loop opened its present session. Workers that lost their sessions together with
-	// the loop's need a while to register again.
+	// the loop need time to register again.
 	CoordinatorSince time.Time
-	// BusSince is since when this orchestrator has had the bus; zero while it does not have it.
+	// BusSince is the time since which this orchestrator has had the bus; zero while it does not have the bus.
 	BusSince time.Time
 	// Starting is how many starts are under way.
 	Starting int
@@ -121,6 +126,7 @@ func Plan(o Observed, d Desired, l Limits) []Action {
 	}
 	p.killSilent()
 	p.killCutOff()
+	p.killHung()
 	if p.settleMaster() {
 		p.settleSlaves()
 	}
@@ -202,10 +208,36 @@ func (p *planner) killCutOff() {
 	cutOff := filter(live, func(w Worker) bool {
 		return w.Registered && !w.BusLostAt.IsZero() && o.Now.Sub(w.BusLostAt) >= p.limits.Bus
 	})
-	unsettled := func(w Worker) bool { return w.Running && (w.Stopping || p.killed[w.ID] || !w.Registered) }
 	for _, w := range cutOff {
-		if w.Role == dbaas.RoleMaster || o.Starting == 0 && !slices.ContainsFunc(o.Workers, unsettled) {
+		if w.Role == dbaas.RoleMaster || !p.unsettled() {
 			p.add(ActionKill, w, "bus lost")
+			p.killed[w.ID] = true
+		}
+	}
+}
+
+// unsettled reports whether a worker is about to start or to stop serving.
+func (p *planner) unsettled() bool {
+	return p.observed.Starting > 0 || slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
+		return w.Running && (w.Stopping || p.killed[w.ID] || !w.Registered)
+	})
+}
+
+// killHung kills a hung worker that is not leaving if one of these holds:
+//   - Another slave is fit to do its work.
+//   - The worker is a master that certainly hangs: its session may never end.
+//   - The worker is a slave, another registered worker does not hang, and no worker is about to start or to stop
+//     serving. If slow slaves are mistaken for hung ones, their replacements must not slow down the others.
+func (p *planner) killHung() {
+	for _, w := range p.live() {
+		if w.Hung == "" || !stays(w) {
+			continue
+		}
+		others := filter(p.live(), func(o Worker) bool { return o.ID != w.ID && o.Registered && o.Hung == "" })
+		successor := slices.ContainsFunc(others, func(o Worker) bool { return o.Role == dbaas.RoleSlave && fit(o) })
+		hopeless := w.Role == dbaas.RoleMaster && w.CertainlyHung
+		if successor || hopeless || w.Role == dbaas.RoleSlave && len(others) > 0 && !p.unsettled() {
+			p.add(ActionKill, w, w.Hung)
 			p.killed[w.ID] = true
 		}
 	}
@@ -226,8 +258,8 @@ func (p *planner) massLoss() bool {
 	return known > 1 && 2*lost > known
 }
 
-// returning reports whether the loop's session is so new that workers may still be about to register again: session is
-// how long the coordinator keeps a silent one.
+// returning reports whether the loop's session is so new that workers may still be about to register again. session is
+// how long the coordinator keeps a silent session.
 func (o *Observed) returning(session time.Duration) bool {
 	return o.Now.Sub(o.CoordinatorSince) < session
 }

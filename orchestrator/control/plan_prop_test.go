@@ -46,6 +46,9 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 		if a.Reason == "bus lost" {
 			c.mustBeAlone(t, a.Worker)
 		}
+		if a.Reason == "hung" && !slices.ContainsFunc(c.workers, func(w control.Worker) bool { return w.ID != a.Worker && w.Running && w.Hung == "" }) {
+			t.Fatalf("%s is killed for a hang, and nobody else goes on: %+v", a.Worker, c.workers)
+		}
 		if a.Kind == control.ActionDemote {
 			// Whether the master's answer arrives or not, the epoch that is claimed next fences it.
 			c.find(a.Worker).Epoch = 0
@@ -130,7 +133,7 @@ func (c *cluster) reconcile() {
 // disturb does one random thing to the cluster.
 func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
-	switch rapid.IntRange(0, 9).Draw(t, "event") {
+	switch rapid.IntRange(0, 10).Draw(t, "event") {
 	case 0:
 		c.away, c.since = !c.away, c.now
 	case 1:
@@ -155,6 +158,10 @@ func (c *cluster) disturb(t *rapid.T) {
 	case 8:
 		if len(c.workers) > 0 {
 			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "loses the bus")].BusLostAt = c.now
+		}
+	case 10:
+		if len(c.workers) > 0 {
+			c.workers[rapid.IntRange(0, len(c.workers)-1).Draw(t, "hangs")].Hung = "hung"
 		}
 	case 9:
 		c.ownBus(!c.busSince.IsZero())
@@ -206,7 +213,7 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 		c.away, c.noKills = false, false
 		c.ownBus(false)
 		for i := range c.workers { // wishes to yield are forgotten, and leaving workers have gone
-			c.workers[i].YieldTo, c.workers[i].BusLostAt = "", time.Time{}
+			c.workers[i].YieldTo, c.workers[i].BusLostAt, c.workers[i].Hung = "", time.Time{}, ""
 			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving
 		}
 		for range 80 {

@@ -51,6 +51,16 @@ func busLost(w control.Worker, since time.Time) control.Worker {
 	return w
 }
 
+func hung(w control.Worker) control.Worker {
+	w.Hung = "hung: no answer"
+	return w
+}
+
+func certain(w control.Worker) control.Worker {
+	w.CertainlyHung = true
+	return w
+}
+
 func bare(w control.Worker) control.Worker {
 	w.NoReplica = true
 	return w
@@ -238,6 +248,45 @@ func TestPlan_BusLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := control.Plan(control.Observed{
 				Now: planNow, Workers: tt.workers, CoordinatorUp: true, BusSince: tt.own, Starting: tt.starting,
+			}, control.Desired{Slaves: tt.slaves}, planLimits)
+			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A worker that hangs is killed if a slave can do its work: before an election, and without one if it has no successor.
+func TestPlan_Hung(t *testing.T) {
+	yielding, leaving := master(1), hung(master(1))
+	yielding.YieldTo, leaving.Leaving = "w2", true
+	for name, tt := range map[string]struct {
+		workers  []control.Worker
+		starting int
+		away     bool
+		slaves   int
+		want     []string
+	}{
+		"Master_KilledBeforeAnyElection":     {workers: []control.Worker{hung(master(1)), slave(2)}, slaves: 1, want: []string{"kill w1"}},
+		"MasterWithoutASuccessor_LeftAlone":  {workers: []control.Worker{hung(master(1)), bare(slave(2))}, slaves: 1},
+		"MasterForCertain_Killed":            {workers: []control.Worker{certain(hung(master(1))), bare(slave(2))}, slaves: 1, want: []string{"kill w1"}},
+		"MasterAloneForCertain_Killed":       {workers: []control.Worker{certain(hung(master(1)))}, want: []string{"kill w1"}},
+		"SlaveForCertainAlone_LeftAlone":     {workers: []control.Worker{lost(master(1), ago(0)), certain(hung(slave(2)))}, slaves: 1},
+		"MasterWithASuccessorLost_LeftAlone": {workers: []control.Worker{hung(master(1)), lost(slave(2), ago(0))}, slaves: 1},
+		"MasterLeaving_HandsOver":            {workers: []control.Worker{leaving, slave(2)}, slaves: 1, want: []string{"demote w1", "promote w2", "start "}},
+		"CoordinatorAway_LeftAlone":          {workers: []control.Worker{hung(master(1)), slave(2)}, slaves: 1, away: true},
+		"Slave_KilledAndReplaced":            {workers: []control.Worker{master(1), hung(slave(2)), slave(3)}, slaves: 2, want: []string{"kill w2", "start "}},
+		"SlaveWhileOneStarts_KilledToo":      {workers: []control.Worker{master(1), hung(slave(2)), slave(3)}, slaves: 3, starting: 1, want: []string{"kill w2", "start "}},
+		"LastSlave_KilledAndReplaced":        {workers: []control.Worker{master(1), hung(slave(2))}, slaves: 1, want: []string{"kill w2", "start "}},
+		"LastSlaveWhileOneStarts_LeftAlone":  {workers: []control.Worker{master(1), hung(slave(2))}, slaves: 2, starting: 1},
+		"LastSlaveWhileOneJoins_LeftAlone":   {workers: []control.Worker{master(1), hung(slave(2)), newcomer(3)}, slaves: 2, want: []string{"assignSlave w3"}},
+		"MasterAndSlave_TheOtherFollows":     {workers: []control.Worker{hung(master(1)), hung(slave(2)), slave(3)}, slaves: 2, want: []string{"kill w1", "kill w2"}},
+		"Election_WhoAnswersBeatsPID":        {workers: []control.Worker{dead(master(1)), hung(slave(2)), bare(slave(3))}, slaves: 2, want: []string{"remove w1", "kill w2", "promote w3", "start ", "start "}},
+		"HandOver_NotToWhoHangs":             {workers: []control.Worker{yielding, hung(slave(2)), slave(3)}, slaves: 2, want: []string{"kill w2", "start "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := control.Plan(control.Observed{
+				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)

@@ -44,8 +44,12 @@ type rig struct {
 	coord    *coordinator
 	store    *epochs
 	diesAt   atomic.Bool
-	assigned atomic.Int64 // how often a role was assigned
-	busLost  atomic.Bool  // the orchestrator has no bus
+	assigned atomic.Int64  // how often a role was assigned
+	busLost  atomic.Bool   // the orchestrator has no bus
+	deaf     atomic.Bool   // the orchestrator gets no sign of life
+	pulses   atomic.Int64  // how often a worker was asked for a sign of life
+	ahead    atomic.Int64  // how much further the orchestrator's clock is, in nanoseconds
+	writes   atomic.Uint64 // as control.Config.WritesAnswered
 	log      *slog.Logger
 	lines    bytes.Buffer  // of log
 	loads    time.Duration // from a worker's role to its registration
@@ -171,10 +175,16 @@ const startsPerMinute = 10
 
 // orchestrate runs a loop until the returned function is called.
 func (s *rig) orchestrate(slaves int) (*control.Loop, func()) {
+	return s.orchestrateOn(s.coord, slaves)
+}
+
+// orchestrateOn is orchestrate with a coordinator of its own.
+func (s *rig) orchestrateOn(coordinator coord.Coordinator, slaves int) (*control.Loop, func()) {
 	l := control.New(control.Config{
-		Log: s.log, Launcher: s.launcher, Coordinator: s.coord, Store: s.store,
+		Log: s.log, Launcher: s.launcher, Coordinator: coordinator, Store: s.store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: s.launcher.Transport()}}, Name: "o", Slaves: slaves,
 		StartsPerMinute: startsPerMinute, BusUp: func() bool { return !s.busLost.Load() },
+		WritesAnswered: s.writes.Load, Now: func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
 	})
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 )
 
 // openTimeout bounds how long a pass waits for a session. Without a session the
-// loop continues with the engine alone.
+// pass continues with what the engine reports.
 const openTimeout = 2 * time.Second
 
 // coordTimeout bounds one call to the coordinator, since a frozen coordinator neither

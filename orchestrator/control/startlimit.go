@@ -14,20 +14,20 @@ const (
 	lastStartPause  = 15 * time.Second
 )
 
-// heldQuiet is how long no start must be held back before a streak of held-back starts is over.
+// A streak of held-back starts is over once no start has been held back for heldQuiet.
 const heldQuiet = 10 * time.Second
 
 // startLimit limits how many workers are started, so that neither workers that die immediately nor failing
-// starts keep the engine busy. It is a token bucket with room for perMinute starts; one start becomes free
-// per interval. It has no clock and is not safe for concurrent use.
+// starts keep the engine busy. It is a token bucket with room for perMinute tokens; a start takes one token, and
+// one token is added per interval. It has no clock and is not safe for concurrent use.
 type startLimit struct {
 	perMinute int
-	idle      time.Time // when all starts are free again
+	idle      time.Time // when the bucket is full again
 	failed    wait.Streak
 	pause     wait.Backoff // after failed starts
 	again     time.Time    // no start is allowed before this time
 
-	held   int       // starts that wait for a place
+	held   int       // starts that wait for a token
 	heldAt time.Time // when held was last more than zero
 	streak int       // starts that had to wait in the present streak; zero if there is none
 	total  int       // starts that ever had to wait
@@ -39,13 +39,14 @@ func newStartLimit(perMinute int) startLimit {
 
 func (s *startLimit) interval() time.Duration { return time.Minute / time.Duration(s.perMinute) }
 
-// free returns how many free are free at now.
+// free returns how many tokens there are at now.
 func (s *startLimit) free(now time.Time) int {
 	taken := (max(0, s.idle.Sub(now)) + s.interval() - 1) / s.interval()
 	return max(0, s.perMinute-int(taken))
 }
 
-// allowed returns how many workers may be started at now: after a failure at most one.
+// allowed returns how many workers may be started at now: as many as there are tokens, but after a failure at most one,
+// and none during the pause.
 func (s *startLimit) allowed(now time.Time) int {
 	switch {
 	case now.Before(s.again):
@@ -57,7 +58,7 @@ func (s *startLimit) allowed(now time.Time) int {
 	}
 }
 
-// begun takes a start from the limit.
+// begun takes a token for a start.
 func (s *startLimit) begun(now time.Time) {
 	if s.idle.Before(now) {
 		s.idle = now

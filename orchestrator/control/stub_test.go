@@ -27,7 +27,9 @@ type stubWorker struct {
 	rig    *rig
 	diesAt bool        // ends as soon as it runs
 	silent atomic.Bool // accepts roles, but never serves in them
-	opened chan coord.Session
+	// stopped workers give no sign of life, stuck workers do no further step.
+	stopped, stuck atomic.Bool
+	opened         chan coord.Session
 
 	mu      sync.Mutex // guards the fields below
 	session coord.Session
@@ -99,6 +101,7 @@ func (w *stubWorker) Control() http.Handler {
 		w.rig.assigned.Add(1)
 		return role(rw, r)
 	})
+	mux.Handle("GET "+workerapi.PathLive, rpc.NoBody(w.pulse))
 	mux.Handle("GET "+workerapi.PathStatus, rpc.NoBody(func(context.Context) (workerapi.Status, error) {
 		return workerapi.Status{ID: w.spec.ID, Progress: w.progress()}, nil
 	}))
@@ -107,6 +110,20 @@ func (w *stubWorker) Control() http.Handler {
 		return w.session.Register(ctx, w.member)
 	}))
 	return mux
+}
+
+// pulse answers for a worker that is at work, with as many steps as the test says; a stopped process does not answer.
+func (w *stubWorker) pulse(ctx context.Context) (workerapi.Pulse, error) {
+	w.rig.pulses.Add(1)
+	if w.stopped.Load() || w.rig.deaf.Load() {
+		<-ctx.Done()
+		return workerapi.Pulse{}, ctx.Err()
+	}
+	p := workerapi.Pulse{ID: w.spec.ID}
+	if w.stuck.Load() {
+		p.Working = map[string]uint64{"committing": 7}
+	}
+	return p, nil
 }
 
 // accept answers with CodeConflict if do fails, and does not answer while the worker hangs.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/control"
 )
 
@@ -18,7 +19,7 @@ func TestLoop_StandbyTakesOver_ChangesNothing(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		s.reconcile()
-		if _, err := leader.HandOver(s.t.Context(), 0); err != nil {
+		if _, err := leader.HandOver(s.t.Context(), 0, dbaas.Seen{}); err != nil {
 			s.t.Fatal(err)
 		}
 		s.reconcile()
@@ -52,17 +53,48 @@ func TestLoop_CrashAskedOfStandby_TheRightOne(t *testing.T) {
 	withStandby(t, 2, func(s *rig, _, standby *control.Loop, _ func()) {
 		p := s.first()
 		for round := range 2 {
-			pid, ok, err := standby.CrashMaster(s.t.Context())
+			pid, ok, err := standby.CrashMaster(s.t.Context(), dbaas.Seen{})
 			if err != nil || !ok || pid != p+round {
 				s.t.Errorf("round %d: got %d, %t, %v, want %d", round, pid, ok, err, p+round)
 			}
 			s.reconcile()
 		}
-		if pid, ok, err := standby.CrashSlave(s.t.Context()); err != nil || !ok || pid != p+4 {
+		if pid, ok, err := standby.CrashSlave(s.t.Context(), dbaas.Seen{}); err != nil || !ok || pid != p+4 {
 			s.t.Errorf("slave: got %d, %t, %v, want %d", pid, ok, err, p+4)
 		}
 		s.reconcile()
 		s.want(fmt.Sprintf("%d master 3", p+2), fmt.Sprintf("%d slave 0", p+3), fmt.Sprintf("%d slave 0", p+5))
+	})
+}
+
+// A crash or hand-over for a state that has passed is refused, and changes nothing.
+func TestLoop_CrashOfWhatIsNoLongerSeen_Refused(t *testing.T) {
+	bubble(t, func(s *rig, l *control.Loop) {
+		p := s.first()
+		members, err := l.Members(s.t.Context())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		master, slave := members[0].Worker, members[len(members)-1].Worker
+		before := s.roles()
+		for _, seen := range []dbaas.Seen{{Worker: slave}, {Epoch: 2}, {Worker: master, Epoch: 2}, {Worker: slave, Epoch: 1}, {Worker: "w"}} {
+			if _, _, err := l.CrashMaster(s.t.Context(), seen); dbaas.CodeOf(err) != dbaas.CodeConflict {
+				s.t.Errorf("master, seen %+v: got %v, want a conflict", seen, err)
+			}
+		}
+		for _, seen := range []dbaas.Seen{{Worker: master}, {Worker: slave, Epoch: 2}} {
+			if _, _, err := l.CrashSlave(s.t.Context(), seen); dbaas.CodeOf(err) != dbaas.CodeConflict {
+				s.t.Errorf("slave, seen %+v: got %v, want a conflict", seen, err)
+			}
+		}
+		if _, err := l.HandOver(s.t.Context(), 0, dbaas.Seen{Epoch: 2}); dbaas.CodeOf(err) != dbaas.CodeConflict {
+			s.t.Errorf("hand-over: got %v, want a conflict", err)
+		}
+		s.reconcile()
+		s.want(before...)
+		if pid, ok, err := l.CrashMaster(s.t.Context(), dbaas.Seen{Worker: master, Epoch: 1}); err != nil || !ok || pid != p {
+			s.t.Errorf("got %d, %t, %v, want %d", pid, ok, err, p)
+		}
 	})
 }
 
@@ -178,7 +210,7 @@ func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 				defer func() { stop() }()
 				s.reconcile()
 				successor := s.running()[2]
-				if _, err := l.HandOver(t.Context(), successor.PID); err != nil { // so that the lowest pid is another one's
+				if _, err := l.HandOver(t.Context(), successor.PID, dbaas.Seen{}); err != nil { // so that the lowest pid is another one's
 					t.Fatal(err)
 				}
 				s.reconcile()

@@ -13,17 +13,18 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/wire"
+	"rideshare/orchestrator/admission"
 	"rideshare/orchestrator/dispatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The number of waiting requests of a class is bounded. One more request is refused immediately,
+// The number of requests of a class that wait or are in flight is bounded. One more request is refused immediately,
 // and other requests are not affected.
 func TestDispatcher_Read_FullQueueRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		call, messages := held()
-		d := newDispatcher(t, dispatch.Config{Caller: call, QueueLimit: 3, StaleAfter: time.Hour})
+		d := newDispatcher(t, dispatch.Config{Caller: call, ReadLimit: admission.LaneSetting{Limit: 4}, StaleAfter: time.Hour})
 		answers := make(chan answer, 5)
 		for i := range 5 {
 			ask(t.Context(), d, read(fmt.Sprint(i)), answers)

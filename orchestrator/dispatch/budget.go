@@ -11,7 +11,8 @@ import (
 // so that a few large ones do not shut out all others.
 const smallBytes = 64 << 10
 
-// budget bounds the bytes of the requests or answers that are held at the same time. It is safe for concurrent use.
+// budget bounds the total size, in bytes, of the requests or answers held at the same time. It is safe for concurrent
+// use.
 type budget struct {
 	limit int64
 	used  atomic.Int64

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// heavyBytes is the size of an answer from which a read counts as heavy: about 40
-	// rows. Rendering such an answer takes a slave as long as dozens of point reads.
+	// A read whose answer has at least heavyBytes counts as heavy. 4 KiB is about 40 rows: rendering such an answer
+	// takes a slave as long as dozens of point reads.
 	heavyBytes = 4 << 10
 	// forgiveAfter is how many light answers in a row a heavy statement needs to
 	// be a point read again.
 	forgiveAfter = 8
-	// maxHeavy bounds the number of remembered statements. When it is reached, any one entry is evicted
-	// for a new one: a wrong class costs time, never an answer.
+	// maxHeavy bounds the number of remembered statements. When it is reached, a new statement evicts an arbitrary one:
+	// a wrong class costs time, never an answer.
 	maxHeavy = 1024
 )
 

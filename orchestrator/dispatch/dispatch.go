@@ -14,6 +14,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/orchestrator/admission"
 )
 
 // Caller is what this package needs for request and reply. *mq.Caller
@@ -48,31 +49,39 @@ type Config struct {
 	Caller       Caller
 	Publisher    Publisher
 	Availability Availability
-	// Head asks persdb for its head. If it is nil, the dispatcher assumes that all writes are those it acknowledged.
+	// Head asks persdb for its head. If Head is nil, the dispatcher assumes that it acknowledged every write itself.
 	Head func(ctx context.Context) (dbaas.Head, error)
-	// Looked, if set, is called with each head that persdb returned and with the time at which it was asked: once a
-	// second, and when a read needs it. It must not block.
+	// Looked, if set, is called with each head that persdb returned and the time at which persdb was asked. persdb is
+	// asked once a second, and when a read needs its head. Looked must not block.
 	Looked func(head dbaas.Head, asked time.Time)
+	// Gate, if set, returns an error while no message may be sent to a queue. It is called for each request, and
+	// periodically while requests wait. It replaces ReadGrace and WriteGrace. It must not block.
+	Gate func(q mq.Queue, now time.Time) error
 	// Timeout is the deadline of a request that has none: 5 s.
 	Timeout time.Duration
-	// QueueLimit is how many requests of a class may wait to be sent: 4096. Further requests
-	// are refused immediately, since they would only wait until their deadline.
-	QueueLimit int
-	// RequestBytes bounds the total size of all requests that wait or are in flight: 128 MiB, two of the largest, since
-	// the broker holds each more than once and blocks all publishers when its memory runs low. Further requests are
-	// refused immediately. AnswerBytes does the same for answers above 64 KiB to reads whose contexts have not ended: 256 MiB.
+	// ReadLimit is how many reads of a class may wait or be in flight, WriteLimit how many writes: 4096. In a full lane
+	// a new request is refused immediately, or displaces a waiting request of a user with more of them: further
+	// requests would only wait until their deadlines.
+	ReadLimit, WriteLimit admission.LaneSetting
+	// UserWeights has the weights of the users whose weight is not 1. Users share a lane in proportion to their
+	// weights.
+	UserWeights map[string]int
+	// RequestBytes bounds the total size of all requests that wait or are in flight: 128 MiB, which is two requests of
+	// the largest size. The limit protects the broker, which holds each request more than once and blocks all
+	// publishers when its memory runs low. Further requests are refused immediately. AnswerBytes does the same for
+	// answers above 64 KiB to reads whose contexts have not ended: 256 MiB.
 	RequestBytes, AnswerBytes int64
 	// MaxBatch is the maximum number of requests in a message: 256. MaxBytes is its approximate
 	// maximum size: 1 MiB. A larger request is sent alone.
 	MaxBatch int
 	MaxBytes int
-	// MaxMessages is how many messages of a class may be unanswered at the same time: 128. Messages that a worker
-	// announced that it holds do not count.
+	// MaxMessages is how many messages of a class may be unanswered at the same time: 128. A message does not count
+	// once a worker has announced that it holds it (wire.ReadHeld).
 	MaxMessages int
-	// StaleAfter: an unanswered message of reads this old no longer keeps others from being sent. 5 ms, a few times
-	// what a full message of point reads takes. WriteStaleAfter is the same for writes: 50 ms, since the one master runs
-	// one commit at a time, and more, smaller messages would only cost more. Each message of writes that is
-	// already stale adds another WriteStaleAfter, up to half a second in total.
+	// StaleAfter: once a message of reads has been unanswered for this long, it no longer keeps others from being sent.
+	// 5 ms, a few times what a full message of point reads takes. WriteStaleAfter is the same for writes: 50 ms, since
+	// the single master runs one commit at a time, and more, smaller messages would only cost more. Each message of
+	// writes that is already stale adds another WriteStaleAfter, up to half a second in total.
 	StaleAfter, WriteStaleAfter time.Duration
 	// ReadGrace is how long there may be no slave before reads fail immediately: 1 s. WriteGrace is the same for the
 	// master: 2 s. A fail-over is usually over before that.
@@ -94,7 +103,6 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	setDefault(&c.Timeout, 5*time.Second)
-	setDefault(&c.QueueLimit, 4096)
 	setDefault(&c.RequestBytes, 128<<20)
 	setDefault(&c.AnswerBytes, 256<<20)
 	setDefault(&c.MaxBatch, 256)
@@ -157,8 +165,17 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// SeenSeq returns the highest position that this dispatcher knows: of the writes that it answered, and of persdb's
-// head as last seen. See AwaitSeen for what holds after a start.
+// UseLanes sets the limits and the user weights of all lanes. A lane that holds more requests than its new limit keeps
+// them.
+func (d *Dispatcher) UseLanes(lanes admission.Lanes) {
+	d.points.use(lanes.Read, lanes.Weights)
+	d.ranges.use(lanes.Read, lanes.Weights)
+	d.linears.use(lanes.Read, lanes.Weights)
+	d.writes.use(lanes.Write, lanes.Weights)
+}
+
+// SeenSeq returns the highest position that this dispatcher knows, from the writes that it answered and from persdb's
+// head as last seen. Shortly after a start that may be too low: see AwaitSeen.
 func (d *Dispatcher) SeenSeq() dbaas.Seq { return dbaas.Seq(d.heads.seen.Load()) }
 
 // Cluster returns the cluster id of the database, or zero if it is not known yet.
@@ -169,7 +186,7 @@ func (d *Dispatcher) Cluster() dbaas.ClusterID {
 	return dbaas.ClusterID{}
 }
 
-// SawSeq records that a client learned of a write at seq in another way than by Write's answer.
+// SawSeq records that a client has learned of a write at seq other than from the result of Write.
 func (d *Dispatcher) SawSeq(seq dbaas.Seq) { d.heads.saw(seq) }
 
 // Close refuses new requests and waits until all waiting and in-flight requests have
@@ -201,4 +218,20 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 func notTaken(err error) bool {
 	return errors.Is(err, mq.ErrUnavailable) || errors.Is(err, mq.ErrUnroutable) ||
 		errors.Is(err, mq.ErrRefused) || errors.Is(err, mq.ErrClosed)
+}
+
+// ended returns the error of a request that ends without an answer. cause determines its Reason.
+func ended(code dbaas.Code, message string, cause error) *dbaas.Error {
+	err := dbaas.WrapError(code, message, cause)
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		err.Reason = dbaas.ReasonDeadline
+	case errors.Is(cause, mq.ErrUnroutable):
+		err.Reason = dbaas.ReasonUnroutable
+	case errors.Is(cause, mq.ErrRefused):
+		err.Reason = dbaas.ReasonQueueFull
+	case errors.Is(cause, mq.ErrUnavailable):
+		err.Reason = dbaas.ReasonBroker
+	}
+	return err
 }

@@ -24,8 +24,8 @@ const (
 // heads tracks which position persdb has reached. It is safe for concurrent use.
 //
 // The dispatcher knows the positions of the writes that it acknowledged itself. Writes that another orchestrator or an
-// earlier process acknowledged show only in persdb's head. So until the head was seen once, no position is known to
-// be high enough.
+// earlier process acknowledged show only in persdb's head. Until the head has been seen once, the dispatcher therefore
+// knows no position that covers all of them.
 type heads struct {
 	life context.Context // of the dispatcher
 	ask  func(ctx context.Context) (dbaas.Head, error)
@@ -68,14 +68,18 @@ func (h *heads) saw(seq dbaas.Seq) {
 
 // met records a head of persdb. before is the value of seen when persdb was asked.
 //
-// After a change of cluster the old positions mean nothing, and no read must wait for them. So seen may fall: writes
-// acknowledged before the question are at or below the answer. The next look corrects a late answer from the old cluster.
+// Positions of the old cluster mean nothing after a change of cluster, and a read must not wait for one. So met may
+// lower seen to the new head. No write of the new cluster is lost by that: a write acknowledged before persdb was asked
+// is at or below the head it returned. A late answer from the old cluster may raise seen again; the next look corrects
+// that.
 func (h *heads) met(head dbaas.Head, before uint64) {
-	old := h.cluster.Swap(&head.Cluster)
+	old := h.cluster.Load()
 	h.changed = h.changed || old != nil && *old != head.Cluster
 	if h.changed && uint64(head.Seq) < before {
 		h.seen.CompareAndSwap(before, uint64(head.Seq))
 	}
+	// After seen: a reader that loads cluster, then seen, gets a position of that cluster or of a newer one.
+	h.cluster.Store(&head.Cluster)
 	h.saw(head.Seq)
 }
 
@@ -98,8 +102,8 @@ func (h *heads) follow(ctx context.Context) {
 	}
 }
 
-// fresh returns persdb's head, read after the call to fresh began. Calls that arrive while a question is under way
-// share the next question. The error is ctx's or persdb's.
+// fresh returns persdb's head, read after the call to fresh began. Calls that arrive while persdb is being asked share
+// the next question. The error is ctx's or persdb's.
 func (h *heads) fresh(ctx context.Context) (dbaas.Seq, error) {
 	h.mu.Lock()
 	if h.next == nil {
@@ -167,9 +171,27 @@ func (d *Dispatcher) AwaitSeen(ctx context.Context, deadline time.Time) (dbaas.S
 	}
 }
 
-// place sets the position that r needs, within r's deadline. It returns CodeNotCaughtUp if that position is far above
-// persdb's head: no write has reached it, and waiting would only take room from other reads. If persdb does not
-// answer, a worker waits for the position.
+// CheckCluster returns nil if id is the cluster of the database, and CodeGone if it is another one. If id is not the
+// cluster that the dispatcher knows, CheckCluster asks persdb: another orchestrator may have learned of a change first.
+// CodeUnavailable means that persdb did not answer by deadline.
+func (d *Dispatcher) CheckCluster(ctx context.Context, id dbaas.ClusterID, deadline time.Time) error {
+	if d.Cluster() == id {
+		return nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if _, err := d.heads.fresh(ctx); err != nil {
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the cluster of the database is not known now; try again", err)
+	}
+	if now := d.Cluster(); now != id {
+		return dbaas.Errorf(dbaas.CodeGone, "the position is of cluster %s, the database is cluster %s: positions of the two have nothing in common", id, now)
+	}
+	return nil
+}
+
+// place sets the position that r needs, within r's deadline. It returns CodeNotCaughtUp if that position is more than
+// aheadOfHead above persdb's head: no write has reached it, and waiting would only take room from other reads. If
+// persdb does not answer, a worker waits for the position.
 func (d *Dispatcher) place(ctx context.Context, r *dbaas.Read) error {
 	if r.Recent {
 		seen, err := d.AwaitSeen(ctx, r.Deadline)

@@ -105,6 +105,32 @@ func TestDispatcher_SeenSeq_FollowsTheHead(t *testing.T) {
 	})
 }
 
+// A cluster that the dispatcher does not know may be the present one: persdb is asked.
+func TestDispatcher_CheckCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{}
+		db.seq.Store(1)
+		db.cluster.Store(1)
+		d := newDispatcher(t, dispatch.Config{Head: db.Head})
+		synctest.Wait()
+		check := func(id byte, want dbaas.Code) {
+			t.Helper()
+			err := d.CheckCluster(t.Context(), dbaas.ClusterID{id}, time.Now().Add(time.Second))
+			if got := dbaas.CodeOf(err); got != want {
+				t.Errorf("cluster %d: got %v, want %q", id, err, want)
+			}
+		}
+		check(1, dbaas.CodeOK)
+		check(2, dbaas.CodeGone)
+		db.cluster.Store(2)
+		check(2, dbaas.CodeOK)
+		check(1, dbaas.CodeGone)
+		db.seq.Store(0) // persdb is away
+		check(1, dbaas.CodeUnavailable)
+		check(2, dbaas.CodeOK)
+	})
+}
+
 // When persdb has another cluster id, the positions of the old cluster are forgotten with the next head. So is a position
 // in a late answer from the old cluster. Reads carry the cluster id that their positions belong to.
 func TestDispatcher_SeenSeq_ForgottenWithTheCluster(t *testing.T) {
@@ -135,6 +161,11 @@ func TestDispatcher_SeenSeq_ForgottenWithTheCluster(t *testing.T) {
 		}
 		m.all()
 		<-answers
+		go func() { _, _ = d.Write(t.Context(), operation(1)) }()
+		if m = <-messages; m.ops[0].SeenSeq != 7 || m.ops[0].Cluster != (dbaas.ClusterID{2}) {
+			t.Errorf("a write goes out at %d of %s, want 7 of cluster 2", m.ops[0].SeenSeq, m.ops[0].Cluster)
+		}
+		m.commit(7)
 		d.SawSeq(101)
 		look("a late answer", 7, 2)
 	})

@@ -42,11 +42,12 @@ func (l *lane[Q, R]) stops() bool {
 	}
 }
 
-// deaths is what a window knows of the workers that held its message.
+// deaths is what a window knows about the workers that held its message.
 type deaths struct {
 	again   bool             // a worker that held the message has died
-	holders []dbaas.WorkerID // of the present message
-	// running is the index of the only read that holder is running, nil if there is none. holder announced it at since.
+	holders []dbaas.WorkerID // of the current message
+	// running is the index of the one read that holder is running, or nil if holder has not named one. holder sent that
+	// announcement at since.
 	running *int
 	holder  dbaas.WorkerID
 	since   time.Time
@@ -65,9 +66,10 @@ func (d *deaths) note(held *wire.ReadHeld, now time.Time) bool {
 // forget clears the holders, since the next message is a new one.
 func (d *deaths) forget() { *d = deaths{again: d.again, holders: d.holders[:0]} }
 
-// outlives decides what happens after the worker that held the message has died, and reports whether to resend anything.
-// After the first death all unanswered reads are resent, to be run one at a time. After a further death it is known
-// which read was running: that read fails, since it may be what kills the workers, and the others are resent.
+// outlives decides what happens after the worker that held the message has died, and reports whether to resend
+// anything. After the first death all unanswered reads are resent, to be run one at a time. From then on each worker
+// names the read that it is about to run. After another death the named read fails, since it may be what kills the
+// workers, and the others are resent. Without a named read nothing is resent.
 func (win *window[Q, R]) outlives() bool {
 	d, l := &win.deaths, win.lane
 	i := d.running

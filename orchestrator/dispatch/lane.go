@@ -2,12 +2,16 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
+	"rideshare/orchestrator/admission"
 )
 
 // codec holds what differs between a lane of reads and a lane of writes.
@@ -40,6 +44,8 @@ type codec[Q, R any] struct {
 	onResent func(r *R)
 	// code returns the code in an answer.
 	code func(r *R) dbaas.Code
+	// share returns the user of a request, and what the request costs that user: its number of statements.
+	share func(req *Q) (user string, cost int)
 }
 
 // lane batches requests of one class into messages. A window is one message in
@@ -49,6 +55,9 @@ type lane[Q, R any] struct {
 	name  string
 	cfg   *Config
 	bytes *budget // of all lanes' requests
+	limit *admission.LaneLimit
+	// handed is how many requests are in a message and have no answer.
+	handed atomic.Int64
 	// life makes the context of a message, which ends at its deadline or when the
 	// dispatcher closes; stopping is closed when the dispatcher closes.
 	life     func(deadline time.Time) (context.Context, context.CancelFunc)
@@ -59,7 +68,7 @@ type lane[Q, R any] struct {
 
 	mu      sync.Mutex // guards the fields below
 	idle    sync.Cond  // signalled when open is empty and no request waits
-	waiting queue[Q, R]
+	waiting *admission.Fair[*waiter[Q, R]]
 	open    []*window[Q, R]
 	counted int // open windows that keep others from being sent
 	held    int // open windows whose message a worker has announced that it holds
@@ -69,9 +78,19 @@ type lane[Q, R any] struct {
 }
 
 func newLane[Q, R any](ctx context.Context, name string, d *Dispatcher, c codec[Q, R]) *lane[Q, R] {
-	l := &lane[Q, R]{codec: c, name: name, cfg: &d.cfg, bytes: &d.requests, stopping: ctx.Done()}
+	limit := d.cfg.ReadLimit
+	if c.queue == mq.WriteQ {
+		limit = d.cfg.WriteLimit
+	}
+	l := &lane[Q, R]{
+		codec: c, name: name, cfg: &d.cfg, bytes: &d.requests, stopping: ctx.Done(),
+		limit: admission.NewLaneLimit(limit), waiting: admission.NewFair[*waiter[Q, R]](d.cfg.UserWeights),
+	}
 	l.life = func(deadline time.Time) (context.Context, context.CancelFunc) {
 		return context.WithDeadline(ctx, deadline)
+	}
+	if gate := d.cfg.Gate; gate != nil {
+		l.gate = func(now time.Time) error { return gate(l.queue, now) }
 	}
 	l.pool.New = func() any { return newWaiter[Q, R]() }
 	l.wins.New = func() any { return &window[Q, R]{lane: l} }
@@ -79,40 +98,66 @@ func newLane[Q, R any](ctx context.Context, name string, d *Dispatcher, c codec[
 	return l
 }
 
+func (l *lane[Q, R]) use(limit admission.LaneSetting, weights map[string]int) {
+	l.limit.Set(limit)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting.Weigh(weights)
+	l.openWindows(l.cfg.Now()) // there may be room for more
+}
+
 // do sends req, batched with others, and returns its answer, or the error that codec's unsent
 // or lost builds. late reports that the answer was not in the first reply of its message.
 func (l *lane[Q, R]) do(ctx context.Context, req Q, size int, deadline time.Time) (result R, late bool, err error) {
 	began := l.cfg.Now()
-	result, late, err = l.exchange(ctx, req, size, deadline)
-	took := l.cfg.Now().Sub(began)
+	w, how, err := l.admit(ctx, req, size, deadline, began)
+	if err == nil {
+		result, late, err = l.await(ctx, w, deadline.Sub(began))
+		how = outcome(err)
+	}
+	now := l.cfg.Now()
+	took := now.Sub(began)
 	l.stats.took.Add(int64(took))
+	if l.limit.Adaptive() {
+		l.limit.Ended(how, now, took)
+	}
 	if l.cfg.Observe != nil {
 		code := dbaas.CodeOf(err)
 		if err == nil {
 			code = l.code(&result)
 		}
-		l.cfg.Observe(Call{Queue: l.queue, Lane: l.name, Code: code, Took: took})
+		l.cfg.Observe(Call{Queue: l.queue, Lane: l.name, Code: code, Took: took, Trace: tracing.TraceID(ctx)})
 	}
 	return result, late, err
 }
 
-func (l *lane[Q, R]) exchange(ctx context.Context, req Q, size int, deadline time.Time) (result R, late bool, err error) {
-	now := l.cfg.Now()
+// admit adds req to the waiting requests of the lane. If admit returns an error, req does not wait, and how is what
+// that error means for the lane's limit.
+func (l *lane[Q, R]) admit(ctx context.Context, req Q, size int, deadline, now time.Time) (w *waiter[Q, R], how admission.LaneEnd, err error) {
 	if err = l.gate(now); err != nil {
 		l.stats.refused.Add(1)
-		return result, false, err
+		return nil, admission.LaneFailed, err
 	}
 	if !deadline.After(now) {
-		return result, false, l.unsent(&req, context.DeadlineExceeded)
+		return nil, admission.LaneIgnored, l.unsent(&req, context.DeadlineExceeded)
 	}
-	w := l.pool.Get().(*waiter[Q, R]) // the pool holds only waiters.
+	w = l.pool.Get().(*waiter[Q, R]) // the pool holds only waiters.
 	w.req, w.size, w.deadline, w.since = req, size, deadline, now
+	w.request = tracing.Of(ctx)
+	_, w.inLane = tracing.Start(ctx, tracing.Orchestrator, "wait")
+	w.inLane.Text("rideshare.lane", l.name)
 	if err = l.enqueue(w, now); err != nil {
 		l.stats.refused.Add(1)
+		w.err = err
 		l.free(w)
-		return result, false, err
+		return nil, admission.LaneIgnored, err
 	}
-	w.timer.Reset(deadline.Sub(now))
+	return w, admission.LaneAnswered, nil
+}
+
+// await returns the answer to w's request, within the time that is left.
+func (l *lane[Q, R]) await(ctx context.Context, w *waiter[Q, R], left time.Duration) (result R, late bool, err error) {
+	w.timer.Reset(left)
 	select {
 	case <-w.done:
 		return l.collect(w)
@@ -121,6 +166,20 @@ func (l *lane[Q, R]) exchange(ctx context.Context, req Q, size int, deadline tim
 	case <-ctx.Done():
 		return l.leave(w, ctx.Err())
 	}
+}
+
+// outcome returns what the end of a request that was in the lane means for the lane's limit. An error that a worker
+// returned counts as an answer.
+func outcome(err error) admission.LaneEnd {
+	switch code := dbaas.CodeOf(err); {
+	case code == dbaas.CodeQuota, errors.Is(err, context.Canceled):
+		return admission.LaneIgnored
+	case errors.Is(err, context.DeadlineExceeded):
+		return admission.LaneLate
+	case code == dbaas.CodeUnavailable, code == dbaas.CodeUnknown:
+		return admission.LaneFailed
+	}
+	return admission.LaneAnswered
 }
 
 // collect returns the answer in w and frees w.
@@ -134,11 +193,12 @@ func (l *lane[Q, R]) collect(w *waiter[Q, R]) (R, bool, error) {
 func (l *lane[Q, R]) leave(w *waiter[Q, R], cause error) (R, bool, error) {
 	var none R
 	l.mu.Lock()
-	if w.queued {
-		l.waiting.remove(w)
+	if w.place.Queued() {
+		l.waiting.Remove(&w.place)
 		l.signalIdle()
 		l.mu.Unlock()
 		err := l.unsent(&w.req, cause)
+		w.err = err
 		l.free(w)
 		l.stats.timeouts.Add(1)
 		return none, false, err
@@ -168,32 +228,58 @@ func (l *lane[Q, R]) enqueue(w *waiter[Q, R], now time.Time) error {
 	if l.closed {
 		return dbaas.Errorf(dbaas.CodeUnavailable, "the orchestrator is stopping")
 	}
-	if l.waiting.n >= l.cfg.QueueLimit {
-		return dbaas.Errorf(dbaas.CodeUnavailable, "too many requests are waiting")
-	}
 	if w.charged = l.bytes.take(w.size); !w.charged {
 		return dbaas.Errorf(dbaas.CodeUnavailable, "too many large requests are waiting; try again")
 	}
+	user, cost := l.share(&w.req)
+	if !l.limit.Allows(l.waiting.Len() + int(l.handed.Load())) {
+		if err := l.makeRoom(user); err != nil {
+			return err
+		}
+	}
 	l.stats.requests.Add(1)
-	l.waiting.push(w)
+	l.waiting.Push(&w.place, user, cost)
 	l.openWindows(now)
 	return nil
 }
 
-func (l *lane[Q, R]) failWaiting(err error) {
-	var none R
-	for w := l.waiting.first; w != nil; w = l.waiting.first {
-		l.waiting.remove(w)
+// makeRoom removes a waiting request from the full lane for a newcomer of user. It returns an error if the newcomer must
+// be refused. The lane must be locked.
+func (l *lane[Q, R]) makeRoom(user string) error {
+	if place := l.waiting.Displaced(user); place != nil {
 		l.stats.refused.Add(1)
-		if !w.answer(none, err) {
-			l.free(w)
-		}
+		l.end(place.Value, userQueueFull())
+		return nil
+	}
+	if l.waiting.Others(user) {
+		return userQueueFull()
+	}
+	return &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "too many requests are waiting", Reason: "lane_full"}
+}
+
+func userQueueFull() error {
+	return &dbaas.Error{Code: dbaas.CodeQuota, Message: "too many requests are waiting, and most of them are yours", Reason: "user_queue"}
+}
+
+// end ends a waiting request with err. The lane must be locked.
+func (l *lane[Q, R]) end(w *waiter[Q, R], err error) {
+	var none R
+	l.waiting.Remove(&w.place)
+	if !w.answer(none, err) {
+		l.free(w)
+	}
+}
+
+func (l *lane[Q, R]) failWaiting(err error) {
+	for place := l.waiting.Next(); place != nil; place = l.waiting.Next() {
+		l.stats.refused.Add(1)
+		l.end(place.Value, err)
 	}
 	l.signalIdle()
 }
 
 func (l *lane[Q, R]) signalIdle() {
-	if len(l.open) == 0 && l.waiting.n == 0 {
+	if len(l.open) == 0 && l.waiting.Len() == 0 {
 		l.idle.Broadcast()
 	}
 }
@@ -203,7 +289,7 @@ func (l *lane[Q, R]) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for len(l.open) > 0 || l.waiting.n > 0 {
+	for len(l.open) > 0 || l.waiting.Len() > 0 {
 		l.idle.Wait()
 	}
 	if l.timer != nil {

@@ -78,6 +78,7 @@ func (d *Dispatcher) readCodec(q mq.Queue, windows func(int) int, gate func(time
 		unsent: readError,
 		lost:   readError,
 		code:   func(r *dbaas.ReadResult) dbaas.Code { return r.Code },
+		share:  func(r *dbaas.Read) (string, int) { return r.User, len(r.Statements) },
 	}
 }
 
@@ -107,12 +108,12 @@ func readHolder(body []byte) *wire.ReadHeld {
 // read was handed over, since a read has no effect.
 func readError(_ *dbaas.Read, cause error) error {
 	if errors.Is(cause, context.DeadlineExceeded) {
-		return dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", cause)
+		return ended(dbaas.CodeTimeout, "no answer came in time", cause)
 	}
 	if errors.Is(cause, errHolderGone) {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the workers that ran this read ended; it was not tried again", cause)
 	}
-	return dbaas.WrapError(dbaas.CodeUnavailable, "reads cannot be served at the moment", cause)
+	return ended(dbaas.CodeUnavailable, "reads cannot be served at the moment", cause)
 }
 
 // The approximate overhead, in bytes, of a request, a statement and a value in a frame.

@@ -1,20 +1,23 @@
 package dispatch
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // This file decides which requests may be sent, and when. All functions except finish, hold, released
 // and tick are called with the lane locked.
 
 // mayOpen reports whether another window may be sent now.
 func (l *lane[Q, R]) mayOpen() bool {
-	if l.waiting.n == 0 || len(l.open)-l.held >= l.cfg.MaxMessages {
+	if l.waiting.Len() == 0 || len(l.open)-l.held >= l.cfg.MaxMessages || l.room() < 1 {
 		return false
 	}
 	if l.counted == 0 || l.cfg.Unbatched {
 		return true
 	}
 	slaves, _ := l.slaves()
-	return l.counted < l.windows(slaves) && l.waiting.n >= min(l.minBatch.each*l.counted, l.minBatch.most)
+	return l.counted < l.windows(slaves) && l.waiting.Len() >= min(l.minBatch.each*l.counted, l.minBatch.most)
 }
 
 // openWindows starts as many windows as may be sent. It takes the batch of each window while
@@ -24,6 +27,7 @@ func (l *lane[Q, R]) openWindows(now time.Time) {
 		win := l.wins.Get().(*window[Q, R]) // the pool holds only windows.
 		if l.take(win, now); len(win.members) == 0 {
 			l.wins.Put(win)
+			l.signalIdle()
 			return
 		}
 		l.open = append(l.open, win)
@@ -32,25 +36,35 @@ func (l *lane[Q, R]) openWindows(now time.Time) {
 	l.arm()
 }
 
-// take moves waiting requests into win, within the bounds of a message. It skips requests whose
-// deadline is over: their callers are about to remove them.
+// room returns how many more requests may be handed over. A quarter of the lane's limit is reserved for requests that
+// wait, so that a full lane always has some that can be refused to make room for other users.
+func (l *lane[Q, R]) room() int {
+	limit := l.limit.Limit()
+	return limit - limit/4 - int(l.handed.Load())
+}
+
+// take moves waiting requests into win, within the bounds of a message. It ends requests whose deadline is over: their
+// callers are about to time out anyway.
 func (l *lane[Q, R]) take(win *window[Q, R], now time.Time) {
 	win.members = win.members[:0]
-	bytes := 0
-	for w := l.waiting.first; w != nil && len(win.members) < l.cfg.MaxBatch; {
-		next := w.next
-		if w.deadline.After(now) {
-			if bytes += w.size; bytes > l.cfg.MaxBytes && len(win.members) > 0 {
-				break
-			}
-			l.waiting.remove(w)
-			l.stats.waited.Add(int64(now.Sub(w.since)))
-			win.members = append(win.members, w)
+	most, bytes := min(l.cfg.MaxBatch, l.room()), 0
+	for place := l.waiting.Next(); place != nil && len(win.members) < most; place = l.waiting.Next() {
+		w := place.Value
+		if !w.deadline.After(now) {
+			l.stats.timeouts.Add(1)
+			l.end(w, l.unsent(&w.req, context.DeadlineExceeded))
+			continue
 		}
-		w = next
+		if bytes += w.size; bytes > l.cfg.MaxBytes && len(win.members) > 0 {
+			break
+		}
+		l.waiting.Take(place)
+		l.stats.waited.Add(int64(now.Sub(w.since)))
+		win.members = append(win.members, w)
 	}
 	if len(win.members) > 0 {
 		l.stats.sent.Add(uint64(len(win.members)))
+		l.handed.Add(int64(len(win.members)))
 		win.since, win.counts = now, true
 		l.counted++
 	}
@@ -97,8 +111,8 @@ func (l *lane[Q, R]) uncount(win *window[Q, R]) {
 	}
 }
 
-// hold records whether a worker has announced that it holds win's message. A held message is in no queue any more, and
-// the workers bound how many messages they hold.
+// hold records whether a worker has announced that it holds win's message. A held message no longer counts against
+// MaxMessages: it has left the queue, and the workers bound how many messages they hold.
 func (l *lane[Q, R]) hold(win *window[Q, R], on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +148,7 @@ func (l *lane[Q, R]) released(win *window[Q, R]) {
 
 // arm schedules tick after staleAfter if any request waits.
 func (l *lane[Q, R]) arm() {
-	if l.armed || l.waiting.n == 0 {
+	if l.armed || l.waiting.Len() == 0 {
 		return
 	}
 	l.armed = true

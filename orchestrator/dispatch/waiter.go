@@ -3,6 +3,9 @@ package dispatch
 import (
 	"sync/atomic"
 	"time"
+
+	"rideshare/internal/tracing"
+	"rideshare/orchestrator/admission"
 )
 
 // The states of a waiter that has left the queue. Either the window moves it from sent to answered,
@@ -23,20 +26,23 @@ type waiter[Q, R any] struct {
 	since    time.Time // when it began to wait
 	result   R
 	err      error
-	sent     bool // handed to the broker by an earlier call, or possibly so; only the window reads it
+	sent     bool // an earlier call has, or may have, handed it to the broker; only the window reads it
 	late     bool // its answer was not in the first reply of its message
 	state    atomic.Uint32
 	done     chan struct{}
 	timer    *time.Timer
+	// request is the span of the caller's request; inLane is that of its wait. The owner of req owns them.
+	request tracing.Link
+	inLane  tracing.Span
 
-	// The queue, guarded by the lane's mutex.
-	queued     bool
-	prev, next *waiter[Q, R]
+	// place is in the lane's queue while the request waits, guarded by the lane's mutex.
+	place admission.Item[*waiter[Q, R]]
 }
 
 func newWaiter[Q, R any]() *waiter[Q, R] {
 	w := &waiter[Q, R]{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
+	w.place.Value = w
 	return w
 }
 
@@ -63,40 +69,9 @@ func (w *waiter[Q, R]) abandoned() bool { return w.state.Load() == stateAbandone
 func (w *waiter[Q, R]) reset() {
 	var req Q
 	var result R
+	w.inLane.End(w.err)
+	w.request, w.inLane = tracing.Link{}, tracing.Span{}
 	w.req, w.result, w.err = req, result, nil
 	w.sent, w.late, w.charged = false, false, false
 	w.state.Store(stateSent)
-}
-
-// queue is a linked list of waiters, first come first served. Removing from the middle
-// must be cheap, since callers leave at their own deadlines.
-type queue[Q, R any] struct {
-	first, last *waiter[Q, R]
-	n           int
-}
-
-func (q *queue[Q, R]) push(w *waiter[Q, R]) {
-	w.queued, w.prev, w.next = true, q.last, nil
-	if q.last == nil {
-		q.first = w
-	} else {
-		q.last.next = w
-	}
-	q.last = w
-	q.n++
-}
-
-func (q *queue[Q, R]) remove(w *waiter[Q, R]) {
-	if w.prev == nil {
-		q.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		q.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.queued, w.prev, w.next = false, nil, nil
-	q.n--
 }

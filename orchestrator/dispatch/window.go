@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
@@ -14,7 +16,7 @@ import (
 // at the same time.
 type window[Q, R any] struct {
 	lane    *lane[Q, R]
-	members []*waiter[Q, R] // nil where a member has its answer
+	members []*waiter[Q, R] // nil once a member has its answer
 	left    int             // members without an answer
 	reqs    []Q
 	replies int
@@ -67,7 +69,7 @@ func (win *window[Q, R]) send() {
 
 // call publishes the members that still wait and receives their answers. The members count as handed
 // over unless call's error is one of notTaken's.
-func (win *window[Q, R]) call() error {
+func (win *window[Q, R]) call() (err error) {
 	l := win.lane
 	win.compact()
 	win.deaths.forget()
@@ -80,11 +82,13 @@ func (win *window[Q, R]) call() error {
 	}
 	ctx, cancel := l.life(deadline)
 	defer cancel()
+	traced, span := win.trace(ctx)
+	defer func() { span.End(err) }()
 	l.stats.messages.Add(1)
 	if l.cfg.ObserveMessage != nil {
 		l.cfg.ObserveMessage(l.name, win.left)
 	}
-	err = l.cfg.Caller.Call(ctx, l.queue, body, func(body []byte) bool {
+	err = l.cfg.Caller.Call(traced, l.queue, body, func(body []byte) bool {
 		if held := l.holder(body); held != nil {
 			if win.deaths.note(held, l.cfg.Now()) {
 				l.hold(win, true)
@@ -106,6 +110,28 @@ func (win *window[Q, R]) call() error {
 		}
 	}
 	return err
+}
+
+// trace starts the span of the message, and ends the members' spans of their wait. Each of the two links the other: they
+// may be in different traces. The context has the headers of the message.
+func (win *window[Q, R]) trace(ctx context.Context) (context.Context, tracing.Span) {
+	if !tracing.On() {
+		return ctx, tracing.Span{}
+	}
+	requests := make([]tracing.Link, len(win.members))
+	for i, w := range win.members {
+		requests[i] = w.request
+	}
+	ctx, span := tracing.Batch(ctx, tracing.Orchestrator, "message", requests, requests)
+	if !span.Recorded() {
+		return ctx, span
+	}
+	span.Text("rideshare.lane", win.lane.name)
+	for _, w := range win.members {
+		w.inLane.LinkTo(span.Link())
+		w.inLane.End(nil)
+	}
+	return mq.WithHeaders(ctx, span.Headers(requests)), span
 }
 
 func (win *window[Q, R]) encode() (body []byte, deadline time.Time, err error) {
@@ -132,6 +158,7 @@ func (win *window[Q, R]) compact() {
 		switch {
 		case w == nil:
 		case w.abandoned():
+			win.lane.handed.Add(-1)
 			win.lane.free(w)
 		default:
 			kept = append(kept, w)
@@ -141,11 +168,12 @@ func (win *window[Q, R]) compact() {
 	win.members, win.left, win.replies, win.last = kept, len(kept), 0, false
 }
 
-// onReply passes the answers in one reply to their callers, and reports whether
-// no further reply is to be waited for.
+// onReply passes the answers in one reply to their callers, and reports whether no further reply is needed.
 func (win *window[Q, R]) onReply(body []byte) bool {
 	late := win.replies > 0
 	win.replies++
+	before := win.left
+	win.lane.stats.replies.Add(1)
 	last, err := win.lane.decode(body, func(i int, r R) {
 		if i >= len(win.members) || win.members[i] == nil {
 			return // the member is answered already, or the index is not in this message.
@@ -161,6 +189,7 @@ func (win *window[Q, R]) onReply(body []byte) bool {
 			win.lane.free(w)
 		}
 	})
+	win.lane.handed.Add(int64(win.left - before))
 	if err != nil {
 		win.lane.stats.malformed.Add(1)
 		return true
@@ -208,6 +237,7 @@ func (win *window[Q, R]) settle(err error) {
 			continue
 		}
 		win.members[i] = nil
+		l.handed.Add(-1)
 		if !w.answer(none, win.failure(w, err)) {
 			l.free(w)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
+	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
 )
 
@@ -14,11 +15,10 @@ import (
 // deadline counts. Write sets op's id and position if they are missing. The master's deadline is up
 // to 100 ms before the caller's, so that the master's error reaches the caller before it times out.
 //
-// A nil error means that persdb has the operation on disk; single statements may have failed all the
-// same, see the result. Errors are *dbaas.Error: CodeUnavailable when the operation was certainly not
-// done; CodeMismatch when its id belongs to another operation; CodeUnknown, with the id, when the
-// operation was handed over and may still be done. After CodeUnknown the same operation with the
-// same id is safe to retry.
+// A nil error means that persdb has the operation on disk; single statements may still have failed, see the result.
+// Errors are *dbaas.Error: CodeUnavailable when the operation was certainly not done; CodeMismatch when its id belongs
+// to another operation; CodeUnknown, with the id, when the operation was handed over and may still be done. After
+// CodeUnknown the same operation with the same id is safe to retry.
 func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error) {
 	deadline := d.deadline(ctx, op.Deadline)
 	if err := d.accept(ctx, &op, deadline); err != nil {
@@ -44,10 +44,9 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 	}
 }
 
-// Enqueue hands op to the broker, where op has no deadline and survives the death of any
-// process. A nil error means that the broker has op on disk; persdb has its outcome under
-// op's id once it has run. On a bus that is not durable, Enqueue runs op to its end instead,
-// as Write does.
+// Enqueue hands op to the broker, where op has no deadline and survives the death of any process. A nil error means
+// that the broker has op on disk; persdb has its outcome under op's id once it has run. On a bus that is not durable,
+// Enqueue calls Write instead.
 //
 // Errors are as for Write.
 func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
@@ -65,7 +64,10 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 	if err != nil {
 		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
 	}
-	err = d.cfg.Publisher.Publish(ctx, mq.WriteQ, mq.Message{Body: body, ID: op.ID.String(), Persistent: true})
+	request := []tracing.Link{tracing.Of(ctx)}
+	ctx, span := tracing.Batch(ctx, tracing.Orchestrator, "message", request, request)
+	defer func() { span.End(err) }()
+	err = d.cfg.Publisher.Publish(ctx, mq.WriteQ, mq.Message{Body: body, ID: op.ID.String(), Persistent: true, Headers: span.Headers(request)})
 	switch {
 	case err == nil:
 		return nil
@@ -76,19 +78,19 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
 	}
 }
 
-// accept sets op's id and position if they are missing. The position is the one that AwaitSeen returns;
-// accept waits for it until deadline.
+// accept sets op's id, position and cluster if they are missing. The position is the one that AwaitSeen returns;
+// accept waits for it until deadline. The cluster is read first: if it changes in between, the operation is refused.
 func (d *Dispatcher) accept(ctx context.Context, op *dbaas.Operation, deadline time.Time) error {
 	now := d.cfg.Now()
 	if op.ID.IsZero() {
 		op.ID = dbaas.NewOpID(now)
 	}
-	seen, err := d.AwaitSeen(ctx, deadline)
-	if err != nil {
+	if _, err := d.AwaitSeen(ctx, deadline); err != nil {
 		return err
 	}
 	if op.SeenSeq == 0 {
-		op.SeenSeq = seen
+		op.Cluster = d.Cluster()
+		op.SeenSeq = d.SeenSeq()
 	}
 	return nil
 }
@@ -122,6 +124,7 @@ func (d *Dispatcher) writeCodec() codec[dbaas.Operation, dbaas.OperationResult] 
 		again:    resent,
 		onResent: doubtRefusal,
 		code:     func(r *dbaas.OperationResult) dbaas.Code { return r.Code },
+		share:    func(op *dbaas.Operation) (string, int) { return op.User, len(op.Statements) },
 	}
 }
 
@@ -143,12 +146,12 @@ var errForeign = errors.New("the answer belongs to another operation")
 
 // writeUnsent returns the error of a write that was certainly not handed over.
 func writeUnsent(_ *dbaas.Operation, cause error) error {
-	return dbaas.WrapError(dbaas.CodeUnavailable, "writes cannot be taken at the moment; this one was not done", cause)
+	return ended(dbaas.CodeUnavailable, "writes cannot be taken at the moment; this one was not done", cause)
 }
 
 // writeLost returns the error of a write that was handed over, or may have been.
 func writeLost(op *dbaas.Operation, cause error) error {
-	err := dbaas.WrapError(dbaas.CodeUnknown, unknownText, cause)
+	err := ended(dbaas.CodeUnknown, unknownText, cause)
 	err.Op = op.ID
 	return err
 }

@@ -197,7 +197,7 @@ func TestLog_TooManyStreams_503(t *testing.T) {
 		t.Fatalf("one more: got %d, want 503", got)
 	}
 	ends[0]()
-	testenv.Eventually(t, 10*time.Second, func() error {
+	testenv.Eventually(t, time.Minute, func() error {
 		if got := open(); got != http.StatusOK {
 			return fmt.Errorf("after one has ended: got %d, want 200", got)
 		}

@@ -25,12 +25,12 @@ const (
 	noNumber = ^uint64(0)
 )
 
-// ServeHTTP streams events: those after Last-Event-ID if the client sends one, else those from
-// now on. The id of an event is LIFE-NUMBER, where LIFE identifies this process.
+// ServeHTTP streams events. It starts after Last-Event-ID if the client sends that header, else with the
+// next event. The id of an event is LIFE-NUMBER, where LIFE identifies this process.
 //
-// If the events after Last-Event-ID are not all available, since they are of another process or no longer kept, the
+// If not all events after Last-Event-ID are available, because they are of another process or no longer kept, the
 // client first gets an event "reset" and then all kept events: what it knew before may be wrong.
-// A request is refused with 503 if 256 streams are open, and with 400 if the id has neither form, LIFE-NUMBER or NUMBER.
+// A request is refused with 503 if 256 streams are open, and with 400 if the id is neither LIFE-NUMBER nor NUMBER.
 func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	last, err := l.parse(r.Header.Get("Last-Event-ID"))
 	if err != nil {
@@ -44,9 +44,7 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, false, dbaas.Errorf(dbaas.CodeUnavailable, "%d streams of events are open, and no more are allowed: close one, or try again later", maxStreams))
 		return
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	s := stream{log: l, w: w, control: http.NewResponseController(w), last: last}
+	s := stream{log: l, out: httpapi.NewStream(w, "text/event-stream", writeLimit), last: last}
 	s.run(r.Context())
 }
 
@@ -72,10 +70,9 @@ func (l *Log) parse(id string) (uint64, error) {
 
 // stream is the stream to one client.
 type stream struct {
-	log     *Log
-	w       http.ResponseWriter
-	control *http.ResponseController
-	last    uint64 // the number of the last event sent
+	log  *Log
+	out  *httpapi.Stream
+	last uint64 // the number of the last event sent
 }
 
 // run sends events until the client is gone or the log is closed.
@@ -85,22 +82,23 @@ func (s *stream) run(ctx context.Context) {
 	text := ""
 	for {
 		events, gap, more := s.log.After(s.last)
-		if s.log.isClosed() { // asked after more was taken, so that no Close is missed
+		if s.log.isClosed() { // checked after more was taken, so that no Close is missed
 			return
 		}
 		if gap {
 			s.last = 0
 			text += fmt.Sprintf("id: %s-0\nevent: reset\ndata: {}\n\n", s.log.life)
 		}
-		if !s.send(text) {
+		if s.out.Send(ctx, []byte(text)) != nil {
 			return
 		}
 		for _, e := range events {
-			if s.last = e.ID; !s.send(fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", s.log.life, e.ID, e.Type, e.Data)) {
+			s.last = e.ID
+			if s.out.Send(ctx, fmt.Appendf(nil, "id: %s-%d\nevent: %s\ndata: %s\n\n", s.log.life, e.ID, e.Type, e.Data)) != nil {
 				return
 			}
 		}
-		if s.control.Flush() != nil {
+		if s.out.Flush() != nil {
 			return
 		}
 		text = ""
@@ -112,13 +110,4 @@ func (s *stream) run(ctx context.Context) {
 			text = ": still here\n\n"
 		}
 	}
-}
-
-// send writes text within writeLimit. It returns false if the client is gone or does not read.
-func (s *stream) send(text string) bool {
-	if s.control.SetWriteDeadline(time.Now().Add(writeLimit)) != nil {
-		return false
-	}
-	_, err := s.w.Write([]byte(text))
-	return err == nil
 }

@@ -1,5 +1,5 @@
 // Package launch starts and stops workers: as containers, as processes or inside
-// this process. It has one conformance suite (launchtest).
+// this process. All implementations pass one conformance suite (internal/testkit/launchtest).
 package launch
 
 import (
@@ -50,7 +50,7 @@ type Launcher interface {
 	Stop(ctx context.Context, id dbaas.WorkerID, grace time.Duration) error
 
 	// Remove deletes the record of a dead worker and everything it left behind. Removing a worker that does not exist is
-	// no error; removing a running one is.
+	// no error; removing a running worker is an error.
 	Remove(ctx context.Context, id dbaas.WorkerID) error
 
 	// List returns every worker of the stack that was not removed, dead ones included, ordered by start time, then id.

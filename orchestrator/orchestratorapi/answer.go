@@ -68,6 +68,9 @@ func (ans answer) join() []byte {
 	return append(append(append(b, ans.head...), ans.body...), ans.tail...)
 }
 
+// prettyIndent is the indent of rqlite's API.
+const prettyIndent = "    "
+
 // indent sends the answer indented. If indenting takes too much room, the answer is sent without it: an operation that
 // was done must not be refused because of its format.
 func indent(c echo.Context, ans answer) error {
@@ -75,7 +78,7 @@ func indent(c echo.Context, ans answer) error {
 		return send(c, ans)
 	}
 	var out bytes.Buffer
-	if err := json.Indent(&out, ans.join(), "", "    "); err != nil {
+	if err := json.Indent(&out, ans.join(), "", prettyIndent); err != nil {
 		return fmt.Errorf("indent answer: %w", err)
 	}
 	return c.JSONBlob(http.StatusOK, out.Bytes())

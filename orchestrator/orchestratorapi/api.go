@@ -12,6 +12,9 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/tracing"
+	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/invariants"
 )
 
@@ -30,10 +33,12 @@ type Dispatcher interface {
 	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
 	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
 	Enqueue(ctx context.Context, op dbaas.Operation) error
-	// SawSeq records that a client learned of a write at seq in another way than by Write.
+	// SawSeq records that a client learned of a write at seq other than from the result of Write.
 	SawSeq(seq dbaas.Seq)
 	// Cluster returns the cluster id of the database, or zero if it is not known yet.
 	Cluster() dbaas.ClusterID
+	// CheckCluster returns CodeGone if the database is another cluster. It may ask persdb, until deadline.
+	CheckCluster(ctx context.Context, id dbaas.ClusterID, deadline time.Time) error
 }
 
 // Store is what this package needs from persdb. *commitlog.Store and persdb's client implement it.
@@ -48,7 +53,7 @@ type Store interface {
 
 // Check is one condition for the orchestrator to be ready.
 type Check struct {
-	Name string // what the client is told is missing when Probe fails
+	Name string // what the answer reports as missing when Probe fails
 	// Probe returns nil if the condition holds.
 	Probe func(ctx context.Context) error
 }
@@ -63,6 +68,10 @@ type Config struct {
 	// table of the application is missing.
 	Clear   []dbaas.Statement
 	Present string
+	// Areas has the numbers and names of the application's areas, as CSV with headings, for the console.
+	Areas string
+	// About is the answer of /api/v1/settings.
+	About console.About
 	// Checks are the conditions of /readyz besides a master and a slave.
 	Checks []Check
 	// Credentials guard the routes as roles.go says; nil leaves all open.
@@ -71,8 +80,8 @@ type Config struct {
 	Budget *httpapi.Budget
 	// MaxStatements is how many statements a request of the SQL form may have; zero means sqlbody.MaxStatements.
 	MaxStatements int
-	// CallTimeout is the timeout of a request that asks for none: 5 s. MaxTimeout is the longest timeout that a client may
-	// ask for: 50 s. It is well under the server's write timeout, so that the answer can still be sent.
+	// CallTimeout is the timeout of a request that sets none: 5 s. MaxTimeout is the longest timeout that a client may
+	// set: 50 s. It is well under the server's write timeout, so that the answer can still be sent.
 	CallTimeout, MaxTimeout time.Duration
 	// LoadTime is the time limit of a load: 30 s.
 	LoadTime time.Duration
@@ -83,16 +92,22 @@ type Config struct {
 	// every read whose body is valid. Both are for scaling.
 	OnRequest, OnRead func()
 	// Observe is as in httpapi.Config.
-	Observe func(route, method string, status int, took time.Duration)
-	// Metrics serves /metrics and Events serves /api/v1/events. The result of Decisions is rendered
+	Observe func(route, method string, status int, took time.Duration, trace string)
+	// Metrics serves /metrics, Events /api/v1/events, and Changes /api/v1/changes. The result of Decisions is rendered
 	// as JSON at /api/v1/scaling/decisions. A route whose field is nil does not exist.
-	Metrics, Events http.Handler
-	Decisions       func(ctx context.Context) any
+	Metrics, Events, Changes http.Handler
+	Decisions                func(ctx context.Context) any
+	// Scaling holds the limits of scaling, behind /api/v1/scaling; if it is nil, the routes do not exist.
+	Scaling Scaling
 	// Invariants is the check behind /api/v1/check; if it is nil, the route does not exist. Its
 	// only error is CodeConflict.
 	Invariants func(ctx context.Context) (invariants.Report, error)
-	// Cache is the read cache behind Dispatcher.Read; without one it is nil.
+	// Live is the stream behind /api/v1/live, whose State New sets; if it is nil, the route does not exist.
+	Live *console.Live
+	// Cache is the read cache behind Dispatcher.Read; nil if there is none.
 	Cache Cache
+	// Admission protects the database routes from overload; nil admits everything.
+	Admission *admission.Gate
 	// Now is the clock, time.Now by default.
 	Now func() time.Time
 }
@@ -107,6 +122,7 @@ type API struct {
 	queued   queuedOps
 	tables   tables
 	engine   engineVersion
+	users    *httpapi.Users
 	started  time.Time
 	// behindGuard has the routes that guarded registered.
 	behindGuard map[string]bool
@@ -135,8 +151,9 @@ func New(cfg Config) *API {
 	}
 	a := &API{
 		cfg:    cfg,
-		http:   httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+		http:   httpapi.New(httpapi.Config{Log: cfg.Log, Part: tracing.Orchestrator, Observe: cfg.Observe, Budget: cfg.Budget}),
 		tables: tables{query: cfg.Present}, behindGuard: map[string]bool{},
+		users: httpapi.NewUsers(cfg.Credentials),
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
 	a.pending.since = map[dbaas.OpID]time.Time{}
@@ -151,9 +168,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if id := a.cfg.Dispatcher.Cluster(); !id.IsZero() {
 		w.Header().Set(httpapi.HeaderCluster, id.String())
 	}
-	if speaksRqlite(r.URL.Path) {
-		a.addRqliteHeaders(w.Header())
-	}
+	a.AddHeaders(w.Header(), r.URL.Path)
 	a.http.ServeHTTP(w, r)
 }
 
@@ -176,7 +191,7 @@ func (a *API) routes() {
 	a.guarded(http.MethodPost, requestPath, a.request, large, counted)
 
 	a.guarded(http.MethodGet, "/db/backup", a.backup)
-	a.guarded(http.MethodPost, "/db/load", a.load, httpapi.MaxBody(math.MaxInt64)) // load names another way for what is too long
+	a.guarded(http.MethodPost, "/db/load", a.load, httpapi.MaxBody(math.MaxInt64)) // load has its own limit, see tooMuch
 
 	a.guarded(http.MethodGet, "/nodes", a.nodes)
 	a.guarded(http.MethodGet, "/status", a.status)
@@ -189,9 +204,15 @@ func (a *API) routes() {
 	if a.cfg.Events != nil {
 		a.guarded(http.MethodGet, "/api/v1/events", echo.WrapHandler(a.cfg.Events))
 	}
+	if a.cfg.Changes != nil {
+		a.guarded(http.MethodGet, "/api/v1/changes", echo.WrapHandler(a.cfg.Changes))
+	}
+	a.scalingRoutes()
 	a.checkRoutes()
 	a.cacheRoutes()
-	a.guarded(http.MethodGet, "/", console)
+	a.admissionRoutes()
+	a.consoleRoutes()
+	a.documentRoutes()
 	a.checkAccess()
 	a.answerOptions()
 }

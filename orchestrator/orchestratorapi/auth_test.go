@@ -10,6 +10,8 @@ import (
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/testkit/apitest"
+	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/invariants"
 	"rideshare/orchestrator/orchestratorapi"
 )
@@ -29,6 +31,7 @@ func TestCredentials_GuardTheirRoutes(t *testing.T) {
 	guarded := apitest.Guarded(t, h.HTTP(), map[string]string{
 		"GET /api/v1/worker/list": "the course's clients have no credentials", "GET /api/v1/cluster": "a view for operators, without data",
 		"GET /nodes": "as rqlite's", "GET /status": "as rqlite's", "GET /api/v1/scaling/decisions": "numbers, without data", "GET /api/v1/events": "roles and members, without data",
+		"GET /console/:file": "the console holds no data", "GET /console/areas.csv": "names, without data", "GET /docs/style.css": "a style sheet", "GET /api/v1/whoami": "tells whether the credentials are right",
 		"GET /livez": "probers have no credentials", "GET /readyz": "probers have no credentials", "GET /metrics": "probers have no credentials",
 	})
 	basic := func(user, password string) string {
@@ -65,11 +68,15 @@ func TestCredentials_GuardTheirRoutes(t *testing.T) {
 func allRoutes(t *testing.T) func(*orchestratorapi.Config) {
 	t.Helper()
 	return func(c *orchestratorapi.Config) {
-		c.Metrics, c.Events = http.NotFoundHandler(), http.NotFoundHandler()
+		c.Metrics, c.Events, c.Changes = http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
 		c.Decisions = func(context.Context) any { return nil }
 		c.Invariants = func(context.Context) (invariants.Report, error) { return invariants.Report{}, nil }
 		c.Cache = &fakeCache{}
-		c.Observe = func(string, string, int, time.Duration) {}
+		protected(t, func(*admission.Settings) {})(c)
+		c.Scaling = fakeScaling{}
+		c.Live = console.NewLive()
+		c.Live.Close()
+		c.Observe = func(string, string, int, time.Duration, string) {}
 		for field, value := range reflect.ValueOf(*c).Fields() {
 			if (value.Kind() == reflect.Func || value.Kind() == reflect.Interface) && value.IsNil() {
 				t.Errorf("setting %s is not set: a route may be missing", field.Name)

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// barrierLookups is how many operations a barrier looks up at once.
+	// barrierLookups is how many operations a barrier looks up concurrently.
 	barrierLookups = 8
 	// statusLookups is how many operations GET /status looks up at most.
 	statusLookups = 64
-	// surelyKept is how long persdb keeps results whatever else happens.
+	// surelyKept is the shortest time for which persdb keeps results.
 	surelyKept = time.Minute
 )
 
@@ -32,7 +32,8 @@ type queuedOp struct {
 	number int64
 }
 
-// queuedOps remembers the queued operations that are not known to have ended, at most maxPending: the oldest go first.
+// queuedOps remembers the queued operations that are not known to have ended, at most maxPending. If there are more, it
+// forgets the older half.
 type queuedOps struct {
 	mu  sync.Mutex // guards all and done
 	all []queuedOp
@@ -94,8 +95,8 @@ func (q *queuedOps) newestEnded(ctx context.Context, store Store) int64 {
 	return done
 }
 
-// barrier answers an empty queued write: once every write that was queued here before is applied or failed. A write of
-// nothing takes the same way first, so that nearly all are done when they are looked up.
+// barrier answers an empty queued write, once every write queued here before it is applied or has failed. It first sends
+// an empty write through the same queue and waits for it, so that nearly all have ended when barrier looks them up.
 func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	queued := a.queued.list()
 	timeout := cmp.Or(o.timeout, a.cfg.CallTimeout)
@@ -116,7 +117,8 @@ func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	return a.nothing(c, o, start)
 }
 
-// await returns the operations that end before ctx does. persdb may have forgotten operations from before forgettable.
+// await returns the operations that end before ctx does. An operation that was queued before forgettable and that persdb
+// does not know counts as ended: persdb may have forgotten it.
 func (a *API) await(ctx context.Context, ops []queuedOp, forgettable time.Time) map[dbaas.OpID]bool {
 	var running sync.WaitGroup
 	var mu sync.Mutex // guards ops and ended
@@ -145,7 +147,7 @@ func (a *API) await(ctx context.Context, ops []queuedOp, forgettable time.Time) 
 	return ended
 }
 
-// ended waits until an operation is applied or failed. It reports false if ctx ends before.
+// ended waits until an operation is applied or has failed. It reports false if ctx ends first.
 func (a *API) ended(ctx context.Context, op queuedOp, forgettable time.Time) bool {
 	backoff := wait.Backoff{First: 5 * time.Millisecond, Cap: 200 * time.Millisecond}
 	for ctx.Err() == nil {

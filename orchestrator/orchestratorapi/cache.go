@@ -43,7 +43,7 @@ func (a *API) answered(c echo.Context, r *dbaas.ReadResult) {
 	}
 }
 
-// cacheUse reads Cache-Control: no-store goes past the cache, no-cache asks a worker and keeps the answer. Other
+// cacheUse reads Cache-Control: no-store bypasses the cache; no-cache asks a worker and caches the answer. Other
 // directives have no meaning here.
 func cacheUse(r *http.Request) dbaas.CacheUse {
 	use := dbaas.CacheUseful

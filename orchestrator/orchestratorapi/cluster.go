@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,13 +19,14 @@ import (
 // concurrent use.
 type Cluster interface {
 	// CrashMaster kills the master's container and returns its pid once it is
-	// confirmed dead. ok is false if there is no master.
-	CrashMaster(ctx context.Context) (pid int, ok bool, err error)
+	// confirmed dead. ok is false if there is no master. CodeConflict: the cluster no longer matches seen; nothing
+	// was killed.
+	CrashMaster(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error)
 	// CrashSlave kills the slave with the highest pid, as CrashMaster does.
-	CrashSlave(ctx context.Context) (pid int, ok bool, err error)
+	CrashSlave(ctx context.Context, seen dbaas.Seen) (pid int, ok bool, err error)
 	// HandOver moves the master's role to the slave with the given pid, or to the slave with the lowest pid if pid
-	// is zero. It returns when the new master serves.
-	HandOver(ctx context.Context, pid int) (HandedOver, error)
+	// is zero. It returns when the new master serves. CodeConflict as for CrashMaster.
+	HandOver(ctx context.Context, pid int, seen dbaas.Seen) (HandedOver, error)
 	// Workers returns the master and the slaves that run now, in any order. It does not ask the workers, so their Applied
 	// may be some seconds old, and Lag is not set.
 	Workers(ctx context.Context) ([]WorkerInfo, error)
@@ -41,6 +44,22 @@ type WorkerInfo struct {
 	Applied dbaas.Seq `json:"applied_seq"`
 	// Lag is how many entries Applied was behind persdb's head at the same time.
 	Lag uint64 `json:"lag"`
+	// StartedAt is when the engine started the worker.
+	StartedAt time.Time `json:"started_at,omitzero"`
+	// WorkerLoad is what the worker reports about itself; absent while the worker does not answer.
+	*WorkerLoad
+}
+
+// WorkerLoad is how much a worker has to do.
+type WorkerLoad struct {
+	// Host is the name of the machine or container.
+	Host string `json:"host"`
+	// MemoryBytes is the resident memory of the worker's process, which embedded workers share; 0 if it is not known.
+	MemoryBytes int64 `json:"memory_bytes"`
+	// ReadsInFlight is how many reads the worker has taken and not answered yet.
+	ReadsInFlight int64 `json:"reads_in_flight"`
+	// Busy is the fraction of the worker's read slots that was in use over the last second or more.
+	Busy float64 `json:"busy"`
 }
 
 // ClusterStatus is the answer of /api/v1/cluster.
@@ -70,17 +89,25 @@ func outage(err error) error {
 }
 
 // crash answers POST /api/v1/crash/*: [pid] of the killed worker, 400 if there is
-// none. A body is ignored.
-func (a *API) crash(kill func(context.Context) (int, bool, error)) echo.HandlerFunc {
+// none, 409 if the cluster no longer matches the options worker and epoch. A body is ignored.
+func (a *API) crash(kill func(context.Context, dbaas.Seen) (int, bool, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		pid, ok, err := kill(c.Request().Context())
+		seen := dbaas.Seen{Worker: dbaas.WorkerID(c.QueryParam("worker"))}
+		if text := c.QueryParam("epoch"); text != "" {
+			epoch, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				return dbaas.Errorf(dbaas.CodeInvalid, "epoch must be a number")
+			}
+			seen.Epoch = dbaas.Epoch(epoch)
+		}
+		pid, ok, err := kill(c.Request().Context(), seen)
 		if err != nil {
 			return outage(err)
 		}
 		if !ok {
 			return dbaas.Errorf(dbaas.CodeInvalid, "there is no such worker to crash")
 		}
-		return httpapi.JSON(c, http.StatusOK, []int{pid})
+		return httpapi.JSONExactly(c, http.StatusOK, []int{pid})
 	}
 }
 
@@ -95,7 +122,7 @@ func (a *API) workers(c echo.Context) error {
 		pids = append(pids, w.PID)
 	}
 	slices.Sort(pids)
-	return httpapi.JSON(c, http.StatusOK, pids)
+	return httpapi.JSONExactly(c, http.StatusOK, pids)
 }
 
 func (a *API) clusterStatus(c echo.Context) error {
@@ -113,8 +140,8 @@ func (a *API) decisions(c echo.Context) error {
 	return httpapi.JSON(c, http.StatusOK, a.cfg.Decisions(c.Request().Context()))
 }
 
-// readyFor answers GET /readyz. With the option noleader a missing master does not matter. As for rqlite's clients, who
-// wait for this node alone, sync and timeout change nothing: a node that answers is in sync.
+// readyFor answers GET /readyz. With the option noleader a missing master does not matter. The options sync and timeout
+// of rqlite's clients change nothing: they wait until this node is in sync, and a node that answers is in sync.
 func (a *API) readyFor(r *http.Request) error {
 	return a.ready(r.Context(), !r.URL.Query().Has("noleader"))
 }
@@ -122,6 +149,20 @@ func (a *API) readyFor(r *http.Request) error {
 // ready returns nil if reads and, if master is set, writes can be served, else CodeUnavailable with the names of
 // everything that is missing.
 func (a *API) ready(ctx context.Context, master bool) error {
+	if missing := a.missing(ctx, master); len(missing) > 0 {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "missing: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// The conditions of readiness besides Config.Checks.
+const (
+	conditionMaster = "master"
+	conditionSlave  = "caught-up slave"
+)
+
+// missing returns the names of everything that is missing to serve reads and, if master is set, writes.
+func (a *API) missing(ctx context.Context, master bool) []string {
 	var missing []string
 	for _, check := range a.cfg.Checks {
 		if check.Probe(ctx) != nil {
@@ -133,18 +174,15 @@ func (a *API) ready(ctx context.Context, master bool) error {
 		return slices.ContainsFunc(workers, func(w WorkerInfo) bool { return w.Role == role && w.Ready })
 	}
 	if master && (err != nil || !has(dbaas.RoleMaster)) {
-		missing = append(missing, "master")
+		missing = append(missing, conditionMaster)
 	}
 	if err != nil || !has(dbaas.RoleSlave) {
-		missing = append(missing, "caught-up slave")
+		missing = append(missing, conditionSlave)
 	}
 	if len(missing) == 0 {
 		if gone := a.tables.check(ctx, a.cfg.Now, a.cfg.Dispatcher.Read); gone != "" {
 			missing = append(missing, gone)
 		}
 	}
-	if len(missing) > 0 {
-		return dbaas.Errorf(dbaas.CodeUnavailable, "missing: %s", strings.Join(missing, ", "))
-	}
-	return nil
+	return missing
 }

@@ -28,6 +28,31 @@ func TestCrash_AnswersThePID(t *testing.T) {
 	}
 }
 
+// A crash and a hand-over carry what the caller saw. What was seen and has passed is 409.
+func TestCrash_CarriesWhatWasSeen(t *testing.T) {
+	s := &system{crash: func() (int, bool, error) { return 1234, true, nil }}
+	s.handover = func(int) (orchestratorapi.HandedOver, error) { return orchestratorapi.HandedOver{}, nil }
+	h := newAPI(s)
+	for target, seen := range map[string]dbaas.Seen{
+		"/api/v1/crash/master?worker=w1&epoch=3": {Worker: "w1", Epoch: 3},
+		"/api/v1/crash/slave?worker=w2":          {Worker: "w2"},
+		"/api/v1/crash/slave?epoch=4":            {Epoch: 4},
+		"/api/v1/crash/master":                   {},
+	} {
+		want(t, call(t, h, "POST", target, ""), http.StatusOK, "[1234]")
+		if s.asked != seen {
+			t.Errorf("%s: asked with %+v, want %+v", target, s.asked, seen)
+		}
+	}
+	want(t, call(t, h, "POST", "/api/v1/master", `{"epoch":5}`), http.StatusOK, "")
+	if s.asked != (dbaas.Seen{Epoch: 5}) {
+		t.Errorf("hand-over: asked with %+v", s.asked)
+	}
+	want(t, call(t, h, "POST", "/api/v1/crash/master?epoch=new", ""), http.StatusBadRequest, "{}")
+	s.crash = func() (int, bool, error) { return 0, false, dbaas.Seen{Epoch: 1}.CheckEpoch(2) }
+	want(t, call(t, h, "POST", "/api/v1/crash/master?epoch=1", "", "Accept: application/problem+json"), http.StatusConflict, "")
+}
+
 // The list of workers is their pids as ascending numbers, an array also when empty.
 func TestWorkerList_AscendingNumbers(t *testing.T) {
 	s := &system{}
@@ -103,6 +128,29 @@ func TestReadyz_NamesWhatIsMissing(t *testing.T) {
 	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
 }
 
+// A read that waits for a position of another cluster is 410 and goes nowhere. Without a position the header says nothing.
+func TestRead_PositionOfAnotherCluster_IsGone(t *testing.T) {
+	s := &system{cluster: dbaas.ClusterID{8}}
+	h := newAPI(s)
+	const own, other = "X-Cluster-Id: 08000000000000000000000000000000", "X-Cluster-Id: 09000000000000000000000000000000"
+	for _, target := range []struct{ method, path, body string }{
+		{"GET", "/db/query?q=SELECT+1", ""}, {"POST", "/db/query", `["SELECT 1"]`}, {"POST", "/db/request", `["SELECT 1"]`}, {"POST", "/api/v1/db/read", readBody},
+	} {
+		s.reads = nil
+		w := call(t, h, target.method, target.path, target.body, "X-Min-Seq: 3", other, "Accept: application/problem+json")
+		if want(t, w, http.StatusGone, ""); !strings.Contains(w.Body.String(), `"code":"gone"`) || w.Header().Get("X-Cluster-Id") != strings.TrimPrefix(own, "X-Cluster-Id: ") {
+			t.Errorf("%s: got %s, headers %v, want the code gone and the present id", target.path, w.Body, w.Header())
+		}
+		want(t, call(t, h, target.method, target.path, target.body, "X-Min-Seq: 3", "X-Cluster-Id: 8"), http.StatusBadRequest, "")
+		if len(s.reads) > 0 {
+			t.Errorf("%s: %d reads were sent", target.path, len(s.reads))
+		}
+		want(t, call(t, h, target.method, target.path, target.body, "X-Min-Seq: 3", own), http.StatusOK, "")
+		want(t, call(t, h, target.method, target.path, target.body, other), http.StatusOK, "")
+		want(t, call(t, h, target.method, target.path, target.body, "X-Min-Seq: 3"), http.StatusOK, "")
+	}
+}
+
 // Operators see the cluster, the scaler's decisions and a page with the routes.
 func TestOperations_AreServed(t *testing.T) {
 	s := &system{status: func() (orchestratorapi.ClusterStatus, error) {
@@ -126,7 +174,7 @@ func TestOperations_AreServed(t *testing.T) {
 	want(t, call(t, h, "GET", "/metrics", ""), http.StatusOK, "")
 	want(t, call(t, h, "GET", "/api/v1/events", ""), http.StatusOK, "")
 	w = call(t, h, "GET", "/", "")
-	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), "/api/v1/db/read") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+	if want(t, w, http.StatusOK, ""); !strings.Contains(w.Body.String(), "/console/app.js") || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 		t.Errorf("got %s", w.Header())
 	}
 	s.status = nil

@@ -1,17 +1,94 @@
 package orchestratorapi
 
 import (
-	_ "embed" // for the console's page.
+	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/console"
 )
 
-//go:embed console.html
-var consolePage []byte
+// consoleRoutes registers the console's page, which has the sign-in form, and the routes that exist only for the console.
+func (a *API) consoleRoutes() {
+	file := func(c echo.Context) error {
+		if !console.Files(c.Response(), c.Request(), httpapi.Param(c, "file")) {
+			return echo.ErrNotFound
+		}
+		return nil
+	}
+	a.openToBrowsers("/", file)
+	a.http.Handle(http.MethodGet, console.Prefix+":file", file)
+	a.http.Handle(http.MethodGet, console.Prefix+"areas.csv", func(c echo.Context) error {
+		return c.Blob(http.StatusOK, "text/csv; charset=utf-8", []byte(a.cfg.Areas))
+	})
+	a.http.Handle(http.MethodGet, "/api/v1/whoami", a.whoami)
+	a.guarded(http.MethodGet, "/api/v1/settings", func(c echo.Context) error { return httpapi.JSON(c, http.StatusOK, a.cfg.About) })
+	if a.cfg.Live != nil {
+		a.cfg.Live.State = a.liveState
+		a.guarded(http.MethodGet, "/api/v1/live", echo.WrapHandler(a.cfg.Live))
+	}
+}
 
-// console answers GET / with a page that describes the service and its routes.
-func console(c echo.Context) error {
-	c.Response().Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	return c.HTMLBlob(http.StatusOK, consolePage)
+// caller is the answer of GET /api/v1/whoami.
+type caller struct {
+	// Role is "none" for a caller whose credentials are missing or wrong.
+	Role string `json:"role"`
+	// Name is the user's name; empty for a bearer token, and if the orchestrator asks for no credentials.
+	Name string `json:"name"`
+	// Credentials reports whether the orchestrator asks for credentials at all.
+	Credentials bool `json:"credentials"`
+}
+
+// whoami answers GET /api/v1/whoami: what the caller may do.
+func (a *API) whoami(c echo.Context) error {
+	who, err := a.cfg.Credentials.Caller(c.Request())
+	if err != nil {
+		return err
+	}
+	answer := caller{Role: "none", Credentials: a.cfg.Credentials != nil}
+	if who != "" || !answer.Credentials {
+		answer.Role = httpapi.RoleOf(c.Request().Context()).String()
+	}
+	if name, named := strings.CutPrefix(who, "basic "); named {
+		answer.Name = name
+	}
+	return httpapi.JSON(c, http.StatusOK, answer)
+}
+
+// liveState is the state of the system in the stream of GET /api/v1/live.
+type liveState struct {
+	Cluster *ClusterStatus `json:"cluster"` // null while the launcher does not answer
+	Health  []condition    `json:"health"`
+}
+
+// condition is a condition of GET /readyz.
+type condition struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+}
+
+func (a *API) liveState(ctx context.Context) any {
+	var state liveState
+	if status, err := a.cfg.Cluster.Status(ctx); err == nil {
+		state.Cluster = &status
+	}
+	missing := a.missing(ctx, true)
+	names := []string{}
+	for _, check := range a.cfg.Checks {
+		names = append(names, check.Name)
+	}
+	names = append(names, conditionMaster, conditionSlave)
+	for _, other := range missing {
+		if !slices.Contains(names, other) {
+			names = append(names, other)
+		}
+	}
+	for _, name := range names {
+		state.Health = append(state.Health, condition{name, !slices.Contains(missing, name)})
+	}
+	return state
 }

@@ -37,7 +37,15 @@ func (a *API) self(c echo.Context) node {
 // the answer is a list instead of an object.
 func (a *API) nodes(c echo.Context) error {
 	if c.QueryParam("ver") == "2" {
-		return httpapi.JSON(c, http.StatusOK, map[string][]node{"nodes": {a.self(c)}})
+		return answerState(c, map[string][]node{"nodes": {a.self(c)}})
 	}
-	return httpapi.JSON(c, http.StatusOK, map[string]node{nodeID: a.self(c)})
+	return answerState(c, map[string]node{nodeID: a.self(c)})
+}
+
+// answerState answers with v, indented if the client asks for it.
+func answerState(c echo.Context, v any) error {
+	if c.QueryParams().Has("pretty") {
+		return c.JSONPretty(http.StatusOK, v, prettyIndent)
+	}
+	return httpapi.JSONExactly(c, http.StatusOK, v)
 }

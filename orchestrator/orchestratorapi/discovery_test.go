@@ -1,6 +1,7 @@
 package orchestratorapi_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"net/http"
@@ -21,12 +22,27 @@ func TestDiscovery_TellsOfOneLeader(t *testing.T) {
 	h := newAPI(&system{}, versioned)
 	node := `{"id":"orchestrator","api_addr":"http://example.com","addr":"example.com","version":"1.2.3","voter":true,"reachable":true,"leader":true}`
 	want(t, call(t, h, "GET", "/nodes?nonvoters", ""), http.StatusOK, `{"orchestrator":`+node+`}`)
-	want(t, call(t, h, "GET", "/nodes?ver=2&pretty", ""), http.StatusOK, `{"nodes":[`+node+`]}`)
+	want(t, call(t, h, "GET", "/nodes?ver=2", ""), http.StatusOK, `{"nodes":[`+node+`]}`)
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/nodes", nil)
 	r.TLS = &tls.ConnectionState{}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	want(t, w, http.StatusOK, strings.Replace(`{"orchestrator":`+node+`}`, "http:", "https:", 1))
+}
+
+// With pretty the state is the same, indented.
+func TestState_Pretty(t *testing.T) {
+	h := newAPI(&system{}, versioned)
+	for _, path := range []string{"/nodes?", "/nodes?ver=2&", "/status?key=store.leader&", "/status?key=build.nope&"} {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, call(t, h, "GET", path, "").Body.Bytes(), "", "    "); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.TrimSpace(call(t, h, "GET", path+"pretty", "").Body.String())
+		if got != indented.String() {
+			t.Errorf("%s: got %s, want %s", path, got, &indented)
+		}
+	}
 }
 
 // The status has the members that rqlite's clients read, and each alone.

@@ -29,6 +29,7 @@ type system struct {
 	backup   func(dbaas.BackupForm) (*dbaas.Backup, error)
 	fileSQL  func([]byte) ([]byte, error)
 	seen     dbaas.Seq
+	asked    dbaas.Seen // of the last crash or hand-over
 	cluster  dbaas.ClusterID
 
 	mu    sync.Mutex // guards the fields below
@@ -38,6 +39,13 @@ type system struct {
 }
 
 func (s *system) Cluster() dbaas.ClusterID { return s.cluster }
+
+func (s *system) CheckCluster(_ context.Context, id dbaas.ClusterID, _ time.Time) error {
+	if id != s.cluster {
+		return dbaas.Errorf(dbaas.CodeGone, "the database is cluster %s", s.cluster)
+	}
+	return nil
+}
 
 func (s *system) SawSeq(seq dbaas.Seq) {
 	s.mu.Lock()
@@ -91,11 +99,18 @@ func (s *system) Backup(_ context.Context, form dbaas.BackupForm) (*dbaas.Backup
 
 func (s *system) FileSQL(_ context.Context, file []byte) ([]byte, error) { return s.fileSQL(file) }
 
-func (s *system) CrashMaster(context.Context) (int, bool, error) { return s.crash() }
+func (s *system) CrashMaster(_ context.Context, seen dbaas.Seen) (int, bool, error) {
+	s.asked = seen
+	return s.crash()
+}
 
-func (s *system) CrashSlave(context.Context) (int, bool, error) { return s.crash() }
+func (s *system) CrashSlave(_ context.Context, seen dbaas.Seen) (int, bool, error) {
+	s.asked = seen
+	return s.crash()
+}
 
-func (s *system) HandOver(_ context.Context, pid int) (orchestratorapi.HandedOver, error) {
+func (s *system) HandOver(_ context.Context, pid int, seen dbaas.Seen) (orchestratorapi.HandedOver, error) {
+	s.asked = seen
 	return s.handover(pid)
 }
 
@@ -174,7 +189,7 @@ func want(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
 	if w.Code != status {
 		t.Errorf("got status %d with %s, want %d", w.Code, w.Body, status)
 	}
-	if body != "" && w.Body.String() != body {
+	if got := w.Body.String(); body != "" && got != body && got != body+"\n" {
 		t.Errorf("got body %s, want %s", w.Body, body)
 	}
 }

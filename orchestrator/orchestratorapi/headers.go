@@ -12,7 +12,8 @@ func speaksRqlite(path string) bool {
 	return strings.HasPrefix(path, "/db/") || path == "/status" || path == "/nodes" || path == "/readyz"
 }
 
-// answerOptions makes OPTIONS 200 on the routes of rqlite's HTTP API, without credentials: browsers ask without.
+// answerOptions answers OPTIONS on the routes of rqlite's HTTP API with 200. It asks for no credentials, since browsers
+// send none with OPTIONS.
 func (a *API) answerOptions() {
 	for _, route := range a.http.Routes() {
 		if method, pattern, _ := strings.Cut(route, " "); method != http.MethodHead && speaksRqlite(pattern) {
@@ -21,9 +22,12 @@ func (a *API) answerOptions() {
 	}
 }
 
-// addRqliteHeaders adds what every answer of rqlite's HTTP API has: the version, and which requests the scripts of other
-// sites may send.
-func (a *API) addRqliteHeaders(h http.Header) {
+// AddHeaders adds to h the headers of every answer at a path of rqlite's HTTP API: the version, and which requests
+// scripts of other sites may send. It adds nothing for other paths.
+func (a *API) AddHeaders(h http.Header, path string) {
+	if !speaksRqlite(path) {
+		return
+	}
 	h.Set("X-Rqlite-Version", a.cfg.Version)
 	h.Set(echo.HeaderAccessControlAllowMethods, "OPTIONS, GET, POST")
 	h.Set(echo.HeaderAccessControlAllowHeaders, "Content-Type, Authorization")

@@ -75,10 +75,10 @@ func (a *API) runLoad(c echo.Context, sql string, mode dbaas.LoadMode) (dbaas.Op
 	return a.run(c, op, keyed)
 }
 
-// tooMuch names the way for what is too long for a load.
+// tooMuch adds to CodeTooLarge how to load a larger database. It returns other errors as they are.
 func tooMuch(err error) error {
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeTooLarge {
-		return dbaas.WrapError(dbaas.CodeTooLarge, e.Message+": use `rideshare restore` for a large database", err)
+		return dbaas.WrapError(dbaas.CodeTooLarge, e.Message+"; `rideshare restore` makes a data folder of a large SQLite file", err)
 	}
 	return err
 }

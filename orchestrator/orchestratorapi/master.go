@@ -25,6 +25,8 @@ type Leadership struct {
 // handOverBody is the body of POST /api/v1/master, which may be empty.
 type handOverBody struct {
 	PID int `json:"pid,omitempty"`
+	// Epoch, unless zero, is the epoch that the present master must have.
+	Epoch dbaas.Epoch `json:"epoch,omitempty"`
 }
 
 // handOver answers POST /api/v1/master once the role has moved to the slave with the given pid, or, without a pid, to
@@ -43,7 +45,7 @@ func (a *API) handOver(c echo.Context) error {
 	if wish.PID < 0 {
 		return dbaas.Errorf(dbaas.CodeInvalid, "pid must be positive")
 	}
-	done, err := a.cfg.Cluster.HandOver(c.Request().Context(), wish.PID)
+	done, err := a.cfg.Cluster.HandOver(c.Request().Context(), wish.PID, dbaas.Seen{Epoch: wish.Epoch})
 	if err != nil {
 		return outage(err)
 	}

@@ -25,6 +25,7 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 		Atomic:      atomic,
 		Statements:  statements,
 		RequestID:   httpapi.RequestID(c.Request().Context()),
+		User:        a.users.Of(c.Request()),
 	}
 	if key == "" {
 		op.ID = dbaas.NewOpID(now)
@@ -37,7 +38,7 @@ func (a *API) newOperation(c echo.Context, statements []dbaas.Statement, atomic 
 	}
 	scope := httpapi.KeyScope{Service: httpapi.Orchestrator, Caller: caller, Method: r.Method, Path: r.URL.EscapedPath()}
 	op.ID = scope.OpID(key)
-	op.Resent = true // the first request with a key cannot be told from a retry
+	op.Resent = true // the first request with a key cannot be distinguished from a retry
 	return op, true, nil
 }
 
@@ -88,17 +89,34 @@ func wantsAsync(c echo.Context) bool {
 	return false
 }
 
-// newRead builds a read from a request, with the position that the request asks for.
+// newRead builds a read from a request, with the position that the request asks for. The error is CodeGone if that is a
+// position of another cluster.
 func (a *API) newRead(c echo.Context, statements []dbaas.Statement, timeout time.Duration) (dbaas.Read, error) {
 	minSeq, err := httpapi.MinSeq(c)
 	if err != nil {
 		return dbaas.Read{}, err
 	}
+	deadline := a.cfg.Now().Add(timeout)
+	if err = a.checkCluster(c, deadline); err != nil {
+		return dbaas.Read{}, err
+	}
 	return dbaas.Read{
 		RequestID:  httpapi.RequestID(c.Request().Context()),
-		Deadline:   a.cfg.Now().Add(timeout),
+		User:       a.users.Of(c.Request()),
+		Deadline:   deadline,
 		MinSeq:     minSeq,
 		Cache:      cacheUse(c.Request()),
 		Statements: statements,
 	}, nil
+}
+
+// checkCluster returns CodeGone if the client waits for a position of another cluster than the database's.
+func (a *API) checkCluster(c echo.Context, deadline time.Time) error {
+	id, err := httpapi.ClusterOfMinSeq(c)
+	if err != nil || id.IsZero() {
+		return err
+	}
+	err = a.cfg.Dispatcher.CheckCluster(c.Request().Context(), id, deadline)
+	c.Response().Header().Set(httpapi.HeaderCluster, a.cfg.Dispatcher.Cluster().String()) // the check may have found another cluster
+	return err
 }

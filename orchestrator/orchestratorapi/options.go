@@ -31,9 +31,9 @@ type options struct {
 }
 
 // parseOptions reads the query parameters by rqlite's rules: a flag is on if its name is
-// present, and an option where it means nothing has no effect. An unsupported option is
-// refused, never ignored. An option that asks for something that always holds here is
-// accepted. Errors are CodeInvalid.
+// present, and an option has no effect on a route where it has no meaning. An unsupported
+// option is refused, never ignored. An option that asks for something that always holds here
+// is accepted. Errors are CodeInvalid.
 func (a *API) parseOptions(c echo.Context) (options, error) {
 	o := options{level: "weak"}
 	raw := c.Request().URL.RawQuery
@@ -119,8 +119,8 @@ func (o *options) flag(name string) *bool {
 	}
 }
 
-// checkFlag refuses a flag whose value says no: rqlite treats the flag as on. That does no harm where the flag chooses
-// the form of the answer.
+// checkFlag refuses transaction and queue with a value that means no, such as false: by rqlite's rules the flag would be
+// on. Other flags accept any value, since being on by mistake does no harm there.
 func checkFlag(name, value string) error {
 	if name != "transaction" && name != "queue" {
 		return nil
@@ -177,7 +177,7 @@ func (o *options) apply(r *dbaas.Read) {
 	}
 }
 
-// readTimeout returns how long a read may take; zero if the client does not say.
+// readTimeout returns how long a read may take: the client's timeout, or otherwise if the client sets none.
 func (o *options) readTimeout(otherwise time.Duration) time.Duration {
 	timeout := cmp.Or(o.timeout, otherwise)
 	if o.linearTimeout > 0 && (o.level == "linearizable" || o.level == "strong") {

@@ -14,7 +14,7 @@ import (
 var (
 	everybody = httpapi.Access{Role: httpapi.Open}
 	readers   = httpapi.Access{Role: httpapi.Read}
-	// viewers are readers too. Their routes have no rows, and were open before there were roles.
+	// viewers need the role of readers. Their routes return no rows, and were open before there were roles.
 	viewers  = httpapi.Access{Role: httpapi.Read, OpenBefore: true}
 	watchers = httpapi.Access{Role: httpapi.Read, OpenBefore: true, Stream: true}
 	streams  = httpapi.Access{Role: httpapi.Read, Stream: true}
@@ -28,6 +28,10 @@ var access = map[string]httpapi.Access{
 	"GET /readyz":             everybody,
 	"GET /metrics":            everybody,
 	"GET /api/v1/worker/list": everybody, // the course's clients have no credentials
+	"GET /console/:file":      everybody, // the console holds no data: it asks for credentials and sends them
+	"GET /api/v1/whoami":      everybody, // it answers whether the caller's credentials are right
+	"GET /console/areas.csv":  everybody,
+	"GET /docs/style.css":     everybody, // a browser asks for it without Accept: text/html
 
 	"GET /api/v1/cluster":           viewers,
 	"GET /api/v1/scaling/decisions": viewers,
@@ -35,14 +39,21 @@ var access = map[string]httpapi.Access{
 	"GET /nodes":                    viewers,
 	"GET /api/v1/events":            watchers,
 
-	"GET /":                     readers,
+	"GET /":                     readers, // except for browsers, see openToBrowsers
+	"GET /openapi.json":         readers, // as GET /
+	"GET /docs":                 readers, // as GET /
+	"GET /api/v1/settings":      readers,
+	"GET /api/v1/live":          streams,
+	"GET /api/v1/scaling":       readers,
 	"GET /db/query":             readers,
 	"POST /db/query":            readers,
-	"POST /db/request":          readers, // of a reader it is served as /db/query
+	"POST /db/request":          readers, // a reader's request is served as /db/query
 	"GET /db/backup":            streams,
+	"GET /api/v1/changes":       streams,
 	"POST /api/v1/db/read":      readers,
 	"GET /api/v1/db/writes/:id": readers,
 	"GET /api/v1/cache":         readers,
+	"GET /api/v1/admission":     readers,
 
 	"POST /db/execute":      writers,
 	"POST /api/v1/db/write": writers,
@@ -50,20 +61,24 @@ var access = map[string]httpapi.Access{
 
 	"POST /db/load":             admins,
 	"DELETE /api/v1/cache":      admins,
+	"PATCH /api/v1/admission":   admins,
 	"POST /api/v1/crash/master": admins,
 	"POST /api/v1/crash/slave":  admins,
 	"POST /api/v1/master":       admins,
 	"POST /api/v1/check":        admins,
+	"PATCH /api/v1/scaling":     admins,
 }
 
-// guarded registers a route for the callers that access names.
+// guarded registers a route for the callers that the table access allows.
 func (a *API) guarded(method, pattern string, h echo.HandlerFunc, opts ...httpapi.Option) {
 	route := method + " " + pattern
 	a.behindGuard[route] = true
+	h = a.admitted(route, h)
 	a.http.Handle(method, pattern, a.cfg.Credentials.Guard(accessOf(route), h), opts...)
 }
 
-// accessOf panics for a route without access: it would be open to everybody by mistake.
+// accessOf returns who may call a route. It panics for a route that is not in the table access: such a route would be
+// open to everybody by mistake.
 func accessOf(route string) httpapi.Access {
 	need, ok := access[route]
 	if !ok {
@@ -72,7 +87,7 @@ func accessOf(route string) httpapi.Access {
 	return need
 }
 
-// checkAccess panics if a route that access does not open to everybody was registered without guarded.
+// checkAccess panics if a route that needs a role is registered without a guard.
 func (a *API) checkAccess() {
 	for _, route := range a.http.Routes() {
 		route = strings.Replace(route, http.MethodHead+" ", http.MethodGet+" ", 1)

@@ -13,8 +13,10 @@ import (
 // needed is the role of each route, as docs/API.md has it; "" for a route that asks for no credentials.
 var needed = map[string]string{
 	"GET /livez": "", "GET /readyz": "", "GET /metrics": "", "GET /api/v1/worker/list": "",
-	"GET /": "read", "GET /db/query": "read", "POST /db/query": "read", "POST /db/request": "read", "GET /db/backup": "read",
+	"GET /openapi.json": "read", "GET /docs": "read", "GET /docs/style.css": "",
+	"GET /": "read", "GET /console/:file": "", "GET /console/areas.csv": "", "GET /api/v1/whoami": "", "GET /api/v1/live": "read", "GET /api/v1/settings": "read", "GET /api/v1/scaling": "read", "PATCH /api/v1/scaling": "admin", "GET /db/query": "read", "POST /db/query": "read", "POST /db/request": "read", "GET /db/backup": "read", "GET /api/v1/changes": "read",
 	"POST /api/v1/db/read": "read", "GET /api/v1/db/writes/:id": "read", "GET /api/v1/cache": "read", "DELETE /api/v1/cache": "admin",
+	"GET /api/v1/admission": "read", "PATCH /api/v1/admission": "admin",
 	"GET /api/v1/cluster": "read", "GET /api/v1/events": "read", "GET /api/v1/scaling/decisions": "read", "GET /status": "read", "GET /nodes": "read",
 	"POST /db/execute": "write", "POST /api/v1/db/write": "write", "POST /api/v1/db/clear": "write",
 	"POST /api/v1/crash/master": "admin", "POST /api/v1/crash/slave": "admin", "POST /api/v1/master": "admin", "POST /api/v1/check": "admin", "POST /db/load": "admin",

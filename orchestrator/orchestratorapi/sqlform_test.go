@@ -58,7 +58,7 @@ func TestDBQuery_Options_ShapeTheAnswer(t *testing.T) {
 	}
 	want(t, call(t, h, "POST", "/db/query?associative&timings&blob_array&timeout=2s", `["SELECT 1"]`, "X-Request-Id: r"), http.StatusOK, "")
 	wantRead := dbaas.Read{
-		RequestID: "r", Deadline: epochStart.Add(2 * time.Second), Recent: true, Format: dbaas.FormatAssociative, Timings: true, BlobArray: true, AsQuery: true,
+		RequestID: "r", User: "default", Deadline: epochStart.Add(2 * time.Second), Recent: true, Format: dbaas.FormatAssociative, Timings: true, BlobArray: true, AsQuery: true,
 		Statements: []dbaas.Statement{{SQL: "SELECT 1"}},
 	}
 	if diff := cmp.Diff(wantRead, s.lastRead(t)); diff != "" {

@@ -16,14 +16,14 @@ import (
 	"rideshare/internal/httpapi"
 )
 
-// statusTime bounds what GET /status asks of others.
+// statusTime bounds how long GET /status waits for other parts, such as persdb and the slaves.
 const statusTime = time.Second
 
 // fields is an object of GET /status.
 type fields map[string]any
 
 // status answers GET /status with those fields of rqlite's answer that rqlite's clients read. With
-// key=a.b the answer is only that member, or {} without one.
+// key=a.b the answer is only that member, or {} if there is no such member.
 func (a *API) status(c echo.Context) error {
 	var found any = a.statusFields(c)
 	if key := c.QueryParam("key"); key != "" {
@@ -36,7 +36,7 @@ func (a *API) status(c echo.Context) error {
 			found = member
 		}
 	}
-	return httpapi.JSON(c, http.StatusOK, found)
+	return answerState(c, found)
 }
 
 func (a *API) statusFields(c echo.Context) fields {
@@ -69,7 +69,7 @@ type engineVersion struct {
 	known string
 }
 
-// ask returns the version, or "" while no slave has told it. The read does not count for scaling.
+// ask returns the version, or "" while no slave has answered. The read does not count for scaling.
 func (e *engineVersion) ask(ctx context.Context, read func(context.Context, dbaas.Read) (dbaas.ReadResult, error)) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

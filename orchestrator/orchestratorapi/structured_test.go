@@ -22,13 +22,13 @@ const (
 func TestDBRead_Valid_IsDispatched(t *testing.T) {
 	s := &system{}
 	h := newAPI(s)
-	w := call(t, h, "POST", "/api/v1/db/read", readBody, "X-Request-Id: abc", "Content-Type: text/plain")
+	w := call(t, h, "POST", "/api/v1/db/read", readBody, "X-Request-Id: abc", "X-Rideshare-User: ann", "Content-Type: text/plain")
 	want(t, w, http.StatusOK, `[{"username":"ann"}]`)
 	if got := w.Header().Get("X-Seq"); got != "42" {
 		t.Errorf("got X-Seq %q, want 42", got)
 	}
 	wantRead := dbaas.Read{
-		RequestID: "abc", Deadline: epochStart.Add(5 * time.Second), Recent: true, Format: dbaas.FormatObjects,
+		RequestID: "abc", User: "ann", Deadline: epochStart.Add(5 * time.Second), Recent: true, Format: dbaas.FormatObjects,
 		Statements: []dbaas.Statement{{
 			SQL:  `SELECT "users"."username" AS "username" FROM "users" WHERE "users"."username" = ?1`,
 			Args: []dbaas.Value{dbaas.Text("ann")},
@@ -122,7 +122,7 @@ func TestDB_Errors_BecomeStatuses(t *testing.T) {
 // A structured write becomes one operation and answers {} with its position.
 func TestDBWrite_Valid_IsDispatched(t *testing.T) {
 	s := &system{}
-	w := call(t, newAPI(s), "POST", "/api/v1/db/write", writeBody, "X-Request-Id: abc")
+	w := call(t, newAPI(s), "POST", "/api/v1/db/write", writeBody, "X-Request-Id: abc", "X-Rideshare-User: ann")
 	want(t, w, http.StatusOK, "{}")
 	if got := w.Header().Get("X-Seq"); got != "43" {
 		t.Errorf("got X-Seq %q, want 43", got)
@@ -133,7 +133,7 @@ func TestDBWrite_Valid_IsDispatched(t *testing.T) {
 	}}
 	wantOp := dbaas.Operation{
 		ID: op.ID, Fingerprint: wire.FingerprintOf(false, statements), Deadline: epochStart.Add(5 * time.Second),
-		Statements: statements, RequestID: "abc",
+		Statements: statements, RequestID: "abc", User: "ann",
 	}
 	if diff := cmp.Diff(wantOp, op); diff != "" {
 		t.Errorf("operation (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ const tablesEvery = time.Second
 type tables struct {
 	query string // Config.Present
 
-	mu      sync.Mutex // guards the fields below, and lets one read run at a time
+	mu      sync.Mutex // guards the fields below; held during the read, so that only one runs at a time
 	at      time.Time  // when missing was determined
 	missing string
 }

@@ -16,13 +16,14 @@ const (
 	auditPause = 10 * time.Millisecond
 	// auditWait is how long the audit waits for the position of an answer.
 	auditWait = time.Second
-	// auditLook is the time between two looks at the position.
+	// auditLook is the time between two checks of the position.
 	auditLook = 5 * time.Millisecond
 )
 
-// Audit compares up to n of the most used items with what a worker answers now, and returns how many it compared and how
-// many differ. None may differ: a difference is logged as an error, and its item is removed. An item that a write
-// touches in the meantime is skipped. The error is the last one of a worker, if no item could be compared.
+// Audit compares up to n of the most used items with what a worker answers now. It returns how many items it compared
+// and how many of them differ. No item may differ: a difference is logged as an error, and the item is removed. Items
+// that a write touches during the comparison are skipped. err is ctx's, or the last error of a worker if no item was
+// compared.
 func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err error) {
 	for _, key := range c.hottest(n) {
 		if !wait.For(ctx, auditPause) {
@@ -58,7 +59,8 @@ func (c *Cache) hottest(n int) []string {
 	return keys
 }
 
-// compare compares one item. compared is false if a write made that impossible.
+// compare compares one item with a worker's answer. compared is false if that was impossible, for example because a
+// write touched the item.
 func (c *Cache) compare(ctx context.Context, key string) (same, compared bool, err error) {
 	e := c.era.Load()
 	if e == nil || !c.serving.Load() || e.cluster != c.cfg.Cluster() {
@@ -102,7 +104,7 @@ func (c *Cache) reached(ctx context.Context, e *era, seq dbaas.Seq) bool {
 	return true
 }
 
-// RunAudits audits 100 items a second at most, every period, until ctx ends.
+// RunAudits runs an audit of up to 100 items every period, until ctx ends. It audits at most 100 items a second.
 func (c *Cache) RunAudits(ctx context.Context, period time.Duration) {
 	for wait.For(ctx, period) {
 		_, _, err := c.Audit(ctx, max(1, int(min(period, time.Second)/auditPause)))

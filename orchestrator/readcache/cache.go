@@ -41,9 +41,10 @@ type Config struct {
 const (
 	// DefaultBytes is the default of Config.Bytes.
 	DefaultBytes = 64 << 20
-	// headLife is how long a look at persdb's head counts: afterwards only reads of level none are answered.
+	// headLife is how long a look at persdb's head counts, from its beginning. Afterwards the cache answers only reads
+	// of level none without X-Min-Seq, until the next look succeeds.
 	headLife = 2 * time.Second
-	// overhead is roughly what an item takes besides its key, answer and tags.
+	// overhead is roughly how many bytes an item takes besides its key, answer and tags.
 	overhead = 320
 	// maxStatement is the longest statement whose answers are cached, and maxValues the most values.
 	maxStatement, maxValues = 16 << 10, 256
@@ -64,7 +65,7 @@ type Cache struct {
 	flights map[string]*flight
 }
 
-// New returns a Cache. Run makes it answer; until then every read is a miss.
+// New returns a Cache. Until Run has read the log, every read is a miss.
 func New(cfg Config) *Cache {
 	cfg.Bytes = cmp.Or(cfg.Bytes, DefaultBytes)
 	if cfg.Now == nil {
@@ -82,7 +83,8 @@ func New(cfg Config) *Cache {
 	return c
 }
 
-// Read answers r from the cache, or asks a worker. Errors are those of Config.Ask. The result's Level says which.
+// Read answers r from the cache, or asks a worker. The result's Level says where the answer came from. Errors are those
+// of Config.Ask, and CodeTimeout if r joined another read that did not end in time.
 func (c *Cache) Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 	if bypasses(&r) {
 		result, err := c.cfg.Ask(ctx, r)
@@ -115,7 +117,7 @@ func bypasses(r *dbaas.Read) bool {
 	return len(st.SQL) > maxStatement || len(st.Args)+len(st.Named) > maxValues
 }
 
-// lookUp returns the cached answer if it is valid at position want or later.
+// lookUp returns the cached answer if there is one and it is valid at position want or later.
 func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.ReadResult, ok bool) {
 	e := c.era.Load()
 	if e == nil || !c.serving.Load() || e.cluster != c.cfg.Cluster() {
@@ -152,15 +154,16 @@ func (c *Cache) fill(ctx context.Context, r dbaas.Read, key string) (dbaas.ReadR
 		result.Level = dbaas.LevelBypass
 	}
 	c.known.learn(r.Statements[0].SQL, len(result.Tags) > 0)
-	// A worker of another cluster does not answer, so the position is of this cluster if that has not changed since.
+	// A worker of another cluster does not answer. So the position is of e's cluster if the cluster has not changed
+	// since.
 	if storable && len(result.Tags) > 0 && e.cluster == c.cfg.Cluster() {
 		c.keep(key, newItem(e, &result))
 	}
 	return result, nil
 }
 
-// newItem copies the answer: the frame that it is part of has other answers too. The capacity of the copy is what it
-// takes in memory.
+// newItem copies the answer, so that the item does not keep the answer's whole frame in memory. The capacities of the
+// copies add up to the memory that they take.
 func newItem(e *era, result *dbaas.ReadResult) *item {
 	n := len(result.Tags)
 	b := append(append(slices.Grow([]byte(nil), n+len(result.Body)), result.Tags...), result.Body...)
@@ -204,7 +207,7 @@ type statements struct {
 	yes map[string]bool
 }
 
-// maxKnown is how many statements are remembered; then all are forgotten.
+// maxKnown is how many statements are remembered. Before one more is added, all are forgotten.
 const maxKnown = 1024
 
 func newStatements() statements { return statements{yes: map[string]bool{}} }
@@ -235,7 +238,7 @@ func (s *statements) forget() {
 
 // stats are the counters of a Cache.
 type stats struct {
-	levels     [4]atomic.Int64 // by the place in Levels
+	levels     [4]atomic.Int64 // in the order of Levels
 	invalidBy  [readtags.Kinds]atomic.Int64
 	resets     atomic.Int64
 	audited    atomic.Int64

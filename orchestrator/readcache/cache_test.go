@@ -33,6 +33,12 @@ func wantLevel(t *testing.T, c *readcache.Cache, r dbaas.Read, want dbaas.CacheL
 	}
 }
 
+// standingClock returns a clock on which no look at the head gets too old, however slow the machine is.
+func standingClock() func() time.Time {
+	now := time.Now()
+	return func() time.Time { return now }
+}
+
 // upToDate returns a model whose slave is always at the head, with one entry, and a cache that follows it.
 func upToDate(t *testing.T, cfg readcache.Config) (*model, *readcache.Cache) {
 	t.Helper()
@@ -46,7 +52,7 @@ func upToDate(t *testing.T, cfg readcache.Config) (*model, *readcache.Cache) {
 
 // Which reads the cache may answer.
 func TestCache_Read_Levels(t *testing.T) {
-	m, c := upToDate(t, readcache.Config{})
+	m, c := upToDate(t, readcache.Config{Now: standingClock()})
 	r := read(1)
 	wantLevel(t, c, r, dbaas.LevelMiss)
 	wantLevel(t, c, r, dbaas.LevelHit)
@@ -80,6 +86,19 @@ func TestCache_Read_Levels(t *testing.T) {
 	c.Subscriber().Entry(m.frame(t, m.head()))
 	wantLevel(t, c, r, dbaas.LevelHit)
 	c.Clear()
+	wantLevel(t, c, r, dbaas.LevelMiss)
+}
+
+// After each write of a row its answer is asked for again, and is then kept.
+func TestCache_Read_AfterAWrite_Asked(t *testing.T) {
+	m, c := upToDate(t, readcache.Config{})
+	r := read(1)
+	r.Recent = false
+	for range 3 {
+		wantLevel(t, c, r, dbaas.LevelMiss)
+		wantLevel(t, c, r, dbaas.LevelHit)
+		c.Subscriber().Entry(m.frame(t, m.change(1)))
+	}
 	wantLevel(t, c, r, dbaas.LevelMiss)
 }
 
@@ -176,7 +195,7 @@ func TestCache_AnswerFromBeforeAReset_NotKept(t *testing.T) {
 func TestCache_SingleFlight(t *testing.T) {
 	const clients, reads, keys = 128, 64_000, 30
 	var m *model
-	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+	m, c := upToDate(t, readcache.Config{Now: standingClock(), Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
 		for range clients { // others arrive meanwhile
 			runtime.Gosched()
 		}

@@ -7,8 +7,8 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// joinable is how long after its start a flight may be joined. Under a broker that takes no messages a leader waits for
-// its deadline: later reads are refused at once, and must not wait for it.
+// joinable is how long after its start a flight may be joined. While the broker takes no messages, a leader may be
+// stuck until its deadline. Later reads must not wait for that leader: on their own they are refused immediately.
 const joinable = time.Second
 
 // flight is a read that other reads with the same key wait for.
@@ -20,7 +20,8 @@ type flight struct {
 	err    error
 }
 
-// fly joins the flight of the key, if its leader asked for at least position want and began not long ago, or leads one.
+// fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. Otherwise
+// r leads a new flight.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
 	c.mu.Lock()
 	now := c.cfg.Now()

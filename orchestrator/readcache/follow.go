@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxBehind is how many missing entries are read from the log. With more the cache is reset at the head.
+	// maxBehind is how many missing entries are read from the log. If more are missing, the cache is reset at the head.
 	maxBehind = 1000
 	// silence is how long the head may be ahead of the cache before the log is read.
 	silence = 100 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 	pageTimeout, retryPause = 2 * time.Second, 200 * time.Millisecond
 )
 
-// feed is what is known of the log beside the era.
+// feed is what the cache knows about the log, besides the era.
 type feed struct {
 	wake chan struct{} // holds a token when the log must be read
 
@@ -34,7 +34,8 @@ type feed struct {
 	head    dbaas.Head    // as last seen
 }
 
-// maxWaiting bounds the bytes of broadcasts that wait for the end of a gap. Those that find no room are a gap of their own.
+// maxWaiting bounds the bytes of broadcasts that wait for the end of a gap. Further broadcasts are dropped, and their
+// entries are read from the log.
 const maxWaiting = 16 << 20
 
 // Subscriber returns the callbacks for the broadcasts of syncQ.
@@ -47,7 +48,7 @@ func (c *Cache) Gap() {
 	c.lose()
 }
 
-// lose notes a gap. The caller holds feed.mu.
+// lose records a gap, so that Run reads the log. The caller holds feed.mu.
 func (c *Cache) lose() {
 	c.feed.gap = true
 	c.serving.Store(false)
@@ -57,7 +58,8 @@ func (c *Cache) lose() {
 	}
 }
 
-// offer processes a broadcast if it is the next entry.
+// offer processes a broadcast if it is the next entry. A later entry waits until the missing ones have been read from
+// the log.
 func (c *Cache) offer(frame []byte) {
 	entry, err := wire.DecodeEntry(frame)
 	if err != nil {
@@ -188,7 +190,7 @@ func (c *Cache) missing() (e *era, after dbaas.Seq, head dbaas.Head, gap bool) {
 	return e, after, c.feed.head, c.feed.gap
 }
 
-// merge processes a page of the log that was read after the era's position. It reports whether no entry is missing now.
+// merge processes a page of the log that was read after the era's position. It reports whether the gap is closed.
 func (c *Cache) merge(e *era, page dbaas.Page, unreadable bool) bool {
 	c.feed.mu.Lock()
 	defer c.feed.mu.Unlock()
@@ -198,7 +200,7 @@ func (c *Cache) merge(e *era, page dbaas.Page, unreadable bool) bool {
 	case page.Head.Cluster != e.cluster, uint64(page.Head.Seq) < e.applied.Load():
 		c.cfg.Log.Warn("read cache emptied: persdb's log is not the one that was followed",
 			logkey.Cluster, page.Head.Cluster, logkey.Seq, page.Head.Seq, "applied", e.applied.Load())
-		c.feed.waiting = nil // of the other log, perhaps
+		c.feed.waiting = nil // they may be of the other log
 		c.reset(page.Head)
 	case unreadable, uint64(page.Head.Seq) > e.applied.Load()+maxBehind:
 		c.reset(page.Head)
@@ -224,7 +226,7 @@ func (c *Cache) drain() bool {
 		switch next := e.applied.Load() + 1; {
 		case entry.Cluster != e.cluster || uint64(entry.Seq) < next:
 		case uint64(entry.Seq) > next || entry.Away || entry.Epoch < c.feed.epoch:
-			return false // the log has what is missing, unless the broadcast was never in it
+			return false // the log has the missing entries, unless the broadcast's entry never got into the log
 		default:
 			c.process(e, entry)
 		}

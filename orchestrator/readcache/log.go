@@ -7,10 +7,11 @@ import (
 	"rideshare/internal/readtags"
 )
 
-// era is the time between two resets. An item belongs to the era in which its read was sent, and is valid in it only.
+// era is the time between two resets. An item belongs to the era in which its read was sent, and is valid only in that
+// era.
 type era struct {
 	cluster dbaas.ClusterID
-	// base is the position of the reset: what changed before it is not known.
+	// base is the position of the reset. Changes before it are not known.
 	base uint64
 	// applied is the position up to which the log was processed.
 	applied atomic.Uint64
@@ -45,9 +46,9 @@ type item struct {
 	body []byte
 }
 
-// valid reports whether the item's answer is still that of position applied of the era. The caller has loaded applied
-// before it loaded the item. Otherwise it returns the kind of the tag that was touched, or -1 if the item is from before
-// the reset.
+// valid reports whether the item's answer is still the answer at the position that the caller loaded from e.applied
+// before it loaded the item. If it is not, kind is the kind of the tag that was touched, or -1 if the item is from
+// another era or from before the reset.
 func (it *item) valid(e *era) (ok bool, kind int) {
 	if it.era != e || it.p < e.base {
 		return false, -1

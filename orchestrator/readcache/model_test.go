@@ -69,7 +69,13 @@ func (m *model) frame(tb testing.TB, seq dbaas.Seq) []byte {
 }
 
 // change commits an entry that sets rows.
-func (m *model) change(keys ...int) dbaas.Seq {
+func (m *model) change(keys ...int) dbaas.Seq { return m.commit("", keys) }
+
+// schema commits a schema change, which alters every row.
+func (m *model) schema() { m.commit("ALTER", rand.Perm(modelKeys)) }
+
+// commit commits an entry that sets rows, by a change of the schema if there is one.
+func (m *model) commit(schema string, keys []int) dbaas.Seq {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seq := dbaas.Seq(len(m.entries) + 1)
@@ -87,16 +93,12 @@ func (m *model) change(keys ...int) dbaas.Seq {
 	m.sums = append(m.sums, version{seq, sum})
 	slots := touched.Append(nil)
 	data := append(binary.AppendUvarint([]byte{readtags.RecordTouched}, uint64(len(slots))), slots...)
-	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: 1, Changes: []dbaas.Change{{Kind: dbaas.ChangeRows, Data: data}}})
+	change := dbaas.Change{Kind: dbaas.ChangeRows, Data: data}
+	if schema != "" {
+		change = dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(schema)}
+	}
+	m.entries = append(m.entries, dbaas.Entry{Cluster: m.cluster, Seq: seq, Epoch: 1, Changes: []dbaas.Change{change}})
 	return seq
-}
-
-// schema commits a schema change, which alters every row.
-func (m *model) schema() {
-	seq := m.change(rand.Perm(modelKeys)...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entries[seq-1].Changes = []dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte("ALTER")}}
 }
 
 func (m *model) Log(_ context.Context, after dbaas.Seq, _ time.Duration) (dbaas.Page, error) {
@@ -180,7 +182,7 @@ func follow(t *testing.T, c *readcache.Cache, m *model) {
 
 func await(t *testing.T, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); {
+	for deadline := time.Now().Add(time.Minute); !done(); {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not come to that")
 		}

@@ -5,7 +5,7 @@ import (
 	"rideshare/internal/readtags"
 )
 
-// Status is what a cache shows of itself.
+// Status is the state of a Cache.
 type Status struct {
 	// Serving reports whether the cache answers. It does not while entries of the log are missing.
 	Serving bool `json:"serving"`
@@ -26,7 +26,7 @@ type Status struct {
 	Mismatches int64 `json:"mismatches"`
 }
 
-// Status returns the present state.
+// Status returns the current state.
 func (c *Cache) Status() Status {
 	s := Status{
 		Limit: c.cfg.Bytes, Reads: map[dbaas.CacheLevel]int64{}, Invalid: map[string]int64{},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,12 +22,28 @@ const period = 2 * time.Minute
 type cluster struct {
 	mu     sync.Mutex
 	slaves []int // the arguments of SetSlaves, in order
-	value  []byte
-	// version is the version of the value.
-	version coord.Version
+	values map[string]stored
 	// fault, if set, is called before each call, and its error is the call's error. If lost is true, the call
 	// is done all the same and only its answer is lost.
 	fault func(call string) (lost bool, err error)
+}
+
+// lines collects a log. It is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (c *cluster) meet(ctx context.Context, call string, do func() error) error {
@@ -53,23 +70,41 @@ func (c *cluster) SetSlaves(ctx context.Context, n int) error {
 	})
 }
 
-func (c *cluster) Value(ctx context.Context, _ string) (data []byte, version coord.Version, err error) {
+// stored is a value of the coordinator.
+type stored struct {
+	data    []byte
+	version coord.Version
+}
+
+func (c *cluster) Desired() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.slaves) == 0 {
+		return 0
+	}
+	return c.slaves[len(c.slaves)-1]
+}
+
+func (c *cluster) Value(ctx context.Context, name string) (data []byte, version coord.Version, err error) {
 	err = c.meet(ctx, "read", func() error {
-		if c.version == 0 {
+		if c.values[name].version == 0 {
 			return coord.ErrNone
 		}
-		data, version = slices.Clone(c.value), c.version
+		data, version = slices.Clone(c.values[name].data), c.values[name].version
 		return nil
 	})
 	return data, version, err
 }
 
-func (c *cluster) SetValue(ctx context.Context, _ string, value []byte, old coord.Version) error {
+func (c *cluster) SetValue(ctx context.Context, name string, value []byte, old coord.Version) error {
 	return c.meet(ctx, "write", func() error {
-		if old != c.version {
+		if old != c.values[name].version {
 			return coord.ErrVersion
 		}
-		c.value, c.version = slices.Clone(value), old+1
+		if c.values == nil {
+			c.values = map[string]stored{}
+		}
+		c.values[name] = stored{slices.Clone(value), old + 1}
 		return nil
 	})
 }
@@ -97,7 +132,7 @@ func (c *cluster) set() []int {
 }
 
 func configOf(c *cluster, name string) scale.Config {
-	return scale.Config{Log: slog.New(slog.DiscardHandler), Cluster: c, Name: name, Policy: reads, Period: period}
+	return scale.Config{Log: slog.New(slog.DiscardHandler), Cluster: c, Name: name, Settings: settings, Period: period}
 }
 
 func start(t *testing.T, cfg scale.Config) *scale.Scaler {

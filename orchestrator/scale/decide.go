@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,11 @@ func (s *Scaler) run(ctx context.Context) {
 // older than a period is left alone, since the next tick has overtaken it. If a window ends before resume is done,
 // resume gives up and returns that window.
 func (s *Scaler) resume(ctx context.Context) *window {
-	return s.untilDone(ctx, func(ctx context.Context) error {
+	// While the system starts, the coordinator is not reached yet. The control loop logs it if that lasts.
+	quiet := func(ctx context.Context, err error) {
+		s.cfg.Log.DebugContext(ctx, "last scaling decision not read, trying again", logkey.Error, err)
+	}
+	return s.untilDone(ctx, quiet, func(ctx context.Context) error {
 		l, version, err := s.load(ctx)
 		if err != nil {
 			return err
@@ -66,7 +71,10 @@ func (s *Scaler) carryOut(ctx context.Context, w window) (next *window) {
 		sample = s.cfg.Observe(ctx)
 	}
 	var d *Decision
-	next = s.untilDone(ctx, func(ctx context.Context) error {
+	warn := func(ctx context.Context, err error) {
+		s.cfg.Log.WarnContext(ctx, "scaling decision not written, trying again", logkey.Error, err)
+	}
+	next = s.untilDone(ctx, warn, func(ctx context.Context) error {
 		var err error
 		d, err = s.decide(ctx, w, sample)
 		return err
@@ -92,8 +100,8 @@ func (s *Scaler) report(d Decision) {
 }
 
 // untilDone calls try until try succeeds, ctx ends, or the next window ends; in that last case
-// it returns the window.
-func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error) *window {
+// it returns the window. It calls report with the errors that are to be logged.
+func (s *Scaler) untilDone(ctx context.Context, report func(context.Context, error), try func(context.Context) error) *window {
 	var bad wait.Streak
 	backoff := wait.Backoff{First: firstPause, Cap: lastPause}
 	for {
@@ -104,7 +112,7 @@ func (s *Scaler) untilDone(ctx context.Context, try func(context.Context) error)
 			return nil
 		}
 		if bad.Fail() && ctx.Err() == nil {
-			s.cfg.Log.WarnContext(ctx, "scaling decision not written, trying again", logkey.Error, err)
+			report(ctx, err)
 		}
 		timer := s.cfg.Clock.NewTimer(backoff.Next())
 		select {
@@ -141,8 +149,9 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 		}
 	}
 	sample.Reads = w.reads + l.HandedOver
-	s.propose(&d, sample, l.samples())
-	if err != nil {
+	settings, settingsErr := s.follow(ctx)
+	s.propose(&d, settings, sample, l.samples())
+	if err = cmp.Or(err, settingsErr); err != nil {
 		return &d, err
 	}
 	l.HandedOver = 0
@@ -175,13 +184,26 @@ func (s *Scaler) finish(ctx context.Context, l *ledger, version coord.Version, d
 	return s.save(ctx, *l, version)
 }
 
+// follow returns the settings in force. If they cannot be read, it returns the settings of the last decision and an
+// error; then the new decision is not carried out.
+func (s *Scaler) follow(ctx context.Context) (Settings, error) {
+	settings, _, err := s.settings(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.used = settings
+	}
+	return s.used, err
+}
+
 // propose fills in d with the proposals of all policies for the sample.
-func (s *Scaler) propose(d *Decision, sample Sample, before []Sample) {
-	p := s.cfg.Policy.Propose(sample, before)
+func (s *Scaler) propose(d *Decision, settings Settings, sample Sample, before []Sample) {
+	policies := settings.Policies()
+	p := policies[0].Propose(sample, before)
 	d.Policy, d.Count, d.Wanted, d.Sample = p.Policy, sample.Reads, p.Wanted, sample
 	d.Why = fmt.Sprintf("%s; window of %v", p.Why, s.cfg.Period)
 	d.Would = []Proposal{}
-	for _, other := range s.cfg.Others {
+	for _, other := range policies[1:] {
 		d.Would = append(d.Would, other.Propose(sample, before))
 	}
 }

@@ -36,7 +36,7 @@ const keptDecisions = 240
 // ledger is the scaling state that all orchestrators of a stack share: one value in the
 // coordinator, written with compare-and-swap.
 type ledger struct {
-	// HandedOver is the number of reads that orchestrators counted whose ticks fell into the window of
+	// HandedOver is the number of reads handed over by orchestrators whose ticks fell into the window of
 	// another orchestrator. They count in the next decision.
 	HandedOver int        `json:"handed_over"`
 	Decisions  []Decision `json:"decisions"`

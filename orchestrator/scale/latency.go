@@ -16,10 +16,10 @@ import (
 // "Horizontal Pod Autoscaling", Algorithm details and Configurable scaling behavior.
 type Latency struct {
 	Limits
-	// Busy is the target for the fraction of the slaves' places in use: 0.6, since waiting
+	// Busy is the target for the fraction of the slaves' slots in use: 0.6, since waiting
 	// time grows steeply from about there (M/M/c).
 	Busy float64
-	// InFlight is the target for the number of reads in flight per slave: 32, what one
+	// InFlight is the target for the number of reads in flight per slave: 32, as many as one
 	// message of a busy system holds.
 	InFlight float64
 	// QueueAge is how long a read may wait before it is sent: 5 ms, the time after which
@@ -27,7 +27,7 @@ type Latency struct {
 	QueueAge time.Duration
 	// Tolerance is how far value/target may differ from 1 before anything changes: 0.1.
 	Tolerance float64
-	// Stabilise is for how many windows, including the present one, fewer slaves must have been
+	// Stabilise is the number of windows, including the present one, in which fewer slaves must have been
 	// enough before a slave is removed: 3, which is 5 minutes at the default period.
 	Stabilise int
 	// MaxLag is how many entries a slave may be behind before the policy waits: 1000.
@@ -108,7 +108,7 @@ func (p Latency) needed(s Sample) int {
 
 func (p Latency) slow(s Sample) bool { return s.QueueAge.Duration() > p.QueueAge }
 
-// stabilising returns the earlier windows in which fewer slaves must have been enough, too.
+// stabilising returns the earlier windows in which fewer slaves must also have been enough before a slave is removed.
 func (p Latency) stabilising(before []Sample) []Sample {
 	return before[max(0, len(before)-(p.Stabilise-1)):]
 }

@@ -13,6 +13,8 @@ import (
 var (
 	limits = scale.Limits{Min: 1, Max: 8}
 	reads  = scale.Reads{PerSlave: 20, Limits: limits}
+	// settings are those of reads.
+	settings = scale.Settings{Policy: "reads", Min: 1, Max: 8, ReadsPerSlave: 20}
 )
 
 // The boundaries: one more slave only for the read after an exact multiple of PerSlave.

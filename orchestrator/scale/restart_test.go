@@ -1,6 +1,8 @@
 package scale_test
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +59,29 @@ func TestScaler_RestartAfterLong_OldDecisionIsLeft(t *testing.T) {
 		defer closeScaler(t, later)
 		pass(time.Minute)
 		want(t, later, c, []outcome{{41, 3, false}}, nil)
+	})
+}
+
+// A scaler that starts before the coordinator is reached warns of nothing: it has no decision to write. A decision that
+// cannot be written is a warning.
+func TestScaler_CoordinatorNotThereYet_WarnsOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		c.failAs(func(string) (bool, error) { return false, errAway })
+		var log lines
+		cfg := configOf(c, "a")
+		cfg.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		s := start(t, cfg)
+		read(s, 1)
+		pass(period - time.Second)
+		if got := log.String(); got != "" {
+			t.Errorf("got warnings at the start:\n%s", got)
+		}
+		pass(2 * time.Second)
+		closeScaler(t, s)
+		if !strings.Contains(log.String(), "scaling decision not written") {
+			t.Errorf("got log %q, want a warning that the decision is not written", log.String())
+		}
 	})
 }
 

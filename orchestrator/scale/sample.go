@@ -18,7 +18,7 @@ type Sample struct {
 	QueueAge Milliseconds `json:"queue_age_ms"`
 	// InFlight is the average number of reads in flight.
 	InFlight float64 `json:"in_flight"`
-	// Busy is the average fraction of the slaves' places for reads that was in use, 0 to 1.
+	// Busy is the average fraction of the slaves' read slots that was in use, 0 to 1.
 	Busy float64 `json:"busy"`
 	// Lag is how many entries the slowest slave was behind the head.
 	Lag uint64 `json:"lag"`

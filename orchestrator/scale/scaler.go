@@ -17,22 +17,24 @@ import (
 // Cluster is what a Scaler needs from the control loop. It must be safe for concurrent
 // use. *control.Loop implements it.
 type Cluster interface {
+	// Desired returns the wanted number of slaves, 0 if it is not known.
+	Desired() int
 	// SetSlaves writes the wanted number of slaves for the control loop.
 	SetSlaves(ctx context.Context, n int) error
-	// Value and SetValue are those of coord.Session.
+	// Value and SetValue are as in coord.Session.
 	Value(ctx context.Context, name string) ([]byte, coord.Version, error)
 	SetValue(ctx context.Context, name string, value []byte, old coord.Version) error
 }
 
-// Config is what a Scaler needs. All but Others, Observe, Decided and Clock are required.
+// Config is what a Scaler needs. All but Observe, Decided and Clock are required.
 type Config struct {
 	Log     *slog.Logger
 	Cluster Cluster
 	// Name identifies this orchestrator among those of the same stack.
 	Name string
-	// Policy decides. The proposals of Others are only recorded.
-	Policy Policy
-	Others []Policy
+	// Settings are used until Apply changes them, at this or another orchestrator. The proposals of the policies other
+	// than Settings.Policy are only recorded.
+	Settings Settings
 	// Period is the length of a window: 2 minutes by default.
 	Period time.Duration
 	// Observe measures all fields of a Sample except Reads, over the time since the last call. It
@@ -40,7 +42,7 @@ type Config struct {
 	Observe func(ctx context.Context) Sample
 	// Decided, if set, is called with each decision once it is done or overtaken.
 	Decided func(d Decision)
-	// Clock is the real one unless a test brings its own.
+	// Clock is the real clock by default.
 	Clock clockwork.Clock
 }
 
@@ -58,6 +60,7 @@ type Scaler struct {
 
 	mu   sync.Mutex // guards the fields below
 	last ledger     // as last read or written
+	used Settings   // settings of the last decision
 	// undone are the decisions that are not in the coordinator yet, oldest first.
 	undone []Decision
 }
@@ -82,7 +85,7 @@ func New(cfg Config) (*Scaler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make scheduler: %w", err)
 	}
-	s := &Scaler{cfg: cfg, scheduler: scheduler, windows: make(chan window, backlog)}
+	s := &Scaler{cfg: cfg, scheduler: scheduler, windows: make(chan window, backlog), used: cfg.Settings}
 	_, err = scheduler.NewJob(gocron.DurationJob(cfg.Period), gocron.NewTask(s.tick),
 		gocron.WithName("scale"), gocron.WithSingletonMode(gocron.LimitModeReschedule))
 	if err != nil {
@@ -102,12 +105,12 @@ func (s *Scaler) Requested() {
 // Read counts one read.
 func (s *Scaler) Read() { s.reads.Add(1) }
 
-// tick ends a window. It resets the counter itself, before the decision is begun, so that reads
+// tick ends a window. It resets the counter itself, before the decision is made, so that reads
 // that arrive while the decision is made and written belong to the next window. An older window
-// whose decision is not written yet is overtaken by the new window.
+// whose decision has not been written yet is overtaken by the new window.
 //
-// The scheduler may fire twice for one tick. The second call is ignored: a window of zero length would look like one
-// without reads.
+// The scheduler may fire twice for one tick. The second call is ignored: a window of zero length would look like a
+// window without reads.
 func (s *Scaler) tick() {
 	now := s.cfg.Clock.Now()
 	if !s.ticked.IsZero() && now.Sub(s.ticked).Abs() < s.cfg.Period/2 {

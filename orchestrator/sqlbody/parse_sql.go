@@ -15,9 +15,9 @@ import (
 //
 //	["SELECT 1", ["SELECT * FROM t WHERE a=? AND b=?", 1, "x"], ["DELETE FROM t WHERE a=:a", {"a": 1}]]
 //
-// Parameters are strings, numbers, booleans (0 and 1), null, and arrays of bytes
-// for blobs. A string such as x'68' is a blob too. Every error is a *dbaas.Error with CodeInvalid. Source: rqlite's
-// HTTP API, "Parameterized Statements".
+// Parameters are strings, numbers, booleans (0 and 1), null, and arrays of bytes for blobs. A string such as x'68' is a
+// blob too. Every error is a *dbaas.Error: CodeTooLarge for more than MaxStatements statements, else CodeInvalid.
+// Source: rqlite's HTTP API, "Parameterized Statements".
 //
 // Empty texts are left out, so the list of statements may be empty. The statements share the body's memory, which must not be modified afterwards.
 func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL(body) }
@@ -25,15 +25,16 @@ func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL
 // MaxStatements is how many statements a request may have unless Limits says otherwise.
 const MaxStatements = 100_000
 
-// Limits bounds the memory of a parsed body. A short text may become a value that takes much more.
+// Limits bounds the memory of a parsed body. A short text may become values that take much more memory.
 type Limits struct {
 	Statements int // of one request; zero means MaxStatements
-	// Room is called before the parameters take bytes more memory than the body; its error ends the parsing. nil: no
-	// bound.
+	// Room is called for each chunk of memory that the parameters need, except the first. bytes is the size of a chunk.
+	// An error of Room ends the parsing. If Room is nil, there is no bound.
 	Room func(bytes int64) error
 }
 
-// ParseSQL is ParseSQL within limits. If a limit is exceeded, the error is CodeTooLarge, or that of Room.
+// ParseSQL is like the function ParseSQL, but with these limits. If there are too many statements, the error is
+// CodeTooLarge; if Room returns an error, it is that error.
 func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
 	if l.Statements == 0 {
 		l.Statements = MaxStatements
@@ -68,12 +69,13 @@ type sqlParser struct {
 }
 
 const (
-	// valueRoom is the memory of a parameter besides its text, in bytes, in a list that grows by copying.
+	// valueRoom is the memory of a parameter without its text, in bytes. It is twice the size of a value, since the
+	// list grows by copying.
 	valueRoom = 2 * int64(unsafe.Sizeof(dbaas.Value{}))
 	// namedRoom is the same for a named parameter, whose name is also stored to find duplicates. The name's text, which
 	// is copied for that, comes on top.
 	namedRoom = 4 * int64(unsafe.Sizeof(dbaas.NamedValue{}))
-	// roomChunk is how much memory is requested per call of Room, in bytes.
+	// roomChunk is how much memory each call of Room asks for, in bytes.
 	roomChunk = 1 << 20
 )
 
@@ -94,7 +96,7 @@ func (p *sqlParser) body(r *strictjson.Reader) error {
 		return r.Wrong("the body is an array of statements")
 	}
 	return r.Array(func() error {
-		if p.elements++; p.elements > p.Statements && r.Kind() != 0 { // malformed text is not one statement more
+		if p.elements++; p.elements > p.Statements && r.Kind() != 0 { // malformed text does not count as a statement
 			return dbaas.Errorf(dbaas.CodeTooLarge, "a request has at most %d statements: send several requests", p.Statements)
 		}
 		st, err := p.statement()
@@ -158,7 +160,8 @@ func (p *sqlParser) parameterized() (dbaas.Statement, error) {
 	return st, checkNames(st.Named)
 }
 
-// named reads an object. The values by position before it get places beside the named ones.
+// named reads an object of named parameters. Parameters by position that came before it are moved to st.Named, without
+// a name, so that the order is kept.
 func (p *sqlParser) named(st *dbaas.Statement) error {
 	for _, v := range st.Args {
 		if err := p.take(namedRoom); err != nil {
@@ -210,7 +213,7 @@ func hexBlob(v dbaas.Value) ([]byte, bool) {
 	return bytes, err == nil
 }
 
-// checkNames returns an error if a name is given twice, be it in two objects or with two prefixes.
+// checkNames returns an error if a name is given twice, for example in two objects or with two prefixes.
 func checkNames(named []dbaas.NamedValue) error {
 	if len(named) < 2 {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// OnlyReads reports whether every statement is certainly a read, judged by its words. SELECT, VALUES and EXPLAIN are
-// reads, and so is WITH unless it leads to a change, and a text without a statement. Everything else counts as a write: the slave would reject a
-// change that was taken for a read, and the client would see that error.
+// OnlyReads reports whether every statement is certainly a read, judged by its words. Reads are SELECT, VALUES,
+// EXPLAIN, WITH unless a change follows, and a text without a statement. Everything else counts as a write: a slave
+// would reject a change that was mistaken for a read, and the client would see that error.
 func OnlyReads(statements []dbaas.Statement) bool {
 	for i := range statements {
 		if !isRead(statements[i].SQL) {
@@ -51,8 +51,8 @@ func (w *words) end() {
 	}
 }
 
-// change reports whether a word that changes rows follows in the same statement, and skips the statement if not. As names these words must be quoted, except REPLACE, which is
-// also the name of a function.
+// change reports whether a word that changes rows follows in the same statement, and skips the statement if not. Used
+// as names these words must be quoted, except REPLACE, which is also the name of a function.
 func (w *words) change() bool {
 	for word := w.next(); word != "" && word != ";"; word = w.next() {
 		switch word {
@@ -67,8 +67,8 @@ func (w *words) change() bool {
 	return false
 }
 
-// next returns the next word in capitals, or a character that is not part of a word, and the empty string at the end.
-// Comments, texts and quoted names are not words. For texts and quoted names next returns the quote.
+// next returns the next word in capitals, or else the next character that is not part of a word. At the end it returns
+// the empty string. It skips comments, texts and quoted names; for a text or a quoted name it returns the quote.
 func (w *words) next() string {
 	w.skip()
 	if w.sql == "" {

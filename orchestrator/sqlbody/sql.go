@@ -16,7 +16,8 @@ type builder struct {
 	args []dbaas.Value
 }
 
-// textRoom is the SQL text that most statements of the structured form need, in bytes.
+// textRoom is how many bytes of SQL text are allocated at the start. Most statements of the structured form need no
+// more.
 const textRoom = 192
 
 // newBuilder returns a builder with room for params parameters.
@@ -36,8 +37,8 @@ func (b *builder) name(name string) {
 	b.WriteByte('"')
 }
 
-// column writes "table"."column". The table is always written where SQLite would treat an unknown quoted name as text:
-// "nope" = 'nope' would be true for every row, while "t"."nope" is an error.
+// column writes "table"."column". It is used wherever SQLite would treat an unknown quoted name as text: "nope" =
+// 'nope' would be true for every row, while "t"."nope" is an error.
 func (b *builder) column(table, column string) {
 	b.name(table)
 	b.WriteByte('.')
@@ -51,7 +52,7 @@ func (b *builder) bind(v dbaas.Value) {
 	b.WriteString(strconv.Itoa(len(b.args)))
 }
 
-// where writes equalities joined by AND. Here NULL equals NULL: a client that asks for NULL means that.
+// where writes equalities joined by AND. A value of NULL becomes IS NULL, so that it matches rows that have NULL there.
 func (b *builder) where(table string, condition []pair) {
 	for i, p := range condition {
 		if i == 0 {

@@ -76,7 +76,8 @@ func ParseWrite(body []byte) (dbaas.Statement, error) {
 
 type fieldReader func(*form, *strictjson.Reader, string) error
 
-// readFields and writeFields return the reader of a field, by its name, for each kind of body.
+// readFields returns the reader of a field of a structured read by the field's name, or nil for an unknown field.
+// writeFields does the same for a write.
 func readFields(key string) fieldReader {
 	switch key {
 	case "table":
@@ -132,8 +133,8 @@ func (f *form) readTable(r *strictjson.Reader, key string) (err error) {
 	if f.table, err = name(r, key); err != nil {
 		return err
 	}
-	// These prefixes are not application tables: they are SQLite's own tables, its pragmas as tables, and the system's
-	// log. For a client of this form they do not exist.
+	// Names with these prefixes are not application tables: they are SQLite's own tables, its pragmas as tables, and
+	// the system's log. For clients of the structured form they do not exist.
 	for _, prefix := range []string{"sqlite_", "pragma_", "rs_"} {
 		if len(f.table) >= len(prefix) && strings.EqualFold(f.table[:len(prefix)], prefix) {
 			return invalid("no such table: %s", f.table)

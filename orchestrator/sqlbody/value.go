@@ -34,10 +34,10 @@ func scalar(r *strictjson.Reader) (dbaas.Value, error) {
 	}
 }
 
-// number returns an integer exactly if it fits into 64 bits, and any other number as a float. Numbers beyond the range
-// of floats are rejected: infinity is not valid JSON.
+// number returns the value of a JSON number. An integer that fits into 64 bits stays exact; any other number becomes a
+// float. Numbers beyond the range of floats are rejected: infinity is not valid JSON.
 func number(literal string) (dbaas.Value, error) {
-	if !strings.ContainsAny(literal, ".eE") { // ParseInt would find that too, and allocate its error
+	if !strings.ContainsAny(literal, ".eE") { // ParseInt would reject these too, but allocates its error
 		if v, err := strconv.ParseInt(literal, 10, 64); err == nil {
 			return dbaas.Integer(v), nil
 		}
@@ -71,7 +71,7 @@ func blob(r *strictjson.Reader) (dbaas.Value, error) {
 	return dbaas.Blob(bytes), err
 }
 
-// fewNames is how many names are compared with each other; more are sorted.
+// Up to fewNames names are compared with each other; more are sorted first.
 const fewNames = 16
 
 // repeated returns a name that is in names more than once.

@@ -4,6 +4,7 @@ package ridesapi
 
 import (
 	"context"
+	"embed"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,11 +16,18 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/service"
 	"rideshare/internal/service/apicount"
+	"rideshare/internal/tracing"
 	"rideshare/rides"
 )
 
 // serviceName is the service's name in keys and in the table apicount.
 const serviceName = "rides"
+
+//go:embed openapi.json
+var part embed.FS
+
+// Document describes the service's routes.
+var Document = service.Document(part)
 
 // Config is what the service needs. DB, Users, Now, Location and Log are required.
 type Config struct {
@@ -29,7 +37,7 @@ type Config struct {
 	Location *time.Location
 	Log      *slog.Logger
 	// Observe is called for each request; see httpapi.Config.
-	Observe func(route, method string, status int, took time.Duration)
+	Observe func(route, method string, status int, took time.Duration, trace string)
 	Metrics http.Handler // of /metrics; nil: no such route
 	// Budget bounds the memory of all requests together; see httpapi.Config.
 	Budget *httpapi.Budget
@@ -52,12 +60,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Part: tracing.Rides, Observe: cfg.Observe, Budget: cfg.Budget}),
 		counter: apicount.New(apicount.Config{Service: serviceName, DB: cfg.DB, Log: cfg.Log}),
 		creds:   cfg.Credentials,
 		rides:   rules,
 	}
-	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
+	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics, Document: Document})
 	const all, one = "/api/v1/rides", "/api/v1/rides/:rideId"
 	counted := httpapi.OnRequest(s.counter.Add)
 	s.api.Handle(http.MethodGet, all, s.list, httpapi.EmptyErrorBodies(), counted)

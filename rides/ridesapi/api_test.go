@@ -10,6 +10,8 @@ import (
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/doctest"
+	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
 )
 
@@ -256,11 +258,12 @@ func TestService_WithCredentials_GuardsWhatEmpties(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFixture(t, settings{creds: creds})
-	const course, health = "the course's clients have no credentials", "probers have no credentials"
+	const course, health, page = "the course's clients have no credentials", "probers have no credentials", "no data"
 	guarded := apitest.Guarded(t, f.service.Handler().(*httpapi.API), map[string]string{
 		"GET /": course, "GET /api/v1/rides": course, "POST /api/v1/rides": course, "GET /api/v1/rides/:rideId": course, "POST /api/v1/rides/:rideId": course,
 		"DELETE /api/v1/rides/:rideId": course, "GET /api/v1/rides/count": course, "GET /api/v1/_count": course, "GET /api/v1/rides/_count": course,
 		"GET /livez": health, "GET /readyz": health, "GET /metrics": health,
+		"GET /openapi.json": page, "GET /docs": page, "GET /docs/style.css": page,
 	})
 	for _, call := range guarded {
 		method, path, _ := strings.Cut(call, " ")
@@ -268,4 +271,10 @@ func TestService_WithCredentials_GuardsWhatEmpties(t *testing.T) {
 			t.Errorf("%s with credentials: got %d %s, want 200", call, got.Status, got.Body)
 		}
 	}
+}
+
+// The OpenAPI document has exactly the service's routes.
+func TestDocument_HasEveryRoute(t *testing.T) {
+	f := newFixture(t, settings{})
+	doctest.Routes(t, ridesapi.Document, f.service.Handler().(*httpapi.API).Routes())
 }

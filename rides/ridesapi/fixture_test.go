@@ -102,7 +102,7 @@ func newFixture(t *testing.T, set settings) *fixture {
 	users := httptest.NewUnstartedServer(f.users)
 	users.Config.MaxHeaderBytes = httpapi.MaxHeaderBytes
 	users.Start()
-	client, err := dbclient.New(dbclient.Config{URL: db.URL})
+	client, err := dbclient.New(dbclient.Config{URL: db.URL, BreakAfter: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (s *Service) get(c echo.Context) error {
 		left := *ride.Seats - int64(len(ride.Riders))
 		answer.SeatsLeft = &left
 	}
-	return httpapi.JSON(c, http.StatusOK, answer)
+	return httpapi.JSONExactly(c, http.StatusOK, answer)
 }
 
 func (s *Service) count(c echo.Context) error {
@@ -117,7 +117,7 @@ func (s *Service) count(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return httpapi.JSON(c, http.StatusOK, []int64{n})
+	return httpapi.JSONExactly(c, http.StatusOK, []int64{n})
 }
 
 // parseID reads the digits of a positive integer that fits a row id. It accepts only the form that strconv writes: no

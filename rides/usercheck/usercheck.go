@@ -18,6 +18,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/tlsfiles"
+	"rideshare/internal/tracing"
 )
 
 // Mode selects the request sent to the users service.
@@ -119,6 +120,10 @@ func (c *Client) setHeaders(req *http.Request, minSeq dbaas.Seq) {
 	}
 	if id := httpapi.RequestID(req.Context()); id != "" {
 		req.Header.Set(httpapi.HeaderRequestID, id)
+	}
+	tracing.Inject(req.Context(), req.Header)
+	if user := httpapi.UserLabel(req.Context()); user != "" {
+		req.Header.Set(httpapi.HeaderUser, user)
 	}
 	if minSeq > 0 {
 		req.Header.Set(httpapi.HeaderMinSeq, strconv.FormatUint(uint64(minSeq), 10))

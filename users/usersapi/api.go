@@ -4,6 +4,7 @@ package usersapi
 
 import (
 	"context"
+	"embed"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,18 +17,25 @@ import (
 	"rideshare/internal/passhash"
 	"rideshare/internal/service"
 	"rideshare/internal/service/apicount"
+	"rideshare/internal/tracing"
 	"rideshare/users"
 )
 
 // serviceName is the service's name in keys and in the table apicount.
 const serviceName = "users"
 
+//go:embed openapi.json
+var part embed.FS
+
+// Document describes the service's routes.
+var Document = service.Document(part)
+
 // Config is what the service needs. DB and Log are required.
 type Config struct {
 	DB  *dbclient.Client
 	Log *slog.Logger
 	// Observe is called for each request; see httpapi.Config.
-	Observe func(route, method string, status int, took time.Duration)
+	Observe func(route, method string, status int, took time.Duration, trace string)
 	Metrics http.Handler // of /metrics; nil: no such route
 	// Budget bounds the memory of all requests together; see httpapi.Config.
 	Budget *httpapi.Budget
@@ -48,13 +56,13 @@ type Service struct {
 // New returns a running Service. Serve its Handler, and Close it.
 func New(cfg Config) *Service {
 	s := &Service{
-		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Observe: cfg.Observe, Budget: cfg.Budget}),
+		api:     httpapi.New(httpapi.Config{Log: cfg.Log, Part: tracing.Users, Observe: cfg.Observe, Budget: cfg.Budget}),
 		counter: apicount.New(apicount.Config{Service: serviceName, DB: cfg.DB, Log: cfg.Log}),
 		db:      cfg.DB,
 		creds:   cfg.Credentials,
 		users:   users.New(cfg.DB, users.NewHasher(cfg.Cost)),
 	}
-	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics})
+	service.Register(s.api, service.Config{Service: serviceName, DB: cfg.DB, Counter: s.counter, Credentials: cfg.Credentials, Metrics: cfg.Metrics, Document: Document})
 	const all, one = "/api/v1/users", "/api/v1/users/:username"
 	counted := httpapi.OnRequest(s.counter.Add)
 	s.api.Handle(http.MethodGet, all, s.list, httpapi.EmptyErrorBodies(), counted)
@@ -155,5 +163,5 @@ func (s *Service) get(c echo.Context) error {
 	case !found:
 		return dbaas.Errorf(dbaas.CodeNotFound, "no such user")
 	}
-	return httpapi.JSON(c, http.StatusOK, user{Username: name})
+	return httpapi.JSONExactly(c, http.StatusOK, user{Username: name})
 }

@@ -18,6 +18,7 @@ import (
 	"rideshare/internal/passhash"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/dbtest"
+	"rideshare/internal/testkit/doctest"
 	"rideshare/users/usersapi"
 )
 
@@ -41,7 +42,7 @@ func newFixture(t *testing.T) *fixture {
 // newInstance starts one instance of the service.
 func newInstance(t *testing.T, db *dbtest.DB, change ...func(*usersapi.Config)) (*usersapi.Service, string) {
 	t.Helper()
-	client, err := dbclient.New(dbclient.Config{URL: db.URL})
+	client, err := dbclient.New(dbclient.Config{URL: db.URL, BreakAfter: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,10 +252,11 @@ func TestService_WithCredentials_GuardsWhatEmpties(t *testing.T) {
 		t.Fatal(err)
 	}
 	service, url := newInstance(t, dbtest.New(t), func(c *usersapi.Config) { c.Credentials, c.Metrics = creds, http.NotFoundHandler() })
-	const course, health = "the course's clients have no credentials", "probers have no credentials"
+	const course, health, page = "the course's clients have no credentials", "probers have no credentials", "no data"
 	for _, call := range apitest.Guarded(t, service.Handler().(*httpapi.API), map[string]string{
 		"GET /": course, "GET /api/v1/users": course, "PUT /api/v1/users": course, "GET /api/v1/users/:username": course, "DELETE /api/v1/users/:username": course,
 		"GET /api/v1/_count": course, "GET /api/v1/users/_count": course, "GET /livez": health, "GET /readyz": health, "GET /metrics": health,
+		"GET /openapi.json": page, "GET /docs": page, "GET /docs/style.css": page,
 	}) {
 		method, path, _ := strings.Cut(call, " ")
 		for _, header := range []string{"", "Bearer wrong"} {
@@ -307,4 +309,10 @@ func TestList_Long_PassesThrough(t *testing.T) {
 		_ = service.Close(t.Context()) // the counts have nowhere to go.
 		client.Close()
 	}
+}
+
+// The OpenAPI document has exactly the service's routes.
+func TestDocument_HasEveryRoute(t *testing.T) {
+	service, _ := newInstance(t, dbtest.New(t), func(c *usersapi.Config) { c.Metrics = http.NotFoundHandler() })
+	doctest.Routes(t, usersapi.Document, service.Handler().(*httpapi.API).Routes())
 }

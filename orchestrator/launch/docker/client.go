@@ -63,13 +63,13 @@ func (c *Client) Create(ctx context.Context, p Plan) (string, error) {
 	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), noImage) {
 		return "", fmt.Errorf("%w: %w", errMissingImage, err)
 	}
-	if errdefs.IsNotFound(err) { // something that the container is made of
+	if errdefs.IsNotFound(err) { // something else that the container needs
 		return "", fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return made.ID, translate(err)
 }
 
-// noImage occurs in the engine's answer if the image is what was not found.
+// noImage occurs in the engine's answer if the image was not found.
 const noImage = "No such image"
 
 func configOf(p Plan) *container.Config {
@@ -209,7 +209,7 @@ func (c *Client) Watch(ctx context.Context, label string, each func(Change)) err
 	args := filters.NewArgs(filters.Arg("type", string(events.ContainerEventType)), filters.Arg("label", label))
 	messages, failed := c.long.Events(ctx, events.ListOptions{Filters: args})
 	select {
-	case err := <-failed: // returns when the engine has answered, or failed to
+	case err := <-failed: // Events returns only after the engine has answered or failed to
 		return translate(err)
 	default:
 		each(Change{})

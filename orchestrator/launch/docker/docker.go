@@ -103,8 +103,8 @@ type Launcher struct {
 
 var _ launch.Launcher = (*Launcher)(nil)
 
-// New returns a Launcher that watches the engine until Close. The engine need not be up yet; an error means a setting
-// that can never work.
+// New returns a Launcher that watches the engine until Close. The engine need not be up yet; an error means that a
+// setting can never work.
 func New(c Config) (*Launcher, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("docker launcher: %w", err)
@@ -186,7 +186,7 @@ func unavailable(what string, cause error) error {
 	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
 }
 
-// gone translates errNotFound, and treats every other error as no answer.
+// gone translates errNotFound to launch.ErrNoWorker, and every other error to launch.ErrUnavailable.
 func gone(what string, err error) error {
 	if errors.Is(err, errNotFound) {
 		return fmt.Errorf("%s: %w", what, launch.ErrNoWorker)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Engine is what this package needs from a container engine: so few calls that another client library, or another
-// engine, fits in one file. It is safe for concurrent use.
+// Engine is what this package needs from a container engine: so few calls that the adapter for another client library,
+// or another engine, fits in one file. It is safe for concurrent use.
 //
-// Methods return errNotFound, errConflict and errMissingImage where documented, and errRefused for what the engine will
-// never do. Any other error means that the engine did not answer: the call may have taken effect.
+// Methods return errNotFound, errConflict and errMissingImage where documented, and errRefused for a request that the
+// engine will never fulfil. Any other error means that the engine did not answer: the call may have taken effect.
 type Engine interface {
 	// Create creates a container without starting it. errConflict: the name is taken. errMissingImage: the engine does
 	// not have the image.
@@ -78,10 +78,10 @@ const (
 // Change is an event of one container. Most changes only mean that the list should be read again.
 type Change struct {
 	ID string
-	// Died reports that it has ended, with ExitCode. The event comes some 200 ms before Inspect shows the end.
+	// Died reports that the container has ended, with ExitCode. The event comes some 200 ms before Inspect shows the end.
 	Died     bool
 	ExitCode int
-	// Started reports that it runs, also if it had died before.
+	// Started reports that the container runs, even if it had died before.
 	Started bool
 }
 

@@ -19,7 +19,7 @@ const (
 	labelStack   = "rideshare.stack"
 	labelStart   = "rideshare.start"   // the start id
 	labelControl = "rideshare.control" // base URL of the control API
-	// labelWorker is the worker's id where it differs from the container's: on the host's network.
+	// labelWorker is the worker's id if it is not taken from the container's id: on the host's network.
 	labelWorker = "rideshare.worker"
 	// labelGeneration distinguishes workers with the current settings from older ones, for upgrades.
 	labelGeneration = "rideshare.generation"
@@ -51,7 +51,7 @@ func identity(c Container) dbaas.WorkerID {
 // address says how the control API of a worker is reached.
 type address struct {
 	listen, url string
-	worker      dbaas.WorkerID // empty if it is the container's id
+	worker      dbaas.WorkerID // empty if it is taken from the container's id
 }
 
 // scheme begins the URLs of the workers.
@@ -81,7 +81,7 @@ func (l *Launcher) addressOf(name string) (address, error) {
 	return address{listen: listen, url: l.scheme() + listen, worker: dbaas.WorkerID("w-" + strings.ToLower(rand.Text()[:10]))}, nil
 }
 
-// nameOf returns the container's name for a start: the same for the same start, and different for any other.
+// nameOf returns the container's name for a start: the same name for the same start, a different name for any other.
 func (l *Launcher) nameOf(startID string) string {
 	sum := sha256.Sum256([]byte(l.config.Stack + "\x00" + startID))
 	return fit(l.config.Stack) + "-worker-" + fit(startID) + "-" + hex.EncodeToString(sum[:4])
@@ -105,7 +105,7 @@ func fit(text string) string {
 	return fitting
 }
 
-// plan returns the container of a start. Only the start id comes from outside.
+// plan returns the container of a start. It is made from our own settings; only the start id comes from the caller.
 func (l *Launcher) plan(startID string) (Plan, error) {
 	name := l.nameOf(startID)
 	at, err := l.addressOf(name)
@@ -147,7 +147,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 	return p, nil
 }
 
-// tempBytes is the room for SQLite's temporary files: as much as a statement may use by default. Unused room takes no
+// tempBytes is the space for SQLite's temporary files: as much as a statement may use by default. Unused space takes no
 // memory.
 const tempBytes = 128 << 20
 

@@ -1,6 +1,6 @@
-// Package inproc starts workers as goroutines of this process, for `rideshare up` and for tests. To the outside, a kill
-// looks as hard as that of a process: the worker is disconnected from everything before its goroutines are cancelled, so
-// it cannot say goodbye.
+// Package inproc starts workers as goroutines of this process, for `rideshare up` and for tests. Seen from outside, a
+// kill is as hard as the kill of a process: the worker is disconnected from everything before its goroutines are
+// cancelled, so it cannot say goodbye.
 package inproc
 
 import (
@@ -22,8 +22,8 @@ import (
 	"rideshare/orchestrator/launch"
 )
 
-// firstPID is the pid of the first worker. Pids grow by one and are never reused. They are no real process ids, so they
-// start where few real ones are.
+// firstPID is the pid of the first worker. Pids grow by one and are never reused. They are not real process ids, so they
+// start in a range where few real ones are.
 const firstPID = 1000
 
 // killedExitCode is the exit code of SIGKILL, 128 + 9, as a container engine reports it.

@@ -94,7 +94,7 @@ func serverRequest(ctx context.Context, r *http.Request) *http.Request {
 	return s
 }
 
-// responseWriter collects an answer. The handler may outlive the request, so it is locked.
+// responseWriter collects an answer. The handler may outlive the request, so a mutex guards the answer.
 type responseWriter struct {
 	mu     sync.Mutex // guards the fields below
 	header http.Header

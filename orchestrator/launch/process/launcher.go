@@ -70,7 +70,7 @@ type Launcher struct {
 
 var _ launch.Launcher = (*Launcher)(nil)
 
-// New returns a Launcher without workers. Close ends it.
+// New returns a Launcher without workers. The caller closes it.
 //
 // ErrInUse: another launcher, possibly in another process, uses the directory. Other errors name the binary that cannot
 // be run, or the directory.

@@ -76,7 +76,8 @@ func (l *life) run(p program, started chan<- error) {
 	close(l.ended)
 }
 
-// start starts the process and returns our end of its lifeline. Keep it open as long as the process is to live.
+// start starts the process and returns our end of its lifeline. The caller keeps it open as long as the process is to
+// live.
 func (l *life) start(p program) (line *os.File, err error) {
 	listener, err := p.listener.File()
 	if err != nil {

@@ -19,7 +19,7 @@ var errClosed = errors.New("launcher is closed")
 
 // worker is one life of a worker, from the request to start it until its removal.
 type worker struct {
-	asked atomic.Bool // to end, by Stop or Kill
+	asked atomic.Bool // Stop or Kill has requested the end
 	ready chan struct{}
 
 	// Set before ready is closed. A worker with err set was never started and is dropped.
@@ -104,7 +104,7 @@ func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { _ = listener.Close() }() // from now on only the worker has it: connections are refused once the worker is dead
+	defer func() { _ = listener.Close() }() // then only the worker has the listener: connections are refused once it is dead
 	s.Control = urlOf(l.config.Scheme, listener)
 	if err = os.MkdirAll(s.Dir, 0o750); err != nil {
 		return nil, "", fmt.Errorf("make directory: %w", err)

@@ -66,7 +66,7 @@ func Supervise(c ChildConfig) (*Child, error) {
 	}
 	c.Listen = cmp.Or(c.Listen, "127.0.0.1:0")
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Log = c.Log.With(logkey.Part, c.Name)
+	c.Log = c.Log.With(logkey.Process, c.Name)
 	listener, err := listen(c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
@@ -128,7 +128,7 @@ func newPause() wait.Backoff { return wait.Backoff{First: firstPause, Cap: maxPa
 // keep restarts the program each time it has ended.
 func (c *Child) keep() {
 	defer close(c.stopped)
-	defer func() { _ = c.listener.Close() }() // nothing was accepted here
+	defer func() { _ = c.listener.Close() }() // this process accepted no connections on it
 	var deaths wait.Streak
 	pause := newPause()
 	for e := c.life; e != nil; e = c.again(&deaths, &pause) {

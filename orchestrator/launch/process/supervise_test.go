@@ -99,7 +99,7 @@ func TestSupervise_CrashLoop_IsToldOnce(t *testing.T) {
 	if n := strings.Count(log.String(), `"process died"`); n != 1 {
 		t.Errorf("got %d lines about deaths, want 1:\n%s", n, log.String())
 	}
-	if r := record(t, &log, "process died"); r[logkey.Part] != "persdb" || !strings.Contains(r[logkey.Reason].(string), "no luck") {
+	if r := record(t, &log, "process died"); r[logkey.Process] != "persdb" || !strings.Contains(r[logkey.Reason].(string), "no luck") {
 		t.Errorf("got %v, want the name of the child and its last words", r)
 	}
 }

@@ -129,7 +129,7 @@ func get(path string, timeout time.Duration) rpc.Request {
 }
 
 // call makes one call. Its errors are those of launch.Launcher: ErrNoWorker or a final refusal from the launcher itself,
-// and ErrUnavailable for everything that leaves open what happened.
+// and ErrUnavailable if the call may or may not have taken effect.
 func call[Out any](ctx context.Context, l *Launcher, what string, r rpc.Request, in any) (Out, error) {
 	out, err := rpc.Call[Out](ctx, &l.launcher, r, in)
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // every other code is a refusal.

@@ -30,7 +30,7 @@ type Config struct {
 	// Token is the bearer token that callers must send, "" for none.
 	Token string
 	// Observe counts requests, and Metrics serves the page of all metrics.
-	Observe func(route, method string, status int, took time.Duration)
+	Observe func(route, method string, status int, took time.Duration, trace string)
 	Metrics http.Handler
 }
 
@@ -147,8 +147,8 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// coded gives an error of the launcher a code that the client converts back. The error's text is included, since it is
-// for the orchestrator's log: only the orchestrator calls this API.
+// coded gives an error of the launcher a code, which the client converts back. It includes the error's text, for the
+// orchestrator's log: only the orchestrator calls this API.
 func coded(err error) error {
 	if err == nil {
 		return nil

@@ -1,0 +1,120 @@
+package overload
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"rideshare/bench/api"
+	"rideshare/bench/ledger"
+	"rideshare/internal/wait"
+)
+
+// stage is where a scene is played: the system, and the result so far.
+type stage struct {
+	cfg        Config
+	result     *Result
+	url        string
+	client     api.Client
+	run        string // names the rows of this run
+	writes     ledger.Writes[int64]
+	sent       counter // of writes
+	protection api.Protection
+}
+
+const (
+	// callTimeout is the deadline of a request to a system that is started here, and the default of any other.
+	callTimeout = 5 * time.Second
+	// answerLimit is longer than any answer may take.
+	answerLimit = 20 * time.Second
+	// connections is how many connections stay open between requests.
+	connections = 8192
+	pollEvery   = 50 * time.Millisecond
+)
+
+func (s *stage) connect(url string) {
+	transport := &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true, IdleConnTimeout: 30 * time.Second}
+	s.cfg.TLS.Trust(transport)
+	s.url, s.run = url, uuid.NewString()[:8]
+	s.client = api.Client{HTTP: &http.Client{Transport: transport}, Authorization: s.cfg.Authorization, Timeout: answerLimit}
+	s.protection = api.Protection{Client: &s.client, URL: url}
+}
+
+func (s *stage) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.cfg.Progress, format+"\n", args...) // progress only.
+}
+
+// prepare makes the tables, and sets the limit of the lanes.
+func (s *stage) prepare(ctx context.Context) error {
+	statements := append(tables(), fillRows()...)
+	_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return s.client.Send(ctx, http.MethodPost, s.url+"/db/execute?transaction", statements)
+	}, http.StatusOK)
+	if err != nil {
+		return fmt.Errorf("make the tables: %w", err)
+	}
+	if s.cfg.LaneLimit == nil {
+		return nil
+	}
+	return s.patch(ctx, "lanes", map[string]any{"read": s.cfg.LaneLimit, "write": s.cfg.LaneLimit})
+}
+
+// patch changes a setting of the protection from overload.
+func (s *stage) patch(ctx context.Context, name string, value any) error {
+	return s.protection.Patch(ctx, map[string]any{name: value})
+}
+
+// settle waits until no request is in flight, so that no request of the previous stage affects the next one.
+func (s *stage) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	for {
+		status, err := s.protection.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if stage := status.Stages["inflight"]; stage == nil || stage.Now == nil || *stage.Now == 0 {
+			return nil
+		}
+		if !wait.For(ctx, pollEvery) {
+			return errors.New("requests of the stage before are still in flight")
+		}
+	}
+}
+
+// verify compares the rows of the run with what was acknowledged.
+func (s *stage) verify(ctx context.Context) error {
+	r, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return s.client.Send(ctx, http.MethodPost, s.url+"/db/query?level=linearizable",
+			[]any{[]any{"SELECT n, count(*) FROM scene_writes WHERE run = ? GROUP BY n", s.run}})
+	}, http.StatusOK)
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	var got struct {
+		Results []struct {
+			Values [][2]int64 `json:"values"`
+			Error  string     `json:"error"`
+		} `json:"results"`
+	}
+	if err = json.Unmarshal(r.Body, &got); err != nil || len(got.Results) != 1 || got.Results[0].Error != "" {
+		return fmt.Errorf("read back: got %.200s: %w", r.Body, err)
+	}
+	var check ledger.Check
+	found := map[int64]int{}
+	for _, row := range got.Results[0].Values {
+		if row[1]%rowsPerWrite != 0 {
+			check.Wrong.Add("write %d has %d rows, want %d", row[0], row[1], rowsPerWrite)
+		}
+		found[row[0]] = int(row[1] / rowsPerWrite)
+	}
+	s.writes.Compare(&check, "write", found)
+	s.result.check("acknowledged writes that are missing, doubled or in part", check.Missing.Count+check.Doubled.Count+check.Wrong.Count, 0)
+	s.result.check("refused writes that were done all the same", check.Unasked.Count+len(found), 0)
+	return nil
+}

@@ -1,0 +1,74 @@
+package overload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"rideshare/bench/api"
+	"rideshare/bench/ledger"
+	"rideshare/internal/httpapi"
+)
+
+// The works. They are slow enough that the system is the bottleneck, not the generator.
+const (
+	workRead  = "read"  // an aggregate over all rows of a small table, no two with the same parameter: about 1 ms
+	workWrite = "write" // rowsPerWrite rows
+)
+
+// Works returns the names of the works.
+func Works() []string { return []string{workRead, workWrite} }
+
+const (
+	// readRows is how many rows an aggregate reads.
+	readRows = 10_000
+	// rowsPerWrite is how many rows a write adds.
+	rowsPerWrite = 20
+)
+
+// counter numbers the writes.
+type counter struct{ atomic.Int64 }
+
+func tables() []any {
+	return []any{
+		"CREATE TABLE IF NOT EXISTS scene_rows(id INTEGER PRIMARY KEY, v INTEGER NOT NULL)",
+		"CREATE TABLE IF NOT EXISTS scene_writes(id INTEGER PRIMARY KEY, run TEXT NOT NULL, n INTEGER NOT NULL, row INTEGER NOT NULL)",
+		"DELETE FROM scene_rows",
+	}
+}
+
+// fillRows fills the table of the reads.
+func fillRows() []any {
+	return []any{[]any{
+		"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i < ?) INSERT INTO scene_rows(id, v) SELECT i, i*7919%1000 FROM c", readRows,
+	}}
+}
+
+// insert is the statement of a write.
+var insert = "INSERT INTO scene_writes(run, n, row) VALUES " + strings.TrimSuffix(strings.Repeat("(?1, ?2, 0),", rowsPerWrite), ",")
+
+// asProblem makes an error answer have the reason.
+var asProblem = []string{"Accept", "application/json, application/problem+json"}
+
+// send sends one request of a work as a user.
+func (s *stage) send(ctx context.Context, work, user string) api.Reply {
+	header := asProblem
+	if user != "" {
+		header = append([]string{httpapi.HeaderUser, user}, asProblem...)
+	}
+	if work == workRead {
+		statement := []any{[]any{"SELECT sum(v*?) FROM scene_rows", rand.Int64N(1 << 40)}} //nolint:gosec // no secret.
+		return s.client.Send(ctx, http.MethodPost, s.url+"/db/query", statement, header...)
+	}
+	n := s.sent.Add(1)
+	s.writes.Note(n, ledger.Unknown)
+	r := s.client.Send(ctx, http.MethodPost, s.url+"/db/execute", []any{[]any{insert, s.run, n}}, header...)
+	if r.Status == http.StatusOK && strings.Contains(string(r.Body), `"error"`) {
+		r = api.Reply{Err: fmt.Errorf("got %.200s", r.Body)}
+	}
+	s.writes.Note(n, ledger.FateOf(r.Status, r.Err, http.StatusOK))
+	return r
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"rideshare/orchestrator/console"
+)
+
+// secretName matches the names of settings that hold a secret. Settings that name the file of a secret are shown.
+var secretName = regexp.MustCompile(`(?i)(password|secret|token|key)$`)
+
+// effective returns the settings of a parsed command with their values and sources, without secrets.
+func effective(kctx *kong.Context) []console.Setting {
+	var all []console.Setting
+	given := map[*kong.Value]bool{}
+	for _, step := range kctx.Path {
+		if step.Flag != nil && !step.Resolved {
+			given[step.Flag.Value] = true
+		}
+	}
+	for _, flag := range kctx.Flags() {
+		if flag.Hidden || flag.Name == "help" || flag.Name == "version" {
+			continue
+		}
+		source := "default"
+		if slices.ContainsFunc(flag.Envs, func(name string) bool { _, set := os.LookupEnv(name); return set }) {
+			source = "environment"
+		}
+		if given[flag.Value] {
+			source = "flag"
+		}
+		all = append(all, console.Setting{
+			Name: "--" + flag.Name, Env: strings.Join(flag.Envs, ", "), Value: shown(flag.Name, kctx.FlagValue(flag)), Source: source,
+		})
+	}
+	slices.SortFunc(all, func(a, b console.Setting) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// shown returns a setting's value as text. It hides secrets, and the passwords in URLs.
+func shown(name string, value any) string {
+	text := fmt.Sprint(value)
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice {
+		var parts []string
+		for i := range v.Len() {
+			parts = append(parts, shown(name, v.Index(i).Interface()))
+		}
+		text = strings.Join(parts, ",")
+	}
+	switch {
+	case text == "":
+		return ""
+	case secretName.MatchString(name):
+		return "(hidden)"
+	case !strings.Contains(text, "://"):
+		return text
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "(hidden)"
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "hidden"
+	}
+	return u.Redacted()
+}
+
+// about returns the settings of this process with its version and modules.
+func about(settings []console.Setting) console.About {
+	a := console.About{Version: version, Settings: settings}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return a
+	}
+	a.Go = info.GoVersion
+	for _, m := range info.Deps {
+		a.Modules = append(a.Modules, console.Module{Path: m.Path, Version: m.Version, Licence: console.LicenceOf(m.Path)})
+	}
+	return a
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"rideshare/orchestrator/console"
+)
+
+var update = flag.Bool("update", false, "write orchestrator/console/licences.txt")
+
+// The list names the value and the source of each setting, without passwords, tokens and queries of URLs.
+func TestEffective_SourcesWithoutSecrets(t *testing.T) {
+	t.Setenv("SCALE_MAX", "5")
+	t.Setenv("SCALE_MIN", "2")
+	var settings cli
+	parser, err := kong.New(&settings, kong.Vars{"version": "v", "loadMix": "", "session": "4s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kctx, err := parser.Parse([]string{"up", "--scale-min", "3", "--bus", "amqp://ann:hush@localhost:5672/v?key=hush", "--auth-file", "/run/auth", "--allowed-hosts", "a,b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]console.Setting{}
+	for _, s := range effective(kctx) {
+		got[s.Name] = s
+		if strings.Contains(s.Value, "hush") {
+			t.Errorf("%s shows a secret: %s", s.Name, s.Value)
+		}
+	}
+	for _, want := range []console.Setting{
+		{Name: "--scale-min", Env: "SCALE_MIN", Value: "3", Source: "flag"},
+		{Name: "--scale-max", Env: "SCALE_MAX", Value: "5", Source: "environment"},
+		{Name: "--scale-policy", Env: "SCALE_POLICY", Value: "reads", Source: "default"},
+		{Name: "--bus", Env: "RIDESHARE_BUS", Value: "amqp://ann:xxxxx@localhost:5672/v?hidden", Source: "flag"},
+		{Name: "--auth-file", Env: "AUTH_FILE", Value: "/run/auth", Source: "flag"},
+		{Name: "--allowed-hosts", Env: "ALLOWED_HOSTS", Value: "a,b", Source: "flag"},
+	} {
+		if got[want.Name] != want {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
+	}
+	if shown("admin-password", "hush") != "(hidden)" || shown("bus", "amqp://a:hush@[") != "(hidden)" {
+		t.Error("a secret is shown")
+	}
+}
+
+// licenceOf names the licences of a text by what only they say.
+func licenceOf(text string) string {
+	var found []string
+	text = strings.Join(strings.Fields(text), " ")
+	for _, known := range []struct{ name, says string }{
+		{"Apache-2.0", "Apache License Version 2.0"},
+		{"MPL-2.0", "Mozilla Public License Version 2.0"},
+		{"BSD-3-Clause", "Neither the name"},
+		{"BSD-3-Clause", "may be used to endorse or promote products"},
+		{"BSD-2-Clause", "Redistributions in binary form"},
+		{"MIT", "Permission is hereby granted, free of charge"},
+		{"ISC", "Permission to use, copy, modify, and/or distribute this software"},
+	} {
+		same := slices.ContainsFunc(found, func(name string) bool { return name[:3] == known.name[:3] }) // BSD
+		if strings.Contains(text, known.says) && !same {
+			found = append(found, known.name)
+		}
+	}
+	return cmp.Or(strings.Join(found, ", "), "unknown")
+}
+
+// The list of licences has every module in the binary, with the licence in that module's own text.
+func TestLicences_AreThoseOfTheModules(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list bytes.Buffer
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		module, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if module == "" || seen[module] {
+			continue
+		}
+		seen[module] = true
+		var text []byte
+		for _, name := range []string{"LICENSE*", "LICENCE*", "COPYING*"} {
+			files, _ := filepath.Glob(filepath.Join(dir, name)) // the pattern is well formed
+			if len(files) > 0 && text == nil {                  // the first by name; others are those of what the module copied
+				text, _ = os.ReadFile(files[0]) // unknown if it has no text
+			}
+		}
+		licence := licenceOf(string(text))
+		if licence == "unknown" {
+			t.Errorf("%s: the licence in %s is not known to this test", module, dir)
+		}
+		list.WriteString(module + " " + licence + "\n")
+	}
+	const file = "../../orchestrator/console/licences.txt"
+	if *update {
+		if err = os.WriteFile(file, list.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != list.String() {
+		t.Errorf("the list is not that of the modules; go test ./cmd/rideshare -run Licences -update writes it (%v)", err)
+	}
+}

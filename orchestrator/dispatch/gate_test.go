@@ -1,0 +1,75 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
+	"rideshare/orchestrator/dispatch"
+)
+
+// While the gate is closed for a queue its requests are refused with the gate's error, also those that wait. The gate takes the
+// place of the graces.
+func TestDispatcher_Gate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call, messages := held()
+		available := healthy()
+		available.set(0, false)
+		available.masterSince, available.slavesSince = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+		var closed atomic.Bool
+		d := newDispatcher(t, dispatch.Config{Caller: call, Availability: available, Gate: func(q mq.Queue, _ time.Time) error {
+			if q == mq.ReadQ && closed.Load() {
+				return dbaas.Refuse(dbaas.ReasonSlaves, 0, "closed")
+			}
+			return nil
+		}})
+		answers := make(chan answer, 2)
+		ask(t.Context(), d, read("a"), answers)
+		first := <-messages
+		ask(t.Context(), d, read("b"), answers)
+		synctest.Wait() // the second read waits in the lane
+		closed.Store(true)
+		if _, err := d.Read(t.Context(), read("c")); dbaas.ReasonOf(err) != dbaas.ReasonSlaves {
+			t.Errorf("a read: got %v, want the gate's error", err)
+		}
+		if a := <-answers; dbaas.ReasonOf(a.err) != dbaas.ReasonSlaves {
+			t.Errorf("a read that waits: got %v, want the gate's error", a.err)
+		}
+		first.all()
+		if a := <-answers; a.err != nil {
+			t.Errorf("a read that was sent: got %v", a.err)
+		}
+	})
+}
+
+// A request that ends without an answer says why.
+func TestDispatcher_ReasonsOfLostRequests(t *testing.T) {
+	for _, c := range []struct {
+		cause       error
+		read, write dbaas.Code
+		reason      string
+	}{
+		{mq.ErrUnavailable, dbaas.CodeUnavailable, dbaas.CodeUnavailable, dbaas.ReasonBroker},
+		{mq.ErrUnroutable, dbaas.CodeUnavailable, dbaas.CodeUnavailable, dbaas.ReasonUnroutable},
+		{mq.ErrRefused, dbaas.CodeUnavailable, dbaas.CodeUnavailable, dbaas.ReasonQueueFull},
+		{context.DeadlineExceeded, dbaas.CodeTimeout, dbaas.CodeUnknown, dbaas.ReasonDeadline},
+		{mq.ErrUnconfirmed, dbaas.CodeUnavailable, dbaas.CodeUnknown, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			call := callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error { return c.cause })
+			d := newDispatcher(t, dispatch.Config{Caller: call, Availability: healthy()})
+			_, readErr := d.Read(t.Context(), read("a"))
+			_, writeErr := d.Write(t.Context(), operation(1))
+			for err, code := range map[error]dbaas.Code{readErr: c.read, writeErr: c.write} {
+				if dbaas.CodeOf(err) != code || dbaas.ReasonOf(err) != c.reason || !errors.Is(err, c.cause) {
+					t.Errorf("%v: got %v with code %s and reason %q, want %s and %q", c.cause, err, dbaas.CodeOf(err), dbaas.ReasonOf(err), code, c.reason)
+				}
+			}
+		})
+	}
+}

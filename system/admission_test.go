@@ -1,0 +1,185 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
+	"rideshare/internal/mq"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/dispatch"
+	"rideshare/orchestrator/orchestratorapi"
+	"rideshare/orchestrator/scale"
+)
+
+// callFunc is a bus.
+type callFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error
+
+func (f callFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+	return f(ctx, q, body, onReply)
+}
+
+// allServe has every worker.
+type allServe struct{}
+
+func (allServe) Slaves() (int, time.Time)            { return 1, time.Time{} }
+func (allServe) Master() (bool, time.Time)           { return true, time.Time{} }
+func (allServe) Gone(dbaas.WorkerID, time.Time) bool { return false }
+func silent(ctx context.Context) error               { <-ctx.Done(); return ctx.Err() }
+func failing(err error) func(ctx context.Context) error {
+	return func(context.Context) error { return err }
+}
+
+// A client learns from the answer why it was refused: each reason of the later stages, through the API, the gate and the
+// dispatcher.
+func TestAdmission_ReasonsInAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		path   string
+		bus    func(ctx context.Context) error
+		depth  int // of the write queue
+		before int // requests that are in flight; INFLIGHT is 1
+		status int
+		after  time.Duration
+		retry  bool // Retry-After is there
+	}{
+		dbaas.ReasonInflight:              {"read", silent, 0, 1, http.StatusServiceUnavailable, 0, true},
+		dbaas.ReasonDepthWait:             {"write", silent, 5001, 0, http.StatusServiceUnavailable, 1500 * time.Millisecond, true},
+		dbaas.ReasonQueueFull:             {"write", failing(fmt.Errorf("publish: %w", mq.ErrRefused)), 0, 0, http.StatusServiceUnavailable, 0, true},
+		dbaas.ReasonUnroutable:            {"write", failing(fmt.Errorf("publish: %w", mq.ErrUnroutable)), 0, 0, http.StatusServiceUnavailable, 0, true},
+		dbaas.ReasonDeadline:              {"read", silent, 0, 0, http.StatusGatewayTimeout, 5 * time.Second, false},
+		dbaas.ReasonDeadline + " (write)": {"write", silent, 0, 0, http.StatusGatewayTimeout, 5 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				settings := admission.Defaults()
+				settings.Inflight = 1
+				api := gated(t, settings, c.bus, c.depth)
+				for range c.before {
+					go send(t, api, c.path)
+				}
+				time.Sleep(time.Millisecond) // it passes the stages; a sample of the depth is taken
+				began := time.Now()
+				answer := send(t, api, c.path)
+				var p httpapi.Problem
+				if err := json.Unmarshal(answer.Body.Bytes(), &p); err != nil {
+					t.Fatalf("got %s: %v", answer.Body, err)
+				}
+				reason, _, _ := strings.Cut(name, " ")
+				if answer.Code != c.status || p.Reason != reason || (answer.Header().Get("Retry-After") != "") != c.retry {
+					t.Errorf("got %d %s, Retry-After %q, want %d with reason %s", answer.Code, answer.Body, answer.Header().Get("Retry-After"), c.status, reason)
+				}
+				if took := time.Since(began); took != c.after {
+					t.Errorf("answered after %v of the bubble's time, want %v", took, c.after)
+				}
+			})
+		})
+	}
+}
+
+// gated returns the API with a gate and a dispatcher on a bus. They end with the test.
+func gated(t *testing.T, settings admission.Settings, bus func(ctx context.Context) error, depth int) http.Handler {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	gate, err := admission.New(admission.Config{
+		Log: log, Settings: settings, CallTimeout: 5 * time.Second, Broker: func() bool { return true },
+		Master: allServe{}.Master, Slaves: allServe{}.Slaves,
+		Ready: func(context.Context) (int, error) { return depth, nil }, Unanswered: func() int { return 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := dispatch.New(dispatch.Config{
+		Caller:       callFunc(func(ctx context.Context, _ mq.Queue, _ []byte, _ func([]byte) bool) error { return bus(ctx) }),
+		Availability: allServe{}, Gate: gate.Check, ResendPause: -1,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go gate.Run(ctx)
+	t.Cleanup(func() {
+		cancel()
+		_ = d.Close(ctx) // what is in flight ends with an error.
+	})
+	return orchestratorapi.New(orchestratorapi.Config{Log: log, Dispatcher: admittedDispatcher{d, gate}, Admission: gate, Cluster: cluster{}})
+}
+
+// send sends a read or a write.
+func send(t *testing.T, api http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	body := `{"table":"users","columns":["username"]}`
+	if path == "write" {
+		body = `{"query":"insert","table":"t","values":{"n":1}}`
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/db/"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/problem+json")
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	return w
+}
+
+// Settings of the lanes that PATCH changes reach the dispatcher. Through gateway, users and rides the orchestrator learns who
+// the client is.
+func TestAdmission_LanesAndUsersOfTheWholeSystem(t *testing.T) {
+	settings := admission.Defaults()
+	const anyPort = "127.0.0.1:0"
+	sys, err := Start(t.Context(), Config{
+		Log: slog.New(slog.DiscardHandler), Name: "one", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Admission: &settings,
+		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Lanes: admission.Lanes{Write: admission.LaneSetting{Limit: 77}},
+		Scale:     Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
+		RideRules: RideRules{Now: time.Now, Location: time.UTC},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if closeErr := sys.Close(context.WithoutCancel(t.Context())); closeErr != nil {
+			t.Error(closeErr)
+		}
+	})
+	if err = sys.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := sys.URLs().Orchestrator + "/api/v1/admission"
+	limits := func(want int) {
+		t.Helper()
+		for _, lane := range sys.parts.dispatcher.Stats() {
+			if lane.Lane == writeLane && lane.Limit != want {
+				t.Errorf("got limit %d of the lane of writes, want %d", lane.Limit, want)
+			}
+		}
+	}
+	limits(77)
+	if got := apitest.Do(t, http.MethodPatch, url, `{"lanes":{"write":5}}`); got.Status != http.StatusOK {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+	limits(5)
+	apitest.Do(t, http.MethodPatch, url, `{"lanes":null}`)
+	limits(77)
+
+	gateway := sys.URLs().Gateway
+	apitest.Do(t, http.MethodPut, gateway+"/api/v1/users", `{"username":"u1","password":"`+strings.Repeat("a", 40)+`"}`, httpapi.HeaderUser, "ann")
+	ride := apitest.Do(t, http.MethodPost, gateway+"/api/v1/rides", `{"created_by":"u1","timestamp":"01-01-2040:00-00-00","source":"1","destination":"2"}`, httpapi.HeaderUser, "bob")
+	if ride.Status != http.StatusCreated {
+		t.Errorf("got %d %s", ride.Status, ride.Body)
+	}
+	var status admission.Status
+	if err = json.Unmarshal([]byte(apitest.OK(t, http.MethodGet, url, "")), &status); err != nil {
+		t.Fatal(err)
+	}
+	requests := map[string]uint64{}
+	for _, u := range status.Users {
+		requests[u.User] = u.Requests
+	}
+	if requests["ann"] < 1 || requests["bob"] < 2 { // the insert; the look-up of the creator by users, and the insert by rides
+		t.Errorf("got requests by user %v, want those of ann and bob", requests)
+	}
+}

@@ -1,0 +1,117 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"rideshare/internal/telemetry"
+	"rideshare/persdb/archive"
+	"rideshare/persdb/archive/place"
+	"rideshare/persdb/archive/writer"
+	"rideshare/persdb/commitlog"
+)
+
+// Archive says where persdb's archive is, and how it is kept. Zero fields mean the defaults of package writer.
+type Archive struct {
+	// URL is the place as place.Open reads it; empty means no archive. KeyFile has the keys of a bucket.
+	URL, KeyFile string
+	// Every is the time after which a segment of the log ends and is stored, SnapshotEvery the time between two snapshots,
+	// and Keep the age up to which positions stay restorable.
+	Every, SnapshotEvery, Keep time.Duration
+	// Backlog is how many bytes of the log may wait for the archive. Above it, writes are refused if Stop is set;
+	// otherwise the oldest entries are trimmed.
+	Backlog int64
+	Stop    bool
+}
+
+// args returns the settings as arguments of `rideshare persdb`.
+func (a Archive) args() []string {
+	if a.URL == "" {
+		return nil
+	}
+	whenFull := "gap"
+	if a.Stop {
+		whenFull = "stop"
+	}
+	return []string{
+		"--archive", a.URL, "--archive-key-file", a.KeyFile, "--archive-every", a.Every.String(), "--archive-snapshot-every", a.SnapshotEvery.String(),
+		"--archive-keep", a.Keep.String(), "--archive-backlog", strconv.FormatInt(a.Backlog, 10), "--archive-when-full", whenFull,
+	}
+}
+
+// ArchivedStore is a store and the archiver of its log, if it has one.
+type ArchivedStore struct {
+	*commitlog.Store
+
+	archiver *writer.Archiver // nil without an archive
+}
+
+// OpenStore opens a store, begins to archive it, and registers the archive's metrics. The caller closes it. It returns a
+// *writer.HistoryError if the archive has another history than the data folder.
+func OpenStore(ctx context.Context, cfg commitlog.Config, a Archive, registry *telemetry.Registry) (*ArchivedStore, error) {
+	if a.URL == "" {
+		store, err := commitlog.Open(ctx, cfg)
+		return &ArchivedStore{Store: store}, err
+	}
+	where, err := place.Open(a.URL, a.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	uploads, err := telemetry.NewUploads(registry, writer.Kinds())
+	if err != nil {
+		return nil, err
+	}
+	parent, err := archive.ReadParent(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Archive = &commitlog.Archive{Backlog: a.Backlog, Stop: a.Stop}
+	s := &ArchivedStore{}
+	if s.Store, err = commitlog.Open(ctx, cfg); err != nil {
+		return nil, err
+	}
+	s.archiver, err = writer.Start(ctx, s.Store, writer.Config{
+		Place: where, Every: a.Every, SnapshotEvery: a.SnapshotEvery, Keep: a.Keep, Parent: parent, Log: cfg.Log, OnUpload: uploads.Observe,
+	})
+	if err == nil {
+		err = telemetry.Register(registry, archiveMetrics(s.Store, s.archiver)...)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close tries for 2 s to store what the archive lacks, and closes the store.
+func (s *ArchivedStore) Close() error {
+	if s.archiver != nil {
+		s.archiver.Close()
+	}
+	return s.Store.Close()
+}
+
+// archiveMetrics returns the metrics of an archive that can be read when they are requested.
+func archiveMetrics(store *commitlog.Store, archiver *writer.Archiver) []telemetry.Sampled {
+	metric := func(name, help string, gauge bool, value func(commitlog.ArchiveState, writer.Stats) float64) telemetry.Sampled {
+		return telemetry.Sampled{Name: "rideshare_archive_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {
+			emit(value(store.ArchiveState(), archiver.Stats()))
+		}}
+	}
+	return []telemetry.Sampled{
+		metric("seq", "Position up to which the archive has the log; 0 until it has said so.", true,
+			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return float64(s.Archived) }),
+		metric("lag_seconds", "Age of the oldest entry that the archive lacks, counted from its commit or from persdb's start; 0 if it has all.", true,
+			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return s.Lag.Seconds() }),
+		metric("backlog_bytes", "Bytes of entries that the archive lacks.", true,
+			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return float64(s.Backlog) }),
+		metric("snapshot_age_seconds", "Time since the newest snapshot; since persdb's start if there is none.", true,
+			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotAge.Seconds() }),
+		metric("gaps_total", "How often entries were lost to the archive: trimmed above ARCHIVE_BACKLOG, or damaged. Positions from there to the next snapshot cannot be restored.", false,
+			func(s commitlog.ArchiveState, a writer.Stats) float64 { return float64(s.Gaps + a.Gaps) }),
+		metric("stopped", "Whether nothing is archived any more, since another process archives the cluster, or the archive has another history.", true,
+			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return oneIf(a.Stopped) }),
+	}
+}

@@ -1,0 +1,41 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"rideshare/internal/httpapi"
+)
+
+// listenAt is where a part listens.
+type listenAt struct{ part, addr string }
+
+func (s *System) bindOrchestrator(ctx context.Context) error {
+	return s.bind(ctx, listenAt{"orchestrator", s.cfg.Orchestrator})
+}
+
+func (s *System) bindAll(ctx context.Context) error {
+	return s.bind(ctx, listenAt{"gateway", s.cfg.Gateway}, listenAt{"users", s.cfg.Users}, listenAt{"rides", s.cfg.Rides}, listenAt{"orchestrator", s.cfg.Orchestrator})
+}
+
+// bind opens the listeners before anything else is started, so that an occupied port costs no epoch and no worker. The
+// error names all ports that are occupied. Connections wait until their part serves.
+func (s *System) bind(ctx context.Context, addresses ...listenAt) error {
+	s.bound = map[string]net.Listener{}
+	var errs []error
+	for _, at := range addresses {
+		listener, err := httpapi.Listen(ctx, at.addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", at.part, err))
+			continue
+		}
+		s.bound[at.part] = listener
+		s.onClose(func(context.Context) error {
+			_ = listener.Close() // an error: its server has closed it
+			return nil
+		})
+	}
+	return errors.Join(errs...)
+}
