@@ -1,0 +1,125 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"rideshare/examples/internal/db"
+)
+
+// most is the largest stock in units, and the highest price in cents, of any goods.
+const most = 1_000_000_000
+
+// newGoods is the body of POST /goods.
+type newGoods struct {
+	Name   string    `json:"name"`
+	Stock  int64     `json:"stock"`
+	Price  int64     `json:"price_cents"`
+	Hold   int64     `json:"hold_seconds"`
+	Starts time.Time `json:"starts_at"`
+	Ends   time.Time `json:"ends_at"`
+}
+
+func (s *service) postGoods(w http.ResponseWriter, r *http.Request) error {
+	g := newGoods{Stock: -1, Price: -1, Hold: 300, Starts: time.UnixMilli(0), Ends: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)}
+	if err := decode(r, &g); err != nil {
+		return err
+	}
+	switch {
+	case g.Name == "" || len(g.Name) > 200:
+		return invalid("name must have 1 to 200 bytes")
+	case g.Stock < 0 || g.Stock > most || g.Price < 0 || g.Price > most:
+		return invalid("stock and price_cents must be between 0 and %d", most)
+	case g.Hold < 0 || g.Hold > 24*60*60:
+		return invalid("hold_seconds must be between 0 and a day")
+	case !g.Ends.After(g.Starts):
+		return invalid("ends_at must be after starts_at")
+	}
+	key, err := newKey(r, "goods")
+	if err != nil {
+		return err
+	}
+	made, err := s.write(r.Context(), db.Options{Key: "goods-" + key.String(), Rows: true},
+		db.SQL(insertGoods, g.Name, g.Price, g.Hold*1000, g.Starts.UnixMilli(), g.Ends.UnixMilli(), g.Stock, g.Stock))
+	if err != nil {
+		return err
+	}
+	id := integer(made.Results[0].Values[0][0])
+	w.Header().Set("Location", fmt.Sprint("/goods/", id))
+	return reply(w, http.StatusCreated, made, map[string]int64{"id": id})
+}
+
+func (s *service) listGoods(w http.ResponseWriter, r *http.Request) error {
+	found, err := s.read(r, "", selectGoods+" ORDER BY goods_id")
+	if err != nil {
+		return err
+	}
+	list := []any{}
+	for _, row := range found.Results[0].Values {
+		list = append(list, goodsOf(row))
+	}
+	return reply(w, http.StatusOK, found, list)
+}
+
+func (s *service) getGoods(w http.ResponseWriter, r *http.Request, id int64) error {
+	found, row, err := s.row(r, "", "goods", selectGoods+" WHERE goods_id = ?", id)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, found, goodsOf(row))
+}
+
+// restock adds units. The change feed then clears the flag of goods that were sold out.
+func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) error {
+	var body struct {
+		Add int64 `json:"add"`
+	}
+	if err := decode(r, &body); err != nil {
+		return err
+	}
+	if body.Add < 1 || body.Add > most {
+		return invalid("add must be between 1 and %d", most)
+	}
+	key, err := newKey(r, fmt.Sprint("restock ", id))
+	if err != nil {
+		return err
+	}
+	done, err := s.write(r.Context(), db.Options{Key: "restock-" + key.String(), Rows: true},
+		db.SQL(addStock, body.Add, body.Add, id), db.SQL(selectGoods+" WHERE goods_id = ?", id))
+	if err != nil {
+		return err
+	}
+	if len(done.Results[1].Values) == 0 {
+		return unknown("goods")
+	}
+	return reply(w, http.StatusOK, done, goodsOf(done.Results[1].Values[0]))
+}
+
+// goodsOf reads a row of selectGoods. It computes the state by this instance's clock, so that the database can answer the
+// query from its cache. The state is only shown: orders are decided by the database's clock.
+func goodsOf(row []any) map[string]any {
+	state := "open"
+	switch at := time.Now().UnixMilli(); {
+	case at < integer(row[6]):
+		state = "soon"
+	case at > integer(row[7]):
+		state = "ended"
+	case integer(row[3]) == 0:
+		state = "sold_out"
+	}
+	return map[string]any{"id": row[0], "name": row[1], "total": row[2], "free": row[3], "held": row[4], "sold": row[5], "state": state}
+}
+
+// audit compares the counts with the orders themselves. It reads at level strong, that is the newest state, at the master.
+func (s *service) audit(w http.ResponseWriter, r *http.Request, id int64) error {
+	found, row, err := s.row(r, "strong", "goods", selectAudit, id)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, found, map[string]any{
+		"total": row[0], "free": row[1], "leased": row[2], "held": row[3], "sold": row[4],
+		"orders": json.RawMessage(fmt.Sprint(row[5])), "ok": integer(row[6]) == 1, "seq": json.Number(found.Seq),
+	})
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// mostLoad is how many requests an instance may have in flight, as a multiple of the average.
+const mostLoad = 1.25
+
+// router sends the requests of the same goods to the same instance, so that few instances lease their units.
+type router struct {
+	instances []string // HOST:PORT
+	send      http.RoundTripper
+	mu        sync.Mutex // guards what follows
+	load      map[string]int
+	all       int // the sum of load
+}
+
+// route is the command `flashsale route`.
+func route(ctx context.Context, args []string, messages io.Writer) error {
+	r := &router{load: map[string]int{}, send: &http.Transport{MaxIdleConnsPerHost: 512, ResponseHeaderTimeout: 2 * requestLimit}}
+	flags := flag.NewFlagSet("flashsale route", flag.ContinueOnError)
+	flags.SetOutput(messages)
+	listen := flags.String("listen", "127.0.0.1:8087", "`address` of the router")
+	instances := flags.String("instances", "http://127.0.0.1:8088", "`URLs` of the instances, with commas between them")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	for text := range strings.SplitSeq(*instances, ",") {
+		host, is := strings.CutPrefix(strings.TrimSuffix(text, "/"), "http://")
+		if !is || flags.NArg() > 0 {
+			return fmt.Errorf("got instance %q and arguments %q, want --instances http://HOST:PORT, with commas between them", text, flags.Args())
+		}
+		r.instances = append(r.instances, host)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *listen)
+	if err != nil {
+		return err
+	}
+	return answer(ctx, listener, r.handler())
+}
+
+func (r *router) handler() http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite:      func(p *httputil.ProxyRequest) { p.Out.URL.Scheme = "http" },
+		Transport:    r,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { problemOf(err).send(w) },
+	}
+}
+
+// RoundTrip sends a request to the first instance in its order that has room. An instance that cannot be reached certainly
+// does not have the request, so the next instance gets it.
+func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
+	parts := strings.SplitN(request.URL.Path, "/", 4) // "", "goods", the id, and the rest
+	order := preference(strings.Join(parts[:min(3, len(parts))], "/"), r.instances)
+	for {
+		instance := r.take(order)
+		out := request.Clone(request.Context())
+		out.URL.Host = instance
+		if out.Body != nil {
+			out.Body = io.NopCloser(out.Body) // The next instance may need it.
+		}
+		answer, err := r.send.RoundTrip(out)
+		r.mu.Lock()
+		r.load[instance], r.all = r.load[instance]-1, r.all-1
+		r.mu.Unlock()
+		if err == nil {
+			return answer, nil
+		}
+		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" {
+			return nil, &problem{status: http.StatusGatewayTimeout, Message: "no answer from the instance: " + err.Error()}
+		}
+		if order = slices.DeleteFunc(order, func(one string) bool { return one == instance }); len(order) == 0 {
+			return nil, &problem{status: http.StatusServiceUnavailable, Message: "no instance can be reached"}
+		}
+	}
+}
+
+// take adds a request to the load of the first instance that has room, and returns the instance.
+func (r *router) take(order []string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all++
+	room := mostLoad * float64(r.all) / float64(len(r.instances))
+	i := slices.IndexFunc(order, func(instance string) bool { return float64(r.load[instance]) < room })
+	instance := order[max(0, i)] // All may be full when instances that have room cannot be reached.
+	r.load[instance]++
+	return instance
+}
+
+// preference returns the instances in the order of the hashes of instance and key (rendezvous hashing). When an instance is
+// removed, only its keys move.
+func preference(key string, instances []string) []string {
+	return slices.SortedFunc(slices.Values(instances), func(a, b string) int {
+		x, y := sha256.Sum256([]byte(a+"\n"+key)), sha256.Sum256([]byte(b+"\n"+key))
+		return cmp.Compare(string(x[:]), string(y[:]))
+	})
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"rideshare/examples/internal/db"
+)
+
+// query is one question about the rides. sql names values of the path, as in :day. answer makes the answer from the rows.
+type query struct {
+	sql    string
+	answer func(rows [][]any) (any, error)
+}
+
+// queries are the questions by path.
+var queries = map[string]query{
+	ridePath: {
+		"SELECT coalesce(sum(lift_id), 0) * 10 FROM ski_rides WHERE resort_id = :resort AND season_id = :season AND day_id = :day AND skier_id = :skier",
+		func(rows [][]any) (any, error) { return rows[0][0], nil },
+	},
+	"/skiers/{skier}/seasons/{season}/days": {
+		"SELECT DISTINCT day_id FROM ski_rides WHERE skier_id = :skier AND season_id = :season ORDER BY day_id",
+		func(rows [][]any) (any, error) { return object{"days": first(rows), "count": len(rows)}, nil },
+	},
+	"/skiers/{skier}/seasons/{season}/verticals": {
+		"SELECT day_id, sum(lift_id) * 10 FROM ski_rides WHERE skier_id = :skier AND season_id = :season GROUP BY day_id ORDER BY day_id",
+		objects("days", "dayID", "vertical"),
+	},
+	"/skiers/{skier}/seasons/{season}/days/{day}/lifts": {
+		`SELECT resort_id, lift_id, count(*) FROM ski_rides WHERE skier_id = :skier AND season_id = :season AND day_id = :day
+		 GROUP BY resort_id, lift_id ORDER BY resort_id, lift_id`,
+		objects("lifts", "resortID", "liftID", "rides"),
+	},
+	"/resorts/{resort}/seasons/{season}/days/{day}/skiers": {
+		`SELECT (SELECT name FROM ski_resorts WHERE resort_id = :resort), count(DISTINCT skier_id)
+		 FROM ski_rides WHERE resort_id = :resort AND season_id = :season AND day_id = :day`,
+		func(rows [][]any) (any, error) { return object{"time": rows[0][0], "numSkiers": rows[0][1]}, nil },
+	},
+	"/resorts/{resort}/seasons/{season}/days/{day}/lifts/{lift}/rides": {
+		"SELECT count(*) FROM ski_rides WHERE resort_id = :resort AND season_id = :season AND day_id = :day AND lift_id = :lift",
+		func(rows [][]any) (any, error) { return object{"rides": rows[0][0]}, nil },
+	},
+	"/resorts/{resort}/seasons/{season}/days/{day}/hours": {
+		"SELECT (ride_time - 1) / 60, count(*) FROM ski_rides WHERE resort_id = :resort AND season_id = :season AND day_id = :day GROUP BY 1 ORDER BY 1",
+		objects("hours", "hour", "rides"),
+	},
+	"/resorts": {
+		"SELECT name, resort_id FROM ski_resorts ORDER BY resort_id",
+		objects("resorts", "resortName", "resortID"),
+	},
+	// It jumps from season to season in the primary key instead of visiting every ride. The first row is the resort.
+	"/resorts/{resort}/seasons": {
+		`WITH RECURSIVE ridden(season) AS (SELECT min(season_id) FROM ski_rides WHERE resort_id = :resort
+		   UNION ALL SELECT (SELECT min(season_id) FROM ski_rides WHERE resort_id = :resort AND season_id > season) FROM ridden WHERE season IS NOT NULL)
+		 SELECT '' FROM ski_resorts WHERE resort_id = :resort
+		 UNION SELECT cast(season AS TEXT) FROM ridden WHERE season IS NOT NULL
+		 UNION SELECT cast(season_id AS TEXT) FROM ski_seasons WHERE resort_id = :resort ORDER BY 1`,
+		func(rows [][]any) (any, error) {
+			if len(rows) == 0 || rows[0][0] != "" {
+				return nil, failed(http.StatusNotFound, "no such resort")
+			}
+			return object{"seasons": first(rows[1:])}, nil
+		},
+	},
+}
+
+// objects returns an answer function whose result has the member list, with one object for each row.
+func objects(list string, columns ...string) func([][]any) (any, error) {
+	return func(rows [][]any) (any, error) {
+		all := make([]object, len(rows))
+		for i, row := range rows {
+			all[i] = object{}
+			for k, column := range columns {
+				all[i][column] = row[k]
+			}
+		}
+		return object{list: all}, nil
+	}
+}
+
+// first returns the first column.
+func first(rows [][]any) []any {
+	values := make([]any, len(rows))
+	for i, row := range rows {
+		values[i] = row[0]
+	}
+	return values
+}
+
+// ask answers a query.
+func (s *service) ask(q query) handler {
+	return func(w http.ResponseWriter, c call) error { return s.read(w, c, db.SQL(q.sql, c.values), q.answer) }
+}
+
+// read sends a read to the database. The client may say which position it must see (X-Min-Seq, X-Cluster-Id), and at which
+// level (?level=strong); it gets the position that the answer saw.
+func (s *service) read(w http.ResponseWriter, c call, statement db.Statement, answer func([][]any) (any, error)) error {
+	options := db.Options{Level: c.URL.Query().Get("level"), MinSeq: c.Header.Get("X-Min-Seq"), Cluster: c.Header.Get("X-Cluster-Id")}
+	a, err := result(s.db.Query(c.Context(), options, statement))
+	if err != nil {
+		return err
+	}
+	body, err := answer(a.Results[0].Values)
+	if err != nil {
+		return err
+	}
+	return s.answer(w, a, http.StatusOK, body)
+}
+
+// answer passes on the position of the database's answer, and where it came from.
+func (s *service) answer(w http.ResponseWriter, a db.Answer, status int, body any) error {
+	for name, value := range map[string]string{"X-Seq": a.Seq, "X-Cluster-Id": a.Cluster, "X-Cache": a.Cache, "X-Operation-Id": a.Operation} {
+		if value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	return send(w, status, body)
+}
+
+// totalVertical answers the vertical of a skier at some resorts, by season. Each value is a parameter of its own: the read
+// cache does not keep the answers of table functions such as json_each.
+func (s *service) totalVertical(w http.ResponseWriter, c call) error {
+	sql, values := "SELECT cast(season_id AS TEXT), sum(lift_id) * 10 FROM ski_rides WHERE skier_id = ?", []any{c.values["skier"]}
+	asked := c.URL.Query()
+	if n := len(asked["resort"]) + len(asked["season"]); len(asked["resort"]) == 0 || n > 1000 {
+		return failed(http.StatusBadRequest, "resort is missing, or there are more than 1000 values")
+	}
+	for _, name := range []string{"resort", "season"} {
+		for _, text := range asked[name] {
+			n, err := s.ranges.read(name, text)
+			if err != nil {
+				return err
+			}
+			values = append(values, n)
+		}
+		if n := len(asked[name]); n > 0 {
+			sql += " AND " + name + "_id IN (?" + strings.Repeat(", ?", n-1) + ")"
+		}
+	}
+	return s.read(w, c, db.SQL(sql+" GROUP BY season_id ORDER BY season_id", values...), objects("resorts", "seasonID", "totalVert"))
+}
+
+// postSeason adds a season to a resort. Adding a season again changes nothing.
+func (s *service) postSeason(w http.ResponseWriter, c call) error {
+	fields, err := readBody(c.Body, "year")
+	if err != nil {
+		return err
+	}
+	year, _ := strconv.Unquote(fields["year"]) // What is no text is "", which is no season.
+	season, err := s.ranges.read("season", year)
+	if err != nil {
+		return err
+	}
+	a, err := result(s.db.Execute(c.Context(), db.Options{}, db.SQL("INSERT INTO ski_seasons VALUES(?, ?) ON CONFLICT DO NOTHING", c.values["resort"], season)))
+	if err != nil && strings.Contains(err.Error(), "FOREIGN KEY") {
+		return failed(http.StatusNotFound, "no such resort")
+	} else if err != nil {
+		return err
+	}
+	return s.answer(w, a, http.StatusCreated, object{})
+}
+
+// write answers the state of an asynchronous write.
+func (s *service) write(w http.ResponseWriter, c call) error {
+	o, err := s.db.Operation(c.Context(), c.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return send(w, http.StatusOK, o)
+}

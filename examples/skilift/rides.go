@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"rideshare/examples/internal/db"
+)
+
+// postRide stores one ride.
+func (s *service) postRide(w http.ResponseWriter, c call) error {
+	fields, err := readBody(c.Body, "time", "liftID", "waitTime")
+	if err != nil {
+		return err
+	}
+	fields["waitTime"] = cmp.Or(fields["waitTime"], "0")
+	for name, member := range map[string]string{"time": "time", "lift": "liftID", "waitTime": "waitTime"} {
+		if c.values[name], err = s.ranges.read(name, fields[member]); err != nil {
+			return err
+		}
+	}
+	async := strings.Contains(c.Header.Get("Prefer"), "respond-async")
+	a, err := s.store(c, async || s.async)
+	if err != nil {
+		return err
+	}
+	if async {
+		w.Header().Set("Location", "/writes/"+a.Operation)
+		return s.answer(w, a, http.StatusAccepted, object{"id": a.Operation})
+	}
+	return s.answer(w, a, http.StatusCreated, object{})
+}
+
+// store stores a ride, alone under its key or with others in a batch. The id of the row is made once, so that every retry
+// of the request to the database has the same statement.
+func (s *service) store(c call, async bool) (db.Answer, error) {
+	v := c.values
+	insert := func(id int64) db.Statement {
+		return db.SQL("INSERT INTO ski_rides VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+			v["resort"], v["season"], v["day"], v["skier"], id, v["lift"], v["time"], v["waitTime"])
+	}
+	key := c.Header.Get("Idempotency-Key")
+	if key == "" {
+		return s.batchers[async].submit(insert(rand.Int64N(1 << 62))) //nolint:gosec // An id, not a secret.
+	}
+	if len(key) > 255 {
+		return db.Answer{}, failed(http.StatusBadRequest, "Idempotency-Key has more than 255 characters")
+	}
+	// A key belongs to its path. The same key with another body is another statement, which the database refuses with 422.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%d/%d/%d/%s", v["resort"], v["season"], v["day"], v["skier"], key))
+	id := int64(binary.BigEndian.Uint64(sum[:]) >> 2)
+	return result(s.insist(hex.EncodeToString(sum[:]), async, insert(id)))
+}
+
+// result turns the error of a single statement into an error of the call.
+func result(a db.Answer, err error) (db.Answer, error) {
+	if err == nil && len(a.Results) == 1 && a.Results[0].Error != "" {
+		err = failed(http.StatusInternalServerError, "the database refused the statement: %s", a.Results[0].Error)
+	}
+	return a, err
+}
+
+// insist stores rides under one key. While the outcome is unknown it retries, until the deadline, also if the client is gone.
+func (s *service) insist(key string, async bool, statements ...db.Statement) (db.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.deadline)
+	defer cancel()
+	return s.db.Insist(ctx, db.Options{Key: key, Async: async}, statements...)
+}
+
+// pause waits. It reports false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
