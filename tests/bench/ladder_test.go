@@ -5,12 +5,14 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,17 +22,28 @@ import (
 // limit bounds one run, on a busy machine.
 const limit = 5 * time.Minute
 
-func binary(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "rideshare")
-	if err := testenv.NoteSources("../.."); err != nil {
-		t.Fatal(err)
-	}
-	if err := testenv.BuildBinary(file); err != nil {
-		t.Fatal(err)
-	}
-	return file
+// binaryDir is where binary builds. TestMain makes and removes it.
+var binaryDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(runAll(m)) //nolint:forbidigo // TestMain is the main of this binary.
 }
+
+func runAll(m *testing.M) int {
+	var err error
+	if binaryDir, err = os.MkdirTemp("", "rideshare-bench-"); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(binaryDir) }()
+	return m.Run()
+}
+
+// binary returns the path of the delivered binary, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	file := filepath.Join(binaryDir, "rideshare")
+	return file, errors.Join(testenv.NoteSources("../.."), testenv.BuildBinary(file))
+})
 
 // run runs `bench` on the services of the tests and returns what it prints. It must leave nothing behind.
 func run(t *testing.T, args ...string) string {
@@ -41,8 +54,12 @@ func run(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	u.Path = fmt.Sprintf("/bench-%d", time.Now().UnixNano())
+	program, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
 	temp := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"bench"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"bench"}, args...)...)
 	cmd.Env = append(os.Environ(), "BENCH_BUS="+bus, "BENCH_COORDINATOR="+u.String(), "TMPDIR="+temp)
 	cmd.WaitDelay = limit
 	out, err := cmd.CombinedOutput()

@@ -52,7 +52,7 @@ func (s *stack) byName(t *testing.T) map[string]string {
 // them does. The application's own routes, health and metrics stay open, and the parts know each other.
 func (s *stack) testAuth(t *testing.T) {
 	t.Helper()
-	workers := s.workers(t)
+	workers := s.ids(t, "container", "label=com.docker.compose.service=worker", "status=running")
 	for _, c := range []struct{ method, url, body string }{
 		{http.MethodPost, s.orchestrator + "/api/v1/db/read", `{"table":"users","columns":["username"],"condition":{"username":"nobody"}}`},
 		{http.MethodPost, s.orchestrator + "/api/v1/db/write", `{"query":"delete","table":"users","condition":{"username":"nobody"}}`},
@@ -74,7 +74,7 @@ func (s *stack) testAuth(t *testing.T) {
 	} {
 		s.refused(t, http.MethodPost, url, "")
 	}
-	if diff := cmp.Diff(workers, s.workers(t)); diff != "" {
+	if diff := cmp.Diff(workers, s.ids(t, "container", "label=com.docker.compose.service=worker", "status=running")); diff != "" {
 		t.Errorf("workers after what was refused (-before +after):\n%s", diff)
 	}
 	anyone := s.as("")

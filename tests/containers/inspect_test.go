@@ -1,12 +1,14 @@
 package containers
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,7 +26,15 @@ func userOf(service string) string {
 	}
 }
 
-// Every container runs with no more than it needs, and none shows a secret.
+// secretsOf are the secrets that a service's containers have, sorted.
+func secretsOf(service string) []string {
+	return map[string][]string{
+		"users": {"api-credentials"}, "rides": {"api-credentials"}, "orchestrator": {"api-credentials", "launcher-token", "orchestrator-bus"},
+		"launcher": {"launcher-token"}, "persdb": {"archive-key"}, "rabbitmq": {"rabbitmq-definitions.json"}, "worker": {"bus"},
+	}[service]
+}
+
+// Every container runs with no more than it needs, has no secret of another, and shows none.
 func (s *stack) testInspect(t *testing.T) {
 	t.Helper()
 	secrets := s.secrets(t)
@@ -51,10 +61,18 @@ func (s *stack) testInspect(t *testing.T) {
 			if h.RestartPolicy.Name != restart {
 				t.Errorf("restart: got %q, want %s", h.RestartPolicy.Name, restart)
 			}
+			var mounted []string
 			for _, m := range c.Mounts {
+				if name, ok := strings.CutPrefix(m.Destination, "/run/secrets/"); ok {
+					mounted = append(mounted, name)
+				}
 				if strings.Contains(m.Destination, "docker.sock") != (service == "launcher" && m.Type == "bind" && !strings.Contains(m.Destination, "secrets")) {
 					t.Errorf("mount %s: only the launcher has the engine's socket", m.Destination)
 				}
+			}
+			slices.Sort(mounted)
+			if diff := cmp.Diff(secretsOf(service), mounted); diff != "" {
+				t.Errorf("secrets (-want +got):\n%s", diff)
 			}
 			text, err := json.Marshal(c.Config.Env)
 			if err != nil {
@@ -76,11 +94,25 @@ func (s *stack) testInspect(t *testing.T) {
 	}
 }
 
-// secrets are what must stay in the files: the passwords in the URLs, the tokens.
+// writeArchiveKey writes the keys of a bucket before the first start, as an operator does. The archive is a folder, so nothing
+// reads them.
+func (s *stack) writeArchiveKey(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(s.dir, "secrets")
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "archive-key"), []byte("access\n"+strings.ToLower(rand.Text()+rand.Text())+"\n"), 0o444)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// secrets are what must stay in the files: the passwords in the URLs, the tokens, the secret key of the archive's bucket.
 func (s *stack) secrets(t *testing.T) map[string]string {
 	t.Helper()
 	secrets := map[string]string{}
-	for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials"} {
+	for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials", "archive-key"} {
 		text, err := os.ReadFile(filepath.Join(s.dir, "secrets", name))
 		if err != nil {
 			t.Fatal(err)
@@ -90,6 +122,7 @@ func (s *stack) secrets(t *testing.T) map[string]string {
 			_, rest, _ = strings.Cut(rest, ":")
 			secret, _, _ = strings.Cut(rest, "@")
 		}
+		secret = secret[strings.LastIndexByte(secret, '\n')+1:] // the second line of the keys of a bucket.
 		if len(secret) < 32 {
 			t.Errorf("secret %s has only %d characters", name, len(secret))
 		}
@@ -119,6 +152,7 @@ func (s *stack) testNetworks(t *testing.T) {
 			t.Errorf("network %s is internal: got %s, want %s", name, got, internal)
 		}
 	}
+	var all sync.WaitGroup // names that are not found are looked up for seconds
 	for _, c := range []struct {
 		from, to string
 		reached  bool
@@ -137,10 +171,13 @@ func (s *stack) testNetworks(t *testing.T) {
 		{"worker", "http://gateway:80", false},
 	} {
 		from := s.containers(t, "label=com.docker.compose.service="+c.from)[0]
-		if _, err := s.run(t.Context(), "docker", "exec", from.ID, "/rideshare", "healthcheck", c.to); (err == nil) != c.reached {
-			t.Errorf("%s reaches %s: got %v, want %v (%v)", c.from, c.to, err == nil, c.reached, err)
-		}
+		all.Go(func() {
+			if _, err := s.run(t.Context(), "docker", "exec", from.ID, "/rideshare", "healthcheck", c.to); (err == nil) != c.reached {
+				t.Errorf("%s reaches %s: got %v, want %v (%v)", c.from, c.to, err == nil, c.reached, err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // Only the gateway and the orchestrator can be reached from outside, here from this machine alone.

@@ -30,6 +30,7 @@ func requireEngine(t *testing.T) {
 func TestStack(t *testing.T) {
 	requireEngine(t)
 	s := newStack(t)
+	s.writeArchiveKey(t)
 	s.up(t)
 	// phase keeps the logs of a phase that fails as they are then.
 	phase := func(name string, run func(t *testing.T)) {
@@ -69,9 +70,10 @@ func TestStack(t *testing.T) {
 	phase("Acknowledged", w.verify)
 	fault("Bombs", "", s.testBombs)
 	phase("Settings", s.testSettings)
-	phase("Auth", s.testAuth)
 	phase("Scale", s.testScale)
 	phase("DownAndUp", func(t *testing.T) { t.Helper(); s.testDownAndUp(t, w) })
-	phase("Clear", s.testClear)
+	phase("Auth", s.testAuth)
+	phase("TLS", s.testTLS)
+	phase("Restore", func(t *testing.T) { t.Helper(); s.testRestore(t, w) })
 	phase("Down", s.testDown)
 }

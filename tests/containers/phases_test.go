@@ -40,12 +40,12 @@ func (s *stack) testAPI(t *testing.T) {
 
 func (s *stack) users(t *testing.T) string {
 	t.Helper()
-	return "http://" + s.address(t, "users", "services") + ":9510"
+	return s.scheme() + s.address(t, "users", "services") + ":9510"
 }
 
 func (s *stack) rides(t *testing.T) string {
 	t.Helper()
-	return "http://" + s.address(t, "rides", "services") + ":9520"
+	return s.scheme() + s.address(t, "rides", "services") + ":9520"
 }
 
 // e2e runs tests of tests/e2e on this stack. They find it by a ready file with these base URLs, which setting names.
@@ -59,7 +59,8 @@ func (s *stack) e2e(t *testing.T, setting string, urls map[string]string, flags 
 	if err = os.WriteFile(file, ready, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := slices.Concat([]string{setting + "=" + file, "go", "test", "-count=1", "-v", "-timeout", "15m"}, testenv.RaceFlags(), flags, []string{"./tests/e2e"})
+	binary := filepath.Join(s.root, "bin", "image", "rideshare") // that of the image
+	args := slices.Concat([]string{setting + "=" + file, "RIDESHARE_E2E_BINARY=" + binary, "go", "test", "-vet=off", "-count=1", "-v", "-timeout", "15m"}, testenv.RaceFlags(), flags, []string{"./tests/e2e"})
 	return s.run(t.Context(), "env", args...)
 }
 
@@ -79,7 +80,7 @@ func (s *stack) crash(t *testing.T, role string) {
 	}
 }
 
-// pauseWorker freezes a worker. The orchestrator takes it for dead when its session ends, and removes it.
+// pauseWorker freezes a worker. The orchestrator finds that it hangs, and removes it.
 func (s *stack) pauseWorker(t *testing.T, role string) {
 	t.Helper()
 	frozen := s.member(t, role).Container
@@ -124,8 +125,6 @@ func (s *stack) testScale(t *testing.T) {
 		t.Errorf("the load test: %v\n%s", err, out)
 	}
 	s.awaitOneSlave(t)
-	s.set(t, "SCALE_PERIOD=1h")
-	s.awaitWhole(t)
 }
 
 // set changes settings of the running stack.
@@ -149,13 +148,16 @@ func (s *stack) awaitOneSlave(t *testing.T) {
 	})
 }
 
-// `make down` keeps the data, and the next `make up` finds it.
+// `make down` keeps the data, and the next `make up` finds it, with other settings: the number of slaves stays as it is, and
+// all parts speak TLS.
 func (s *stack) testDownAndUp(t *testing.T, w *writer) {
 	t.Helper()
 	s.down(t)
-	if volumes := s.ids(t, "volume"); len(volumes) != 3 {
-		t.Errorf("volumes after make down: got %v, want those of persdb, rabbitmq and zookeeper", volumes)
+	if volumes := s.ids(t, "volume"); len(volumes) != 4 {
+		t.Errorf("volumes after make down: got %v, want those of persdb, its archive, rabbitmq and zookeeper", volumes)
 	}
+	s.env = append(s.env, "SCALE_PERIOD=1h")
+	s.useTLS(t)
 	s.up(t)
 	w.verify(t)
 }

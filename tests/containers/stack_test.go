@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +43,7 @@ func newStack(t *testing.T) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway, orchestrator := freePort(t), freePort(t)
+	gateway, orchestrator := testenv.FreePort(t), testenv.FreePort(t)
 	s := &stack{
 		dir:     filepath.Join(t.TempDir(), "stack"),
 		project: fmt.Sprintf("rstest-%d", os.Getpid()), root: root, client: &http.Client{Timeout: callLimit},
@@ -59,17 +57,6 @@ func newStack(t *testing.T) *stack {
 		s.clear(t)
 	})
 	return s
-}
-
-// freePort returns a port that is free now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // run runs a command in the checkout, as a user of this stack would, and returns what it prints.
@@ -239,6 +226,7 @@ type member struct {
 // cluster is the answer of GET cluster.
 type cluster struct {
 	Members       []member
+	ClusterID     string `json:"cluster_id"`
 	Epoch         uint64
 	DesiredSlaves int `json:"desired_slaves"`
 }

@@ -18,6 +18,10 @@ func TestClients_BlocksOfThePage_Run(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sys.Exec(t, "DROP TABLE IF EXISTS notes") })
+	// What `go run` would download first would be part of its output.
+	if code, out := runClient(t, "", nil, "go", "-C", clientsDir, "mod", "download"); code != 0 {
+		t.Fatalf("download the clients' modules: %s", out)
+	}
 	for _, c := range []struct {
 		language, pkg string // pkg is the Debian package of the command
 		file          string

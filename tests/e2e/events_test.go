@@ -21,8 +21,14 @@ type eventStream struct {
 // openEvents asks for the events after the one with lastID, or for those to come.
 func (s *system) openEvents(t *testing.T, lastID string) *eventStream {
 	t.Helper()
+	return s.openStream(t, "/api/v1/events", lastID)
+}
+
+// openStream opens a stream of server-sent events.
+func (s *system) openStream(t *testing.T, path, lastID string) *eventStream {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.db("/api/v1/events"), http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.db(path), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +42,7 @@ func (s *system) openEvents(t *testing.T, lastID string) *eventStream {
 	stream := &eventStream{lines: bufio.NewScanner(resp.Body), cancel: cancel, body: resp.Body}
 	t.Cleanup(stream.close)
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		t.Fatalf("events: got %s %s, want a stream", resp.Status, resp.Header.Get("Content-Type"))
+		t.Fatalf("%s: got %s %s, want a stream", path, resp.Status, resp.Header.Get("Content-Type"))
 	}
 	return stream
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,7 +28,7 @@ func startParts(t *testing.T) *parts {
 	rabbit, zoo := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
 	p := &parts{
 		dir: t.TempDir(), id: fmt.Sprintf("e2e-%d-%d", os.Getpid(), systems.Add(1)),
-		orchestrator: freeAddress(t), persdb: freeAddress(t), processes: map[string]*process{},
+		orchestrator: testenv.FreeAddress(t), persdb: testenv.FreeAddress(t), processes: map[string]*process{},
 	}
 	p.stack = []string{"--bus", rabbit, "--coordinator", zoo + "/" + p.id, "--prefix", p.id + "-", "--persdb-url", "http://" + p.persdb}
 	if err := os.WriteFile(p.path("token"), []byte("secret\n"), 0o600); err != nil {
@@ -39,16 +38,6 @@ func startParts(t *testing.T) *parts {
 	p.start(t, "persdb", "--listen", p.persdb, "--data", p.path("persdb"))
 	p.startLauncher(t)
 	return p
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 func (p *parts) path(name string) string { return filepath.Join(p.dir, name) }

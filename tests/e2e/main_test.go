@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"rideshare/internal/testkit/doctest"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -27,6 +28,8 @@ import (
 var suite struct {
 	dir    string // removed at the end
 	binary string
+	// documents are the OpenAPI documents by service.
+	documents map[string]*doctest.Document
 
 	mu     sync.Mutex // guards shared
 	shared *system
@@ -45,6 +48,10 @@ func runSuite(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	suite.dir, suite.binary = dir, filepath.Join(dir, "rideshare")
+	if suite.documents, err = readDocuments(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
 	if ready := os.Getenv("RIDESHARE_E2E_BINARY"); ready != "" {
 		suite.binary = ready
 	} else if err = testenv.BuildBinary(suite.binary); err != nil {
@@ -58,6 +65,10 @@ func runSuite(m *testing.M) int {
 	}
 	code := m.Run()
 	tellLeftOut()
+	if err = exchanges.Problem(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
 	if err = endShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: the shared system:", err)
 		return 1

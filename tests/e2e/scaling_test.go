@@ -43,15 +43,14 @@ func (s *system) readOnce(ctx context.Context) error {
 	return err
 }
 
-// trickle sends a read now and then, too few for a second slave, until stop is
-// called, which returns how many there were and the first error.
-func (s *system) trickle(t *testing.T) (stop func() (int, error)) {
+// trickle sends a read after each pause until stop is called, which returns how many there were and the first error.
+func (s *system) trickle(t *testing.T, pause time.Duration) (stop func() (int, error)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	sent, ended := 0, make(chan error, 1)
 	go func() {
-		tick := time.NewTicker(250 * time.Millisecond)
+		tick := time.NewTicker(pause)
 		defer tick.Stop()
 		for {
 			select {
@@ -74,25 +73,31 @@ func (s *system) trickle(t *testing.T) (stop func() (int, error)) {
 	}
 }
 
-// Ten thousand reads and then nearly none: as many slaves as are allowed, then one again. No read fails on the
+// Ten thousand reads or more and then nearly none: as many slaves as are allowed, then one again. No read fails on the
 // way, each is counted in exactly one window, and every decision has its sample, its reason, and what
 // the other policy would have done. All of it is still there after a restart.
 func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
 	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=4"}})
-	stop := sys.trickle(t)
+	stop := sys.trickle(t, 250*time.Millisecond) // too few for a second slave
 	var sent atomic.Int64
-	if err := together(20, func(int) error {
-		for range 500 {
-			sent.Add(1)
-			if err := sys.readOnce(t.Context()); err != nil {
-				return err
+	var grown atomic.Bool
+	many := make(chan error, 1)
+	go func() {
+		many <- together(20, func(int) error {
+			for n := 0; n < 500 || !grown.Load(); n++ {
+				sent.Add(1)
+				if err := sys.readOnce(t.Context()); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	}); err != nil {
+			return nil
+		})
+	}()
+	sys.awaitSlaves(t, 4)
+	grown.Store(true)
+	if err := <-many; err != nil {
 		t.Error(err)
 	}
-	sys.awaitSlaves(t, 4)
 	sys.awaitSlaves(t, 1)
 	few, err := stop()
 	if err != nil {

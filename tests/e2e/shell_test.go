@@ -6,15 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/creack/pty"
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-runewidth"
 )
@@ -125,81 +121,19 @@ func TestShell_BackupDumpAndLoad(t *testing.T) {
 	}
 }
 
-// terminal is a shell at a pseudo terminal.
-type terminal struct {
-	cmd  *exec.Cmd
-	file *os.File
-	done chan struct{} // closed when the output has ended
-
-	mu  sync.Mutex // guards out and the seen part of it
-	out bytes.Buffer
-}
-
 const terminalWidth = 60
 
 // openTerminal starts a shell whose home is a folder.
 func openTerminal(t *testing.T, home string, args ...string) *terminal {
 	t.Helper()
-	if err := noteSources(); err != nil {
-		t.Fatal(err)
-	}
-	term := &terminal{cmd: exec.Command(suite.binary, append([]string{"shell"}, args...)...), done: make(chan struct{})}
-	term.cmd.Env = append(cleanEnv(), "TERM=xterm", "HOME="+home, "RIDESHARE_HISTORY=", "RIDESHARE_PASSWORD=")
-	file, err := pty.StartWithSize(term.cmd, &pty.Winsize{Rows: 24, Cols: terminalWidth})
-	if err != nil {
-		t.Fatal(err)
-	}
-	term.file = file
-	go func() {
-		defer close(term.done)
-		buf := make([]byte, 4096)
-		for {
-			n, err := file.Read(buf)
-			term.mu.Lock()
-			term.out.Write(buf[:n])
-			term.mu.Unlock()
-			if err != nil { // the shell has ended
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = term.cmd.Process.Kill() // it may have ended
-		_ = file.Close()
-		<-term.done
-	})
-	return term
+	return openTerminalOf(t, "xterm", home, args...)
 }
 
-// await waits until the output since the last await has a text, and returns it up to there.
-func (term *terminal) await(t *testing.T, text string) string {
+// openTerminalOf is openTerminal for another kind of terminal.
+func openTerminalOf(t *testing.T, kind, home string, args ...string) *terminal {
 	t.Helper()
-	var seen string
-	eventually(t, startLimit, func() error {
-		term.mu.Lock()
-		defer term.mu.Unlock()
-		before, _, found := strings.Cut(term.out.String(), text)
-		if !found {
-			return fmt.Errorf("got %q, want %q", term.out.String(), text)
-		}
-		seen = string(term.out.Next(len(before) + len(text)))
-		return nil
-	})
-	return seen
-}
-
-// enter types a text and waits until the editor shows its end: from then on Ctrl-C is the editor's.
-func (term *terminal) enter(t *testing.T, text string) {
-	t.Helper()
-	term.press(t, text)
-	term.await(t, text[max(0, len(text)-8):])
-}
-
-func (term *terminal) press(t *testing.T, keys string) {
-	t.Helper()
-	if _, err := term.file.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
+	env := []string{"TERM=" + kind, "HOME=" + home, "RIDESHARE_HISTORY=", "RIDESHARE_PASSWORD="}
+	return runInTerminal(t, terminalWidth, env, append([]string{"shell"}, args...)...)
 }
 
 // run types a statement and returns what comes before the next prompt.
@@ -208,16 +142,6 @@ func (term *terminal) run(t *testing.T, text string) string {
 	term.enter(t, text)
 	term.press(t, "\r")
 	return term.await(t, "rideshare> ")
-}
-
-// ends waits for the exit code 0.
-func (term *terminal) ends(t *testing.T) {
-	t.Helper()
-	limit := time.AfterFunc(stopLimit, func() { _ = term.cmd.Process.Kill() })
-	defer limit.Stop()
-	if err := term.cmd.Wait(); err != nil {
-		t.Errorf("the shell ended with %v, want exit code 0", err)
-	}
 }
 
 const (
@@ -281,6 +205,26 @@ func TestShell_Terminal_Session(t *testing.T) {
 	term.await(t, "rideshare> ")
 	term.enter(t, ".quit")
 	term.press(t, "\r")
+	term.ends(t)
+}
+
+// On a terminal without line editing Ctrl-C also drops the statement, at an empty line too, and the shell goes on.
+func TestShell_Terminal_Dumb_CtrlC(t *testing.T) {
+	sys := shared(t)
+	term := openTerminalOf(t, "dumb", t.TempDir(), sys.Orchestrator)
+	term.await(t, "rideshare> ")
+	term.press(t, ctrlC)
+	term.await(t, "rideshare> ")
+	term.enter(t, "SELECT 'dropped'")
+	term.press(t, "\r")
+	term.await(t, "   ...> ")
+	term.enter(t, ", 'dropped too'")
+	term.press(t, ctrlC)
+	term.await(t, "rideshare> ")
+	if got := term.run(t, "SELECT 40+2 AS answer;"); !strings.Contains(got, "| 42     |") || strings.Contains(got, "dropped") {
+		t.Errorf("got %q, want 42 alone", got)
+	}
+	term.press(t, ctrlD)
 	term.ends(t)
 }
 

@@ -198,7 +198,8 @@ func TestSQLForm_Barrier_QueuedWritesAreThere(t *testing.T) {
 	if got.Number <= 0 || got.Number >= 1<<53 || got.Results == nil {
 		t.Errorf("got %s", a.Body)
 	}
-	if a.Header.Get("X-Rqlite-Version") == "" {
+	foreign := sys.Post(t, sys.db("/db/execute"), "", "Sec-Fetch-Site", "cross-site").expect(t, http.StatusForbidden, anyBody)
+	if a.Header.Get("X-Rqlite-Version") == "" || foreign.Header.Get("X-Rqlite-Version") == "" {
 		t.Error("no X-Rqlite-Version")
 	}
 }

@@ -72,16 +72,17 @@ var systems atomic.Int64
 var errExitZero = errors.New("exit status 0")
 
 func newSystem(dir string, s setup) *system {
-	return &system{
+	sys := &system{
 		dir:   dir,
 		id:    fmt.Sprintf("e2e-%d-%d", os.Getpid(), systems.Add(1)),
 		setup: s,
-		client: &http.Client{
-			Timeout:       callLimit,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Transport:     &http.Transport{MaxIdleConnsPerHost: 1100, DisableCompression: true},
-		},
 	}
+	sys.client = &http.Client{
+		Timeout:       callLimit,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     sys.documented(&http.Transport{MaxIdleConnsPerHost: 1100, DisableCompression: true}),
+	}
+	return sys
 }
 
 // start runs a system for this test alone and ends it with the test, gracefully; or

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rideshare/internal/testkit/certtest"
+	"rideshare/internal/testkit/doctest"
 )
 
 func (s *system) scheme() string {
@@ -37,7 +38,7 @@ func withTLS(t *testing.T, ca *certtest.CA, name string) setup {
 func (s *system) trust(ca *certtest.CA) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.PEM)
-	s.client.Transport = &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	s.client.Transport = s.documented(&http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}})
 }
 
 // With TLS and users, everything works by https alone: the parts of the process call each other so, with a certificate for
@@ -73,7 +74,7 @@ func TestTLS_UpWithRoles(t *testing.T) {
 
 	serial := sys.serial(t)
 	write(t, s.tls+"/key.pem", "no key")
-	sys.awaitLog(t, `"ERROR"`, `"tls"`)
+	sys.awaitLog(t, `"ERROR"`, `"part":"up"`, `"tls"`) // other processes watch the same files, each at its own time
 	if now := sys.serial(t); now != serial {
 		t.Error("a bad pair has changed the certificate")
 	}
@@ -125,7 +126,7 @@ func TestTLS_CertificateOfAnotherName(t *testing.T) {
 	ca := certtest.New(t)
 	sys := start(t, withTLS(t, ca, "db.example"))
 	sys.trust(ca)
-	sys.client.Transport.(*http.Transport).TLSClientConfig.ServerName = "db.example"
+	sys.client.Transport.(*doctest.Transport).TLSClientConfig.ServerName = "db.example"
 	sys.PutUser(t, "ann")
 	sys.NewRide(t, "ann", 0)
 }

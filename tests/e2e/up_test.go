@@ -95,11 +95,14 @@ func TestUp_ExitCodes_TellUsageFromFailure(t *testing.T) {
 		{nil, []string{"up", "--data", dir, "--coordinator", "nobody"}, 2, "coordinator"},
 		{nil, []string{"up", "--data", dir, "--launcher", "catapult"}, 2, "launcher"},
 		{nil, []string{"up", "--data", dir, "--gateway", "not an address"}, 2, "gateway"},
+		{nil, []string{"up", "--data", ""}, 2, "--data"},
+		{nil, []string{"load", "--html", dir + "/missing/report.html"}, 2, "--html"},
 		{[]string{"RIDES_CLOCK=yesterday"}, []string{"up", "--data", dir}, 2, "RIDES_CLOCK"},
 		{[]string{"RIDES_TIMEZONE=Nowhere/Atlantis"}, []string{"up", "--data", dir}, 2, "RIDES_TIMEZONE"},
 		{[]string{"RIDES_USER_CHECK=guess"}, []string{"up", "--data", dir}, 2, ""},
 		{[]string{"SCALE_PERIOD=often"}, []string{"up", "--data", dir}, 2, ""},
 		{[]string{"STARTS_PER_MINUTE=0"}, []string{"up", "--data", dir}, 2, "between 1 and 600"},
+		{[]string{"HUNG_AFTER=200ms"}, []string{"up", "--data", dir}, 2, "between 300ms and 1m"},
 		{[]string{"LOG_LEVEL=loud"}, []string{"up", "--data", dir}, 2, ""},
 		{[]string{"AUTH_FILE=" + dir + "/missing"}, []string{"up", "--data", dir}, 2, "missing"},
 		{nil, []string{"healthcheck", "http://127.0.0.1:1/readyz"}, 1, ""},
@@ -129,7 +132,7 @@ func TestUp_Help_ShowsEverySetting(t *testing.T) {
 		"--data", "./data", "--gateway", "127.0.0.1:8080", "--users", "127.0.0.1:8081", "--rides", "127.0.0.1:8082", "--orchestrator", "127.0.0.1:8083",
 		"--bus", "--coordinator", "--launcher", "inproc", "--slaves", "--ready-file", "--demo",
 		"RIDES_CLOCK", "RIDES_TIMEZONE", "Asia/Kolkata", "RIDES_USER_CHECK", "RIDES_ORIGIN", "SCALE_PERIOD", "2m", "SCALE_READS_PER_SLAVE", "SCALE_MIN", "SCALE_MAX",
-		"SCALE_POLICY", "STARTS_PER_MINUTE", "CALL_TIMEOUT", "5s", "AUTH_FILE", "LOG_LEVEL",
+		"SCALE_POLICY", "STARTS_PER_MINUTE", "HUNG_AFTER", "CALL_TIMEOUT", "5s", "AUTH_FILE", "LOG_LEVEL",
 	} {
 		if !strings.Contains(help, want) {
 			t.Errorf("up --help does not show %s", want)

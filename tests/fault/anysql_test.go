@@ -221,7 +221,7 @@ func (a *anySQL) awaitEnd(t *testing.T, w *anyWrite) {
 	})
 }
 
-// keptReplicas fails the test if any worker, also one that has died since, threw its replica away: it
+// keptReplicas fails the test if any worker, also one that has died since, discarded its replica: it
 // had an entry that did not fit, or other rows than persdb.
 func (s *system) keptReplicas(t *testing.T) {
 	t.Helper()
@@ -230,7 +230,7 @@ func (s *system) keptReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, `"msg":"replica thrown away"`) {
+		if strings.Contains(line, `"msg":"replica discarded"`) {
 			t.Errorf("a replica did not follow: %.500s", line)
 		}
 	}

@@ -28,7 +28,8 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 // leader to a quorum queue that was younger than a few seconds then.
 const queueAge = 8 * time.Second
 
-// While the broker is dead every call is refused, none hangs.
+// While the broker is dead every write is refused, and every read that the cache does not answer. None hangs. The read cache
+// may go on: persdb still tells the orchestrator that nothing was committed.
 func brokerKilled(t *testing.T, l *load) {
 	t.Helper()
 	outlast(t, queueAge)

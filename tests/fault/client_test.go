@@ -106,12 +106,18 @@ func (s *system) rows(t *testing.T, query string) [][]json.RawMessage {
 // query is rows of a system that may refuse it.
 func (s *system) query(query string) ([][]json.RawMessage, error) {
 	a, err := s.try(context.Background(), http.MethodPost, "/db/query", []string{query})
-	if err != nil || a.status != http.StatusOK {
-		return nil, fmt.Errorf("%s: got %d %.300s, want 200: %w", query, a.status, a.body, err)
+	if err == nil && a.status != http.StatusOK {
+		err = errors.New("want 200")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: got %d %.300s: %w", query, a.status, a.body, err)
 	}
 	var got results
-	if err = json.Unmarshal(a.body, &got); err != nil || len(got.Results) != 1 || got.Results[0].Error != "" {
-		return nil, fmt.Errorf("%s: got %.300s, want one result: %w", query, a.body, err)
+	if err = json.Unmarshal(a.body, &got); err == nil && (len(got.Results) != 1 || got.Results[0].Error != "") {
+		err = errors.New("want one result")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: got %.300s: %w", query, a.body, err)
 	}
 	return got.Results[0].Values, nil
 }

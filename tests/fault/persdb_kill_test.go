@@ -23,6 +23,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/lifeline"
 	"rideshare/internal/testkit/storetest"
+	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/wire"
 	"rideshare/persdb/client"
 	"rideshare/persdb/commitlog"
@@ -35,7 +36,7 @@ type life struct {
 	client *client.Client
 }
 
-func start(t *testing.T, dir string) *life {
+func start(t *testing.T, dir string, more ...string) *life {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -45,7 +46,7 @@ func start(t *testing.T, dir string) *life {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "persdb", "--listen", "127.0.0.1:0", "--data", dir)
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"persdb", "--listen", "127.0.0.1:0", "--data", dir}, more...)...)
 	cmd.ExtraFiles = []*os.File{held}
 	cmd.Env = append(os.Environ(), lifeline.EnvLine+"=3") // the first of ExtraFiles
 	cmd.Stderr = os.Stderr
@@ -168,7 +169,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // persdb is killed at random moments, hundreds of times, while writers write: no
-// acknowledged operation is lost, none has its effect twice, and the log has no hole.
+// acknowledged operation is lost, none has its effect twice, the log has no hole, and the archive ends with the same
+// entries.
 func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	t.Parallel()
 	kills, seed := 200, rand.Uint64()
@@ -177,14 +179,17 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	}
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	dir := t.TempDir()
+	dir, kept := t.TempDir(), t.TempDir()
+	archived := []string{"--archive", "file://" + kept, "--archive-every", "10ms"}
 	var current atomic.Pointer[client.Client]
 	var epoch atomic.Uint64
-	now := start(t, dir)
+	now := start(t, dir, archived...)
 	current.Store(now.client)
 	epoch.Store(uint64(storetest.Claim(t, now.client)))
 	replica := storetest.NewReplica(t, now.client)
 
+	// The archive begins with a snapshot, which a killed process may not have written.
+	testenv.Eventually(t, healLimit, func() error { return archivedUpTo(t, kept, now.client) })
 	stop := make(chan struct{})
 	writers := make([]*writer, 4)
 	var wg sync.WaitGroup
@@ -202,7 +207,7 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		now.kill(t)
-		now = start(t, dir)
+		now = start(t, dir, archived...)
 		current.Store(now.client)
 		if i%5 == 0 {
 			epoch.Store(uint64(storetest.Claim(t, now.client)))
@@ -211,8 +216,10 @@ func TestPersdb_KilledHundredsOfTimes_NothingLostNothingTwice(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	replica.Follow(t, now.client)
+	testenv.Eventually(t, healLimit, func() error { return archivedUpTo(t, kept, now.client) })
 	now.kill(t)
 	check(t, dir, writers)
+	checkArchive(t, dir, kept)
 }
 
 // check reads the files that the last process left, through database/sql.

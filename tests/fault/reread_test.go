@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"rideshare/internal/testkit/testenv"
 )
@@ -30,7 +31,8 @@ func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sys := startSystem(t, on, 2, "CALL_TIMEOUT=12s")
+			sys := startSystem(t, on, 2, "CALL_TIMEOUT=40s") // 16 slow reads on a slow machine
+			sys.client.Timeout = time.Minute
 			sys.exec(t, "CREATE TABLE effects(n INTEGER PRIMARY KEY)")
 			before := sys.awaitWhole(t, 2)
 			asked := sys.ask(t, c.query, sys.head(t)+c.ahead)

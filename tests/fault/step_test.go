@@ -66,16 +66,18 @@ func TestWrite_PersdbFailsAtEachStep_EffectIsThereOnce(t *testing.T) {
 }
 
 // A commit that the master waits for longer than its own patience, and that happens all the
-// same, has its effect once, and is answered.
+// same, has its effect once, and is answered. The master is not taken for hung.
 func TestWrite_CommitOutlastsItsCaller_EffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	sys := startFailable(t, shared(t), 2)
 	l := startLoad(t, sys)
+	before := sys.awaitWhole(t, 2)
 	persdb := sys.persdb(t)
 	sys.failpoints.Arm(t, persdb, failpoint.PersdbAfterCommit, failpoint.Pause)
 	sys.failpoints.AwaitPaused(t, persdb, failpoint.PersdbAfterCommit)
 	awaitMore(t, "refused writes", &l.writesRefused, 4) // their deadline is over
 	sys.failpoints.Disarm(t, persdb, failpoint.PersdbAfterCommit)
+	sys.checkUntouched(t, before)
 	l.await(t, 2)
 }
 
@@ -143,7 +145,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 // epoch when it wakes up: persdb refuses what it had in hand, and it ends by itself.
 func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
 	t.Parallel()
-	sys := startFailable(t, shared(t), 2)
+	sys := startFailable(t, shared(t), 2, "HUNG_AFTER=1m") // the paused master is not to be killed
 	l := startLoad(t, sys)
 	before := sys.awaitWhole(t, 2)
 	master, up := before.pids("master")[0], sys.cmd.Process.Pid

@@ -273,7 +273,7 @@ func handOver(w *world, rnd *rand.Rand) func() {
 		return nil
 	}
 	w.late.Go(func() {
-		switch _, err := o.loop.HandOver(context.Background(), 0); dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are wrong.
+		switch _, err := o.loop.HandOver(context.Background(), 0, dbaas.Seen{}); dbaas.CodeOf(err) { //nolint:exhaustive // all other codes are wrong.
 		case dbaas.CodeOK, dbaas.CodeConflict, dbaas.CodeUnavailable:
 		default:
 			w.fail(fmt.Errorf("hand-over: got %w, want ok, conflict or unavailable", err))

@@ -154,6 +154,13 @@ func (l *link) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (db
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Page, error) { return l.store.Log(ctx, after, wait) })
 }
 
+// Changes is commitlog.Store's. A poll is short: the call does not outlive the process by long.
+func (l *link) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
+	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.Page, error) {
+		return l.store.Changes(ctx, after, min(wait, time.Second), size)
+	})
+}
+
 // Hashes is commitlog.Store's.
 func (l *link) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
 	return call(ctx, l, dbaas.ErrUnavailable, func(ctx context.Context) (dbaas.HashPart, error) { return l.store.HashPart(ctx, from) })

@@ -98,7 +98,7 @@ func runSeed(t *testing.T, seed uint64, log *slog.Logger) *world {
 
 // totals is what happened in all runs, for those who want to know whether it was much.
 type totals struct {
-	acked, refused, unknown, reads, epochs, calls, held, audited, hits atomic.Int64
+	acked, refused, unknown, reads, epochs, calls, held, audited, hits, resumed atomic.Int64
 }
 
 func (a *totals) add(w *world) {
@@ -113,6 +113,7 @@ func (a *totals) add(w *world) {
 	a.held.Add(int64(w.held))
 	a.audited.Add(w.audited)
 	a.hits.Add(w.hits)
+	a.resumed.Add(int64(w.resumed))
 }
 
 // enough is the number of runs after which everything must have happened.
@@ -121,12 +122,12 @@ const enough = 30
 // report prints the totals. Runs in which nothing goes wrong, or nothing goes well, prove nothing.
 func (a *totals) report(t *testing.T, runs int) {
 	t.Helper()
-	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back; %d reads from caches, %d audited",
-		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load())
+	t.Logf("%d runs: %d writes acknowledged, %d refused, %d unknown; %d reads; %d epochs; %d calls in the histories; %d starts held back; %d reads from caches, %d audited; %d streams of changes",
+		runs, a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load(), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load(), a.resumed.Load())
 	if runs < enough || t.Failed() {
 		return
 	}
-	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load()) <= 0 {
+	if min(a.acked.Load(), a.refused.Load(), a.unknown.Load(), a.reads.Load(), a.epochs.Load()-int64(runs), a.calls.Load(), a.held.Load(), a.hits.Load(), a.audited.Load(), a.resumed.Load()) <= 0 {
 		t.Error("some outcome never happened: the runs prove nothing")
 	}
 }
@@ -135,6 +136,7 @@ func (a *totals) report(t *testing.T, runs int) {
 func (w *world) play() {
 	w.createTables()
 	endClients, endAny := w.startClients(clients), w.startAnyClient()
+	endConsumers := w.startConsumers()
 	ctx, cancel := context.WithTimeout(context.Background(), troubleFor)
 	w.nemesis(ctx)
 	cancel()
@@ -143,6 +145,7 @@ func (w *world) play() {
 	endAny()
 	w.serves()
 	w.heal() // what the clients still had in hand has reached everybody
+	endConsumers()
 	w.check()
 }
 

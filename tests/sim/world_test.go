@@ -22,6 +22,7 @@ import (
 	"rideshare/internal/mq"
 	"rideshare/internal/rideschema"
 	"rideshare/internal/workerapi"
+	"rideshare/orchestrator/changes"
 	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/dispatch"
 	"rideshare/orchestrator/readcache"
@@ -35,6 +36,9 @@ const firstSlaves = 2
 
 // startsPerMinute is so low that some starts are held back.
 const startsPerMinute = 5
+
+// hungAfter is twice the default, which halves what the pulses cost the simulation.
+const hungAfter = 2 * control.DefaultHungAfter
 
 // world is the whole system in one process, without its HTTP servers, with a hook
 // for every fault.
@@ -69,6 +73,7 @@ type world struct {
 	held          int   // starts that orchestrators held back
 	audited       int64 // cached answers that were compared with a worker's
 	hits          int64 // reads that a cache answered
+	resumed       int   // streams of changes
 }
 
 // node is a worker with its gate and its way to persdb.
@@ -153,6 +158,7 @@ type orchestrator struct {
 	loop       *control.Loop
 	dispatcher *dispatch.Dispatcher
 	cache      *readcache.Cache
+	feed       *changes.Feed
 	line       *line
 	end        context.CancelFunc
 	running    sync.WaitGroup
@@ -169,7 +175,7 @@ func (w *world) startOrchestrator() *orchestrator {
 	caller := mq.NewCaller(o.conn)
 	store := &link{store: w.store, gate: o.gate, own: o.line, shared: w.persdb, late: &w.late, fenced: w.fenced}
 	o.loop = control.New(control.Config{
-		Log: w.log.With("orchestrator", name), Launcher: w.engine, Coordinator: o.coord, Name: name, Slaves: firstSlaves, StartsPerMinute: startsPerMinute,
+		Log: w.log.With("orchestrator", name), Launcher: w.engine, Coordinator: o.coord, Name: name, Slaves: firstSlaves, StartsPerMinute: startsPerMinute, HungAfter: hungAfter,
 		Store:   store,
 		Workers: &workerapi.Client{HTTP: &http.Client{Transport: w.engine.Transport()}},
 		BusUp:   func() bool { return o.conn.State().Connected },
@@ -181,6 +187,8 @@ func (w *world) startOrchestrator() *orchestrator {
 		Cluster: func() dbaas.ClusterID { return o.dispatcher.Cluster() },
 	})
 	o.dispatcher = dispatch.New(dispatch.Config{Caller: caller, Publisher: durable{o.conn}, Availability: o.loop, Head: store.Head, Looked: o.cache.Looked})
+	o.feed = changes.New(changes.Config{Log: w.log.With("orchestrator", name), Store: store})
+	o.running.Go(func() { _ = o.feed.Run(ctx) })
 	o.running.Go(func() { _ = o.cache.Run(ctx) })
 	o.running.Go(func() { _ = o.conn.Subscribe(ctx, o.cache.Subscriber()) })
 	o.running.Go(func() { o.cache.RunAudits(ctx, time.Second) })
@@ -221,6 +229,7 @@ func (w *world) kill(o *orchestrator) {
 	o.coord.Crash()
 	o.gate.kill()
 	o.end()
+	o.feed.Close()
 	_, held := o.loop.StartsHeldBack()
 	cache := o.cache.Status()
 	if cache.Mismatches > 0 {

@@ -1,0 +1,336 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"rideshare/internal/passhash"
+	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
+)
+
+var views = map[string]string{ // each with a text that shows that its data are there
+	"overview": "Log head", "workers": "master", "scaling": "Most slaves", "sql": "apicount", "rides": "No rides on this route.", "events": "serves as master", "settings": "--scale-max",
+}
+
+// contrast returns texts whose contrast is below that of WCAG AA, which is 4.5, 3 for large texts.
+const contrast = `(() => {
+const rgb = (c) => (c.match(/[\d.]+/g) ?? []).map(Number);
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const ground = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > 0) return c } return [255, 255, 255] };
+return [...document.querySelectorAll('body *')].filter((e) => seen(e) && !e.disabled && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())).filter((e) => {
+  const style = getComputedStyle(e);
+  const [a, b] = [light(rgb(e instanceof SVGElement ? style.fill : style.color)), light(ground(e))].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05) < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5);
+}).map((e) => e.textContent.slice(0, 40) + ' ' + getComputedStyle(e).color).join('; ') })()`
+
+// nameless returns the controls and buttons without a name.
+const nameless = `[...document.querySelectorAll('button, input, select, textarea')].filter((e) => seen(e) && !name(e)).map((e) => e.outerHTML).join('; ')`
+
+// Every view shows its data, at 400 and 1400 pixels without scrolling sideways, light and dark with enough contrast. All
+// controls have names.
+func TestConsole_EveryView_ReadableEverywhere(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "overview")
+	p.waitText("ready")
+	for view, text := range views {
+		p.show(view)
+		p.waitText(text)
+		p.readable(view)
+	}
+}
+
+// The console leads to the page of the OpenAPI document, which shows its style and is as readable as the console.
+func TestDocs_ReadableEverywhere(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "overview")
+	p.do(chromedp.Click("footer a[href='/docs']"))
+	p.waitText("/db/execute")
+	p.wait("getComputedStyle(document.body).display === 'grid'")
+	p.readable("docs")
+}
+
+// readable fails the test unless the page is as wide as the window at 400 and 1400 pixels, has enough contrast in light and
+// dark, and has names for all controls.
+func (p *page) readable(view string) {
+	p.Helper()
+	for _, theme := range []string{"light", "dark"} {
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: theme}, {Name: "prefers-reduced-motion", Value: "reduce"}, // colours change at once
+		}}
+		if _, err := chromedp.Call(p.tab, emulation.SetEmulatedMedia, media); err != nil {
+			p.Fatal(err)
+		}
+		for _, width := range []int64{400, 1400} {
+			p.do(chromedp.EmulateViewport(width, 800))
+			if wide := eval[int64](p, "document.documentElement.scrollWidth"); wide > width {
+				p.Errorf("%s, %s: %d pixels wide, want %d", view, theme, wide, width)
+			}
+			if pale := eval[string](p, contrast); pale != "" {
+				p.Errorf("%s, %s, %d: too little contrast: %s", view, theme, width, pale)
+			}
+		}
+	}
+	if without := eval[string](p, nameless); without != "" {
+		p.Errorf("%s: without a name: %s", view, without)
+	}
+}
+
+// The overview follows the traffic within seconds.
+func TestOverview_ShowsTraffic(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "overview")
+	p.waitText("caught-up slave")
+	testenv.Eventually(t, patience, func() error {
+		apitest.OK(t, http.MethodPost, s.URLs().Orchestrator+"/db/query", `["SELECT 1"]`)
+		if !eval[bool](p, `/Requests per second: reads [1-9]/.test(document.querySelector('svg.chart').getAttribute('aria-label'))`) {
+			return fmt.Errorf("got %s", eval[string](p, `document.querySelector('svg.chart').getAttribute('aria-label')`))
+		}
+		return nil
+	})
+}
+
+// Workers can be crashed and the role handed over, after a question; Escape leaves all as it is. The check reports. What
+// is based on a list that has passed is refused.
+func TestWorkers_Actions(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "workers")
+	row := func(pid int, role string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('tbody tr')].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === '%d' && r.cells[2].textContent === 'serving')`, role, pid)
+	}
+	p.wait(row(1000, "master") + " && " + row(1001, "slave") + " && " + row(1002, "slave"))
+
+	p.click("Make 1001 the master")
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.wait(`!document.querySelector('dialog').open`)
+	p.wait(row(1000, "master"))
+	p.click("Make 1001 the master")
+	p.click("Hand over")
+	p.waitText("1001 is the master with epoch 2, after 1000.")
+	p.wait(row(1001, "master") + " && " + row(1000, "slave"))
+
+	p.click("Crash the slave 1002")
+	p.wait(`document.querySelector('dialog').open`)
+	p.click("Crash")
+	p.waitText("Worker 1002 was killed.")
+	p.wait(row(1003, "slave"))
+
+	p.click("Crash the master 1001")
+	p.wait(`document.querySelector('dialog').open`)
+	p.letFail() // 409
+	apitest.OK(t, http.MethodPost, s.URLs().Orchestrator+"/api/v1/master", `{"pid":1000}`)
+	p.click("Crash")
+	p.waitText("any more")
+	p.wait(row(1000, "master") + " && " + row(1001, "slave"))
+
+	p.click("Crash the master 1000")
+	p.wait(`document.querySelector('dialog').open`)
+	p.click("Crash")
+	p.waitText("Worker 1000 was killed.")
+	p.wait(row(1001, "master"))
+	p.click("Run the check")
+	p.waitText("All invariants hold.")
+	p.waitText("one_master")
+}
+
+// Statements are read and written, one by one or as a transaction; results have types, and can be saved. The history
+// outlives the page, and the schema is shown.
+func TestSQL_RunsShowsAndSaves(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "sql")
+	p.fill("SQL", "CREATE TABLE t(id INTEGER PRIMARY KEY, big INTEGER, name TEXT); INSERT INTO t(big, name) VALUES(9007199254740993, 'a;b'), (2, NULL);")
+	p.click("Run as write")
+	p.waitText("2 statements,")
+	p.waitText("2 rows changed")
+	p.wait(`[...document.querySelectorAll('summary')].some((s) => s.textContent === 't table')`)
+	p.fill("SQL", "SELECT * FROM t;")
+	p.fill("Level", "linearizable")
+	p.click("Run as read")
+	p.waitText("9007199254740993")
+	p.wait(`[...document.querySelectorAll('.result th small')].map((e) => e.textContent).join() === 'integer,integer,text'`)
+	p.waitText("NULL")
+	p.click("Explain")
+	p.waitText("SCAN t")
+	p.fill("SQL", "INSERT INTO t(id) VALUES(7); INSERT INTO t(id) VALUES(7);")
+	eval[bool](p, "(control('transaction').checked = true)")
+	p.click("Run as write")
+	p.waitText("UNIQUE constraint failed")
+	if got := apitest.OK(t, http.MethodPost, s.URLs().Orchestrator+"/db/query", `["SELECT count(*) FROM t"]`); !strings.Contains(got, `"values":[[2]]`) {
+		t.Errorf("got %s, want the transaction undone", got)
+	}
+	p.load("sql")
+	p.wait(`control('SQL').value.startsWith('INSERT INTO t(id) VALUES(7)')`)
+	p.fill("SQL", "SELECT big, name FROM t ORDER BY id")
+	p.click("Run as read")
+	p.waitText("a;b")
+	if got := p.saved("CSV", "result.csv"); got != "big,name\r\n9007199254740993,a;b\r\n2,\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// saved presses a button and returns the file that the browser saves.
+func (p *page) saved(name, pattern string) string {
+	p.Helper()
+	dir := p.TempDir()
+	behavior := browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}
+	if _, err := chromedp.CallBrowser(p.tab, browser.SetDownloadBehavior, behavior); err != nil {
+		p.Fatal(err)
+	}
+	p.click(name)
+	var text []byte
+	testenv.Eventually(p.T, patience, func() error {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(files) != 1 {
+			return fmt.Errorf("%v files (%w)", files, os.ErrNotExist)
+		}
+		text, err = os.ReadFile(files[0])
+		if len(text) == 0 {
+			err = cmp.Or(err, errors.New("the browser has made the file and not written it yet"))
+		}
+		return err
+	})
+	return string(text)
+}
+
+// Users and rides are made and joined as the services see them.
+func TestRides_MadeAndJoined(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "rides")
+	for _, name := range []string{"ann", "bob"} {
+		p.fill("Name", name)
+		p.click("Create user")
+		p.waitText(name + " was created")
+	}
+	p.fill("By", "ann")
+	eval[string](p, `(document.querySelectorAll('form select')[0].value = '22') + (document.querySelectorAll('form select')[1].value = '23')`)
+	p.fill("Seats", "1")
+	p.click("Create ride")
+	p.waitText("Ride 1 was created.")
+	p.waitText("Vishwanath Nagenahalli")
+	p.fill("Who joins", "ann")
+	p.click("Join ride 1")
+	p.waitText("ann did not join ride 1")
+	p.fill("Who joins", "bob")
+	p.click("Join ride 1")
+	p.waitText("bob has joined ride 1.")
+	p.waitText("full")
+	if got := apitest.OK(t, http.MethodGet, s.URLs().Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) {
+		t.Errorf("rides shows %s", got)
+	}
+}
+
+// The limits of scaling are tried out and saved; a page with older limits does not overwrite them.
+func TestScaling_TriedAndSaved(t *testing.T) {
+	s := start(t, "")
+	limits := s.URLs().Orchestrator + "/api/v1/scaling"
+	p := open(t, s.URLs().Orchestrator, "scaling")
+	p.wait(`control('Most slaves').value === '8'`)
+	p.fill("Most slaves", "3")
+	p.click("Dry run")
+	p.waitText("Nothing was changed.")
+	if got := apitest.OK(t, http.MethodGet, limits, ""); !strings.Contains(got, `"max":8`) {
+		t.Errorf("after the dry run: got %s", got)
+	}
+	p.click("Save")
+	p.waitText("All orchestrators follow")
+	if got := apitest.OK(t, http.MethodGet, limits, ""); !strings.Contains(got, `"max":3`) {
+		t.Errorf("after saving: got %s", got)
+	}
+	apitest.OK(t, http.MethodPatch, limits, `{"max":4}`)
+	p.letFail() // 409
+	p.click("Save")
+	p.waitText("somebody else has changed")
+}
+
+// Events of before and of now are shown, and filtered.
+func TestEvents_AsTheyHappen(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "events")
+	p.waitText("serves as master")
+	apitest.OK(t, http.MethodPost, s.URLs().Orchestrator+"/api/v1/crash/slave", "")
+	p.waitText("died (killed)")
+	p.fill("Kind", "role")
+	p.wait(`!text().includes('died (killed)') && text().includes('was made slave')`)
+	p.fill("Worker", "1003")
+	p.wait(`[...document.querySelectorAll('tbody tr')].filter(seen).length === 1`)
+}
+
+// The settings are shown, and the support bundle has what it promises, without rows.
+func TestSettings_AndSupportBundle(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "settings")
+	p.waitText("--scale-max")
+	got := p.saved("Download support bundle", "rideshare-support-*.json")
+	for _, part := range []string{`"--scale-max"`, `"members"`, `"decisions"`, "rideshare_http_requests_total", `"serving"`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the bundle lacks %s", part)
+		}
+	}
+}
+
+// With credentials the page asks for them, keeps them in the tab, and offers only what the role may do.
+func TestSignIn_ShowsWhatTheRoleMayDo(t *testing.T) {
+	file := ""
+	for _, role := range []string{"read", "write", "admin"} {
+		file += "user " + role + "er " + role + " " + passhash.Argon2id("secret", [passhash.SaltSize]byte{}, passhash.Cost{MemoryKiB: 8, Passes: 1}) + "\n"
+	}
+	s := start(t, file)
+	p := open(t, s.URLs().Orchestrator, "workers")
+	signIn := func(user, password string) {
+		p.fill("User", user)
+		p.fill("Password", "")
+		p.do(chromedp.SendKeys("#secret", password+"\r"))
+	}
+	signIn("reader", "wrong")
+	p.waitText("is wrong.")
+	offers := func(view string) string {
+		p.show(view)
+		p.waitText(views[view])
+		p.wait(`location.hash !== '#workers' || document.querySelectorAll('tbody td.good').length === 3`) // all of them serve
+		return eval[string](p, `[...document.querySelectorAll('main button')].filter((b) => seen(b) && b.closest('details') === null).map((b) => b.textContent).join()`)
+	}
+	for _, role := range []struct{ user, workers, sql, rides string }{
+		{"reader", "", "Run as read,Explain", ""},
+		{"writeer", "", "Run as read,Run as write,Explain", "Create ride,Create user"},
+		{"adminer", "Run the check,Crash,Make master,Make master,Crash", "Run as read,Run as write,Explain", "Create ride,Create user"},
+	} {
+		signIn(role.user, "secret")
+		p.waitText(role.user)
+		if got := offers("workers"); got != role.workers {
+			t.Errorf("%s, workers: got %q, want %q", role.user, got, role.workers)
+		}
+		if got := offers("sql"); got != role.sql {
+			t.Errorf("%s, sql: got %q, want %q", role.user, got, role.sql)
+		}
+		if got := offers("rides"); got != role.rides {
+			t.Errorf("%s, rides: got %q, want %q", role.user, got, role.rides)
+		}
+		p.click("Sign out")
+		p.waitText("asks for credentials")
+	}
+	if kept := eval[string](p, `JSON.stringify([sessionStorage, document.cookie])`); strings.Contains(kept, "Basic") {
+		t.Errorf("after signing out: got %s", kept)
+	}
+}
+
+// A dead orchestrator is shown as dead, with what the page last knew, and nothing can be pressed.
+func TestDead_ShownWithWhatWasKnown(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "workers")
+	p.wait(`button('Crash the master 1000')`)
+	p.letFail()
+	if err := s.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	p.waitText("The orchestrator has not answered since")
+	p.wait(`text().includes('1000') && button('Crash the master 1000').disabled && document.getElementById('health').textContent === 'no answer'`)
+}
