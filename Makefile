@@ -2,17 +2,24 @@
 GO       ?= go
 # SQLite's translated C is left out: with the race detector it takes several times as long, and each connection has one goroutine at a time.
 RACE      = -race -gcflags=modernc.org/sqlite/lib=-race=false -shuffle=on
+# What CI runs beside check, which vets: go test would vet each package again, and its dependencies for that.
+VETTED    = test -vet=off
+VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
 SQL_RUNS ?= 500
-FAULT_PARALLEL ?= 3
+FAULT_PARALLEL ?= 2
 # They take long, or measure the binary as delivered, which has no race detector: TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
 DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond|TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered
+# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process.
+APART     = TestAuth_|TestClients_(Blocks|Gorqlite|Rqbench|RqliteShell_Statements)|TestDocument_|TestHealthcheck_|TestRoles_|TestShell_|TestCheck_NobodyThere|TestRides_List_HasOnly|TestScenes_|TestTLS_(PersdbVerifies|WrongUsage)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output)
+# The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
+REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers fuzz check fmt lint tidy mutants bench bench-smoke load-jmeter clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +28,7 @@ run: ## the whole system in one process, data in ./data
 	$(GO) run ./cmd/rideshare up
 
 build: ## the binary, static, as bin/rideshare
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w' -o bin/rideshare ./cmd/rideshare
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/rideshare ./cmd/rideshare
 
 up: ## the whole system in containers; PROJECT=name for another one beside it
 	@deploy/stack.sh up
@@ -38,7 +45,7 @@ ps: ## the containers of the stack
 images: ## the images of the stack, built or found, without starting anything
 	@deploy/stack.sh images
 
-setup: ## a C compiler for the race detector and git for the mutants, where they are missing
+setup: ## a C compiler for the race detector, git for the mutants, a browser for the console and promtool for the alert rules, where they are missing
 	@tools/setup.sh
 
 services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
@@ -51,28 +58,28 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) test $(RACE) -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
-	$(GO) test $(RACE) -tags failpoint ./internal/failpoint/...
-	$(GO) test -tags failpoint -run Broken ./tests/sim
-	$(GO) test -count=1 -run Allocations ./system
-	@$(MAKE) --no-print-directory test-sim
-	@$(MAKE) --no-print-directory test-real
-	@$(MAKE) --no-print-directory test-fault
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
+	$(GO) $(VETTED) -count=1 -run Allocations ./system
+	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
+	@$(MAKE) --no-print-directory test-fault # alone: its findings depend on time
 
-test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SIM_RUNS (1000) simulated runs of the system under faults, without the race detector
-	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) $(GO) test -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
-	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 $(GO) test -count=1 -timeout 10m -run RandomFaults ./tests/sim
+test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SIM_RUNS (1000) simulated runs of the system under faults, without the race detector, and the broken builds
+	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(GO) $(VETTED) -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
+	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(GO) $(VETTED) -count=1 -timeout 30m -run RandomFaults ./tests/sim
+	nice -n 19 $(GO) $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim
 
-test-real: setup services ## the API test set on RabbitMQ, ZooKeeper and processes that have the race detector too
+test-real: setup services ## the API test set and some scenes of the examples on RabbitMQ, ZooKeeper and processes that have the race detector too, but for what is the same on all of them
 	set -a; . .services/env; \
-	  RIDESHARE_RACED=1 RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-" \
-	  $(GO) test $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$' -count=1 -timeout 20m ./tests/e2e
+	  RIDESHARE_RACED=1; RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-"; \
+	  $(GO) $(VETTED) $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$|^($(APART))' -count=1 -timeout 30m ./tests/e2e && \
+	  $(GO) $(VETTED) $(RACE) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
-test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (3) at a time, in some 8 minutes
-	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) test $(RACE) -count=1 -timeout 20m -parallel $(FAULT_PARALLEL) ./tests/fault
+test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 12 minutes
+	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -timeout 30m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
-	set -a; . .services/env; $(GO) test $(RACE) -count=1 -v -timeout 40m ./tests/containers
+	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
 
 test-short: setup ## the tests without the fault runs
 	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
@@ -106,6 +113,10 @@ bench: build services ## the performance ladder beside the alternatives, on a qu
 
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
+
+examples-load: ## the load scenes of the examples in full, against a running 'rideshare up' and both examples
+	for scene in ski-180k ski-200k ski-read ski-queryable ski-kill ski-sweep ski-breaker; do $(GO) run ./examples/skilift load $$scene || exit 1; done
+	for scene in burst same-user expire leases storm kill; do $(GO) run ./examples/flashsale load $$scene || exit 1; done
 
 load-jmeter: ## the four scaling scenes by JMeter; GATEWAY_URL, ORCHESTRATOR_URL, PERIOD name a running system, else one is started
 	tests/load/jmeter.sh

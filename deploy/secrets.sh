@@ -8,6 +8,7 @@
 #   rabbitmq-definitions.json     the broker's users with their rights, and the queues
 #   launcher-token                what the orchestrator shows to the launcher
 #   api-credentials               AUTH_FILE of the orchestrator, users and rides
+#   archive-key                   ARCHIVE_KEY_FILE of persdb, empty until somebody writes the keys of a bucket into it
 #
 # To change them all: remove DIR, then make up.
 set -euo pipefail
@@ -38,3 +39,4 @@ worker=$(password worker-bus)
 sed -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" "$here/rabbitmq/definitions.json" | save rabbitmq-definitions.json
 [ -s "$dir/launcher-token" ] || random 32 | save launcher-token
 [ -s "$dir/api-credentials" ] || echo "bearer $(random 32)" | save api-credentials
+[ -e "$dir/archive-key" ] || save archive-key </dev/null

@@ -52,6 +52,50 @@ choose_auth() {
   export STACK_AUTH_FILE
 }
 
+# With TLS_DIR all our parts speak https, which a second compose file says. Compose reads docker-compose.override.yml by
+# itself only as long as nobody names files.
+choose_tls() {
+  STACK_SCHEME=http
+  [ -n "${TLS_DIR:-}" ] || return 0
+  STACK_SCHEME=https
+  : "${COMPOSE_FILE:=docker-compose.yml$([ ! -e docker-compose.override.yml ] || echo :docker-compose.override.yml)}"
+  export COMPOSE_FILE=$COMPOSE_FILE:deploy/docker-compose.tls.yml
+}
+
+tls_files='cert.pem key.pem ca.pem'
+
+# check_tls ends unless the files of TLS_DIR are there.
+check_tls() {
+  local file
+  [ $STACK_SCHEME = https ] || return 0
+  for file in $tls_files; do
+    [ -r "$TLS_DIR/$file" ] || die "TLS_DIR is $TLS_DIR; $file is not there or cannot be read. It needs a certificate (cert.pem), its key (key.pem) and the CA (ca.pem)"
+  done
+}
+
+# copy_tls copies the files of TLS_DIR to where containers can read them, each whole or not at all. Parts that run read
+# changed files again.
+copy_tls() {
+  local file to=$STACK_SECRETS/tls
+  [ $STACK_SCHEME = https ] || return 0
+  mkdir -p "$to"
+  chmod 755 "$to" # nobody else enters the directory above it
+  for file in $tls_files; do
+    ! cmp -s "$TLS_DIR/$file" "$to/$file" || continue
+    cp "$TLS_DIR/$file" "$to/$file.new"
+    chmod 444 "$to/$file.new"
+    mv -f "$to/$file.new" "$to/$file"
+  done
+}
+
+# other_scheme: workers run whose scheme is not that of the settings. They would reach no other part, and none would
+# reach them.
+other_scheme() {
+  local urls
+  urls=$(docker ps -a "$(ours)" --filter label=com.docker.compose.service=worker --format '{{.Label "rideshare.control"}}')
+  [ -n "$urls" ] && grep -qv "^$STACK_SCHEME://" <<<"$urls"
+}
+
 # What is published for this machine alone must not answer a web page whose own name resolves to it.
 choose_hosts() {
   case ${BIND:-127.0.0.1} in
@@ -87,6 +131,7 @@ settings() {
   size_memory
   find_socket
   choose_auth
+  choose_tls
   choose_hosts
 }
 
@@ -122,12 +167,18 @@ ours() { echo "--filter=label=com.docker.compose.project=$PROJECT"; }
 
 up() {
   local began=$SECONDS reason before volumes
+  check_tls
   need_compose
   free_ports
   before=$(docker ps -aq "$(ours)") volumes=$(docker volume ls -q "$(ours)")
   images
   use_images
   deploy/secrets.sh "$STACK_SECRETS"
+  copy_tls
+  if other_scheme; then
+    note "the parts speak $STACK_SCHEME from now on: all are made again"
+    down
+  fi
   note "starting $PROJECT"
   local until=$((SECONDS + ready_limit))
   start && wait_ready || give_up
@@ -215,9 +266,10 @@ show_sick() {
 }
 
 greet() {
-  local host=$BIND gateway orchestrator
+  local host=$BIND gateway orchestrator curl='curl -i'
   case $host in 0.0.0.0 | '') host=$(hostname) ;; esac
-  gateway=http://$host:$GATEWAY_PORT orchestrator=http://$host:$ORCHESTRATOR_PORT
+  gateway=$STACK_SCHEME://$host:$GATEWAY_PORT orchestrator=$STACK_SCHEME://$host:$ORCHESTRATOR_PORT
+  [ $STACK_SCHEME = http ] || curl="curl --cacert $TLS_DIR/ca.pem -i"
   cat <<END
 rideshare is ready
   gateway       $gateway
@@ -229,8 +281,8 @@ END
   cat <<END
 
 try:
-  curl -i -X PUT $gateway/api/v1/users -d '{"username":"ann","password":"a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"}'
-  curl -i $gateway/api/v1/users
+  $curl -X PUT $gateway/api/v1/users -d '{"username":"ann","password":"a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"}'
+  $curl $gateway/api/v1/users
 END
 }
 

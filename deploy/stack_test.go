@@ -8,17 +8,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 // engine is what docker and docker-compose do in these tests: note how they are called, and answer from files.
 const engine = `#!/bin/sh
 echo "$(basename "$0") $*" >>"$ENGINE/calls"
+echo "$COMPOSE_FILE" >"$ENGINE/files"
 case "$*" in
   'compose version') exit 1 ;;
   'ps -q '*publish=*) cat "$ENGINE/own" 2>/dev/null ;;
   'ps --filter publish='*) cat "$ENGINE/holder" 2>/dev/null ;;
   'ps -aq '*unhealthy*|'ps -aq '*exited*|'ps -aq '*worker*) ;;
   'ps -aq '*) cat "$ENGINE/containers" 2>/dev/null ;;
+  'ps -a '*service=worker*control*) cat "$ENGINE/workers" 2>/dev/null ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
   'up -d '*) cat "$ENGINE/refusal" >&2; exit 1 ;;
 esac
@@ -46,19 +50,8 @@ func newStack(t *testing.T) *stack {
 		s.write(filepath.Join(s.engine, "bin", name), engine)
 	}
 	s.env = append(os.Environ(), "ENGINE="+s.engine, "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"),
-		"PROJECT=ours", "BIND=127.0.0.1", "GATEWAY_PORT="+freePort(t), "ORCHESTRATOR_PORT="+freePort(t))
+		"PROJECT=ours", "BIND=127.0.0.1", "GATEWAY_PORT="+testenv.FreePort(t), "ORCHESTRATOR_PORT="+testenv.FreePort(t))
 	return s
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }() // the port is all that is wanted.
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func (s *stack) write(path, text string) {
@@ -131,4 +124,79 @@ func TestStack_Up_FailedStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TLS_DIR adds a compose file and a copy of its files that containers may read. A file that is missing is named before
+// anything is made. Without TLS_DIR nothing of that happens.
+func TestStack_Up_TLS(t *testing.T) {
+	s := newStack(t)
+	dir, copied := t.TempDir(), filepath.Join(s.root, ".stack", "ours", "secrets", "tls")
+	s.write(filepath.Join(s.engine, "refusal"), "ERROR: no room\n")
+	s.write(filepath.Join(dir, "cert.pem"), "the certificate")
+	s.write(filepath.Join(dir, "ca.pem"), "the CA")
+	said, calls, failed := s.up("TLS_DIR=" + dir)
+	if !failed || !strings.Contains(said, "key.pem is not there") || strings.Contains(calls, "up -d") {
+		t.Errorf("without key.pem: failed: %t, said:\n%s\ncalls:\n%s", failed, said, calls)
+	}
+	s.up()
+	if files := s.read(filepath.Join(s.engine, "files")); files != "\n" {
+		t.Errorf("without TLS_DIR: got compose files %q, want none named", files)
+	}
+	if _, err := os.Stat(copied); err == nil {
+		t.Error("without TLS_DIR: there is a copy of its files")
+	}
+	for _, key := range []string{"the key", "another key"} {
+		s.write(filepath.Join(dir, "key.pem"), key)
+		if err := os.Chmod(filepath.Join(dir, "key.pem"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.up("TLS_DIR=" + dir)
+		if files := s.read(filepath.Join(s.engine, "files")); files != "docker-compose.yml:deploy/docker-compose.tls.yml\n" {
+			t.Errorf("got compose files %q, want that of TLS too", files)
+		}
+		if got := s.read(filepath.Join(copied, "key.pem")); got != key {
+			t.Errorf("copy of the key: got %q, want %q", got, key)
+		}
+		if info, err := os.Stat(filepath.Join(copied, "key.pem")); err != nil || info.Mode().Perm() != 0o444 {
+			t.Errorf("copy of the key: got %v, %v; want mode 0444", info, err)
+		}
+	}
+}
+
+// Workers of the other scheme would be cut off: when TLS is turned on or off, all containers are made again, with their data.
+func TestStack_Up_OtherScheme(t *testing.T) {
+	dir := t.TempDir()
+	s := newStack(t)
+	s.write(filepath.Join(s.engine, "refusal"), "ERROR: no room\n")
+	s.write(filepath.Join(s.engine, "containers"), "0123abcd")
+	for _, file := range []string{"cert.pem", "key.pem", "ca.pem"} {
+		s.write(filepath.Join(dir, file), "x")
+	}
+	for _, c := range []struct {
+		workers, tls string
+		down         bool
+	}{
+		{"", dir, false},
+		{"http://w:1\n", "", false},
+		{"https://w:1\nhttps://v:1\n", dir, false},
+		{"http://w:1\n", dir, true},
+		{"https://w:1\nhttp://v:1\n", "", true},
+	} {
+		s.write(filepath.Join(s.engine, "calls"), "")
+		s.write(filepath.Join(s.engine, "workers"), c.workers)
+		_, calls, _ := s.up("TLS_DIR=" + c.tls)
+		made, rest, _ := strings.Cut(calls, "up -d")
+		if got := strings.Contains(made, "down --remove-orphans\n"); got != c.down || strings.Contains(rest, "down") {
+			t.Errorf("%q with TLS_DIR=%q: made again: %t, want %t:\n%s", c.workers, c.tls, got, c.down, calls)
+		}
+	}
+}
+
+func (s *stack) read(path string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
 }
