@@ -109,6 +109,8 @@ func archiveMetrics(store *commitlog.Store, archiver *writer.Archiver) []telemet
 			func(s commitlog.ArchiveState, _ writer.Stats) float64 { return float64(s.Backlog) }),
 		metric("snapshot_age_seconds", "Time since the newest snapshot; since persdb's start if there is none.", true,
 			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotAge.Seconds() }),
+		metric("snapshot_every_seconds", "ARCHIVE_SNAPSHOT_EVERY, the time after which the next snapshot is made.", true,
+			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotEvery.Seconds() }),
 		metric("gaps_total", "How often entries were lost to the archive: trimmed above ARCHIVE_BACKLOG, or damaged. Positions from there to the next snapshot cannot be restored.", false,
 			func(s commitlog.ArchiveState, a writer.Stats) float64 { return float64(s.Gaps + a.Gaps) }),
 		metric("stopped", "Whether nothing is archived any more, since another process archives the cluster, or the archive has another history.", true,

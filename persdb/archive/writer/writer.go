@@ -154,6 +154,8 @@ func (a *Archiver) Close() {
 type Stats struct {
 	// SnapshotAge is the age of the newest snapshot; the time since Start if there is none.
 	SnapshotAge time.Duration
+	// SnapshotEvery is the time after which the next snapshot is made.
+	SnapshotEvery time.Duration
 	// Gaps counts the entries that were found damaged before the archive had them.
 	Gaps int64
 	// Stopped reports that archiving has stopped for good: another process writes, or the histories differ.
@@ -168,7 +170,7 @@ func (a *Archiver) Stats() Stats {
 	if made.IsZero() {
 		made = a.started
 	}
-	return Stats{SnapshotAge: a.cfg.Now().Sub(made), Gaps: a.gaps, Stopped: a.stopped.Load()}
+	return Stats{SnapshotAge: a.cfg.Now().Sub(made), SnapshotEvery: a.cfg.SnapshotEvery, Gaps: a.gaps, Stopped: a.stopped.Load()}
 }
 
 func (a *Archiver) isReady() bool {
