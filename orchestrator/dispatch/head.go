@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// headPeriod is how often persdb is asked for its head, and the timeout of that call. For at most this long a read
-	// on this orchestrator may miss a write that another orchestrator acknowledged.
+	// headPeriod is the longest time for which a read on this orchestrator may miss a write that another orchestrator
+	// acknowledged, if persdb tells its head within half of it: persdb is asked again after the other half. It is also
+	// the timeout of that call.
 	headPeriod = time.Second
 	// headRetry is the pause between two attempts to get the first head from persdb.
 	headRetry = 100 * time.Millisecond
@@ -83,12 +84,12 @@ func (h *heads) met(head dbaas.Head, before uint64) {
 	h.saw(head.Seq)
 }
 
-// follow asks persdb for its head immediately and then every headPeriod, until ctx ends.
+// follow asks persdb for its head immediately, and again half a headPeriod after each answer, until ctx ends.
 func (h *heads) follow(ctx context.Context) {
 	known := false
 	for {
 		_, err := h.fresh(ctx)
-		every := headPeriod
+		every := headPeriod / 2
 		switch {
 		case err == nil && !known:
 			known = true
@@ -150,7 +151,7 @@ func (h *heads) look() {
 }
 
 // AwaitSeen returns a position that covers every write that this orchestrator has acknowledged, and every write that any
-// orchestrator acknowledged more than a second ago. A read with this position as MinSeq sees all of them, and an
+// orchestrator acknowledged more than a second ago, if persdb tells its head within half a second. A read with this position as MinSeq sees all of them, and an
 // operation that begins now can only run after it.
 //
 // The position is unknown until persdb's head has been seen for the first time. AwaitSeen waits for that until deadline
