@@ -47,7 +47,7 @@ func (w *Worker) accept(a workerapi.Assignment) (turn int, err error) {
 	}
 	w.config.Log.Info("role assigned", logkey.PID, a.PID, logkey.Role, a.Role, logkey.Epoch, a.Epoch)
 	w.newest = max(w.newest, a.Epoch)
-	w.assigned = next
+	w.assigned, w.renewed = next, time.Time{}
 	if a.Role != have.Role {
 		w.turn++
 		w.turned.Notify()
@@ -124,7 +124,8 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 		return err
 	}
 	w.mu.Lock()
-	have, turn := w.assigned, w.turn
+	w.yields++
+	have, turn, yields := w.assigned, w.turn, w.yields
 	w.mu.Unlock()
 	switch {
 	case y.Worker != w.config.ID:
@@ -136,7 +137,7 @@ func (w *Worker) Yield(y workerapi.Yield) error {
 	w.registrar.yield(y.To)
 	time.AfterFunc(workerapi.YieldFor, func() {
 		w.mu.Lock()
-		same := w.turn == turn
+		same := w.turn == turn && w.yields == yields
 		w.mu.Unlock()
 		if same {
 			w.registrar.yield("")

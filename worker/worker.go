@@ -108,6 +108,7 @@ type Worker struct {
 	newest   dbaas.Epoch     // the newest epoch that this worker was ever assigned
 	renewed  time.Time       // when the present assignment was last repeated
 	turn     int             // how often the role has changed
+	yields   int             // how often Yield was called
 	taken    int             // the turn that serve has reached; it has finished all earlier turns
 	turned   wait.Signal     // notified at each change of turn or taken
 	drain    chan struct{}   // closed by Drain
