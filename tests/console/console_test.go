@@ -13,6 +13,7 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"rideshare/internal/passhash"
@@ -136,7 +137,7 @@ func TestWorkers_Actions(t *testing.T) {
 	p.wait(`document.querySelector('dialog').open`)
 	p.click("Crash")
 	p.waitText("Worker 1000 was killed.")
-	p.wait(row(1001, "master"))
+	p.wait(row(1001, "master") + " && " + row(1003, "slave") + " && " + row(1004, "slave")) // The check waits 10 s for them.
 	p.click("Run the check")
 	p.waitText("All invariants hold.")
 	p.waitText("one_master")
@@ -211,7 +212,7 @@ func TestRides_MadeAndJoined(t *testing.T) {
 		p.waitText(name + " was created")
 	}
 	p.fill("By", "ann")
-	eval[string](p, `(document.querySelectorAll('form select')[0].value = '22') + (document.querySelectorAll('form select')[1].value = '23')`)
+	p.wait(`((s) => (s[0].value = '22', s[1].value = '23', s[0].value === '22' && s[1].value === '23'))(document.querySelectorAll('form select'))`) // once the areas are there
 	p.fill("Seats", "1")
 	p.click("Create ride")
 	p.waitText("Ride 1 was created.")
@@ -320,6 +321,27 @@ func TestSignIn_ShowsWhatTheRoleMayDo(t *testing.T) {
 	if kept := eval[string](p, `JSON.stringify([sessionStorage, document.cookie])`); strings.Contains(kept, "Basic") {
 		t.Errorf("after signing out: got %s", kept)
 	}
+}
+
+// A view whose first load fails says so, and is filled once it succeeds.
+func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "overview")
+	p.letFail()
+	block := func(on bool) {
+		t.Helper()
+		areas := []*network.BlockPattern{{URLPattern: "*://*:*/console/areas.csv", Block: on}}
+		if _, err := chromedp.Call(p.tab, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: areas}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block(true)
+	p.show("rides")
+	p.wait(`document.querySelector('.outcome.bad')`)
+	block(false)
+	p.waitText(views["rides"])
+	p.wait(`document.querySelectorAll('form select')[0].options.length > 100`)
+	p.wait(`!document.querySelector('.outcome.bad')`)
 }
 
 // A dead orchestrator is shown as dead, with what the page last knew, and nothing can be pressed.

@@ -60,7 +60,7 @@ func start(t *testing.T, credentials string) *system.System {
 	t.Helper()
 	const anyPort = "127.0.0.1:0"
 	cfg := system.Config{
-		Log: slog.New(slog.DiscardHandler), Data: t.TempDir(), Name: "console", Version: "v0.0.0-test", Slaves: 2, CallTimeout: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Data: t.TempDir(), Name: "console", Version: "v0.0.0-test", Slaves: 2, CallTimeout: patience,
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 8, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: usercheck.Lookup},

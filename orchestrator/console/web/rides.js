@@ -2,7 +2,7 @@
 // not call.
 
 import { execute, query, text } from './api.js';
-import { field, h, outcome, panel, table } from './ui.js';
+import { field, h, loaded, outcome, panel, table } from './ui.js';
 
 const most = 200;
 // The service's own rule: not the creator, not twice, and only while a seat is left.
@@ -74,14 +74,14 @@ export function rides(app) {
   };
   route.from.addEventListener('change', () => showRides().catch((err) => said.bad(err)));
   route.to.addEventListener('change', () => showRides().catch((err) => said.bad(err)));
-  (async () => {
+  async function showAreas() {
     for (const [, number, name] of (await text('/console/areas.csv')).matchAll(/^(\d+),"?([^"\r\n]*)"?\r?$/gm)) {
       areas.set(Number(number), name);
       for (const select of [route.from, route.to, made.from, made.to]) select.append(h('option', { value: number }, name));
     }
     made.to.selectedIndex = 1;
-    await refresh();
-  })().catch((err) => said.bad(err));
+  }
+  loaded(said, showAreas).then(() => loaded(said, refresh)).catch(() => {}); // The view is gone.
 
   return {
     element: h('div', { class: 'view split' },

@@ -1,7 +1,7 @@
 // Settings: what this orchestrator's process runs with, and what a report of a problem needs.
 
 import { call, stream, text } from './api.js';
-import { download, h, outcome, panel, table } from './ui.js';
+import { download, h, loaded, outcome, panel, table } from './ui.js';
 
 const sources = { default: 'default', environment: 'environment', flag: 'command line' };
 
@@ -37,12 +37,14 @@ export function settings(app) {
     download(`rideshare-support-${out.made_at.slice(0, 19).replaceAll(':', '')}.json`, 'application/json', JSON.stringify(out, null, 1));
     return 'The bundle has settings without secrets, cluster, decisions, metrics and the last events. It has no rows.';
   }
-  call('GET', '/api/v1/settings').then(({ data }) => {
+  async function showSettings() {
+    const { data } = await call('GET', '/api/v1/settings');
     about.replaceChildren(h('p', {}, 'rideshare ', h('b', {}, data.version), ', built with ', h('b', {}, data.go)));
     list.replaceChildren(table([['Setting'], ['Value'], ['Source'], ['Environment']], (data.settings ?? []).map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
       h('span', { class: one.source === 'default' ? 'muted' : 'set' }, sources[one.source]), one.env || '–']), 'Not known.'));
     licences.replaceChildren(table([['Module'], ['Version'], ['Licence']], (data.modules ?? []).map((one) => [one.path, one.version, one.licence])));
-  }).catch((err) => said.bad(err));
+  }
+  loaded(said, showSettings).catch(() => {}); // The view is gone.
   return {
     element: h('div', { class: 'view' },
       panel('About', about, h('p', { class: 'buttons' }, button), said.element),

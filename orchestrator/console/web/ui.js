@@ -105,6 +105,22 @@ export function outcome() {
   };
 }
 
+// loaded repeats the first load of a view, once a second until it succeeds or the view is gone. said tells the error
+// meanwhile.
+export async function loaded(said, load) {
+  for (let failed = false; ; failed = true) {
+    try {
+      await load();
+      if (failed) said.clear();
+      return;
+    } catch (err) {
+      said.bad(err);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    if (!said.element.isConnected) throw new Error('The view is gone.');
+  }
+}
+
 export function download(name, type, content) {
   const url = URL.createObjectURL(new Blob([content], { type }));
   h('a', { href: url, download: name }).click();
