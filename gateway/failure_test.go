@@ -16,6 +16,7 @@ import (
 
 	"rideshare/gateway"
 	"rideshare/internal/testkit/apitest"
+	"rideshare/internal/testkit/testenv"
 )
 
 // Requests go around the instances in turn, past those that take no connection.
@@ -51,13 +52,11 @@ func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 // An instance that refused a connection is skipped for a while, even if it is back, so that it does not slow requests
 // down; then it gets its share again.
 func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
-	living, gone := instance(t, "living"), instance(t, "gone")
-	addr, handler := gone.Listener.Addr().String(), gone.Config.Handler
-	gone.Close()
+	living, addr, handler := instance(t, "living"), testenv.FreeAddress(t), instance(t, "gone").Config.Handler
 	var now atomic.Int64
 	now.Store(1)
 	s := newGateway(t, gateway.Config{
-		Users: []string{living.URL, gone.URL}, Rides: []string{living.URL},
+		Users: []string{living.URL, "http://" + addr}, Rides: []string{living.URL},
 		Now: func() time.Time { return time.Unix(now.Load(), 0) },
 	})
 	hits := func() (n int) {

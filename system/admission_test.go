@@ -132,7 +132,7 @@ func TestAdmission_LanesAndUsersOfTheWholeSystem(t *testing.T) {
 	settings := admission.Defaults()
 	const anyPort = "127.0.0.1:0"
 	sys, err := Start(t.Context(), Config{
-		Log: slog.New(slog.DiscardHandler), Name: "one", Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Admission: &settings,
+		Log: slog.New(slog.DiscardHandler), Name: "one", Data: t.TempDir(), Slaves: 1, CallTimeout: 40 * time.Second, HungAfter: time.Minute, Admission: &settings,
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort, Lanes: admission.Lanes{Write: admission.LaneSetting{Limit: 77}},
 		Scale:     Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: RideRules{Now: time.Now, Location: time.UTC},

@@ -21,7 +21,7 @@ import (
 func run(t *testing.T, name string, steps ...func(*System, context.Context) error) *System {
 	t.Helper()
 	sys, err := start(t.Context(), Config{
-		Log: slog.New(slog.DiscardHandler), Name: name, Data: t.TempDir(), Slaves: 1, CallTimeout: 5 * time.Second, Orchestrator: "127.0.0.1:0",
+		Log: slog.New(slog.DiscardHandler), Name: name, Data: t.TempDir(), Slaves: 1, CallTimeout: 40 * time.Second, HungAfter: time.Minute, Orchestrator: "127.0.0.1:0",
 		Scale: Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 	}, steps...)
 	if err != nil {

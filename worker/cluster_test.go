@@ -92,6 +92,7 @@ func (c *cluster) start(pid int, change func(*worker.Config)) *node {
 		Log: slog.New(slog.DiscardHandler), RegisterRetry: 5 * time.Millisecond, RegisterRefresh: 10 * time.Millisecond,
 	}
 	config.Replica.AntiEntropy, config.Replica.Backoff, config.Replica.VerifyEvery = time.Hour, time.Millisecond, -1
+	config.DrainTimeout, config.Writes.SendTimeout = limit, limit
 	if change != nil {
 		change(&config)
 	}

@@ -207,10 +207,10 @@ func TestWorker_Yield_IsAnnouncedByMasters(t *testing.T) {
 	if dbaas.CodeOf(err) != dbaas.CodeConflict {
 		t.Errorf("another worker: got %v, want conflict", err)
 	}
-	if err = c.api.Yield(t.Context(), m.url, workerapi.Yield{Worker: m.id, To: s.id}); err != nil {
-		t.Fatal(err)
-	}
 	testenv.Eventually(t, limit, func() error {
+		if yieldErr := c.api.Yield(t.Context(), m.url, workerapi.Yield{Worker: m.id, To: s.id}); yieldErr != nil { // It expires.
+			return yieldErr
+		}
 		if got, memberErr := c.member(1); memberErr != nil || got.YieldTo != s.id {
 			return fmt.Errorf("got %+v, want the wish: %w", got, memberErr)
 		}

@@ -299,10 +299,13 @@ func (w *world) rest() {
 		if diff := cmp.Diff(want, got); diff != "" {
 			w.t.Errorf("%s: hashes (-persdb +replica):\n%s", n.id, diff)
 		}
-		files, err := filepath.Glob(filepath.Join(n.dir, "*.db"))
-		if err != nil || len(files) != 1 {
-			w.t.Fatalf("%s: got files %v, %v; want one", n.id, files, err)
-		}
+		var files []string
+		testenv.Eventually(w.t, limit, func() (err error) { // The old file is removed after readers have the new file.
+			if files, err = filepath.Glob(filepath.Join(n.dir, "*.db")); len(files) != 1 {
+				err = fmt.Errorf("%s: got files %v, want one: %w", n.id, files, err)
+			}
+			return err
+		})
 		rows, err := workertest.Rows(w.t, files[0])
 		if err != nil {
 			w.t.Fatal(err)

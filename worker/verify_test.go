@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/testkit/workertest"
 	"rideshare/worker"
 )
 
@@ -73,13 +75,33 @@ func TestWorker_Verify_AlteredRowIsRepaired(t *testing.T) {
 	}
 }
 
+// heldHead tells the head once open is closed.
+type heldHead struct {
+	*workertest.Store
+
+	open chan struct{}
+}
+
+func (s heldHead) Head(ctx context.Context) (dbaas.Head, error) {
+	select {
+	case <-s.open:
+		return s.Store.Head(ctx)
+	case <-ctx.Done():
+		return dbaas.Head{}, dbaas.ErrUnavailable
+	}
+}
+
 // A worker also verifies its replica without a request.
 func TestWorker_Run_FindsAnAlteredRowByItself(t *testing.T) {
 	c := newCluster(t, 0)
 	c.master(1, nil)
-	s := c.slave(2, func(w *worker.Config) { w.Replica.VerifyEvery = time.Millisecond })
+	held := heldHead{c.store, make(chan struct{})} // Only the comparison asks for the head here.
+	s := c.slave(2, func(w *worker.Config) {
+		w.Store, w.Replica.VerifyEvery, w.Replica.VerifyTimeout = held, time.Millisecond, time.Hour
+	})
 	s.applied(c.mustWrite(1))
 	s.alter()
+	close(held.open)
 	s.healed()
 	s.ready(dbaas.RoleSlave)
 }

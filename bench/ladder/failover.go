@@ -115,7 +115,14 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	defer load.end()
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	changes := f.watch(watching)
+	changes, opened := f.watch(watching)
+	select { // The stream does not repeat earlier events.
+	case <-opened:
+	case <-time.After(failoverWhole):
+		return nil, fmt.Errorf("no stream of events within %v", failoverWhole)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	var kills []kill
 	for i := range f.Kills {
 		if !wait.For(ctx, failoverRest/5+rand.N(failoverRest)) { //nolint:gosec // no secret.

@@ -145,21 +145,22 @@ type change struct {
 }
 
 // watch collects the control loop's events until ctx ends, and then sends them.
-func (f *failover) watch(ctx context.Context) <-chan []change {
-	out := make(chan []change, 1)
+func (f *failover) watch(ctx context.Context) (changed <-chan []change, opened <-chan struct{}) {
+	out, open := make(chan []change, 1), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(open) })
 	go func() { // ends with ctx
 		var changes []change
 		for ctx.Err() == nil {
-			changes = append(changes, f.stream(ctx)...)
+			changes = append(changes, f.stream(ctx, begun)...)
 			wait.For(ctx, pollEvery)
 		}
 		out <- changes
 	}()
-	return out
+	return out, open
 }
 
-// stream reads one stream of events to its end.
-func (f *failover) stream(ctx context.Context) []change {
+// stream reads a stream of events to its end. It calls begun once no later event can be missed.
+func (f *failover) stream(ctx context.Context, begun func()) []change {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/events", http.NoBody)
 	if err != nil {
 		return nil
@@ -169,6 +170,7 @@ func (f *failover) stream(ctx context.Context) []change {
 		return nil
 	}
 	defer func() { _ = resp.Body.Close() }() // it is over.
+	begun()
 	var changes []change
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")

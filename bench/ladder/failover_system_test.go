@@ -32,6 +32,7 @@ type fakeSystem struct {
 
 func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/api/v1/events" {
+		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 		return
 	}
@@ -62,7 +63,7 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *fakeSystem) insert(name string) {
-	faulty := s.writes%10 == 9
+	faulty := s.writes%10 == 0
 	s.writes++
 	if faulty && s.lose {
 		s.lost++

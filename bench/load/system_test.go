@@ -16,15 +16,17 @@ import (
 type system struct {
 	fault fault
 
-	mu     sync.Mutex // guards what follows
-	users  map[string]int
-	rides  []*ride
-	joins  map[int][]string // users by ride
-	writes []map[string]any
-	as     string        // the user of the last write
-	calls  int           // of the kind that the fault is about
-	served int           // requests of all kinds
-	enough chan struct{} // closed when some of everything was served
+	mu      sync.Mutex // guards what follows
+	users   map[string]int
+	rides   []*ride
+	joins   map[int][]string // users by ride
+	writes  []map[string]any
+	as      string // the user of the last write
+	calls   int    // of the kind that the fault is about
+	served  int    // requests of all kinds
+	watched bool   // the run has asked for the figures of a sample
+	once    sync.Once
+	enough  chan struct{} // closed when some of everything was served
 }
 
 // enoughServed is how many requests have something of every kind, and of its faults.
@@ -85,8 +87,10 @@ func newSystem(t *testing.T, f fault) (*system, load.Targets) {
 func (s *system) serve(w http.ResponseWriter, r *http.Request, route string, handle func(*http.Request) (int, any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.served++; s.served == enoughServed {
-		close(s.enough)
+	s.served++
+	s.watched = s.watched || route == "GET /api/v1/scaling/decisions" // The run keeps its sample then.
+	if s.watched && s.served >= enoughServed {
+		s.once.Do(func() { close(s.enough) })
 	}
 	faulty := false
 	if route == s.fault.route {

@@ -122,7 +122,11 @@ func (g *generator) open(ctx context.Context) int64 {
 	times := &schedule{plan: g.cfg.Plan}
 	for at, ok := times.due(); ok; at, ok = times.due() {
 		due := g.start.Add(at)
-		if !sleepUntil(ctx, due) {
+		sending := ctx
+		if at == 0 { // What is due at the start is sent, however late the generator is.
+			sending = context.WithoutCancel(ctx)
+		}
+		if !sleepUntil(sending, due) {
 			return g.missed(times, due)
 		}
 		select {
@@ -131,7 +135,7 @@ func (g *generator) open(ctx context.Context) int64 {
 				g.request(ctx, Request{Due: due, Slot: slot})
 				free <- slot
 			})
-		case <-ctx.Done():
+		case <-sending.Done():
 			return g.missed(times, due)
 		}
 	}
@@ -168,9 +172,10 @@ func (g *generator) closed(ctx context.Context) {
 }
 
 func (g *generator) client(ctx context.Context, number int) {
-	for ctx.Err() == nil {
+	// The first look is at the plan's start, however late the generator is.
+	for at := time.Duration(0); at == 0 || ctx.Err() == nil; at = max(1, time.Since(g.start)) {
 		pause := lookEvery
-		if _, level := g.cfg.Plan.At(time.Since(g.start)); float64(number) < level {
+		if _, level := g.cfg.Plan.At(at); float64(number) < level {
 			pause = g.request(ctx, Request{Due: time.Now(), Slot: number}).Pause
 		}
 		sleepUntil(ctx, time.Now().Add(pause))

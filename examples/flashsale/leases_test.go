@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -76,17 +77,20 @@ func TestLeases_PendingThenHeldOrRefused(t *testing.T) {
 // seller is an instance without background work, the id of its goods, and its handler.
 func seller(t *testing.T, stock int) (s *service, goods int64, url string) {
 	t.Helper()
-	id := sell(t, start(t), fmt.Sprintf(`{"name":"skis","stock":%d,"price_cents":100}`, stock))
-	goods, err := strconv.ParseInt(id[strings.LastIndex(id, "/")+1:], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s = &service{
 		db: db.New(database(t), "flashsale", ""), flags: &flags{}, rates: &rates{},
 		leases: &leases{instances: 2, wanted: make(chan int64, 1), open: map[int64]*lease{}},
 	}
+	if err := prepare(t.Context(), s.db, database(t), slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(s.handler())
 	t.Cleanup(server.Close)
+	id := sell(t, server.URL, fmt.Sprintf(`{"name":"skis","stock":%d,"price_cents":100}`, stock))
+	goods, err := strconv.ParseInt(id[strings.LastIndex(id, "/")+1:], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s, goods, server.URL
 }
 
@@ -103,9 +107,10 @@ func execute(t *testing.T, s *service, text string, args ...any) db.Result {
 // An instance that sends orders under a lease that was closed while the instance was paused gets no unit for them.
 func TestLeases_ClosedLease_RefusesOrders(t *testing.T) {
 	s, goods, base := seller(t, 10)
+	start(t) // It sweeps.
 	execute(t, s, insertLease, "closed-"+base, goods, 2, -1)
 	s.leases.open[goods] = &lease{id: "closed-" + base, left: 5, renew: time.Now().Add(time.Hour), ends: time.Now().Add(time.Hour)}
-	testenv.Eventually(t, time.Minute, func() error { // until the instance that sold the goods has swept
+	testenv.Eventually(t, time.Minute, func() error { // until the other instance has swept
 		if g := call(t, http.MethodGet, fmt.Sprint(base, "/goods/", goods, "/audit"), ""); g.body["free"] != 10.0 || g.body["leased"] != 0.0 {
 			return fmt.Errorf("got %+v, want the units free again", g)
 		}

@@ -65,7 +65,8 @@ func withDatabase(m *testing.M) (err error) {
 	defer cancel()
 	const anyPort = "127.0.0.1:0"
 	s, err := system.Start(ctx, system.Config{
-		Log: slog.New(slog.DiscardHandler), Data: data, Name: "flashsale", Slaves: 1, CallTimeout: 5 * time.Second,
+		Log: slog.New(slog.DiscardHandler), Data: data, Name: "flashsale", Slaves: 1, CallTimeout: 9 * time.Second, // less than the client's 10 s
+
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 1, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: usercheck.Lookup},

@@ -137,7 +137,11 @@ func TestIngest_Refusals(t *testing.T) {
 				}
 				_, _ = io.WriteString(w, `{"detail":"not now","reason":"user-rate"}`)
 			}))
-			s := newService(t.Context(), config{ranges: defaultRanges(), batch: 100, deadline: 2 * time.Second}, db.New(database.URL, "skilift", ""))
+			deadline := time.Minute
+			if tt.want == http.StatusGatewayTimeout {
+				deadline = 2 * time.Second
+			}
+			s := newService(t.Context(), config{ranges: defaultRanges(), batch: 100, deadline: deadline}, db.New(database.URL, "skilift", ""))
 			w := httptest.NewRecorder()
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, post(1, 2025, 1, 1), strings.NewReader(aRide))
 			r.Header.Set("Idempotency-Key", key)

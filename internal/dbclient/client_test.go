@@ -1,6 +1,7 @@
 package dbclient_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -83,9 +84,12 @@ func asError(err error, target **dbaas.Error) bool {
 
 // A call ends with its context; whether that is a timeout or unknown depends on the call.
 func TestClient_Deadline(t *testing.T) {
-	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		entered <- struct{}{}
+	var cancel context.CancelFunc // of the call that has come
+	leave := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/db/execute" {
+			cancel()
+		}
 		<-leave
 	}))
 	t.Cleanup(server.Close)
@@ -95,11 +99,16 @@ func TestClient_Deadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	if _, err := c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeTimeout {
+	if _, err = c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeTimeout {
 		t.Errorf("read: got %v, want CodeTimeout", err)
 	}
-	<-entered
-	if _, err := c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL("DELETE FROM t")); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+	if c, err = dbclient.New(dbclient.Config{URL: server.URL, Timeout: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if _, err = c.Execute(ctx, dbclient.Options{}, dbclient.SQL("DELETE FROM t")); dbaas.CodeOf(err) != dbaas.CodeUnknown {
 		t.Errorf("write: got %v, want CodeUnknown", err)
 	}
 }

@@ -28,7 +28,7 @@ func open(t *testing.T) *log {
 	at := time.Date(2026, 11, 22, 5, 0, 0, 123e6, time.UTC)
 	s, err := commitlog.Open(t.Context(), commitlog.Config{
 		Dir: t.TempDir(), Schema: rideschema.Create(), Protected: rideschema.Protected(), TrimEvery: -1, Now: func() time.Time { return at },
-		SharedLimit: time.Minute, OperationLimit: time.Minute, // however slow the machine is
+		SharedLimit: time.Minute, StatementLimit: time.Minute, OperationLimit: time.Minute, // however slow the machine is
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,10 +24,11 @@ import (
 	"rideshare/internal/wait"
 )
 
+// flushTime bounds the export of the last spans when a process ends. With the time for its requests it stays below the
+// 10 s within which `up` promises to end. Only tests change it.
+var flushTime = time.Second
+
 const (
-	// flushTime bounds the export of the last spans when a process ends. With the time for its requests it stays below
-	// the 10 s within which `up` promises to end.
-	flushTime = time.Second
 	// maxLinks is the limit of links of a span: more than a commit has operations. OpenTelemetry's default is 128.
 	maxLinks = 1024
 	// scope names the source of the spans.

@@ -16,6 +16,11 @@ import (
 	"rideshare/internal/tracing"
 )
 
+func TestMain(m *testing.M) {
+	tracing.SetFlushTime(time.Minute) // however slow the machine is
+	m.Run()
+}
+
 const (
 	trace  = "4bf92f3577b34da6a3ce929d0e0e4736"
 	caller = "00f067aa0ba902b7"

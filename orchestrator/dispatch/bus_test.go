@@ -76,25 +76,27 @@ func echo(body []byte) ([]byte, error) {
 
 // Over a real bus every one of many concurrent requests gets its own answer.
 func TestDispatcher_OverTheBus_EveryoneGetsTheirOwn(t *testing.T) {
-	broker := inproc.NewBroker(inproc.Config{})
-	d, _ := onBus(t, broker)
-	serve(t, broker.Dial("slave"), mq.ReadQ, echo)
-	var clients sync.WaitGroup
-	for client := range 32 {
-		clients.Go(func() {
-			for i := range 50 {
-				sql := fmt.Sprintf("%d of %d", i, client)
-				got, err := d.Read(t.Context(), read(sql))
-				if err != nil || string(got.Body) != sql {
-					t.Errorf("read %q: got %q, %v", sql, got.Body, err)
+	synctest.Test(t, func(t *testing.T) {
+		broker := inproc.NewBroker(inproc.Config{})
+		d, _ := onBus(t, broker)
+		serve(t, broker.Dial("slave"), mq.ReadQ, echo)
+		var clients sync.WaitGroup
+		for client := range 32 {
+			clients.Go(func() {
+				for i := range 50 {
+					sql := fmt.Sprintf("%d of %d", i, client)
+					got, err := d.Read(t.Context(), read(sql))
+					if err != nil || string(got.Body) != sql {
+						t.Errorf("read %q: got %q, %v", sql, got.Body, err)
+					}
 				}
-			}
-		})
-	}
-	clients.Wait()
-	if s := d.Stats()[0]; s.Requests != 1600 || s.Messages > 1600 || s.Refused+s.Timeouts+s.Malformed != 0 || s.Waiting != 0 {
-		t.Errorf("got %+v", s)
-	}
+			})
+		}
+		clients.Wait()
+		if s := d.Stats()[0]; s.Requests != 1600 || s.Messages > 1600 || s.Refused+s.Timeouts+s.Malformed != 0 || s.Waiting != 0 {
+			t.Errorf("got %+v", s)
+		}
+	})
 }
 
 // If the broker drops all connections while requests are in flight, no request is

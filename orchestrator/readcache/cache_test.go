@@ -107,6 +107,7 @@ func TestCache_HeadNotSeen_OnlyNone(t *testing.T) {
 	now := atomic.Int64{}
 	now.Store(time.Now().UnixNano())
 	m, c := upToDate(t, readcache.Config{Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	c.Looked(dbaas.Head{Cluster: m.cluster, Seq: m.head()}, time.Unix(0, now.Load())) // by the test's clock
 	r := read(1)
 	wantLevel(t, c, r, dbaas.LevelMiss)
 	now.Add(int64(3 * time.Second))

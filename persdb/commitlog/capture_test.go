@@ -231,7 +231,7 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 // An operation that takes longer than others may wait is deferred without affecting them. Alone it may use its full
 // time; statements that have not finished by then fail permanently.
 func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {
-	s := open(t, commitlog.Config{StatementLimit: 600 * time.Millisecond, OperationLimit: time.Second, SharedLimit: 300 * time.Millisecond})
+	s := open(t, commitlog.Config{StatementLimit: 2 * time.Second, OperationLimit: 4 * time.Second, SharedLimit: 2 * time.Second})
 	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
 	slow := op(1, bob, "SELECT count(*) FROM "+endless, "INSERT INTO apicount SELECT 'n'||i, i FROM "+endless, "SELECT min(i) FROM "+endless)
 	c := storetest.Commit(t, s, epoch, slow, op(2, ann))

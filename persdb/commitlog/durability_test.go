@@ -24,7 +24,7 @@ import (
 func reopen(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	t.Helper()
 	cfg.TrimEvery = -1
-	s, err := commitlog.Open(t.Context(), app(cfg))
+	s, err := commitlog.Open(t.Context(), unhurried(app(cfg)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,10 @@ func FuzzStore_Commit_AnyText(f *testing.F) {
 		if !utf8.ValidString(text) {
 			return // the API refuses it
 		}
-		s := open(t, commitlog.Config{StatementLimit: 100 * time.Millisecond, OperationLimit: 200 * time.Millisecond})
+		s := open(t, commitlog.Config{})
 		epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
 		hostile := op(1, text)
+		hostile.StatementTime = 100 * time.Millisecond
 		if load {
 			hostile.Load, hostile.Deadline = dbaas.LoadText, time.Now().Add(dbaas.LoadGrace+200*time.Millisecond)
 		}

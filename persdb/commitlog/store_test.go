@@ -18,14 +18,20 @@ func app(cfg commitlog.Config) commitlog.Config {
 	return cfg
 }
 
+// unhurried returns cfg with limits so long that no operation fails or is deferred because the machine is busy.
+func unhurried(cfg commitlog.Config) commitlog.Config {
+	cfg.StatementLimit, cfg.OperationLimit = cmp.Or(cfg.StatementLimit, time.Minute), cmp.Or(cfg.OperationLimit, time.Minute)
+	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, time.Minute)
+	return cfg
+}
+
 func open(t *testing.T, cfg commitlog.Config) *commitlog.Store {
 	t.Helper()
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
 	}
 	cfg.TrimEvery = -1
-	cfg.SharedLimit = cmp.Or(cfg.SharedLimit, time.Minute) // no operation is deferred because the machine is busy
-	s, err := commitlog.Open(t.Context(), app(cfg))
+	s, err := commitlog.Open(t.Context(), unhurried(app(cfg)))
 	if err != nil {
 		t.Fatal(err)
 	}

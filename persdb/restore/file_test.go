@@ -31,6 +31,7 @@ var schema = commitlog.Config{Schema: []string{"CREATE TABLE app(id INTEGER PRIM
 func in(dir string) commitlog.Config {
 	cfg := schema
 	cfg.Dir, cfg.TrimEvery = dir, -1
+	cfg.StatementLimit, cfg.OperationLimit = time.Minute, time.Minute // however slow the machine is
 	return cfg
 }
 

@@ -51,7 +51,7 @@ func newStack(t *testing.T) *stack {
 	}
 	s.env = append(os.Environ(),
 		"PROJECT="+s.project, "STACK_DIR="+s.dir, "GATEWAY_PORT="+gateway, "ORCHESTRATOR_PORT="+orchestrator,
-		"BIND=127.0.0.1", "AUTH=off", "SLAVES=1", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+s.project,
+		"BIND=127.0.0.1", "AUTH=off", "SLAVES=1", "SCALE_PERIOD=1h", "HUNG_AFTER=5s", "RIDESHARE_IMAGE=rideshare/rideshare:"+s.project,
 	)
 	t.Cleanup(func() {
 		s.clear(t)

@@ -40,7 +40,7 @@ func TestAdmission_RefusalsAndSettings(t *testing.T) {
 	} {
 		sys.patchAdmission(t, `{"breakers":{"`+c.breaker+`":"open"}}`)
 		refused(sys.Post(t, sys.db(c.path), c.body, problem...), http.StatusServiceUnavailable, c.reason)
-		sys.Get(t, sys.db("/readyz")).expect(t, http.StatusOK, anyBody)
+		eventually(t, againLimit, func() error { return sys.Get(t, sys.db("/readyz")).check(http.StatusOK, anyBody) })
 		sys.patchAdmission(t, `{"breakers":null}`)
 		sys.Post(t, sys.db(c.path), c.body).expect(t, http.StatusOK, anyBody)
 	}

@@ -23,7 +23,7 @@ const (
 // refused as docs/API.md says, none reaches the queues or the database, the memory stays within its bound, and the requests
 // of others are answered all the time.
 func TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered(t *testing.T) {
-	sys := start(t, setup{owned: true, env: []string{"SCALE_PERIOD=1h"}, flags: []string{"--slaves", "1"}})
+	sys := start(t, setup{owned: true, env: []string{"SCALE_PERIOD=1h", "CALL_TIMEOUT=15s"}, flags: []string{"--slaves", "1"}})
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
 	before := peak(t, sys.PID)
 	began := time.Now()

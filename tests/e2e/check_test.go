@@ -176,6 +176,7 @@ func TestCheck_SoundSystem_SaysSo(t *testing.T) {
 	for _, crash := range []string{"", "slave", "master"} {
 		if crash != "" {
 			sys.Crash(t, crash)
+			sys.awaitSlaves(t, 2) // A check waits 10 s for them.
 		}
 		got := sys.check(t, nil)
 		if got.code != 0 {

@@ -21,7 +21,7 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 		before, workers := sys.Cluster(t), sys.Workers(t)
 		want := before.pids(role)
 		pid := sys.Crash(t, role)
-		eventually(t, failoverLimit, func() error { // also a write, with anybody's death
+		eventually(t, againLimit, func() error { // also a write, with anybody's death
 			a, err := sys.Try(t.Context(), "DELETE", sys.userURL("nobody at all"), "")
 			return errors.Join(err, a.check(http.StatusBadRequest, anyBody))
 		})
@@ -53,7 +53,7 @@ func TestCrash_EachRole_AnswersItsPidAndIsReplaced(t *testing.T) {
 // Slaves that die faster than workers may be started are replaced one by one, each some seconds later and not after a minute.
 // The cluster's state, the metric and the log say so.
 func TestCrash_FasterThanStartsAreAllowed_ReplacedOneByOne(t *testing.T) {
-	sys := start(t, setup{owned: true, env: []string{"STARTS_PER_MINUTE=20"}})
+	sys := start(t, setup{owned: true, env: []string{"STARTS_PER_MINUTE=6"}})
 	eventually(t, againLimit, func() error {
 		sys.Post(t, sys.db("/api/v1/crash/slave"), "") // 400 while none is there
 		if c := sys.Cluster(t); c.StartsHeldBack == 0 {

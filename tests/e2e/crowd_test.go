@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// promptly is what point reads and writes of others take at most while somebody crowds the system, whose requests last 8 s. On
-// one core that has other work the longest took a fifth of a second.
-const promptly = 3 * time.Second
+// promptly is what point reads and writes of others take at most while somebody crowds the system, whose requests last
+// 30 s. On one core that has other work the longest took a fifth of a second.
+const promptly = 20 * time.Second
 
 // Reads that never end, reads that only the master serves, and reads that wait for a position that never
 // comes: however many of each one client sends, the point reads and the writes of others are answered.
 func TestCrowd_ReadsThatNeverEnd_OthersAreAnswered(t *testing.T) {
-	endless := "q=" + url.QueryEscape("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x) SELECT count(*) FROM x") + "&timeout=8s"
+	endless := "q=" + url.QueryEscape("WITH RECURSIVE x(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM x) SELECT count(*) FROM x") + "&timeout=30s"
 	for name, c := range map[string]struct {
 		query string
 		many  int
@@ -27,15 +27,15 @@ func TestCrowd_ReadsThatNeverEnd_OthersAreAnswered(t *testing.T) {
 		"None":   {"level=none&" + endless, 40, 20 * time.Millisecond, nil},
 		"Strong": {"level=strong&" + endless, 40, 20 * time.Millisecond, nil},
 		"FarPosition": {
-			"level=none&timeout=8s&q=" + url.QueryEscape("SELECT 1"), 300, 5 * time.Millisecond, []string{"X-Min-Seq", "999999999999"},
+			"level=none&timeout=30s&q=" + url.QueryEscape("SELECT 1"), 300, 5 * time.Millisecond, []string{"X-Min-Seq", "999999999999"},
 		},
 		"NextPosition": {
-			"level=none&timeout=8s&q=" + url.QueryEscape("SELECT 1"), 300, 5 * time.Millisecond, []string{"X-Min-Seq", "NEXT"},
+			"level=none&timeout=30s&q=" + url.QueryEscape("SELECT 1"), 300, 5 * time.Millisecond, []string{"X-Min-Seq", "NEXT"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sys := start(t, setup{flags: []string{"--slaves", "1"}, env: []string{"SCALE_MAX=1"}})
+			sys := start(t, setup{flags: []string{"--slaves", "1"}, env: []string{"SCALE_MAX=1", "CALL_TIMEOUT=20s"}})
 			table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
 			ctx, cancel := context.WithCancel(t.Context())
 			var crowd sync.WaitGroup
@@ -73,7 +73,7 @@ func TestCrowd_ReadsThatNeverEnd_OthersAreAnswered(t *testing.T) {
 // Writers that keep the master busy with statements that never end: a write of another client, with the
 // deadline writes have when the client names none, is not kept at the broker behind theirs.
 func TestCrowd_WritesThatNeverEnd_OthersAreAnswered(t *testing.T) {
-	sys := start(t, setup{flags: []string{"--slaves", "1"}, env: []string{"SCALE_MAX=1"}})
+	sys := start(t, setup{flags: []string{"--slaves", "1"}, env: []string{"SCALE_MAX=1", "CALL_TIMEOUT=10s"}})
 	table := sys.NewTable(t, "id INTEGER PRIMARY KEY")
 	var crowd sync.WaitGroup
 	defer crowd.Wait() // each ends with its deadline, so that nothing is left to do at the stop

@@ -44,7 +44,7 @@ func (p *parts) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *parts) start(t *testing.T, name string, args ...string) {
 	t.Helper()
-	started, err := startProcess(p.path(name+".log"), []string{markerEnv + "=" + p.id}, append([]string{name}, args...)...)
+	started, err := startProcess(p.path(name+".log"), []string{patientWorkers, markerEnv + "=" + p.id}, append([]string{name}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func shared(t *testing.T) *system {
 	suite.mu.Lock()
 	defer suite.mu.Unlock()
 	if suite.shared == nil {
-		suite.shared = newSystem(filepath.Join(suite.dir, "shared"), setup{env: []string{"SCALE_PERIOD=1h"}})
+		suite.shared = newSystem(filepath.Join(suite.dir, "shared"), setup{env: []string{"SCALE_PERIOD=1h", "CALL_TIMEOUT=20s"}})
 	}
 	sys := suite.shared
 	if sys.proc == nil {

@@ -73,7 +73,7 @@ func TestOperations_StartedSystem_IsReady(t *testing.T) {
 	sys := shared(t)
 	for _, base := range []string{sys.Users, sys.Rides, sys.Orchestrator} {
 		sys.Get(t, base+"/livez").expect(t, http.StatusOK, anyBody)
-		sys.Get(t, base+"/readyz").expect(t, http.StatusOK, anyBody)
+		eventually(t, againLimit, func() error { return sys.Get(t, base+"/readyz").check(http.StatusOK, anyBody) })
 		metrics := sys.Get(t, base+"/metrics").expect(t, http.StatusOK, anyBody)
 		if !strings.Contains(metrics.Body, "rideshare_http_requests_total") {
 			t.Errorf("%s/metrics: got %.200s, want the request counter", base, metrics.Body)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,12 +118,15 @@ func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
 		return nil
 	})
 	for _, d := range all {
-		if right := max(1, min((d.Count+19)/20, 4)); d.Wanted != right || !d.Done || d.Why == "" || d.Sample.Reads != d.Count {
+		if right := max(1, min((d.Count+19)/20, 4)); d.Wanted != right || !d.Done && !strings.Contains(d.Why, "overtaken") || d.Why == "" || d.Sample.Reads != d.Count {
 			t.Errorf("got %s, want %d slaves, done, and why", toJSON(d), right)
 		}
-		if len(d.Would) != 1 || d.Would[0].Policy != "latency" || d.Sample.Slaves < 1 || len(d.Sample.Missing) > 0 {
-			t.Errorf("got %s, want a whole sample and what policy latency would do", toJSON(d))
+		if len(d.Would) != 1 || d.Would[0].Policy != "latency" || d.Sample.Slaves < 1 && len(d.Sample.Missing) == 0 { // A worker that is starting is missing.
+			t.Errorf("got %s, want a sample and what policy latency would do", toJSON(d))
 		}
+	}
+	if !slices.ContainsFunc(all, func(d decision) bool { return len(d.Sample.Missing) == 0 }) {
+		t.Error("no decision has a whole sample")
 	}
 	sys.Restart(t)
 	if again := sys.decisions(t); len(again) < len(all) || toJSON(again[:len(all)]) != toJSON(all) {
@@ -135,21 +139,17 @@ func TestScaling_ManyReadsThenFew_SlavesFollowAndNoReadFails(t *testing.T) {
 func TestScaling_CrashDuringTheStep_EndsInTheRightNumber(t *testing.T) {
 	sys := start(t, setup{env: []string{"SCALE_PERIOD=3s", "SCALE_MAX=3"}})
 	for round := range 2 {
-		if err := together(10, func(int) error {
-			for range 10 {
-				if err := sys.readOnce(t.Context()); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
+		stop := sys.trickle(t, 10*time.Millisecond)
+		sys.awaitDesired(t, 3)
+		if _, err := stop(); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		sys.awaitDesired(t, 3)
 		sys.Crash(t, "slave")
 		sys.awaitMost(t, 3)
 		sys.awaitDesired(t, 1)
-		sys.Crash(t, "slave")
+		eventually(t, againLimit, func() error { // The successor of the first slave may not be there yet.
+			return sys.Post(t, sys.db("/api/v1/crash/slave"), "").check(http.StatusOK, anyBody)
+		})
 		sys.awaitSlaves(t, 1)
 		if c := sys.Cluster(t); len(c.pids("master")) != 1 {
 			t.Errorf("round %d: got %s, want one master", round, toJSON(c))

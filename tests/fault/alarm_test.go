@@ -19,8 +19,10 @@ var (
 )
 
 const (
-	// refusalLimit is the promise for the first refusal after the broker has begun to take no messages.
-	refusalLimit = 2 * time.Second
+	// alarmDeadline is the deadline of a call. refusalLimit bounds the time until the first refusal after the broker has begun
+	// to take no messages: a refusal must not wait for the deadline.
+	alarmDeadline = 10 * time.Second
+	refusalLimit  = alarmDeadline - 2*time.Second
 	// moreGoroutines is how many goroutines a process may have more than before an alarm: many less than the requests that
 	// the load sends meanwhile, and more than all its clients need.
 	moreGoroutines = 100
@@ -49,7 +51,7 @@ func (a alarm) lasts(t *testing.T, l *load) {
 	defer a.clear(l.sys.rabbit)(t)
 	l.sys.refusedSoon(t)
 	l.awaitRefusal(t)
-	outlast(t, 2*callTimeout)
+	outlast(t, 2*alarmDeadline)
 	unknown := l.unknown.Load()
 	l.awaitRefusal(t)
 	if more := l.unknown.Load() - unknown; more > 0 {
@@ -78,7 +80,7 @@ func (s *system) refusedSoon(t *testing.T) {
 	began := time.Now()
 	for what, refused := range map[string]func() error{"write": s.refusedWrite, "read": s.refusedRead} {
 		first := make(chan struct{}, 1)
-		testenv.Eventually(t, 2*callTimeout, func() error {
+		testenv.Eventually(t, healLimit, func() error {
 			go func() { // ends with the answer, at the latest at the client's limit
 				if refused() == nil {
 					select {

@@ -249,7 +249,7 @@ func TestSystem_AnySQLUnderFaults_ReplicasEqual(t *testing.T) {
 	}
 	seed := nemesisSeed(t)
 	t.Logf("seed %d (run again with %s)", seed, nemesisEnv)
-	sys := startSystem(t, startServices(t), 2)
+	sys := startSystem(t, startServices(t), 2, hanging)
 	sys.exec(t, "CREATE TABLE marks(id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &anySQL{trial: &trial{sys: sys, seed: seed, stop: cancel, all: sync.WaitGroup{}}}

@@ -27,7 +27,7 @@ func TestSystem_Broken_HistoryNotices(t *testing.T) {
 	} {
 		t.Run(string(broken.promise), func(t *testing.T) {
 			t.Parallel()
-			sys := startFailable(t, broken.on(t), 2, fmt.Sprintf("%s=%s=%s", failpoint.EnvArm, broken.promise, failpoint.TurnOn))
+			sys := startFailable(t, broken.on(t), 2, hanging, fmt.Sprintf("%s=%s=%s", failpoint.EnvArm, broken.promise, failpoint.TurnOn))
 			h := startTrial(t, sys, nemesisSeed(t))
 			harass(t, h, brokenFor, broken.attacks)
 			if err := h.verdict(t); err == nil || !strings.Contains(err.Error(), broken.notice) {

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,7 +18,11 @@ func TestSystem_BrokerFaults_AgreedAnswersAndRecovery(t *testing.T) {
 		"DiskAlarm":         diskAlarm.lasts,
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := startLoad(t, startSystem(t, on, 2))
+			var env []string
+			if strings.HasSuffix(name, "Alarm") {
+				env = append(env, "CALL_TIMEOUT="+alarmDeadline.String())
+			}
+			l := startLoad(t, startSystem(t, on, 2, env...))
 			fault(t, l)
 			l.await(t, 2)
 		})

@@ -15,6 +15,9 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
+// busyHangs is hanging for tests in which a part of a worker is stuck: silence that is shorter comes of a busy machine.
+const busyHangs = "HUNG_AFTER=3s"
+
 // hangs returns why workers were taken for hung so far, by their pids.
 func (s *system) hangs() (map[int]string, error) {
 	text, err := os.ReadFile(s.logFile())
@@ -71,7 +74,7 @@ func TestSystem_MasterStuck_Replaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := startLoad(t, startFailable(t, on, 2))
+			l := startLoad(t, startFailable(t, on, 2, busyHangs))
 			before := l.sys.awaitWhole(t, 2)
 			master := before.pids("master")[0]
 			l.sys.failpoints.Arm(t, master, c.point, c.action)
@@ -86,7 +89,7 @@ func TestSystem_MasterStuck_Replaced(t *testing.T) {
 // gets those that it held. The master stays.
 func TestSystem_SlaveReadsStuck_Replaced(t *testing.T) {
 	t.Parallel()
-	l := startLoad(t, startFailable(t, shared(t), 2))
+	l := startLoad(t, startFailable(t, shared(t), 2, busyHangs, patient))
 	before := l.sys.awaitWhole(t, 2)
 	slave := before.pids("slave")[0]
 	l.sys.failpoints.Arm(t, slave, failpoint.SlaveBeforeRead, failpoint.Pause)
@@ -105,7 +108,7 @@ func TestSystem_SlaveReadsStuck_Replaced(t *testing.T) {
 // nobody answers who could follow it, and the system heals.
 func TestSystem_EveryWorkerHangs_Replaced(t *testing.T) {
 	t.Parallel()
-	l := startLoad(t, startFailable(t, shared(t), 1))
+	l := startLoad(t, startFailable(t, shared(t), 1, busyHangs))
 	before := l.sys.awaitWhole(t, 1)
 	master, slave := before.pids("master")[0], before.pids("slave")[0]
 	signal(t, slave, syscall.SIGSTOP)

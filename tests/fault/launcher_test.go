@@ -98,6 +98,7 @@ func (g *launcherGate) count(path string) int {
 func TestLauncher_StoppedMasterCannotBeKilled_FencedAndWritesComeBack(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, shared(t), 2)
+	s.env = []string{hanging}
 	s.startPersdb(t)
 	network, persdb := behind(t, &testenv.Service{URL: s.persdbURL})
 	s.persdbURL = persdb.URL

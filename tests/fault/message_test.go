@@ -67,7 +67,11 @@ func (p publisher) message(t *testing.T, name string) []byte {
 func (l *load) awaitRow(t *testing.T, name string) {
 	t.Helper()
 	testenv.Eventually(t, healLimit, func() error {
-		if n := string(l.sys.rows(t, "SELECT count(*) FROM effects WHERE name = '"+name+"'")[0][0]); n != "1" {
+		rows, err := l.sys.query("SELECT count(*) FROM effects WHERE name = '" + name + "'")
+		if err != nil {
+			return err
+		}
+		if n := string(rows[0][0]); n != "1" {
 			return fmt.Errorf("rows of %s: got %s, want 1", name, n)
 		}
 		return nil

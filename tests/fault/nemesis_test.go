@@ -96,7 +96,7 @@ func harass(t *testing.T, h *trial, lasts time.Duration, what []attack) map[stri
 	rnd, struck := rand.New(rand.NewPCG(h.seed, 99)), map[string]int{}
 	var turn []int
 	began := time.Now()
-	for time.Since(began) < lasts {
+	for time.Since(began) < lasts || len(struck) < len(what) { // the limit of the whole run ends it
 		if len(turn) == 0 {
 			turn = rnd.Perm(len(what))
 		}
@@ -272,7 +272,7 @@ func TestSystem_RandomFaults_HistoryIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := nemesisSeed(t)
 	t.Logf("seed %d (run again with %s)", seed, nemesisEnv)
-	sys := startSystem(t, startServices(t), 2)
+	sys := startSystem(t, startServices(t), 2, hanging)
 	h := startTrial(t, sys, seed)
 	before := sys.awaitWhole(t, 2)
 	struck := harass(t, h, nemesisFor, attacks)

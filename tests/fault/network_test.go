@@ -158,7 +158,7 @@ func (s *system) newEpochSince(before cluster) sign {
 func (s *system) unregistered(pid int) sign {
 	return func() error {
 		c, err := get[cluster](s, "/api/v1/cluster")
-		if err == nil && slices.Contains(c.Members, member{PID: pid, Role: "slave", Ready: true}) {
+		if err == nil && slices.ContainsFunc(c.Members, func(m member) bool { return m.PID == pid && m.Ready }) {
 			err = fmt.Errorf("worker %d is registered", pid)
 		}
 		return err

@@ -163,7 +163,7 @@ func samePID(t *testing.T, l *load, role string) {
 		signal(t, up, syscall.SIGSTOP)
 		signal(t, host, syscall.SIGKILL)
 		l.sys.goOnAfter(t, victim-1-lead)
-		if got := l.sys.registered(t, victim); got != dead {
+		if got := l.sys.registered(t, victim); got.Worker != dead.Worker {
 			t.Errorf("registered with pid %d after its death: got %+v, want %+v", victim, got, dead)
 		}
 		signal(t, up, syscall.SIGCONT)

@@ -53,7 +53,7 @@ func TestSystem_SlaveKilledWithReadsInHand_NoReadFails(t *testing.T) {
 // One of two slaves is killed under load, again and again: no read fails.
 func TestSystem_OneOfTwoSlavesKilled_NoReadFails(t *testing.T) {
 	t.Parallel()
-	sys := startSystem(t, shared(t), 2)
+	sys := startSystem(t, shared(t), 2, patient)
 	l := startLoad(t, sys)
 	for range 3 {
 		before := sys.awaitWhole(t, 2)
@@ -100,7 +100,7 @@ func (s *system) head(t *testing.T) uint64 {
 // awaitHolding waits until one of the workers has acknowledged reads that it has not answered, and returns it.
 func (s *system) awaitHolding(t *testing.T, pids []int) (holder int) {
 	t.Helper()
-	testenv.Eventually(t, callTimeout, func() error {
+	testenv.Eventually(t, healLimit, func() error {
 		for _, pid := range pids {
 			lingered, err := s.event(pid, "read_messages_lingered")
 			if err != nil {

@@ -42,7 +42,7 @@ func TestSystem_KilledDuringScaleSteps_EndsInTheRightNumber(t *testing.T) {
 // only scaled, under writes and reads, sees neither 503 nor 504.
 func TestSystem_ScaledOutAndIn_NoRequestFails(t *testing.T) {
 	t.Parallel()
-	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3")
+	sys := startSystem(t, shared(t), 1, "SCALE_PERIOD=5s", "SCALE_MAX=3", patient)
 	l := startLoad(t, sys)
 	for range 2 {
 		sys.awaitWhole(t, 3)
@@ -90,7 +90,7 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	t.Parallel()
 	const period = 15 * time.Second
 	on := ownCoordinator(t)
-	sys := startSystem(t, on, 1, "SCALE_PERIOD="+period.String(), "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=100")
+	sys := startSystem(t, on, 1, "SCALE_PERIOD="+period.String(), "SCALE_MAX=2", "SCALE_READS_PER_SLAVE=50", slowSession)
 	l := startLoad(t, sys)
 	l.quiet.Store(true)
 	for ticks := range 2 { // the load's start counts in the first window
@@ -104,11 +104,11 @@ func TestSystem_CoordinatorStandsStillAtTheTick_DecisionIsCarriedOut(t *testing.
 	sys.awaitWhole(t, 1)
 	l.quiet.Store(false)
 	tick := sys.decisions(t)[1].At.Add(period)
-	_ = pause(t.Context(), time.Until(tick)-2*time.Second)
+	_ = pause(t.Context(), time.Until(tick)-4*time.Second)
 	l.quiet.Store(true)
 	stood := time.Now()
 	on.zoo.Pause(t)
-	_ = pause(t.Context(), time.Until(tick)+2*time.Second) // less than a session: nothing else happens
+	_ = pause(t.Context(), time.Until(tick)+4*time.Second) // less than a session: nothing else happens
 	if n, err := sys.desired(); err != nil || n != 1 {
 		t.Errorf("the fault has not struck: %d slaves are wanted while the coordinator stands still (%v), want 1", n, err)
 	}

@@ -20,14 +20,14 @@ const (
 	crowdSize = 600
 	crowdPace = 10 * time.Millisecond
 	// drainLimit is when none of them waits any more: their time at the broker is over, and the broker was asked again.
-	drainLimit = 2*callTimeout + 5*time.Second
+	drainLimit = 2*patience + 5*time.Second
 )
 
 // Each commit of persdb takes a second, as on a disk that is slow to sync: many writes travel together, so that most of a crowd is
 // done, others are refused as agreed, the queues do not grow, and no read is refused. With a fast disk all is as before.
 func TestPersdb_CommitsTakeASecond_QueuesAreBoundedAndReadsGoOn(t *testing.T) {
 	t.Parallel()
-	sys := startFailable(t, shared(t), 2)
+	sys := startFailable(t, shared(t), 2, patient)
 	sys.exec(t, "CREATE TABLE crowd(n INTEGER PRIMARY KEY)")
 	l := startLoad(t, sys)
 	persdb := sys.persdb(t)

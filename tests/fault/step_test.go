@@ -120,7 +120,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 	} {
 		t.Run(string(step), func(t *testing.T) {
 			t.Parallel()
-			sys := startFailable(t, on, 2)
+			sys := startFailable(t, on, 2, hanging)
 			l := startLoad(t, sys)
 			before := sys.awaitWhole(t, 2)
 			sys.failpoints.Arm(t, sys.cmd.Process.Pid, step, failpoint.Kill)
@@ -145,7 +145,7 @@ func TestRole_OrchestratorDiesAtEachStep_RestartMakesItWhole(t *testing.T) {
 // epoch when it wakes up: persdb refuses what it had in hand, and it ends by itself.
 func TestRole_StoppedMasterWakesUp_CannotWriteAndEnds(t *testing.T) {
 	t.Parallel()
-	sys := startFailable(t, shared(t), 2, "HUNG_AFTER=1m") // the paused master is not to be killed
+	sys := startFailable(t, shared(t), 2)
 	l := startLoad(t, sys)
 	before := sys.awaitWhole(t, 2)
 	master, up := before.pids("master")[0], sys.cmd.Process.Pid

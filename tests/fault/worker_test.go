@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -28,7 +29,11 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := startLoad(t, startSystem(t, on, 2))
+			env := []string{slowSession, patient}
+			if strings.HasSuffix(name, "StandsStill") {
+				env = append(env, hanging)
+			}
+			l := startLoad(t, startSystem(t, on, 2, env...))
 			fault(t, l)
 			l.await(t, 2)
 		})

@@ -149,10 +149,13 @@ func (l *live) equals(store *workertest.Store) {
 // path returns the one database file in the replica's directory.
 func (l *live) path() string {
 	l.t.Helper()
-	paths := l.files()
-	if len(paths) != 1 {
-		l.t.Fatalf("got files %v, want one", paths)
-	}
+	var paths []string
+	testenv.Eventually(l.t, limit, func() error { // The old file is removed after readers have the new file.
+		if paths = l.files(); len(paths) != 1 {
+			return fmt.Errorf("got files %v, want one", paths)
+		}
+		return nil
+	})
 	return paths[0]
 }
 

@@ -98,13 +98,15 @@ func TestReplica_Verify_EqualStays(t *testing.T) {
 
 // The replica also compares itself periodically, without a request.
 func TestReplica_Run_FindsAnAlteredRowByItself(t *testing.T) {
-	store := workertest.NewStore(t, schema)
-	fill(store, 1, 5)
-	l := bound(t, store, func(c *replica.Config) { c.VerifyEvery = time.Millisecond })
-	l.reaches(5)
-	l.alter("UPDATE n SET v='other' WHERE i=3")
-	l.repaired(5)
-	l.equals(store)
+	synctest.Test(t, func(t *testing.T) { // The pause after a comparison that took long is long.
+		store := workertest.NewStore(t, schema)
+		fill(store, 1, 5)
+		l := bound(t, store, func(c *replica.Config) { c.VerifyEvery = 100 * time.Millisecond })
+		l.reaches(5)
+		l.alter("UPDATE n SET v='other' WHERE i=3")
+		l.repaired(5)
+		l.equals(store)
+	})
 }
 
 // inParts is a persdb whose parts are small: some ten rows.

@@ -222,7 +222,7 @@ func (r *run) storm(ctx context.Context, name string, units int, kills map[int64
 		return r.order(ctx, r.goods[wanted[n]], fmt.Sprint("buyer-", n)).outcome()
 	}, kills)
 	// Orders that are in flight when the last unit is sold cannot be refused by the flag.
-	if most := max((got[byDatabase]+got[byFlag])/100, int64(kinds*connections)); got[byDatabase] > most {
+	if most := max((got[byDatabase]+got[byFlag])/100, int64(kinds*connections)); r.Scale >= 1 && got[byDatabase] > most { // a short scene may be over before the flag
 		r.Wrong("got %v, want at most %d sold-out answers that asked the database", got, most)
 	}
 	return err

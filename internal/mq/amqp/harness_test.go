@@ -114,7 +114,7 @@ func (b *bus) waiting(tb testing.TB, name string) int {
 func (b *bus) config(name string) (amqp.Config, *network) {
 	n := &network{}
 	return amqp.Config{
-		URL: b.url, Prefix: b.prefix, Name: name,
+		URL: b.url, Prefix: b.prefix, Name: name, Heartbeat: 10 * time.Second, ConfirmTimeout: 10 * time.Second,
 		SeparateWrites: true, MaxReady: b.limits.MaxReady, MaxBytes: b.limits.MaxBytes, SyncBuffer: b.limits.SyncBuffer, DialContext: n.dial,
 	}, n
 }

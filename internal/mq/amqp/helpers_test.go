@@ -88,7 +88,7 @@ func within(t *testing.T, c mq.Conn, limit time.Duration, m mq.Message) error {
 	select {
 	case err := <-answer:
 		return err
-	case <-time.After(limit + 2*time.Second):
+	case <-time.After(limit + patience):
 		t.Errorf("publish with %v did not return", limit)
 		return <-answer
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -30,7 +31,7 @@ func Run(t *testing.T, url string) {
 		"ClearEmptiesAll":       clearEmptiesAll,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := dbclient.New(dbclient.Config{URL: url})
+			c, err := dbclient.New(dbclient.Config{URL: url, Timeout: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

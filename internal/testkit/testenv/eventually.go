@@ -19,11 +19,12 @@ func Eventually(tb testing.TB, limit time.Duration, check func() error) {
 	tb.Helper()
 	deadline := time.Now().Add(limit)
 	for poll := shortestPoll; ; poll = min(longestPoll, poll*5/4) {
+		late := time.Now().After(deadline)
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			tb.Fatalf("still wrong after %v: %v", limit, err)
 		}
 		time.Sleep(poll)

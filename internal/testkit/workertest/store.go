@@ -52,6 +52,7 @@ func NewStore(tb testing.TB, schema ...string) *Store {
 	var err error
 	s.Store, err = commitlog.Open(tb.Context(), commitlog.Config{
 		Dir: dir, Schema: schema, Protected: protected, Retain: commitlog.Retention{Ops: kept}, TrimEvery: -1,
+		StatementLimit: time.Minute, OperationLimit: time.Minute, SharedLimit: time.Minute, // however slow the machine is
 		Elapsed: func() time.Duration { return time.Duration(s.elapsed.Load()) },
 	})
 	if err != nil {

@@ -83,6 +83,7 @@ func (e *ownEngine) up(t *testing.T) (binary string) {
 	}
 	cmd := exec.Command(binary, "up", "--launcher", "docker", "--docker-host", e.host, "--docker-image", e.image, "--data", t.TempDir(),
 		"--bus", testenv.StartRabbitMQ(t).URL, "--coordinator", testenv.StartZooKeeper(t).URL)
+	cmd.Env = append(os.Environ(), "CALL_TIMEOUT=40s") // however slow the machine is
 	log := &logs{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

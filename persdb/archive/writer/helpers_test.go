@@ -52,7 +52,7 @@ func (s *source) open(t *testing.T, dir string, a commitlog.Archive) {
 	var err error
 	s.Store, err = commitlog.Open(t.Context(), commitlog.Config{
 		Dir: dir, Schema: []string{"CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT, b)", "CREATE TABLE keyless(a, b)"},
-		Archive: &a, TrimEvery: -1, SharedLimit: time.Minute, Retain: commitlog.Retention{For: time.Hour, Bytes: 1 << 20},
+		Archive: &a, TrimEvery: -1, StatementLimit: time.Minute, OperationLimit: time.Minute, SharedLimit: time.Minute, Retain: commitlog.Retention{For: time.Hour, Bytes: 1 << 20},
 		Now: s.Now, Elapsed: func() time.Duration { return s.Now().Sub(midnight) },
 	})
 	if err != nil {

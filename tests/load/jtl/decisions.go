@@ -50,12 +50,15 @@ func (c cluster) reconcile(ctx context.Context, limit time.Duration) (slaves int
 		status, err := get[struct {
 			Actual int `json:"actual_slaves"`
 		}](ctx, c.url+"/api/v1/cluster")
-		if err == nil && status.Actual == 1 {
+		if err == nil {
+			slaves = status.Actual // It stays known when the next question is cut off.
+		}
+		if slaves == 1 {
 			return 1, nil
 		}
 		select {
 		case <-ctx.Done():
-			return status.Actual, errors.Join(fmt.Errorf("%d slaves are there %v after the last scene, want 1", status.Actual, limit), err)
+			return slaves, errors.Join(fmt.Errorf("%d slaves are there %v after the last scene, want 1", slaves, limit), err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
