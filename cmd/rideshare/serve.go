@@ -56,8 +56,7 @@ type part struct {
 	exposed string
 	// listener, if set, is used instead of addr; see bind.
 	listener net.Listener
-	// writeTimeout is for parts whose answers may take longer than usual. Set readTimeout too: when readTimeout expires,
-	// the handler's context ends, however short the request was.
+	// writeTimeout and readTimeout are for parts whose answers or requests may take longer than usual.
 	writeTimeout, readTimeout time.Duration
 	handler                   http.Handler
 	tls                       *tls.Config

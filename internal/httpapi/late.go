@@ -1,6 +1,10 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+
+	"rideshare/internal/dbaas"
+)
 
 // LateHandler holds requests until Set is called. It is for a server whose address must be known before its routes
 // can be made. Create it with NewLateHandler.
@@ -18,11 +22,12 @@ func (l *LateHandler) Set(h http.Handler) {
 	close(l.ready)
 }
 
-// ServeHTTP answers one request, or returns when its client leaves.
+// ServeHTTP answers one request. A request that ends before Set was not done.
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-l.ready:
 		l.handler.ServeHTTP(w, r)
 	case <-r.Context().Done():
+		WriteError(w, r, false, dbaas.Errorf(dbaas.CodeUnavailable, "this part has not started"))
 	}
 }

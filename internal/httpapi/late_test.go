@@ -34,9 +34,13 @@ func TestLateHandler_RequestBeforeSet_Waits(t *testing.T) {
 	})
 }
 
-// A waiting request ends when its client goes away.
-func TestLateHandler_ClientGone_Returns(t *testing.T) {
+// A waiting request is refused when its client goes away, or when the server ends before there are routes.
+func TestLateHandler_NeverSet_Refuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	httpapi.NewLateHandler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+	w := httptest.NewRecorder()
+	httpapi.NewLateHandler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("got %d, want 503", w.Code)
+	}
 }

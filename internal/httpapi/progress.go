@@ -11,8 +11,9 @@ import (
 const progressBytes = 1 << 20
 
 // withProgress renews the read timeout, and the write timeout for the answer, of a request with a long body after
-// each progressBytes of it. It renews them once more at the end of the body, because the handler then still has work
-// to do. Otherwise the server's timeouts apply to the whole request, however long.
+// each progressBytes of it. At the end of the body it renews only the write timeout: net/http has just cleared the read
+// deadline and reads on in the background, and if that read timed out, it would cancel the context of the connection and
+// of all later requests on it. Otherwise the server's timeouts apply to the whole request, however long.
 func withProgress(next http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.ContentLength; n < 0 || n > progressBytes {
@@ -35,15 +36,17 @@ func (b *progressBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.since += n; b.since >= progressBytes || err == io.EOF {
 		b.since = 0
-		b.extend()
+		b.extend(err == io.EOF)
 	}
 	return n, err
 }
 
 // extend renews the deadlines. If that fails, the connection is lost, and the next Read returns the error.
-func (b *progressBody) extend() {
+func (b *progressBody) extend(ended bool) {
 	now := time.Now()
-	_ = b.control.SetReadDeadline(now.Add(b.read))
+	if !ended {
+		_ = b.control.SetReadDeadline(now.Add(b.read))
+	}
 	if b.write > 0 {
 		_ = b.control.SetWriteDeadline(now.Add(b.write))
 	}

@@ -2,15 +2,18 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/testenv"
 )
 
 const (
@@ -79,6 +82,48 @@ func TestServer_LongBody_GoesOnWhileItComes(t *testing.T) {
 	if want := fmt.Sprintf("%d false <nil>", 12*mebibyte); got != want {
 		t.Errorf("12 MiB in twice the time-out: got %q, want %q", got, want)
 	}
+}
+
+// Once a long body has come, the read timeout is over: the handler may take longer, and the connection serves the next
+// request.
+func TestServer_LongBody_HandlerOutlastsTheReadTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
+		s := httpapi.NewServer(httpapi.ServerConfig{
+			Listener: pipes, Log: slog.New(slog.DiscardHandler), ReadTimeout: time.Second, WriteTimeout: time.Hour,
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(time.Minute)
+				_, _ = fmt.Fprint(w, r.Context().Err())
+			}),
+		})
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for name, request := range map[string]string{
+			"Long":    fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", 2*mebibyte, make([]byte, 2*mebibyte)),
+			"Chunked": "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+		} {
+			client, conn := net.Pipe()
+			pipes.Conns <- conn
+			answers := bufio.NewReader(client)
+			for _, text := range []string{request, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"} {
+				go func() { _, _ = io.WriteString(client, text) }()
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := bodyOf(t, resp); got != "<nil>" {
+					t.Errorf("%s, %.4s: the request's context ended: %s", name, text, got)
+				}
+				_ = resp.Body.Close()
+			}
+			_ = client.Close()
+		}
+		close(pipes.Conns)
+		_ = s.Close(context.Background())
+		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
+	})
 }
 
 // A long body that trickles is ended, although each piece is in time; so is a short one.
