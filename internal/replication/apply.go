@@ -24,7 +24,7 @@ var (
 // Applier applies entries to a replica. Only the goroutine that uses the connection may use its Applier.
 type Applier struct{ *schema }
 
-// NewApplier returns an Applier on c. Foreign keys and triggers must be off on c: the log already has the rows that
+// NewApplier returns an Applier on c. Foreign keys, triggers and CHECK constraints must be off on c: the log already has the rows that
 // they changed.
 func NewApplier(c *sqlite.Conn) *Applier { return &Applier{&schema{c: c}} }
 

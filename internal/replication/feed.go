@@ -139,21 +139,14 @@ func (f *feed) flush(changes []dbaas.Change) []dbaas.Change {
 	return changes
 }
 
-// rewind returns the feed to the state in which changes had parts elements and buf had buffered bytes.
-func (f *feed) rewind(changes []dbaas.Change, parts, buffered int) {
-	if len(changes) > parts {
-		f.buf = nil
-		for i, c := range changes[parts:] {
-			if c.Kind != dbaas.ChangeFeed {
-				continue
-			}
-			if i == 1 { // the feed of the rows that were in the buffer then
-				f.buf = c.Data
-			}
+// rewind returns the feed to the state in which changes had parts elements, with its buffer and over of that moment.
+func (f *feed) rewind(changes []dbaas.Change, parts int, buf []byte, over bool) {
+	for _, c := range changes[parts:] {
+		if c.Kind == dbaas.ChangeFeed {
 			f.size -= int64(len(c.Data))
 		}
 	}
-	f.buf, f.described = f.buf[:min(buffered, len(f.buf))], nil
+	f.buf, f.over, f.described = buf, over, nil
 }
 
 // drop removes the ChangeFeeds from changes if the entry's feed was given up.

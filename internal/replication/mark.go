@@ -9,19 +9,20 @@ import (
 // Mark is a position in the recorded changes.
 type Mark struct {
 	parts, buffered int
-	fed             int
+	fed             []byte // the feed's buffer; later bytes are only appended to it
+	over            bool   // the feed was given up before
 	delta           map[string]tableSum
 	emptied         map[string]bool
 }
 
 // Mark returns the current position.
 func (k *Capture) Mark() Mark {
-	return Mark{parts: len(k.changes), buffered: len(k.buf), fed: len(k.feed.buf), delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied)}
+	return Mark{parts: len(k.changes), buffered: len(k.buf), fed: k.feed.buf, over: k.feed.over, delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied)}
 }
 
 // Rewind drops everything recorded after m. The caller has undone these changes.
 func (k *Capture) Rewind(m Mark) {
-	k.feed.rewind(k.changes, m.parts, m.fed)
+	k.feed.rewind(k.changes, m.parts, m.fed, m.over)
 	if len(k.changes) > m.parts {
 		k.buf = nil
 		if m.buffered > 0 {

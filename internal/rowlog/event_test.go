@@ -23,6 +23,17 @@ type log struct {
 	ops   int
 }
 
+// A large delete that is undone leaves the rows of its neighbours in the same commit.
+func TestEvent_UndoneLargeDelete_NeighboursAreSent(t *testing.T) {
+	l := open(t)
+	l.commit(t, "CREATE TABLE big(v)", "CREATE TABLE n(v)")
+	l.commit(t, "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i<1100) INSERT INTO big SELECT zeroblob(32768) FROM s")
+	e := l.commit(t, "INSERT INTO n VALUES('a')", "DELETE FROM big; SELECT * FROM nope", "INSERT INTO n VALUES('b')")
+	if got := changes(t, e); !strings.Contains(got, `"a"`) || !strings.Contains(got, `"b"`) {
+		t.Errorf("got %s, want the rows a and b", got)
+	}
+}
+
 func open(t *testing.T) *log {
 	t.Helper()
 	at := time.Date(2026, 11, 22, 5, 0, 0, 123e6, time.UTC)

@@ -206,14 +206,19 @@ func (c *Conn) Query(sql string, row func(Row) error, args ...dbaas.Value) error
 	}
 }
 
-// WithoutTriggers runs fn with foreign keys and triggers off. No transaction may be open.
+// WithoutTriggers runs fn with foreign keys, triggers and CHECK constraints off, for rows that have passed them. No
+// transaction may be open.
 func (c *Conn) WithoutTriggers(fn func() error) error {
 	for _, op := range []int32{lib.SQLITE_DBCONFIG_ENABLE_FKEY, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER} {
 		if err := c.setFlag(op, false); err != nil {
 			return err
 		}
 	}
-	err := fn()
+	err := c.ExecOnce("PRAGMA ignore_check_constraints=ON")
+	if err == nil {
+		err = fn()
+	}
+	err = errors.Join(err, c.ExecOnce("PRAGMA ignore_check_constraints=OFF"))
 	for _, f := range []struct {
 		op int32
 		on bool

@@ -32,6 +32,9 @@ type Options struct {
 	ForeignKeys bool
 	// Triggers lets triggers fire. Replicas leave it off too, since the log already contains the rows of triggers.
 	Triggers bool
+	// Unchecked leaves out CHECK constraints. Replicas set it: the rows in the log have passed them, and a check may call
+	// random().
+	Unchecked bool
 	// BusyTimeout is how long a statement waits for the lock of another connection; 5 s if zero.
 	BusyTimeout time.Duration
 	// CacheBytes is the page cache of the connection; 2 MiB for a reader and 8 MiB for a writer if zero.
@@ -219,6 +222,9 @@ func (o Options) pragmas() []string {
 	}
 	if !o.ReadOnly {
 		list = append(list, "PRAGMA journal_size_limit=67108864") // a WAL that grew during a long read shrinks afterwards.
+	}
+	if o.Unchecked {
+		list = append(list, "PRAGMA ignore_check_constraints=ON")
 	}
 	if o.MaxPages > 0 {
 		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))

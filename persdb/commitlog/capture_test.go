@@ -60,21 +60,22 @@ func TestStore_Commit_DropWithRowsInOneBatch(t *testing.T) {
 // the sums of the rows fit.
 func TestStore_Commit_AnyTable(t *testing.T) {
 	for name, batches := range map[string][][]string{
-		"IgnoreClause":  {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT IGNORE)", "INSERT INTO x VALUES(1,'a')"}, {"DELETE FROM x WHERE id=1", "INSERT INTO x VALUES(7,'a')"}},
-		"ReplaceClause": {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT REPLACE)", "INSERT INTO x VALUES(1,'a'),(2,'b')"}, {"UPDATE x SET u='b' WHERE id=1", "INSERT INTO x VALUES(3,'b')"}},
-		"NoCaseKey":     {{"CREATE TABLE x(k TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, v)", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}, {"DELETE FROM x", "INSERT INTO x VALUES('aNN',3)"}},
-		"NoCaseKeyOnly": {{"CREATE TABLE x(k TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}},
-		"NumbersAsKeys": {{"CREATE TABLE x(k NOT NULL PRIMARY KEY, v)", "INSERT INTO x VALUES(1,1)"}, {"UPDATE x SET k=1.0"}, {"UPDATE x SET v=0.0"}, {"UPDATE x SET v=-0.0"}},
-		"NoKey":         {{"CREATE TABLE x(v)", "INSERT INTO x VALUES(1),(1),(NULL)"}, {"DELETE FROM x WHERE rowid=1", "UPDATE x SET v=2 WHERE rowid=2", "UPDATE x SET rowid=70 WHERE rowid=3"}, {"INSERT INTO x VALUES(9)"}},
-		"NullKeyFilled": {{"CREATE TABLE x(k TEXT PRIMARY KEY, v)", "CREATE TRIGGER g AFTER INSERT ON x WHEN NEW.k IS NULL BEGIN UPDATE x SET k='key'||NEW.v WHERE rowid=NEW.rowid; END", "INSERT INTO x VALUES(NULL,1),(NULL,2)"}, {"DELETE FROM x WHERE k='key2'"}},
-		"SeveralInOne":  {{"CREATE TABLE x(v); INSERT INTO x VALUES(1); /* and */ CREATE INDEX i ON x(v);", "INSERT INTO x VALUES(2); ALTER TABLE x ADD COLUMN w; UPDATE x SET w=v; -- done"}, {"DROP INDEX i; DELETE FROM x; INSERT INTO x VALUES(9,9); SELECT * FROM x"}},
-		"HiddenRowid":   {{"CREATE TABLE x(rowid TEXT, oid TEXT)", "INSERT INTO x VALUES('a','b'),('c','d')"}, {"UPDATE x SET oid='e' WHERE _rowid_=2"}},
-		"Counters":      {{"CREATE TABLE x(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO x VALUES(100)", "DELETE FROM x"}, {"UPDATE sqlite_sequence SET seq=500 WHERE name='x'"}, {"INSERT INTO x DEFAULT VALUES"}, {"DELETE FROM sqlite_sequence"}, {"DROP TABLE x"}},
-		"Swap":          {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u UNIQUE)", "INSERT INTO x VALUES(1,1),(2,2),(3,3)"}, {"UPDATE x SET u=-u", "UPDATE x SET u=4+u", "UPDATE x SET id=id+1 WHERE id>=3"}},
-		"ImplicitRowid": {{"INSERT INTO users VALUES('dan','x'),('ann','x'),('cid','x'),('bob','x')"}, {"UPDATE users SET rowid=rowid+10"}},
-		"RandomCheck":   {{"CREATE TABLE x(v CHECK(v>=0 OR random() IS NULL))", "INSERT INTO x VALUES(1)"}},
-		"AddedReal":     {{"CREATE TABLE x(a INTEGER PRIMARY KEY)", "INSERT INTO x VALUES(1),(2),(3)", "ALTER TABLE x ADD COLUMN f DOUBLE DEFAULT 1"}, {"UPDATE x SET f=5.5 WHERE a=1", "DELETE FROM x WHERE a=2", "UPDATE x SET a=7 WHERE a=3"}},
-		"LongValues":    {{"CREATE TABLE x(id INTEGER PRIMARY KEY, a, b)", "INSERT INTO x VALUES(1,hex(zeroblob(5000)),1)"}, {"UPDATE x SET b=2"}, {"UPDATE x SET a=a||'y', b=3"}},
+		"IgnoreClause":    {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT IGNORE)", "INSERT INTO x VALUES(1,'a')"}, {"DELETE FROM x WHERE id=1", "INSERT INTO x VALUES(7,'a')"}},
+		"ReplaceClause":   {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT REPLACE)", "INSERT INTO x VALUES(1,'a'),(2,'b')"}, {"UPDATE x SET u='b' WHERE id=1", "INSERT INTO x VALUES(3,'b')"}},
+		"NoCaseKey":       {{"CREATE TABLE x(k TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, v)", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}, {"DELETE FROM x", "INSERT INTO x VALUES('aNN',3)"}},
+		"NoCaseKeyOnly":   {{"CREATE TABLE x(k TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}},
+		"NumbersAsKeys":   {{"CREATE TABLE x(k NOT NULL PRIMARY KEY, v)", "INSERT INTO x VALUES(1,1)"}, {"UPDATE x SET k=1.0"}, {"UPDATE x SET v=0.0"}, {"UPDATE x SET v=-0.0"}},
+		"NoKey":           {{"CREATE TABLE x(v)", "INSERT INTO x VALUES(1),(1),(NULL)"}, {"DELETE FROM x WHERE rowid=1", "UPDATE x SET v=2 WHERE rowid=2", "UPDATE x SET rowid=70 WHERE rowid=3"}, {"INSERT INTO x VALUES(9)"}},
+		"NullKeyFilled":   {{"CREATE TABLE x(k TEXT PRIMARY KEY, v)", "CREATE TRIGGER g AFTER INSERT ON x WHEN NEW.k IS NULL BEGIN UPDATE x SET k='key'||NEW.v WHERE rowid=NEW.rowid; END", "INSERT INTO x VALUES(NULL,1),(NULL,2)"}, {"DELETE FROM x WHERE k='key2'"}},
+		"SeveralInOne":    {{"CREATE TABLE x(v); INSERT INTO x VALUES(1); /* and */ CREATE INDEX i ON x(v);", "INSERT INTO x VALUES(2); ALTER TABLE x ADD COLUMN w; UPDATE x SET w=v; -- done"}, {"DROP INDEX i; DELETE FROM x; INSERT INTO x VALUES(9,9); SELECT * FROM x"}},
+		"HiddenRowid":     {{"CREATE TABLE x(rowid TEXT, oid TEXT)", "INSERT INTO x VALUES('a','b'),('c','d')"}, {"UPDATE x SET oid='e' WHERE _rowid_=2"}},
+		"Counters":        {{"CREATE TABLE x(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO x VALUES(100)", "DELETE FROM x"}, {"UPDATE sqlite_sequence SET seq=500 WHERE name='x'"}, {"INSERT INTO x DEFAULT VALUES"}, {"DELETE FROM sqlite_sequence"}, {"DROP TABLE x"}},
+		"Swap":            {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u UNIQUE)", "INSERT INTO x VALUES(1,1),(2,2),(3,3)"}, {"UPDATE x SET u=-u", "UPDATE x SET u=4+u", "UPDATE x SET id=id+1 WHERE id>=3"}},
+		"ImplicitRowid":   {{"INSERT INTO users VALUES('dan','x'),('ann','x'),('cid','x'),('bob','x')"}, {"UPDATE users SET rowid=rowid+10"}},
+		"RandomCheck":     {{"CREATE TABLE x(v CHECK(v>=0 OR random() IS NULL))", "INSERT INTO x VALUES(1)"}},
+		"ConnectionCheck": {{"CREATE TABLE y(v)", "CREATE TABLE x(v CHECK(last_insert_rowid()=0))"}, {"INSERT INTO y VALUES(1)"}, {"INSERT INTO x VALUES(1)"}},
+		"AddedReal":       {{"CREATE TABLE x(a INTEGER PRIMARY KEY)", "INSERT INTO x VALUES(1),(2),(3)", "ALTER TABLE x ADD COLUMN f DOUBLE DEFAULT 1"}, {"UPDATE x SET f=5.5 WHERE a=1", "DELETE FROM x WHERE a=2", "UPDATE x SET a=7 WHERE a=3"}},
+		"LongValues":      {{"CREATE TABLE x(id INTEGER PRIMARY KEY, a, b)", "INSERT INTO x VALUES(1,hex(zeroblob(5000)),1)"}, {"UPDATE x SET b=2"}, {"UPDATE x SET a=a||'y', b=3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
