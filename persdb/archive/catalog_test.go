@@ -79,6 +79,31 @@ func TestCatalog_FindsWhatCanBeRestored(t *testing.T) {
 
 func first[A, B any](a A, _ B) A { return a }
 
+// SeqAt finds an entry that only a snapshot has, and does not pass over it to what came before.
+func TestCatalog_SeqAt_SnapshotInPlaceOfASegment(t *testing.T) {
+	p := place.Folder(t.TempDir())
+	putSnapshot(t, p, 4)
+	putSegment(t, p, 5, 9, 0)
+	putSnapshot(t, p, 10)
+	seqAt := func() (dbaas.Seq, error) {
+		t.Helper()
+		c, err := archive.Read(t.Context(), p, cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.SeqAt(t.Context(), p, entryAt(10).At.Add(time.Second))
+	}
+	if got, err := seqAt(); err != nil || got != 10 {
+		t.Errorf("got %d, %v, want 10", got, err)
+	}
+	putSegment(t, p, 21, 24, 0)
+	putSnapshot(t, p, 22)
+	var not *archive.NotRestorableError
+	if got, err := seqAt(); !errors.As(err, &not) {
+		t.Errorf("beside a gap: got %d, %v, want that it cannot be restored", got, err)
+	}
+}
+
 // Plan names the newest snapshot before a position, and the segments of its log's retention. SeqAt finds the last entry
 // up to a time. Both refuse what lies in a gap.
 func TestCatalog_Plan(t *testing.T) {

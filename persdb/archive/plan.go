@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,16 +142,25 @@ func (c *Catalog) SeqAt(ctx context.Context, p place.Place, at time.Time) (dbaas
 
 // seqWithin is SeqAt for one range.
 func (c *Catalog) seqWithin(ctx context.Context, p place.Place, r Range, at time.Time) (dbaas.Seq, error) {
-	i, _ := slices.BinarySearchFunc(c.Snapshots, r.First, func(s Snapshot, seq dbaas.Seq) int { return cmp.Compare(s.Seq, seq) })
-	h, err := ReadHeader(ctx, p, c.Snapshots[i].Name)
-	if err == nil && h.LastAt.After(at) {
-		err = ErrBeforeAll
-	}
-	if err != nil {
-		return 0, err
-	}
-	chain, _ := c.Chain(r.First)
 	var failed error
+	// A range may have a snapshot in place of a segment, so the chain begins at the newest snapshot that is not after at.
+	within := slices.DeleteFunc(slices.Clone(c.Snapshots), func(s Snapshot) bool { return s.Seq < r.First || s.Seq > r.Last })
+	after, _ := slices.BinarySearchFunc(within, at, func(s Snapshot, at time.Time) int {
+		h, unread := ReadHeader(ctx, p, s.Name)
+		failed = errors.Join(failed, unread)
+		if h.LastAt.After(at) {
+			return 1
+		}
+		return -1
+	})
+	if failed == nil && after == 0 {
+		failed = ErrBeforeAll
+	}
+	if failed != nil {
+		return 0, failed
+	}
+	from := within[after-1].Seq
+	chain, _ := c.Chain(from)
 	n, _ := slices.BinarySearchFunc(chain, at, func(s Segment, at time.Time) int { // n: the first segment that begins after at.
 		begins, unread := ReadHeader(ctx, p, s.Name)
 		failed = errors.Join(failed, unread)
@@ -162,10 +170,10 @@ func (c *Catalog) seqWithin(ctx context.Context, p place.Place, r Range, at time
 		return -1
 	})
 	if failed != nil || n == 0 {
-		return r.First, failed
+		return from, failed
 	}
-	seq := r.First
-	_, err = ReadSegment(ctx, p, chain[n-1], func(e Entry) error {
+	seq := from
+	_, err := ReadSegment(ctx, p, chain[n-1], func(e Entry) error {
 		if !e.At.After(at) {
 			seq = max(seq, e.Seq)
 		}

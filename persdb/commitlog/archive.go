@@ -100,6 +100,10 @@ func (s *Store) archiveFull() bool {
 	return s.cfg.Archive != nil && s.cfg.Archive.Stop && (s.index.after(a.seq) > s.cfg.Archive.Backlog || a.held && a.short)
 }
 
+// errArchiveFull marks a refusal because of the archive: the disk is not full. It is no *dbaas.Error, because errors.Is takes
+// all errors with the same code for equal.
+var errArchiveFull = errors.New("the archive lacks the oldest entries")
+
 // archiveRefusal returns an error if writes are refused because of the archive. The caller owns the connection.
 func (s *Store) archiveRefusal(ctx context.Context) error {
 	if s.cfg.Archive == nil {
@@ -122,7 +126,7 @@ func (s *Store) archiveRefusal(ctx context.Context) error {
 		s.cfg.Log.InfoContext(ctx, "the archive goes on, writes are taken")
 	}
 	if a.full {
-		return dbaas.Errorf(dbaas.CodeFull, "the archive does not take the log, and persdb has no room for more of it")
+		return dbaas.WrapError(dbaas.CodeFull, "the archive does not take the log, and persdb has no room for more of it", errArchiveFull)
 	}
 	return nil
 }
@@ -191,6 +195,7 @@ func (s *Store) Records(ctx context.Context, after dbaas.Seq, bytes int) ([]Reco
 // Copy is a copy of the tables' file as of one entry.
 type Copy struct {
 	Head dbaas.Head
+	At   time.Time // of entry Head.Seq; zero at position 0
 	// Tables are the hashes of its contents, as Hashes returns them.
 	Tables map[string]string
 	Bytes  int64
@@ -207,7 +212,10 @@ func (s *Store) Copy(ctx context.Context) (*Copy, error) {
 	}
 	path := filepath.Join(dir, FileName)
 	made := &Copy{}
-	made.Head, err = s.copyTo(ctx, path)
+	made.Head, err = s.copyTo(ctx, path, func(h dbaas.Head) (err error) { // The log may be trimmed during the copy.
+		made.At, err = s.timeOf(ctx, h.Seq)
+		return err
+	})
 	if err == nil {
 		made.Tables, err = hashesOf(ctx, path)
 	}
@@ -221,6 +229,21 @@ func (s *Store) Copy(ctx context.Context) (*Copy, error) {
 	}
 	made.Body = &backupBody{ReadCloser: body, release: release}
 	return made, nil
+}
+
+// timeOf returns the time of an entry, or zero for position 0.
+func (s *Store) timeOf(ctx context.Context, seq dbaas.Seq) (time.Time, error) {
+	if seq == 0 {
+		return time.Time{}, nil
+	}
+	records, err := s.log.Read(ctx, seq-1, Limit{Records: 1, NoChanges: true})
+	if err == nil && len(records) == 0 {
+		err = dbaas.Errorf(dbaas.CodeInternal, "the log has no entry %d", seq)
+	}
+	if err != nil {
+		return time.Time{}, unread(err)
+	}
+	return records[0].Entry.At, nil
 }
 
 // hashesOf returns the content hashes of a copy. It uses about half of a core.

@@ -122,6 +122,9 @@ func TestArchive_Stop_RefusesWrites(t *testing.T) {
 		if got := write(n); got != want {
 			t.Errorf("%s: got %q, want %q", when, got, want)
 		}
+		if sizes(t, s).DiskFull {
+			t.Errorf("%s: the disk counts as full", when)
+		}
 		if got := s.ArchiveState(); got.Refusing != (want != dbaas.CodeOK) || got.Gaps != 0 {
 			t.Errorf("%s: got %+v", when, got)
 		}

@@ -68,7 +68,7 @@ func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backu
 	}
 	path := filepath.Join(dir, FileName)
 	began := time.Now()
-	head, err := s.copyTo(ctx, path)
+	head, err := s.copyTo(ctx, path, nil)
 	var body io.ReadCloser
 	if err == nil && form.SQL {
 		body, err = dumpOf(path, form.Tables)
@@ -103,13 +103,18 @@ func (b *backupBody) Close() error {
 }
 
 // copyTo writes a snapshot to a new file. It uses about half of a core. It returns CodeFull if the disk would have
-// less than Config.Reserve bytes free.
-func (s *Store) copyTo(ctx context.Context, path string) (head dbaas.Head, err error) {
+// less than Config.Reserve bytes free. It calls begun, unless that is nil, once the position is fixed.
+func (s *Store) copyTo(ctx context.Context, path string, begun func(dbaas.Head) error) (head dbaas.Head, err error) {
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
 		return head, err
 	}
 	defer func() { err = errors.Join(err, snapshot.Body.Close()) }()
+	if begun != nil {
+		if err = begun(snapshot.Head); err != nil {
+			return head, err
+		}
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the store's own directory.
 	if err != nil {
 		return head, err

@@ -78,7 +78,7 @@ func freeBytes(dir string) int64 {
 // noteFull marks the disk as full after the first step that found no space, and releases the reserve. It returns err
 // with the message for callers. The caller owns the connection, and no transaction is open.
 func (s *Store) noteFull(ctx context.Context, err error) error {
-	if dbaas.CodeOf(err) != dbaas.CodeFull {
+	if dbaas.CodeOf(err) != dbaas.CodeFull || errors.Is(err, errArchiveFull) {
 		return err
 	}
 	if !s.full.Swap(true) {

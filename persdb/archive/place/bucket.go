@@ -104,11 +104,23 @@ func (b bucket) put(ctx context.Context, name string, body io.Reader, options mi
 	if sized, ok := body.(interface{ Len() int }); ok {
 		size = int64(sized.Len())
 	}
+	options.Progress = sent{ctx} // minio sends parts from its own memory.
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, heard{ctx, body}, size, options)
 	if minio.ToErrorResponse(err).StatusCode == http.StatusPreconditionFailed {
 		return fmt.Errorf("%s: %w", name, ErrExists)
 	}
 	return b.wrap("store", name, err)
+}
+
+// sent reports progress for the bytes that minio sends.
+type sent struct{ ctx context.Context }
+
+// Read implements io.Reader.
+func (s sent) Read(p []byte) (int, error) {
+	if len(p) > 0 {
+		wait.Heard(s.ctx)
+	}
+	return len(p), nil
 }
 
 func (b bucket) wrap(what, name string, err error) error {

@@ -24,15 +24,23 @@ func (a *Archiver) Work(ctx context.Context) error {
 			return err
 		}
 	}
-	for a.lag() > 0 {
-		if err := a.next(ctx); err != nil {
-			return err
-		}
+	if err := a.Upload(ctx); err != nil {
+		return err
 	}
 	if err := a.snapshotIfDue(ctx); err != nil {
 		return err
 	}
 	return a.tidy(ctx)
+}
+
+// Upload stores all segments that the archive lacks.
+func (a *Archiver) Upload(ctx context.Context) error {
+	for a.lag() > 0 {
+		if err := a.next(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Mergeable returns the groups of segments that are merged.

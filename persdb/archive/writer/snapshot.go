@@ -56,6 +56,9 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 	if !a.snapshotDue() {
 		return nil
 	}
+	a.mu.Lock()
+	asked := a.asked
+	a.mu.Unlock()
 	made, err := a.store.Copy(ctx)
 	if err != nil {
 		return err
@@ -67,14 +70,7 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 	a.mu.Unlock()
 	h := archive.Header{
 		Cluster: made.Head.Cluster, Last: made.Head.Seq, Epoch: made.Head.Epoch, Made: a.cfg.Now(),
-		Trimmed: trimmed, Tables: made.Tables, Bytes: made.Bytes,
-	}
-	if h.Last > 0 {
-		records, unread := a.store.Records(ctx, h.Last-1, 1)
-		if unread != nil || len(records) == 0 {
-			return errors.Join(unread, errors.New("the entry of the snapshot cannot be read"))
-		}
-		h.LastAt = records[0].Entry.At
+		Trimmed: trimmed, Tables: made.Tables, Bytes: made.Bytes, LastAt: made.At,
 	}
 	if !same { // otherwise nothing was committed since the last snapshot.
 		err = a.putSnapshot(ctx, h, made.Body)
@@ -84,7 +80,7 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last, a.want = lastSnapshot{seq: h.Last, made: h.Made}, false
+	a.last, a.want = lastSnapshot{seq: h.Last, made: h.Made}, a.want && a.asked != asked
 	a.since -= min(a.since, sinceThen)
 	return nil
 }

@@ -76,6 +76,7 @@ type Archiver struct {
 	before   dbaas.Seq    // Header.Trimmed of the last segment
 	last     lastSnapshot // the newest snapshot
 	want     bool         // a snapshot is due, whatever the age of the last one
+	asked    int          // how often want was decided: a snapshot answers only what was asked before it began
 	goal     dbaas.Seq    // the head of the log when begin read the archive: no snapshot is made before position reaches it
 	gaps     int64        // entries that were damaged before the archive had them
 	since    int64        // bytes of the log since the last snapshot
@@ -241,6 +242,7 @@ func (a *Archiver) goOn(ctx context.Context, catalog *archive.Catalog) error {
 	a.ready, a.position, a.last, a.goal = true, reached, last, state.Head
 	a.trimmed, a.before = trimmed, trimmed
 	a.want = len(ranges) == 0 || ranges[len(ranges)-1].Last < reached
+	a.asked++
 	a.mu.Unlock()
 	a.store.Archived(reached)
 	a.due.Give()
