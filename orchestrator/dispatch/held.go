@@ -79,6 +79,7 @@ func (win *window[Q, R]) outlives() bool {
 		w := win.members[*i]
 		win.members[*i] = nil
 		win.left--
+		l.handed.Add(-1)
 		if !w.answer(none, l.lost(&w.req, errHolderGone)) {
 			l.free(w)
 		}

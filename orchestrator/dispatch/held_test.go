@@ -122,5 +122,9 @@ func TestDispatcher_Read_NeighboursOfAKillerAreAnswered(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || len(messages) != 0 {
 			t.Errorf("codes (-want +got):\n%s and %d more messages", diff, len(messages))
 		}
+		synctest.Wait()
+		if n := d.Stats()[0].HandedOver; n != 0 {
+			t.Errorf("got %d reads handed over after all were answered, want none", n)
+		}
 	})
 }
