@@ -13,19 +13,21 @@ const joinable = time.Second
 
 // flight is a read that other reads with the same key wait for.
 type flight struct {
-	want   dbaas.Seq // the position that the leader asked for
-	began  time.Time
-	done   chan struct{} // closed with the answer
-	result dbaas.ReadResult
-	err    error
+	cluster dbaas.ClusterID // as known when the flight began: rows of another cluster must not be shared
+	want    dbaas.Seq       // the position that the leader asked for
+	began   time.Time
+	done    chan struct{} // closed with the answer
+	result  dbaas.ReadResult
+	err     error
 }
 
 // fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. Otherwise
 // r leads a new flight.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
+	cluster := c.cfg.Cluster()
 	c.mu.Lock()
 	now := c.cfg.Now()
-	if f := c.flights[key]; f != nil && f.want >= want && now.Sub(f.began) < joinable {
+	if f := c.flights[key]; f != nil && f.cluster == cluster && f.want >= want && now.Sub(f.began) < joinable {
 		c.mu.Unlock()
 		return c.join(ctx, r, key, f)
 	}
@@ -34,7 +36,7 @@ func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Se
 		c.mu.Unlock()
 		return result, nil
 	}
-	f := &flight{want: want, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
+	f := &flight{cluster: cluster, want: want, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
 	c.flights[key] = f
 	c.mu.Unlock()
 	defer c.land(key, f) // also if Ask panics
@@ -51,7 +53,8 @@ func (c *Cache) land(key string, f *flight) {
 	close(f.done)
 }
 
-// join waits for the flight within r's own deadline. If the leader fails, r asks a worker itself, once.
+// join waits for the flight within r's own deadline. If the leader fails, or its answer may be the leader's own, such as a
+// statement that ended after its db_timeout, r asks a worker itself, once.
 func (c *Cache) join(ctx context.Context, r dbaas.Read, key string, f *flight) (dbaas.ReadResult, error) {
 	waiting := ctx
 	if !r.Deadline.IsZero() {
@@ -64,7 +67,7 @@ func (c *Cache) join(ctx context.Context, r dbaas.Read, key string, f *flight) (
 	case <-waiting.Done():
 		return dbaas.ReadResult{}, dbaas.WrapError(dbaas.CodeTimeout, "no answer came in time", waiting.Err())
 	}
-	if f.err != nil {
+	if f.err != nil || len(f.result.Tags) == 0 { // The key alone decides only answers with tags.
 		return c.fill(ctx, r, key)
 	}
 	result := f.result

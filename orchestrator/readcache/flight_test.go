@@ -11,6 +11,48 @@ import (
 	"rideshare/orchestrator/readcache"
 )
 
+// An answer without tags may be the leader's own, and rows of another cluster are not shared.
+func TestCache_FlightOfAnother_IsNotShared(t *testing.T) {
+	own := func(r dbaas.ReadResult) dbaas.ReadResult { return dbaas.ReadResult{Body: []byte("error"), Seq: r.Seq} }
+	t.Run("OwnAnswer", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { notShared(t, own, func(*model) {}) })
+	})
+	same := func(r dbaas.ReadResult) dbaas.ReadResult { return r }
+	t.Run("OtherCluster", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { notShared(t, same, func(m *model) { m.cluster = dbaas.ClusterID{2} }) })
+	})
+}
+
+func notShared(t *testing.T, leaders func(dbaas.ReadResult) dbaas.ReadResult, change func(*model)) {
+	t.Helper()
+	var calls atomic.Int64
+	block := make(chan struct{})
+	var m *model
+	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		result, err := m.ask(ctx, r)
+		if r.Statements[0].Args[0].Int == 7 && calls.Add(1) == 1 {
+			<-block
+			result = leaders(result)
+		}
+		return result, err
+	}})
+	wantLevel(t, c, read(1), dbaas.LevelMiss) // the statement is known
+	var reads sync.WaitGroup
+	reads.Go(func() { _, _ = c.Read(context.Background(), read(7)) }) // its answer is not what is tested.
+	await(t, func() bool { return calls.Load() == 1 })
+	m.mu.Lock()
+	change(m)
+	m.mu.Unlock()
+	var got dbaas.ReadResult
+	reads.Go(func() { got, _ = c.Read(context.Background(), read(7)) })
+	synctest.Wait()
+	close(block)
+	reads.Wait()
+	if want := m.want(7, m.head()); got.Level != dbaas.LevelMiss || string(got.Body) != want || calls.Load() != 2 {
+		t.Errorf("got %s, %s, after %d questions, want %s, a miss, after 2", got.Body, got.Level, calls.Load(), want)
+	}
+}
+
 // A read that must see a write does not join a flight that began before the write.
 func TestCache_FlightFromBeforeAWrite_IsNotJoined(t *testing.T) { synctest.Test(t, flightBeforeWrite) }
 
