@@ -91,7 +91,7 @@ func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try
 		if err == nil {
 			return nil
 		}
-		if how == endLost && write && lost == nil {
+		if (how == endLost || how == endRunning) && write && lost == nil {
 			lost = err
 		}
 		if n < attempts && how.repeatable(write) && c.pause(ctx, deadline, pauses.Next()+retryAfter(err)) {

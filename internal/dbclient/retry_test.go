@@ -53,6 +53,7 @@ func TestClient_Repeat(t *testing.T) {
 		{"WriteLostThenRefused", true, []dbclient.End{dbclient.Lost, dbclient.Unavailable, dbclient.Busy}, 3, dbaas.CodeUnknown},
 		{"WriteLostThenGone", true, []dbclient.End{dbclient.Lost, dbclient.Gone}, 2, dbaas.CodeUnknown},
 		{"WriteLostThenOurFault", true, []dbclient.End{dbclient.Lost, dbclient.Answered}, 2, dbaas.CodeUnknown},
+		{"WriteRunningThenRefused", true, []dbclient.End{dbclient.Running, dbclient.Unavailable, dbclient.Busy}, 3, codes[dbclient.Running]},
 		{"WriteRefusedThenLost", true, []dbclient.End{dbclient.Unavailable, dbclient.Unavailable, dbclient.Lost}, 3, dbaas.CodeUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package master_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +99,28 @@ func TestMaster_Run_RedeliveryReplacesTheLostDelivery(t *testing.T) {
 		if diff := cmp.Diff([][]dbaas.OpID{{{2}, {1}}}, store.batches); diff != "" {
 			t.Errorf("batches (-want +got):\n%s", diff)
 		}
+		_ = m.finish()
+	})
+}
+
+// Another body under the same key is another operation. Its message replaces no pending one, also if both are redelivered.
+func TestMaster_Run_OtherBodyUnderTheKey_ReplacesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.setAway(true)
+		m := start(t, store)
+		for body := range byte(2) {
+			o := op(1, time.Minute)
+			o.Fingerprint[0] = body
+			d := m.bus.message(t, "x", o)
+			d.redelivered = true
+			m.bus.deliveries <- d
+			synctest.Wait()
+		}
+		if got := m.bus.without(""); slices.Contains(got, "ack x") {
+			t.Errorf("got %v, want the first message kept", got)
+		}
+		store.setAway(false)
 		_ = m.finish()
 	})
 }

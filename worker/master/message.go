@@ -97,8 +97,10 @@ func (m *message) replaces(old *message) bool {
 	if m.dead != old.dead || a.ID != b.ID || a.ReplyTo != b.ReplyTo || len(m.ops) != len(old.ops) {
 		return false
 	}
-	for i := range m.ops { // only ids are read here: the committing goroutine changes the rest of old's operations
-		if m.ops[i].ID != old.ops[i].ID {
+	// The committing goroutine changes the rest of old's operations. The same key with another body has the same id, and is
+	// another operation.
+	for i := range m.ops {
+		if m.ops[i].ID != old.ops[i].ID || m.ops[i].Fingerprint != old.ops[i].Fingerprint {
 			return false
 		}
 	}
