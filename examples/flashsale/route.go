@@ -10,10 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // mostLoad is how many requests an instance may have in flight, as a multiple of the average.
@@ -65,9 +67,13 @@ func (r *router) handler() http.Handler {
 func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 	parts := strings.SplitN(request.URL.Path, "/", 4) // "", "goods", the id, and the rest
 	order := preference(strings.Join(parts[:min(3, len(parts))], "/"), r.instances)
+	// The transport sends a request with a key again when its connection breaks, so a request that was sent may end with
+	// an instance that cannot be reached. The key makes it safe at the next instance.
+	var wrote atomic.Bool
+	ctx := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	for {
 		instance := r.take(order)
-		out := request.Clone(request.Context())
+		out := request.Clone(ctx)
 		out.URL.Host = instance
 		if out.Body != nil {
 			out.Body = io.NopCloser(out.Body) // The next instance may need it.
@@ -83,6 +89,9 @@ func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, &problem{status: http.StatusGatewayTimeout, Message: "no answer from the instance: " + err.Error()}
 		}
 		if order = slices.DeleteFunc(order, func(one string) bool { return one == instance }); len(order) == 0 {
+			if wrote.Load() {
+				return nil, &problem{status: http.StatusGatewayTimeout, Message: "no answer from the instance"}
+			}
 			return nil, &problem{status: http.StatusServiceUnavailable, Message: "no instance can be reached"}
 		}
 	}

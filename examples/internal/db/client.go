@@ -17,10 +17,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -183,7 +185,7 @@ func (c *Client) call(ctx context.Context, path string, body []byte, head http.H
 	text := json.NewDecoder(resp.Body)
 	text.UseNumber() // a float64 cannot hold every integer
 	if err = text.Decode(answer); err != nil {
-		return http.Header{}, broken(err)
+		return http.Header{}, broken(err, true)
 	}
 	return resp.Header, nil
 }
@@ -200,9 +202,12 @@ func (c *Client) send(ctx context.Context, path string, body []byte, head http.H
 	if c.authorization != "" {
 		req.Header.Set("Authorization", c.authorization)
 	}
-	resp, err := c.http.Do(req)
+	// wrote stays set when the connection breaks and the transport sends a request with a key again.
+	var wrote atomic.Bool
+	trace := &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }}
+	resp, err := c.http.Do(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
-		return nil, broken(err)
+		return nil, broken(err, wrote.Load())
 	}
 	if resp.StatusCode/100 != 2 {
 		defer finish(resp)
@@ -230,9 +235,9 @@ func (r *Refusal) Error() string { return fmt.Sprintf("%d %s", r.Status, r.Messa
 // Unknown reports whether the write may have been done.
 func (r *Refusal) Unknown() bool { return r.Status >= 500 && r.Status != http.StatusServiceUnavailable }
 
-// broken returns the refusal for a call without a whole answer.
-func broken(err error) error {
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+// broken returns the refusal for a call without a whole answer. wrote tells whether anything of it was sent.
+func broken(err error, wrote bool) error {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" && !wrote {
 		return &Refusal{Status: http.StatusServiceUnavailable, Message: "the database cannot be reached", RetryAfter: time.Second}
 	}
 	return &Refusal{Status: http.StatusGatewayTimeout, Message: "no answer from the database: " + err.Error()}

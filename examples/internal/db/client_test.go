@@ -85,6 +85,26 @@ func TestRefusal_SaysWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A write that was sent when the database died is unknown, although the database cannot be reached afterwards.
+func TestExecute_DatabaseDies_IsUnknown(t *testing.T) {
+	var s *httptest.Server
+	calls := 0
+	s = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls > 1 { // on a connection that was used before, so that the transport sends the request again
+			_ = s.Listener.Close()
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = io.WriteString(w, `{"results":[{}]}`)
+	}))
+	t.Cleanup(s.Close)
+	c := db.New(s.URL, "ann", "")
+	_, first := c.Execute(t.Context(), db.Options{Key: "1"}, db.SQL("SELECT 1"))
+	_, err := c.Execute(t.Context(), db.Options{Key: "2"}, db.SQL("SELECT 1"))
+	if r, refused := errors.AsType[*db.Refusal](err); first != nil || !refused || !r.Unknown() {
+		t.Errorf("got %v, then %v, want an unknown outcome", first, err)
+	}
+}
+
 // A write is sent again under its key while its outcome is unknown, and only then.
 func TestInsist(t *testing.T) {
 	for _, tt := range []struct{ answers, want []int }{
