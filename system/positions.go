@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// positionsTimeout bounds the request for all positions: a worker that hangs must not block the callers.
+	// positionsTimeout bounds the request to persdb, and the requests to all workers: a part that hangs must not block the
+	// callers.
 	positionsTimeout = 500 * time.Millisecond
 	// positionsKept is how long an answer is reused, so that many watchers cost the workers no more than a single one.
 	positionsKept = 100 * time.Millisecond
@@ -31,18 +32,25 @@ type positions struct {
 type positionsCache struct {
 	mu   sync.Mutex // guards the fields below
 	last positions
-	at   time.Time
-	busy busyShares
+	// began and at are the start and the end of the last measurement.
+	began, at time.Time
+	busy      busyShares
 }
 
-// positions asks persdb and every worker for their positions. It waits 500 ms at most.
+// positions asks persdb and then every worker for their positions, each for at most positionsTimeout. Callers that wait for
+// a measurement share the next measurement.
 func (c *orchestratorParts) positions() positions {
+	asked := time.Now()
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
+	if c.cache.began.After(asked) {
+		return c.cache.last
+	}
+	began := time.Now()
 	// Other callers may wait for this answer, so it does not use the context of one caller.
 	ctx, cancel := context.WithTimeout(context.Background(), positionsTimeout)
-	defer cancel()
 	head, err := c.store.Head(ctx)
+	cancel()
 	if err != nil {
 		head = dbaas.Head{} // the running workers are still worth showing
 	}
@@ -50,13 +58,15 @@ func (c *orchestratorParts) positions() positions {
 		return c.cache.last
 	}
 	p := positions{head: head, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}}
+	ctx, cancel = context.WithTimeout(context.Background(), positionsTimeout)
+	defer cancel()
 	statuses, _ := c.statuses(ctx)
 	busy := c.cache.busy.of(statuses, time.Now())
 	for _, s := range statuses {
 		p.applied[s.ID] = s.Applied
 		p.loads[s.ID] = &orchestratorapi.WorkerLoad{Host: s.Host, MemoryBytes: s.MemoryBytes, ReadsInFlight: s.ReadsInFlight, Busy: busy[s.ID]}
 	}
-	c.cache.last, c.cache.at = p, time.Now()
+	c.cache.last, c.cache.began, c.cache.at = p, began, time.Now()
 	return p
 }
 
