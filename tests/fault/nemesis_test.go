@@ -247,11 +247,12 @@ func (s *system) page(t *testing.T, after dbaas.Seq) dbaas.Page {
 	return page
 }
 
-// wantTrouble fails the test unless every kind of fault has struck, masters have changed and calls have failed: else the history proves nothing.
+// wantTrouble fails the test unless every kind of fault has struck and masters have changed: else the history proves nothing.
+// Whether calls fail depends on chance: writes wait for the next master, and for persdb, until their deadline.
 func (h *trial) wantTrouble(t *testing.T, struck map[string]int, before, after uint64) {
 	t.Helper()
 	_, refused, unknown := h.ledger.Counts()
-	t.Logf("struck: %v; epochs %d to %d", struck, before, after)
+	t.Logf("struck: %v; epochs %d to %d; %d writes refused, %d of unknown outcome", struck, before, after, refused, unknown)
 	for _, a := range attacks {
 		if struck[a.name] == 0 {
 			t.Errorf("%q never struck", a.name)
@@ -259,9 +260,6 @@ func (h *trial) wantTrouble(t *testing.T, struck map[string]int, before, after u
 	}
 	if claims := uint64(len(h.fences)); after <= before+claims {
 		t.Errorf("epochs: got %d after %d and %d claims in vain, want those of new masters too", after, before, claims)
-	}
-	if refused+unknown == 0 {
-		t.Error("no write was refused or of unknown outcome")
 	}
 }
 
