@@ -1,0 +1,60 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"rideshare/internal/testkit/apitest"
+)
+
+// Users and rides are made and joined as the services see them.
+func TestRides_MadeAndJoined(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "rides")
+	for _, name := range []string{"ann", "bob"} {
+		p.fill("Name", name)
+		p.click("Create user")
+		p.waitText(name + " was created")
+	}
+	p.fill("By", "ann")
+	p.wait(`((s) => (s[0].value = '22', s[1].value = '23', s[0].value === '22' && s[1].value === '23'))(document.querySelectorAll('form select'))`) // once the areas are there
+	p.fill("Seats", "1")
+	p.click("Create ride")
+	p.waitText("Ride 1 was created.")
+	p.waitText("Vishwanath Nagenahalli")
+	p.fill("Who joins", "ann")
+	p.click("Join ride 1")
+	p.waitText("ann did not join ride 1")
+	p.fill("Who joins", "bob")
+	p.click("Join ride 1")
+	p.waitText("bob has joined ride 1.")
+	p.waitText("full")
+	if got := apitest.OK(t, http.MethodGet, s.URLs().Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) {
+		t.Errorf("rides shows %s", got)
+	}
+}
+
+// A view whose first load fails says so, and is filled once it succeeds.
+func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "overview")
+	p.letFail()
+	block := func(on bool) {
+		t.Helper()
+		areas := []*network.BlockPattern{{URLPattern: "*://*:*/console/areas.csv", Block: on}}
+		if _, err := chromedp.Call(p.tab, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: areas}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	block(true)
+	p.show("rides")
+	p.wait(`document.querySelector('.outcome.bad')`)
+	block(false)
+	p.waitText(views["rides"])
+	p.wait(`document.querySelectorAll('form select')[0].options.length > 100`)
+	p.wait(`!document.querySelector('.outcome.bad')`)
+}
