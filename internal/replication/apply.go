@@ -24,8 +24,8 @@ var (
 // Applier applies entries to a replica. Only the goroutine that uses the connection may use its Applier.
 type Applier struct{ *schema }
 
-// NewApplier returns an Applier on c. Foreign keys, triggers and CHECK constraints must be off on c: the log already has the rows that
-// they changed.
+// NewApplier returns an Applier on c. Foreign keys, triggers and CHECK constraints must be off on c: the log already has
+// the rows that the first two changed, and its rows have passed the checks.
 func NewApplier(c *sqlite.Conn) *Applier { return &Applier{&schema{c: c}} }
 
 // Apply applies entry e inside the caller's open transaction, and moves the position to e. Several entries may share

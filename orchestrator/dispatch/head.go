@@ -151,8 +151,8 @@ func (h *heads) look() {
 }
 
 // AwaitSeen returns a position that covers every write that this orchestrator has acknowledged, and every write that any
-// orchestrator acknowledged more than a second ago, if persdb tells its head within half a second. A read with this position as MinSeq sees all of them, and an
-// operation that begins now can only run after it.
+// orchestrator acknowledged more than a second ago, if persdb tells its head within half a second. A read with this
+// position as MinSeq sees all of them, and an operation that begins now can only run after it.
 //
 // The position is unknown until persdb's head has been seen for the first time. AwaitSeen waits for that until deadline
 // or until ctx ends, and then returns CodeUnavailable.

@@ -107,7 +107,8 @@ func reads(ctx context.Context, p *play) error {
 		err = errors.Join(err, p.Load(ctx, name, loadgen.Config{Stages: []loadgen.Stage{{Name: name, Clients: 128, Requests: requests}}, Call: call}, nil))
 		p.Note("%s: %d different questions, answers by X-Cache: %v", name, len(asked), levels)
 		cached := levels["HIT"] + levels["FLIGHT"] + levels["MISS"] + levels["BYPASS"]
-		again := p.Scale >= 1 && levels["MISS"] > len(asked)                 // In a short scene a pause of the machine may cause more misses.
+		// In a short scene a pause of the machine may cause more misses.
+		again := p.Scale >= 1 && levels["MISS"] > len(asked)
 		if cached > 0 && ctx.Err() == nil && (cached != requests || again) { // Without a cache there are no levels.
 			p.Wrong("%s: %d answers have a level, and %d came from a worker for %d questions", name, cached, levels["MISS"], len(asked))
 		}

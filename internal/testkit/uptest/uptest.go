@@ -60,8 +60,9 @@ func Start(tb testing.TB, flags ...string) string {
 	}, flags...)
 	id := fmt.Sprintf("up-%d-%d", os.Getpid(), systems.Add(1))
 	args = append(args, strings.Fields(strings.ReplaceAll(os.Getenv("RIDESHARE_E2E_FLAGS"), "{id}", id))...)
-	cmd := exec.Command(built, args...)                            //nolint:gosec,noctx // The test's own binary; it is ended by a signal.
-	cmd.Env = append([]string{"CALL_TIMEOUT=9s"}, os.Environ()...) // less than the 10 s of the examples' client
+	cmd := exec.Command(built, args...) //nolint:gosec,noctx // The test's own binary; it is ended by a signal.
+	// The deadline is less than the 10 s of the examples' client.
+	cmd.Env = append([]string{"CALL_TIMEOUT=9s"}, os.Environ()...)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
