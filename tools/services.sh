@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# RabbitMQ and ZooKeeper for the tests: real ones, on free loopback ports, with
-# everything they keep below one directory, so that several checkouts and the
-# private instances of fault tests run side by side.
+# RabbitMQ, ZooKeeper and PostgreSQL for the tests: real ones, on free loopback
+# ports, with everything they keep below one directory, so that several checkouts and
+# the private instances of fault tests run side by side. PostgreSQL's data are below
+# /var/tmp. It is two services: postgres, and its standby pgstandby; a second standby,
+# pgstandby2, runs if it is named.
 #
-#   tools/services.sh start   [--dir DIR] [--owner PID] [rabbitmq] [zookeeper]
-#   tools/services.sh stop    [--dir DIR] [rabbitmq] [zookeeper]
-#   tools/services.sh status  [--dir DIR] [rabbitmq] [zookeeper]
-#   tools/services.sh kill|pause|resume [--dir DIR] rabbitmq|zookeeper
+#   tools/services.sh start   [--dir DIR] [--owner PID] [rabbitmq] [zookeeper] [postgres]
+#   tools/services.sh stop    [--dir DIR] [rabbitmq] [zookeeper] [postgres]
+#   tools/services.sh status  [--dir DIR] [rabbitmq] [zookeeper] [postgres]
+#   tools/services.sh kill|pause|resume [--dir DIR] rabbitmq|zookeeper|postgres|pgstandby|pgstandby2
 #   tools/services.sh wipe    [--dir DIR] zookeeper
 #
 # start installs what is missing, finds what runs already, waits until it answers,
-# and prints last RABBITMQ_URL=... and ZOOKEEPER_URL=..., which are also in DIR/env.
-# After a kill, start starts it again with its data and its port, after a wipe with its
-# port alone. With --owner the services end when that process is gone. DIR is .services
-# of this checkout.
+# and prints last RABBITMQ_URL=..., ZOOKEEPER_URL=... and POSTGRES_URL=..., which are
+# also in DIR/env. After a kill, start starts it again with its data and its port,
+# after a wipe with its port alone. With --owner the services end when that process is
+# gone. DIR is .services of this checkout.
 # SERVICES_MODE=container asks for containers where packages are there too;
 # SERVICES_INSTALL=no uses what is there and fetches nothing.
 set -euo pipefail
@@ -36,21 +38,43 @@ die() { note "$*"; exit 1; }
 . "$root/tools/services/container.sh"
 . "$root/tools/services/rabbitmq.sh"
 . "$root/tools/services/zookeeper.sh"
+. "$root/tools/services/postgres.sh"
 
-usage() { sed -n '6,10s/^# *//p' "$self" >&2; exit 2; }
+usage() { sed -n '8,12s/^# *//p' "$self" >&2; exit 2; }
 
 parse() {
   while [ $# -gt 0 ]; do
     case $1 in
       --dir) [ $# -ge 2 ] || usage; dir=$2; shift 2 ;;
       --owner) [ $# -ge 2 ] || usage; owner=$2; shift 2 ;;
-      rabbitmq | zookeeper) wanted+=("$1"); shift ;;
+      rabbitmq | zookeeper | postgres | pgstandby | pgstandby2) wanted+=("$1"); shift ;;
       *) usage ;;
     esac
   done
-  [ ${#wanted[@]} -gt 0 ] || wanted=(rabbitmq zookeeper)
   mkdir -p "$dir"
   dir=$(cd "$dir" && pwd -P)
+  case $verb in
+    start | stop | status) complete ;;
+    guard) ;;
+    *) [ ${#wanted[@]} -gt 0 ] || usage ;;
+  esac
+}
+
+# complete sets what is wanted: all, if nothing is named, and both servers of PostgreSQL.
+complete() {
+  if [ ${#wanted[@]} -eq 0 ]; then
+    wanted=(rabbitmq zookeeper)
+    if [ -d "$dir/postgres" ] || { [ "$verb" = start ] && postgres_possible; }; then
+      wanted+=(postgres)
+    elif [ "$verb" = start ]; then
+      note "PostgreSQL is missing, so the tests of the log in it are left out (as root on Debian: apt-get install $postgres_packages)"
+    fi
+  fi
+  case " ${wanted[*]} " in
+    *" postgres "*)
+      wanted+=(pgstandby)
+      if [ "$verb" = stop ] && [ -d "$dir/pgstandby2" ]; then wanted+=(pgstandby2); fi ;;
+  esac
 }
 
 # in_mode SERVICE VERB: the verb for a process or a container, as it was started.
@@ -105,7 +129,7 @@ stop_one() {
 # write_env says where everything is that runs, for people, make and tests.
 write_env() {
   local service
-  for service in rabbitmq zookeeper; do
+  for service in rabbitmq zookeeper postgres pgstandby pgstandby2; do
     if running "$service"; then "${service}_env"; fi
   done >"$dir/env.new"
   mv "$dir/env.new" "$dir/env"
@@ -148,6 +172,7 @@ case $verb in
   stop)
     rm -f "$dir/guard.pid" "$dir/owner.pid" # in this order: the guard must not take it for its owner's end
     for service in "${wanted[@]}"; do stop_one "$service"; done
+    case " ${wanted[*]} " in *" postgres "*) postgres_remove ;; esac
     write_env
     if [ ! -s "$dir/env" ]; then rm -f "$dir/env"; fi
     ;;

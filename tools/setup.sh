@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The race detector needs a C compiler, the mutants of the tests need git to be patched, and the tests of the console need
-# a browser with a font, and those of the alert rules need promtool. Everything else that the tests need comes with the Go modules.
+# Installs what the tests need: a C compiler for the race detector, git to apply the patches of make mutants, a browser with
+# a font for the console, Prometheus with promtool for the alert rules. Everything else comes with the Go modules.
 set -euo pipefail
 packages=()
 if ! command -v "${CC:-gcc}" >/dev/null 2>&1 && ! command -v cc >/dev/null 2>&1; then packages+=(gcc libc6-dev); fi
 command -v git >/dev/null 2>&1 || packages+=(git)
 command -v chromium >/dev/null 2>&1 || packages+=(chromium fonts-dejavu-core)
-command -v promtool >/dev/null 2>&1 || packages+=(prometheus)
+{ command -v prometheus && command -v promtool; } >/dev/null 2>&1 || packages+=(prometheus)
 if [ ${#packages[@]} -eq 0 ]; then
   exit 0
 fi

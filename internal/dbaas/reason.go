@@ -25,6 +25,16 @@ const (
 	ReasonDeadline     = "deadline"
 )
 
+// ReasonNotActive is the reason of a persdb that leaves the log to another one. persdb's client acts on it and does not
+// pass it on.
+const ReasonNotActive = "not_active"
+
+// ErrNotActive is returned by a persdb that is not the active one: certainly nothing was done.
+var ErrNotActive = &Error{Code: CodeUnavailable, Reason: ReasonNotActive, Message: "this persdb is not the active one"}
+
+// IsNotActive reports whether an error is a refusal by a persdb that is not the active one.
+func IsNotActive(err error) bool { return ReasonOf(err) == ReasonNotActive }
+
 // Refuse returns the error of a request that was certainly not done, because the protection named by reason refused it.
 // retryAfter is the expected wait until it admits the request; zero means that this is not known.
 func Refuse(reason string, retryAfter time.Duration, message string) *Error {

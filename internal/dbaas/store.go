@@ -30,6 +30,14 @@ type Page struct {
 	First Seq
 }
 
+// Readiness is what a persdb says of itself.
+type Readiness struct {
+	Head
+
+	// Active says whether this persdb decides; if not, it follows the active one, and Head is what it knows.
+	Active bool `json:"active"`
+}
+
 // Snapshot is a whole copy of the application's tables at one position. The
 // position is inside the file too. The reader closes Body.
 type Snapshot struct {

@@ -111,6 +111,19 @@ func (k *Credentials) Authorization() string {
 	return k.table.Load().first
 }
 
+// ReadAuthorization returns the Authorization header for the first bearer or basic line of a file of credentials. A file
+// without such a line is an error.
+func ReadAuthorization(r io.Reader) (string, error) {
+	k, err := ParseCredentials(r)
+	if err == nil {
+		err = k.RequireAuthorization()
+	}
+	if err != nil {
+		return "", err
+	}
+	return k.Authorization(), nil
+}
+
 var errNoAuthorization = fmt.Errorf("no bearer or basic line in it, and a password cannot be sent from its hash: %w", ErrCredentials)
 
 // RequireAuthorization returns an error if Authorization is "", and from now on makes Replace return it. It must be

@@ -118,21 +118,33 @@ func (c *headConn) Close() error {
 
 type headConnKey struct{}
 
-// withHeadConn stores the connection in ctx, for boundHead.
-func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
+// withoutTLS returns the connection that carries conn's bytes.
+func withoutTLS(conn net.Conn) net.Conn {
 	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
+		return secure.NetConn()
 	}
-	return context.WithValue(ctx, headConnKey{}, conn)
+	return conn
 }
 
-// boundHead informs the connection when serving of a request starts and ends.
+// withHeadConn stores the connection in ctx, for boundHead.
+func withHeadConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, headConnKey{}, withoutTLS(conn))
+}
+
+// boundHead informs the connection when serving of a request starts. The end is headState's.
 func boundHead(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(headConnKey{}).(*headConn); ok {
 			conn.serve(true)
-			defer conn.serve(false)
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// headState informs the connection when serving of a request has ended. That is later than the end of the handler:
+// net/http first reads what the handler left of the body, which is no head.
+func headState(conn net.Conn, state http.ConnState) {
+	if head, ok := withoutTLS(conn).(*headConn); ok && state == http.StateIdle {
+		head.serve(false)
+	}
 }

@@ -104,3 +104,34 @@ func TestServer_ManyLongHeads_AreBounded(t *testing.T) {
 		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
 	})
 }
+
+// A body that the handler did not read is no head: connections that are idle after such requests take no room from long
+// heads.
+func TestServer_UnreadBodies_AreNoHeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeads(t)
+		unread := fmt.Sprintf("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 200<<10, strings.Repeat("x", 200<<10))
+		var idle []net.Conn
+		for range 64 { // 1 MiB of room for each would be all
+			conn := h.dial()
+			idle = append(idle, conn)
+			if got := status(conn, unread); got != http.StatusOK {
+				t.Fatalf("a request whose body is not read: got %d, want 200", got)
+			}
+		}
+		synctest.Wait()
+		conn := h.dial()
+		if got := status(conn, "GET /"+strings.Repeat("x", 3<<20)+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); got != http.StatusOK {
+			t.Errorf("a long head beside idle connections: got %d, want 200", got)
+		}
+		if got := status(idle[0], unread); got != http.StatusOK {
+			t.Errorf("another request on an idle connection: got %d, want 200", got)
+		}
+		for _, conn := range append(idle, conn) {
+			_ = conn.Close()
+		}
+		close(h.listener.Conns)
+		_ = h.server.Close(context.Background())
+		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
+	})
+}

@@ -97,6 +97,7 @@ func NewServer(cfg ServerConfig) *Server {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		Handler:           boundHead(s.sameSite(handler)),
 		ConnContext:       withHeadConn,
+		ConnState:         headState,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       cfg.ReadTimeout,
 		WriteTimeout:      cfg.WriteTimeout,

@@ -3,7 +3,8 @@ package mq
 import "context"
 
 // DeadQ is the dead-letter queue: rejected messages, and those of WriteQ that expired or were redelivered more than
-// DeliveryLimit times. Only the bus puts messages there. Like WriteQ it has one active consumer at a time.
+// DeliveryLimit times. Only the bus puts messages there. Like WriteQ it has one active consumer at a time. A message of
+// WriteQ is never dropped for want of room in DeadQ: it then counts towards the limits of WriteQ.
 const DeadQ Queue = "dead.write"
 
 // DeliveryLimit is how often a message of WriteQ may be redelivered. Lost connections, hand-overs and deaths of a

@@ -105,7 +105,7 @@ func sendError(w http.ResponseWriter, err error) {
 	p := httpapi.NewProblem(dbaas.CodeOf(err))
 	p.Detail = "internal error"
 	if e, ok := errors.AsType[*dbaas.Error](err); ok {
-		p.Detail = e.Message
+		p.Detail, p.Reason = e.Message, e.Reason
 	}
 	p.Message = p.Detail
 	b, _ := json.Marshal(p) // strings and numbers only

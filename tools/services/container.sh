@@ -1,6 +1,7 @@
 # The services as containers, for a machine without root but with docker. Sourced
 # by services.sh.
 
+# container_image SERVICE: PostgreSQL has none.
 container_image() {
   case $1 in
     rabbitmq) echo "${RABBITMQ_IMAGE:-rabbitmq:3.10}" ;;
@@ -15,6 +16,7 @@ container_possible() {
   command -v docker >/dev/null && docker info >/dev/null 2>&1 || return 1
   local image
   image=$(container_image "$1")
+  [ -n "$image" ] || return 1
   if docker image inspect "$image" >/dev/null 2>&1; then return; fi
   [ "${SERVICES_INSTALL:-yes}" = yes ] && timeout 240 docker pull "$image" >&2
 }

@@ -2,6 +2,9 @@
 
 rabbitmq_packages="rabbitmq-server"
 zookeeper_packages="libzookeeper-java libslf4j-java default-jre-headless"
+postgres_packages="postgresql" # depends on the version of the distribution
+pgstandby_packages=$postgres_packages
+pgstandby2_packages=$postgres_packages
 
 rabbitmq_installed() { [ -n "$(rabbitmq_sbin)" ] && command -v epmd >/dev/null; }
 zookeeper_installed() { [ -e /usr/share/java/zookeeper.jar ] && [ -e /usr/share/java/slf4j-simple.jar ] && command -v java >/dev/null; }
@@ -9,7 +12,7 @@ zookeeper_installed() { [ -e /usr/share/java/zookeeper.jar ] && [ -e /usr/share/
 # provide SERVICE: prints process or container, whichever this machine can run.
 provide() {
   local service=$1
-  if [ "${SERVICES_MODE:-}" != container ]; then
+  if [ "${SERVICES_MODE:-}" != container ] || [ -z "$(container_image "$service")" ]; then
     if "${service}_installed"; then echo process; return; fi
     if [ "${SERVICES_INSTALL:-yes}" = yes ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
       install_packages "$service" >&2

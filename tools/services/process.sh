@@ -54,20 +54,62 @@ end() {
 }
 
 process_alive() { is_alive "$dir/$1/$1.pid"; }
-process_stop() { end "$dir/$1/$1.pid" TERM; }
-process_kill() { end "$dir/$1/$1.pid" KILL; }
 process_wipe() { process_kill "$1" && rm -rf "$dir/$1/data"; }
 
-# process_pause returns when every thread stands still: on a busy machine that is some time after the signal.
+# members SERVICE: the pids of its processes. PostgreSQL has one for each connection,
+# which stays when only the first one is stopped.
+members() {
+  local main
+  is_alive "$dir/$1/$1.pid" || return 0
+  main=$(pid_in "$dir/$1/$1.pid")
+  echo "$main"
+  case $1 in postgres | pgstandby*) ps -o pid= --ppid "$main" || true ;; esac
+}
+
+signal_members() {
+  local pid
+  for pid in $(members "$1"); do kill "-$2" "$pid" 2>/dev/null || true; done
+}
+
+process_stop() {
+  case $1 in
+    postgres | pgstandby*)
+      process_resume "$1"
+      end "$dir/$1/$1.pid" QUIT # TERM waits for the clients
+      ;;
+    *) end "$dir/$1/$1.pid" TERM ;;
+  esac
+}
+
+# process_kill returns when all its processes are gone: a server that is started
+# again finds no remains of the last one.
+process_kill() {
+  local pids pid
+  signal "$dir/$1/$1.pid" STOP # It starts no more processes.
+  pids=$(members "$1")
+  signal_members "$1" KILL
+  for pid in $pids; do
+    while start_time "$pid" >/dev/null; do sleep 0.01; done
+  done
+  rm -f "$dir/$1/$1.pid"
+}
+
+# process_pause returns when every thread stands still: on a busy machine that is some
+# time after the signal. Processes that came meanwhile are stopped, too.
 process_pause() {
-  local file=$dir/$1/$1.pid until=$((SECONDS + stop_limit))
-  signal "$file" STOP
-  while is_alive "$file" && ps -L -o state= -p "$(pid_in "$file")" | grep -v T >/dev/null; do
+  local until=$((SECONDS + 60)) pid moving # a process that waits for a slow disk stops late
+  while :; do
+    signal_members "$1" STOP
+    moving=
+    for pid in $(members "$1"); do
+      if ps -L -o state= -p "$pid" | grep -v '[TZ]' >/dev/null; then moving=$pid; fi
+    done
+    [ -n "$moving" ] || return 0
     [ $SECONDS -lt $until ] || { note "$1 does not stop"; return 1; }
     sleep 0.01
   done
 }
-process_resume() { signal "$dir/$1/$1.pid" CONT; }
+process_resume() { signal_members "$1" CONT; }
 
 # listening PORT: somebody accepts on it.
 listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
@@ -76,11 +118,12 @@ listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 port_of() { cat "$dir/$1/$2.port" 2>/dev/null; }
 
 # choose_port SERVICE USE: keeps the port of the last run if it is free. New ones are
-# below the range from which the kernel gives ports to clients.
+# below the range from which the kernel gives ports to clients, and above those that tests hold for parts that they start
+# again (testenv.FreeAddress).
 choose_port() {
   local file=$dir/$1/$2.port port
   port=$(port_of "$1" "$2" || true)
-  while [ -z "$port" ] || listening "$port"; do port=$((15000 + (RANDOM * 32768 + RANDOM) % 17000)); done
+  while [ -z "$port" ] || listening "$port"; do port=$((25700 + RANDOM % 7000)); done
   echo "$port" >"$file"
 }
 process_pid() { pid_in "$dir/$1/$1.pid"; }

@@ -26,8 +26,8 @@ func testAlarmReconnect(t *testing.T, b *bus) {
 			return fmt.Errorf("dialed %d times, want %d", got, before+2)
 		}
 		err := c.Ready()
-		if err == nil {
-			t.Fatal("ready under an alarm")
+		if err == nil { // The publisher may not have noticed the cut.
+			return errors.New("ready under an alarm")
 		}
 		if !strings.Contains(err.Error(), "blocked") {
 			return fmt.Errorf("ready: got %w, want it to say blocked", err)

@@ -189,12 +189,13 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 func (k *consumer) retire(last *amqp091.Delivery) {
 	defer k.session.closeChannel(k.ch)
 	if !k.single {
-		if last != nil {
-			_ = last.Nack(false, true) // an error means that it is requeued in any case
-		}
+		// The cancellation comes first: the broker could send a requeued delivery to this same consumer again.
 		stop := k.session.within(callTimeout, "cancel a consumer")
 		_ = k.ch.Cancel(k.tag, false) // an error has ended the channel, and its deliveries
 		stop()
+		if last != nil {
+			_ = last.Nack(false, true) // an error means that it is requeued in any case
+		}
 		for d := range k.deliveries {
 			_ = d.Nack(false, true)
 		}

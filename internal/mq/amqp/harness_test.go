@@ -60,8 +60,8 @@ func sharedBus(t *testing.T, l mqtest.Limits) *bus {
 
 // names of the bus as the broker lists them. They are spelled out here, because operators see them.
 func (b *bus) queue(q mq.Queue) string {
-	if q == mq.DeadQ {
-		return b.prefix + "dead.write.v2"
+	if q == mq.DeadQ || q == mq.WriteQ {
+		return b.prefix + string(q) + ".v3"
 	}
 	return b.prefix + string(q) + ".v2"
 }

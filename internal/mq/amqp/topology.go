@@ -16,7 +16,7 @@ const (
 	// maxSyncBytes bounds the broadcasts that wait for one subscriber. They are small, because large entries stay in
 	// the log.
 	maxSyncBytes = 64 << 20
-	// maxDead bounds the waiting dead letters; the oldest are dropped first.
+	// maxDead bounds the waiting dead letters. Further ones stay in writeQ, where they count towards its limits.
 	maxDead = 10_000
 	// deadLimit is how often a dead letter may be redelivered before it is dropped. RabbitMQ 4's own limit is 20.
 	deadLimit = 100 * mq.DeliveryLimit
@@ -34,8 +34,8 @@ func newNames(prefix string) names {
 	return names{
 		read:   prefix + string(mq.ReadQ) + ".v2",
 		linear: prefix + string(mq.LinearQ) + ".v2",
-		write:  prefix + string(mq.WriteQ) + ".v2",
-		dead:   prefix + "dead.write.v2",
+		write:  prefix + string(mq.WriteQ) + ".v3",
+		dead:   prefix + "dead.write.v3",
 		sync:   prefix + mq.SyncQ + ".v1",
 	}
 }
@@ -71,6 +71,8 @@ func (n names) queues(c Config) []queue {
 			"x-delivery-limit":         int64(deadLimit),
 			"x-max-length":             int64(maxDead),
 			"x-max-length-bytes":       c.MaxBytes,
+			// The broker's default drops the oldest, which may be an accepted write.
+			"x-overflow": "reject-publish",
 		}},
 		{n.write, amqp091.Table{
 			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,

@@ -20,7 +20,7 @@ const (
 	// DefaultSyncBuffer limits how many broadcasts a slow subscriber may lag behind. It reads the lost ones from the
 	// log.
 	DefaultSyncBuffer = 1_000
-	// maxDeadLetters bounds the dead letters that are kept; the oldest are dropped first.
+	// maxDeadLetters is how many dead letters may wait before further ones count towards the limits of writeQ.
 	maxDeadLetters = 1_000
 )
 
@@ -105,7 +105,7 @@ func (b *Broker) declare() {
 		}
 	}
 	if b.queues[mq.DeadQ] == nil {
-		b.queues[mq.DeadQ] = &queue{broker: b, name: mq.DeadQ, single: true, maxReady: maxDeadLetters}
+		b.queues[mq.DeadQ] = &queue{broker: b, name: mq.DeadQ, single: true, maxReady: maxDeadLetters, maxBytes: b.config.MaxBytes}
 	}
 }
 
@@ -140,14 +140,14 @@ func (b *Broker) DeadLetters() []DeadLetter {
 	return letters
 }
 
-// deadLetter moves a message of q to the dead letters, and drops the oldest dead letter if there are too many.
+// deadLetter moves a message of q to the dead letters. A read for which there is no room is dropped; a write never is.
 func (b *Broker) deadLetter(q *queue, m mq.Message) {
 	dead := b.queues[mq.DeadQ]
 	if dead == nil || q == dead {
 		return
 	}
-	if dead.ready.len() >= dead.maxReady {
-		dead.ready.popFront()
+	if q.name != mq.WriteQ && !dead.hasRoom(m) {
+		return
 	}
 	m.TTL = 0
 	dead.add(&item{message: m, letter: DeadLetter{Queue: q.name, Message: m}}, b.now())

@@ -78,7 +78,7 @@ func (c *consumer) canTake() bool { return !c.ending && len(c.held) < c.prefetch
 // push adds a new message, or reports that the queue is full. Unacknowledged messages do not count.
 func (q *queue) push(m mq.Message, now time.Time) bool {
 	q.dropExpired(now)
-	if q.ready.len() >= q.maxReady || q.ready.bytes+int64(len(m.Body)) > q.maxBytes {
+	if !q.hasRoom(m) {
 		return false
 	}
 	i := &item{message: m}
@@ -87,6 +87,17 @@ func (q *queue) push(m mq.Message, now time.Time) bool {
 	}
 	q.add(i, now)
 	return true
+}
+
+// hasRoom reports whether the queue may take m. Dead letters beyond the limits of their queue count as messages of
+// writeQ, because a real broker keeps them there.
+func (q *queue) hasRoom(m mq.Message) bool {
+	messages, bytes := q.ready.len(), q.ready.bytes
+	if dead := q.broker.queues[mq.DeadQ]; q.name == mq.WriteQ && dead != nil {
+		messages += max(0, dead.ready.len()-dead.maxReady)
+		bytes += max(0, dead.ready.bytes-dead.maxBytes)
+	}
+	return messages < q.maxReady && bytes+int64(len(m.Body)) <= q.maxBytes
 }
 
 // add appends a message to the end of the queue.

@@ -4,6 +4,8 @@ package logtest
 import (
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,9 +16,19 @@ import (
 )
 
 // subject is the log under test.
-type subject struct{ commitlog.Log }
+type subject struct {
+	commitlog.Log
 
-// Run runs the suite. open returns an empty log.
+	closed *sync.Once
+}
+
+// Close closes the log once.
+func (s subject) Close() (err error) {
+	s.closed.Do(func() { err = s.Log.Close() })
+	return err
+}
+
+// Run runs the suite. open returns an empty log, which the suite closes.
 func Run(t *testing.T, open func(t *testing.T) commitlog.Log) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, subject){
@@ -25,8 +37,18 @@ func Run(t *testing.T, open func(t *testing.T) commitlog.Log) {
 		"ReadReturnsWhatWasAppended":     readReturns,
 		"ReadKeepsLimits":                readKeepsLimits,
 		"TrimKeepsNewestAndSaysGone":     trimKeepsNewest,
+		"HeadHasWhatWasStored":           headHasWhatWasStored,
+		"CloseEndsReads":                 closeEndsReads,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, subject{open(t)}) })
+		t.Run(name, func(t *testing.T) {
+			s := subject{Log: open(t), closed: &sync.Once{}}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, s)
+		})
 	}
 }
 
@@ -178,4 +200,74 @@ func trimKeepsNewest(t *testing.T, s subject) {
 	if err := s.Append(t.Context(), record(6, epoch, 10)); err != nil {
 		t.Errorf("append after trimming: %v", err)
 	}
+}
+
+// headHasWhatWasStored: a Head that begins after an Append has returned has its entry, also while others call Head, and
+// Read returns all of it.
+func headHasWhatWasStored(t *testing.T, s subject) {
+	t.Helper()
+	epoch := s.claim(t)
+	var stored atomic.Uint64
+	done, asking := make(chan struct{}), sync.WaitGroup{}
+	for range 4 {
+		asking.Go(func() {
+			for {
+				want := dbaas.Seq(stored.Load())
+				b, err := s.Head(t.Context())
+				if err != nil || b.Head.Seq < want || b.Head.Epoch != epoch {
+					t.Errorf("got %+v, %v after entry %d was stored", b, err, want)
+				}
+				records, err := s.Read(t.Context(), 0, commitlog.Limit{Records: 1000, Bytes: 1 << 20})
+				if err != nil || dbaas.Seq(len(records)) < b.Head.Seq {
+					t.Errorf("got %d records, %v with head %d", len(records), err, b.Head.Seq)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for seq := range dbaas.Seq(20) {
+		if err := s.Append(t.Context(), record(seq+1, epoch, 10)); err != nil {
+			t.Error(err)
+			break
+		}
+		stored.Store(uint64(seq + 1))
+	}
+	close(done)
+	asking.Wait()
+}
+
+// closeEndsReads: Close may be called while reads run, and waits for them. Each of them has an answer or an error.
+func closeEndsReads(t *testing.T, s subject) {
+	t.Helper()
+	s.mustAppend(t, s.claim(t), 5, 100_000)
+	begun, reading := make(chan struct{}, 8), sync.WaitGroup{}
+	for i := range cap(begun) {
+		reading.Go(func() {
+			for first := true; ; first = false {
+				var err error
+				if i%2 == 0 {
+					_, err = s.Read(t.Context(), 0, commitlog.Limit{Records: 100, Bytes: 8 << 20})
+				} else {
+					_, err = s.Head(t.Context())
+				}
+				if first {
+					begun <- struct{}{}
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	for range cap(begun) {
+		<-begun
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	reading.Wait()
 }

@@ -190,9 +190,10 @@ func testSingleActive(s *suite) {
 	c, connA := s.dial("publisher"), s.dial("a")
 	a := s.consume(connA, mq.WriteQ, 3)
 	s.publish(c, mq.WriteQ, "first")
-	a.acked("first") // a is certainly the active one
+	first := a.next("first") // a is certainly the active one, and stays it while it holds a message
 	b := s.consume(s.dial("b"), mq.WriteQ, 10)
 	s.publish(c, mq.WriteQ, numbered(5)...)
+	s.ack(first)
 	a.acked("m0")
 	a.next("m1")
 	b.nothing() // although a is at its limit

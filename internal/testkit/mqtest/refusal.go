@@ -24,6 +24,7 @@ func refusalTests() []test {
 		{name: "NoQueueIsUnroutable", run: testUnroutable},
 		{name: "FullQueueRefuses", limits: Limits{MaxReady: smallQueue}, run: testFull},
 		{name: "QueueFullOfBytesRefuses", limits: Limits{MaxBytes: smallBytes}, run: testFullOfBytes},
+		{name: "FullDeadLettersLoseNothing", limits: Limits{MaxBytes: smallBytes}, run: testFullDeadLetters},
 		{name: "HeldMessagesDoNotFillTheQueue", limits: Limits{MaxReady: smallQueue}, run: testHeldDoNotCount},
 		{name: "BlockedIsUnavailable", run: testBlocked},
 		{name: "EndedContextSendsNothing", run: testEndedContext},
@@ -87,6 +88,39 @@ func testFullOfBytes(s *suite) {
 	k.acked(body(99))
 }
 
+// Dead letters without room in their queue are not lost: they fill writeQ, which then refuses further messages. Once
+// consumers have taken the dead letters, each of them came at least once, and there is room again.
+func testFullDeadLetters(s *suite) {
+	c := s.dial("one")
+	k := s.consume(c, mq.WriteQ, 1)
+	body := func(n int) string { return fmt.Sprintf("m%d", n) + strings.Repeat(" ", 30_000) }
+	left := map[string]bool{}
+	var refused error
+	for accepted := 0; refused == nil && accepted < 4*overshoot; accepted++ {
+		next := body(accepted)
+		if refused = c.Publish(s.Context(), mq.WriteQ, mq.Message{Body: []byte(next), Persistent: true}); refused != nil {
+			break
+		}
+		left[next] = true
+		if err := k.next(next).Reject(); err != nil {
+			s.Fatalf("reject: got %v, want nil", err)
+		}
+	}
+	s.WantError("publish after many dead letters", refused, mq.ErrRefused)
+	all, dead := len(left), s.consume(c, mq.DeadQ, overshoot)
+	for len(left) > 0 {
+		select {
+		case d := <-dead.got:
+			delete(left, string(d.Message().Body))
+			s.ack(d)
+		case <-time.After(s.Patience):
+			s.Fatalf("%d of %d dead letters were lost", len(left), all)
+		}
+	}
+	s.Eventually(func() error { return c.Publish(s.Context(), mq.WriteQ, mq.Message{Body: []byte("again")}) })
+	k.acked("again")
+}
+
 // Only waiting messages count against the limit.
 func testHeldDoNotCount(s *suite) {
 	c := s.dial("one")
@@ -109,7 +143,8 @@ func testBlocked(s *suite) {
 	s.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(s.Context(), s.features.Quiet)
 		defer cancel()
-		if err := c.Publish(ctx, mq.WriteQ, mq.Message{TTL: time.Second}); !errors.Is(err, mq.ErrUnavailable) {
+		// A context that has ended is ErrUnavailable, too, but the broker may not have announced anything.
+		if err := c.Publish(ctx, mq.WriteQ, mq.Message{TTL: time.Second}); !errors.Is(err, mq.ErrUnavailable) || ctx.Err() != nil {
 			return fmt.Errorf("publish while blocked: got %w, want %w", err, mq.ErrUnavailable)
 		}
 		return nil

@@ -21,7 +21,12 @@ func (s *suite) dial(name string) mq.Conn {
 	s.Helper()
 	c := s.bus.Dial(s.T, name)
 	s.Cleanup(func() { _ = c.Close() })
-	s.Eventually(c.Ready)
+	s.Eventually(func() error {
+		if st := c.State(); !st.Connected { // A part that comes up later would declare queues that the test has deleted.
+			return fmt.Errorf("state: got %+v, want connected", st)
+		}
+		return c.Ready()
+	})
 	return c
 }
 

@@ -18,15 +18,18 @@ import (
 const (
 	rabbitMQ  = "rabbitmq"
 	zooKeeper = "zookeeper"
+	postgres  = "postgres"
+	pgStandby = "pgstandby"
+	pgSecond  = "pgstandby2"
 )
 
 // scriptTimeout bounds one run of tools/services.sh; a start on a busy machine takes longest.
 const scriptTimeout = 5 * time.Minute
 
-// instance is a RabbitMQ or ZooKeeper that belongs to this process: it ends with stop, or soon after this process ends in
+// instance is a service that belongs to this process: it ends with stop, or soon after this process ends in
 // any way. The work is done by tools/services.sh of the checkout. It is not safe for concurrent use.
 type instance struct {
-	// name is rabbitMQ or zooKeeper.
+	// name is one of the services above.
 	name string
 	// url does not change through kill, wipe and start.
 	url string
@@ -64,7 +67,7 @@ func (s *instance) kill(ctx context.Context) error { return s.verb(ctx, "kill") 
 // wipe is kill followed by the loss of all data: start then starts an empty service. Only ZooKeeper supports it.
 func (s *instance) wipe(ctx context.Context) error { return s.verb(ctx, "wipe") }
 
-// pause freezes its process with SIGSTOP until resume.
+// pause freezes its processes with SIGSTOP until resume.
 func (s *instance) pause(ctx context.Context) error { return s.verb(ctx, "pause") }
 
 // resume reverts pause.

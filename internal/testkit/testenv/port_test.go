@@ -23,3 +23,15 @@ func TestFreeAddress(t *testing.T) {
 		t.Errorf("got %s (%v, %v), want a port that no connection gets", address, err, convErr)
 	}
 }
+
+// No address is given twice while the test runs, although nobody listens yet. By chance some would be.
+func TestFreeAddress_GivenOnce(t *testing.T) {
+	given := map[string]bool{}
+	for range 500 {
+		address := testenv.FreeAddress(t)
+		if given[address] {
+			t.Fatalf("%s was given twice", address)
+		}
+		given[address] = true
+	}
+}

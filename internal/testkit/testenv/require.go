@@ -37,6 +37,19 @@ func ZooKeeper(tb testing.TB) string {
 	return shared(tb, "ZOOKEEPER_URL", answersZooKeeper)
 }
 
+// SharedPostgres returns the URL of the PostgreSQL that tests share, and the file with the password of its user, from
+// the variables POSTGRES_URL and POSTGRES_PASSWORD_FILE or `make services`, as RabbitMQ does. The first host in the URL
+// is the primary.
+func SharedPostgres(tb testing.TB) (address, passwordFile string) {
+	tb.Helper()
+	address = shared(tb, "POSTGRES_URL", answersPostgres)
+	passwordFile, set := os.LookupEnv("POSTGRES_PASSWORD_FILE")
+	if !set {
+		passwordFile, _ = startedservices.Shared("POSTGRES_PASSWORD_FILE") // without one the server asks for no password.
+	}
+	return address, passwordFile
+}
+
 // shared returns the URL in a variable, once the service there has answered.
 func shared(tb testing.TB, variable string, answers func(context.Context, string) error) string {
 	tb.Helper()
@@ -136,4 +149,21 @@ func ask(ctx context.Context, host, question string) (net.Conn, error) {
 		return nil, fmt.Errorf("ask: %w", err)
 	}
 	return conn, nil
+}
+
+// answersPostgres asks whether the server has TLS, which only a PostgreSQL answers, with a letter.
+func answersPostgres(ctx context.Context, host string) error {
+	answer, err := ask(ctx, host, "\x00\x00\x00\x08\x04\xd2\x16\x2f")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Close() }()
+	first := make([]byte, 1)
+	if _, err = io.ReadFull(answer, first); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if first[0] != 'S' && first[0] != 'N' {
+		return fmt.Errorf("got %q, want S or N", first)
+	}
+	return nil
 }

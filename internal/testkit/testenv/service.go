@@ -2,10 +2,14 @@ package testenv
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"rideshare/bench/startedservices"
 )
 
-// Service is a RabbitMQ or ZooKeeper for one test, which may break it. It ends with the test, even if the test's
+// Service is a service for one test, which may break it. It ends with the test, even if the test's
 // process is killed. Its methods fail the test passed to them, and are not safe for concurrent use.
 type Service struct {
 	// URL stays the same across Kill, Wipe and Start.
@@ -24,6 +28,51 @@ func StartRabbitMQ(tb testing.TB) *Service {
 func StartZooKeeper(tb testing.TB) *Service {
 	tb.Helper()
 	return startService(tb, zooKeeper, "ZOOKEEPER_URL")
+}
+
+// Postgres is a PostgreSQL primary with a synchronous standby, for one test. The URL of Primary has both.
+type Postgres struct {
+	Primary, Standby *Service
+	// PasswordFile holds the password of the user in the URL, a superuser.
+	PasswordFile string
+}
+
+// StartPostgres starts a PostgreSQL with a standby for this test. A start takes some 5 s. Start of either starts both, if
+// they do not run.
+func StartPostgres(tb testing.TB) *Postgres {
+	tb.Helper()
+	primary := startService(tb, postgres, "POSTGRES_URL")
+	return &Postgres{
+		Primary: primary, Standby: primary.beside(tb, pgStandby, "PGSTANDBY_URL"),
+		PasswordFile: primary.value(tb, "POSTGRES_PASSWORD_FILE"),
+	}
+}
+
+// StartSecond starts a second standby; the primary waits for either. It ends with the primary.
+func (p *Postgres) StartSecond(tb testing.TB) *Service {
+	tb.Helper()
+	second := p.Primary.beside(tb, pgSecond, "")
+	second.Start(tb)
+	second.URL = second.value(tb, "PGSTANDBY2_URL")
+	return second
+}
+
+// beside returns a service that runs beside s. variable is that of its URL.
+func (s *Service) beside(tb testing.TB, name, variable string) *Service {
+	tb.Helper()
+	other := *s.own
+	other.name = name
+	return &Service{URL: s.value(tb, variable), own: &other}
+}
+
+// value returns a variable of the service and what runs beside it.
+func (s *Service) value(tb testing.TB, variable string) string {
+	tb.Helper()
+	text, err := os.ReadFile(filepath.Join(s.own.dir, "env"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return startedservices.Value(string(text), variable)
 }
 
 func startService(tb testing.TB, name, variable string) *Service {
@@ -45,7 +94,7 @@ func startService(tb testing.TB, name, variable string) *Service {
 // the methods below.
 func (s *Service) Own() bool { return s.own != nil }
 
-// Kill kills the service's process with SIGKILL. Its data stays.
+// Kill kills the service's processes with SIGKILL. Its data stays.
 func (s *Service) Kill(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.kill)
@@ -63,7 +112,7 @@ func (s *Service) Start(tb testing.TB) {
 	must(tb, s.own.start)
 }
 
-// Pause freezes the service's process with SIGSTOP until Resume.
+// Pause freezes the service's processes with SIGSTOP until Resume.
 func (s *Service) Pause(tb testing.TB) {
 	tb.Helper()
 	must(tb, s.own.pause)
@@ -87,7 +136,7 @@ func (s *Service) Ctl(tb testing.TB, args ...string) string {
 
 func must(tb testing.TB, verb func(context.Context) error) {
 	tb.Helper()
-	if err := verb(tb.Context()); err != nil {
+	if err := verb(context.WithoutCancel(tb.Context())); err != nil { // cleanups use it, too.
 		tb.Fatal(err)
 	}
 }
