@@ -105,7 +105,7 @@ func ReadWriter(ctx context.Context, p place.Place, id dbaas.ClusterID) (WriterI
 func checkNote(name string, format int, own bool) error {
 	switch {
 	case format != Version:
-		return &BadObjectError{Name: name, Err: errVersion}
+		return &BadObjectError{Name: name, Err: ErrVersion}
 	case !own:
 		return &BadObjectError{Name: name, Err: errOther}
 	}

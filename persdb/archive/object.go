@@ -107,9 +107,11 @@ func (h *Header) encode() ([]byte, error) {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)), nil
 }
 
+// ErrVersion is wrapped by the BadObjectError of an object that another version of this program may be able to read.
+var ErrVersion = errors.New("its format is of another version than this program's")
+
 var (
 	errNoHeader = errors.New("it does not begin as an object of an archive")
-	errVersion  = errors.New("its format is of another version than this program's")
 	errCut      = errors.New("its end is missing or not its own")
 	errOther    = errors.New("it is not what its name says")
 )
@@ -124,7 +126,7 @@ func readHeader(r io.Reader) (Header, error) {
 		return h, errNoHeader
 	}
 	if head[len(magic)] != Version {
-		return h, fmt.Errorf("%d: %w", head[len(magic)], errVersion)
+		return h, fmt.Errorf("%d: %w", head[len(magic)], ErrVersion)
 	}
 	h.Kind = Kind(head[len(magic)+1])
 	h.Cluster = dbaas.ClusterID(head[len(magic)+2 : placeBytes-4])

@@ -1,4 +1,4 @@
-// Package client is the client of persdb's server, and defines the paths, headers and encodings of the internal API for
+// Package client is the client of persdb's servers, of which one is active, and defines the paths, headers and encodings of the internal API for
 // both sides. The client offers the same methods as commitlog.Store with the same guarantees, so workers need not know
 // whether persdb is in their process or on another machine.
 package client
@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -22,8 +24,10 @@ import (
 
 // Config holds the settings of a Client. Only URL is required.
 type Config struct {
-	// URL is the address of the server, http://host:port.
+	// URL is the address of the server, http://host:port, or those of several servers on one log, with commas in between.
 	URL string
+	// Observe means that the client never makes a server the active one.
+	Observe bool
 	// HTTP makes the calls; if nil, the Client creates its own with keep-alive.
 	HTTP *http.Client
 	// Timeout bounds, in addition to a call's context, the wait for the start of the answer and each pause within the
@@ -38,62 +42,72 @@ const (
 	idleConns      = 16
 )
 
-// Client calls one persdb server. It is safe for concurrent use.
+// Client calls a persdb server, or the active one of several. It is safe for concurrent use.
 type Client struct {
-	persdb    rpc.Caller
-	transport *http.Transport // unused if HTTP was given
+	servers    []*rpc.Caller
+	transports []*http.Transport // unused if HTTP was given
+	timeout    time.Duration
+	observe    bool
+	current    atomic.Int32 // index of the server that answered last
 }
 
 // New returns a client. It does not connect yet; an error means a bad URL.
 func New(cfg Config) (*Client, error) {
-	base, transport, err := httpapi.Reach(cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("persdb's address: %w", err)
+	c := &Client{timeout: cmp.Or(cfg.Timeout, defaultTimeout), observe: cfg.Observe}
+	for address := range strings.SplitSeq(cfg.URL, ",") {
+		base, transport, err := httpapi.Reach(strings.TrimSpace(address))
+		if err != nil {
+			return nil, fmt.Errorf("persdb's address: %w", err)
+		}
+		transport.MaxIdleConnsPerHost = idleConns
+		cfg.TLS.Trust(transport)
+		c.transports = append(c.transports, transport)
+		c.servers = append(c.servers, &rpc.Caller{
+			Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: transport}), Timeout: c.timeout,
+			MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames
+		})
 	}
-	transport.MaxIdleConnsPerHost = idleConns
-	cfg.TLS.Trust(transport)
-	return &Client{transport: transport, persdb: rpc.Caller{
-		Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: transport}), Timeout: cmp.Or(cfg.Timeout, defaultTimeout),
-		MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames
-	}}, nil
+	return c, nil
 }
 
 // Close closes idle connections. It does not end running calls; their contexts do.
 func (c *Client) Close() error {
-	c.transport.CloseIdleConnections()
+	for _, transport := range c.transports {
+		transport.CloseIdleConnections()
+	}
 	return nil
 }
 
 // Claim requests a new epoch. After an error persdb may have issued an epoch that stays unused, which does no harm.
 func (c *Client) Claim(ctx context.Context) (dbaas.Epoch, error) {
-	head, err := rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathClaim}, nil)
+	head, err := asJSON[dbaas.Head](ctx, c, toActive, rpc.Request{Method: http.MethodPost, Path: PathClaim}, nil)
 	return head.Epoch, err
 }
 
 // Head returns the newest position and epoch.
 func (c *Client) Head(ctx context.Context) (dbaas.Head, error) {
-	return rpc.Call[dbaas.Head](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathHead}, nil)
+	return asJSON[dbaas.Head](ctx, c, toActive, rpc.Request{Method: http.MethodGet, Path: PathHead}, nil)
 }
 
 // Sizes returns the current sizes of the database.
 func (c *Client) Sizes(ctx context.Context) (dbaas.Sizes, error) {
-	return rpc.Call[dbaas.Sizes](ctx, &c.persdb, rpc.Request{Method: http.MethodGet, Path: PathSizes}, nil)
+	return asJSON[dbaas.Sizes](ctx, c, toAny, rpc.Request{Method: http.MethodGet, Path: PathSizes}, nil)
 }
 
 // Hashes returns the content hashes of all application tables.
 func (c *Client) Hashes(ctx context.Context) (dbaas.TableHashes, error) {
-	r := rpc.Request{Method: http.MethodGet, Path: PathHashes, Timeout: 4 * c.persdb.Timeout}
-	return rpc.Call[dbaas.TableHashes](ctx, &c.persdb, r, nil)
+	r := rpc.Request{Method: http.MethodGet, Path: PathHashes, Timeout: 4 * c.timeout}
+	return asJSON[dbaas.TableHashes](ctx, c, toAny, r, nil)
 }
 
 // HashPart returns the content hashes of one part of the rows, starting at from.
 func (c *Client) HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error) {
-	return rpc.Call[dbaas.HashPart](ctx, &c.persdb, rpc.Request{Method: http.MethodPost, Path: PathHashPart}, from)
+	return asJSON[dbaas.HashPart](ctx, c, toAny, rpc.Request{Method: http.MethodPost, Path: PathHashPart}, from)
 }
 
 // Commit sends one batch; see commitlog.Store.Commit. CodeUnavailable means that the batch was not committed.
 // CodeUnknown means that the connection or the context ended after the batch was sent, so it may have been committed.
-// Sending the same batch again returns its result.
+// Sending the same batch again returns its result; with several servers the client has done so.
 func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	body, err := wire.WriteRequest{Operations: ops}.Encode(time.Now())
 	if err != nil {
@@ -104,16 +118,18 @@ func (c *Client) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Op
 		header.Set(HeaderCluster, by.Cluster.String())
 	}
 	r := rpc.Request{Method: http.MethodPost, Path: PathCommit, Header: header, Body: body, Effect: true}
-	r.Timeout = dbaas.CommitTime(c.persdb.Timeout, ops, time.Now())
-	answer, _, err := c.persdb.Fetch(ctx, r)
-	if err != nil {
-		return dbaas.Commit{}, err
-	}
-	out, err := decodeCommit(answer, len(ops))
-	if err != nil {
-		return dbaas.Commit{}, c.persdb.Unreadable(r, err)
-	}
-	return out, nil
+	r.Timeout = dbaas.CommitTime(c.timeout, ops, time.Now())
+	return ask(ctx, c, toActive, r, func(ctx context.Context, to *rpc.Caller, r rpc.Request) (dbaas.Commit, error) {
+		answer, _, failed := to.Fetch(ctx, r)
+		if failed != nil {
+			return dbaas.Commit{}, failed
+		}
+		out, failed := decodeCommit(answer, len(ops))
+		if failed != nil {
+			return dbaas.Commit{}, to.Unreadable(r, failed)
+		}
+		return out, nil
+	})
 }
 
 // Log returns a page of entries; see commitlog.Store.Log. With CodeGone the page has only its bounds.
@@ -130,46 +146,50 @@ func (c *Client) Changes(ctx context.Context, after dbaas.Seq, wait time.Duratio
 }
 
 func (c *Client) page(ctx context.Context, path string, wait time.Duration) (dbaas.Page, error) {
-	r := rpc.Request{Method: http.MethodGet, Path: path, Timeout: c.persdb.Timeout + wait}
-	body, header, refused := c.persdb.Fetch(ctx, r)
-	if refused != nil && dbaas.CodeOf(refused) != dbaas.CodeGone {
-		return dbaas.Page{}, refused
-	}
-	page, err := boundsOf(header)
-	if err != nil {
-		return dbaas.Page{}, err
-	}
-	if refused != nil {
-		return page, refused
-	}
-	if page.Entries, err = wire.DecodeEntries(body); err != nil {
-		return dbaas.Page{}, c.persdb.Unreadable(r, err)
-	}
-	return page, nil
+	r := rpc.Request{Method: http.MethodGet, Path: path, Timeout: c.timeout + wait}
+	return ask(ctx, c, toAny, r, func(ctx context.Context, to *rpc.Caller, r rpc.Request) (dbaas.Page, error) {
+		body, header, refused := to.Fetch(ctx, r)
+		if refused != nil && dbaas.CodeOf(refused) != dbaas.CodeGone {
+			return dbaas.Page{}, refused
+		}
+		page, err := boundsOf(header)
+		if err != nil {
+			return dbaas.Page{}, err
+		}
+		if refused != nil {
+			return page, refused
+		}
+		if page.Entries, err = wire.DecodeEntries(body); err != nil {
+			return dbaas.Page{}, to.Unreadable(r, err)
+		}
+		return page, nil
+	})
 }
 
 // Lookup returns the stored result of an operation, or CodeNotFound.
 func (c *Client) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
 	r := rpc.Request{Method: http.MethodGet, Path: PathOperations + id.String()}
-	body, _, err := c.persdb.Fetch(ctx, r)
-	if err != nil {
-		return dbaas.OperationResult{}, err
-	}
-	reply, err := wire.DecodeWriteReply(body)
-	if err == nil && len(reply.Answers) != 1 {
-		err = errShort
-	}
-	if err != nil {
-		return dbaas.OperationResult{}, c.persdb.Unreadable(r, err)
-	}
-	return reply.Answers[0].Result, nil
+	return ask(ctx, c, toActive, r, func(ctx context.Context, to *rpc.Caller, r rpc.Request) (dbaas.OperationResult, error) {
+		body, _, err := to.Fetch(ctx, r)
+		if err != nil {
+			return dbaas.OperationResult{}, err
+		}
+		reply, err := wire.DecodeWriteReply(body)
+		if err == nil && len(reply.Answers) != 1 {
+			err = errShort
+		}
+		if err != nil {
+			return dbaas.OperationResult{}, to.Unreadable(r, err)
+		}
+		return reply.Answers[0].Result, nil
+	})
 }
 
 // Snapshot starts to fetch a copy of the database; persdb makes the copy while the caller reads it. Reading Body ends
 // with an error instead of io.EOF if the copy is incomplete, or if no bytes arrive for the client's timeout. The caller
 // verifies Sum and closes Body.
 func (c *Client) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
-	resp, err := c.persdb.Open(ctx, rpc.Request{Method: http.MethodGet, Path: PathSnapshot, Timeout: 8 * c.persdb.Timeout}) //nolint:bodyclose // the reader of the snapshot closes it.
+	resp, err := open(ctx, c, rpc.Request{Method: http.MethodGet, Path: PathSnapshot, Timeout: 8 * c.timeout}) //nolint:bodyclose // the reader of the snapshot closes it.
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +211,7 @@ const (
 // backup is incomplete, or if no bytes arrive for the client's timeout. The caller closes Body.
 func (c *Client) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
 	query := url.Values{"table": form.Tables, "sql": {strconv.FormatBool(form.SQL)}}
-	resp, err := c.persdb.Open(ctx, rpc.Request{Method: http.MethodGet, Path: PathBackup + "?" + query.Encode(), Timeout: backupWait})
+	resp, err := open(ctx, c, rpc.Request{Method: http.MethodGet, Path: PathBackup + "?" + query.Encode(), Timeout: backupWait})
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +224,9 @@ func (c *Client) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Back
 
 // FileSQL returns the SQL text of a database file; see commitlog.Store.FileSQL.
 func (c *Client) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
-	text, _, err := c.persdb.Fetch(ctx, rpc.Request{Method: http.MethodPost, Path: PathFileSQL, Body: file, Timeout: fileWait})
-	return text, err
+	r := rpc.Request{Method: http.MethodPost, Path: PathFileSQL, Body: file, Timeout: fileWait}
+	return ask(ctx, c, toAny, r, func(ctx context.Context, to *rpc.Caller, r rpc.Request) ([]byte, error) {
+		text, _, err := to.Fetch(ctx, r)
+		return text, err
+	})
 }

@@ -33,7 +33,7 @@ func to(t *testing.T, h http.Handler) *client.Client {
 
 func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Config{URL: url, Timeout: 5 * time.Second})
+	c, err := client.New(client.Config{URL: url, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +75,11 @@ func (f failing) Backup(context.Context, dbaas.BackupForm) (*dbaas.Backup, error
 }
 
 func (f failing) FileSQL(context.Context, []byte) ([]byte, error) { return nil, f.err }
+
+func (f failing) TakeOver(context.Context) error { return f.err }
+func (f failing) Ready(context.Context) (dbaas.Readiness, error) {
+	return dbaas.Readiness{}, f.err
+}
 
 func (f failing) Sizes(context.Context) (dbaas.Sizes, error) { return dbaas.Sizes{}, f.err }
 func (f failing) HashPart(context.Context, dbaas.HashFrom) (dbaas.HashPart, error) {

@@ -178,9 +178,9 @@ func (s *Store) noteGap(ctx context.Context) {
 // Records returns consecutive records after a position for the archive, at least one if any exists. dbaas.ErrGone means
 // that the record after the position was trimmed, CodeDamaged that it is damaged.
 func (s *Store) Records(ctx context.Context, after dbaas.Seq, bytes int) ([]Record, error) {
-	head, err := s.Head(ctx)
-	if err != nil || head.Seq <= after {
-		return nil, err
+	head := s.known()
+	if head.Seq <= after {
+		return nil, nil
 	}
 	records, err := s.log.Read(ctx, after, Limit{Records: pageEntries, Bytes: bytes})
 	if err != nil {

@@ -62,6 +62,9 @@ func (s *Store) backupSpace() (dir string, release func(), err error) {
 // Errors are *dbaas.Error: CodeInvalid for an unknown table, CodeUnavailable while other backups are made, CodeFull if
 // the disk would have less than Config.Reserve bytes free.
 func (s *Store) Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error) {
+	if err := s.leftBehind(); err != nil {
+		return nil, err
+	}
 	dir, release, err := s.backupSpace()
 	if err != nil {
 		return nil, err

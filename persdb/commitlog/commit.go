@@ -46,9 +46,14 @@ func (s *Store) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Operation) (dbaas.Commit, error) {
 	var out dbaas.Commit
 	var entry *dbaas.Entry
-	err := s.write(ctx, func() error {
+	err := s.write(ctx, ops, func() error {
 		if !by.Cluster.IsZero() && by.Cluster != s.cluster {
 			return dbaas.Errorf(dbaas.CodeStaleEpoch, "the commit is for cluster %s, the database is cluster %s", by.Cluster, s.cluster)
+		}
+		if s.cfg.Shared && by.Epoch > s.bounds.Head.Epoch { // another process may have issued it; only the log knows.
+			if err := s.settle(ctx); err != nil {
+				return unavailable(err)
+			}
 		}
 		epoch, newest := by.Epoch, s.bounds.Head.Epoch // written under writing only.
 		if epoch == 0 || epoch != newest && !failpoint.On(failpoint.NoEpochCheck) {
@@ -66,6 +71,11 @@ func (s *Store) commit(ctx context.Context, by dbaas.Leadership, ops []dbaas.Ope
 				return unavailable(err)
 			}
 			if err := s.conn.Within(ctx, func() error { return b.commit(ctx) }); err != nil {
+				return err
+			}
+		}
+		if b.entry == nil {
+			if err := s.backed(ctx); err != nil {
 				return err
 			}
 		}
@@ -266,7 +276,7 @@ func (b *batch) store(ctx context.Context) error {
 	}
 	record := Record{Entry: *entry, Operations: records}
 	if err = s.appendRecord(ctx, record); err != nil {
-		s.doubtful = dbaas.CodeOf(err) == dbaas.CodeUnknown
+		s.notAppended(err, ids)
 		return unavailable(err)
 	}
 	s.commitTables(ctx, entry.Seq)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/sqlite"
-	"rideshare/internal/wire"
 )
 
 // LogFileName is the log's file inside the data directory.
@@ -163,11 +161,7 @@ func (l *FileLog) insert(r *Record) error {
 	if failpoint.On(failpoint.NoEpochCheck) {
 		insert = appendNext
 	}
-	changes := wire.AppendChanges(nil, e.Changes)
-	sum := sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes)
-	err := l.writer.Exec(insert, integer(e.Seq), integer(e.Epoch), dbaas.Integer(e.At.UnixMilli()), dbaas.Integer(sum),
-		dbaas.Blob(r.Operations), dbaas.Blob(changes))
-	if err != nil {
+	if err := l.writer.Exec(insert, columns(r)...); err != nil {
 		return fmt.Errorf("append entry %d: %w", e.Seq, err)
 	}
 	if l.writer.Changes() == 1 {
@@ -181,6 +175,14 @@ func (l *FileLog) insert(r *Record) error {
 		return fmt.Errorf("append entry %d: epoch %d, newest is %d: %w", e.Seq, e.Epoch, b.Head.Epoch, dbaas.ErrStaleEpoch)
 	}
 	return dbaas.Errorf(dbaas.CodeConflict, "entry %d does not follow the log's head %d", e.Seq, b.Head.Seq)
+}
+
+// columns returns a record as the parameters of an insert into rs_log.
+func columns(r *Record) []dbaas.Value {
+	w := RowOf(r)
+	return []dbaas.Value{
+		dbaas.Integer(w.Seq), dbaas.Integer(w.Epoch), dbaas.Integer(w.At), dbaas.Integer(w.Sum), dbaas.Blob(w.Operations), dbaas.Blob(w.Changes),
+	}
 }
 
 func integer[T ~uint64](v T) dbaas.Value {
@@ -223,42 +225,29 @@ func readRecords(c *sqlite.Conn, after dbaas.Seq, limit Limit) ([]Record, error)
 	if err != nil || count == 0 {
 		return nil, err
 	}
-	records, over := make([]Record, 0, count), false
+	records := make([]Record, 0, count)
 	query := "SELECT seq, epoch, at, sum IS NULL, sum, ops, changes FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
 	if limit.NoChanges { // changes are the last column, so the engine does not read their pages.
 		query = "SELECT seq, epoch, at, sum IS NULL, sum, ops, x'00' FROM rs_log WHERE seq>? ORDER BY seq LIMIT ?"
 	}
 	err = c.Query(query, func(r sqlite.Row) error {
-		record := readRecord(r, limit.NoChanges)
-		if over = over || record.Damage != 0 && !limit.Damaged; !over {
-			records = append(records, record)
-		}
+		records = append(records, readRecord(r, limit.NoChanges))
 		return nil
 	}, integer(after), dbaas.Integer(int64(count)))
-	if err == nil && len(records) == 0 {
-		err = errDamaged(after + 1)
+	if err != nil || limit.Damaged {
+		return records, err
 	}
-	return records, err
+	return Undamaged(records, after)
 }
 
 // readRecord reads one row of rs_log. A row of an older version has no sum; it counts as damaged only if it cannot be
 // decoded.
 func readRecord(r sqlite.Row, noChanges bool) Record {
-	ops, changes := r.Blob(5), r.Blob(6)
-	record := Record{Operations: ops, Entry: dbaas.Entry{
-		Seq: dbaas.Seq(r.Int(0)), Epoch: dbaas.Epoch(r.Int(1)), At: time.UnixMilli(r.Int(2)),
-	}}
-	if r.Int(3) == 0 {
-		record.Damage = damageOf(r.Int(4), sumOf(r.Int(0), r.Int(1), r.Int(2), ops, changes), noChanges)
+	w := Row{Seq: r.Int(0), Epoch: r.Int(1), At: r.Int(2), Sum: r.Int(4), Operations: r.Blob(5), Changes: r.Blob(6)}
+	if unsummed := r.Int(3) != 0; unsummed {
+		return w.record(0)
 	}
-	decoded, err := wire.DecodeChanges(changes)
-	switch {
-	case record.Damage == 0 && err != nil:
-		record.Damage = DamagedChanges
-	case record.Damage == 0:
-		record.Entry.Changes = decoded
-	}
-	return record
+	return w.Record(noChanges)
 }
 
 // Head implements Log.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"rideshare/internal/logkey"
 )
 
 // files holds the file operations by which the store makes data durable outside the engine's own files. Tests replace
@@ -30,8 +32,17 @@ func (s *Store) logPath() string { return filepath.Join(s.cfg.Dir, LogFileName) 
 // before it becomes visible to any client.
 func (s *Store) openLog() (err error) {
 	if s.cfg.OpenLog != nil {
-		s.log, err = s.cfg.OpenLog(s.cluster)
-		return err
+		l, failed := s.cfg.OpenLog(s.cluster)
+		if other, ok := errors.AsType[*OtherClusterError](failed); ok && s.fresh() {
+			s.cfg.Log.Warn("the empty data folder joins the cluster of the log", logkey.Cluster, other.Log)
+			if failed = s.joinCluster(other.Log); failed == nil {
+				l, failed = s.cfg.OpenLog(s.cluster)
+			}
+		}
+		if failed == nil {
+			s.log = l
+		}
+		return failed
 	}
 	l, err := OpenFileLog(s.logPath(), s.cluster)
 	if err != nil {

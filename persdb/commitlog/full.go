@@ -17,6 +17,9 @@ const DefaultReserve = 32 << 20
 // diskFull is the message that callers see when the engine found no disk space.
 const diskFull = "persdb's disk is full"
 
+// ErrLogFull is the cause of a CodeFull error if the log is on another disk and that disk is full, not the data folder's.
+var ErrLogFull = errors.New("the log's own disk is full")
+
 var errDiskFull = &dbaas.Error{Code: dbaas.CodeFull, Message: diskFull}
 
 // reserve is disk space kept back for when the disk is full: a file of zeros. On a completely full disk the WAL cannot
@@ -78,7 +81,7 @@ func freeBytes(dir string) int64 {
 // noteFull marks the disk as full after the first step that found no space, and releases the reserve. It returns err
 // with the message for callers. The caller owns the connection, and no transaction is open.
 func (s *Store) noteFull(ctx context.Context, err error) error {
-	if dbaas.CodeOf(err) != dbaas.CodeFull || errors.Is(err, errArchiveFull) {
+	if dbaas.CodeOf(err) != dbaas.CodeFull || errors.Is(err, errArchiveFull) || errors.Is(err, ErrLogFull) {
 		return err
 	}
 	if !s.full.Swap(true) {

@@ -7,7 +7,11 @@ import (
 )
 
 // Log stores the entries and issues epochs. Store is the state machine above it and writes entries only through this
-// interface. DESIGN.md says what a log on another machine would have to do differently.
+// interface.
+//
+// A log that other processes can write too, such as one on another machine, is used with Config.Shared. Its Head is a
+// barrier: it returns nil only if this process can still store entries, and everything within the returned bounds is
+// durable.
 //
 // Claim, Append and Trim are never called concurrently; Read and Head may be called at any time.
 type Log interface {
@@ -15,8 +19,9 @@ type Log interface {
 	// fails. CodeUnknown means that an epoch may have been issued.
 	Claim(ctx context.Context) (dbaas.Epoch, error)
 	// Append stores r if its epoch is the newest and its seq is the head's plus one. When it returns nil, r is durable:
-	// this is the commit point. CodeUnknown means that r may be stored; a later Head shows whether it is. After any
-	// other error, such as CodeStaleEpoch, CodeConflict (wrong seq), CodeFull or CodeUnavailable, r is not stored.
+	// this is the commit point. CodeUnknown means that r may be stored; a later Head shows whether it is, and after that
+	// Head it cannot be stored any more. After any other error, such as CodeStaleEpoch, CodeConflict (wrong seq),
+	// CodeFull or CodeUnavailable, r is not stored.
 	Append(ctx context.Context, r Record) error
 	// Read returns consecutive records after seq within limit, but at least one record if any exists. It returns
 	// dbaas.ErrGone if the record after seq was trimmed. The result ends before the first damaged record. If that is
@@ -27,9 +32,29 @@ type Log interface {
 	// Trim removes the records up to and including seq, but never the newest record. CodeUnknown means that they may
 	// have been removed; a later Head shows whether they were. After any other error they were not removed.
 	Trim(ctx context.Context, seq dbaas.Seq) error
-	// Close closes the log. No other method may be running, and none may be called afterwards.
+	// Close ends running calls of Read and Head, waits for them, and closes the log. Claim, Append and Trim may not be
+	// running, and no method may be called afterwards.
 	Close() error
 }
+
+// SharedLog is a Log that several processes have open. One of them is the active one: Claim, Append, Trim and Head of the
+// others fail with dbaas.ErrNotActive, without an effect. A process that is active when its log is opened stays so until
+// another one takes over.
+type SharedLog interface {
+	Log
+	// TakeOver makes this process the active one. From then on no step that another process has begun before can have an
+	// effect. After an error this process is not active, or becomes it later.
+	TakeOver(ctx context.Context) error
+	// Check returns dbaas.ErrNotActive if another process is the active one. It writes nothing.
+	Check(ctx context.Context) error
+	// Look returns a range of entries that are durable. It writes nothing and makes no process active.
+	Look(ctx context.Context) (Bounds, error)
+}
+
+// OtherClusterError is the cause of an error of Config.OpenLog: the log is of another cluster than the data folder.
+type OtherClusterError struct{ Log dbaas.ClusterID }
+
+func (e *OtherClusterError) Error() string { return "the log is of cluster " + e.Log.String() }
 
 // Record is one entry and the stored form of its operations: a frame of wire.KindRecords.
 type Record struct {

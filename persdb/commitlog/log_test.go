@@ -23,7 +23,6 @@ func TestFileLog_Suite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { closeStore(t, l) })
 		return l
 	})
 }
@@ -34,6 +33,15 @@ type farLog struct {
 	records  []commitlog.Record
 	bounds   commitlog.Bounds
 	loseNext bool // the next append is stored, and its answer lost
+	away     bool // the log does not answer
+}
+
+var errAway = dbaas.Errorf(dbaas.CodeUnavailable, "the log is away")
+
+func (l *farLog) setAway(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
 }
 
 func (l *farLog) Claim(context.Context) (dbaas.Epoch, error) {
@@ -64,6 +72,9 @@ func (l *farLog) Append(_ context.Context, r commitlog.Record) error {
 func (l *farLog) Read(_ context.Context, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.away {
+		return nil, errAway
+	}
 	if after < l.bounds.Trimmed {
 		return nil, dbaas.ErrGone
 	}
@@ -88,6 +99,9 @@ func (l *farLog) Read(_ context.Context, after dbaas.Seq, limit commitlog.Limit)
 func (l *farLog) Head(context.Context) (commitlog.Bounds, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.away {
+		return commitlog.Bounds{}, errAway
+	}
 	return l.bounds, nil
 }
 
@@ -101,7 +115,10 @@ func (l *farLog) Trim(_ context.Context, seq dbaas.Seq) error {
 	return nil
 }
 
-func (l *farLog) Close() error { return nil }
+func (l *farLog) Close() error {
+	l.setAway(true)
+	return nil
+}
 
 // farLog passes the suite too.
 func TestFarLog_Suite(t *testing.T) {
@@ -133,8 +150,11 @@ func TestStore_Log_TrimmedMeanwhile_SaysWhereItBegins(t *testing.T) {
 func TestStore_LogElsewhere_IsCaughtUp(t *testing.T) {
 	far := &farLog{}
 	cfg := commitlog.Config{
-		Dir:     t.TempDir(),
-		OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return far, nil },
+		Dir: t.TempDir(),
+		OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) {
+			far.setAway(false)
+			return far, nil
+		},
 	}
 	s := reopen(t, cfg)
 	epoch := storetest.Claim(t, s)

@@ -19,11 +19,22 @@ const (
 	pageBytes   = 4 << 20
 )
 
-// Head returns the newest position and the newest epoch. It does not wait for commits.
-func (s *Store) Head(context.Context) (dbaas.Head, error) {
+// Head returns the newest position and the newest epoch. It does not wait for commits. A shared log is asked first: no
+// other process has committed beyond the returned head before the call.
+func (s *Store) Head(ctx context.Context) (dbaas.Head, error) {
+	if s.cfg.Shared {
+		if err := s.confirm(ctx); err != nil {
+			return dbaas.Head{}, unread(err)
+		}
+	}
+	return s.known(), nil
+}
+
+// known returns the head as far as this process knows it.
+func (s *Store) known() dbaas.Head {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.head(), nil
+	return s.head()
 }
 
 // head returns the newest position and epoch of this cluster. The caller holds mu.
@@ -52,6 +63,11 @@ func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration
 	if err != nil {
 		return dbaas.Page{}, err
 	}
+	if after > page.Head.Seq && s.cfg.Shared { // only the active process knows whether there is more.
+		if page.Head, err = s.Head(ctx); err != nil {
+			return dbaas.Page{}, err
+		}
+	}
 	if after > page.Head.Seq {
 		return page, fmt.Errorf("entries after %d, the head is %d: %w", after, page.Head.Seq, dbaas.ErrGone)
 	}
@@ -78,12 +94,22 @@ func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration
 // gone returns the page and the error for entries that were trimmed. It reads the start of the log again, because the
 // log may have been trimmed after the page's bounds were read.
 func (s *Store) gone(ctx context.Context, page dbaas.Page, err error) (dbaas.Page, error) {
-	b, failed := s.log.Head(ctx)
+	first, failed := s.firstOfLog(ctx)
 	if failed != nil {
 		return dbaas.Page{}, unread(failed)
 	}
-	page.First = b.Trimmed + 1
+	page.First = first
 	return page, err
+}
+
+// firstOfLog returns the first entry that the log keeps.
+func (s *Store) firstOfLog(ctx context.Context) (dbaas.Seq, error) {
+	look := s.log.Head
+	if shared, ok := s.log.(SharedLog); ok {
+		look = shared.Look
+	}
+	b, err := look(ctx)
+	return b.Trimmed + 1, err
 }
 
 // Await waits up to wait until the log has an entry after a position. It returns the maximum size in bytes of the page
@@ -136,9 +162,18 @@ func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) 
 }
 
 // Lookup returns the result of an operation that is still in the log, otherwise CodeNotFound.
+// An operation that is not known may be in a shared log's entries of another process, so the log is asked.
 func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {
+	if s.inactive.Load() {
+		return dbaas.OperationResult{}, dbaas.ErrNotActive
+	}
 	known := lookup{s: s}
 	record, ok, err := known.find(ctx, id)
+	if err == nil && !ok && s.cfg.Shared {
+		if err = s.caughtUp(ctx); err == nil {
+			record, ok, err = known.find(ctx, id)
+		}
+	}
 	if err != nil {
 		return dbaas.OperationResult{}, unread(err)
 	}
@@ -147,6 +182,22 @@ func (s *Store) Lookup(ctx context.Context, id dbaas.OpID) (dbaas.OperationResul
 	}
 	return record.Result, nil
 }
+
+// caughtUp returns nil once the store knows what a shared log has now. It waits for a commit that is about to end, but
+// not while entries of another process are read.
+func (s *Store) caughtUp(ctx context.Context) error {
+	b, err := s.headOfLog(ctx)
+	if err == nil && !s.knows(b) {
+		_, err = s.await(ctx, b.Head.Seq-1, endOfCommit)
+	}
+	if err == nil && !s.knows(b) {
+		err = dbaas.Errorf(dbaas.CodeUnavailable, "entries of the log are being read")
+	}
+	return err
+}
+
+// endOfCommit is how long caughtUp waits for a commit whose entry is in the log.
+const endOfCommit = time.Second
 
 // lookup finds stored operations. It caches the last entry, since operations that are repeated usually arrive together.
 type lookup struct {

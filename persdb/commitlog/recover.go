@@ -12,6 +12,10 @@ import (
 // load builds the index from the log and brings the tables up to the log's end.
 func (s *Store) load(ctx context.Context) error {
 	b, err := s.log.Head(ctx)
+	if shared, ok := s.log.(SharedLog); ok && dbaas.IsNotActive(err) {
+		s.inactive.Store(true)
+		b, err = shared.Look(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -20,8 +24,12 @@ func (s *Store) load(ctx context.Context) error {
 		return err
 	}
 	if position.Seq < b.Trimmed || position.Seq > b.Head.Seq {
-		return dbaas.Errorf(dbaas.CodeInternal, "the tables in %s are at entry %d, but the log in %s has the entries after %d up to %d: "+
-			"put both files of one backup there", FileName, position.Seq, LogFileName, b.Trimmed, b.Head.Seq)
+		where, remedy := " in "+LogFileName, "put both files of one backup there"
+		if s.cfg.OpenLog != nil {
+			where, remedy = "", "use the data folder and the log that belong together; to begin with an empty log, use an empty data folder"
+		}
+		return dbaas.Errorf(dbaas.CodeInternal, "the tables in %s are at entry %d, but the log%s has the entries after %d up to %d: %s",
+			FileName, position.Seq, where, b.Trimmed, b.Head.Seq, remedy)
 	}
 	if err = s.readIndex(ctx, b.Trimmed, b.Head.Seq); err != nil {
 		return err
@@ -33,7 +41,7 @@ func (s *Store) load(ctx context.Context) error {
 	return s.measure()
 }
 
-// each calls fn for the log's records after from, up to head.
+// each calls fn for the log's records after from, up to head. The log may have more by now.
 func (s *Store) each(ctx context.Context, from, head dbaas.Seq, fn func(*Record) error) error {
 	for from < head {
 		records, err := s.log.Read(ctx, from, Limit{Records: 4096, Bytes: 8 << 20, Damaged: true})
@@ -48,6 +56,9 @@ func (s *Store) each(ctx context.Context, from, head dbaas.Seq, fn func(*Record)
 			if r.Entry.Seq != from+1 {
 				return dbaas.Errorf(dbaas.CodeInternal, "the log has %d after %d", r.Entry.Seq, from)
 			}
+			if r.Entry.Seq > head {
+				return nil
+			}
 			if err = fn(r); err != nil {
 				return err
 			}
@@ -57,10 +68,13 @@ func (s *Store) each(ctx context.Context, from, head dbaas.Seq, fn func(*Record)
 	return nil
 }
 
-// readIndex adds the records after from, up to head, to the index.
+// readIndex adds the records after from, up to head, to the index. It takes mu for each record alone, since reading the
+// log may take long.
 func (s *Store) readIndex(ctx context.Context, from, head dbaas.Seq) error {
 	return s.each(ctx, from, head, func(r *Record) error {
+		s.mu.Lock()
 		s.index.addRecord(r, s.cfg.Elapsed())
+		s.mu.Unlock()
 		if r.Damage != 0 {
 			s.tellDamage(ctx, r)
 		}
@@ -83,6 +97,16 @@ func (s *Store) tellDamage(ctx context.Context, r *Record) {
 // catchUp applies the entries that are in the log but not in the tables. The tables are behind after a death between
 // the append and the tables' COMMIT, a power failure, or a failed COMMIT. The caller owns the connection.
 func (s *Store) catchUp(ctx context.Context) error {
+	from := s.applied
+	err := s.bringUp(ctx)
+	if err == nil && from != s.applied {
+		s.cfg.Log.InfoContext(ctx, "tables brought up to the log", "from", from, logkey.Seq, s.applied)
+	}
+	return err
+}
+
+// bringUp is catchUp without a line in the log.
+func (s *Store) bringUp(ctx context.Context) error {
 	if err := s.conn.End(); err != nil || s.applied == s.bounds.Head.Seq { // a step that failed may have left its transaction.
 		return err
 	}
@@ -97,7 +121,6 @@ func (s *Store) catchUp(ctx context.Context) error {
 	if err = s.conn.WithoutTriggers(func() error { return s.replay(ctx) }); err != nil {
 		return err
 	}
-	s.cfg.Log.InfoContext(ctx, "tables brought up to the log", "from", position.Seq, logkey.Seq, s.applied)
 	return s.capture.Reload()
 }
 
@@ -123,26 +146,5 @@ func (s *Store) replay(ctx context.Context) error {
 		return errors.Join(err, s.conn.End())
 	}
 	s.applied = head
-	return nil
-}
-
-// settle finds out what the log holds after a step whose outcome was unknown.
-func (s *Store) settle(ctx context.Context) error {
-	b, err := s.log.Head(ctx)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.index.forgetUpTo(b.Trimmed)
-	from := s.bounds.Head.Seq
-	if n := len(s.index.entries); n > 0 { // an earlier call may have failed half way.
-		from = s.index.entries[n-1].seq
-	}
-	if err = s.readIndex(ctx, from, b.Head.Seq); err != nil {
-		return err
-	}
-	s.moveTo(b)
-	s.doubtful = false
 	return nil
 }

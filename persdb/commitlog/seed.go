@@ -12,7 +12,6 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
-	"rideshare/internal/wire"
 )
 
 // Seed is the content from which Plant creates a data folder. Tables is required.
@@ -156,11 +155,7 @@ func plantLog(ctx context.Context, path string, cluster dbaas.ClusterID, seed Se
 
 // plant writes an entry as insert does, but without comparing its seq and epoch.
 func (l *FileLog) plant(r *Record) error {
-	e := &r.Entry
-	changes := wire.AppendChanges(nil, e.Changes)
-	return l.writer.Exec("INSERT INTO rs_log(seq, epoch, at, sum, ops, changes) VALUES(?,?,?,?,?,?)", integer(e.Seq), integer(e.Epoch),
-		dbaas.Integer(e.At.UnixMilli()), dbaas.Integer(sumOf(int64(e.Seq), int64(e.Epoch), e.At.UnixMilli(), r.Operations, changes)),
-		dbaas.Blob(r.Operations), dbaas.Blob(changes))
+	return l.writer.Exec("INSERT INTO rs_log(seq, epoch, at, sum, ops, changes) VALUES(?,?,?,?,?,?)", columns(r)...)
 }
 
 // SyncFolder makes the files of a closed database, and their names, durable.

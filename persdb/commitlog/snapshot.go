@@ -19,6 +19,9 @@ const maxSnapshots = 4
 // continue in the meantime, but the WAL grows until Body is closed, so the caller must close it soon. ctx bounds the
 // wait while other snapshots are read.
 func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
+	if err := s.leftBehind(); err != nil {
+		return nil, err
+	}
 	select {
 	case s.copying <- struct{}{}:
 	case <-ctx.Done():

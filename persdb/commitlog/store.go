@@ -70,6 +70,9 @@ type Config struct {
 	files      files
 	// OpenLog returns the log of a cluster. If nil, it is a FileLog in Dir.
 	OpenLog func(cluster dbaas.ClusterID) (Log, error)
+	// Shared means that other processes can write the log that OpenLog returns. Store.Head then asks the log, and entries
+	// of another process are taken over.
+	Shared bool
 }
 
 const (
@@ -97,7 +100,7 @@ type Store struct {
 	conn     *sqlite.Conn
 	guard    *replication.Guard   // of clients' statements on conn
 	capture  *replication.Capture // on conn
-	doubtful bool                 // guarded by writing: the outcome of the log's last step is unknown
+	doubtful bool                 // guarded by writing: settle must first find out what the log holds
 	applied  dbaas.Seq            // guarded by writing: the position of the tables; below the head after a failed COMMIT
 	synced   dbaas.Seq            // guarded by writing: the tables are durable up to here
 	lastAt   time.Time
@@ -111,15 +114,18 @@ type Store struct {
 	reserve  reserve         // guarded by writing, as fullAt
 	fullAt   int64           // bytes of tables when the disk was last found full
 
-	mu      sync.RWMutex // guards what follows; taken after writing
-	index   index
-	bounds  Bounds
-	archive archiveState
-	changed chan struct{} // closed and replaced when the head moves
-	tooLong chan struct{} // gets a token when the log must be trimmed immediately
+	mu     sync.RWMutex // guards what follows; taken after writing
+	index  index
+	bounds Bounds
+	// unsettled are the operations of an append whose outcome is unknown, until settle has found it out.
+	unsettled []dbaas.OpID
+	archive   archiveState
+	changed   chan struct{} // closed and replaced when the head moves
+	tooLong   chan struct{} // gets a token when the log must be trimmed immediately
 
 	stop context.CancelFunc
 	done chan struct{} // closed when the trimming goroutine has ended
+	sharing
 }
 
 // hooks are called at the named points of a commit, in tests only. An error from a hook simulates a failure of the next
@@ -161,6 +167,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	trimming, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	go s.trimAlways(trimming)
+	s.following.Go(func() { s.followAlways(trimming) })
 	return s, nil
 }
 
@@ -250,6 +257,7 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) Close() error {
 	s.stop()
 	<-s.done
+	s.following.Wait()
 	s.writing <- struct{}{}
 	return s.closeFiles()
 }
@@ -271,24 +279,25 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// write takes the writing token and runs fn. If ctx ends before the token is free, write returns CodeUnavailable and fn
-// was not run.
-func (s *Store) write(ctx context.Context, fn func() error) error {
+// write takes the writing token and runs fn, which commits ops. If fn cannot be run now, write returns CodeUnknown if the
+// last step, whose outcome is not known, may have stored one of ops, otherwise CodeUnavailable.
+func (s *Store) write(ctx context.Context, ops []dbaas.Operation, fn func() error) error {
+	if s.inactive.Load() {
+		return s.refused(ops)
+	}
 	select {
 	case s.writing <- struct{}{}:
 	case <-ctx.Done():
-		return dbaas.WrapError(dbaas.CodeUnavailable, "the database is busy", ctx.Err())
+		return dbaas.WrapError(s.notRun(ops), "the database is busy", ctx.Err())
 	}
 	defer func() { <-s.writing }()
-	if s.doubtful {
-		if err := s.settle(ctx); err != nil {
-			return dbaas.WrapError(dbaas.CodeUnavailable, "the outcome of the last step is not known yet", err)
-		}
+	if err := s.certain(ctx, ops); err != nil {
+		return err
 	}
 	if s.short() {
 		s.noteRoom(ctx)
 	}
-	return s.noteFull(ctx, fn())
+	return s.noteActive(ctx, s.noteFull(ctx, fn()))
 }
 
 // moveTo publishes a new head. The caller holds mu.
@@ -309,13 +318,16 @@ func (s *Store) moveTo(b Bounds) {
 // Claim issues an epoch to a new master. When it returns nil, the epoch is on disk and no older epoch can commit.
 func (s *Store) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	var epoch dbaas.Epoch
-	err := s.write(ctx, func() error {
+	err := s.write(ctx, nil, func() error {
 		var err error
 		if epoch, err = s.log.Claim(ctx); err != nil {
 			s.doubtful = dbaas.CodeOf(err) == dbaas.CodeUnknown
 			return unavailable(err)
 		}
 		s.noteRoom(ctx)
+		if s.cfg.Shared { // the new master must see what another process has stored.
+			return unavailableOrNil(s.settle(ctx))
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.bounds.Head.Epoch = epoch

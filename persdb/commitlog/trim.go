@@ -46,9 +46,12 @@ func (s *Store) trimAlways(ctx context.Context) {
 // between.
 func (s *Store) Trim(ctx context.Context) (int, error) {
 	total := 0
+	if s.inactive.Load() { // the active process trims.
+		return 0, nil
+	}
 	for {
 		n := 0
-		err := s.write(ctx, func() (err error) {
+		err := s.write(ctx, nil, func() (err error) {
 			n, err = s.trimSome(ctx)
 			return err
 		})

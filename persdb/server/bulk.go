@@ -82,7 +82,7 @@ func sendParts(w http.ResponseWriter, parts [][]byte) error {
 			if size > chunkBytes {
 				_ = control.SetWriteDeadline(time.Now().Add(chunkTime)) // only test recorders do not support it.
 			}
-			if _, err := w.Write(p[:n]); err != nil { //nolint:gosec // no browser reads this API, and the type is octet-stream.
+			if _, err := w.Write(p[:n]); err != nil {
 				return nil //nolint:nilerr // as above.
 			}
 			p = p[n:]

@@ -33,6 +33,8 @@ type Store interface {
 	HashPart(ctx context.Context, from dbaas.HashFrom) (dbaas.HashPart, error)
 	Backup(ctx context.Context, form dbaas.BackupForm) (*dbaas.Backup, error)
 	FileSQL(ctx context.Context, file []byte) ([]byte, error)
+	TakeOver(ctx context.Context) error
+	Ready(ctx context.Context) (dbaas.Readiness, error)
 }
 
 const (
@@ -62,17 +64,20 @@ type server struct {
 func New(store Store, log *slog.Logger) http.Handler {
 	s := &server{store: store, commits: newGate(1), pages: newGate(largePages)}
 	mux := &rpc.Mux{Failed: func(ctx context.Context, pattern string, err error) {
+		if dbaas.IsNotActive(err) { // the caller asks another one.
+			return
+		}
 		switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // the others say what the caller did.
 		case dbaas.CodeInternal, dbaas.CodeDamaged, dbaas.CodeUnavailable, dbaas.CodeUnknown:
 			log.WarnContext(ctx, "request failed", logkey.Route, pattern, logkey.Code, code, logkey.Error, err)
 		}
 	}}
-	mux.Handle("POST "+client.PathClaim, rpc.NoBody(func(ctx context.Context) (dbaas.Head, error) {
+	mux.Handle("POST "+client.PathClaim, s.active(rpc.NoBody(func(ctx context.Context) (dbaas.Head, error) {
 		epoch, err := store.Claim(ctx)
 		return dbaas.Head{Epoch: epoch}, err
-	}))
-	mux.Handle("POST "+client.PathCommit, s.commit)
-	mux.Handle("GET "+client.PathHead, rpc.NoBody(store.Head))
+	})))
+	mux.Handle("POST "+client.PathCommit, s.active(s.commit))
+	mux.Handle("GET "+client.PathHead, s.active(rpc.NoBody(store.Head)))
 	mux.Handle("GET "+client.PathLog, func(w http.ResponseWriter, r *http.Request) error {
 		return s.entries(w, r, func(ctx context.Context, after dbaas.Seq) (dbaas.Page, error) { return store.Log(ctx, after, 0) })
 	})
@@ -80,13 +85,26 @@ func New(store Store, log *slog.Logger) http.Handler {
 	mux.Handle("GET "+client.PathSnapshot, s.snapshot)
 	mux.Handle("GET "+client.PathBackup, s.backup)
 	mux.Handle("POST "+client.PathFileSQL, s.fileSQL)
-	mux.Handle("GET "+client.PathOperations+"{id}", s.operation)
+	mux.Handle("GET "+client.PathOperations+"{id}", s.active(s.operation))
 	mux.Handle("GET "+client.PathHashes, rpc.NoBody(store.Hashes))
 	mux.Handle("GET "+client.PathSizes, rpc.NoBody(store.Sizes))
 	mux.Handle("POST "+client.PathHashPart, rpc.WithBody(maxFrom, store.HashPart))
-	mux.Handle("GET /readyz", rpc.NoBody(store.Head))
+	mux.Handle("GET /readyz", rpc.NoBody(store.Ready))
 	mux.Handle("GET /livez", rpc.NoBody(func(context.Context) (rpc.None, error) { return rpc.None{}, nil }))
 	return mux
+}
+
+// active returns the handler of a call that only the active persdb answers: a caller that has found none makes this one
+// the active one.
+func (s *server) active(h rpc.Handler) rpc.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.Header.Get(client.HeaderTakeOver) != "" {
+			if err := s.store.TakeOver(r.Context()); err != nil {
+				return err
+			}
+		}
+		return h(w, r)
+	}
 }
 
 // errSlow ends a snapshot or a backup whose reader exceeds its time limit.

@@ -30,6 +30,10 @@ type stub struct {
 
 func (s *stub) Head(context.Context) (dbaas.Head, error) { return s.head, nil }
 
+func (s *stub) Ready(context.Context) (dbaas.Readiness, error) {
+	return dbaas.Readiness{Head: s.head}, nil
+}
+
 func (s *stub) Await(_ context.Context, _ dbaas.Seq, wait time.Duration) (int64, error) {
 	s.waited = wait
 	return 0, nil
@@ -121,7 +125,8 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestServer_HealthAndHead(t *testing.T) {
 	url := serve(t, &stub{head: dbaas.Head{Cluster: dbaas.ClusterID{1}, Seq: 7, Epoch: 3}})
 	head := `{"cluster":"01000000000000000000000000000000","seq":7,"epoch":3}`
-	for path, want := range map[string]string{"/livez": "{}", "/readyz": head, "/v1/head": head} {
+	ready := strings.Replace(head, "}", `,"active":false}`, 1) // an inactive one is healthy, too.
+	for path, want := range map[string]string{"/livez": "{}", "/readyz": ready, "/v1/head": head} {
 		if status, body := do(t, "GET", url+path, nil); status != http.StatusOK || body != want {
 			t.Errorf("%s: got %d %s, want %s", path, status, body, want)
 		}

@@ -36,6 +36,11 @@ const comparedWriters = 8
 // compareWith returns a *HistoryError if the archive has another history than the store. It compares the newest
 // position, and the newest entry of each of the last comparedWriters writers.
 func (a *Archiver) compareWith(ctx context.Context, c *archive.Catalog) error {
+	// Asked after the archive was read: if another process has taken over the shared log, this fails. The store would
+	// otherwise be compared although it lacks entries of that process.
+	if _, err := a.store.Head(ctx); err != nil {
+		return err
+	}
 	state := a.store.ArchiveState()
 	newest, _ := c.Newest()
 	if newest > state.Head {

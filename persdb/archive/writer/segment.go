@@ -122,7 +122,7 @@ func (a *Archiver) put(ctx context.Context, kind, name string, body io.Reader) e
 	began := time.Now()
 	err := a.checkWriter(ctx)
 	if err == nil {
-		err = a.cfg.Place.Create(ctx, name, body)
+		err = a.storeAs(name)(ctx, name, body)
 	}
 	if errors.Is(err, place.ErrExists) {
 		err = nil
@@ -131,6 +131,16 @@ func (a *Archiver) put(ctx context.Context, kind, name string, body io.Reader) e
 		a.cfg.OnUpload(kind, err, time.Since(began))
 	}
 	return err
+}
+
+// storeAs returns the call that stores an object of this name: a new one, or one in place of the bad snapshot.
+func (a *Archiver) storeAs(name string) func(context.Context, string, io.Reader) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if name == a.bad {
+		return a.cfg.Place.Replace
+	}
+	return a.cfg.Place.Create
 }
 
 // checkWriter returns errOtherWriter if another process has become the writer. A missing writer.json means that the

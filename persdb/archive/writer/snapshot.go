@@ -80,7 +80,7 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.last, a.want = lastSnapshot{seq: h.Last, made: h.Made}, a.want && a.asked != asked
+	a.last, a.bad, a.want = lastSnapshot{seq: h.Last, made: h.Made}, "", a.want && a.asked != asked
 	a.since -= min(a.since, sinceThen)
 	return nil
 }

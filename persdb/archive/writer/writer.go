@@ -75,6 +75,7 @@ type Archiver struct {
 	trimmed  dbaas.Seq    // Header.Trimmed of the next segment
 	before   dbaas.Seq    // Header.Trimmed of the last segment
 	last     lastSnapshot // the newest snapshot
+	bad      string       // the name of the newest snapshot if it is bad; the next snapshot may replace it
 	want     bool         // a snapshot is due, whatever the age of the last one
 	asked    int          // how often want was decided: a snapshot answers only what was asked before it began
 	goal     dbaas.Seq    // the head of the log when begin read the archive: no snapshot is made before position reaches it
@@ -195,8 +196,9 @@ func (a *Archiver) lag() dbaas.Seq {
 func (a *Archiver) begin(ctx context.Context) error {
 	cluster := a.store.ArchiveState().Cluster
 	before, err := archive.Read(ctx, a.cfg.Place, cluster)
+	var good *archive.Catalog
 	if err == nil {
-		err = a.compareWith(ctx, before)
+		good, err = a.compareGood(ctx, before)
 	}
 	if err != nil {
 		return err
@@ -209,37 +211,30 @@ func (a *Archiver) begin(ctx context.Context) error {
 	}
 	catalog, err := archive.Read(ctx, a.cfg.Place, cluster) // again: from here on no other process starts an upload.
 	if err == nil && !slices.Equal(before.Segments, catalog.Segments) {
-		err = a.compareWith(ctx, catalog)
+		good, err = a.compareGood(ctx, catalog)
 	}
 	if err != nil {
 		return err
 	}
-	return a.goOn(ctx, catalog)
+	good.Snapshots = catalog.Snapshots
+	return a.goOn(ctx, good)
 }
 
 // goOn continues archiving where a catalog ends.
 func (a *Archiver) goOn(ctx context.Context, catalog *archive.Catalog) error {
-	var last lastSnapshot
-	if n := len(catalog.Snapshots); n > 0 {
-		h, err := archive.ReadHeader(ctx, a.cfg.Place, catalog.Snapshots[n-1].Name)
-		if err != nil {
-			return err
-		}
-		last = lastSnapshot{seq: h.Last, made: h.Made}
+	last, bad, err := a.newestSnapshot(ctx, catalog)
+	if err != nil {
+		return err
 	}
 	state := a.store.ArchiveState()
-	_, reached := catalog.Chain(state.Trimmed)
-	trimmed := state.Trimmed
-	if n := len(catalog.Segments); n > 0 { // the log may have been trimmed after the next entry was committed.
-		h, err := archive.ReadHeader(ctx, a.cfg.Place, catalog.Segments[n-1].Name)
-		if err != nil {
-			return err
-		}
-		trimmed = min(trimmed, h.Trimmed)
+	catalog, trimmed, err := a.newestSegment(ctx, catalog.Without(bad), state.Trimmed)
+	if err != nil {
+		return err
 	}
+	_, reached := catalog.Chain(state.Trimmed)
 	ranges := catalog.Ranges()
 	a.mu.Lock()
-	a.ready, a.position, a.last, a.goal = true, reached, last, state.Head
+	a.ready, a.position, a.last, a.bad, a.goal = true, reached, last, bad, state.Head
 	a.trimmed, a.before = trimmed, trimmed
 	a.want = len(ranges) == 0 || ranges[len(ranges)-1].Last < reached
 	a.asked++

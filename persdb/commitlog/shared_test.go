@@ -1,0 +1,153 @@
+package commitlog_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
+	"rideshare/persdb/commitlog"
+)
+
+// openShared returns a store on a log that other processes write too.
+func openShared(t *testing.T, log commitlog.Log) *commitlog.Store {
+	t.Helper()
+	return open(t, commitlog.Config{Shared: true, OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return log, nil }})
+}
+
+// The store passes its suite on a shared log, too.
+func TestStore_SharedLog_Suite(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) storetest.Store {
+		t.Helper()
+		return openShared(t, &farLog{})
+	})
+}
+
+// Until the outcome of an append is known, none of its operations is said to be not done. Others are.
+func TestStore_SharedLog_UnknownStaysUnknown(t *testing.T) {
+	far := &farLog{}
+	s := openShared(t, far)
+	by := dbaas.Leadership{Epoch: storetest.Claim(t, s)}
+	first := op(1, ann)
+	far.loseNext = true
+	if _, err := s.Commit(t.Context(), by, []dbaas.Operation{first}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+		t.Fatalf("got %v, want code %q", err, dbaas.CodeUnknown)
+	}
+	far.setAway(true)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for what, ctx := range map[string]context.Context{"asked": t.Context(), "the caller has gone": ended} {
+		if _, err := s.Commit(ctx, by, []dbaas.Operation{op(2, bob), first}); dbaas.CodeOf(err) != dbaas.CodeUnknown {
+			t.Errorf("%s again: got %v, want code %q", what, err, dbaas.CodeUnknown)
+		}
+	}
+	if _, err := s.Commit(t.Context(), by, []dbaas.Operation{op(2, bob)}); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("another operation: got %v, want code %q", err, dbaas.CodeUnavailable)
+	}
+	far.setAway(false)
+	c := storetest.Commit(t, s, by.Epoch, first, op(2, bob))
+	if c.Results[0].Seq != 1 || c.Results[1].Seq != 2 {
+		t.Errorf("got positions %d and %d, want 1 and 2", c.Results[0].Seq, c.Results[1].Seq)
+	}
+}
+
+// Two stores write one log: the newer epoch wins, each takes over what the other has stored, and every operation has one
+// effect.
+func TestStore_SharedLog_TwoStores(t *testing.T) {
+	far := &farLog{}
+	a := openShared(t, far)
+	first := storetest.Claim(t, a)
+	storetest.Commit(t, a, first, op(1, ann))
+	b := openShared(t, far)
+	second := storetest.Claim(t, b)
+	if c := storetest.Commit(t, b, second, op(2, bob), op(1, ann)); c.Results[0].Seq != 2 || c.Results[1].Seq != 1 {
+		t.Errorf("the second store: got %+v, want positions 2 and 1", c.Results)
+	}
+	if _, err := a.Commit(t.Context(), dbaas.Leadership{Epoch: first}, []dbaas.Operation{op(3, ann)}); dbaas.CodeOf(err) != dbaas.CodeStaleEpoch {
+		t.Errorf("the old epoch: got %v, want code %q", err, dbaas.CodeStaleEpoch)
+	}
+	third := storetest.Claim(t, a)
+	if c := storetest.Commit(t, a, third, op(2, bob), op(4, "DELETE FROM users WHERE username='ann'")); c.Results[0].Seq != 2 || c.Results[1].Seq != 3 {
+		t.Errorf("the first store again: got %+v, want positions 2 and 3", c.Results)
+	}
+	if head, err := b.Head(t.Context()); err != nil || head.Seq != 3 || head.Epoch != third {
+		t.Errorf("the second store's head: got %+v, %v, want entry 3 of epoch %d", head, err, third)
+	}
+	nothing := "DELETE FROM users WHERE username='nobody'"
+	storetest.Commit(t, b, storetest.Claim(t, b), op(5, "UPDATE users SET password='z'"))
+	storetest.Commit(t, a, storetest.Claim(t, a), op(6, nothing))
+	storetest.Commit(t, b, storetest.Claim(t, b), op(7, nothing))
+	ours, err := a.Hashes(t.Context())
+	theirs, err2 := b.Hashes(t.Context())
+	if diff := cmp.Diff(ours.Tables, theirs.Tables); diff != "" || err != nil || err2 != nil {
+		t.Errorf("%v, %v; tables (-first +second):\n%s", err, err2, diff)
+	}
+}
+
+// While the log does not answer, the head of the store is not known, and its entries can still be read.
+func TestStore_SharedLog_HeadAsksTheLog(t *testing.T) {
+	far := &farLog{}
+	s := openShared(t, far)
+	storetest.Commit(t, s, storetest.Claim(t, s), op(1, ann))
+	want, err := s.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far.setAway(true)
+	if got, away := s.Head(t.Context()); dbaas.CodeOf(away) != dbaas.CodeUnavailable {
+		t.Errorf("got %+v, %v, want code %q", got, away, dbaas.CodeUnavailable)
+	}
+	far.setAway(false)
+	got, err := s.Head(t.Context())
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-before +after):\n%s", err, diff)
+	}
+}
+
+// slowLog holds its next Read until it is let go.
+type slowLog struct {
+	*farLog
+
+	holding  bool
+	reached  chan struct{}
+	released chan struct{}
+}
+
+func (l *slowLog) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
+	if l.holding {
+		close(l.reached)
+		<-l.released
+		l.holding = false
+	}
+	return l.farLog.Read(ctx, after, limit)
+}
+
+// While entries of another process are read, look-ups and positions are answered.
+func TestStore_SharedLog_TakingOverHoldsNoLock(t *testing.T) {
+	far := &slowLog{farLog: &farLog{}, reached: make(chan struct{}), released: make(chan struct{})}
+	a := openShared(t, far)
+	b := openShared(t, far.farLog)
+	storetest.Commit(t, b, storetest.Claim(t, b), op(1, ann))
+	far.holding = true
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := a.Claim(t.Context())
+		claimed <- err
+	}()
+	<-far.reached
+	if state := a.ArchiveState(); state.Head != 0 {
+		t.Errorf("got head %d, want 0 until the entry is read", state.Head)
+	}
+	if _, err := a.Lookup(t.Context(), storetest.ID(1)); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("look-up of what may be there: got %v, want code %q", err, dbaas.CodeUnavailable)
+	}
+	close(far.released)
+	if err := <-claimed; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Lookup(t.Context(), storetest.ID(1)); err != nil {
+		t.Errorf("look-up after the claim: %v", err)
+	}
+}

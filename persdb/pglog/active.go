@@ -1,0 +1,171 @@
+package pglog
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/persdb/commitlog"
+)
+
+// hold is how long a process that was taken over from does not take over in turn. So processes whose callers disagree
+// which of them is the active one serve for at least that long each.
+const hold = time.Second
+
+// open opens a session on a server. It gets a fence if this process is the active one; otherwise it only looks.
+func (l *Log) open(ctx context.Context, at *server, create bool) error {
+	s, err := at.begin(ctx, l.cfg.Single, create)
+	if err != nil {
+		return err
+	}
+	if l.active {
+		if l.active, err = l.enter(s, create, false); err != nil {
+			l.active = true // as far as this process knows.
+		} else if !l.active && !create {
+			l.lose(ctx)
+		}
+	}
+	if err == nil && !l.active {
+		err = l.view(s)
+	}
+	if err != nil {
+		s.close()
+		return err
+	}
+	l.session = s
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at.from, l.at.session = at, l.at.session+1
+	return nil
+}
+
+// enter gives a session a fence, which makes this process the owner of the log. take allows it to replace another owner,
+// free to enter a log without an owner; otherwise it returns false, since another process may have stored entries that
+// the Store must read first.
+func (l *Log) enter(s *session, free, take bool) (bool, error) {
+	a, err := l.send(s, 0, enter, []byte(l.cluster), []byte(l.owner), strconv.AppendBool(nil, free), strconv.AppendBool(nil, take))
+	switch {
+	case dbaas.CodeOf(err) == dbaas.CodeUnknown: // no caller could see an effect.
+		return false, dbaas.WrapError(dbaas.CodeUnavailable, "no standby has confirmed the session in time", err)
+	case err != nil:
+		return false, err
+	case a.done:
+		s.fence = a.value
+		return true, nil
+	case !a.guarded || a.owner == l.owner:
+		return false, dbaas.Errorf(dbaas.CodeUnavailable, "the settings of the server have changed meanwhile")
+	}
+	return false, l.checkCluster(&a.sight)
+}
+
+// view proves what the log holds, on a session without a fence.
+func (l *Log) view(s *session) error {
+	seen, err := s.prove()
+	if err == nil {
+		err = l.checkCluster(&seen)
+	}
+	if err == nil {
+		err = l.note(&seen)
+	}
+	return err
+}
+
+// checkCluster returns an error if the log is of another cluster than the data folder.
+func (l *Log) checkCluster(seen *sight) error {
+	if seen.cluster == l.cluster {
+		return nil
+	}
+	other := &commitlog.OtherClusterError{}
+	if err := other.Log.UnmarshalText([]byte(seen.cluster)); err != nil {
+		return dbaas.WrapError(dbaas.CodeInternal, "the log has no cluster id", err)
+	}
+	message := "the log is of cluster " + seen.cluster + ", the data folder is of cluster " + l.cluster + ": use the data folder and the log that belong together"
+	return dbaas.WrapError(dbaas.CodeInternal, message, other)
+}
+
+// lose makes this process inactive. The connection stays, to look.
+func (l *Log) lose(ctx context.Context) {
+	l.active, l.lost = false, time.Now()
+	if l.session != nil {
+		l.session.fence = 0
+	}
+	l.cfg.Log.WarnContext(ctx, "another persdb has taken the log over, this one is not active any more")
+}
+
+// leave removes the owner, so that the next process that opens the log becomes active. Nothing depends on its success.
+func (l *Log) leave() {
+	if l.session != nil && l.active {
+		_, _ = l.send(l.session, 0, release, number(int64(l.session.fence)))
+	}
+}
+
+// TakeOver implements commitlog.SharedLog.
+func (l *Log) TakeOver(ctx context.Context) error {
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	if _, err := l.run(ctx, 0, barrier); !dbaas.IsNotActive(err) {
+		return err // nil: this process is active already; otherwise the log cannot be reached.
+	}
+	if !l.lost.IsZero() && time.Since(l.lost) < cmp.Or(l.cfg.hold, hold) {
+		return dbaas.ErrNotActive
+	}
+	entered, err := l.enter(l.session, true, true)
+	if err != nil || !entered {
+		l.drop()
+		return cmp.Or(err, error(dbaas.ErrNotActive))
+	}
+	l.active = true
+	l.cfg.Log.InfoContext(ctx, "log taken over", "fence", l.session.fence, logkey.Addr, l.servers[l.first].address)
+	return nil
+}
+
+// Check implements commitlog.SharedLog.
+func (l *Log) Check(ctx context.Context) error {
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	if !l.active {
+		return dbaas.ErrNotActive
+	}
+	if l.session == nil { // the next statement opens one.
+		return nil
+	}
+	over := time.AfterFunc(l.session.least, l.session.close)
+	defer over.Stop()
+	seen, err := l.session.look("")
+	switch {
+	case err != nil:
+		l.drop()
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)
+	case seen.owner != l.owner:
+		l.lose(ctx)
+		return dbaas.ErrNotActive
+	}
+	return nil
+}
+
+// Look implements commitlog.SharedLog.
+func (l *Log) Look(ctx context.Context) (commitlog.Bounds, error) {
+	if err := l.take(ctx); err != nil {
+		return commitlog.Bounds{}, err
+	}
+	defer l.give()
+	if err := l.ensure(ctx, false); err != nil {
+		return commitlog.Bounds{}, err
+	}
+	seen, err := l.session.prove()
+	if err == nil {
+		err = l.note(&seen)
+	}
+	if err != nil {
+		l.drop()
+		return commitlog.Bounds{}, err
+	}
+	return seen.bounds(), nil
+}

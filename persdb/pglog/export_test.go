@@ -1,0 +1,25 @@
+package pglog
+
+import "time"
+
+// WithHold sets how long a log that was taken over from does not take over in turn.
+func (c Config) WithHold(d time.Duration) Config {
+	c.hold = d
+	return c
+}
+
+// A busy machine stands still for seconds: slow is how long statements and connections may take in a test that waits for
+// that time, and patient in all others.
+const slow, patient = 5 * time.Second, time.Minute
+
+// Patient lets statements and connections take long.
+func (c Config) Patient() Config {
+	c.least, c.connect = patient, patient
+	return c
+}
+
+// Slow is Patient for tests that wait until a statement has taken too long.
+func (c Config) Slow() Config {
+	c.least, c.connect = slow, slow
+	return c
+}

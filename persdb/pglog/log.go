@@ -1,0 +1,330 @@
+// Package pglog is persdb's commit log in a PostgreSQL database: a commitlog.Log whose entries are on two machines when
+// they count as stored. DESIGN.md describes it.
+package pglog
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
+	"rideshare/persdb/commitlog"
+)
+
+// Config holds the settings of a Log. URL and Log are required.
+type Config struct {
+	// URL names the servers, of which one is the primary, the user and the database:
+	// postgres://user@host1:5432,host2:5432/database. It has no password.
+	URL string
+	// PasswordFile holds the user's password and is read at each connect. If empty, pgx looks for a password in
+	// PGPASSFILE and PGPASSWORD.
+	PasswordFile string
+	// Single accepts a server that has no synchronous standby: entries are then on one machine.
+	Single bool
+	// Log receives a line when the primary changes or is not found.
+	Log *slog.Logger
+
+	// These replace constants: hold, least, connectLimit.
+	hold, least, connect time.Duration
+}
+
+// Log is a commitlog.Log in a PostgreSQL database. Its methods are safe for concurrent use.
+type Log struct {
+	cfg     Config
+	servers []*server
+	cluster string
+	owner   string          // names this process in the log
+	ctx     context.Context // it ends with Close
+	stop    context.CancelFunc
+	sent    atomic.Uint64 // how many statements were sent
+	readers chan *reader  // the connections for Read that are free
+
+	// turn holds one token. Its holder owns the fields up to mu.
+	turn    chan struct{}
+	session *session // nil if there is none
+	active  bool     // no other process has taken over, as far as this one knows: sessions have a fence
+	lost    time.Time
+	first   int // index of the server that was the primary last
+	owed    int // bytes of an append whose outcome is unknown
+	last    outcome
+	failing wait.Streak
+
+	mu sync.Mutex // guards at
+	at place
+}
+
+// outcome is the result of the newest statement that says whether this process can still write.
+type outcome struct {
+	number uint64 // the statement's place among those that were sent
+	bounds commitlog.Bounds
+	err    error
+}
+
+// place says where entries are read, and up to which seq they count as stored.
+type place struct {
+	from    *server
+	session uint64 // the number of the session that found the server
+	stored  dbaas.Seq
+	epoch   dbaas.Epoch
+}
+
+// readerCount is how many reads run at the same time.
+const readerCount = 4
+
+// Open connects to the primary among the servers and creates the log's tables where they are missing. It waits until
+// there is a primary, or ctx ends. CodeInvalid and CodeInternal mean that waiting does not help: the settings of a server
+// are refused, or the log is of another cluster. The caller closes the log.
+func Open(ctx context.Context, cfg Config, cluster dbaas.ClusterID) (*Log, error) {
+	servers, err := parse(cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{
+		cfg: cfg, servers: servers, cluster: cluster.String(), owner: rand.Text(), active: true,
+		turn: make(chan struct{}, 1), readers: make(chan *reader, readerCount),
+	}
+	l.ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for range readerCount {
+		l.readers <- &reader{}
+	}
+	backoff := wait.Backoff{First: 100 * time.Millisecond, Cap: 2 * time.Second, Jitter: 0.5}
+	for {
+		if err = l.ensure(ctx, true); err == nil {
+			return l, nil
+		}
+		if final(err) || !backoff.Wait(ctx) {
+			return nil, errors.Join(fmt.Errorf("open log: %w", err), l.Close())
+		}
+	}
+}
+
+// final reports whether an error of Open is permanent, so that retrying does not help.
+func final(err error) bool {
+	code := dbaas.CodeOf(err)
+	return code == dbaas.CodeInvalid || code == dbaas.CodeInternal
+}
+
+// Close implements commitlog.Log.
+func (l *Log) Close() error {
+	l.stop()
+	for range readerCount {
+		(<-l.readers).close()
+	}
+	l.turn <- struct{}{} // is not given back: nothing runs any more.
+	l.leave()
+	l.drop()
+	return nil
+}
+
+// take takes the turn. Without an error the caller gives it back.
+func (l *Log) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-l.ctx.Done():
+		return dbaas.Errorf(dbaas.CodeUnavailable, "the log is closed")
+	case <-ctx.Done():
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the log is busy", ctx.Err())
+	}
+	if l.ctx.Err() != nil || ctx.Err() != nil {
+		l.give()
+		return dbaas.Errorf(dbaas.CodeUnavailable, "the log is closed, or the caller has gone")
+	}
+	return nil
+}
+
+func (l *Log) give() { <-l.turn }
+
+// Claim implements commitlog.Log.
+func (l *Log) Claim(ctx context.Context) (dbaas.Epoch, error) {
+	if err := l.take(ctx); err != nil {
+		return 0, err
+	}
+	defer l.give()
+	a, err := l.run(ctx, 0, claim)
+	if err != nil {
+		return 0, fmt.Errorf("claim epoch: %w", err)
+	}
+	return dbaas.Epoch(a.value), nil
+}
+
+// Append implements commitlog.Log.
+func (l *Log) Append(ctx context.Context, r commitlog.Record) error {
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	w, e := commitlog.RowOf(&r), &r.Entry
+	a, err := l.run(ctx, len(w.Operations)+len(w.Changes), appendNext,
+		number(w.Seq), number(w.Epoch), number(w.At), number(w.Sum), w.Operations, w.Changes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("append entry %d: %w", e.Seq, err)
+	case a.done:
+		return nil
+	case a.epoch != e.Epoch:
+		return fmt.Errorf("append entry %d: epoch %d, newest is %d: %w", e.Seq, e.Epoch, a.epoch, dbaas.ErrStaleEpoch)
+	case a.head+1 != e.Seq:
+		return dbaas.Errorf(dbaas.CodeConflict, "entry %d does not follow the log's head %d", e.Seq, a.head)
+	}
+	return dbaas.Errorf(dbaas.CodeUnavailable, "entry %d was not taken by the log, and can be sent again", e.Seq)
+}
+
+// Trim implements commitlog.Log.
+func (l *Log) Trim(ctx context.Context, seq dbaas.Seq) error {
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer l.give()
+	if _, err := l.run(ctx, 0, trim, number(int64(seq))); err != nil {
+		return fmt.Errorf("trim log up to %d: %w", seq, err)
+	}
+	return nil
+}
+
+// Head implements commitlog.Log. It needs a statement that was sent after the call began and succeeded. Concurrent calls
+// share one such statement; if it fails, all of them fail.
+func (l *Log) Head(ctx context.Context) (commitlog.Bounds, error) {
+	began := l.sent.Load()
+	if err := l.take(ctx); err != nil {
+		return commitlog.Bounds{}, err
+	}
+	defer l.give()
+	if l.last.number > began {
+		return l.last.bounds, l.last.err
+	}
+	a, err := l.run(ctx, 0, barrier)
+	if dbaas.IsNotActive(err) {
+		return commitlog.Bounds{}, err
+	}
+	if err != nil {
+		return commitlog.Bounds{}, dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)
+	}
+	return a.bounds(), nil
+}
+
+// run runs a statement of the session, and opens a session if there is none. params are its parameters after the
+// fence; size is their size in bytes. The caller has the turn.
+//
+// Errors are *dbaas.Error: CodeUnknown if the statement may have been, or may still be, carried out; otherwise it was
+// not. Without an error, answer.done says whether the statement found the log as it expected.
+func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) (answer, error) {
+	for range 2 {
+		if err := l.ensure(ctx, false); err != nil {
+			return answer{}, err
+		}
+		if !l.active {
+			return answer{}, dbaas.ErrNotActive
+		}
+		a, err := l.send(l.session, size, s, append([][]byte{number(int64(l.session.fence))}, params...)...)
+		switch {
+		case err != nil:
+			return answer{}, err
+		case a.done || a.guarded && a.fence == l.session.fence:
+			return a, nil
+		case a.guarded && a.owner != l.owner:
+			l.lose(ctx)
+			return answer{}, dbaas.ErrNotActive
+		}
+		l.drop() // the next session says what is wrong.
+	}
+	return answer{}, dbaas.Errorf(dbaas.CodeUnavailable, "the log refused the statement twice: its settings change")
+}
+
+// send runs a statement on a session and notes its outcome. A session on which a statement has failed is over.
+func (l *Log) send(on *session, size int, s statement, params ...[]byte) (answer, error) {
+	n := l.sent.Add(1)
+	a, err := on.step(limit(on.least, size+l.owed), s, params...)
+	if err == nil && a.done {
+		err = l.note(&a.sight)
+	}
+	switch {
+	case err != nil:
+		l.last = outcome{number: n, err: dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)}
+		if dbaas.CodeOf(err) == dbaas.CodeUnknown {
+			l.owed = max(l.owed, size)
+		}
+		on.close()
+		l.session = nil
+		return answer{}, err
+	case a.done:
+		l.last, l.owed = outcome{number: n, bounds: a.bounds()}, 0
+	}
+	return a, nil
+}
+
+// note notes what is proven to be stored. It returns an error if the log lacks what was proven before.
+func (l *Log) note(a *sight) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.head < l.at.stored || a.epoch < l.at.epoch {
+		return dbaas.Errorf(dbaas.CodeInternal, "the log ends at entry %d and epoch %d, but entry %d and epoch %d were stored: a server without the newest entries was promoted; promote the one that has them",
+			a.head, a.epoch, l.at.stored, l.at.epoch)
+	}
+	l.at.stored, l.at.epoch = a.head, a.epoch
+	return nil
+}
+
+const (
+	// least is how long a statement with few bytes may take. bytesPerSecond is the rate at which that limit grows with the
+	// bytes of the statement, and of an append before it that may still be on its way to the standby.
+	least          = time.Second
+	bytesPerSecond = 8 << 20
+)
+
+// limit returns how long a statement may take.
+func limit(least time.Duration, size int) time.Duration {
+	return least + time.Duration(size)*time.Second/bytesPerSecond
+}
+
+func (l *Log) drop() {
+	if l.session != nil {
+		l.session.close()
+		l.session = nil
+	}
+}
+
+// ensure opens a session if there is none, on the first server that serves as the primary. create also creates missing
+// tables. The caller has the turn, or is Open.
+func (l *Log) ensure(ctx context.Context, create bool) error {
+	if l.session != nil {
+		return nil
+	}
+	var errs []error
+	for i := range l.servers {
+		at := (l.first + i) % len(l.servers)
+		err := l.open(ctx, l.servers[at], create)
+		if err == nil {
+			l.first = at
+			if l.failing.End() > 0 || create {
+				l.cfg.Log.InfoContext(ctx, "log's primary found", logkey.Addr, l.servers[at].address)
+			}
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, err))
+	}
+	err := errors.Join(errs...)
+	if l.failing.Fail() {
+		l.cfg.Log.WarnContext(ctx, "log's primary not found, trying again", logkey.Error, err)
+	}
+	return dbaas.WrapError(worst(errs), "no server of the log can be used", err)
+}
+
+// worst returns one code for the errors of several servers: that of the first permanent one, otherwise CodeUnavailable.
+func worst(errs []error) dbaas.Code {
+	for _, err := range errs {
+		if final(err) {
+			return dbaas.CodeOf(err)
+		}
+	}
+	return dbaas.CodeUnavailable
+}
+
+func number(v int64) []byte { return strconv.AppendInt(nil, v, 10) }

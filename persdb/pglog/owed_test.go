@@ -1,0 +1,58 @@
+package pglog
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/pgtest"
+	"rideshare/internal/testkit/testenv"
+	"rideshare/persdb/commitlog"
+)
+
+// A statement may take a second, and longer for its bytes and for those of an append before it that may still be on
+// their way to the standby.
+func TestLimit_GrowsWithTheBytes(t *testing.T) {
+	if got := limit(least, 0); got != time.Second {
+		t.Errorf("got %v without bytes, want 1s", got)
+	}
+	if got := limit(least, 80<<20); got != 11*time.Second {
+		t.Errorf("got %v for 80 MiB, want 11s", got)
+	}
+}
+
+// The next statements get time for the bytes of an append whose outcome is unknown, until one of them has succeeded.
+func TestLog_UnknownAppend_IsOwed(t *testing.T) {
+	p := pgtest.Shared(t)
+	first, second := testenv.NewNetwork(t, p.Primary(t)), testenv.NewNetwork(t, p.Primary(t))
+	l, err := Open(t.Context(), Config{
+		URL: p.Through(t, first.Addr(), second.Addr()), PasswordFile: p.PasswordFile, Log: slog.New(slog.DiscardHandler), least: slow, connect: slow,
+	}, dbaas.NewClusterID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if failed := l.Close(); failed != nil {
+			t.Error(failed)
+		}
+	})
+	epoch, err := l.Claim(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 100_000
+	first.Stall(testenv.ToClient)
+	r := commitlog.Record{Entry: dbaas.Entry{Seq: 1, Epoch: epoch}, Operations: make([]byte, size)}
+	if err = l.Append(t.Context(), r); dbaas.CodeOf(err) != dbaas.CodeUnknown || l.owed < size {
+		t.Errorf("got %v, and %d bytes owed, want code %q and %d", err, l.owed, dbaas.CodeUnknown, size)
+	}
+	var b commitlog.Bounds
+	testenv.Eventually(t, time.Minute, func() (failed error) {
+		b, failed = l.Head(t.Context())
+		return failed
+	})
+	if b.Head.Seq != 1 || l.owed != 0 {
+		t.Errorf("got %+v, and %d bytes owed, want entry 1 and none", b, l.owed)
+	}
+}
