@@ -23,7 +23,7 @@ func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err
 	switch {
 	case code == dbaas.CodeStaleEpoch && m.Epoch() <= epoch:
 		return err
-	case code == dbaas.CodeStaleEpoch || errors.Is(err, dbaas.ErrUnreachable):
+	case code == dbaas.CodeStaleEpoch || code != dbaas.CodeUnknown && errors.Is(err, dbaas.ErrUnreachable):
 		return tryAgainError{err}
 	case code == dbaas.CodeUnknown || code == dbaas.CodeTimeout || code == dbaas.CodeInternal:
 		for _, r := range batch {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"rideshare/internal/wait"
 )
 
 // maxAlone bounds how many reads whose worker has died run at the same time. It is small because such a read may have
@@ -34,7 +36,7 @@ func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 	waitCtx, cancel := context.WithDeadline(ctx, read.Deadline)
 	defer cancel()
 	for {
-		if err := e.source.WaitApplied(waitCtx, w.m.position(i)); err != nil {
+		if err := e.source.WaitApplied(waitCtx, w.m.position(i)); err != nil || waitCtx.Err() != nil {
 			if ctx.Err() == nil {
 				w.m.add(i, notCaughtUp(), 0)
 			}
@@ -51,7 +53,8 @@ func (e *Executor) readAlone(ctx context.Context, w *work, i int) {
 		reader, err := w.m.reader()
 		if err != nil {
 			<-e.alone
-			continue // the replica has just been discarded
+			wait.For(waitCtx, reopenPause)
+			continue
 		}
 		defer func() { <-e.alone }()
 		defer reader.Close()

@@ -61,6 +61,7 @@ func (m *message) foreign(c dbaas.ClusterID) bool { return !m.cluster.IsZero() &
 // reader returns a Reader of the cluster that the reads belong to.
 func (m *message) reader() (Reader, error) {
 	r, err := m.exec.source.Reader()
+	m.exec.logOpened(err)
 	if err == nil && m.foreign(r.Cluster()) {
 		r.Close()
 		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "the replica is of another cluster")

@@ -12,8 +12,10 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
+	"rideshare/internal/logkey"
 	"rideshare/internal/mq"
 	"rideshare/internal/tracing"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 )
 
@@ -41,6 +43,7 @@ type Executor struct {
 	earlyAcked chan struct{} // a token for each waiting message that was acknowledged early
 	answers    budget        // of bytes that are rendered but not sent
 	vital      vital
+	unreadable atomic.Bool // the last Reader could not be opened
 	runs       sync.WaitGroup
 }
 
@@ -149,11 +152,40 @@ func (e *Executor) schedule(ctx context.Context, m *message, indexes []int) {
 	e.await(ctx, m, later)
 }
 
+// reopenPause is how long a read waits before it tries again to open a Reader.
+const reopenPause = 50 * time.Millisecond
+
+// awaitAgain is await for reads for which no Reader could be opened. Usually the replica has just been discarded. If it
+// counts as readable and yet cannot be opened, the pause keeps the reads from trying all the time.
+func (e *Executor) awaitAgain(ctx context.Context, m *message, indexes []int) {
+	wait.For(m.work, reopenPause)
+	e.await(ctx, m, indexes)
+}
+
+// logOpened logs when Readers can no longer be opened although the replica may be read, and when they can again. err is
+// the result of opening one.
+func (e *Executor) logOpened(err error) {
+	switch {
+	case err == nil:
+		if e.unreadable.Load() && e.unreadable.Swap(false) {
+			e.log.Info("the replica can be read again")
+		}
+	case dbaas.CodeOf(err) != dbaas.CodeNotCaughtUp:
+		if !e.unreadable.Swap(true) {
+			e.log.Error("the replica cannot be read, reads wait until their deadlines", logkey.Error, err)
+		}
+	}
+}
+
 // await runs each read once the replica has reached its position. A read whose deadline passes first gets
 // CodeNotCaughtUp at that time.
 func (e *Executor) await(ctx context.Context, m *message, indexes []int) {
 	m.earlyAck(ctx, e.earlyAcked)
 	slices.SortStableFunc(indexes, func(a, b int) int { return cmp.Compare(m.reads[a].MinSeq, m.reads[b].MinSeq) })
+	if left := expire(m, indexes, e.now()); len(left) < len(indexes) {
+		indexes = left
+		m.flush(ctx)
+	}
 	for len(indexes) > 0 {
 		earliest := m.reads[indexes[0]].Deadline
 		for _, i := range indexes {

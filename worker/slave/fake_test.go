@@ -2,6 +2,7 @@ package slave_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -30,6 +31,8 @@ type fakeSource struct {
 	working int             // busy reads that are running
 	busiest int             // most busy reads at the same time
 	stuck   <-chan struct{} // if set, no reader is opened before it is closed
+	broken  bool            // no reader can be opened
+	tries   int             // calls of Reader
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
@@ -52,6 +55,12 @@ func (f *fakeSource) stick(until <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stuck = until
+}
+
+func (f *fakeSource) setBroken(broken bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.broken = broken
 }
 
 func (f *fakeSource) Applied() (dbaas.Head, bool) {
@@ -98,8 +107,12 @@ func (f *fakeSource) Reader() (slave.Reader, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.ready {
+	f.tries++
+	switch {
+	case !f.ready:
 		return nil, dbaas.Errorf(dbaas.CodeNotCaughtUp, "not ready")
+	case f.broken:
+		return nil, errors.New("too many open files")
 	}
 	f.open++
 	f.most = max(f.most, f.open)

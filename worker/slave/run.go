@@ -66,7 +66,7 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 		if !w.empty() && !r.do(ctx) {
 			indexes := w.rest()
 			<-e.fast
-			e.await(ctx, w.m, indexes) // the replica has just been discarded
+			e.awaitAgain(ctx, w.m, indexes)
 			return
 		}
 		if r.slow { // safe to read: the run is over

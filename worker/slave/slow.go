@@ -19,9 +19,9 @@ func (e *Executor) runSlow(ctx context.Context, w *work, i int) {
 		return
 	}
 	reader, err := m.reader()
-	if err != nil { // the replica has just been discarded
+	if err != nil {
 		<-e.slow
-		e.await(ctx, m, []int{i})
+		e.awaitAgain(ctx, m, []int{i})
 		return
 	}
 	defer func() { <-e.slow }()
