@@ -13,7 +13,7 @@ import (
 
 const (
 	// DefaultLaneLimit is the lane limit if none is set, and the initial value of an adaptive limit.
-	DefaultLaneLimit = 4096
+	DefaultLaneLimit = 1024
 	// The bounds of an adaptive limit.
 	minLaneLimit, maxLaneLimit = 16, 8192
 	// A window ends after windowAnswers answers or windowTime.

@@ -90,14 +90,14 @@ func TestLaneLimit_Windows(t *testing.T) {
 	want("a deadline longer than usual", 76)
 }
 
-// A fixed limit is what was set, whatever happens. The default is 4096.
+// A fixed limit is what was set, whatever happens. The default is 1024.
 func TestLaneLimit_Fixed(t *testing.T) {
 	l := admission.NewLaneLimit(admission.LaneSetting{})
 	for range 200 {
 		l.Ended(admission.LaneFailed, time.Now(), time.Second)
 	}
-	if l.Limit() != 4096 || l.Allows(4096) || !l.Allows(4095) {
-		t.Errorf("got limit %d, want 4096", l.Limit())
+	if l.Limit() != 1024 || l.Allows(1024) || !l.Allows(1023) {
+		t.Errorf("got limit %d, want 1024", l.Limit())
 	}
 }
 
@@ -107,7 +107,7 @@ func TestLaneLimit_Set(t *testing.T) {
 	for _, c := range []struct {
 		setting admission.LaneSetting
 		limit   int
-	}{{admission.LaneSetting{Adaptive: true}, 100}, {admission.LaneSetting{Limit: 7}, 7}, {admission.LaneSetting{}, 4096}, {admission.LaneSetting{Adaptive: true, Limit: 50}, 50}} {
+	}{{admission.LaneSetting{Adaptive: true}, 100}, {admission.LaneSetting{Limit: 7}, 7}, {admission.LaneSetting{}, 1024}, {admission.LaneSetting{Adaptive: true, Limit: 50}, 50}} {
 		l.Set(c.setting)
 		if l.Limit() != c.limit || l.Adaptive() != c.setting.Adaptive || l.Allows(c.limit) || !l.Allows(c.limit-1) {
 			t.Errorf("%s: got limit %d, adaptive %v, want %d", c.setting, l.Limit(), l.Adaptive(), c.limit)

@@ -164,11 +164,13 @@ func (a *arrivals) share(p parts, began, now time.Time) {
 	}
 }
 
-// keepShare extends the share, if there is one, while the coordinator is unavailable.
-func (a *arrivals) keepShare(now time.Time) {
+// keepShare extends the share while the coordinator is unavailable. The call that failed lasted from began to now. A
+// share that had lapsed before the call stays lapsed, since another orchestrator may have it now. A share also lapses
+// if the call lasted longer than a lease: the process was paused then.
+func (a *arrivals) keepShare(began, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.shares.until.IsZero() {
+	if began.Before(a.shares.until) && now.Sub(began) < lease {
 		a.shares.until = now.Add(lease)
 	}
 }

@@ -55,7 +55,7 @@ func (g *Gate) share(ctx context.Context, s *sharing) {
 		err = g.lead(ctx, s, leading{all, present, version})
 	}
 	if now := g.cfg.Now(); err != nil {
-		g.arrivals.keepShare(now)
+		g.arrivals.keepShare(began, now)
 	} else if p, ok := present[g.cfg.Name]; ok {
 		g.arrivals.share(p, began, now)
 	}

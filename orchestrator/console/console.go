@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"path"
 	"time"
+
+	"rideshare/internal/charts"
 )
 
 //go:embed web
@@ -33,6 +35,9 @@ func Files(w http.ResponseWriter, r *http.Request, name string) bool {
 		name = "index.html"
 	}
 	content, err := web.ReadFile(path.Join("web", path.Base(name)))
+	if err != nil {
+		content, err = charts.Files.ReadFile(path.Base(name))
+	}
 	if err != nil {
 		return false
 	}

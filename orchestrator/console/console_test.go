@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"rideshare/internal/charts"
 	"rideshare/orchestrator/console"
 )
 
@@ -29,26 +30,30 @@ func TestFiles_AreCompleteAndLoadNothingElsewhere(t *testing.T) {
 	}
 	elsewhere := regexp.MustCompile(`(https?:)?//[a-z]`)
 	imported := regexp.MustCompile(`from '\./([^']+)'`)
+	names := []string{charts.Script, charts.Style}
 	for _, file := range files {
-		w := get(t, file.Name())
+		names = append(names, file.Name())
+	}
+	for _, name := range names {
+		w := get(t, name)
 		h := w.Header()
 		if w.Code != http.StatusOK || h.Get("Content-Type") == "" || !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
-			t.Errorf("%s: got %d %v", file.Name(), w.Code, h)
+			t.Errorf("%s: got %d %v", name, w.Code, h)
 		}
 		text := strings.ReplaceAll(w.Body.String(), "http://www.w3.org/2000/svg", "")
 		if found := elsewhere.FindString(text); found != "" && !strings.HasSuffix(found, "// ") {
-			t.Errorf("%s: names %q", file.Name(), found)
+			t.Errorf("%s: names %q", name, found)
 		}
 		for _, module := range imported.FindAllStringSubmatch(text, -1) {
 			if get(t, module[1]).Code != http.StatusOK {
-				t.Errorf("%s: imports %s, which is not there", file.Name(), module[1])
+				t.Errorf("%s: imports %s, which is not there", name, module[1])
 			}
 		}
 	}
 	if w := get(t, ""); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") || !strings.Contains(w.Body.String(), "app.js") {
 		t.Errorf("the page: got %v %s", w.Header(), w.Body)
 	}
-	for _, name := range []string{"nothing.js", "../console.go", "..", ".", "web"} {
+	for _, name := range []string{"nothing.js", "../console.go", "charts.go", "..", ".", "web"} {
 		if w := get(t, name); w.Code != http.StatusNotFound {
 			t.Errorf("%q: got %d, want 404", name, w.Code)
 		}

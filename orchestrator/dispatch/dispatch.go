@@ -59,7 +59,7 @@ type Config struct {
 	Gate func(q mq.Queue, now time.Time) error
 	// Timeout is the deadline of a request that has none: 5 s.
 	Timeout time.Duration
-	// ReadLimit is how many reads of a class may wait or be in flight, WriteLimit how many writes: 4096. In a full lane
+	// ReadLimit is how many reads of a class may wait or be in flight, WriteLimit how many writes: 1024. In a full lane
 	// a new request is refused immediately, or displaces a waiting request of a user with more of them: further
 	// requests would only wait until their deadlines.
 	ReadLimit, WriteLimit admission.LaneSetting

@@ -207,7 +207,7 @@ func TestAdmission_Patch(t *testing.T) {
 		t.Errorf("got breaker %+v, want it held open", b)
 	}
 	s = admissionOf(t, call(t, h, "PATCH", "/api/v1/admission", `{"inflight":null,"breakers":null,"lanes":null}`))
-	check(s, "lanes.read", 4096.0, "environment")
+	check(s, "lanes.read", 1024.0, "environment")
 	check(s, "lanes.weights", "", "environment")
 	check(s, "inflight", 100.0, "environment")
 	check(s, "breakers.depth", "auto", "environment")

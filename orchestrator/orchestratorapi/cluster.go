@@ -66,11 +66,14 @@ type WorkerLoad struct {
 type ClusterStatus struct {
 	Members []WorkerInfo `json:"members"`
 	// Cluster identifies the history that positions and epochs belong to; absent while persdb is away.
-	Cluster       dbaas.ClusterID `json:"cluster_id,omitzero"`
-	Epoch         dbaas.Epoch     `json:"epoch"`
-	Head          dbaas.Seq       `json:"head_seq"`
-	DesiredSlaves int             `json:"desired_slaves"`
-	ActualSlaves  int             `json:"actual_slaves"`
+	Cluster dbaas.ClusterID `json:"cluster_id,omitzero"`
+	Epoch   dbaas.Epoch     `json:"epoch"`
+	Head    dbaas.Seq       `json:"head_seq"`
+	// HeadAgeMS is how old Epoch and Head are, in milliseconds, while persdb is away; absent if they are of this moment, or
+	// were never known and are zero.
+	HeadAgeMS     int64 `json:"head_age_ms,omitempty"`
+	DesiredSlaves int   `json:"desired_slaves"`
+	ActualSlaves  int   `json:"actual_slaves"`
 	// StartsHeldBack is how many starts of workers the leader delays because the start limit is reached.
 	StartsHeldBack int `json:"starts_held_back,omitempty"`
 	// Leader reports whether this orchestrator runs the control loop.

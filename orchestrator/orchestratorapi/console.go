@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/orchestrator/console"
 )
@@ -69,12 +70,18 @@ type liveState struct {
 type condition struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
+	// Starting reports that the condition is not met although a worker with the needed role exists: it does not serve.
+	Starting bool `json:"starting,omitempty"`
 }
 
 func (a *API) liveState(ctx context.Context) any {
 	var state liveState
+	starting := map[string]bool{}
 	if status, err := a.cfg.Cluster.Status(ctx); err == nil {
 		state.Cluster = &status
+		for _, m := range status.Members {
+			starting[conditionOf(m.Role)] = true
+		}
 	}
 	missing := a.missing(ctx, true)
 	names := []string{}
@@ -88,7 +95,16 @@ func (a *API) liveState(ctx context.Context) any {
 		}
 	}
 	for _, name := range names {
-		state.Health = append(state.Health, condition{name, !slices.Contains(missing, name)})
+		ok := !slices.Contains(missing, name)
+		state.Health = append(state.Health, condition{Name: name, OK: ok, Starting: !ok && starting[name]})
 	}
 	return state
+}
+
+// conditionOf returns the condition of readiness that a worker in this role fulfils.
+func conditionOf(role dbaas.Role) string {
+	if role == dbaas.RoleMaster {
+		return conditionMaster
+	}
+	return conditionSlave
 }

@@ -1,11 +1,14 @@
 package orchestratorapi_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/orchestrator/console"
 	"rideshare/orchestrator/orchestratorapi"
 )
 
@@ -32,5 +35,40 @@ func TestWhoami_TellsTheRole(t *testing.T) {
 		callers[3]: `"admin","name":"admin"`, "Bearer old": `"admin","name":""`,
 	} {
 		want(t, call(t, h, "GET", path, "", "Authorization: "+authorization), http.StatusOK, `{"role":`+answer+`,"credentials":true}`)
+	}
+}
+
+// In the console's stream a condition whose worker is there and does not serve yet is starting; without a worker it is
+// only missing.
+func TestLive_WorkerStarts_IsNotMissing(t *testing.T) {
+	master := orchestratorapi.WorkerInfo{PID: 1, Role: dbaas.RoleMaster, Ready: true}
+	slave := orchestratorapi.WorkerInfo{PID: 2, Role: dbaas.RoleSlave}
+	ready := slave
+	ready.Ready = true
+	for name, c := range map[string]struct {
+		workers []orchestratorapi.WorkerInfo
+		want    string
+	}{
+		"Nobody":      {nil, `[{"name":"master","ok":false},{"name":"caught-up slave","ok":false}]`},
+		"SlaveStarts": {[]orchestratorapi.WorkerInfo{master, slave}, `[{"name":"master","ok":true},{"name":"caught-up slave","ok":false,"starting":true}]`},
+		"OneServes":   {[]orchestratorapi.WorkerInfo{master, slave, ready}, `[{"name":"master","ok":true},{"name":"caught-up slave","ok":true}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := console.NewLive()
+			newAPI(&system{
+				workers: func() ([]orchestratorapi.WorkerInfo, error) { return c.workers, nil },
+				status: func() (orchestratorapi.ClusterStatus, error) {
+					return orchestratorapi.ClusterStatus{Members: c.workers}, nil
+				},
+			}, func(cfg *orchestratorapi.Config) { cfg.Live = live })
+			text, err := json.Marshal(live.State(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var state struct{ Health json.RawMessage }
+			if err = json.Unmarshal(text, &state); err != nil || string(state.Health) != c.want {
+				t.Errorf("got %s, error %v, want %s", state.Health, err, c.want)
+			}
+		})
 	}
 }

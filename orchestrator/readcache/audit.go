@@ -14,7 +14,7 @@ import (
 const (
 	// auditPause is the least time between two reads of an audit: at most 100 a second.
 	auditPause = 10 * time.Millisecond
-	// auditWait is how long the audit waits for the position of an answer.
+	// auditWait is how long an audit without a deadline of its own waits for an answer, and for the answer's position.
 	auditWait = time.Second
 	// auditLook is the time between two checks of the position.
 	auditLook = 5 * time.Millisecond
@@ -22,12 +22,13 @@ const (
 
 // Audit compares up to n of the most used items with what a worker answers now. It returns how many items it compared
 // and how many of them differ. No item may differ: a difference is logged as an error, and the item is removed. Items
-// that a write touches during the comparison are skipped. err is ctx's, or the last error of a worker if no item was
-// compared.
+// that a write touches during the comparison are skipped. A worker's answer is awaited until ctx's deadline, for a second
+// if ctx has none. If no item was compared, err is ctx's or the last error of a worker.
 func (c *Cache) Audit(ctx context.Context, n int) (audited, mismatches int, err error) {
 	for _, key := range c.hottest(n) {
 		if !wait.For(ctx, auditPause) {
-			return audited, mismatches, ctx.Err()
+			err = ctx.Err()
+			break
 		}
 		same, compared, askErr := c.compare(ctx, key)
 		switch {
@@ -78,7 +79,7 @@ func (c *Cache) compare(ctx context.Context, key string) (same, compared bool, e
 	if err != nil {
 		return false, false, err
 	}
-	r.Deadline, r.MinSeq, r.RequestID = c.cfg.Now().Add(auditWait), dbaas.Seq(max(applied, it.p)), "read-cache-audit"
+	r.Deadline, r.MinSeq, r.RequestID = c.auditUntil(ctx), dbaas.Seq(max(applied, it.p)), "read-cache-audit"
 	result, err := c.cfg.Ask(ctx, r)
 	if err != nil || !c.reached(ctx, e, result.Seq) {
 		return false, false, err
@@ -94,9 +95,17 @@ func (c *Cache) compare(ctx context.Context, key string) (same, compared bool, e
 	return same, true, nil
 }
 
+// auditUntil returns the time until which an audit awaits an answer.
+func (c *Cache) auditUntil(ctx context.Context) time.Time {
+	if deadline, ok := ctx.Deadline(); ok {
+		return deadline
+	}
+	return c.cfg.Now().Add(auditWait)
+}
+
 // reached waits until the era has processed position seq.
 func (c *Cache) reached(ctx context.Context, e *era, seq dbaas.Seq) bool {
-	for until := c.cfg.Now().Add(auditWait); e.applied.Load() < uint64(seq); {
+	for until := c.auditUntil(ctx); e.applied.Load() < uint64(seq); {
 		if c.cfg.Now().After(until) || !wait.For(ctx, auditLook) {
 			return false
 		}

@@ -56,7 +56,8 @@ type Cache struct {
 	items   *otter.Cache[string, *item]
 	era     atomic.Pointer[era] // nil until the log was seen once
 	serving atomic.Bool         // no entry is missing, as far as is known
-	looked  atomic.Int64        // when the last successful look at persdb's head began, in ns since the epoch
+	began   time.Time
+	looked  atomic.Int64 // when the last successful look at persdb's head began, in ns since began
 	known   statements
 	stats   stats
 	feed    feed
@@ -71,7 +72,8 @@ func New(cfg Config) *Cache {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Cache{cfg: cfg, known: newStatements(), flights: map[string]*flight{}}
+	c := &Cache{cfg: cfg, began: cfg.Now(), known: newStatements(), flights: map[string]*flight{}}
+	c.looked.Store(int64(-headLife))
 	c.feed.wake = make(chan struct{}, 1)
 	c.items = otter.Must(&otter.Options[string, *item]{
 		MaximumWeight: uint64(cfg.Bytes),
@@ -133,7 +135,7 @@ func (c *Cache) lookUp(r *dbaas.Read, key string, want dbaas.Seq) (result dbaas.
 		c.stats.invalid(kind)
 		return result, false
 	}
-	if (r.Recent || r.MinSeq > 0) && c.cfg.Now().UnixNano()-c.looked.Load() > int64(headLife) {
+	if (r.Recent || r.MinSeq > 0) && int64(c.cfg.Now().Sub(c.began))-c.looked.Load() > int64(headLife) {
 		return result, false
 	}
 	at := dbaas.Seq(max(applied, it.p))

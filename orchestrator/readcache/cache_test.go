@@ -311,26 +311,3 @@ func TestCache_Size_IsBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(c)
 }
-
-// The auditor finds a wrong answer and removes it, and does not blame a right one.
-func TestCache_Audit_FindsAWrongAnswer(t *testing.T) {
-	var wrong atomic.Bool
-	var m *model
-	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
-		result, err := m.ask(ctx, r)
-		if wrong.Load() && !r.WantTags {
-			result.Body = []byte("another answer")
-		}
-		return result, err
-	}})
-	wantLevel(t, c, read(1), dbaas.LevelMiss)
-	wantLevel(t, c, read(2), dbaas.LevelMiss)
-	if audited, mismatches, err := c.Audit(t.Context(), 10); audited != 2 || mismatches != 0 || err != nil {
-		t.Errorf("got %d audited, %d wrong, %v", audited, mismatches, err)
-	}
-	wrong.Store(true)
-	if audited, mismatches, err := c.Audit(t.Context(), 10); audited != 2 || mismatches != 2 || err != nil {
-		t.Errorf("got %d audited, %d wrong, %v", audited, mismatches, err)
-	}
-	wantLevel(t, c, read(1), dbaas.LevelMiss)
-}

@@ -110,7 +110,7 @@ func (c *Cache) reset(head dbaas.Head) {
 // Looked records a successful look at persdb's head, which began at the given time. If the cache stays behind the head,
 // it reads the log.
 func (c *Cache) Looked(head dbaas.Head, began time.Time) {
-	c.looked.Store(began.UnixNano())
+	c.looked.Store(int64(began.Sub(c.began))) // monotonic: steps of the wall clock do not matter
 	c.feed.mu.Lock()
 	defer c.feed.mu.Unlock()
 	c.feed.head = head

@@ -3,6 +3,7 @@ package scale
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func (p Latency) decide(now Sample, before []Sample) (wanted int, why string) {
 	n, needed := now.Slaves, p.needed(now)
 	if needed > n {
 		// HPA's default: in one step at most double, or four more, whichever is larger.
-		return min(needed, max(2*n, n+4)), fmt.Sprintf("out: %d slaves needed", needed)
+		return min(needed, max(2*n, n+4)), "out: needed slaves: " + strconv.Itoa(needed)
 	}
 	for _, s := range p.stabilising(before) {
 		if p.unfit(s) != "" {
@@ -68,11 +69,11 @@ func (p Latency) decide(now Sample, before []Sample) (wanted int, why string) {
 	}
 	switch {
 	case needed >= n:
-		return n, fmt.Sprintf("hold: %d slaves needed within %d windows", needed, p.Stabilise)
+		return n, fmt.Sprintf("hold: needed slaves within %d windows: %d", p.Stabilise, needed)
 	case p.wasTooFew(n-1, now, before):
-		return n, fmt.Sprintf("hold: %d slaves were too few for no more reads", n-1)
+		return n, fmt.Sprintf("hold: %d slaves were too few before, for no more reads than now", n-1)
 	default:
-		return n - 1, fmt.Sprintf("in: %d slaves were enough for %d windows, one leaves at a time", needed, p.Stabilise)
+		return n - 1, fmt.Sprintf("in: needed slaves within %d windows: %d; one leaves at a time", p.Stabilise, needed)
 	}
 }
 

@@ -42,10 +42,12 @@ function open() {
 
 function refresh() {
   const health = app.state?.health ?? [];
-  const missing = health.filter((condition) => !condition.ok).map((condition) => condition.name);
+  const named = (word, which) => which.length > 0 ? [word + ': ' + which.map((condition) => condition.name).join(', ')] : [];
+  const missing = health.filter((condition) => !condition.ok && !condition.starting);
+  const lacks = [...named('missing', missing), ...named('starting', health.filter((condition) => condition.starting))];
   const line = document.getElementById('health');
-  line.className = !app.alive ? 'bad' : missing.length > 0 ? 'bad' : health.length > 0 ? 'good' : '';
-  setText(line, !app.alive ? 'no answer' : missing.length > 0 ? 'missing: ' + missing.join(', ') : health.length > 0 ? 'ready' : '');
+  line.className = !app.alive || missing.length > 0 ? 'bad' : lacks.length > 0 ? 'warn' : health.length > 0 ? 'good' : '';
+  setText(line, !app.alive ? 'no answer' : lacks.length > 0 ? lacks.join('; ') : health.length > 0 ? 'ready' : '');
   document.body.classList.toggle('dead', !app.alive);
   banner.hidden = app.alive;
   if (!app.alive) {

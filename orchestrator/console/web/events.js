@@ -27,7 +27,7 @@ export function events(app) {
   worker.addEventListener('input', filter);
   const element = h('div', { class: 'view' }, panel('Events',
     h('div', { class: 'fields' }, field('Kind', kind), field('Worker', worker)),
-    h('div', { class: 'scroll' }, h('table', {}, h('thead', {}, h('tr', {}, ['Time', 'Kind', 'Worker', 'What'].map((t) => h('th', { scope: 'col' }, t)))), body)), empty,
+    h('div', { class: 'scroll' }, h('table', { class: 'cards' }, h('thead', {}, h('tr', {}, ['Time', 'Kind', 'Worker', 'What'].map((t) => h('th', { scope: 'col' }, t)))), body)), empty,
     h('p', { class: 'muted' }, 'These are the last 1,024 events that this orchestrator saw since its start, newest first.')));
 
   function add(type, data, id) {
@@ -35,8 +35,9 @@ export function events(app) {
     if (type === 'reset') { body.replaceChildren(); return; }
     empty.hidden = true;
     const row = h('tr', { 'data-kind': type, 'data-worker': data.pid === undefined ? '' : `${data.pid} ${data.worker}` },
-      h('td', { class: 'time' }, data.at ? new Date(data.at).toLocaleString('en-GB') : ''), h('td', {}, type),
-      h('td', { title: data.worker ?? null }, data.pid === undefined ? '–' : String(data.pid)), h('td', { class: data.change === 'died' || data.change === 'lost' ? 'bad' : null }, describe(type, data)));
+      h('td', { class: 'time', 'data-label': 'Time' }, data.at ? new Date(data.at).toLocaleString('en-GB') : ''), h('td', { 'data-label': 'Kind' }, type),
+      h('td', { title: data.worker ?? null, 'data-label': 'Worker' }, data.pid === undefined ? '–' : String(data.pid)),
+      h('td', { class: data.change === 'died' || data.change === 'lost' ? 'long bad' : 'long', 'data-label': 'What' }, describe(type, data)));
     body.prepend(row);
     while (body.rows.length > most) body.rows[most].remove();
     filter();

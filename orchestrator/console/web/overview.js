@@ -39,17 +39,19 @@ export function overview(app) {
       tiles.writeTime.set(milliseconds(point.writes.p50_ms), 'p99 ' + milliseconds(point.writes.p99_ms));
       tiles.errors.set(number(point.reads.errors + point.writes.errors), 'per second');
       const to = app.alive ? point.at : Date.now();
-      for (const c of charts) c.draw(app.points.filter((p) => p.at > to - minutes * 60000), to - minutes * 60000, to);
+      const from = Math.max(to - minutes * 60000, Math.min(app.points[0].at, to - 60000)); // a young system fills the charts, too
+      for (const c of charts) c.draw(app.points.filter((p) => p.at >= from), from, to);
     }
     const cluster = app.state?.cluster;
     if (cluster) {
-      tiles.epoch.set(number(cluster.epoch), cluster.leader ? 'this one leads' : 'another one leads');
-      tiles.head.set(number(cluster.head_seq), 'commits');
+      const old = cluster.head_age_ms ? `, ${milliseconds(cluster.head_age_ms)} old` : '';
+      tiles.epoch.set(number(cluster.epoch), (cluster.leader ? 'this one leads' : 'another one leads') + old);
+      tiles.head.set(number(cluster.head_seq), 'commits' + old);
       tiles.slaves.set(`${cluster.actual_slaves} of ${cluster.desired_slaves}`, cluster.starts_held_back ? cluster.starts_held_back + ' starts held back' : 'serving, wanted');
       tiles.lag.set(number(Math.max(0, ...cluster.members.map((m) => m.lag))), 'commits');
       tiles.size.set(bytes(cluster.database?.tables), cluster.database?.limit ? 'of ' + bytes(cluster.database.limit) : 'no limit');
     }
-    const chips = (app.state?.health ?? []).map((c) => h('li', { class: c.ok ? 'good' : 'bad' }, c.ok ? c.name : c.name + ': missing'));
+    const chips = (app.state?.health ?? []).map((c) => h('li', { class: c.ok ? 'good' : c.starting ? 'warn' : 'bad' }, c.ok ? c.name : c.name + (c.starting ? ': starting' : ': missing')));
     if (chips.map((c) => c.textContent).join() !== [...health.children].map((c) => c.textContent).join()) health.replaceChildren(...chips);
   }
   return { element, update };

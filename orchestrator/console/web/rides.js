@@ -4,7 +4,7 @@
 import { execute, query, text } from './api.js';
 import { field, h, loaded, outcome, panel, table } from './ui.js';
 
-const most = 200;
+const most = 50; // rows of a list
 // The service's own rule: not the creator, not twice, and only while a seat is left.
 const joinSQL = 'INSERT INTO riders(rideId, user) SELECT rideId, ?2 FROM rides WHERE rideId = ?1 AND created_by <> ?2' +
   ' AND NOT EXISTS(SELECT 1 FROM riders WHERE rideId = ?1 AND user = ?2)' +
@@ -31,20 +31,21 @@ export function rides(app) {
 
   async function showUsers() {
     const { values } = await query(`SELECT username, (SELECT count(*) FROM rides WHERE created_by = username), (SELECT count(*) FROM riders WHERE user = username) FROM users ORDER BY username LIMIT ${most}`);
-    people.replaceChildren(table([['User'], ['Rides', 'number'], ['Joined', 'number']], values ?? [], 'No users yet.'));
+    people.replaceChildren(table([['User'], ['Rides', 'number'], ['Joined', 'number']], values ?? [], 'No users yet.'), more(values, `The first ${most} by name.`));
     names.replaceChildren(...(values ?? []).map(([name]) => h('option', { value: name })));
   }
   async function showRides() {
     const { values } = await query('SELECT rideId, created_by, timestamp, source, destination, seats, (SELECT count(*) FROM riders r WHERE r.rideId = rides.rideId),' +
       " (SELECT group_concat(user, ', ') FROM riders r WHERE r.rideId = rides.rideId) FROM rides WHERE (?1 = '' OR source = ?1) AND (?2 = '' OR destination = ?2)" +
       ` ORDER BY rideId DESC LIMIT ${most}`, route.from.value && Number(route.from.value), route.to.value && Number(route.to.value));
-    const columns = [['Ride', 'number'], ['From'], ['To'], ['When'], ['By'], ['Riders'], ['Seats left', 'number'], ...writer ? [['Join']] : []];
+    const columns = [['Ride', 'number'], ['From'], ['To'], ['When', 'short'], ['By'], ['Riders'], ['Seats left', 'number'], ...writer ? [['Join']] : []];
     list.replaceChildren(table(columns, (values ?? []).map(([id, by, at, from, to, seats, taken, riders]) => {
       const join = h('button', { type: 'button', class: 'act', 'aria-label': `Join ride ${id}`, onclick: () => said.run(join, () => joinRide(id)) }, 'Join');
       return [String(id), areas.get(from) ?? String(from), areas.get(to) ?? String(to), readable(at), by, riders ?? '–', seats === null ? 'no limit' : String(seats - taken),
         ...writer ? [seats !== null && taken >= seats ? 'full' : join] : []];
-    }), 'No rides on this route.'));
+    }), 'No rides on this route.'), more(values, `The newest ${most} on this route.`));
   }
+  const more = (rows, text) => rows?.length === most ? h('p', { class: 'muted' }, text) : '';
   const refresh = () => Promise.all([showUsers(), showRides()]);
 
   async function joinRide(id) {
@@ -85,8 +86,9 @@ export function rides(app) {
 
   return {
     element: h('div', { class: 'view split' },
-      h('div', {}, panel('Rides', h('div', { class: 'fields' }, field('From', route.from), field('To', route.to), writer ? field('Who joins', who) : null), said.element, list),
-        writer ? panel('New ride', form(createRide, 'Create ride', field('By', made.by), field('From', made.from), field('To', made.to), field('When', made.at, 'in the time zone of rides'), field('Seats', made.seats))) : null),
-      panel('Users', people, names, writer ? form(createUser, 'Create user', field('Name', made.user)) : h('p', { class: 'muted' }, 'Creating and joining need the role write.'))),
+      h('div', {},
+        writer ? panel('New ride', form(createRide, 'Create ride', field('By', made.by), field('From', made.from), field('To', made.to), field('When', made.at, 'in the time zone of rides'), field('Seats', made.seats))) : null,
+        panel('Rides', h('div', { class: 'fields' }, field('From', route.from), field('To', route.to), writer ? field('Who joins', who) : null), said.element, list)),
+      panel('Users', writer ? form(createUser, 'Create user', field('Name', made.user)) : h('p', { class: 'muted' }, 'Creating and joining need the role write.'), people, names)),
   };
 }

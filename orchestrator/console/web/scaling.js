@@ -10,7 +10,7 @@ export function scaling(app) {
   const said = outcome();
   const admin = app.may('admin');
   const charts = [
-    chart({ title: 'Slaves', format: number, least: 1, gap: Infinity, series: [{ name: 'wanted', of: (d) => d.wanted, step: true }, { name: 'serving', of: (d) => d.sample.slaves, step: true }] }),
+    chart({ title: 'Slaves', format: number, least: 1, gap: Infinity, series: [{ name: 'serving', of: (d) => d.sample.slaves, step: true }, { name: 'wanted', of: (d) => d.wanted, step: true, dashed: true }] }),
     chart({ title: 'Reads in a window', format: number, least: 1, gap: Infinity, series: [{ name: 'reads', of: (d) => d.count, step: true }] }),
   ];
   const list = h('div', {});
@@ -46,7 +46,8 @@ export function scaling(app) {
   async function look() {
     const { data } = await call('GET', '/api/v1/scaling/decisions');
     const points = data.map((d) => ({ ...d, at: Date.parse(d.at) }));
-    for (const c of charts) c.draw(points, points[0]?.at ?? Date.now() - 60000, points.at(-1)?.at ?? Date.now());
+    const to = Math.max(Date.now(), points.at(-1)?.at ?? 0);
+    for (const c of charts) c.draw(points, Math.min(points[0]?.at ?? to, to - 60000), to);
     list.replaceChildren(table([['Time'], ['Reads', 'number'], ['Wanted', 'number'], ['By'], ['Why', 'long'], ['The other policy', 'long']], data.toReversed().slice(0, 60).map((d) => [
       clock(d.at), number(d.count), d.done ? number(d.wanted) : h('span', { class: 'warn' }, d.wanted + ', not done'), d.policy, d.why, d.would.map((w) => `${w.policy}: ${w.wanted}, ${w.why}`).join('; ')]),
     'No decision yet: the first one is made a window after the first request.'));
@@ -59,7 +60,7 @@ export function scaling(app) {
   return {
     element: h('div', { class: 'view' },
       panel('Limits', h('form', { class: 'fields', onsubmit: (event) => { event.preventDefault(); said.run(buttons.save, save); } },
-        field('Policy', policy), field('Fewest slaves', least), field('Most slaves', most), field('Reads for each slave', each, 'policy reads'), admin ? [buttons.save, buttons.dry] : null),
+        field('Policy', policy), field('Fewest slaves', least), field('Most slaves', most), field('Reads for each slave', each, 'with policy reads'), admin ? h('span', { class: 'buttons' }, buttons.save, buttons.dry) : null),
       admin ? source : [source, h('p', { class: 'muted' }, 'Changing them needs the role admin.')], said.element, dry),
       h('div', { class: 'charts' }, charts.map((c) => h('div', { class: 'panel' }, c.element))),
       panel('Decisions', list)),

@@ -40,16 +40,16 @@ export function settings(app) {
   async function showSettings() {
     const { data } = await call('GET', '/api/v1/settings');
     about.replaceChildren(h('p', {}, 'rideshare ', h('b', {}, data.version), ', built with ', h('b', {}, data.go)));
-    list.replaceChildren(table([['Setting'], ['Value'], ['Source'], ['Environment']], (data.settings ?? []).map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
+    list.replaceChildren(table([['Setting', 'long'], ['Value'], ['Source', 'short'], ['Environment', 'long']], (data.settings ?? []).map((one) => [one.name, one.value || h('span', { class: 'muted' }, 'none'),
       h('span', { class: one.source === 'default' ? 'muted' : 'set' }, sources[one.source]), one.env || '–']), 'Not known.'));
-    licences.replaceChildren(table([['Module'], ['Version'], ['Licence']], (data.modules ?? []).map((one) => [one.path, one.version, one.licence])));
+    licences.replaceChildren(table([['Module', 'long'], ['Version'], ['Licence', 'short']], (data.modules ?? []).map((one) => [one.path, one.version, one.licence])));
   }
   loaded(said, showSettings).catch(() => {}); // The view is gone.
   return {
     element: h('div', { class: 'view' },
       panel('About', about, h('p', { class: 'buttons' }, button), said.element),
       h('div', { class: 'charts' },
-        panel('Settings', h('p', { class: 'muted' }, 'These are the settings of the process that serves this page; up has those of all parts in it.'), list),
+        panel('Settings', h('p', { class: 'muted' }, 'These are the settings of the process that serves this page. With rideshare up that process is the whole system.'), list),
         panel('Licences of dependencies', licences))),
   };
 }

@@ -15,7 +15,7 @@ export function workers(app) {
   const check = admin ? h('button', { type: 'button', class: 'act', onclick: () => runCheck() }, 'Run the check') : null;
   const element = h('div', { class: 'view' },
     panel('Workers',
-      admin ? h('p', { class: 'buttons' }, check) : h('p', { class: 'muted' }, 'Crashing, handing over and checking need the role admin.'),
+      admin ? h('p', { class: 'buttons' }, check, h('small', {}, 'Of the slaves, the one with the highest pid can be crashed.')) : h('p', { class: 'muted' }, 'Crashing, handing over and checking need the role admin.'),
       said.element, h('div', { class: 'scroll' }, h('table', { class: 'cards' }, h('thead', {}, head), body)), report));
 
   const epoch = () => app.state.cluster.epoch;

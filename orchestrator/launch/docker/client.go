@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 )
@@ -59,7 +60,7 @@ func (c *Client) Close() error {
 func (c *Client) Create(ctx context.Context, p Plan) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	made, err := c.short.ContainerCreate(ctx, configOf(p), hostConfigOf(p), nil, nil, p.Name)
+	made, err := c.short.ContainerCreate(ctx, configOf(p), hostConfigOf(p), networkOf(p), nil, p.Name)
 	if errdefs.IsNotFound(err) && strings.Contains(err.Error(), noImage) {
 		return "", fmt.Errorf("%w: %w", errMissingImage, err)
 	}
@@ -101,6 +102,13 @@ func hostConfigOf(p Plan) *container.HostConfig {
 		h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: true})
 	}
 	return h
+}
+
+func networkOf(p Plan) *network.NetworkingConfig {
+	if p.Alias == "" {
+		return nil
+	}
+	return &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{p.Network: {Aliases: []string{p.Alias}}}}
 }
 
 // Start implements Engine.

@@ -90,6 +90,28 @@ func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
 	})
 }
 
+// All workers of a network share a name. On the host's network there are no names.
+func TestStart_SharedName(t *testing.T) {
+	for network, want := range map[string]string{"net": "worker", "host": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			cfg := fakeConfig(f)
+			cfg.Network = network
+			l, err := docker.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustStart(t, l, "s1")
+			if f.planned.Alias != want {
+				t.Errorf("network %s: got the name %q, want %q", network, f.planned.Alias, want)
+			}
+			if err := l.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Workers with TLS have the files mounted, their places in the settings, and an https address. Without it they have none of
 // that.
 func TestStart_TLS(t *testing.T) {

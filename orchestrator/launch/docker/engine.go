@@ -55,6 +55,8 @@ type Plan struct {
 	User string
 	// Network is the name of a network, or "host".
 	Network string
+	// Alias is one more name in the network, which several containers may have. Empty: none.
+	Alias string
 	// Binds are files of the engine's host, keyed by their path in the container, mounted read-only.
 	Binds map[string]string
 	// Tmpfs are the options of in-memory file systems, keyed by their path.

@@ -31,6 +31,8 @@ const hostNetwork = "host"
 const (
 	// controlPort is the port of the control API in a container with its own network.
 	controlPort = 9540
+	// alias is a name that all workers of a network share. Prometheus looks it up to find them.
+	alias       = "worker"
 	busPath     = "/run/secrets/bus"
 	tlsPath     = "/run/tls"
 	replicaPath = "/replica"
@@ -51,6 +53,7 @@ func identity(c Container) dbaas.WorkerID {
 // address says how the control API of a worker is reached.
 type address struct {
 	listen, url string
+	alias       string         // empty on the host's network
 	worker      dbaas.WorkerID // empty if it is taken from the container's id
 }
 
@@ -66,7 +69,7 @@ func (l *Launcher) scheme() string {
 func (l *Launcher) addressOf(name string) (address, error) {
 	if l.config.Network != hostNetwork {
 		port := strconv.Itoa(controlPort)
-		return address{listen: ":" + port, url: l.scheme() + net.JoinHostPort(name, port)}, nil
+		return address{listen: ":" + port, alias: alias, url: l.scheme() + net.JoinHostPort(name, port)}, nil
 	}
 	// Another process may take the port before the worker binds it. Then the worker dies, and the next one gets another
 	// port.
@@ -118,7 +121,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 		return fmt.Sprintf("rw,noexec,nosuid,nodev,size=%d,mode=0700,uid=%s,gid=%s", bytes, uid, gid)
 	}
 	p := Plan{
-		Name: name, Image: c.Image, Command: []string{"worker"}, User: c.Limits.User, Network: c.Network,
+		Name: name, Image: c.Image, Command: []string{"worker"}, User: c.Limits.User, Network: c.Network, Alias: at.alias,
 		Env: []string{
 			"WORKER_DIR=" + replicaPath, "RIDESHARE_BUS_FILE=" + busPath, "RIDESHARE_COORDINATOR=" + c.Coordinator,
 			"RIDESHARE_SESSION=" + c.Session.String(), "RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,

@@ -1,6 +1,9 @@
 package process
 
-import "io"
+import (
+	"io"
+	"os"
+)
 
 // NewPause is newPause.
 var NewPause = newPause
@@ -13,6 +16,20 @@ func (c *Child) PID() int {
 		return 0
 	}
 	return c.life.pid()
+}
+
+// Output copies from one output of a child to a writer. died tells it that the child is dead; ended is closed at its end.
+func Output(to io.Writer) (theirs *os.File, died func(), ended <-chan struct{}, err error) {
+	o, theirs, err := newOutlet(&lines{to: &sink{w: to}})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	done := make(chan struct{})
+	go func() { // ends with the output
+		defer close(done)
+		o.copy()
+	}()
+	return theirs, o.died, done, nil
 }
 
 // WriteLines writes all that one child wrote, and ends it.

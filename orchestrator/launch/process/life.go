@@ -17,10 +17,6 @@ import (
 	"rideshare/internal/lifeline"
 )
 
-// drainLimit bounds the wait for the end of a dead child's output. The pipes end with the child; only a blocking writer
-// on our side takes longer.
-const drainLimit = time.Second
-
 // program describes how to start a child.
 type program struct {
 	binary string // found by exec.LookPath
@@ -36,6 +32,8 @@ type life struct {
 	cmd       *exec.Cmd
 	stdout    lines
 	stderr    lines
+	outlets   []*outlet
+	copied    chan struct{} // has an element for each outlet that has ended
 	startedAt time.Time
 	terminate func() error // sends SIGTERM, on the first call only
 	ended     chan struct{}
@@ -67,10 +65,9 @@ func (l *life) run(p program, started chan<- error) {
 	if err != nil {
 		return
 	}
-	// The process state has everything that an error of Wait could report, except errors about output.
+	// The process state has everything that an error of Wait could report.
 	_ = l.cmd.Wait()
-	l.stdout.flush()
-	l.stderr.flush()
+	l.drain()
 	l.exitCode = exitCode(l.cmd.ProcessState)
 	_ = line.Close() // the child is gone, so nothing reads from it
 	close(l.ended)
@@ -89,6 +86,11 @@ func (l *life) start(p program) (line *os.File, err error) {
 		return nil, fmt.Errorf("make the lifeline: %w", err)
 	}
 	defer func() { _ = theirs.Close() }()
+	stdout, stderr, err := l.openOutlets()
+	if err != nil {
+		return nil, errors.Join(err, line.Close())
+	}
+	defer func() { _, _ = stdout.Close(), stderr.Close() }()
 	env := p.env
 	if env == nil {
 		env = os.Environ()
@@ -98,13 +100,14 @@ func (l *life) start(p program) (line *os.File, err error) {
 		// The first of ExtraFiles becomes file descriptor 3. If a variable is set twice, the last value counts.
 		ExtraFiles: []*os.File{listener, theirs},
 		Env:        append(slices.Clip(env), lifeline.EnvListener+"=3", lifeline.EnvLine+"=4"),
-		Stdout:     &l.stdout, Stderr: &l.stderr,
-		SysProcAttr: attributes(), WaitDelay: drainLimit,
+		Stdout:     stdout, Stderr: stderr,
+		SysProcAttr: attributes(),
 	}
 	l.startedAt = time.Now()
 	if err := l.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", p.binary, err), line.Close())
+		return nil, errors.Join(fmt.Errorf("start %s: %w", p.binary, err), line.Close(), l.closeOutlets())
 	}
+	l.startCopying()
 	return line, nil
 }
 

@@ -62,12 +62,9 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on an unfinished last line. The child is dead by then. If Write is still blocked by the output, flush
-// does nothing.
+// flush passes on an unfinished last line. It is called when the output has ended.
 func (l *lines) flush() {
-	if !l.mu.TryLock() {
-		return
-	}
+	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.rest) > 0 {
 		l.emitRest()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -32,6 +33,7 @@ const (
 	roleWorker  = "worker"  // serves, and does what is requested
 	roleDeaf    = "deaf"    // serves, and does nothing about its parent's end
 	roleDoomed  = "doomed"  // writes something and ends immediately
+	roleWordy   = "wordy"   // writes almost as much as a pipe holds and ends immediately
 	roleParent  = "parent"  // starts two children, and waits for its end
 	roleStarter = "starter" // starts children without end
 )
@@ -41,7 +43,7 @@ const exitGone = 9
 
 func TestMain(m *testing.M) {
 	roles := map[string]func() int{
-		roleWorker: worker, roleDeaf: deaf, roleDoomed: victim, roleParent: parent, roleStarter: starter,
+		roleWorker: worker, roleDeaf: deaf, roleDoomed: victim, roleWordy: wordy, roleParent: parent, roleStarter: starter,
 	}
 	if role := roles[os.Getenv(envRole)]; role != nil {
 		exit(role())
@@ -129,6 +131,14 @@ func victim() int {
 	}
 	fmt.Print("cut") //nolint:forbidigo // what its parent reads
 	fmt.Fprintln(os.Stderr, "no luck")
+	return 3
+}
+
+// wordyText is what a wordy process writes: more than is read at once, and less than a pipe holds.
+func wordyText() string { return strings.Repeat(strings.Repeat("x", 99)+"\n", 600) + "the end\n" }
+
+func wordy() int {
+	fmt.Print(wordyText()) //nolint:forbidigo // what its parent reads
 	return 3
 }
 
