@@ -209,7 +209,11 @@ func (s *shell) run(ctx context.Context, out *bufio.Writer, sql string) error {
 // show shows a result. The number of changed rows is shown only in an interactive shell.
 func (s *shell) show(out *bufio.Writer, r *result) error {
 	if r.RowsAffected > 0 && len(r.Columns) == 0 && s.interactive {
-		_, err := fmt.Fprintf(out, "%d rows affected\n", r.RowsAffected)
+		rows := "rows"
+		if r.RowsAffected == 1 {
+			rows = "row"
+		}
+		_, err := fmt.Fprintf(out, "%d %s affected\n", r.RowsAffected, rows)
 		return err
 	}
 	v := view{mode: s.mode}

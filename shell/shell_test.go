@@ -142,7 +142,13 @@ func TestRun_Commands(t *testing.T) {
 	s := newServer(t)
 	command := func(text string) func(*Config) { return func(c *Config) { c.Command = &text } }
 	s.run(t, "bad;", command(".mode csv\nSELECT 1;\n.quit\nbad;")).done(t, "1\n1\n")
-	s.run(t, ".help").done(t, content(t, filepath.Join("testdata", "help")))
+	help := content(t, filepath.Join("testdata", "help"))
+	s.run(t, ".help").done(t, help)
+	for line := range strings.Lines(help) {
+		if len(strings.TrimSpace(line)) > 80 {
+			t.Errorf("wider than a terminal: %s", line)
+		}
+	}
 }
 
 func TestRun_LevelAndTimer(t *testing.T) {

@@ -90,13 +90,13 @@ func TestAlerts_NameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// Prometheus accepts the rules, each alert fires when it should, and none fires on a healthy system.
+// Prometheus accepts the configuration of the stack and the rules, each alert fires when it should, and none fires on a healthy system.
 func TestAlerts_Promtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		testenv.Cannot(t, false, "promtool is missing (`make setup` installs it): %v", err)
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yml", "recording.yml"}, {"test", "rules", "rules_test.yml"}} {
+	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "rules_test.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = filepath.Join("..", "deploy", "prometheus")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,13 +1,18 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"time"
 
+	"rideshare/internal/logkey"
 	"rideshare/internal/telemetry"
+	"rideshare/internal/wait"
 	"rideshare/persdb/archive"
 	"rideshare/persdb/archive/place"
 	"rideshare/persdb/archive/writer"
@@ -42,11 +47,16 @@ func (a Archive) args() []string {
 	}
 }
 
-// ArchivedStore is a store and the archiver of its log, if it has one.
+// ArchivedStore is a store and the archiver of its log, if it has one. Of several stores on one log only the active one
+// archives.
 type ArchivedStore struct {
 	*commitlog.Store
 
-	archiver *writer.Archiver // nil without an archive
+	log      *slog.Logger
+	start    func(context.Context) (*writer.Archiver, error) // nil without an archive
+	archiver atomic.Pointer[writer.Archiver]                 // nil while nothing is archived
+	stop     context.CancelFunc
+	done     chan struct{}
 }
 
 // OpenStore opens a store, begins to archive it, and registers the archive's metrics. The caller closes it. It returns a
@@ -69,35 +79,89 @@ func OpenStore(ctx context.Context, cfg commitlog.Config, a Archive, registry *t
 		return nil, err
 	}
 	cfg.Archive = &commitlog.Archive{Backlog: a.Backlog, Stop: a.Stop}
-	s := &ArchivedStore{}
+	s := &ArchivedStore{log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), done: make(chan struct{})}
 	if s.Store, err = commitlog.Open(ctx, cfg); err != nil {
 		return nil, err
 	}
-	s.archiver, err = writer.Start(ctx, s.Store, writer.Config{
-		Place: where, Every: a.Every, SnapshotEvery: a.SnapshotEvery, Keep: a.Keep, Parent: parent, Log: cfg.Log, OnUpload: uploads.Observe,
-	})
-	if err == nil {
-		err = telemetry.Register(registry, archiveMetrics(s.Store, s.archiver)...)
+	s.start = func(ctx context.Context) (*writer.Archiver, error) {
+		return writer.Start(ctx, s.Store, writer.Config{
+			Place: where, Every: a.Every, SnapshotEvery: a.SnapshotEvery, Keep: a.Keep, Parent: parent, Log: cfg.Log, OnUpload: uploads.Observe,
+		})
 	}
+	if s.Active() {
+		err = s.archive(ctx)
+	}
+	if err == nil {
+		err = telemetry.Register(registry, archiveMetrics(s)...)
+	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	go s.follow(following, cfg.Shared)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
+// archive begins to archive. If the archive has another history, it returns a *writer.HistoryError.
+func (s *ArchivedStore) archive(ctx context.Context) error {
+	archiver, err := s.start(ctx)
+	if err == nil {
+		s.archiver.Store(archiver)
+	}
+	return err
+}
+
+// activeEvery is how often a store on a shared log checks whether it must start or stop archiving. Until it does, nothing
+// that the archive lacks is trimmed, and the archive takes segments of one writer only.
+const activeEvery = time.Second
+
+// follow begins to archive when the store becomes the active one, and ends when it is not any more, until ctx ends.
+func (s *ArchivedStore) follow(ctx context.Context, shared bool) {
+	defer close(s.done)
+	for shared && wait.For(ctx, activeEvery) {
+		archiver := s.archiver.Load()
+		switch active := s.Active(); {
+		case active && archiver == nil:
+			if err := s.archive(ctx); err != nil {
+				s.log.ErrorContext(ctx, "writes are refused, the archive has another history", logkey.Error, err)
+				s.RefuseWrites(err)
+				return
+			}
+		case archiver != nil && (!active || archiver.Stats().Stopped): // Stopped: another store was active for a while, and archived.
+			s.archiver.Store(nil)
+			archiver.Close()
+		}
+	}
+}
+
 // Close tries for 2 s to store what the archive lacks, and closes the store.
 func (s *ArchivedStore) Close() error {
-	if s.archiver != nil {
-		s.archiver.Close()
+	if s.start != nil {
+		s.stop()
+		<-s.done
+		if archiver := s.archiver.Load(); archiver != nil {
+			archiver.Close()
+		}
 	}
 	return s.Store.Close()
 }
 
+// stats returns the values of the archiver, and whether there is one.
+func (s *ArchivedStore) stats() (writer.Stats, bool) {
+	if archiver := s.archiver.Load(); archiver != nil {
+		return archiver.Stats(), true
+	}
+	return writer.Stats{}, false
+}
+
 // archiveMetrics returns the metrics of an archive that can be read when they are requested.
-func archiveMetrics(store *commitlog.Store, archiver *writer.Archiver) []telemetry.Sampled {
+func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 	metric := func(name, help string, gauge bool, value func(commitlog.ArchiveState, writer.Stats) float64) telemetry.Sampled {
 		return telemetry.Sampled{Name: "rideshare_archive_" + name, Help: help, Gauge: gauge, Read: func(emit func(float64, ...string)) {
-			emit(value(store.ArchiveState(), archiver.Stats()))
+			if stats, archives := store.stats(); archives {
+				emit(value(store.ArchiveState(), stats))
+			}
 		}}
 	}
 	return []telemetry.Sampled{

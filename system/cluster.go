@@ -35,21 +35,30 @@ func (c cluster) Status(ctx context.Context) (orchestratorapi.ClusterStatus, err
 	if err != nil {
 		return orchestratorapi.ClusterStatus{}, err
 	}
-	now := c.positions()
-	out := orchestratorapi.ClusterStatus{
-		Members: infos(status.Members, now), Cluster: now.head.Cluster, Epoch: now.head.Epoch, Head: now.head.Seq,
-		DesiredSlaves: status.DesiredSlaves, Leader: status.Leader,
-	}
+	out := overview(status, c.positions(), time.Now())
 	out.StartsHeldBack, _ = c.StartsHeldBack()
 	if sizes, err := c.store.Sizes(ctx); err == nil {
 		out.Database = &sizes
+	}
+	return out, nil
+}
+
+// overview returns what the control loop and positions say about the cluster. While persdb does not answer, epoch and head
+// are the last known ones.
+func overview(status control.Status, at positions, now time.Time) orchestratorapi.ClusterStatus {
+	out := orchestratorapi.ClusterStatus{
+		Members: infos(status.Members, at), Cluster: at.head.Cluster, Epoch: at.known.Epoch, Head: at.known.Seq,
+		DesiredSlaves: status.DesiredSlaves, Leader: status.Leader,
+	}
+	if at.head != at.known {
+		out.HeadAgeMS = max(1, now.Sub(at.knownAt).Milliseconds())
 	}
 	for _, m := range status.Members {
 		if m.Role == dbaas.RoleSlave && m.Ready {
 			out.ActualSlaves++
 		}
 	}
-	return out, nil
+	return out
 }
 
 // HandOver hands the master's role over to another worker.

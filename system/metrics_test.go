@@ -35,6 +35,9 @@ func startSystem(t *testing.T) *system.System {
 	if _, err := telemetry.NewReloads(registry, "credentials"); err != nil { // as the commands do
 		t.Fatal(err)
 	}
+	if err := telemetry.Register(registry, system.ActiveMetric(func() bool { return true })); err != nil {
+		t.Fatal(err)
+	}
 	if err := telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,9 @@ const (
 // positions are persdb's head and the workers' applied positions at one moment.
 type positions struct {
 	head dbaas.Head // zero while persdb does not answer
+	// known is the last head that persdb answered, zero if there was none; it was asked for at knownAt.
+	known   dbaas.Head
+	knownAt time.Time
 	// applied has the workers that answered. They were asked after persdb, so a worker that keeps up never appears
 	// behind.
 	applied map[dbaas.WorkerID]dbaas.Seq
@@ -35,6 +38,8 @@ type positionsCache struct {
 	// began and at are the start and the end of the last measurement.
 	began, at time.Time
 	busy      busyShares
+	known     dbaas.Head // as in positions
+	knownAt   time.Time
 }
 
 // positions asks persdb and then every worker for their positions, each for at most positionsTimeout. Callers that wait for
@@ -53,11 +58,13 @@ func (c *orchestratorParts) positions() positions {
 	cancel()
 	if err != nil {
 		head = dbaas.Head{} // the running workers are still worth showing
+	} else {
+		c.cache.known, c.cache.knownAt = head, began
 	}
 	if time.Since(c.cache.at) < positionsKept && head.Epoch == c.cache.last.head.Epoch { // a new master is shown immediately
 		return c.cache.last
 	}
-	p := positions{head: head, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}}
+	p := positions{head: head, known: c.cache.known, knownAt: c.cache.knownAt, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}}
 	ctx, cancel = context.WithTimeout(context.Background(), positionsTimeout)
 	defer cancel()
 	statuses, _ := c.statuses(ctx)

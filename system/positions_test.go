@@ -6,8 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/orchestrator/control"
 	"rideshare/orchestrator/launch"
 )
 
@@ -23,6 +26,15 @@ func (s hung) Head(ctx context.Context) (dbaas.Head, error) {
 	<-ctx.Done()
 	return dbaas.Head{}, ctx.Err()
 }
+
+// answering is a persdb that answers with one head.
+type answering struct {
+	persdb
+
+	head dbaas.Head
+}
+
+func (s answering) Head(context.Context) (dbaas.Head, error) { return s.head, nil }
 
 // nobody is a launcher that does not answer.
 type nobody struct{ launch.Launcher }
@@ -42,4 +54,28 @@ func TestPositions_PersdbHangs_CallersShareTheWait(t *testing.T) {
 	if n := calls.Load(); n > all/4 {
 		t.Errorf("%d callers at once made %d questions to persdb, want few", all, n)
 	}
+}
+
+// While persdb does not answer, the cluster is shown with the last known epoch and head, and with their age. Before persdb
+// has answered once, neither is known.
+func TestOverview_PersdbHangs_LastKnownEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		head := dbaas.Head{Cluster: dbaas.ClusterID{1}, Seq: 7, Epoch: 3}
+		c := &orchestratorParts{backends: &backends{store: hung{calls: &atomic.Int64{}}, launcher: nobody{}}}
+		check := func(when string, cluster dbaas.ClusterID, epoch dbaas.Epoch, seq dbaas.Seq, age int64) {
+			t.Helper()
+			got := overview(control.Status{}, c.positions(), time.Now())
+			if got.Cluster != cluster || got.Epoch != epoch || got.Head != seq || got.HeadAgeMS != age {
+				t.Errorf("%s: got cluster %s, epoch %d, head %d, %d ms old; want %s, %d, %d, %d", when, got.Cluster, got.Epoch, got.Head, got.HeadAgeMS, cluster, epoch, seq, age)
+			}
+		}
+		check("never known", dbaas.ClusterID{}, 0, 0, 0)
+		c.store = answering{head: head}
+		check("answers", head.Cluster, 3, 7, 0)
+		time.Sleep(10 * time.Second)
+		c.store = hung{calls: &atomic.Int64{}}
+		check("hangs", dbaas.ClusterID{}, 3, 7, (10*time.Second + positionsTimeout).Milliseconds())
+		c.store = answering{head: head}
+		check("answers again", head.Cluster, 3, 7, 0)
+	})
 }

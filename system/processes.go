@@ -33,6 +33,8 @@ type Processes struct {
 	// Persdb is the base URL of a persdb that runs elsewhere. If empty, persdb is a child of this process with its data
 	// in Config.Data.
 	Persdb string
+	// CommitLog says where the log of the child persdb is.
+	CommitLog Log
 	// Launcher is the URL of a launcher that runs elsewhere, http://host:port or unix:///path. If empty, workers are
 	// children of this process.
 	Launcher string
@@ -139,7 +141,11 @@ func (o *backends) reachLauncher(cfg Config, p Processes) error {
 }
 
 func (o *backends) startPersdb(cfg Config) (string, error) {
-	args := []string{"persdb", "--data", cfg.Data, "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10)}
+	// The log of `up` is a file, whatever PERSDB_LOG says.
+	args := []string{"persdb", "--data", cfg.Data, "--log", cmp.Or(cfg.Processes.CommitLog.URL, FileLog), "--max-database", strconv.FormatInt(cfg.MaxDatabase>>20, 10)}
+	if file := cfg.Processes.CommitLog.PasswordFile; file != "" {
+		args = append(args, "--log-password-file", file)
+	}
 	if cfg.WriteTime > 0 && cfg.OperationTime > 0 {
 		args = append(args, "--sql-write-time", cfg.WriteTime.String(), "--sql-operation-time", cfg.OperationTime.String())
 	}

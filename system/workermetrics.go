@@ -106,6 +106,14 @@ func StoreMetrics(store Store) []telemetry.Sampled {
 	}
 }
 
+// ActiveMetric returns the metric of a persdb that shares its log with others.
+func ActiveMetric(active func() bool) telemetry.Sampled {
+	return telemetry.Sampled{
+		Name: "rideshare_persdb_active", Gauge: true, Help: "Whether this persdb decides; of several on one log, one does, and the others follow.",
+		Read: func(emit func(float64, ...string)) { emit(oneIf(active())) },
+	}
+}
+
 // BusMetrics returns the metrics of one connection to the bus.
 func BusMetrics(bus mq.Conn) []telemetry.Sampled {
 	state := func(name, help string, gauge bool, value func(mq.State) float64) telemetry.Sampled {

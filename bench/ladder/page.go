@@ -21,7 +21,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 }
 
 func (r *Report) lead() string {
-	return fmt.Sprintf("%s, %s cores that everything shares, %s, %s. %d rounds of %v, the paths in an order drawn from seed %d; rates are medians.",
+	return fmt.Sprintf("%s, %s cores that everything shares, %s, %s. %d rounds of %v, the paths in an order drawn from seed %d; rates are medians. Below are the goals of work/path/other path, red where missed.",
 		r.Machine["cpu"], r.Machine["cores"], r.Machine["go"], r.Machine["at"], r.cfg.Rounds, r.cfg.Duration, r.Seed)
 }
 
@@ -30,9 +30,9 @@ func (r *Report) pathSection() report.Section {
 	for _, p := range paths() {
 		t.Rows = append(t.Rows, []string{p.name, p.about})
 	}
-	goals := report.Table{Caption: "Goals", Head: []string{"goal"}, Text: true}
+	goals := report.Table{Caption: "Goals: times the rate of another path, unless the name says otherwise", Head: []string{"goal", "wanted", "got", ""}}
 	for _, g := range r.Goals {
-		goals.Rows = append(goals.Rows, []string{g.String()})
+		goals.Rows = append(goals.Rows, []string{g.Name, g.wanted(), strconv.FormatFloat(g.Got, 'f', 2, 64), g.met()})
 	}
 	return report.Section{Title: "Paths and goals", Tables: []report.Table{t, goals}}
 }
@@ -59,8 +59,8 @@ func (r *Report) rateSection() report.Section {
 func (r *Report) clientSection() report.Section {
 	s := report.Section{Title: "More clients"}
 	for _, work := range workOrder() {
-		rates := report.Chart{Title: work + ": rate", X: "clients", Y: "answers a second"}
-		latencies := report.Chart{Title: work + ": latency p99", X: "clients", Y: "ms", LogY: true}
+		rates := report.Chart{Title: work + ": rate", X: "clients", Y: "answers a second", LogX: true}
+		latencies := report.Chart{Title: work + ": latency p99", X: "clients", Y: "ms", LogX: true, LogY: true}
 		for _, path := range essential()[work] {
 			rate, p99 := report.Series{Name: path}, report.Series{Name: path}
 			for _, clients := range slices.Sorted(slices.Values(r.cfg.Clients)) {
@@ -82,8 +82,7 @@ func (r *Report) clientSection() report.Section {
 
 func (r *Report) table() report.Section {
 	t := report.Table{
-		Caption: "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag how many entries the last replica was behind, before/after, the most of the rounds.",
-		Head:    []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""}, Text: true,
+		Head: []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""},
 	}
 	for _, row := range r.Rows {
 		t.Rows = append(t.Rows, append(row.columns(), row.memoryText(), row.invalidText()))
@@ -92,7 +91,8 @@ func (r *Report) table() report.Section {
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name].Median), r.Ratios[name].rangeText()})
 	}
-	return report.Section{Title: "All figures", Tables: []report.Table{t, ratios}}
+	about := "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag how many entries the last replica was behind, before/after, the most of the rounds."
+	return report.Section{Title: "All figures", Text: about, Tables: []report.Table{t, ratios}}
 }
 
 func (row *Row) rangeText() string {

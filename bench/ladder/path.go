@@ -16,6 +16,7 @@ const (
 	pathInProcess        = "inprocess"
 	pathBatched          = "batched" // the product as delivered
 	pathNoSlave          = "batched-0"
+	pathPostgres         = "batched-postgres" // measured if Environment.Postgres is known
 	pathTwoSlaves        = "batched-2"
 	pathUncached         = "batched-uncached"
 	pathEmbedded         = "embedded"
@@ -44,6 +45,7 @@ type path struct {
 	starts      int               // of workers a minute; zero means the product's default
 	rpc         tutorial.Settings // of a path that is served by that package
 	stages      stages            // of the protection from overload
+	postgres    bool              // the log is in PostgreSQL
 }
 
 // stages says which stages of the protection from overload a path has.
@@ -80,6 +82,7 @@ func paths() []path {
 		{name: pathBatched, about: "this system on RabbitMQ, worker and persdb processes, 1 slave", serve: serveSystem, queue: true, product: true, slaves: 1},
 		{name: pathNoSlave, about: "the same, no slave fed", serve: serveSystem, queue: true, product: true},
 		{name: pathTwoSlaves, about: "the same, 2 slaves", serve: serveSystem, queue: true, product: true, slaves: 2},
+		{name: pathPostgres, about: "batched, the log in PostgreSQL with a synchronous standby", serve: serveSystem, queue: true, product: true, slaves: 1, postgres: true},
 		{name: pathEmbedded, about: "this system in one process, 1 slave", serve: serveSystem, product: true, slaves: 1},
 		{name: pathUncached, about: "batched, the read cache off", serve: serveSystem, queue: true, product: true, slaves: 1, uncached: true},
 		{name: pathEmbeddedUncached, about: "embedded, the read cache off", serve: serveSystem, product: true, slaves: 1, uncached: true},

@@ -37,7 +37,7 @@ func everywhere() map[string][]string {
 		workOnce:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded},
 		workCount: {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
 		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
-		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathPostgres, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
 		workMixed: {pathInProcess, pathBatched, pathUncached, pathTwoSlaves, pathEmbedded, pathEmbeddedUncached, pathTutorial, pathBestRPC},
 		workRide:  {pathBatched, pathEmbedded},
 	}
@@ -99,7 +99,7 @@ func (c measurement) opened() []measurement {
 func (cfg Config) measurements() []measurement {
 	return slices.DeleteFunc(allMeasurements(cfg.Clients), func(c measurement) bool {
 		p, _ := pathOf(c.Path)
-		return c.Open && !slices.Contains(cfg.Loops, loopOpen) || cfg.Paths == nil && p.onlyNamed() ||
+		return c.Open && !slices.Contains(cfg.Loops, loopOpen) || cfg.Paths == nil && p.onlyNamed() || p.postgres && cfg.Postgres == "" ||
 			cfg.Works != nil && !slices.Contains(cfg.Works, c.closed().Work) || cfg.Paths != nil && !slices.Contains(cfg.Paths, c.Path)
 	})
 }

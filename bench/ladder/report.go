@@ -127,6 +127,7 @@ func (r *Report) finish() {
 			{pathBatched, pathUncached},
 			{pathEmbedded, pathEmbeddedUncached},
 			{pathBatched, pathUnbatched},
+			{pathPostgres, pathBatched},
 			{pathGuarded, pathUnguarded},
 			{pathEmbeddedGuarded, pathEmbeddedUnguarded},
 			{pathBatched, pathTutorial},

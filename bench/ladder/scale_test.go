@@ -90,8 +90,8 @@ func TestScale_Run(t *testing.T) {
 	if err := report.Print(&text); err != nil || !strings.Contains(text.String(), "reads/s") {
 		t.Errorf("got %q, %v", &text, err)
 	}
-	if err := report.WriteHTML(&page); err != nil || strings.Count(page.String(), `class="chart"`) != 4 {
-		t.Errorf("got %d charts, %v, want 4", strings.Count(page.String(), `class="chart"`), err)
+	if err := report.WriteHTML(&page); err != nil || strings.Count(page.String(), `<script type="application/json">`) != 4 {
+		t.Errorf("got %d charts, %v, want 4", strings.Count(page.String(), `<script type="application/json">`), err)
 	}
 }
 

@@ -24,6 +24,8 @@ type ServeConfig struct {
 	Dir  string // for its files
 	// Bus, Coordinator and Prefix are for the paths that have a queue.
 	Bus, Coordinator, Prefix string
+	// CommitLog is for the path with the log in PostgreSQL.
+	CommitLog system.Log
 	// Ready is a file that receives the addresses, as JSON, once requests are answered.
 	Ready string
 	Log   *slog.Logger
@@ -129,6 +131,9 @@ func serveSystem(ctx context.Context, s *serving, p path) (addresses, error) {
 	}
 	if p.queue {
 		cfg.Processes = &system.Processes{Bus: s.cfg.Bus, Coordinator: s.cfg.Coordinator, Prefix: s.cfg.Prefix, LogLevel: "error"}
+	}
+	if p.postgres {
+		cfg.Processes.CommitLog = s.cfg.CommitLog
 	}
 	if p.archived {
 		cfg.Archive = system.Archive{

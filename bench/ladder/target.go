@@ -44,16 +44,27 @@ type Environment struct {
 	Bus, Coordinator string
 	// BrokerPID is the pid of the broker, or zero if unknown.
 	BrokerPID int
+	// Postgres is the database for a log, or empty if there is none; see pglog.Config. Its user may create schemas.
+	Postgres, PostgresPasswordFile string
 }
 
 // startTarget starts a path in a process and returns once it serves.
 func startTarget(ctx context.Context, p path, dir string, env Environment) (*target, error) {
 	run := filepath.Base(filepath.Dir(dir)) + "-" + p.name
 	own := Environment{Bus: env.Bus, Coordinator: strings.TrimSuffix(env.Coordinator, "/") + "/" + run}
-	t := &target{path: p, ended: make(chan error, 1), remove: func(ctx context.Context) error { return p.remove(ctx, own, run+"-") }}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
+	dropSchema := func(context.Context) error { return nil }
+	if p.postgres {
+		var err error
+		if own.Postgres, dropSchema, err = makeSchema(ctx, env, run); err != nil {
+			return nil, fmt.Errorf("start %s: %w", p.name, err)
+		}
+	}
+	t := &target{path: p, ended: make(chan error, 1), remove: func(ctx context.Context) error {
+		return errors.Join(p.remove(ctx, own, run+"-"), dropSchema(ctx))
+	}}
 	binary, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -61,7 +72,8 @@ func startTarget(ctx context.Context, p path, dir string, env Environment) (*tar
 	ready := filepath.Join(dir, "ready.json")
 	// The process ends when its standard input does, so it never outlives this process.
 	t.cmd = exec.Command(binary, "bench", "serve", p.name, "--dir", dir, "--ready-file", ready, "--prefix", run+"-") //nolint:gosec,noctx // this program itself; it is ended by its input.
-	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+own.Bus, "RIDESHARE_COORDINATOR="+own.Coordinator)
+	t.cmd.Env = append(os.Environ(), "RIDESHARE_BUS="+own.Bus, "RIDESHARE_COORDINATOR="+own.Coordinator,
+		"BENCH_POSTGRES="+own.Postgres, "BENCH_POSTGRES_PASSWORD_FILE="+env.PostgresPasswordFile)
 	t.cmd.Stderr = os.Stderr
 	if t.stdin, err = t.cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)

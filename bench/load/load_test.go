@@ -250,11 +250,15 @@ func TestResult_HTML_LongRun(t *testing.T) {
 	if !strings.Contains(page.String(), "in each 3 seconds") {
 		t.Error("the page does not say what a point stands for")
 	}
-	for line := range strings.SplitSeq(page.String(), "<polyline ") {
-		shape, _, _ := strings.Cut(line, "/>")
-		if n := strings.Count(shape, ","); n > 200 {
-			t.Errorf("a line has %d points", n)
+	lines := strings.Split(page.String(), `"points":[[`)
+	for _, line := range lines[1:] {
+		shape, _, _ := strings.Cut(line, "]]")
+		if n := strings.Count(shape, "],["); n >= 200 {
+			t.Errorf("a line has %d points", n+1)
 		}
+	}
+	if len(lines) < 4 {
+		t.Errorf("got %d lines, want those of the rate and of the latencies", len(lines)-1)
 	}
 }
 

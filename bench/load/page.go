@@ -213,13 +213,13 @@ func (r *Result) sampled(name string, value func(Sample) float64) report.Series 
 
 func (r *Result) slavesChart() report.Chart {
 	lines := report.Chart{
-		Title: "Slaves", Text: "The vertical lines are the scaling decisions, with the number of slaves that each wanted.", X: axisTime, Y: "slaves",
+		Title: "Slaves", Text: "The vertical lines are the scaling decisions, with the number of slaves that each wanted.", X: axisTime, Y: "slaves", Least: 1,
 		Series: []report.Series{
-			r.sampled("wanted", func(s Sample) float64 { return float64(s.Desired) }),
 			r.sampled("serving", func(s Sample) float64 { return float64(s.Ready) }),
+			r.sampled("wanted", func(s Sample) float64 { return float64(s.Desired) }),
 		},
 	}
-	lines.Series[0].Dashed = true
+	lines.Series[1].Dashed = true
 	for _, d := range r.Decisions {
 		lines.Marks = append(lines.Marks, report.Mark{X: d.At.Sub(r.Load.Start).Seconds(), Name: fmt.Sprint(d.Wanted)})
 	}
@@ -228,7 +228,7 @@ func (r *Result) slavesChart() report.Chart {
 
 func (r *Result) lag() report.Chart {
 	return report.Chart{
-		Title: "Replica lag", Text: "Log entries that the slave furthest behind had still to apply.", X: axisTime, Y: "entries", Marks: r.phases(),
+		Title: "Replica lag", Text: "Log entries that the slave furthest behind had still to apply.", X: axisTime, Y: "entries", Least: 1, Marks: r.phases(),
 		Series: []report.Series{r.sampled("lag", func(s Sample) float64 { return float64(s.Lag) })},
 	}
 }

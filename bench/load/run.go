@@ -2,8 +2,10 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -75,6 +77,9 @@ func reachable(ctx context.Context, c *client) error {
 		{"--rides", c.targets.Rides + "/api/v1/rides/count"},
 	} {
 		if r := c.Send(ctx, http.MethodGet, target.url, nil); r.Failure(http.StatusOK) != "" {
+			if wrapped, ok := errors.AsType[*url.Error](r.Err); ok {
+				r.Err = wrapped.Err // without the URL, which is in the error already.
+			}
 			return fmt.Errorf("no system there, set %s or --ready-file: GET %s: %v", target.flag, target.url, r)
 		}
 	}

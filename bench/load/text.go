@@ -14,7 +14,7 @@ func (r *Result) Print(w io.Writer) error {
 	for _, table := range r.tables() {
 		_, _ = fmt.Fprintf(out, "%s\t\n", strings.Join(table.Head, "\t")) // the writer keeps an error until Flush.
 		for _, row := range table.Rows {
-			_, _ = fmt.Fprintf(out, "%s\t\n", strings.Join(row, "\t")) // as above.
+			_, _ = fmt.Fprintf(out, "%s\t\n", strings.ReplaceAll(strings.Join(row, "\t"), " ms", "ms")) // as above. It fits 80 columns.
 		}
 		_, _ = fmt.Fprintln(out) // as above.
 	}
@@ -39,7 +39,10 @@ func (r *Result) words() string {
 	}
 	most, last := r.slaves()
 	fmt.Fprintf(&b, "slaves: %d at most, %d at the end\n", most, last)
-	for _, d := range r.Decisions {
+	for i, d := range r.Decisions { // only decisions that changed the number
+		if i > 0 && d.Wanted == r.Decisions[i-1].Wanted {
+			continue
+		}
 		fmt.Fprintf(&b, "  after %v: %d slaves wanted: %s\n", d.At.Sub(r.Load.Start).Round(time.Second), d.Wanted, d.Why)
 	}
 	fmt.Fprintf(&b, "checked: %s\n", acknowledged(r.Check))

@@ -16,7 +16,7 @@ import (
 // The works. They are slow enough that the system is the bottleneck, not the generator.
 const (
 	workRead  = "read"  // an aggregate over all rows of a small table, no two with the same parameter: about 1 ms
-	workWrite = "write" // rowsPerWrite rows
+	workWrite = "write" // adds rowsPerWrite rows after the same aggregate
 )
 
 // Works returns the names of the works.
@@ -36,19 +36,20 @@ func tables() []any {
 	return []any{
 		"CREATE TABLE IF NOT EXISTS scene_rows(id INTEGER PRIMARY KEY, v INTEGER NOT NULL)",
 		"CREATE TABLE IF NOT EXISTS scene_writes(id INTEGER PRIMARY KEY, run TEXT NOT NULL, n INTEGER NOT NULL, row INTEGER NOT NULL)",
+		"CREATE INDEX IF NOT EXISTS scene_writes_by_n ON scene_writes(run, n)",
 		"DELETE FROM scene_rows",
 	}
 }
 
-// fillRows fills the table of the reads.
+// fillRows fills the table of the aggregates.
 func fillRows() []any {
 	return []any{[]any{
 		"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i < ?) INSERT INTO scene_rows(id, v) SELECT i, i*7919%1000 FROM c", readRows,
 	}}
 }
 
-// insert is the statement of a write.
-var insert = "INSERT INTO scene_writes(run, n, row) VALUES " + strings.TrimSuffix(strings.Repeat("(?1, ?2, 0),", rowsPerWrite), ",")
+// insert is the statement of a write. Without the aggregate the generator would be the bottleneck.
+const insert = "INSERT INTO scene_writes(run, n, row) SELECT ?, ?, id FROM scene_rows WHERE id <= ? AND (SELECT sum(v) FROM scene_rows) > 0"
 
 // asProblem makes an error answer have the reason.
 var asProblem = []string{"Accept", "application/json, application/problem+json"}
@@ -65,7 +66,7 @@ func (s *stage) send(ctx context.Context, work, user string) api.Reply {
 	}
 	n := s.sent.Add(1)
 	s.writes.Note(n, ledger.Unknown)
-	r := s.client.Send(ctx, http.MethodPost, s.url+"/db/execute", []any{[]any{insert, s.run, n}}, header...)
+	r := s.client.Send(ctx, http.MethodPost, s.url+"/db/execute", []any{[]any{insert, s.run, n, rowsPerWrite}}, header...)
 	if r.Status == http.StatusOK && strings.Contains(string(r.Body), `"error"`) {
 		r = api.Reply{Err: fmt.Errorf("got %.200s", r.Body)}
 	}

@@ -1,5 +1,5 @@
 // Package report makes one self-contained HTML file of figures: tables and charts, readable on light and dark screens
-// and in print. This package computes the layout of the charts, and the template draws them as SVG.
+// and in print. The module of internal/charts, which is in the file, draws the charts when it is opened.
 package report
 
 import (
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"rideshare/internal/charts"
 )
 
 // Page is a report.
@@ -45,7 +47,16 @@ type Table struct {
 //go:embed page.tmpl
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"style": func() (template.CSS, error) {
+		text, err := charts.Files.ReadFile(charts.Style)
+		return template.CSS(text), err //nolint:gosec // It is a file of this program.
+	},
+	"script": func() (template.JS, error) {
+		text, err := charts.Files.ReadFile(charts.Script)
+		return template.JS(text), err //nolint:gosec // It is a file of this program.
+	},
+}).Parse(pageText))
 
 // Write writes the page as HTML.
 func (p *Page) Write(w io.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,11 +25,15 @@ type Request struct {
 	// Repeatable says that a request whose outcome is unknown may be retried: a GET, or a write with an idempotency key.
 	Repeatable bool
 	Rest       time.Duration // before the last attempt
+	Done       []int         // the statuses after which no attempt follows; none: 200, 201 and 202
 }
 
-// Attempts sends a request until it is answered 200, 201 or 202, up to five times. It is then Applied.
+// Attempts sends a request until its answer has a status of Done, up to five times. It is then Applied.
 func (r *Run) Attempts(ctx context.Context, q Request) (last api.Reply, fate ledger.Fate) {
 	fate = ledger.Refused
+	if len(q.Done) == 0 {
+		q.Done = []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}
+	}
 	for attempt := 1; attempt <= attempts && (q.Repeatable || fate == ledger.Refused); attempt++ {
 		if attempt > 1 {
 			pause := last.Pause()
@@ -39,7 +44,7 @@ func (r *Run) Attempts(ctx context.Context, q Request) (last api.Reply, fate led
 		}
 		last = r.API.Send(ctx, cmp.Or(q.Method, http.MethodPost), q.URL, q.Body, q.Header...)
 		switch {
-		case last.Err == nil && (last.Status == http.StatusOK || last.Status == http.StatusCreated || last.Status == http.StatusAccepted):
+		case last.Err == nil && slices.Contains(q.Done, last.Status):
 			return last, ledger.Applied
 		case last.Fate(http.StatusOK) == ledger.Unknown: // A refusal of a later attempt says nothing about this one.
 			fate = ledger.Unknown

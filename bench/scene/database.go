@@ -19,6 +19,32 @@ func (r *Run) call(ctx context.Context, path string) api.Reply {
 	return r.Protection.Client.Send(ctx, http.MethodPost, r.Database+path, nil)
 }
 
+// Rows reads rows from the database, at level strong. It retries until ctx ends. T is an array or a slice of the columns.
+func Rows[T any](ctx context.Context, r *Run, text string, values ...any) []T {
+	statement := append([]any{text}, values...)
+	reply, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return r.Protection.Client.Send(ctx, http.MethodPost, r.Database+"/db/query?level=strong", []any{statement})
+	}, http.StatusOK)
+	if err != nil {
+		r.Fail(ctx, fmt.Errorf("%.40s: %w", text, err))
+		return nil
+	}
+	answer, err := api.Decode[struct {
+		Results []struct {
+			Values []T
+			Error  string
+		}
+	}](reply)
+	if err == nil && (len(answer.Results) != 1 || answer.Results[0].Error != "") {
+		err = fmt.Errorf("got %v", reply)
+	}
+	if err != nil {
+		r.Fail(ctx, fmt.Errorf("%.40s: %w", text, err))
+		return nil
+	}
+	return answer.Results[0].Values
+}
+
 // kill kills a part: master and slave through the orchestrator, the broker by the commands of the settings.
 func (r *Run) kill(ctx context.Context, load, what string, start time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -41,6 +41,19 @@ func (r *Run) Start(ctx context.Context, ready string, args ...string) (*os.Proc
 	return nil, "", errors.New("a process ended before it was ready: " + last)
 }
 
+// StartAll starts several processes alike.
+func (r *Run) StartAll(ctx context.Context, n int, ready string, args ...string) (processes []*os.Process, rests []string) {
+	for range n {
+		process, rest, err := r.Start(ctx, ready, args...)
+		if err != nil {
+			r.Fail(ctx, err)
+			return nil, nil
+		}
+		processes, rests = append(processes, process), append(rests, rest)
+	}
+	return processes, rests
+}
+
 // end kills the processes that Start has started.
 func (r *Run) end() {
 	for _, child := range r.children {

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -31,8 +32,8 @@ type Settings struct {
 	// Admission is a merge patch of the protection from overload, for the time of the scene.
 	Admission string
 	Scale     float64 // of the number of requests
-	// Authorization is the header sent to the orchestrator; "" for none.
-	Authorization string
+	// AuthFile is a file of credentials, and Authorization the header for it, which is sent to the orchestrator; "" for none.
+	AuthFile, Authorization string
 	// Stdout gets the result, and Stderr the progress.
 	Stdout, Stderr io.Writer
 }
@@ -40,6 +41,7 @@ type Settings struct {
 // Flags adds the settings to a command line.
 func (s *Settings) Flags(set *flag.FlagSet) {
 	set.StringVar(&s.Database, "database", "http://127.0.0.1:8083", "`URL` of the orchestrator")
+	set.StringVar(&s.AuthFile, "auth-file", "", "`file` whose first line 'bearer TOKEN' or 'basic USER:PASSWORD' is sent to the orchestrator (default none)")
 	set.StringVar(&s.JSON, "json", "", "write the result to this `file` as JSON")
 	set.StringVar(&s.HTML, "html", "", "write the result to this `file` as an HTML page")
 	set.StringVar(&s.BrokerKill, "broker-kill", "", "`command` that kills the broker; without it the broker is left alone")
@@ -85,6 +87,7 @@ type Run struct {
 	Protection api.Protection
 
 	children []*exec.Cmd
+	stop     context.CancelFunc // ends the load
 
 	mu     sync.Mutex // guards result
 	result Result
@@ -107,9 +110,24 @@ func (r *Run) Note(format string, args ...any) {
 	r.Change(func(res *Result) { res.Notes = append(res.Notes, fmt.Sprintf(format, args...)) })
 }
 
+// Fail says that the scene cannot go on, and ends its load. What was written is still checked. An error of a context that was
+// cancelled says nothing more.
+func (r *Run) Fail(ctx context.Context, err error) {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	r.problem(err)
+	r.stop()
+}
+
+// problem adds a reason why the check is not complete.
+func (r *Run) problem(err error) {
+	r.Change(func(res *Result) { res.Check.Problem = strings.TrimPrefix(res.Check.Problem+"; "+err.Error(), "; ") })
+}
+
 // Play runs a scene and returns its exit code: 0 if nothing was wrong, else 1. play sends the load and checks it. If ctx
 // ends, the load ends early, and the written data is still checked.
-func Play(ctx context.Context, name string, s Settings, play func(context.Context, *Run) error) int {
+func Play(ctx context.Context, name string, s Settings, play func(context.Context, *Run)) int {
 	transport := &http.Transport{MaxIdleConnsPerHost: 2048, DisableCompression: true, IdleConnTimeout: 30 * time.Second}
 	defer transport.CloseIdleConnections()
 	s.Database = strings.TrimSuffix(s.Database, "/")
@@ -119,7 +137,7 @@ func Play(ctx context.Context, name string, s Settings, play func(context.Contex
 	defer r.end()
 	err := r.whole(ctx, play)
 	if err != nil {
-		r.result.Check.Problem = err.Error()
+		r.problem(err)
 	}
 	r.result.Ended = ctx.Err() != nil
 	r.result.Check.Finish()
@@ -135,7 +153,7 @@ func Play(ctx context.Context, name string, s Settings, play func(context.Contex
 }
 
 // whole sets the admission, plays the scene, and checks the database.
-func (r *Run) whole(ctx context.Context, play func(context.Context, *Run) error) (err error) {
+func (r *Run) whole(ctx context.Context, play func(context.Context, *Run)) (err error) {
 	always := context.WithoutCancel(ctx)
 	defer func() { err = errors.Join(err, r.Protection.Restore(always)) }()
 	if r.Admission != "" {
@@ -147,15 +165,22 @@ func (r *Run) whole(ctx context.Context, play func(context.Context, *Run) error)
 			return fmt.Errorf("--admission: %w", err)
 		}
 	}
-	if err = play(ctx, r); err != nil {
-		return err
-	}
+	ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	play(ctx, r)
 	return r.checkDatabase(always)
+}
+
+// Kills returns the kills of a load of some requests: of the master, a slave and the broker, after 20, 40 and 60 % of the
+// answers.
+func Kills(requests int) map[int64]string {
+	n := int64(requests)
+	return map[int64]string{max(1, n/5): "master", max(2, n*2/5): "slave", max(3, n*3/5): "broker"}
 }
 
 // Load sends one load of the scene. kills names parts, master, slave or broker, by the number of the answered request
 // after which each is killed.
-func (r *Run) Load(ctx context.Context, name string, cfg loadgen.Config, kills map[int64]string) error {
+func (r *Run) Load(ctx context.Context, name string, cfg loadgen.Config, kills map[int64]string) {
 	recorder, start := loadgen.NewRecorder(), time.Now()
 	cfg.Recorder = recorder
 	send := cfg.Call
@@ -178,7 +203,9 @@ func (r *Run) Load(ctx context.Context, name string, cfg loadgen.Config, kills m
 	stop()
 	beside.Wait()
 	r.Change(func(res *Result) { res.Loads = append(res.Loads, Load{name, sum}) })
-	return err
+	if err != nil {
+		r.Fail(ctx, err)
+	}
 }
 
 // Last returns the figures of the last load that has ended.
@@ -189,9 +216,9 @@ func (r *Run) Last() (sum loadgen.Summary) {
 
 // Stage sends a load of one stage, whose requests are numbered from 0. It returns, and notes, how many answers there were of
 // each kind.
-func (r *Run) Stage(ctx context.Context, stage loadgen.Stage, call func(context.Context, int) loadgen.Outcome, kills map[int64]string) (map[string]int64, error) {
+func (r *Run) Stage(ctx context.Context, stage loadgen.Stage, call func(context.Context, int) loadgen.Outcome, kills map[int64]string) map[string]int64 {
 	counts := map[string]int64{}
-	err := r.Load(ctx, stage.Name, loadgen.Config{
+	r.Load(ctx, stage.Name, loadgen.Config{
 		Stages: []loadgen.Stage{stage},
 		Call:   func(ctx context.Context, request loadgen.Request) loadgen.Outcome { return call(ctx, request.Number) },
 	}, kills)
@@ -201,7 +228,18 @@ func (r *Run) Stage(ctx context.Context, stage loadgen.Stage, call func(context.
 		}
 	})
 	r.Note("%s: %v", stage.Name, counts)
-	return counts, err
+	return counts
+}
+
+// Compare compares the fates of all writes of one kind with how often each is there. What was never sent is wrong, too.
+func Compare[K comparable](r *Run, what string, sent *ledger.Writes[K], found map[K]int) {
+	unsent := maps.Clone(found)
+	r.Change(func(res *Result) {
+		sent.Compare(&res.Check, what, unsent)
+		for name := range unsent {
+			res.Check.Unasked.Add("%s %v is there, and was never sent", what, name)
+		}
+	})
 }
 
 // progress writes a line every two seconds.

@@ -1,4 +1,4 @@
-// Package startedservices finds the RabbitMQ and ZooKeeper that `make services` started.
+// Package startedservices finds the services that `make services` started.
 package startedservices
 
 import (

@@ -16,6 +16,7 @@ import (
 
 	"rideshare/bench/ladder"
 	"rideshare/bench/startedservices"
+	"rideshare/system"
 )
 
 // benchCommand is `rideshare bench` and its sub-commands.
@@ -37,10 +38,11 @@ type benchServices struct {
 // benchLadderCommand is `rideshare bench` and `rideshare bench ladder`.
 type benchLadderCommand struct {
 	benchServices
-	Clients  []int         `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
-	Works    []string      `default:"all" enum:"all,point-read,point-read-once,count-distinct,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
-	Paths    []string      `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: but those with guarded in their name, the protection from overload with all stages, and off)."`
-	Loops    []string      `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
+	Clients []int    `default:"128,1,8,64,256" env:"BENCH_CLIENTS" help:"Numbers of keep-alive clients: at the first one every path is measured, at the others the essential ones (${default})."`
+	Works   []string `default:"all" enum:"all,point-read,point-read-once,count-distinct,20-row-read,write,mixed-90-10,ride-get" env:"BENCH_WORKS" help:"Which works: ${enum} (${default})."`
+	Paths   []string `default:"all" enum:"all,http,inprocess,batched,batched-0,batched-2,batched-postgres,batched-uncached,embedded,embedded-uncached,unbatched,batched-guarded,batched-unguarded,embedded-guarded,embedded-unguarded,tutorial,rpc-best" env:"BENCH_PATHS" help:"Which paths: ${enum} (${default}: except those with guarded in their name, which compare the protection from overload on and off; batched-postgres only if a PostgreSQL is known)."`
+	Loops   []string `default:"closed,open" enum:"closed,open" env:"BENCH_LOOPS" help:"closed: each client has one request at a time; open: requests are due at half of that rate, and latency counts from then (${default})."`
+	benchPostgres
 	Duration time.Duration `default:"1200ms" env:"BENCH_DURATION" help:"Length of one measurement at the first number of clients; the others take half of it (${default})."`
 	Rounds   int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is measured, in turn; the median counts (${default})."`
 	Rows     int           `default:"100000" env:"BENCH_ROWS" help:"Rows in the table, the same at each measurement (${default})."`
@@ -56,6 +58,9 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	}
 	env, err := b.environment()
 	if err != nil {
+		return err
+	}
+	if err = b.into(&env, slices.Contains(b.Paths, "batched-postgres")); err != nil {
 		return err
 	}
 	report, err := ladder.Run(ctx, ladder.Config{
@@ -138,6 +143,29 @@ func (b *benchServices) environment() (ladder.Environment, error) {
 	return env, nil
 }
 
+// benchPostgres says which PostgreSQL a benchmark keeps a log in.
+type benchPostgres struct {
+	Postgres             string `default:"" placeholder:"URL" env:"BENCH_POSTGRES" help:"PostgreSQL for the path batched-postgres, postgres://user@host1:port,host2:port/database. It needs psql, and a user that may create schemas. Default: the one that 'make services' started (in a checkout)."`
+	PostgresPasswordFile string `default:"" placeholder:"FILE" env:"BENCH_POSTGRES_PASSWORD_FILE" help:"File with the password of that user."`
+}
+
+// into sets the PostgreSQL that the flags name, or else the PostgreSQL that `make services` started. Without either it
+// returns an error if a path needs PostgreSQL.
+func (b *benchPostgres) into(env *ladder.Environment, needed bool) error {
+	env.Postgres, env.PostgresPasswordFile = b.Postgres, b.PostgresPasswordFile
+	if b.Postgres != "" {
+		return nil
+	}
+	var err error
+	if env.Postgres, err = started("POSTGRES_URL", "--postgres"); err == nil {
+		env.PostgresPasswordFile, err = started("POSTGRES_PASSWORD_FILE", "--postgres")
+	}
+	if err != nil && !needed {
+		env.Postgres, err = "", nil
+	}
+	return err
+}
+
 // started returns a variable of the services that `make services` started; flag names another service.
 func started(variable, flag string) (string, error) {
 	value, err := startedservices.Shared(variable)
@@ -185,6 +213,7 @@ type benchServeCommand struct {
 	Bus         string `default:"" env:"RIDESHARE_BUS" help:"The broker."`
 	Coordinator string `default:"" env:"RIDESHARE_COORDINATOR" help:"The coordinator."`
 	Prefix      string `default:"" help:"Stands before the names of queues."`
+	benchPostgres
 }
 
 // Run serves until ctx ends or standard input is closed, which means that the ladder's process has ended.
@@ -201,5 +230,6 @@ func (b *benchServeCommand) Run(ctx context.Context, out *output) error {
 	}()
 	return ladder.Serve(ctx, ladder.ServeConfig{
 		Path: b.Path, Dir: b.Dir, Ready: b.ReadyFile, Bus: b.Bus, Coordinator: b.Coordinator, Prefix: b.Prefix, Log: log,
+		CommitLog: system.Log{URL: b.Postgres, PasswordFile: b.PostgresPasswordFile},
 	})
 }

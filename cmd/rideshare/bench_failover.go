@@ -32,7 +32,7 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	if ladder.FailoverMode(b.Mode).Hangs() && b.Orchestrator == "" && b.Launcher != launcherProcess {
 		return usagef("--mode %s needs workers that are processes: --launcher process", b.Mode)
 	}
-	if err := b.checkLength(); err != nil {
+	if err := b.checkLength(out); err != nil {
 		return err
 	}
 	cfg := ladder.FailoverConfig{
@@ -55,12 +55,12 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 }
 
 // checkLength rejects a session length that would not apply to the run.
-func (b *benchFailoverCommand) checkLength() error {
+func (b *benchFailoverCommand) checkLength(out *output) error {
 	switch {
 	case b.Orchestrator != "":
-		return b.refuseSession("the system at --orchestrator has its own")
+		return b.refuseSession(out, "the system at --orchestrator has its own")
 	case b.Launcher != launcherProcess:
-		return b.refuseSession("only --launcher process has such sessions")
+		return b.refuseSession(out, "only --launcher process has such sessions")
 	default:
 		return b.checkSession()
 	}

@@ -22,7 +22,7 @@ const checkTimeout = time.Minute
 // checkCommand is `rideshare check`.
 type checkCommand struct {
 	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator of the system to check (${default})."`
-	Persdb       string `default:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb, whose log is then read from here; default: the orchestrator reads it."`
+	Persdb       string `default:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb, or of several with commas in between, whose log is then read from here; default: the orchestrator reads it."`
 	JSON         string `name:"json" default:"" placeholder:"FILE" env:"CHECK_JSON" help:"Write the report there as JSON."`
 	clientSettings
 }
@@ -31,7 +31,9 @@ type checkCommand struct {
 func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	authorization, err := c.authorization(ctx, out)
 	if c.Persdb != "" {
-		err = joinUsage(checkURL("--persdb", c.Persdb), err)
+		for one := range strings.SplitSeq(c.Persdb, ",") {
+			err = joinUsage(checkURL("--persdb", one), err)
+		}
 	}
 	if err = joinUsage(checkURL("--orchestrator", c.Orchestrator), err); err != nil {
 		return err
@@ -57,7 +59,7 @@ func (c *checkCommand) readLog(ctx context.Context, out *output, report *invaria
 	if c.Persdb == "" {
 		return nil
 	}
-	store, err := client.New(client.Config{URL: c.Persdb, TLS: out.tls})
+	store, err := client.New(client.Config{URL: c.Persdb, Observe: true, TLS: out.tls})
 	if err != nil {
 		return usagef("--persdb: %v", err)
 	}

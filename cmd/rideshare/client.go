@@ -41,12 +41,9 @@ func (c clientSettings) authorization(ctx context.Context, out *output) (string,
 	if err != nil {
 		return "", usagef("AUTH_FILE: %v", err)
 	}
-	creds, err := httpapi.ParseCredentials(bytes.NewReader(text))
-	if err == nil {
-		err = creds.RequireAuthorization()
-	}
+	header, err := httpapi.ReadAuthorization(bytes.NewReader(text))
 	if err != nil {
 		return "", usagef("AUTH_FILE %s: %v; or give --user", c.AuthFile, err)
 	}
-	return creds.Authorization(), nil
+	return header, nil
 }

@@ -76,7 +76,7 @@ func (d demoClient) call(ctx context.Context, method, url string, body any) (ans
 	}
 	resp, err := d.http.Do(req)
 	if err != nil {
-		return answer{}, fmt.Errorf("%s %s: %w", method, url, err)
+		return answer{}, err // it names method and URL.
 	}
 	_, err = io.Copy(io.Discard, resp.Body) // to the end, so that the connection is reused
 	return answer{resp.StatusCode, resp.Header.Get("Location")}, errors.Join(err, resp.Body.Close())

@@ -81,7 +81,7 @@ func TestLoad_Scene_Missed_ExitsFailed(t *testing.T) {
 func TestLoad_NobodyThere_ExitsFailed(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"load", "--orchestrator", "http://127.0.0.1:1"}, &stdout, &stderr)
-	if code != exitFailed || !strings.Contains(stderr.String(), "no system there, set --orchestrator or --ready-file") {
+	if code != exitFailed || !strings.Contains(stderr.String(), "no system there, set --orchestrator or --ready-file: GET http://127.0.0.1:1/api/v1/worker/list: dial tcp") {
 		t.Errorf("got %d, %s, want %d and what to do", code, &stderr, exitFailed)
 	}
 }

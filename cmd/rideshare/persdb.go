@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"rideshare/internal/rideschema"
+	"rideshare/internal/sqlite"
 	"rideshare/internal/telemetry"
 	"rideshare/persdb/commitlog"
 	"rideshare/persdb/server"
@@ -20,6 +22,9 @@ type persdbCommand struct {
 	RetainOps       int           `default:"1000000" env:"PERSDB_RETAIN_OPS" help:"How many operations are kept at most; entries younger than a minute always are (${default})."`
 	RetainBytes     int64         `default:"1073741824" env:"PERSDB_RETAIN_BYTES" help:"How many bytes of log entries and stored answers are kept at most; entries younger than a minute are kept up to twice that (${default})."`
 	MaxDatabase     int64         `placeholder:"MIB" default:"0" env:"MAX_DATABASE_MIB" help:"How large the tables and indexes may get, in MiB: what would let them grow beyond it is refused. Every replica is as large. 0 is no limit (${default})."`
+	LogURL          string        `name:"log" default:"file" placeholder:"URL" env:"PERSDB_LOG" help:"Where the commit log is: file, in the data folder, or a PostgreSQL database with a synchronous standby, postgres://user@host1:5432,host2:5432/database. Several persdb, each with its own data folder, can have the same database: one is active, the others follow it (${default})."`
+	LogPasswordFile string        `name:"log-password-file" placeholder:"FILE" env:"PERSDB_LOG_PASSWORD_FILE" help:"File with the password of the database's user, read at each connect. Default: what PGPASSFILE has for it."`
+	LogSingle       bool          `name:"log-single" env:"PERSDB_LOG_SINGLE" help:"Accept a PostgreSQL server without a synchronous standby: committed writes are then on one machine."`
 	archiveSettings `group:"Archive:"`
 	hosts           `group:"Access:"`
 	logging         `group:"Log:"`
@@ -41,7 +46,8 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	}
 	limits, limitsErr := p.limits()
 	kept, archiveErr := p.archive()
-	if err = joinUsage(limitsErr, archiveErr, p.check(), out.verifiesCallers()); err != nil {
+	place, placeErr := p.place()
+	if err = joinUsage(limitsErr, archiveErr, placeErr, p.check(), out.verifiesCallers()); err != nil {
 		return err
 	}
 	if err = out.follow(ctx, log); err != nil {
@@ -60,17 +66,16 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	store, err := system.OpenStore(ctx, commitlog.Config{
-		Dir: p.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log, Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps, Bytes: p.RetainBytes}, MaxTables: p.MaxDatabase << 20, Reserve: commitlog.DefaultReserve,
-		OnCommit: commits.Observe, OnSync: commits.ObserveSync, StatementLimit: p.SQLWriteTime, OperationLimit: p.SQLOperationTime, Limits: limits, OnStuck: endStuck(log),
-	}, kept, out.metrics)
+	cfg := p.config(log, commits, limits)
+	place.Use(ctx, &cfg)
+	store, err := system.OpenStore(ctx, cfg, kept, out.metrics)
 	if err != nil && ctx.Err() != nil {
 		return nil // told to stop while opening: nothing went wrong
 	}
 	if err != nil {
 		return err
 	}
-	if err = telemetry.Register(out.metrics, system.StoreMetrics(store)...); err != nil {
+	if err = telemetry.Register(out.metrics, append(system.StoreMetrics(store), system.ActiveMetric(store.Active))...); err != nil {
 		return errors.Join(err, store.Close())
 	}
 	return serve(ctx, part{
@@ -80,4 +85,22 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		handler: telemetry.WithMetrics(out.metrics, server.New(store.Store, log)),
 		close:   func(context.Context) error { return store.Close() },
 	})
+}
+
+// place returns where the log is.
+func (p *persdbCommand) place() (system.Log, error) {
+	at := system.Log{URL: p.LogURL, PasswordFile: p.LogPasswordFile, Single: p.LogSingle}
+	if err := at.Check(); err != nil {
+		return at, usagef("--log: %v", err)
+	}
+	return at, nil
+}
+
+// config returns the settings of the store, but for those of the log's place.
+func (p *persdbCommand) config(log *slog.Logger, commits *telemetry.Commits, limits sqlite.Limits) commitlog.Config {
+	return commitlog.Config{
+		Dir: p.Data, Schema: rideschema.Create(), Protected: rideschema.Protected(), Log: log,
+		Retain: commitlog.Retention{For: p.RetainFor, Ops: p.RetainOps, Bytes: p.RetainBytes}, MaxTables: p.MaxDatabase << 20, Reserve: commitlog.DefaultReserve,
+		OnCommit: commits.Observe, OnSync: commits.ObserveSync, StatementLimit: p.SQLWriteTime, OperationLimit: p.SQLOperationTime, Limits: limits, OnStuck: endStuck(log),
+	}
 }

@@ -16,7 +16,7 @@ type sceneSettings struct {
 	benchServices
 
 	Short      bool                   `env:"LOAD_SHORT" help:"Scenes: for some seconds; judges no times and no rates."`
-	Works      []string               `default:"read,write" enum:"read,write" env:"LOAD_WORKS" help:"n1, n2: an aggregate read of about 1 ms, a write of 20 rows (${default})."`
+	Works      []string               `default:"read,write" enum:"read,write" env:"LOAD_WORKS" help:"n1, n2: an aggregate read of about 1 ms, a write of 20 rows after such an aggregate (${default})."`
 	Knee       float64                `default:"0" env:"LOAD_KNEE" help:"n1, n2: requests a second that the system can just serve; 0 measures them."`
 	LaneLimit  *admission.LaneSetting `placeholder:"LIMIT" env:"LOAD_LANE_LIMIT" help:"n1, n2, n4, n5: limit of the lanes during the scene, a number or adaptive. Default: that of the system."`
 	Writes     int                    `default:"0" env:"LOAD_WRITES" help:"n4: how many writes; 0: 200000."`

@@ -45,7 +45,11 @@ func (s screen) show(st status, now time.Time) error {
 		slaves = s.paint(yellow, slaves)
 	}
 	s.line(&text, "slaves", slaves)
-	s.line(&text, "position", fmt.Sprintf("%d in epoch %d", c.Head, c.Epoch))
+	position := fmt.Sprintf("%d in epoch %d", c.Head, c.Epoch)
+	if c.HeadAgeMS > 0 {
+		position = s.paint(yellow, position+", "+age(time.Duration(c.HeadAgeMS)*time.Millisecond)+" ago: persdb does not answer")
+	}
+	s.line(&text, "position", position)
 	s.line(&text, "cluster", orDash(!c.Cluster.IsZero(), c.Cluster.String()))
 	s.line(&text, "database", s.database(c))
 	text.WriteByte('\n')

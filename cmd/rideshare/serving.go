@@ -26,8 +26,8 @@ type serving struct {
 	Cache              string                `default:"on" enum:"on,off" env:"CACHE" help:"Read cache of the orchestrator, on or off. It follows the log, so its answers are never stale (${default})."`
 	CacheBytes         byteSize              `default:"64MiB" env:"CACHE_BYTES" help:"Most memory of the read cache, at least 1MiB (${default})."`
 	CacheAudit         time.Duration         `default:"0s" env:"CACHE_AUDIT" help:"How often cached answers are compared with a worker's, at most 100 a second; what differs is an error in the log. 0 is never (${default})."`
-	LaneLimitRead      admission.LaneSetting `default:"4096" placeholder:"LIMIT" env:"LANE_LIMIT_READ" help:"Most reads of a class that wait or are in flight: a number, or adaptive, which follows the time that answers take (${default})."`
-	LaneLimitWrite     admission.LaneSetting `default:"4096" placeholder:"LIMIT" env:"LANE_LIMIT_WRITE" help:"The same for writes (${default})."`
+	LaneLimitRead      admission.LaneSetting `default:"1024" placeholder:"LIMIT" env:"LANE_LIMIT_READ" help:"Most reads of a class that wait or are in flight: a number, or adaptive, which follows the time that answers take (${default})."`
+	LaneLimitWrite     admission.LaneSetting `default:"1024" placeholder:"LIMIT" env:"LANE_LIMIT_WRITE" help:"The same for writes (${default})."`
 	UserWeights        map[string]int        `mapsep:"," placeholder:"USER=N" env:"USER_WEIGHTS" help:"Shares of users in a full queue, as ann=3,bob=2; any other user has 1."`
 	ChangesStreams     int                   `default:"64" env:"CHANGES_STREAMS" help:"Most open streams of /api/v1/changes on this orchestrator (${default})."`
 	ChangesStall       time.Duration         `default:"10s" env:"CHANGES_STALL" help:"How long a consumer of /api/v1/changes may take nothing before it is cut off; it can resume (${default})."`

@@ -52,10 +52,20 @@ func TestSession_Bounds(t *testing.T) {
 	}
 }
 
-// Where there is no ZooKeeper of ours a length would silently change nothing.
-func TestSession_WithoutEffect(t *testing.T) {
+// Where there is no ZooKeeper of ours a length would silently change nothing, and so would settings of containers where workers are
+// none. Those of the environment may be for other commands.
+func TestSettings_WithoutEffect(t *testing.T) {
+	t.Setenv("WORKER_PIDS", "99")
+	t.Setenv("RIDESHARE_SESSION", "20s")
 	for _, command := range []string{"up", "bench failover", "bench failover --orchestrator http://127.0.0.1:1"} {
 		runFailing(t, command+" --session 4s", "--session: 4s would change nothing")
+	}
+	runFailing(t, "up --docker-image foo", "--docker-image: foo would change nothing without --launcher docker")
+	runFailing(t, "up --worker-cpus 7 --slaves 0", "--worker-cpus: 7 would change nothing")
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"up", "--slaves", "0"}, &stdout, &stderr)
+	if code != exitUsage || strings.Contains(stderr.String(), "would change nothing") {
+		t.Errorf("got %d, %s, want %d and nothing about WORKER_PIDS and RIDESHARE_SESSION", code, &stderr, exitUsage)
 	}
 }
 

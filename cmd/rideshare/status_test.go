@@ -95,6 +95,19 @@ func TestScreen_Colors(t *testing.T) {
 	}
 }
 
+// While persdb does not answer, the position is shown with its age.
+func TestScreen_OldPosition(t *testing.T) {
+	var got bytes.Buffer
+	old := known()
+	old.HeadAgeMS = 61_000
+	if err := (screen{w: &got}).show(status{Cluster: old}, noon); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nposition  9 in epoch 3, 1m1s ago: persdb does not answer\n"; !strings.Contains(got.String(), want) {
+		t.Errorf("got %q, want %q in it", got.String(), want)
+	}
+}
+
 func TestAge(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 59*time.Second + 900*time.Millisecond: "59s", 61 * time.Minute: "1h1m", 25 * time.Hour: "1d1h", 3 * time.Minute: "3m0s",

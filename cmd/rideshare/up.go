@@ -117,7 +117,7 @@ func (u *upCommand) config(out *output) (system.Config, error) {
 	limits, limitsErr := u.limits()
 	budget, budgetErr := u.budget()
 	kept, archiveErr := u.archive()
-	if err = joinUsage(busErr, archiveErr, limitsErr, u.checkParts(), u.checkAddresses(), u.serving.check(u.Slaves), u.writeTimes.check(), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
+	if err = joinUsage(busErr, archiveErr, limitsErr, u.checkParts(out), u.refuseDocker(out), u.checkAddresses(), u.serving.check(u.Slaves), u.writeTimes.check(), u.checkTLS(out), rulesErr, authErr, budgetErr); err != nil {
 		return system.Config{}, err
 	}
 	processes, err := u.processes()
@@ -162,7 +162,7 @@ func (u *upCommand) readBus() error {
 	return nil
 }
 
-func (u *upCommand) checkParts() error {
+func (u *upCommand) checkParts(out *output) error {
 	var errs []error
 	check := func(flag, value, scheme string) {
 		if value != inproc && !strings.HasPrefix(value, scheme) {
@@ -181,9 +181,24 @@ func (u *upCommand) checkParts() error {
 		errs = append(errs, usagef("--max-database: %d is not allowed; allowed: 0 for no limit, or MiB", u.MaxDatabase))
 	}
 	if u.Coordinator == inproc {
-		errs = append(errs, u.refuseSession("--coordinator inproc has no such sessions"))
+		errs = append(errs, u.refuseSession(out, "--coordinator inproc has no such sessions"))
 	} else {
 		errs = append(errs, u.checkSession())
+	}
+	return joinUsage(errs...)
+}
+
+// refuseDocker returns an error if the command line has settings of containers, and workers are none. The environment may have
+// them, for other commands.
+func (u *upCommand) refuseDocker(out *output) error {
+	if u.Launcher == launcherDocker {
+		return nil
+	}
+	var errs []error
+	for _, s := range out.settings {
+		if s.Source == "flag" && (strings.HasPrefix(s.Name, "--docker-") || strings.HasPrefix(s.Name, "--worker-")) {
+			errs = append(errs, usagef("%s: %s would change nothing without --launcher docker", s.Name, s.Value))
+		}
 	}
 	return joinUsage(errs...)
 }
