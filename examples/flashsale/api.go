@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,17 +15,37 @@ import (
 	"github.com/google/uuid"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
-// requestLimit bounds a request, and so also how long a write whose outcome is unknown is retried.
-const requestLimit = 10 * time.Second
+// writeLimit is how long a write is retried while its outcome is unknown.
+const writeLimit = 10 * time.Second
 
 // service answers the routes. It keeps nothing that the database does not have, so several instances run side by side.
 type service struct {
-	db     *db.Client
-	flags  *flags
-	rates  *rates
-	leases *leases // nil: none
+	db      *db.Client
+	soldOut *soldOutFlags
+	rates   *rates
+	leases  *leases // nil: none
+}
+
+// handler returns the routes.
+func (s *service) handler() http.Handler {
+	return web.Routes(map[string]web.Handler{
+		"POST /goods":              s.postGoods,
+		"GET /goods":               s.listGoods,
+		"GET /goods/{id}":          ofGoods(s.getGoods),
+		"POST /goods/{id}/restock": ofGoods(s.restock),
+		"GET /goods/{id}/audit":    ofGoods(s.audit),
+		"POST /goods/{id}/orders":  ofGoods(s.postOrder),
+		"GET /orders/{id}":         s.getOrder,
+		"POST /orders/{id}/pay":    s.payOrCancel,
+		"DELETE /orders/{id}":      s.payOrCancel,
+		"GET /readyz":              s.ready,
+	}, func(w http.ResponseWriter, err error) {
+		p := problemOf(err)
+		web.Fail(w, p.status, p.retryAfter, p)
+	})
 }
 
 // problem is every answer without a 2xx.
@@ -49,48 +68,6 @@ func unknown(what string) error {
 	return &problem{status: http.StatusNotFound, Message: "unknown " + what}
 }
 
-// handler returns the routes.
-func (s *service) handler() http.Handler {
-	mux := http.NewServeMux()
-	for route, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"POST /goods":              s.postGoods,
-		"GET /goods":               s.listGoods,
-		"GET /goods/{id}":          ofGoods(s.getGoods),
-		"POST /goods/{id}/restock": ofGoods(s.restock),
-		"GET /goods/{id}/audit":    ofGoods(s.audit),
-		"POST /goods/{id}/orders":  ofGoods(s.postOrder),
-		"GET /orders/{id}":         s.getOrder,
-		"POST /orders/{id}/pay":    s.end,
-		"DELETE /orders/{id}":      s.end,
-		"GET /livez":               func(w http.ResponseWriter, _ *http.Request) error { return reply(w, 200, db.Answer{}, struct{}{}) },
-		"GET /readyz":              s.ready,
-	} {
-		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-			ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
-			defer cancel()
-			if err := handle(w, r.WithContext(ctx)); err != nil {
-				problemOf(err).send(w)
-			}
-		})
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern == "" {
-			w = refusal{w}
-		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
-// refusal gives the mux's own answers, 404 and 405, the form of a problem.
-type refusal struct{ http.ResponseWriter }
-
-func (w refusal) WriteHeader(status int) {
-	(&problem{status: status, Message: http.StatusText(status)}).send(w.ResponseWriter)
-}
-
-func (w refusal) Write(text []byte) (int, error) { return len(text), nil }
-
 // problemOf returns the answer for an error: one of our own, or a refusal of the database.
 func problemOf(err error) *problem {
 	if p, own := errors.AsType[*problem](err); own {
@@ -101,32 +78,12 @@ func problemOf(err error) *problem {
 		return &problem{status: http.StatusInternalServerError, Message: err.Error()}
 	}
 	p := &problem{status: refused.Status, Message: refused.Message, Reason: refused.Reason, retryAfter: refused.RetryAfter}
-	if refused.Unknown() || refused.Status == http.StatusConflict { // 409: an earlier attempt still runs.
+	if refused.Unknown() {
 		p.status = http.StatusGatewayTimeout
 	} else if p.status == http.StatusUnauthorized || p.status == http.StatusForbidden { // The operator's mistake, not the client's.
 		p.status = http.StatusServiceUnavailable
 	}
 	return p
-}
-
-func (p *problem) send(w http.ResponseWriter) {
-	if p.status == http.StatusTooManyRequests || p.status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", fmt.Sprint(math.Ceil(cmp.Or(p.retryAfter, time.Second).Seconds())))
-	}
-	_ = reply(w, p.status, db.Answer{}, p) // It returns no error.
-}
-
-// reply sends an answer and the position of the database's answer that it comes from.
-func reply(w http.ResponseWriter, status int, from db.Answer, body any) error {
-	for name, value := range map[string]string{"X-Seq": from.Seq, "X-Cluster-Id": from.Cluster, "X-Cache": from.Cache} {
-		if value != "" {
-			w.Header().Set(name, value)
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // The client has gone if this fails.
-	return nil
 }
 
 // decode reads a body that must be one JSON object without unknown members. An empty body is an empty object.
@@ -143,7 +100,7 @@ func decode(r *http.Request, into any) error {
 }
 
 // ofGoods returns a handler that calls handle with the goods that the path names.
-func ofGoods(handle func(http.ResponseWriter, *http.Request, int64) error) func(http.ResponseWriter, *http.Request) error {
+func ofGoods(handle func(http.ResponseWriter, *http.Request, int64) error) web.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 		if err != nil || id < 1 {
@@ -161,10 +118,10 @@ func buyer(r *http.Request) (string, error) {
 	return "", invalid("X-User must have 1 to 64 printable characters")
 }
 
-// printable reports whether text has 1 to most printable ASCII characters.
-func printable(text string, most int) bool {
+// printable reports whether text has 1 to longest printable ASCII characters.
+func printable(text string, longest int) bool {
 	strange := strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' })
-	return text != "" && len(text) <= most && !strange
+	return text != "" && len(text) <= longest && !strange
 }
 
 // newKey returns the key of a write. It is derived from the client's Idempotency-Key and about, or new if the client sent
@@ -180,22 +137,24 @@ func newKey(r *http.Request, about string) (uuid.UUID, error) {
 	}
 }
 
-// write runs statements, which must have a key, until their outcome is known or ctx ends. If a statement failed, write
-// returns both an error and the answer.
+// write runs statements, which must have a key, until their outcome is known, at most for writeLimit. If a statement
+// failed, write returns both an error and the answer.
 func (s *service) write(ctx context.Context, o db.Options, statements ...db.Statement) (db.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
+	defer cancel()
 	answer, err := s.db.Insist(ctx, o, statements...)
-	return answer, cmp.Or(err, failed(answer))
+	return answer, cmp.Or(err, answer.Err())
 }
 
 // read runs one query at the position that the client wants to see.
 func (s *service) read(r *http.Request, level, text string, args ...any) (db.Answer, error) {
 	o := db.Options{Level: level, MinSeq: r.Header.Get("X-Min-Seq"), Cluster: r.Header.Get("X-Cluster-Id")}
 	answer, err := s.db.Query(r.Context(), o, db.SQL(text, args...))
-	return answer, cmp.Or(err, failed(answer))
+	return answer, cmp.Or(err, answer.Err())
 }
 
-// row returns the only row of a query, or 404 and the answer without the row.
-func (s *service) row(r *http.Request, level, what, text string, args ...any) (found db.Answer, row []any, err error) {
+// readRow is read for a query with at most one row. Without a row it returns 404 and the answer.
+func (s *service) readRow(r *http.Request, level, what, text string, args ...any) (found db.Answer, row []any, err error) {
 	if found, err = s.read(r, level, text, args...); err != nil {
 		return found, nil, err
 	}
@@ -205,36 +164,10 @@ func (s *service) row(r *http.Request, level, what, text string, args ...any) (f
 	return found, found.Results[0].Values[0], nil
 }
 
-// failed returns the error of the first statement that has one.
-func failed(a db.Answer) error {
-	for _, result := range a.Results {
-		if result.Error != "" {
-			return errors.New(result.Error)
-		}
-	}
-	return nil
-}
-
-// integer returns a number of a row.
-func integer(value any) int64 {
-	n, _ := value.(json.Number).Int64() // The column has only integers.
-	return n
-}
-
-// pause waits for d. It reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 func (s *service) ready(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.read(r, "", "SELECT count(*) FROM sale_goods WHERE goods_id = 0")
 	if err != nil {
 		return &problem{status: http.StatusServiceUnavailable, Message: err.Error()}
 	}
-	return reply(w, http.StatusOK, found, struct{}{})
+	return web.Answer(w, http.StatusOK, found, struct{}{})
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
-// most is the largest stock in units, and the highest price in cents, of any goods.
-const most = 1_000_000_000
+// maxAmount is the largest stock in units, and the highest price in cents, of any goods.
+const maxAmount = 1_000_000_000
 
 // newGoods is the body of POST /goods.
 type newGoods struct {
@@ -30,8 +31,8 @@ func (s *service) postGoods(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case g.Name == "" || len(g.Name) > 200:
 		return invalid("name must have 1 to 200 bytes")
-	case g.Stock < 0 || g.Stock > most || g.Price < 0 || g.Price > most:
-		return invalid("stock and price_cents must be between 0 and %d", most)
+	case g.Stock < 0 || g.Stock > maxAmount || g.Price < 0 || g.Price > maxAmount:
+		return invalid("stock and price_cents must be between 0 and %d", maxAmount)
 	case g.Hold < 0 || g.Hold > 24*60*60:
 		return invalid("hold_seconds must be between 0 and a day")
 	case !g.Ends.After(g.Starts):
@@ -46,9 +47,9 @@ func (s *service) postGoods(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id := integer(made.Results[0].Values[0][0])
+	id := db.Int(made.Results[0].Values[0][0])
 	w.Header().Set("Location", fmt.Sprint("/goods/", id))
-	return reply(w, http.StatusCreated, made, map[string]int64{"id": id})
+	return web.Answer(w, http.StatusCreated, made, map[string]int64{"id": id})
 }
 
 func (s *service) listGoods(w http.ResponseWriter, r *http.Request) error {
@@ -60,15 +61,15 @@ func (s *service) listGoods(w http.ResponseWriter, r *http.Request) error {
 	for _, row := range found.Results[0].Values {
 		list = append(list, goodsOf(row))
 	}
-	return reply(w, http.StatusOK, found, list)
+	return web.Answer(w, http.StatusOK, found, list)
 }
 
 func (s *service) getGoods(w http.ResponseWriter, r *http.Request, id int64) error {
-	found, row, err := s.row(r, "", "goods", selectGoods+" WHERE goods_id = ?", id)
+	found, row, err := s.readRow(r, "", "goods", selectGoods+" WHERE goods_id = ?", id)
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, found, goodsOf(row))
+	return web.Answer(w, http.StatusOK, found, goodsOf(row))
 }
 
 // restock adds units. The change feed then clears the flag of goods that were sold out.
@@ -79,8 +80,8 @@ func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) erro
 	if err := decode(r, &body); err != nil {
 		return err
 	}
-	if body.Add < 1 || body.Add > most {
-		return invalid("add must be between 1 and %d", most)
+	if body.Add < 1 || body.Add > maxAmount {
+		return invalid("add must be between 1 and %d", maxAmount)
 	}
 	key, err := newKey(r, fmt.Sprint("restock ", id))
 	if err != nil {
@@ -94,7 +95,7 @@ func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) erro
 	if len(done.Results[1].Values) == 0 {
 		return unknown("goods")
 	}
-	return reply(w, http.StatusOK, done, goodsOf(done.Results[1].Values[0]))
+	return web.Answer(w, http.StatusOK, done, goodsOf(done.Results[1].Values[0]))
 }
 
 // goodsOf reads a row of selectGoods. It computes the state by this instance's clock, so that the database can answer the
@@ -102,11 +103,11 @@ func (s *service) restock(w http.ResponseWriter, r *http.Request, id int64) erro
 func goodsOf(row []any) map[string]any {
 	state := "open"
 	switch at := time.Now().UnixMilli(); {
-	case at < integer(row[6]):
+	case at < db.Int(row[6]):
 		state = "soon"
-	case at > integer(row[7]):
+	case at > db.Int(row[7]):
 		state = "ended"
-	case integer(row[3]) == 0:
+	case db.Int(row[3]) == 0:
 		state = "sold_out"
 	}
 	return map[string]any{"id": row[0], "name": row[1], "total": row[2], "free": row[3], "held": row[4], "sold": row[5], "state": state}
@@ -114,12 +115,12 @@ func goodsOf(row []any) map[string]any {
 
 // audit compares the counts with the orders themselves. It reads at level strong, that is the newest state, at the master.
 func (s *service) audit(w http.ResponseWriter, r *http.Request, id int64) error {
-	found, row, err := s.row(r, "strong", "goods", selectAudit, id)
+	found, row, err := s.readRow(r, "strong", "goods", selectAudit, id)
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, found, map[string]any{
+	return web.Answer(w, http.StatusOK, found, map[string]any{
 		"total": row[0], "free": row[1], "leased": row[2], "held": row[3], "sold": row[4],
-		"orders": json.RawMessage(fmt.Sprint(row[5])), "ok": integer(row[6]) == 1, "seq": json.Number(found.Seq),
+		"orders": json.RawMessage(fmt.Sprint(row[5])), "ok": db.Int(row[6]) == 1, "seq": json.Number(found.Seq),
 	})
 }

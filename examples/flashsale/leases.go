@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // leaseLife is how long a lease lives after it was taken or renewed, by the database's clock.
@@ -19,10 +20,10 @@ const leaseLife = 10 * time.Second
 // leases are the units that this instance has moved from free to leased, so that it can accept orders without waiting for
 // the database. They only say what is worth trying: the database refuses an order under a lease without an unused unit.
 type leases struct {
-	instances uint       // share the free units
-	wanted    chan int64 // goods whose lease to take or renew
-	mu        sync.Mutex // guards open
-	open      map[int64]*lease
+	instances uint             // share the free units
+	wanted    chan int64       // goods whose lease to take or renew
+	mu        sync.Mutex       // guards open
+	open      map[int64]*lease // by goods
 }
 
 // lease is a lease by this instance's clock. If left is 0, there were too few free units, and no lease is tried before ends.
@@ -41,20 +42,20 @@ func (l *leases) unit(goods int64) string {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, has := time.Now(), l.open[goods]
-	if has == nil || !at.Before(has.renew) {
+	at, mine := time.Now(), l.open[goods]
+	if mine == nil || !at.Before(mine.renew) {
 		select {
 		case l.wanted <- goods:
 		default: // keepLeases is busy; a later order asks again.
 		}
 	}
-	if has == nil || has.left == 0 || !at.Before(has.ends) {
+	if mine == nil || mine.left == 0 || !at.Before(mine.ends) {
 		return ""
 	}
-	if has.left--; has.left == 0 {
+	if mine.left--; mine.left == 0 {
 		delete(l.open, goods) // The sweep gives back the units whose orders were refused.
 	}
-	return has.id
+	return mine.id
 }
 
 // keepLeases takes and renews leases until ctx ends.
@@ -74,45 +75,43 @@ func (s *service) keepLeases(ctx context.Context, log *slog.Logger) {
 // lease renews the lease of goods, or takes one if there is none. If the database has closed the lease, or has too few free
 // units, or its answer is unknown, there is no lease for a second. The sweep gives back what a forgotten lease has.
 func (s *service) lease(ctx context.Context, goods int64) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
 	l, at := s.leases, time.Now()
 	l.mu.Lock()
-	maps.DeleteFunc(l.open, func(_ int64, has *lease) bool { return !at.Before(has.ends) })
-	has, statement := l.open[goods], renewLease
-	if has == nil {
-		has, statement = &lease{id: uuid.Must(uuid.NewV7()).String()}, insertLease
+	maps.DeleteFunc(l.open, func(_ int64, one *lease) bool { return !at.Before(one.ends) })
+	mine, isNew, statement := l.open[goods], false, renewLease
+	if mine == nil {
+		mine, isNew, statement = &lease{id: uuid.Must(uuid.NewV7()).String()}, true, insertLease
 	}
 	l.mu.Unlock()
-	done, err := s.write(ctx, db.Options{Key: "lease-" + uuid.NewString(), Rows: true}, db.SQL(statement, has.id, goods, l.instances, leaseLife.Milliseconds()))
+	done, err := s.write(ctx, db.Options{Key: "lease-" + uuid.NewString(), Rows: true}, db.SQL(statement, mine.id, goods, l.instances, leaseLife.Milliseconds()))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if statement == insertLease {
-		l.open[goods] = has
+	if isNew {
+		l.open[goods] = mine
 	}
 	if err != nil || len(done.Results[0].Values) == 0 {
-		has.left, has.renew, has.ends = 0, time.Now().Add(time.Second), time.Now().Add(time.Second)
+		mine.left, mine.renew, mine.ends = 0, time.Now().Add(time.Second), time.Now().Add(time.Second)
 		return err
 	}
-	if statement == insertLease {
-		has.left = integer(done.Results[0].Values[0][0])
+	if isNew {
+		mine.left = db.Int(done.Results[0].Values[0][0])
 	}
-	has.renew, has.ends = at.Add(leaseLife/2), at.Add(leaseLife)
+	mine.renew, mine.ends = at.Add(leaseLife/2), at.Add(leaseLife)
 	return nil
 }
 
-// sweepMost is how many holds one statement ends.
-const sweepMost = 1000
+// sweepLimit is how many holds one statement ends at most.
+const sweepLimit = 1000
 
 // sweep ends expired holds, and closes expired leases, until ctx ends. Every instance sweeps: an order leaves HELD only once,
 // and a closed lease has nothing to give back.
 func (s *service) sweep(ctx context.Context, log *slog.Logger) {
-	for wait := time.Second; pause(ctx, wait); {
+	for wait := time.Second; web.Pause(ctx, wait); {
 		wait = time.Second
-		answer, err := s.db.Execute(ctx, db.Options{Key: "sweep-" + uuid.NewString()}, db.SQL(expireOrders, sweepMost), db.SQL(closeLeases))
-		if err = cmp.Or(err, failed(answer)); err != nil && ctx.Err() == nil {
+		answer, err := s.db.Execute(ctx, db.Options{Key: "sweep-" + uuid.NewString()}, db.SQL(expireOrders, sweepLimit), db.SQL(closeLeases))
+		if err = cmp.Or(err, answer.Err()); err != nil && ctx.Err() == nil {
 			log.Warn("sweep", "error", err)
-		} else if err == nil && answer.Results[0].RowsAffected == sweepMost {
+		} else if err == nil && answer.Results[0].RowsAffected == sweepLimit {
 			wait = 0 // There are more.
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -78,16 +79,17 @@ func TestLeases_PendingThenHeldOrRefused(t *testing.T) {
 func seller(t *testing.T, stock int) (s *service, goods int64, url string) {
 	t.Helper()
 	s = &service{
-		db: db.New(database(t), "flashsale", ""), flags: &flags{}, rates: &rates{},
+		soldOut: &soldOutFlags{}, rates: &rates{},
 		leases: &leases{instances: 2, wanted: make(chan int64, 1), open: map[int64]*lease{}},
 	}
-	if err := prepare(t.Context(), s.db, database(t), slog.New(slog.DiscardHandler)); err != nil {
+	var err error
+	if s.db, err = (web.Settings{Database: database(t)}).Open(t.Context(), "flashsale", db.SQL(schema), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s.handler())
 	t.Cleanup(server.Close)
 	id := sell(t, server.URL, fmt.Sprintf(`{"name":"skis","stock":%d,"price_cents":100}`, stock))
-	goods, err := strconv.ParseInt(id[strings.LastIndex(id, "/")+1:], 10, 64)
+	goods, err = strconv.ParseInt(id[strings.LastIndex(id, "/")+1:], 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +100,8 @@ func seller(t *testing.T, stock int) (s *service, goods int64, url string) {
 func execute(t *testing.T, s *service, text string, args ...any) db.Result {
 	t.Helper()
 	answer, err := s.db.Execute(t.Context(), db.Options{Rows: true}, db.SQL(text, args...))
-	if err != nil || failed(answer) != nil {
-		t.Fatal(err, failed(answer))
+	if err != nil || answer.Err() != nil {
+		t.Fatal(err, answer.Err())
 	}
 	return answer.Results[0]
 }
@@ -147,12 +149,12 @@ func TestLeases_TakeAndRenew(t *testing.T) {
 	if first.left != 100/8 || !first.renew.Before(first.ends) {
 		t.Errorf("got %+v, want %d units", first, 100/8)
 	}
-	set := integer(execute(t, s, "UPDATE sale_leases SET expires_at = expires_at + 3600000 WHERE lease_id = ? RETURNING expires_at", first.id).Values[0][0])
+	set := db.Int(execute(t, s, "UPDATE sale_leases SET expires_at = expires_at + 3600000 WHERE lease_id = ? RETURNING expires_at", first.id).Values[0][0])
 	s.leases.open[goods].ends = far
 	if renewed := take(); renewed.id != first.id || renewed.left != first.left || !renewed.ends.Before(far) {
 		t.Errorf("got %+v, want %+v with another end", renewed, first)
 	}
-	if got := integer(execute(t, s, "UPDATE sale_leases SET expires_at = 0 WHERE lease_id = ? AND expires_at <> ? RETURNING qty", first.id, set).Values[0][0]); got != 100/8 {
+	if got := db.Int(execute(t, s, "UPDATE sale_leases SET expires_at = 0 WHERE lease_id = ? AND expires_at <> ? RETURNING qty", first.id, set).Values[0][0]); got != 100/8 {
 		t.Errorf("the renewed lease has %d units, want %d", got, 100/8)
 	}
 	s.leases.open[goods].ends = far

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,44 +10,52 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"rideshare/examples/flashsale/load"
+	"rideshare/examples/flashsale/route"
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
-
-// settings are the flags.
-type settings struct {
-	database, listen, authFile string
-	quota                      quota
-	leases                     uint
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	command, args := run, os.Args[1:]
-	switch first := append(args, "")[0]; first { // Without an argument it is "".
-	case "load":
-		os.Exit(load.Main(ctx, args[1:], os.Stdout, os.Stderr))
-	case "route":
-		command, args = route, args[1:]
-	}
-	if err := command(ctx, args, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "flashsale:", err)
-		os.Exit(1)
-	}
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
 }
 
-func run(ctx context.Context, args []string, messages io.Writer) error {
+// run runs the service, its load scenes, or the router.
+func run(ctx context.Context, args []string) int {
+	command := listenAndServe
+	switch {
+	case len(args) > 0 && args[0] == "load":
+		return load.Main(ctx, args[1:], os.Stdout, os.Stderr)
+	case len(args) > 0 && args[0] == "route":
+		command, args = route.Main, args[1:]
+	}
+	if err := command(ctx, args, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		_, _ = fmt.Fprintln(os.Stderr, "flashsale:", err) // There is nowhere else to say it.
+		return 1
+	}
+	return 0
+}
+
+// settings are the flags of the service.
+type settings struct {
+	web.Settings
+
+	listen string
+	quota  quota
+	leases uint
+}
+
+// listenAndServe is the command without a name: the service.
+func listenAndServe(ctx context.Context, args []string, messages io.Writer) error {
 	s, err := parse(args, messages)
 	if err != nil {
 		return err
@@ -62,11 +69,12 @@ func run(ctx context.Context, args []string, messages io.Writer) error {
 
 func parse(args []string, messages io.Writer) (settings, error) {
 	var s settings
-	flags := flag.NewFlagSet("flashsale", flag.ContinueOnError)
+	flags := flag.NewFlagSet("flashsale [load SCENE | route]", flag.ContinueOnError)
 	flags.SetOutput(messages)
-	flags.StringVar(&s.database, "database", "http://127.0.0.1:8083", "`URL` of the database's orchestrator")
+	flags.StringVar(&s.Database, "database", "http://127.0.0.1:8083", "`URL` of the database's orchestrator")
+	flags.StringVar(&s.AuthFile, "auth-file", "", "`file` whose first line 'bearer TOKEN' or 'basic USER:PASSWORD' is sent to the database (default none)")
+	flags.DurationVar(&s.Wait, "wait", time.Minute, "how long to wait for the database at the start")
 	flags.StringVar(&s.listen, "listen", "127.0.0.1:8088", "`address` of this service")
-	flags.StringVar(&s.authFile, "auth-file", "", "`file` whose first line 'bearer TOKEN' or 'basic USER:PASSWORD' is sent to the database (default none)")
 	flags.Func("rate", "orders of each goods: off, flash-1000, or `PER_SECOND:BURST`; more are 429 (default off)", func(text string) (err error) {
 		s.quota, err = parseQuota(text)
 		return err
@@ -82,57 +90,22 @@ func parse(args []string, messages io.Writer) (settings, error) {
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, settings settings, listener net.Listener, log *slog.Logger) error {
-	authorization, err := db.ReadAuthorization(settings.authFile)
+func serve(ctx context.Context, s settings, listener net.Listener, log *slog.Logger) error {
+	client, err := s.Open(ctx, "flashsale", db.SQL(schema), log)
 	if err != nil {
-		return fmt.Errorf("--auth-file: %w", err)
-	}
-	c := db.New(settings.database, "flashsale", authorization)
-	s := &service{db: c, flags: &flags{}, rates: &rates{quota: settings.quota, now: time.Now, buckets: map[int64]*rate.Limiter{}}}
-	if err = prepare(ctx, c, settings.database, log); err != nil {
 		return err
 	}
+	sale := &service{db: client, soldOut: &soldOutFlags{}, rates: newRates(s.quota)}
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() { s.flags.follow(ctx, c, log) })
-	group.Go(func() { s.sweep(ctx, log) })
-	if settings.leases > 0 {
-		s.leases = &leases{instances: settings.leases, wanted: make(chan int64), open: map[int64]*lease{}}
-		group.Go(func() { s.keepLeases(ctx, log) })
+	group.Go(func() { sale.soldOut.follow(ctx, client, log) })
+	group.Go(func() { sale.sweep(ctx, log) })
+	if s.leases > 0 {
+		sale.leases = &leases{instances: s.leases, wanted: make(chan int64), open: map[int64]*lease{}}
+		group.Go(func() { sale.keepLeases(ctx, log) })
 	}
 	log.Info("flashsale is ready", "url", "http://"+listener.Addr().String())
-	return answer(ctx, listener, s.handler())
-}
-
-// answer answers requests until ctx ends, and then those in flight.
-func answer(ctx context.Context, listener net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*requestLimit)
-	defer cancel()
-	_ = server.Shutdown(end) // Requests that take longer end with the process.
-	return nil
-}
-
-// prepare creates the missing tables, all or none, as other instances may do concurrently. It tries once a second for a
-// minute, so that the database may start later than the service.
-func prepare(ctx context.Context, c *db.Client, url string, log *slog.Logger) error {
-	for tries := 0; ; tries++ {
-		answer, err := c.Execute(ctx, db.Options{}, db.SQL(strings.Join(schema, ";")))
-		if err = cmp.Or(err, failed(answer)); err == nil || tries == 60 || ctx.Err() != nil {
-			return err
-		}
-		if tries == 0 {
-			log.Warn("no database yet; start one with: go run ./cmd/rideshare up", "url", url, "error", err)
-		}
-		pause(ctx, time.Second)
-	}
+	return web.Serve(ctx, listener, sale.handler(), 2*writeLimit)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // The states of an order. An order under a lease is answered pending; no row has that state.
@@ -36,7 +37,7 @@ func (s *service) postOrder(w http.ResponseWriter, r *http.Request, goods int64)
 		if lease := s.leases.unit(goods); lease != "" {
 			o.Async, o.Rows = true, false
 			statements = []db.Statement{db.SQL(insertOrder, id, user, goods, lease), db.SQL(refuseOrder, id, user, goods, lease)}
-		} else if s.flags.soldOut(goods) {
+		} else if s.soldOut.has(goods) {
 			return &problem{status: http.StatusConflict, Message: "sold out", Reason: "sold-out", By: "flag"}
 		}
 	}
@@ -45,7 +46,8 @@ func (s *service) postOrder(w http.ResponseWriter, r *http.Request, goods int64)
 	case len(done.Results) == 2:
 		return ordered(w, done, id)
 	case err == nil:
-		return created(w, done, id, []any{pending})
+		w.Header().Set("Location", "/orders/"+id.String())
+		return web.Answer(w, http.StatusAccepted, done, map[string]any{"order": id, "state": pending})
 	}
 	p := problemOf(err)
 	if p.status == http.StatusGatewayTimeout {
@@ -71,8 +73,8 @@ func ordered(w http.ResponseWriter, done db.Answer, id uuid.UUID) error {
 			p.Order = fmt.Sprint(live[0][0])
 		}
 		return p
-	case failed(done) != nil:
-		return failed(done)
+	case done.Err() != nil:
+		return done.Err()
 	case len(live) == 0:
 		return unknown("goods")
 	default:
@@ -82,18 +84,15 @@ func ordered(w http.ResponseWriter, done db.Answer, id uuid.UUID) error {
 
 // created answers with a new order, whose row is its state and its end.
 func created(w http.ResponseWriter, from db.Answer, id uuid.UUID, row []any) error {
-	w.Header().Set("Location", "/orders/"+id.String())
-	body, status := map[string]any{"order": id, "state": row[0]}, http.StatusCreated
-	switch state := row[0]; {
-	case state == held && len(row) > 1:
+	body := map[string]any{"order": id, "state": row[0]}
+	if row[0] == held {
 		body["expires_at"] = moment(row[1])
-	case state == pending:
-		status = http.StatusAccepted
 	}
-	return reply(w, status, from, body)
+	w.Header().Set("Location", "/orders/"+id.String())
+	return web.Answer(w, http.StatusCreated, from, body)
 }
 
-func moment(value any) time.Time { return time.UnixMilli(integer(value)).UTC() }
+func moment(value any) time.Time { return time.UnixMilli(db.Int(value)).UTC() }
 
 func (s *service) getOrder(w http.ResponseWriter, r *http.Request) error {
 	user, err := buyer(r)
@@ -101,14 +100,14 @@ func (s *service) getOrder(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := r.PathValue("id")
-	found, row, err := s.row(r, "", "order", selectOrder, id, user)
+	found, row, err := s.readRow(r, "", "order", selectOrder, id, user)
 	if len(found.Results) == 1 && row == nil && s.leases != nil && recent(id) {
-		return reply(w, http.StatusOK, found, map[string]string{"order": id, "user": user, "state": pending})
+		return web.Answer(w, http.StatusOK, found, map[string]string{"order": id, "user": user, "state": pending})
 	}
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, found, map[string]any{
+	return web.Answer(w, http.StatusOK, found, map[string]any{
 		"order": id, "goods": row[0], "user": user, "state": row[1], "created_at": moment(row[2]), "expires_at": moment(row[3]),
 	})
 }
@@ -121,18 +120,18 @@ func recent(id string) bool {
 	return err == nil && made.Version() == 7 && time.Since(time.Unix(seconds, 0)).Abs() < time.Hour
 }
 
-// end pays or cancels an order with one statement. The order's state after the statement decides the answer: the wanted state
-// is 200, whether this request or an earlier one caused it.
-func (s *service) end(w http.ResponseWriter, r *http.Request) error {
+// payOrCancel pays or cancels an order with one statement. The order's state after the statement decides the answer: the
+// wanted state is 200, whether this request or an earlier one caused it.
+func (s *service) payOrCancel(w http.ResponseWriter, r *http.Request) error {
 	user, err := buyer(r)
 	if err != nil {
 		return err
 	}
-	id, attempt, statement, want := r.PathValue("id"), uuid.Must(uuid.NewV7()), payOrder, paid
+	id, statement, want := r.PathValue("id"), payOrder, paid
 	if r.Method == http.MethodDelete {
 		statement, want = cancelOrder, cancelled
 	}
-	done, err := s.write(r.Context(), db.Options{Key: strings.ToLower(want) + "-" + attempt.String(), Rows: true},
+	done, err := s.write(r.Context(), db.Options{Key: strings.ToLower(want) + "-" + uuid.NewString(), Rows: true},
 		db.SQL(statement, id, user), db.SQL(selectOrder, id, user))
 	if err != nil {
 		return err
@@ -145,7 +144,7 @@ func (s *service) end(w http.ResponseWriter, r *http.Request) error {
 	}
 	state := fmt.Sprint(done.Results[1].Values[0][1])
 	if state == want {
-		return reply(w, http.StatusOK, done, map[string]string{"order": id, "state": want})
+		return web.Answer(w, http.StatusOK, done, map[string]string{"order": id, "state": want})
 	}
 	if state == held { // It could not be paid because its time is over, and no sweep has seen that yet.
 		state = expired

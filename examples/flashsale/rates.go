@@ -8,11 +8,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// quota limits the orders of each kind of goods: perSecond is the rate, most the burst, and start how many orders are
-// available at the start.
+// quota limits the orders of each kind of goods. start is how much of the burst is available at the start.
 type quota struct {
-	perSecond   float64
-	most, start int
+	perSecond    float64
+	burst, start int
 }
 
 // parseQuota reads "off", the name of a preset, or PER_SECOND:BURST.
@@ -21,22 +20,22 @@ func parseQuota(text string) (quota, error) {
 	case "off":
 		return quota{}, nil
 	case "flash-1000":
-		return quota{perSecond: 1000, most: 500_000, start: 50_000}, nil
+		return quota{perSecond: 1000, burst: 500_000, start: 50_000}, nil
 	}
 	var q quota
-	_, err := fmt.Sscanf(text+"\n", "%g:%d\n", &q.perSecond, &q.most)
-	if err != nil || !(q.perSecond > 0 && q.perSecond <= 1e9) || q.most < 1 {
+	_, err := fmt.Sscanf(text+"\n", "%g:%d\n", &q.perSecond, &q.burst)
+	if err != nil || !(q.perSecond > 0 && q.perSecond <= 1e9) || q.burst < 1 {
 		return quota{}, fmt.Errorf("%q is not off, flash-1000 or PER_SECOND:BURST, such as 100:200", text)
 	}
-	q.start = q.most
+	q.start = q.burst
 	return q, nil
 }
 
-// mostBuckets bounds the buckets: a client can order any goods, even goods that do not exist.
-const mostBuckets = 10_000
+// maxBuckets bounds the buckets: a client can order any goods, even goods that do not exist.
+const maxBuckets = 10_000
 
 // rates refuses orders beyond the quota of their goods immediately. It has a bucket of tokens for each goods; beyond
-// mostBuckets, all further goods share one bucket.
+// maxBuckets, all further goods share one bucket.
 type rates struct {
 	quota   quota
 	now     func() time.Time
@@ -44,21 +43,25 @@ type rates struct {
 	buckets map[int64]*rate.Limiter
 }
 
+func newRates(q quota) *rates {
+	return &rates{quota: q, now: time.Now, buckets: map[int64]*rate.Limiter{}}
+}
+
 // take takes a token for an order of goods. If there is none, it returns the time until there is one.
 func (r *rates) take(goods int64) time.Duration {
-	if r.quota.most == 0 {
+	if r.quota.burst == 0 {
 		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := r.now()
-	if r.buckets[goods] == nil && len(r.buckets) >= mostBuckets {
+	if r.buckets[goods] == nil && len(r.buckets) >= maxBuckets {
 		goods = 0
 	}
 	bucket := r.buckets[goods]
 	if bucket == nil {
-		bucket = rate.NewLimiter(rate.Limit(r.quota.perSecond), r.quota.most)
-		bucket.AllowN(at, r.quota.most-r.quota.start) // A new bucket is full.
+		bucket = rate.NewLimiter(rate.Limit(r.quota.perSecond), r.quota.burst)
+		bucket.AllowN(at, r.quota.burst-r.quota.start) // A new bucket is full.
 		r.buckets[goods] = bucket
 	}
 	if bucket.AllowN(at, 1) {

@@ -12,6 +12,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // file is a database file with the schema, without the rest of the database service.
@@ -26,7 +27,7 @@ func file(t *testing.T) *sqlite.Conn {
 			t.Error(err)
 		}
 	})
-	for _, text := range schema {
+	for text := range sqltext.Statements(schema) {
 		if err := c.Exec(text); err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
@@ -155,7 +156,7 @@ func (a *actions) next(t *rapid.T, i int) {
 		a.run(t, "UPDATE sale_orders SET expires_at = 0 WHERE order_id = ?", id)
 		o.due = true
 	case "expire":
-		a.run(t, expireOrders, sweepMost)
+		a.run(t, expireOrders, sweepLimit)
 		for _, o := range a.m.orders {
 			if o.state == held && o.due {
 				o.state = expired

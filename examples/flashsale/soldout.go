@@ -10,26 +10,27 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
-// flags holds which goods have no free unit, as the change feed reports. While the feed is not connected there is no flag,
-// and orders go to the database. A flag may be late: then the database refuses the order, or an order is refused although
-// a unit has just become free.
-type flags struct {
-	mu   sync.Mutex     // guards none
-	none map[int64]bool // goods without a free unit
+// soldOutFlags holds which goods have no free unit, as the change feed reports. While the feed is not connected there is no
+// flag, and orders go to the database. A flag may be late: then the database refuses the order, or an order is refused
+// although a unit has just become free.
+type soldOutFlags struct {
+	mu    sync.Mutex     // guards goods
+	goods map[int64]bool // whether they are sold out; nil while the feed is not connected
 }
 
-// soldOut reports whether the goods are known to have no free unit.
-func (f *flags) soldOut(goods int64) bool {
+// has reports whether the goods are known to have no free unit.
+func (f *soldOutFlags) has(goods int64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.none[goods]
+	return f.goods[goods]
 }
 
 // follow keeps the flags current until ctx ends.
-func (f *flags) follow(ctx context.Context, c *db.Client, log *slog.Logger) {
-	for wait := time.Duration(0); pause(ctx, wait); wait = time.Second {
+func (f *soldOutFlags) follow(ctx context.Context, c *db.Client, log *slog.Logger) {
+	for wait := time.Duration(0); web.Pause(ctx, wait); wait = time.Second {
 		if err := f.connect(ctx, c); ctx.Err() == nil {
 			log.Warn("the change feed is lost, orders of sold-out goods go to the database", "error", err)
 		}
@@ -37,40 +38,42 @@ func (f *flags) follow(ctx context.Context, c *db.Client, log *slog.Logger) {
 }
 
 // connect reads the goods at one position, and follows their changes from that position until the feed ends.
-func (f *flags) connect(ctx context.Context, c *db.Client) error {
+func (f *soldOutFlags) connect(ctx context.Context, c *db.Client) error {
 	answer, err := c.Query(ctx, db.Options{}, db.SQL("SELECT goods_id FROM sale_goods WHERE free = 0"))
-	if err = cmp.Or(err, failed(answer)); err != nil {
+	if err = cmp.Or(err, answer.Err()); err != nil {
 		return err
 	}
-	none := map[int64]bool{}
+	goods := map[int64]bool{}
 	for _, row := range answer.Results[0].Values {
-		none[integer(row[0])] = true
+		goods[db.Int(row[0])] = true
 	}
 	defer f.lose()
-	return c.Changes(ctx, answer.Position(), []string{"sale_goods"}, func(e db.Event) error { return f.event(none, e) })
+	return c.Changes(ctx, answer.Position(), "sale_goods", func(e db.Event) error { return f.apply(e, goods) })
 }
 
-func (f *flags) lose() {
+// lose forgets the flags, since the feed is lost.
+func (f *soldOutFlags) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.none = nil
+	f.goods = nil
 }
 
-// event applies one event of the feed to none, which counts from the first event, when the feed is connected.
-func (f *flags) event(none map[int64]bool, e db.Event) error {
+// apply applies one event of the feed to goods. They become the flags at the first event, which says that the feed is
+// connected.
+func (f *soldOutFlags) apply(e db.Event, goods map[int64]bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.none = none
+	f.goods = goods
 	for _, change := range e.Changes {
-		goods, known := change.Key["goods_id"].(json.Number)
+		id, known := change.Key["goods_id"].(json.Number)
 		free, counted := change.After["free"].(json.Number)
 		switch {
 		case change.Op == "schema" || change.Op == "truncate":
 			return errors.New("the tables were changed") // connect reads the goods again.
 		case change.Op == "delete" && known:
-			delete(none, integer(goods))
+			delete(goods, db.Int(id))
 		case known && counted: // An update has only the columns that it changed.
-			none[integer(goods)] = integer(free) == 0
+			goods[db.Int(id)] = db.Int(free) == 0
 		}
 	}
 	return nil

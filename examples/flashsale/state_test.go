@@ -20,8 +20,8 @@ func free(n int) map[string]any { return map[string]any{"free": json.Number(strc
 
 // A flag follows the newest change of free, and does not count while the feed is not connected.
 func TestFlags_FollowTheFeed(t *testing.T) {
-	f, none := &flags{}, map[int64]bool{1: true}
-	if f.soldOut(1) {
+	f, goods := &soldOutFlags{}, map[int64]bool{1: true}
+	if f.has(1) {
 		t.Error("before the feed is connected: got sold out, want ask the database")
 	}
 	for _, step := range []struct {
@@ -37,20 +37,20 @@ func TestFlags_FollowTheFeed(t *testing.T) {
 		{"Deleted", change("delete", 1, nil), false},
 		{"NewWithoutStock", change("insert", 1, free(0)), true},
 	} {
-		if err := f.event(none, step.event); err != nil {
+		if err := f.apply(step.event, goods); err != nil {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		if got := f.soldOut(1); got != step.want {
+		if got := f.has(1); got != step.want {
 			t.Errorf("%s: got sold out %v, want %v", step.name, got, step.want)
 		}
 	}
 	for _, op := range []string{"schema", "truncate"} {
-		if err := f.event(none, change(op, 1, nil)); err == nil {
+		if err := f.apply(change(op, 1, nil), goods); err == nil {
 			t.Errorf("%s: got %v, want the goods read again", op, err)
 		}
 	}
 	f.lose()
-	if f.soldOut(1) {
+	if f.has(1) {
 		t.Error("after the feed is lost: got sold out, want ask the database")
 	}
 }
@@ -58,7 +58,7 @@ func TestFlags_FollowTheFeed(t *testing.T) {
 // A bucket per goods has what the quota gives it at the start, fills with time, and says how long it takes.
 func TestRates_BucketPerGoods(t *testing.T) {
 	at := time.Unix(1000, 0)
-	r := &rates{quota: quota{perSecond: 2, most: 10, start: 3}, now: func() time.Time { return at }, buckets: map[int64]*rate.Limiter{}}
+	r := &rates{quota: quota{perSecond: 2, burst: 10, start: 3}, now: func() time.Time { return at }, buckets: map[int64]*rate.Limiter{}}
 	for i := range 3 {
 		if wait := r.take(1); wait != 0 {
 			t.Errorf("order %d: got wait %v, want 0", i, wait)
@@ -82,21 +82,21 @@ func TestRates_BucketPerGoods(t *testing.T) {
 // The buckets are bounded: what a client can name does not fill the memory.
 func TestRates_ManyGoods_ShareOneBucket(t *testing.T) {
 	at := time.Unix(1000, 0)
-	r := &rates{quota: quota{perSecond: 1, most: 1, start: 1}, now: func() time.Time { return at }, buckets: map[int64]*rate.Limiter{}}
-	for goods := range int64(mostBuckets) {
+	r := &rates{quota: quota{perSecond: 1, burst: 1, start: 1}, now: func() time.Time { return at }, buckets: map[int64]*rate.Limiter{}}
+	for goods := range int64(maxBuckets) {
 		r.take(goods + 1)
 	}
-	if wait := r.take(mostBuckets + 1); wait != 0 {
+	if wait := r.take(maxBuckets + 1); wait != 0 {
 		t.Errorf("the first beyond: got wait %v, want 0", wait)
 	}
-	if wait := r.take(mostBuckets + 2); wait == 0 || len(r.buckets) > mostBuckets+1 {
+	if wait := r.take(maxBuckets + 2); wait == 0 || len(r.buckets) > maxBuckets+1 {
 		t.Errorf("the second beyond: got wait %v and %d buckets, want the shared one", wait, len(r.buckets))
 	}
 }
 
 func TestParseQuota(t *testing.T) {
 	for text, want := range map[string]quota{
-		"off": {}, "flash-1000": {perSecond: 1000, most: 500_000, start: 50_000}, "0.5:2": {perSecond: 0.5, most: 2, start: 2},
+		"off": {}, "flash-1000": {perSecond: 1000, burst: 500_000, start: 50_000}, "0.5:2": {perSecond: 0.5, burst: 2, start: 2},
 	} {
 		if got, err := parseQuota(text); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)

@@ -24,7 +24,7 @@ func TestReadThenWrite_IsCaught(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return failed(answer)
+		return answer.Err()
 	}
 	for _, text := range []string{
 		"DROP TABLE IF EXISTS wrong_goods", "DROP TABLE IF EXISTS wrong_orders",
@@ -43,11 +43,11 @@ func TestReadThenWrite_IsCaught(t *testing.T) {
 			found, err := c.Query(t.Context(), db.Options{}, db.SQL("SELECT free FROM wrong_goods WHERE goods_id = ?", json.Number(id)))
 			looked.Done()
 			looked.Wait() // Every buyer has looked before the first one writes.
-			if err != nil || integer(found.Results[0].Values[0][0]) == 0 {
+			if err != nil || db.Int(found.Results[0].Values[0][0]) == 0 {
 				t.Errorf("buyer %d: got %+v, %v, want free units", i, found, err)
 				return
 			}
-			left := integer(found.Results[0].Values[0][0]) - 1
+			left := db.Int(found.Results[0].Values[0][0]) - 1
 			if err = execute(t.Context(), "UPDATE wrong_goods SET free = ?, held = total - ? WHERE goods_id = ?", left, left, json.Number(id)); err != nil {
 				t.Error(err)
 			}
@@ -59,10 +59,10 @@ func TestReadThenWrite_IsCaught(t *testing.T) {
 	group.Wait()
 	audit := strings.NewReplacer("sale_orders", "wrong_orders", "sale_goods", "wrong_goods").Replace(selectAudit)
 	answer, err := c.Query(t.Context(), db.Options{Level: "strong"}, db.SQL(audit, json.Number(id)))
-	if err != nil || failed(answer) != nil {
-		t.Fatal(err, failed(answer))
+	if err != nil || answer.Err() != nil {
+		t.Fatal(err, answer.Err())
 	}
-	if row := answer.Results[0].Values[0]; row[5] != `{"HELD":100}` || integer(row[6]) != 0 {
+	if row := answer.Results[0].Values[0]; row[5] != `{"HELD":100}` || db.Int(row[6]) != 0 {
 		t.Errorf("got %v, want 100 orders of 10 units, and an audit that is not ok", row)
 	}
 }
@@ -82,7 +82,7 @@ func TestOrders_UnknownThenRefused_StaysUnknown(t *testing.T) {
 		}
 	}))
 	defer fake.Close()
-	s := &service{db: db.New(fake.URL, "flashsale", ""), flags: &flags{}, rates: &rates{}}
+	s := &service{db: db.New(fake.URL, "flashsale", ""), soldOut: &soldOutFlags{}, rates: &rates{}}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/goods/1/orders", http.NoBody)
 	r.Header.Set("X-User", "ann")

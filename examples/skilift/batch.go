@@ -59,8 +59,8 @@ func (b *batcher) submit(ride db.Statement) (db.Answer, error) {
 	if full {
 		return db.Answer{}, failed(http.StatusServiceUnavailable, "too many rides wait")
 	}
-	b.leave()
-	defer time.AfterFunc(maxAge, b.leave).Stop()
+	b.sendDue()
+	defer time.AfterFunc(maxAge, b.sendDue).Stop()
 	select {
 	case <-w.done:
 		return result(w.answer, w.err)
@@ -69,8 +69,8 @@ func (b *batcher) submit(ride db.Statement) (db.Answer, error) {
 	}
 }
 
-// leave sends the batches that are due.
-func (b *batcher) leave() {
+// sendDue sends the batches that are due.
+func (b *batcher) sendDue() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.waiting) > 0 && b.inFlight < maxBatches {
@@ -95,7 +95,7 @@ func (b *batcher) run(batch []*waiter) {
 	b.mu.Lock()
 	b.inFlight--
 	b.mu.Unlock()
-	b.leave()
+	b.sendDue()
 	for i, w := range batch {
 		w.answer, w.err = a, err
 		if len(a.Results) == len(batch) { // An asynchronous write has no results.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 //go:embed dashboard.html
@@ -50,7 +51,7 @@ var errAskAgain = errors.New("the change feed does not say which rides changed")
 // run keeps the figures current until ctx ends. It resumes a feed that broke off. While the feed cannot be resumed, run
 // queries the figures once a second.
 func (d *dashboard) run(ctx context.Context) {
-	for resume := false; ctx.Err() == nil; pause(ctx, time.Second) {
+	for resume := false; ctx.Err() == nil; web.Pause(ctx, time.Second) {
 		if resume || d.query(ctx) == nil {
 			resume = d.follow(ctx)
 		}
@@ -69,7 +70,7 @@ func (d *dashboard) query(ctx context.Context) error {
 	d.days, d.total, d.position = map[day]*counts{}, 0, a.Position()
 	d.seq, _ = strconv.ParseUint(a.Seq, 10, 64) // The database sends a number.
 	for _, row := range a.Results[0].Values {
-		d.count(day{number(row[0]), number(row[1]), number(row[2])}, number(row[3]), number(row[4]), number(row[5]))
+		d.count(day{db.Int(row[0]), db.Int(row[1]), db.Int(row[2])}, db.Int(row[3]), db.Int(row[4]), db.Int(row[5]))
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ func (d *dashboard) query(ctx context.Context) error {
 // follow applies the change feed until it ends. It reports whether the feed can continue where it ended. It cannot if it
 // did not begin: the database is away, or the position is gone (410).
 func (d *dashboard) follow(ctx context.Context) bool {
-	err := d.db.Changes(ctx, d.position, []string{"ski_rides"}, d.apply)
+	err := d.db.Changes(ctx, d.position, "ski_rides", d.apply)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	began := d.connected
@@ -98,7 +99,7 @@ func (d *dashboard) apply(e db.Event) error {
 	}
 	for _, c := range e.Changes {
 		k := c.Key
-		d.count(day{number(k["resort_id"]), number(k["season_id"]), number(k["day_id"])}, number(k["skier_id"]), (number(c.After["ride_time"])-1)/60, 1)
+		d.count(day{db.Int(k["resort_id"]), db.Int(k["season_id"]), db.Int(k["day_id"])}, db.Int(k["skier_id"]), (db.Int(c.After["ride_time"])-1)/60, 1)
 	}
 	d.seq, d.position = e.Seq, e.Position()
 	return nil
@@ -115,13 +116,6 @@ func (d *dashboard) count(at day, skier, hour, n int64) {
 	d.total += n
 	c.hours[hour] += n
 	c.skiers[skier] = true
-}
-
-// number returns an integer of an answer or of the change feed.
-func number(v any) int64 {
-	n, _ := v.(json.Number)
-	i, _ := n.Int64() // The columns hold integers.
-	return i
 }
 
 // shown is the state as the page gets it. The page computes the rides per second.
@@ -143,7 +137,7 @@ func (d *dashboard) shown() object {
 func (s *service) live(w http.ResponseWriter, c call) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	for ok := true; ok && s.ctx.Err() == nil; ok = pause(c.Context(), time.Second) {
+	for ok := true; ok && s.ctx.Err() == nil; ok = web.Pause(c.Context(), time.Second) {
 		text, _ := json.Marshal(s.dashboard.shown()) // It has only numbers.
 		_, _ = fmt.Fprintf(w, "data: %s\n\n", text)  // Flush repeats an error.
 		if http.NewResponseController(w).Flush() != nil {

@@ -112,7 +112,7 @@ func TestDashboard_LostConnection_ResumesOrAsksAgain(t *testing.T) {
 	ride()
 	follows()
 	after, queries := f.seen()
-	if _, seq, _ := strings.Cut(after[1], ":"); len(after) != 2 || queries != 1 || number(json.Number(seq)) < int64(first) || number(json.Number(seq)) >= int64(next) {
+	if _, seq, _ := strings.Cut(after[1], ":"); len(after) != 2 || queries != 1 || db.Int(json.Number(seq)) < int64(first) || db.Int(json.Number(seq)) >= int64(next) {
 		t.Errorf("lost connection: got feeds after %v and %d queries, want the second one at %d or later, before %d, and one query", after, queries, first, next)
 	}
 	f.cut(strings.Repeat("1", 32) + ":1") // It belongs to another data folder.

@@ -95,14 +95,20 @@ func TestBatch_LostAnswers_NothingDoubled(t *testing.T) {
 	}
 }
 
+// operation is the state of an asynchronous ride.
+type operation struct {
+	Status string
+	Seq    uint64
+}
+
 // await waits until an asynchronous ride is stored.
-func (i *instance) await(t *testing.T, accepted reply) db.Operation {
+func (i *instance) await(t *testing.T, accepted reply) operation {
 	t.Helper()
 	id := accepted.header.Get("X-Operation-Id")
 	if location := accepted.header.Get("Location"); accepted.status == http.StatusAccepted && location != "/writes/"+id {
 		t.Errorf("got Location %q, want that of %q", location, id)
 	}
-	var o db.Operation
+	var o operation
 	testenv.Eventually(t, limit, func() error {
 		r := i.ask(t, "GET", "/writes/"+id, "")
 		err := json.Unmarshal([]byte(r.body), &o)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,11 +40,13 @@ func newInstance(t *testing.T, database string, change func(*config)) *instance 
 	if change != nil {
 		change(&c)
 	}
+	c.Database, c.Wait = database, limit
 	ctx, cancel := context.WithCancel(context.Background())
-	s := newService(ctx, c, db.New(database, "skilift", ""))
-	if err := s.prepare(t.Output()); err != nil {
+	client, err := c.Open(ctx, "skilift", createTables(c.ranges), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
 		t.Fatal(err)
 	}
+	s := newService(ctx, c, client)
 	server := httptest.NewServer(s)
 	ended := make(chan struct{})
 	go func() {
@@ -110,7 +113,7 @@ func (i *instance) rows(t *testing.T, condition string) int64 {
 	if err != nil || a.Results[0].Error != "" {
 		t.Fatalf("%v %v", a, err)
 	}
-	return number(a.Results[0].Values[0][0])
+	return db.Int(a.Results[0].Values[0][0])
 }
 
 func toJSON(t *testing.T, v any) string {

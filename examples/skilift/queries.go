@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // query is one question about the rides. sql names values of the path, as in :day. answer makes the answer from the rows.
@@ -106,17 +107,7 @@ func (s *service) read(w http.ResponseWriter, c call, statement db.Statement, an
 	if err != nil {
 		return err
 	}
-	return s.answer(w, a, http.StatusOK, body)
-}
-
-// answer passes on the position of the database's answer, and where it came from.
-func (s *service) answer(w http.ResponseWriter, a db.Answer, status int, body any) error {
-	for name, value := range map[string]string{"X-Seq": a.Seq, "X-Cluster-Id": a.Cluster, "X-Cache": a.Cache, "X-Operation-Id": a.Operation} {
-		if value != "" {
-			w.Header().Set(name, value)
-		}
-	}
-	return send(w, status, body)
+	return web.Answer(w, http.StatusOK, a, body)
 }
 
 // totalVertical answers the vertical of a skier at some resorts, by season. Each value is a parameter of its own: the read
@@ -159,14 +150,14 @@ func (s *service) postSeason(w http.ResponseWriter, c call) error {
 	} else if err != nil {
 		return err
 	}
-	return s.answer(w, a, http.StatusCreated, object{})
+	return web.Answer(w, http.StatusCreated, a, object{})
 }
 
 // write answers the state of an asynchronous write.
 func (s *service) write(w http.ResponseWriter, c call) error {
-	o, err := s.db.Operation(c.Context(), c.PathValue("id"))
+	state, err := s.db.Operation(c.Context(), c.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	return send(w, http.StatusOK, o)
+	return web.Answer(w, http.StatusOK, db.Answer{}, state)
 }

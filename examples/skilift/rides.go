@@ -10,9 +10,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // postRide stores one ride.
@@ -34,9 +34,9 @@ func (s *service) postRide(w http.ResponseWriter, c call) error {
 	}
 	if async {
 		w.Header().Set("Location", "/writes/"+a.Operation)
-		return s.answer(w, a, http.StatusAccepted, object{"id": a.Operation})
+		return web.Answer(w, http.StatusAccepted, a, object{"id": a.Operation})
 	}
-	return s.answer(w, a, http.StatusCreated, object{})
+	return web.Answer(w, http.StatusCreated, a, object{})
 }
 
 // store stores a ride, alone under its key or with others in a batch. The id of the row is made once, so that every retry
@@ -60,10 +60,10 @@ func (s *service) store(c call, async bool) (db.Answer, error) {
 	return result(s.insist(hex.EncodeToString(sum[:]), async, insert(id)))
 }
 
-// result turns the error of a single statement into an error of the call.
+// result turns the error of a statement into an error of the call.
 func result(a db.Answer, err error) (db.Answer, error) {
-	if err == nil && len(a.Results) == 1 && a.Results[0].Error != "" {
-		err = failed(http.StatusInternalServerError, "the database refused the statement: %s", a.Results[0].Error)
+	if err == nil && a.Err() != nil {
+		err = failed(http.StatusInternalServerError, "the database refused the statement: %v", a.Err())
 	}
 	return a, err
 }
@@ -73,14 +73,4 @@ func (s *service) insist(key string, async bool, statements ...db.Statement) (db
 	ctx, cancel := context.WithTimeout(context.Background(), s.deadline)
 	defer cancel()
 	return s.db.Insist(ctx, db.Options{Key: key, Async: async}, statements...)
-}
-
-// pause waits. It reports false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"rideshare/bench/scene"
+	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 	"rideshare/internal/testkit/uptest"
 )
 
@@ -70,7 +72,9 @@ func TestScenes_FindAWrongService(t *testing.T) {
 	database := uptest.Start(t)
 	i := newInstance(t, database, nil)
 	for name, wrong := range map[string]func(http.ResponseWriter, *http.Request){
-		"acknowledged and missing": func(w http.ResponseWriter, _ *http.Request) { _ = send(w, http.StatusCreated, object{}) },
+		"acknowledged and missing": func(w http.ResponseWriter, _ *http.Request) {
+			_ = web.Answer(w, http.StatusCreated, db.Answer{}, object{})
+		},
 		"there more than once": func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			for _, to := range []http.ResponseWriter{httptest.NewRecorder(), w} {
@@ -95,7 +99,7 @@ func TestScenes_FindAWrongService(t *testing.T) {
 	for path, answer := range map[string]object{"/seasons": {"seasons": []int{}}, "/verticals": {"days": []int{}}, "/rides": {"rides": 0}} {
 		code, said := playOn(t, database, func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, path) {
-				_ = send(w, http.StatusOK, answer)
+				_ = web.Answer(w, http.StatusOK, db.Answer{}, answer)
 				return
 			}
 			i.ServeHTTP(w, r)

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -14,10 +12,16 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 //go:embed schema.sql
 var schema string
+
+// createTables returns the statement that creates what is missing in the database.
+func createTables(v ranges) db.Statement {
+	return db.SQL(schema, object{"low": v["resort"][0], "high": v["resort"][1]})
+}
 
 // service is one instance. It keeps nothing that the database does not have.
 type service struct {
@@ -25,7 +29,7 @@ type service struct {
 
 	ctx       context.Context // ends with the process
 	db        *db.Client
-	mux       *http.ServeMux
+	routes    http.Handler
 	stats     stats
 	dashboard *dashboard
 	batchers  map[bool]*batcher // true: of rides whose request waits for the broker only, not for the commit
@@ -43,27 +47,22 @@ type handler func(w http.ResponseWriter, c call) error
 const ridePath = "/skiers/{resort}/seasons/{season}/days/{day}/skiers/{skier}"
 
 func newService(ctx context.Context, c config, client *db.Client) *service {
-	s := &service{config: c, ctx: ctx, db: client, mux: http.NewServeMux(), stats: stats{seen: map[string]times{}}, dashboard: &dashboard{db: client}}
+	s := &service{config: c, ctx: ctx, db: client, stats: stats{seen: map[string]times{}}, dashboard: &dashboard{db: client}}
 	s.batchers = map[bool]*batcher{false: s.newBatcher(false), true: s.newBatcher(true)}
-	get := map[string]handler{
-		"/{$}":                     s.page,
-		"/live":                    s.live,
-		"/livez":                   func(w http.ResponseWriter, _ call) error { return send(w, http.StatusOK, object{}) },
-		"/readyz":                  s.readyz,
-		"/statistics":              s.statistics,
-		"/writes/{id}":             s.write,
-		"/skiers/{skier}/vertical": s.totalVertical,
+	routes := map[string]web.Handler{
+		"POST " + ridePath:               s.handle(s.postRide),
+		"POST /resorts/{resort}/seasons": s.handle(s.postSeason),
+		"GET /skiers/{skier}/vertical":   s.handle(s.totalVertical),
+		"GET /writes/{id}":               s.handle(s.write),
+		"GET /statistics":                s.handle(s.statistics),
+		"GET /{$}":                       s.handle(s.page),
+		"GET /live":                      s.handle(s.live),
+		"GET /readyz":                    s.handle(s.readyz),
 	}
 	for path, q := range queries {
-		get[path] = s.ask(q)
+		routes["GET "+path] = s.handle(s.ask(q))
 	}
-	post := map[string]handler{ridePath: s.postRide, "/resorts/{resort}/seasons": s.postSeason}
-	for path := range get {
-		s.mux.HandleFunc(path, s.serve(get[path], post[path]))
-	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		sendError(w, failed(http.StatusNotFound, "no such path"))
-	})
+	s.routes = web.Routes(routes, sendError)
 	return s
 }
 
@@ -81,48 +80,27 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		path = "/" + rest
 	}
 	r.URL.Path = lastSkier.ReplaceAllString(oneDay.ReplaceAllString(path, "/days$1"), "/skiers/$1")
-	s.mux.ServeHTTP(w, r)
+	s.routes.ServeHTTP(w, r)
 }
 
-// serve answers the requests to one path. post may be nil.
-func (s *service) serve(get, post handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		handle := map[string]handler{http.MethodGet: get, http.MethodPost: post}[r.Method]
-		if handle == nil {
-			w.Header().Set("Allow", map[bool]string{true: "GET", false: "GET, POST"}[post == nil])
-			sendError(w, failed(http.StatusMethodNotAllowed, "this path does not have this method"))
-			return
-		}
-		defer s.stats.add(r.Pattern, r.Method, time.Now())
+// handle returns a handler that reads the values of the path, and notes how long the request took.
+func (s *service) handle(answer handler) web.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		defer s.stats.add(r.Pattern, time.Now())
 		c := call{r, map[string]int{}}
-		var err error
 		for name := range s.ranges {
-			if text := r.PathValue(name); text != "" && err == nil {
-				c.values[name], err = s.ranges.read(name, text)
+			text := r.PathValue(name)
+			if text == "" {
+				continue
 			}
+			value, err := s.ranges.read(name, text)
+			if err != nil {
+				return err
+			}
+			c.values[name] = value
 		}
-		if err == nil {
-			r.Body = http.MaxBytesReader(w, r.Body, 64<<10)
-			err = handle(w, c)
-		}
-		if err != nil {
-			sendError(w, err)
-		}
+		return answer(w, c)
 	}
-}
-
-// prepare creates the missing tables; several instances may do that concurrently. It tries once a second until the
-// database answers.
-func (s *service) prepare(stderr io.Writer) error {
-	create := db.SQL(schema, object{"low": s.ranges["resort"][0], "high": s.ranges["resort"][1]})
-	_, err := result(s.db.Execute(s.ctx, db.Options{}, create))
-	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "skilift: no database at %s, start it with 'rideshare up': %v\n", s.database, err) // for people
-	}
-	for limit := time.Now().Add(s.patience); err != nil && time.Now().Before(limit) && pause(s.ctx, time.Second); {
-		_, err = result(s.db.Execute(s.ctx, db.Options{}, create))
-	}
-	return err
 }
 
 // readyz reports whether the database answers and has the tables.
@@ -131,23 +109,23 @@ func (s *service) readyz(w http.ResponseWriter, c call) error {
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "the database does not answer")
 	}
-	return send(w, http.StatusOK, object{})
+	return web.Answer(w, http.StatusOK, db.Answer{}, object{})
 }
 
 // stats collects how long the requests of this instance took.
 type stats struct {
 	mu   sync.Mutex       // guards seen
-	seen map[string]times // by path and method
+	seen map[string]times // by route
 }
 
 type times struct{ count, total, max time.Duration }
 
-func (s *stats) add(path, method string, start time.Time) {
+func (s *stats) add(route string, start time.Time) {
 	took := time.Since(start)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.seen[path+" "+method]
-	s.seen[path+" "+method] = times{t.count + 1, t.total + took, max(t.max, took)}
+	t := s.seen[route]
+	s.seen[route] = times{t.count + 1, t.total + took, max(t.max, took)}
 }
 
 // statistics answers the mean and the longest time of each endpoint, in milliseconds.
@@ -156,10 +134,10 @@ func (s *service) statistics(w http.ResponseWriter, _ call) error {
 	seen := maps.Clone(s.stats.seen)
 	s.stats.mu.Unlock()
 	list := []object{}
-	for _, name := range slices.Sorted(maps.Keys(seen)) {
-		path, method, _ := strings.Cut(name, " ")
-		t := seen[name]
+	for _, route := range slices.Sorted(maps.Keys(seen)) {
+		method, path, _ := strings.Cut(route, " ")
+		t := seen[route]
 		list = append(list, object{"URL": path, "operation": method, "mean": (t.total / t.count).Milliseconds(), "max": t.max.Milliseconds()})
 	}
-	return send(w, http.StatusOK, object{"endpointStats": list})
+	return web.Answer(w, http.StatusOK, db.Answer{}, object{"endpointStats": list})
 }

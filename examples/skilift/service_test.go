@@ -103,7 +103,7 @@ func TestRoutes(t *testing.T) {
 		}
 		i.want(t, "GET", ride, "", 503, "", "X-Min-Seq", "99999999")
 		i.want(t, "GET", ride, "", 410, "", "X-Min-Seq", "1", "X-Cluster-Id", strings.Repeat("1", 32))
-		for path, allow := range map[string]string{"/resorts": "GET", ride: "GET, POST"} {
+		for path, allow := range map[string]string{"/resorts": "GET, HEAD", ride: "GET, HEAD, POST"} {
 			if r := i.want(t, "PUT", path, "", 405, ""); r.header.Get("Allow") != allow {
 				t.Errorf("%s: got Allow %q, want %q", path, r.header.Get("Allow"), allow)
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 )
 
 // ranges are the lowest and the highest value of each name in a path, a query or a body.
@@ -72,19 +73,12 @@ func readBody(body io.Reader, names ...string) (map[string]string, error) {
 	return values, nil
 }
 
+// failed returns an error that is answered with status. It has the form of a refusal by the database.
 func failed(status int, format string, args ...any) error {
 	return &db.Refusal{Status: status, Message: fmt.Sprintf(format, args...)}
 }
 
 type object = map[string]any
-
-// send answers with JSON.
-func send(w http.ResponseWriter, status int, body any) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // The client may be gone.
-	return nil
-}
 
 // sendError answers with an error. A refusal of the database is passed on: after its 429 and 503 the request was certainly
 // not done, after its 504 the outcome is unknown.
@@ -93,11 +87,8 @@ func sendError(w http.ResponseWriter, err error) {
 	if !ok || r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden {
 		r = &db.Refusal{Status: http.StatusInternalServerError, Message: "the service cannot use the database"}
 	}
-	if slices.Contains([]int{http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusConflict}, r.Status) {
-		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(r.RetryAfter.Seconds()+0.999))))
-	}
 	if r.Reason != "" {
 		w.Header().Set("X-Reason", r.Reason)
 	}
-	_ = send(w, r.Status, object{"message": r.Message}) // It returns no error.
+	web.Fail(w, r.Status, r.RetryAfter, object{"message": r.Message})
 }

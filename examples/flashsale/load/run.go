@@ -14,24 +14,18 @@ import (
 	"rideshare/bench/ledger"
 	"rideshare/bench/loadgen"
 	"rideshare/bench/scene"
-	"rideshare/examples/internal/db"
 	"rideshare/internal/wait"
 )
-
-// attempts is how often a buyer sends an order that is refused temporarily.
-const attempts = 5
 
 // run is one run of a scene.
 type run struct {
 	*scene.Run
 
-	cfg      config
-	database *db.Client
-	next     atomic.Int64 // chooses the instance
-	buyers   atomic.Int64 // of the scene leases
-	services atomic.Pointer[[]string]
-	orders   ledger.Writes[string]
-	goods    []goods
+	settings  settings
+	instances scene.Instances
+	goods     []goods
+	orders    ledger.Writes[string] // by id
+	buyers    atomic.Int64          // of the scene leases, in which instances die
 
 	mu      sync.Mutex // guards what follows
 	unknown []answer
@@ -48,31 +42,51 @@ type goods struct {
 // scaled returns n times the scale, at least least.
 func (r *run) scaled(n, least int) int { return max(least, r.Scaled(n)) }
 
-// service returns the instances in turn.
-func (r *run) service() string {
-	services := *r.services.Load()
-	return services[int(r.next.Add(1))%len(services)]
-}
-
-func (r *run) use(services ...string) { r.services.Store(&services) }
-
-// insist retries a request until it is answered 200, 201 or 404.
-func (r *run) insist(ctx context.Context, method, path string, body any, head ...string) (api.Reply, error) {
-	return api.Insist(ctx, func(ctx context.Context) api.Reply {
-		return r.API.Send(ctx, method, r.service()+path, body, head...)
+// insist sends a request to an instance until it is answered 200, 201 or 404. Without such an answer the scene fails.
+func (r *run) insist(ctx context.Context, method, path string, body any, head ...string) api.Reply {
+	reply, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
+		return r.API.Send(ctx, method, r.instances.Next()+path, body, head...)
 	}, http.StatusOK, http.StatusCreated, http.StatusNotFound)
+	if err != nil {
+		r.Fail(ctx, fmt.Errorf("%s %s: %w", method, path, err))
+	}
+	return reply
 }
 
 // sell puts goods on sale.
-func (r *run) sell(ctx context.Context, stock, holdSeconds int) (goods, error) {
+func (r *run) sell(ctx context.Context, stock, holdSeconds int) goods {
 	body := map[string]any{"name": "of a load scene", "stock": stock, "price_cents": 100, "hold_seconds": holdSeconds}
-	reply, err := r.insist(ctx, http.MethodPost, "/goods", body)
-	if err != nil {
-		return goods{}, fmt.Errorf("put goods on sale: %w", err)
+	reply := r.insist(ctx, http.MethodPost, "/goods", body)
+	var made struct{ ID int64 }
+	_ = json.Unmarshal(reply.Body, &made) // Without an answer the scene has ended.
+	g := goods{made.ID, stock}
+	if g.id > 0 {
+		r.goods = append(r.goods, g)
 	}
-	made, err := api.Decode[struct{ ID int64 }](reply)
-	r.goods = append(r.goods, goods{made.ID, stock})
-	return goods{made.ID, stock}, err
+	return g
+}
+
+// audit is the part of the service's audit that the scenes look at.
+type audit struct {
+	Total, Held, Leased int
+	OK                  bool
+}
+
+// audit asks the service for the audit of goods.
+func (r *run) audit(ctx context.Context, g goods) (a audit) {
+	reply := r.insist(ctx, http.MethodGet, fmt.Sprintf("/goods/%d/audit", g.id), nil)
+	_ = json.Unmarshal(reply.Body, &a) // Without an answer the audit is not OK.
+	return a
+}
+
+// until waits until the audit of goods is as done wants it. It reports false if ctx ends first.
+func (r *run) until(ctx context.Context, g goods, done func(audit) bool) bool {
+	for !done(r.audit(ctx, g)) {
+		if !wait.For(ctx, 100*time.Millisecond) {
+			return false
+		}
+	}
+	return true
 }
 
 // answer is the service's answer to a buyer's order.
@@ -97,17 +111,12 @@ func (a answer) outcome() loadgen.Outcome {
 
 // order sends an order, retries it while it is refused temporarily, and records its fate.
 func (r *run) order(ctx context.Context, g goods, buyer string, head ...string) answer {
-	var a answer
-	forNow := true
-	for try := 1; forNow; try++ {
-		reply := r.API.Send(ctx, http.MethodPost, fmt.Sprintf("%s/goods/%d/orders", r.service(), g.id), nil, append(head, "X-User", buyer)...)
-		a = answer{buyer: buyer, status: reply.Status, text: reply.String()}
-		_ = json.Unmarshal(reply.Body, &a) // Without a whole answer the status is 0.
-		forNow = a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests
-		if forNow && (try == attempts || !wait.For(ctx, reply.Pause())) {
-			break
-		}
-	}
+	reply, _ := r.Attempts(ctx, scene.Request{
+		URL: fmt.Sprintf("%s/goods/%d/orders", r.instances.Next(), g.id), Header: append(head, "X-User", buyer),
+		Done: []int{http.StatusCreated, http.StatusAccepted, http.StatusConflict},
+	})
+	a := answer{buyer: buyer, status: reply.Status, text: reply.String()}
+	_ = json.Unmarshal(reply.Body, &a) // Without a whole answer the status is 0.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -117,7 +126,7 @@ func (r *run) order(ctx context.Context, g goods, buyer string, head ...string) 
 		r.unknown = append(r.unknown, a)
 	case a.status == 0 && r.buyers.Load() > 0: // Its instance was killed or stopped.
 		r.lost[buyer] = true
-	case a.outcome().Failure != "" && !forNow:
+	case a.status != http.StatusConflict && a.status != http.StatusServiceUnavailable && a.status != http.StatusTooManyRequests:
 		r.Wrong("order of %s: %s", buyer, a.text)
 	}
 	return a

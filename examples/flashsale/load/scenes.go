@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rideshare/bench/loadgen"
+	"rideshare/bench/scene"
 	"rideshare/internal/wait"
 )
 
@@ -20,51 +21,41 @@ import (
 const longHold, byFlag, byDatabase = 24 * 60 * 60, "sold-out by the flag", "sold-out by the database"
 
 // burst lets all buyers of some goods order at the same moment, for few and many units and buyers.
-func burst(ctx context.Context, r *run) error {
+func burst(ctx context.Context, r *run) {
 	for _, units := range []int{1, 100, 1000} {
 		for _, buyers := range []int{100, 1000, 10_000} {
 			s, c := r.scaled(units, 1), r.scaled(buyers, 10)
-			g, err := r.sell(ctx, s, longHold)
-			if err != nil {
-				return err
-			}
-			got, err := r.Stage(ctx, loadgen.Stage{Name: fmt.Sprintf("%d units, %d buyers", s, c), Clients: c, Requests: c}, func(ctx context.Context, n int) loadgen.Outcome {
+			g := r.sell(ctx, s, longHold)
+			got := r.Stage(ctx, loadgen.Stage{Name: fmt.Sprintf("%d units, %d buyers", s, c), Clients: c, Requests: c}, func(ctx context.Context, n int) loadgen.Outcome {
 				return r.order(ctx, g, fmt.Sprint("buyer-", n)).outcome()
 			}, nil)
-			if err != nil {
-				return err
-			}
 			won, decided := int(got["HELD"]), int(got["HELD"]+got[byDatabase]+got[byFlag])
 			if won > min(s, c) || (won < min(s, c) && decided == c) || got["duplicate"] > 0 {
 				r.Wrong("%d units, %d buyers: got %v, want %d orders and all others sold-out", s, c, got, min(s, c))
 			}
 		}
 	}
-	return nil
 }
 
 // sameUser lets each buyer send ten orders concurrently, half of the buyers with one key for all ten.
-func sameUser(ctx context.Context, r *run) error {
+func sameUser(ctx context.Context, r *run) {
 	const times = 10
 	buyers := r.scaled(1000, 10)
-	g, err := r.sell(ctx, buyers*times, longHold)
-	if err != nil {
-		return err
-	}
+	g := r.sell(ctx, buyers*times, longHold)
 	answers := make([][times]answer, buyers)
-	if _, err = r.Stage(ctx, loadgen.Stage{Name: "same user", Clients: buyers * times, Requests: buyers * times}, func(ctx context.Context, n int) loadgen.Outcome {
+	r.Stage(ctx, loadgen.Stage{Name: "same user", Clients: buyers * times, Requests: buyers * times}, func(ctx context.Context, n int) loadgen.Outcome {
 		buyer := n / times
 		head := [][]string{{"Idempotency-Key", "all-ten"}, nil}[buyer%2]
 		answers[buyer][n%times] = r.order(ctx, g, fmt.Sprint("buyer-", buyer), head...)
 		return answers[buyer][n%times].outcome()
-	}, nil); err != nil || ctx.Err() != nil {
-		return err
-	}
+	}, nil)
 	for buyer, list := range answers {
 		decided := slices.DeleteFunc(list[:], func(a answer) bool { return a.outcome().Failure != "" })
 		won := 0
 		for _, a := range decided {
-			won += map[int]int{http.StatusCreated: 1}[a.status]
+			if a.status == http.StatusCreated {
+				won++
+			}
 			if a.Order != decided[0].Order || (buyer%2 == 0 && a.text != decided[0].text) {
 				r.Wrong("buyer %d: got %s and %s, want one order", buyer, a.text, decided[0].text)
 			}
@@ -73,157 +64,136 @@ func sameUser(ctx context.Context, r *run) error {
 			r.Wrong("buyer %d: got %d times 201, want %d", buyer, won, want)
 		}
 	}
-	return nil
 }
 
 // expire holds units and pays some of them around the end of their holds, while every instance sweeps.
-func expire(ctx context.Context, r *run) error {
-	const around = 500 * time.Millisecond
+func expire(ctx context.Context, r *run) {
 	units := r.scaled(1000, 10)
-	g, err := r.sell(ctx, units, 3)
-	if err != nil {
-		return err
-	}
+	g := r.sell(ctx, units, 3)
 	orders := make([]answer, units)
-	if _, err = r.Stage(ctx, loadgen.Stage{Name: "hold", Clients: min(units, r.cfg.connections), Requests: units}, func(ctx context.Context, n int) loadgen.Outcome {
+	r.Stage(ctx, loadgen.Stage{Name: "hold", Clients: min(units, r.settings.connections), Requests: units}, func(ctx context.Context, n int) loadgen.Outcome {
 		orders[n] = r.order(ctx, g, fmt.Sprint("buyer-", n))
 		return orders[n].outcome()
-	}, nil); err != nil {
-		return err
-	}
-	_, err = r.Stage(ctx, loadgen.Stage{Name: "pay", Clients: units * 6 / 10, Requests: units * 6 / 10}, func(ctx context.Context, n int) loadgen.Outcome {
-		o := orders[n]
-		offset := time.Duration(rand.Int64N(int64(2*around))) - around //nolint:gosec // A moment is no secret.
-		if o.status != http.StatusCreated || !wait.For(ctx, time.Until(o.ExpiresAt.Add(offset))) {
-			return loadgen.Outcome{Kind: "not held"}
-		}
-		reply := r.API.Send(ctx, http.MethodPost, r.service()+"/orders/"+o.Order+"/pay", nil, "X-User", o.buyer)
-		if state := map[int]string{http.StatusOK: "PAID", http.StatusGone: "EXPIRED"}[reply.Status]; state != "" {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.ended[o.Order] = state
-			return loadgen.Outcome{Kind: state}
-		}
-		return loadgen.Outcome{Kind: "pay", Failure: reply.Failure(http.StatusOK)}
 	}, nil)
-	for err == nil && ctx.Err() == nil { // until the last hold is swept
-		var a audit
-		if a, err = r.audit(ctx, g); a.Held == 0 {
-			break
-		}
-		wait.For(ctx, 100*time.Millisecond)
+	r.Stage(ctx, loadgen.Stage{Name: "pay", Clients: units * 6 / 10, Requests: units * 6 / 10}, func(ctx context.Context, n int) loadgen.Outcome {
+		return r.pay(ctx, orders[n])
+	}, nil)
+	r.until(ctx, g, func(a audit) bool { return a.Held == 0 }) // The last hold is swept.
+}
+
+// pay pays an order around the end of its hold.
+func (r *run) pay(ctx context.Context, o answer) loadgen.Outcome {
+	const around = 500 * time.Millisecond
+	offset := time.Duration(rand.Int64N(int64(2*around))) - around //nolint:gosec // A moment is no secret.
+	if o.status != http.StatusCreated || !wait.For(ctx, time.Until(o.ExpiresAt.Add(offset))) {
+		return loadgen.Outcome{Kind: "not held"}
 	}
-	return err
+	reply := r.API.Send(ctx, http.MethodPost, r.instances.Next()+"/orders/"+o.Order+"/pay", nil, "X-User", o.buyer)
+	state := map[int]string{http.StatusOK: "PAID", http.StatusGone: "EXPIRED"}[reply.Status]
+	if state == "" {
+		return loadgen.Outcome{Kind: "pay", Failure: reply.Failure(http.StatusOK)}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended[o.Order] = state
+	return loadgen.Outcome{Kind: state}
 }
 
 // leases sells goods at seven instances that lease units. While they have leases, one instance is killed and one is stopped;
 // the others must sell the units of the two.
-func leases(ctx context.Context, r *run) (err error) {
-	var processes [7]*os.Process
-	var urls [len(processes)]string
-	for i := range processes {
-		if processes[i], urls[i], err = r.Start(ctx, `"flashsale is ready" url=`,
-			"--database", r.Database, "--auth-file", r.cfg.authFile, "--listen", "127.0.0.1:0", "--leases", "7"); err != nil {
-			return err
-		}
+func leases(ctx context.Context, r *run) {
+	processes, urls := r.StartAll(ctx, 7, `"flashsale is ready" url=`,
+		"--database", r.Database, "--auth-file", r.AuthFile, "--listen", "127.0.0.1:0", "--leases", "7")
+	if ctx.Err() != nil {
+		return
 	}
-	r.use(urls[:]...)
-	few, fewErr := r.sell(ctx, r.scaled(100, 84), longHold)
-	many, manyErr := r.sell(ctx, r.scaled(1001, 280), longHold)
+	r.instances.Use(urls...)
+	r.sell(ctx, r.scaled(100, 84), longHold)
+	many := r.sell(ctx, r.scaled(1001, 280), longHold)
 	buy := func(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
 		n := r.buyers.Add(1)
-		o := r.order(ctx, []goods{few, many}[n%2], fmt.Sprint("buyer-", n)).outcome()
+		o := r.order(ctx, r.goods[n%2], fmt.Sprint("buyer-", n)).outcome()
 		o.Pause = 20 * time.Millisecond
 		return o
 	}
-	err = errors.Join(fewErr, manyErr)
-	for i, before := 0, 0; i < 2 && err == nil && wait.For(ctx, 20*time.Millisecond); { // until the two have leases
-		r.use(urls[i])
+	for i, before := 0, 0; i < 2 && wait.For(ctx, 20*time.Millisecond); { // until the two that go away have leases
+		r.instances.Use(urls[i])
 		buy(ctx, loadgen.Request{})
-		var a audit
-		if a, err = r.audit(ctx, many); a.Leased > before {
+		a := r.audit(ctx, many)
+		if a.Leased > before {
 			i++
 		}
 		before = a.Leased
 	}
-	if err != nil {
-		return err
+	if ctx.Err() != nil {
+		return
 	}
-	r.use(urls[:]...)
+	r.instances.Use(urls...)
 	selling, sold := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { r.crash(ctx, sold, processes[:2], urls[2:]) })
+	group.Go(func() { r.crash(ctx, processes, urls[2:], sold) })
 	plan := loadgen.Plan{{Name: "leases", Duration: time.Hour, From: 16, To: 16}}
-	err = r.Load(selling, "leases", loadgen.Config{Plan: plan, Loop: loadgen.Closed, Call: buy}, nil)
+	r.Load(selling, "leases", loadgen.Config{Plan: plan, Loop: loadgen.Closed, Call: buy}, nil)
 	group.Wait()
-	r.use(urls[1]) // It goes on with leases that are closed.
+	r.instances.Use(urls[1]) // It goes on with leases that are closed.
 	buy(ctx, loadgen.Request{})
 	buy(ctx, loadgen.Request{})
-	return err
 }
 
-// crash kills an instance and stops another during the load, and calls sold when the others have sold all units.
-func (r *run) crash(ctx context.Context, sold func(), away []*os.Process, others []string) {
+// crash kills the first process and stops the second during the load, and calls sold when the others have sold all units.
+func (r *run) crash(ctx context.Context, processes []*os.Process, others []string, sold func()) {
 	defer sold()
+	const goal, stop = 12 * time.Second, 20 * time.Second // The goal is the life of a lease, and 2 s.
 	for begin := r.buyers.Load(); r.buyers.Load() < begin+50 && wait.For(ctx, time.Millisecond); {
 	}
-	const goal, stop = 12 * time.Second, 20 * time.Second // The goal is the life of a lease, and 2 s.
-	r.use(others...)
+	r.instances.Use(others...)
 	at := time.Now()
-	err := errors.Join(away[0].Kill(), away[1].Signal(syscall.SIGSTOP))
+	err := errors.Join(processes[0].Kill(), processes[1].Signal(syscall.SIGSTOP))
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for _, g := range r.goods {
-		for a := (audit{}); a.Held < g.stock && err == nil; {
-			if !wait.For(waiting, 100*time.Millisecond) {
-				err = fmt.Errorf("%d of %d units were sold", a.Held, g.stock)
-				break
-			}
-			a, err = r.audit(ctx, g)
+		if !r.until(waiting, g, func(a audit) bool { return a.Held >= g.stock }) && ctx.Err() == nil {
+			r.Wrong("goods %d: not all %d units were sold", g.id, g.stock)
 		}
 	}
 	took := time.Since(at)
-	if r.Note("all units were sold %v after an instance was killed", took); r.Scale >= 1 && took > goal {
+	r.Note("all units were sold %v after an instance was killed", took)
+	if r.Scale >= 1 && took > goal {
 		r.Wrong("all units were sold %v after an instance was killed, want %v", took, goal)
 	}
 	sold()
 	wait.For(ctx, time.Until(at.Add(time.Duration(min(1, r.Scale)*float64(stop)))))
-	if err = errors.Join(err, away[1].Signal(syscall.SIGCONT)); err != nil {
+	if err = errors.Join(err, processes[1].Signal(syscall.SIGCONT)); err != nil {
 		r.Wrong("kill and stop instances: %v", err)
 	}
 }
 
 // storm sends many orders for few goods, which are not equally popular.
-func storm(ctx context.Context, r *run) error {
-	return r.storm(ctx, "storm", r.scaled(10_000, 10), nil)
-}
+func storm(ctx context.Context, r *run) { r.storm(ctx, "storm", r.scaled(10_000, 10), nil) }
 
 // kill is a storm in which half of the orders find a unit, and parts of the database are killed.
-func kill(ctx context.Context, r *run) error {
-	orders := int64(r.scaled(r.cfg.orders, 100))
-	return r.storm(ctx, "kill", int(orders)/2, map[int64]string{orders * 2 / 10: "master", orders * 4 / 10: "slave", orders * 6 / 10: "broker"})
+func kill(ctx context.Context, r *run) {
+	orders := r.scaled(r.settings.orders, 100)
+	r.storm(ctx, "kill", orders/2, scene.Kills(orders))
 }
 
 // storm sells units of ten goods. kills names the parts to kill by the number of the answered order.
-func (r *run) storm(ctx context.Context, name string, units int, kills map[int64]string) error {
+func (r *run) storm(ctx context.Context, name string, units int, kills map[int64]string) {
 	const kinds = 10
 	for range kinds {
-		if _, err := r.sell(ctx, units/kinds, longHold); err != nil {
-			return err
-		}
+		r.sell(ctx, units/kinds, longHold)
 	}
-	wanted := make([]uint64, r.scaled(r.cfg.orders, 100))
+	wanted := make([]uint64, r.scaled(r.settings.orders, 100))
 	popular := rand.NewZipf(rand.New(rand.NewPCG(1, 1)), 1.1, 1, kinds-1) //nolint:gosec // Chance is no secret.
 	for i := range wanted {
 		wanted[i] = popular.Uint64()
 	}
-	connections := min(r.cfg.connections, len(wanted))
-	got, err := r.Stage(ctx, loadgen.Stage{Name: name, Clients: connections, Requests: len(wanted)}, func(ctx context.Context, n int) loadgen.Outcome {
+	connections := min(r.settings.connections, len(wanted))
+	got := r.Stage(ctx, loadgen.Stage{Name: name, Clients: connections, Requests: len(wanted)}, func(ctx context.Context, n int) loadgen.Outcome {
 		return r.order(ctx, r.goods[wanted[n]], fmt.Sprint("buyer-", n)).outcome()
 	}, kills)
 	// Orders that are in flight when the last unit is sold cannot be refused by the flag.
 	if most := max((got[byDatabase]+got[byFlag])/100, int64(kinds*connections)); r.Scale >= 1 && got[byDatabase] > most { // a short scene may be over before the flag
 		r.Wrong("got %v, want at most %d sold-out answers that asked the database", got, most)
 	}
-	return err
 }

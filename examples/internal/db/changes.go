@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -33,40 +32,35 @@ type Change struct {
 	Key, Before, After map[string]any
 }
 
-// Changes calls each with every commit after a position, in order and without a gap. tables names the tables, at least one.
-// The first event has only the position at which the feed begins. If after is "", that is the present position.
+// Changes calls each with every commit after a position, in order and without a gap. tables are the names of tables, with
+// commas between them. The first event has only the position at which the feed begins.
 //
 // Changes returns when ctx ends, when each fails, or when the connection is lost. To continue, call it again with the
 // position of the last event. A *Refusal with status 410 says that the commits after the position are gone. Then query
 // the tables, and continue after the position of that answer.
-func (c *Client) Changes(ctx context.Context, after string, tables []string, each func(Event) error) error {
+func (c *Client) Changes(ctx context.Context, after, tables string, each func(Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	alarm := time.AfterFunc(silence, func() { cancel(errors.New("the change feed is silent")) })
 	defer alarm.Stop()
-	query := url.Values{"tables": {strings.Join(tables, ",")}}
-	if after != "" {
-		query.Set("after", after)
-	}
+	query := url.Values{"after": {after}, "tables": {tables}}
 	resp, err := c.send(ctx, "/api/v1/changes?"+query.Encode(), nil, http.Header{"Accept": {"application/x-ndjson"}})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()                        // It was only read.
 	start, _ := strconv.ParseUint(resp.Header.Get("X-Seq"), 10, 64) // The database sends a number.
-	if err = each(Event{Cluster: resp.Header.Get("X-Cluster-Id"), Seq: start}); err != nil {
-		return err
-	}
 	events := json.NewDecoder(resp.Body)
 	events.UseNumber()
+	e := Event{Cluster: resp.Header.Get("X-Cluster-Id"), Seq: start}
 	for {
-		var e Event
+		if err = each(e); err != nil {
+			return err
+		}
+		e = Event{}
 		if err = events.Decode(&e); err != nil { // An event that was cut off comes again.
 			return cmp.Or(context.Cause(ctx), fmt.Errorf("the change feed ended: %w", err))
 		}
 		alarm.Reset(silence)
-		if err = each(e); err != nil {
-			return err
-		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -33,29 +31,10 @@ type Client struct {
 }
 
 // New returns a client of the orchestrator at base, such as http://127.0.0.1:8083. The database gives each user a share, so
-// that no user can starve another. It takes the user's name from authorization (see ReadAuthorization); user counts only
-// if authorization is "".
+// that no user can starve another. It takes the user's name from authorization, a header; user counts only if that is "".
 func New(base, user, authorization string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: 30 * time.Second}
 	return &Client{base: strings.TrimRight(base, "/"), user: user, authorization: authorization, http: &http.Client{Transport: transport}}
-}
-
-// ReadAuthorization returns the Authorization header for the first line "bearer TOKEN" or "basic USER:PASSWORD" of a
-// file; "" if file is "".
-func ReadAuthorization(file string) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(file) //nolint:gosec // The user names the file.
-	for line := range strings.Lines(string(text)) {
-		switch kind, secret, _ := strings.Cut(strings.TrimSpace(line), " "); kind {
-		case "bearer":
-			return "Bearer " + secret, nil
-		case "basic":
-			return "Basic " + base64.StdEncoding.EncodeToString([]byte(secret)), nil
-		}
-	}
-	return "", cmp.Or(err, fmt.Errorf("%s has no line 'bearer TOKEN' or 'basic USER:PASSWORD'", file))
 }
 
 // Statement is one SQL text and the values of its parameters. A map as the only value binds parameters by name.
@@ -66,21 +45,30 @@ func SQL(text string, values ...any) Statement { return append(Statement{text}, 
 
 // Options are the options of one call. The zero value is good for most calls.
 type Options struct {
-	Key         string // the same key with the same statements has one effect and one answer
-	Async       bool   // answer as soon as the broker has the write on disk; Answer.Operation then names it
-	Transaction bool   // the statements take effect together or not at all
-	Rows        bool   // the results have the rows of RETURNING
-	Level       string // of a read: "", none, weak, linearizable or strong
-	MinSeq      string // a position that the read must see
-	Cluster     string // the data folder of that position; "": any
+	Key     string // the same key with the same statements has one effect and one answer
+	Async   bool   // answer as soon as the broker has the write on disk; Answer.Operation then names it
+	Rows    bool   // the results have the rows of RETURNING
+	Level   string // of a read: "", none, weak, linearizable or strong
+	MinSeq  string // a position that the read must see
+	Cluster string // the data folder of that position; "": any
 }
 
 // Answer is the answer of a call.
 type Answer struct {
-	Results             []Result `json:"results"` // one for each statement
-	Seq, Cluster        string   `json:"-"`       // the position of the write, or that the read saw
-	Cache               string   `json:"-"`       // where the answer of a read came from: HIT, FLIGHT, MISS or BYPASS
-	Operation, Location string   `json:"-"`       // of an asynchronous write
+	Results      []Result // one for each statement
+	Seq, Cluster string   `json:"-"` // the position of the write, or that the read saw
+	Cache        string   `json:"-"` // where the answer of a read came from: HIT, FLIGHT, MISS or BYPASS
+	Operation    string   `json:"-"` // the id of an asynchronous write
+}
+
+// Err returns the error of the first statement that failed.
+func (a Answer) Err() error {
+	for _, result := range a.Results {
+		if result.Error != "" {
+			return errors.New(result.Error)
+		}
+	}
+	return nil
 }
 
 // Position is where the change feed continues after this answer.
@@ -88,11 +76,16 @@ func (a Answer) Position() string { return a.Cluster + ":" + a.Seq }
 
 // Result is the result of one statement.
 type Result struct {
-	Columns      []string `json:"columns,omitempty"`
-	Values       [][]any  `json:"values,omitempty"` // numbers are json.Number
-	LastInsertID int64    `json:"last_insert_id,omitempty"`
-	RowsAffected int64    `json:"rows_affected,omitempty"`
-	Error        string   `json:"error,omitempty"`
+	Values       [][]any // rows; numbers are json.Number
+	RowsAffected int64   `json:"rows_affected"`
+	Error        string
+}
+
+// Int returns a value of a row that is an integer.
+func Int(value any) int64 {
+	number, _ := value.(json.Number)
+	n, _ := number.Int64()
+	return n
 }
 
 // Execute runs statements that change something.
@@ -103,24 +96,18 @@ func (c *Client) Execute(ctx context.Context, o Options, statements ...Statement
 	return c.statements(ctx, "/db/execute", o, statements)
 }
 
-// again is the time between two attempts of a write whose outcome is unknown.
-const again = 200 * time.Millisecond
-
 // Insist is Execute for a write with a key. While the outcome is unknown, Insist sends the write again under its key, until
 // ctx ends; then the error is a *Refusal with Unknown() true. However many attempts there are, the write has one effect.
 func (c *Client) Insist(ctx context.Context, o Options, statements ...Statement) (Answer, error) {
 	for unknown := false; ; {
 		a, err := c.Execute(ctx, o, statements...)
 		r, refused := errors.AsType[*Refusal](err)
-		if !refused || r.Status == http.StatusUnprocessableEntity {
-			return a, err
-		}
-		// 409: an earlier attempt still runs. Once an attempt is unknown, the refusal of a later attempt says nothing about it.
-		if unknown = unknown || r.Unknown() || r.Status == http.StatusConflict; !unknown {
+		unknown = refused && (unknown || r.Unknown()) // A later refusal says nothing about an attempt with an unknown outcome.
+		if !unknown || r.Status == http.StatusUnprocessableEntity {
 			return a, err
 		}
 		select {
-		case <-time.After(again):
+		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
 			return a, &Refusal{Status: http.StatusGatewayTimeout, Message: "not known whether the write was done"}
 		}
@@ -138,9 +125,6 @@ func (c *Client) statements(ctx context.Context, path string, o Options, stateme
 		return Answer{}, fmt.Errorf("encode statements: %w", err)
 	}
 	path += "?level=" + cmp.Or(o.Level, "weak")
-	if o.Transaction {
-		path += "&transaction"
-	}
 	head := http.Header{}
 	if o.Async {
 		head.Set("Prefer", "respond-async")
@@ -153,24 +137,14 @@ func (c *Client) statements(ctx context.Context, path string, o Options, stateme
 	var a Answer
 	head, err = c.call(ctx, path, body, head, &a)
 	a.Seq, a.Cluster, a.Cache = head.Get("X-Seq"), head.Get("X-Cluster-Id"), head.Get("X-Cache")
-	a.Operation, a.Location = head.Get("X-Operation-Id"), head.Get("Location")
+	a.Operation = head.Get("X-Operation-Id")
 	return a, err
 }
 
-// Operation is the state of an asynchronous write: pending, applied or failed.
-type Operation struct {
-	ID      string   `json:"id"`
-	Status  string   `json:"status"`
-	Seq     uint64   `json:"seq,omitempty"`
-	Detail  string   `json:"detail,omitempty"`
-	Results []Result `json:"results,omitempty"`
-}
-
-// Operation returns the state of an asynchronous write.
-func (c *Client) Operation(ctx context.Context, id string) (Operation, error) {
-	var o Operation
-	_, err := c.call(ctx, "/api/v1/db/writes/"+url.PathEscape(id), nil, http.Header{}, &o)
-	return o, err
+// Operation returns the database's JSON about an asynchronous write. Its status is pending, applied or failed.
+func (c *Client) Operation(ctx context.Context, id string) (state json.RawMessage, err error) {
+	_, err = c.call(ctx, "/api/v1/db/writes/"+url.PathEscape(id), nil, http.Header{}, &state)
+	return state, err
 }
 
 // call sends one request and decodes the body of a 2xx into answer. The headers returned are never nil.
@@ -232,8 +206,10 @@ type Refusal struct { //nolint:errname // Refusal is the word of the API.
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%d %s", r.Status, r.Message) }
 
-// Unknown reports whether the write may have been done.
-func (r *Refusal) Unknown() bool { return r.Status >= 500 && r.Status != http.StatusServiceUnavailable }
+// Unknown reports whether the write may have been done. 409 says that an earlier attempt under the same key still runs.
+func (r *Refusal) Unknown() bool {
+	return r.Status == http.StatusConflict || (r.Status >= 500 && r.Status != http.StatusServiceUnavailable)
+}
 
 // broken returns the refusal for a call without a whole answer. wrote tells whether anything of it was sent.
 func broken(err error, wrote bool) error {

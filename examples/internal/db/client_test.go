@@ -4,11 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -30,7 +29,7 @@ func TestExecute_SendsAllOptions(t *testing.T) {
 		h := r.Header
 		got := r.URL.String() + " " + string(body) + " " + h.Get("X-Rideshare-User") + " " + h.Get("Authorization") + " " +
 			h.Get("Idempotency-Key") + " " + h.Get("Prefer") + " " + h.Get("X-Min-Seq") + " " + h.Get("X-Cluster-Id")
-		if want := `/db/request?level=strong&transaction [["SELECT ?",1]] ann Bearer x k respond-async 7 c`; got != want {
+		if want := `/db/request?level=strong [["SELECT ?",1]] ann Bearer x k respond-async 7 c`; got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		w.Header().Set("X-Seq", "8")
@@ -38,10 +37,29 @@ func TestExecute_SendsAllOptions(t *testing.T) {
 		w.Header().Set("X-Operation-Id", "o")
 		_, _ = io.WriteString(w, `{"results":[{"values":[[4611686018427387905]]},{"error":"no"}]}`)
 	})
-	o := db.Options{Key: "k", Async: true, Transaction: true, Rows: true, Level: "strong", MinSeq: "7", Cluster: "c"}
+	o := db.Options{Key: "k", Async: true, Rows: true, Level: "strong", MinSeq: "7", Cluster: "c"}
 	a, err := c.Execute(t.Context(), o, db.SQL("SELECT ?", 1))
 	if err != nil || a.Position() != "c:8" || a.Operation != "o" || a.Results[0].Values[0][0] != json.Number("4611686018427387905") || a.Results[1].Error != "no" {
 		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
+// The answer has the whole result of each statement, and Err is the first error of them.
+func TestAnswer_Err(t *testing.T) {
+	for results, want := range map[string]string{`[{}]`: "<nil>", `[{"rows_affected":1},{"error":"no"},{"error":"never"}]`: "no"} {
+		c := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"results":`+results+`}`) })
+		a, err := c.Execute(t.Context(), db.Options{}, db.SQL("SELECT 1"))
+		if err != nil || fmt.Sprint(a.Err()) != want || (want != "<nil>") != (a.Results[0].RowsAffected == 1) {
+			t.Errorf("%s: got %+v, %v, want error %s", results, a, err, want)
+		}
+	}
+	for _, tt := range []struct {
+		value any
+		want  int64
+	}{{json.Number("4611686018427387905"), 4611686018427387905}, {nil, 0}, {"text", 0}} {
+		if got := db.Int(tt.value); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.value, got, tt.want)
+		}
 	}
 }
 
@@ -61,6 +79,10 @@ func TestRefusal_SaysWhatIsKnown(t *testing.T) {
 			w.Header().Set("Retry-After", "2")
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, db.Refusal{Status: 503, Message: "503 Service Unavailable", RetryAfter: 2 * time.Second}, false},
+		{"EarlierAttemptStillRuns", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"detail":"still running"}`)
+		}, db.Refusal{Status: 409, Message: "still running"}, true},
 		{"Unknown", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusGatewayTimeout)
 			_, _ = io.WriteString(w, `{"title":"late"}`)
@@ -111,7 +133,9 @@ func TestInsist(t *testing.T) {
 		{[]int{200}, []int{200}},
 		{[]int{503, 200}, []int{503}},
 		{[]int{504, 409, 503, 200}, []int{504, 409, 503, 200}},
+		{[]int{409, 503, 200}, []int{409, 503, 200}},
 		{[]int{504, 422}, []int{504, 422}},
+		{[]int{422}, []int{422}},
 	} {
 		var got []int
 		c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -150,7 +174,7 @@ func TestChanges_StartsAtThePositionAndIgnoresHalfAnEvent(t *testing.T) {
 		_, _ = io.WriteString(w, `{"cluster":"c","seq":5,"changes":[{"op":"insert","table":"a","key":{"id":1},"after":{"id":1}}]}`+"\n"+`{"cluster":"c","seq":6`)
 	})
 	var got []db.Event
-	err := c.Changes(t.Context(), "c:4", []string{"a", "b"}, func(e db.Event) error {
+	err := c.Changes(t.Context(), "c:4", "a,b", func(e db.Event) error {
 		got = append(got, e)
 		return nil
 	})
@@ -161,22 +185,7 @@ func TestChanges_StartsAtThePositionAndIgnoresHalfAnEvent(t *testing.T) {
 		t.Errorf("got %+v", change)
 	}
 	stop := errors.New("enough")
-	if err = c.Changes(t.Context(), "c:4", []string{"a", "b"}, func(db.Event) error { return stop }); !errors.Is(err, stop) {
+	if err = c.Changes(t.Context(), "c:4", "a,b", func(db.Event) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("got %v, want the caller's error", err)
-	}
-}
-
-func TestReadAuthorization(t *testing.T) {
-	for content, want := range map[string]string{"# c\nbearer t0ken\n": "Bearer t0ken", "user a b\nbasic ann:x y\n": "Basic YW5uOnggeQ==", "nothing": ""} {
-		file := filepath.Join(t.TempDir(), "auth")
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := db.ReadAuthorization(file); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: got %q, %v, want %q", content, got, err, want)
-		}
-	}
-	if _, err := db.ReadAuthorization(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no file: got %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -44,28 +43,15 @@ type play struct {
 }
 
 // choose chooses a resort that has no rides and no seasons yet.
-func (p *play) choose(ctx context.Context) error {
-	rows, err := p.query(ctx, `SELECT resort_id FROM ski_resorts r WHERE NOT EXISTS (SELECT 1 FROM ski_rides d WHERE d.resort_id = r.resort_id)
+func (p *play) choose(ctx context.Context) bool {
+	free := scene.Rows[[1]int](ctx, p.Run, `SELECT resort_id FROM ski_resorts r WHERE NOT EXISTS (SELECT 1 FROM ski_rides d WHERE d.resort_id = r.resort_id)
 		AND NOT EXISTS (SELECT 1 FROM ski_seasons s WHERE s.resort_id = r.resort_id) LIMIT 1`)
-	if err == nil && len(rows) == 0 {
-		err = errors.New("every resort has rides: use another database")
-	} else if err == nil {
-		p.resort = rows[0][0]
+	if len(free) == 0 {
+		p.Fail(ctx, errors.New("no resort without rides: use another database"))
+		return false
 	}
-	return err
-}
-
-// query returns rows of integers.
-func (p *play) query(ctx context.Context, text string, values ...any) (rows [][]int, err error) {
-	a, err := p.db.Query(ctx, db.Options{Level: "strong"}, db.SQL(text, values...))
-	if err == nil && a.Results[0].Error != "" {
-		err = errors.New(a.Results[0].Error)
-	}
-	if err == nil {
-		list, _ := json.Marshal(a.Results[0].Values) // They were JSON.
-		err = json.Unmarshal(list, &rows)
-	}
-	return rows, err
+	p.resort = free[0][0]
+	return true
 }
 
 // send returns a call that sends a ride, which next makes for a stage.
@@ -107,9 +93,9 @@ func (p *play) get(ctx context.Context, path string, header ...string) api.Reply
 }
 
 // check compares the rows of this run with the rides that were answered, and the queries' answers with a model of the rows.
-func (p *play) check(ctx context.Context) error {
+func (p *play) check(ctx context.Context) {
 	days, ofResort, ofSkiers := map[int]bool{}, map[ride]int{}, map[ride]int{}
-	patience, cancel := context.WithTimeout(ctx, time.Minute)
+	patience, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for one, fate := range p.rides.Fates() {
 		days[one.day] = true
@@ -119,39 +105,33 @@ func (p *play) check(ctx context.Context) error {
 	}
 	// Writes are done in order: once this one is done, no earlier one is still to be done.
 	_, err := p.db.Insist(patience, db.Options{Key: p.id}, db.SQL("INSERT INTO ski_seasons VALUES(?, ?)", p.resort, season))
-	for day := range days {
-		err = errors.Join(err, p.read(ctx, ofResort, "resort_id = ? AND day_id = ?", p.resort, day))
-	}
 	if err != nil {
-		return err
+		p.Fail(ctx, err)
 	}
+	for day := range days {
+		p.read(patience, ofResort, "resort_id = ? AND day_id = ?", p.resort, day)
+	}
+	scene.Compare(p.Run, "ride", &p.rides, ofResort)
 	p.Change(func(res *scene.Result) {
-		found := maps.Clone(ofResort)
-		p.rides.Compare(&res.Check, "ride", found)
-		for r := range found {
-			res.Check.Unasked.Add("ride %v is there, and was never sent", r)
-		}
 		if p.keys && res.Check.UnknownThere+res.Check.UnknownMissing > 0 {
 			res.Check.Wrong.Add("rides with a key stay unknown")
 		}
 	})
 	for r := range ofResort {
 		if len(ofSkiers) < 30 {
-			err = errors.Join(err, p.read(ctx, ofSkiers, "skier_id = ?", r.skier)) // They may have rides at other resorts.
+			p.read(patience, ofSkiers, "skier_id = ?", r.skier) // They may have rides at other resorts.
 		}
 	}
 	p.checkQueries(ctx, p.model(ofResort, ofSkiers))
-	return err
 }
 
 // read adds the rides of the season that meet a condition.
-func (p *play) read(ctx context.Context, to map[ride]int, condition string, values ...any) error {
-	rows, err := p.query(ctx, `SELECT resort_id, day_id, skier_id, lift_id, ride_time, count(*) FROM ski_rides
+func (p *play) read(ctx context.Context, to map[ride]int, condition string, values ...any) {
+	rides := scene.Rows[[6]int](ctx, p.Run, `SELECT resort_id, day_id, skier_id, lift_id, ride_time, count(*) FROM ski_rides
 		WHERE season_id = ? AND `+condition+" GROUP BY 1, 2, 3, 4, 5", append([]any{season}, values...)...)
-	for _, row := range rows {
+	for _, row := range rides {
 		to[ride{row[0], row[1], row[2], row[3], row[4]}] = row[5]
 	}
-	return err
 }
 
 // answer is the answer of a query. Its list has an item for each member, in order. The format whole has the list as %[1]s

@@ -3,7 +3,6 @@ package load
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"rideshare/bench/loadgen"
+	"rideshare/bench/scene"
 )
 
 // from returns a random number.
@@ -31,23 +31,21 @@ func (p *play) anyRide(day int) func(int) ride {
 	return func(int) ride { return ride{p.resort, day, from(1, 100_000), from(1, 40), from(1, 360)} }
 }
 
-func fullDays(ctx context.Context, p *play) error {
+func fullDays(ctx context.Context, p *play) {
 	for text := range strings.SplitSeq(cmp.Or(p.settings.days, fmt.Sprint(from(1, 366))), ",") {
 		day, err := strconv.Atoi(text)
-		if err == nil {
-			err = p.Load(ctx, "day "+text, p.day200k(day), nil)
-		}
 		if err != nil {
-			return err
+			p.Fail(ctx, fmt.Errorf("--days: %w", err))
+			return
 		}
+		p.Load(ctx, "day "+text, p.day200k(day), nil)
 		if all := p.Last().All; all.Failed > 0 {
 			p.Wrong("day %d has %d rides, and %d more were sent", day, all.Count-all.Failed, all.Failed)
 		}
 	}
-	return nil
 }
 
-func skiers20k(ctx context.Context, p *play) error {
+func skiers20k(ctx context.Context, p *play) {
 	n := p.settings.threads
 	times := [][2]int{{1, 90}, {91, 360}, {361, 420}}
 	stages := []loadgen.Stage{
@@ -55,36 +53,33 @@ func skiers20k(ctx context.Context, p *play) error {
 		{Name: "peak", Clients: n, Requests: p.Scaled(120_000), Start: 0.2},
 		{Name: "cooldown", Clients: max(1, n/10), Requests: p.Scaled(20_000), Start: 0.2},
 	}
-	return p.Load(ctx, "180k", loadgen.Config{Stages: stages, Call: p.send(func(stage int) ride {
+	p.Load(ctx, "180k", loadgen.Config{Stages: stages, Call: p.send(func(stage int) ride {
 		return ride{p.resort, 1, from(1, 20_000), from(1, 40), from(times[stage][0], times[stage][1])}
 	})}, nil)
 }
 
-func kill(ctx context.Context, p *play) error {
+func kill(ctx context.Context, p *play) {
 	p.keys = true
-	total := int64(p.Scaled(32_000) + p.Scaled(168_000))
-	return p.Load(ctx, "day 1", p.day200k(1), map[int64]string{max(1, total/5): "master", max(2, total*2/5): "slave", max(3, total*3/5): "broker"})
+	p.Load(ctx, "day 1", p.day200k(1), scene.Kills(p.Scaled(32_000)+p.Scaled(168_000)))
 }
 
 // breaker plays days under presets of the breaker. An answer after the deadline of the service is a timeout here, and wrong.
-func breaker(ctx context.Context, p *play) error {
+func breaker(ctx context.Context, p *play) {
 	for _, preset := range []string{"2000-2s", "7500-5s", "10000-5s"} {
 		if err := p.Protection.Patch(ctx, map[string]any{"event_breaker": map[string]any{"preset": preset}}); err != nil {
-			return err
+			p.Fail(ctx, err)
+			return
 		}
 		for _, p.rest = range []time.Duration{0, time.Second} {
-			if err := p.Load(ctx, fmt.Sprintf("%s, pause %v", preset, p.rest), p.day200k(from(1, 366)), nil); err != nil {
-				return err
-			}
+			p.Load(ctx, fmt.Sprintf("%s, pause %v", preset, p.rest), p.day200k(from(1, 366)), nil)
 		}
 	}
-	return nil
 }
 
 // reads asks three queries after three days, and counts where the answers came from.
-func reads(ctx context.Context, p *play) error {
+func reads(ctx context.Context, p *play) {
 	p.settings.days = "1,2,3"
-	err := fullDays(ctx, p)
+	fullDays(ctx, p)
 	requests := p.Scaled(64_000)
 	for name, format := range map[string]string{
 		"day vertical":    "/skiers/%[1]d/seasons/2025/days/%[2]d/skiers/%[3]d",
@@ -104,7 +99,7 @@ func reads(ctx context.Context, p *play) error {
 			return loadgen.Outcome{Kind: name, Failure: r.Failure(http.StatusOK)}
 		}
 		p.get(ctx, path()) // Equal reads share an answer once the cache knows that the statement has answers to keep.
-		err = errors.Join(err, p.Load(ctx, name, loadgen.Config{Stages: []loadgen.Stage{{Name: name, Clients: 128, Requests: requests}}, Call: call}, nil))
+		p.Load(ctx, name, loadgen.Config{Stages: []loadgen.Stage{{Name: name, Clients: 128, Requests: requests}}, Call: call}, nil)
 		p.Note("%s: %d different questions, answers by X-Cache: %v", name, len(asked), levels)
 		cached := levels["HIT"] + levels["FLIGHT"] + levels["MISS"] + levels["BYPASS"]
 		// In a short scene a pause of the machine may cause more misses.
@@ -113,11 +108,10 @@ func reads(ctx context.Context, p *play) error {
 			p.Wrong("%s: %d answers have a level, and %d came from a worker for %d questions", name, cached, levels["MISS"], len(asked))
 		}
 	}
-	return err
 }
 
 // queryable sends a ride and asks until it is seen. A sync one must be seen by the first GET.
-func queryable(ctx context.Context, p *play) (err error) {
+func queryable(ctx context.Context, p *play) {
 	for day, kind := range []string{"sync", "async"} {
 		call := func(ctx context.Context, n loadgen.Request) loadgen.Outcome {
 			one := ride{p.resort, 1 + day, 1 + n.Number, 7, 1}
@@ -131,22 +125,19 @@ func queryable(ctx context.Context, p *play) (err error) {
 			}
 			return posted
 		}
-		err = errors.Join(err, p.Load(ctx, kind, loadgen.Config{Stages: []loadgen.Stage{{Name: kind, Clients: 1, Requests: p.Scaled(1000)}}, Call: call}, nil))
+		p.Load(ctx, kind, loadgen.Config{Stages: []loadgen.Stage{{Name: kind, Clients: 1, Requests: p.Scaled(1000)}}, Call: call}, nil)
 	}
 	p.Note("The figures are the time from the POST until the ride was seen.")
-	return err
 }
 
 // sweep doubles the rate until the service cannot follow.
-func sweep(ctx context.Context, p *play) error {
+func sweep(ctx context.Context, p *play) {
 	took := max(300*time.Millisecond, time.Duration(float64(30*time.Second)*p.Scale))
 	for step := range 8 {
 		rate := 500 * p.Scale * float64(int(1)<<step)
 		name := fmt.Sprintf("%g/s", rate)
 		plan := loadgen.Plan{{Name: name, Duration: took, From: rate, To: rate}}
-		if err := p.Load(ctx, name, loadgen.Config{Plan: plan, Loop: loadgen.Open, MaxInFlight: 4096, Call: p.send(p.anyRide(1 + step))}, nil); err != nil {
-			return err
-		}
+		p.Load(ctx, name, loadgen.Config{Plan: plan, Loop: loadgen.Open, MaxInFlight: 4096, Call: p.send(p.anyRide(1 + step))}, nil)
 		sum := p.Last()
 		good := float64(sum.All.Count - sum.All.Failed)
 		if step == 0 && good < 0.98*float64(sum.All.Count) {
@@ -157,5 +148,4 @@ func sweep(ctx context.Context, p *play) error {
 			break
 		}
 	}
-	return nil
 }

@@ -1,37 +1,15 @@
 package main
 
+import _ "embed"
+
+// schema creates the tables, the constraints, and the triggers that keep the counts.
+//
+//go:embed schema.sql
+var schema string
+
 // now is the database's clock in milliseconds since 1970. No other clock decides when a sale opens or a hold expires, so
 // all instances agree, and a retry has the same statement.
 const now = `CAST(1000 * unixepoch('subsec') + 0.5 AS INTEGER)`
-
-// schema makes the tables. The constraints refuse what must not happen: free cannot fall below 0, a lease cannot sell more
-// than it has, a buyer has at most one live order of a kind of goods, and the counts always add up.
-//
-// Triggers keep the counts right, so that each action is one statement on sale_orders or sale_leases. A lease is closed when
-// it has no unused unit: to close it, qty becomes used, and the constraint lease_used then refuses every later order.
-var schema = []string{
-	`CREATE TABLE IF NOT EXISTS sale_goods(goods_id INTEGER PRIMARY KEY, name TEXT NOT NULL, price_cents INTEGER NOT NULL, hold_ms INTEGER NOT NULL,
-  starts_at INTEGER NOT NULL, ends_at INTEGER NOT NULL, total INTEGER NOT NULL, free INTEGER NOT NULL,
-  leased INTEGER NOT NULL DEFAULT 0, held INTEGER NOT NULL DEFAULT 0, sold INTEGER NOT NULL DEFAULT 0, CONSTRAINT sold_out CHECK(free >= 0),
-  CONSTRAINT balance CHECK(leased >= 0 AND held >= 0 AND sold >= 0 AND total = free + leased + held + sold))`,
-	`CREATE TABLE IF NOT EXISTS sale_leases(lease_id TEXT NOT NULL PRIMARY KEY, goods_id INTEGER NOT NULL REFERENCES sale_goods, qty INTEGER NOT NULL,
-  used INTEGER NOT NULL DEFAULT 0, expires_at INTEGER NOT NULL, CONSTRAINT lease_used CHECK(used BETWEEN 0 AND qty)) WITHOUT ROWID`,
-	`CREATE TABLE IF NOT EXISTS sale_orders(order_id TEXT NOT NULL PRIMARY KEY, goods_id INTEGER NOT NULL REFERENCES sale_goods, user_id TEXT NOT NULL,
-  lease_id TEXT REFERENCES sale_leases, state TEXT NOT NULL CHECK(state IN ('HELD','PAID','EXPIRED','CANCELLED','REFUSED')), created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID`,
-	`CREATE UNIQUE INDEX IF NOT EXISTS sale_one_live_order ON sale_orders(goods_id, user_id) WHERE state IN ('HELD','PAID')`,
-	`CREATE INDEX IF NOT EXISTS sale_orders_due ON sale_orders(expires_at) WHERE state = 'HELD'`,
-	`CREATE INDEX IF NOT EXISTS sale_leases_due ON sale_leases(expires_at) WHERE used < qty`,
-	`CREATE TRIGGER IF NOT EXISTS sale_new_order AFTER INSERT ON sale_orders WHEN NEW.state <> 'REFUSED' BEGIN
-  UPDATE sale_leases SET used = used + 1 WHERE lease_id = NEW.lease_id;
-  UPDATE sale_goods SET free = free - (NEW.lease_id IS NULL), leased = leased - (NEW.lease_id IS NOT NULL),
-  held = held + (NEW.state = 'HELD'), sold = sold + (NEW.state = 'PAID') WHERE goods_id = NEW.goods_id; END`,
-	`CREATE TRIGGER IF NOT EXISTS sale_order_leaves_held AFTER UPDATE OF state ON sale_orders WHEN OLD.state = 'HELD' AND NEW.state <> 'HELD' BEGIN
-  UPDATE sale_goods SET held = held - 1, sold = sold + (NEW.state = 'PAID'), free = free + (NEW.state <> 'PAID') WHERE goods_id = NEW.goods_id; END`,
-	`CREATE TRIGGER IF NOT EXISTS sale_new_lease AFTER INSERT ON sale_leases BEGIN
-  UPDATE sale_goods SET free = free - NEW.qty, leased = leased + NEW.qty WHERE goods_id = NEW.goods_id; END`,
-	`CREATE TRIGGER IF NOT EXISTS sale_lease_closes AFTER UPDATE OF qty ON sale_leases BEGIN
-  UPDATE sale_goods SET free = free + OLD.qty - NEW.qty, leased = leased - OLD.qty + NEW.qty WHERE goods_id = NEW.goods_id; END`,
-}
 
 // The statements of the routes. Each change is one statement that contains its condition, so that no other buyer's change
 // can come between the check and the change.
@@ -55,7 +33,7 @@ ON o.goods_id = g.goods_id AND o.user_id = ? AND o.state IN ('HELD','PAID') WHER
 	cancelOrder = `UPDATE sale_orders SET state = 'CANCELLED' WHERE order_id = ? AND user_id = ? AND state = 'HELD'`
 	selectOrder = `SELECT goods_id, state, created_at, expires_at FROM sale_orders WHERE order_id = ? AND user_id = ?`
 
-	// expireOrders ends at most sweepMost holds, so that a sweep is never a long write.
+	// expireOrders ends a bounded number of holds, so that a sweep is never a long write.
 	expireOrders = `UPDATE sale_orders SET state = 'EXPIRED' WHERE order_id IN
 (SELECT order_id FROM sale_orders WHERE state = 'HELD' AND expires_at <= ` + now + ` ORDER BY expires_at LIMIT ?)`
 

@@ -1,4 +1,4 @@
-package main
+package route
 
 import (
 	"fmt"
@@ -36,8 +36,8 @@ func TestPreference_RemovedInstance_OnlyItsGoodsMove(t *testing.T) {
 		t.Errorf("got %d of %d goods moved, want at most 1.5/7", moved, goods)
 	}
 	for _, instance := range seven {
-		if float64(owned[instance])*7 > mostLoad*goods {
-			t.Errorf("%s has %d of %d goods, want at most %v times the average", instance, owned[instance], goods, mostLoad)
+		if float64(owned[instance])*7 > maxLoad*goods {
+			t.Errorf("%s has %d of %d goods, want at most %v times the average", instance, owned[instance], goods, maxLoad)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestPreference_RemovedInstance_OnlyItsGoodsMove(t *testing.T) {
 func TestRouter_PopularGoods_LoadIsBounded(t *testing.T) {
 	r := &router{instances: instances(7), load: map[string]int{}}
 	for range 700 {
-		r.take(preference("/goods/1", r.instances))
+		r.begin(preference("/goods/1", r.instances))
 	}
 	for instance, n := range r.load {
 		if n > 125 {
@@ -80,7 +80,7 @@ func TestRouter_InstanceAway(t *testing.T) {
 		{"NoneLeft", []*httptest.Server{gone, gone}, 503, "no instance can be reached"},
 		{"Unknown", []*httptest.Server{breaks}, 504, "no answer from the instance"},
 	} {
-		r := &router{load: map[string]int{}, send: http.DefaultTransport}
+		r := &router{load: map[string]int{}, transport: http.DefaultTransport}
 		for _, server := range tt.instances {
 			r.instances = append(r.instances, strings.TrimPrefix(server.URL, "http://"))
 		}
@@ -93,6 +93,29 @@ func TestRouter_InstanceAway(t *testing.T) {
 		}
 		if r.all != 0 {
 			t.Errorf("%s: got a load of %d after all answers, want 0", tt.name, r.all)
+		}
+	}
+}
+
+// A request that was sent when its instance died may have been done, although the instance cannot be reached afterwards.
+func TestRouter_InstanceDies_IsUnknown(t *testing.T) {
+	var dies *httptest.Server
+	calls := 0
+	dies = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if calls++; calls > 1 { // on a connection that was used before, so that the transport sends the request again
+			_ = dies.Listener.Close()
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer dies.Close()
+	r := &router{load: map[string]int{}, transport: &http.Transport{}, instances: []string{strings.TrimPrefix(dies.URL, "http://")}}
+	for _, want := range []int{200, 504} {
+		w := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/goods/1/orders", http.NoBody)
+		request.Header.Set("Idempotency-Key", "k")
+		r.handler().ServeHTTP(w, request)
+		if w.Code != want {
+			t.Errorf("got %d %s, want %d", w.Code, w.Body, want)
 		}
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package route is the router in front of several instances of flashsale. It sends the requests of the same goods to the same
+// instance, so that few instances lease their units.
+package route
 
 import (
 	"cmp"
@@ -16,23 +18,32 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"rideshare/examples/internal/web"
 )
 
-// mostLoad is how many requests an instance may have in flight, as a multiple of the average.
-const mostLoad = 1.25
+// answerLimit is how long the router waits for an instance's answer: longer than an instance needs for a request.
+const answerLimit = 20 * time.Second
 
-// router sends the requests of the same goods to the same instance, so that few instances lease their units.
+// maxLoad is how many requests an instance may have in flight, as a multiple of the average.
+const maxLoad = 1.25
+
+// errNotSent is the error of a request that no instance has got.
+var errNotSent = errors.New("no instance can be reached")
+
+// router sends each request to one of several instances.
 type router struct {
 	instances []string // HOST:PORT
-	send      http.RoundTripper
-	mu        sync.Mutex // guards what follows
-	load      map[string]int
-	all       int // the sum of load
+	transport http.RoundTripper
+	mu        sync.Mutex     // guards what follows
+	load      map[string]int // requests in flight, by instance
+	all       int            // the sum of load
 }
 
-// route is the command `flashsale route`.
-func route(ctx context.Context, args []string, messages io.Writer) error {
-	r := &router{load: map[string]int{}, send: &http.Transport{MaxIdleConnsPerHost: 512, ResponseHeaderTimeout: 2 * requestLimit}}
+// Main is the command `flashsale route`.
+func Main(ctx context.Context, args []string, messages io.Writer) error {
+	r := &router{load: map[string]int{}, transport: &http.Transport{MaxIdleConnsPerHost: 512, ResponseHeaderTimeout: answerLimit}}
 	flags := flag.NewFlagSet("flashsale route", flag.ContinueOnError)
 	flags.SetOutput(messages)
 	listen := flags.String("listen", "127.0.0.1:8087", "`address` of the router")
@@ -51,14 +62,20 @@ func route(ctx context.Context, args []string, messages io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return answer(ctx, listener, r.handler())
+	return web.Serve(ctx, listener, r.handler(), answerLimit)
 }
 
 func (r *router) handler() http.Handler {
 	return &httputil.ReverseProxy{
-		Rewrite:      func(p *httputil.ProxyRequest) { p.Out.URL.Scheme = "http" },
-		Transport:    r,
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) { problemOf(err).send(w) },
+		Rewrite:   func(p *httputil.ProxyRequest) { p.Out.URL.Scheme = "http" },
+		Transport: r,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			status := http.StatusGatewayTimeout // An instance may have done the request.
+			if errors.Is(err, errNotSent) {
+				status = http.StatusServiceUnavailable
+			}
+			web.Fail(w, status, 0, map[string]string{"message": err.Error()})
+		},
 	}
 }
 
@@ -72,41 +89,46 @@ func (r *router) RoundTrip(request *http.Request) (*http.Response, error) {
 	var wrote atomic.Bool
 	ctx := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	for {
-		instance := r.take(order)
+		instance := r.begin(order)
 		out := request.Clone(ctx)
 		out.URL.Host = instance
 		if out.Body != nil {
 			out.Body = io.NopCloser(out.Body) // The next instance may need it.
 		}
-		answer, err := r.send.RoundTrip(out)
-		r.mu.Lock()
-		r.load[instance], r.all = r.load[instance]-1, r.all-1
-		r.mu.Unlock()
+		answer, err := r.transport.RoundTrip(out)
+		r.end(instance)
 		if err == nil {
 			return answer, nil
 		}
-		if dial, is := errors.AsType[*net.OpError](err); !is || dial.Op != "dial" {
-			return nil, &problem{status: http.StatusGatewayTimeout, Message: "no answer from the instance: " + err.Error()}
-		}
-		if order = slices.DeleteFunc(order, func(one string) bool { return one == instance }); len(order) == 0 {
-			if wrote.Load() {
-				return nil, &problem{status: http.StatusGatewayTimeout, Message: "no answer from the instance"}
-			}
-			return nil, &problem{status: http.StatusServiceUnavailable, Message: "no instance can be reached"}
+		dial, is := errors.AsType[*net.OpError](err)
+		order = slices.DeleteFunc(order, func(one string) bool { return one == instance })
+		switch last := len(order) == 0; {
+		case !is || dial.Op != "dial" || (last && wrote.Load()):
+			return nil, fmt.Errorf("no answer from the instance: %w", err)
+		case last:
+			return nil, errNotSent
 		}
 	}
 }
 
-// take adds a request to the load of the first instance that has room, and returns the instance.
-func (r *router) take(order []string) string {
+// begin adds a request to the load of the first instance that has room, and returns the instance.
+func (r *router) begin(order []string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all++
-	room := mostLoad * float64(r.all) / float64(len(r.instances))
+	room := maxLoad * float64(r.all) / float64(len(r.instances))
 	i := slices.IndexFunc(order, func(instance string) bool { return float64(r.load[instance]) < room })
 	instance := order[max(0, i)] // All may be full when instances that have room cannot be reached.
 	r.load[instance]++
 	return instance
+}
+
+// end takes an answered request off the load of its instance.
+func (r *router) end(instance string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.load[instance]--
+	r.all--
 }
 
 // preference returns the instances in the order of the hashes of instance and key (rendezvous hashing). When an instance is
