@@ -3,15 +3,19 @@
 #
 #   deploy/images.sh [OUT]
 #
-# RIDESHARE_IMAGE is always built here, from this checkout. RabbitMQ and ZooKeeper: what RABBITMQ_IMAGE and ZOOKEEPER_IMAGE
-# name (in the environment or in .env), else the official images, else stand-ins made of Debian's packages. The choice is
-# written to OUT, as lines NAME=value. IMAGES=official or IMAGES=debian takes the choice away.
+# RIDESHARE_IMAGE is always built here, from this checkout. RabbitMQ, ZooKeeper, with POSTGRES=1 PostgreSQL, and with OBSERVE=1
+# Prometheus: what RABBITMQ_IMAGE, ZOOKEEPER_IMAGE, POSTGRES_IMAGE and PROMETHEUS_IMAGE name (in the environment or in .env), else the official images, else stand-ins made of
+# Debian's packages. Grafana comes with Prometheus where its image can be had. The choice is written to OUT, as lines NAME=value.
+# IMAGES=official or IMAGES=debian takes the choice away.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=${1:-/dev/null}
 
 official_rabbitmq=rabbitmq:3.13.7
 official_zookeeper=zookeeper:3.9.3
+official_prometheus=prom/prometheus:v2.53.3
+official_postgres=postgres:15.10
+official_grafana=grafana/grafana:11.3.0
 note() { echo "images: $*" >&2; }
 die() { note "$*"; exit 1; }
 
@@ -40,7 +44,7 @@ rideshare() {
   echo "RIDESHARE_IMAGE=$image" >>"$out"
 }
 
-# third NAME VARIABLE OFFICIAL: an image that is not ours.
+# third NAME VARIABLE OFFICIAL: an image that is not ours. chosen says which.
 third() {
   local name=$1 variable=$2 official=$3 image standin=rideshare/$1:debian12
   if [ -n "${!variable:-}" ]; then
@@ -59,6 +63,7 @@ third() {
     image=$standin
     standin "$name" "$image"
   fi
+  chosen=$image
   echo "$variable=$image" >>"$out"
 }
 
@@ -78,9 +83,30 @@ standin() {
   deploy/debian/image.sh "$name" "$image" "$recipe"
 }
 
+# observers chooses the images of Prometheus and Grafana. Debian has no package of Grafana. If Prometheus is a stand-in, no
+# registry was reached, so Grafana is not pulled either.
+observers() {
+  local official=$official_grafana
+  profiles+=,observe
+  third prometheus PROMETHEUS_IMAGE "$official_prometheus"
+  if [ -n "${GRAFANA_IMAGE:-}" ] || present "$official" || { [ "$chosen" = "$official_prometheus" ] && pull "$official"; }; then
+    IMAGES=official third grafana GRAFANA_IMAGE "$official"
+    profiles+=,grafana
+  else
+    note "grafana: left out, since $official is not here and was not to be pulled; load an image and name it: GRAFANA_IMAGE=..."
+  fi
+}
+
 command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
 docker info >/dev/null 2>&1 || die "the Docker engine does not answer: is it running, and may this user use it?"
 [ "$out" = /dev/null ] || : >"$out"
 rideshare
 third rabbitmq RABBITMQ_IMAGE "$official_rabbitmq"
 third zookeeper ZOOKEEPER_IMAGE "$official_zookeeper"
+profiles=${COMPOSE_PROFILES:-}
+if [ "${POSTGRES:-0}" = 1 ]; then
+  third postgres POSTGRES_IMAGE "$official_postgres"
+  profiles+=,postgres
+fi
+[ "${OBSERVE:-0}" != 1 ] || observers
+[ -z "$profiles" ] || echo "COMPOSE_PROFILES=${profiles#,}" >>"$out"

@@ -8,6 +8,8 @@
 #   rabbitmq-definitions.json     the broker's users with their rights, and the queues
 #   launcher-token                what the orchestrator shows to the launcher
 #   api-credentials               AUTH_FILE of the orchestrator, users and rides
+#   postgres-superuser            PostgreSQL's superuser, with POSTGRES=1
+#   postgres-log                  the user of persdb's log in PostgreSQL
 #   archive-key                   ARCHIVE_KEY_FILE of persdb, empty until somebody writes the keys of a bucket into it
 #
 # To change them all: remove DIR, then make up.
@@ -39,4 +41,7 @@ worker=$(password worker-bus)
 sed -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" "$here/rabbitmq/definitions.json" | save rabbitmq-definitions.json
 [ -s "$dir/launcher-token" ] || random 32 | save launcher-token
 [ -s "$dir/api-credentials" ] || echo "bearer $(random 32)" | save api-credentials
+for name in postgres-superuser postgres-log; do
+  [ -s "$dir/$name" ] || random 32 | save "$name"
+done
 [ -e "$dir/archive-key" ] || save archive-key </dev/null

@@ -16,7 +16,7 @@ func TestSecrets_AreMadeOnce(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		all := map[string]string{}
-		for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials", "archive-key"} {
+		for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials", "postgres-superuser", "postgres-log", "archive-key"} {
 			text, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				t.Fatal(err)

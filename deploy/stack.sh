@@ -2,7 +2,7 @@
 # The stack of docker-compose.yml, with what compose alone cannot know: which images there are, where the secrets lie,
 # which group may use the engine's socket, and which workers belong to it.
 #
-#   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is
+#   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is; OBSERVE=1: with Prometheus; POSTGRES=1: with PostgreSQL
 #   deploy/stack.sh down [--volumes]   remove it, workers and networks included; with --volumes the data too
 #   deploy/stack.sh logs [SERVICE...]  follow the logs, those of the workers included
 #   deploy/stack.sh ps                 its containers
@@ -12,6 +12,7 @@
 # Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+for part in observe.sh postgres/stack.sh; do . "deploy/$part"; done
 
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
@@ -133,6 +134,7 @@ settings() {
   choose_auth
   choose_tls
   choose_hosts
+  choose_observe && choose_postgres
 }
 
 compose() {
@@ -160,6 +162,7 @@ use_images() {
   set -a
   . "$STACK_DIR/images"
   set +a
+  ! has observe || export STACK_ADMIN=:9550 # where the gateway's own metrics are
 }
 
 # ours: the docker argument that selects what belongs to this stack.
@@ -169,16 +172,20 @@ up() {
   local began=$SECONDS reason before volumes
   check_tls
   need_compose
-  free_ports
+  free_ports GATEWAY_PORT ORCHESTRATOR_PORT $([ "$OBSERVE" = 0 ] || echo PROMETHEUS_PORT)
   before=$(docker ps -aq "$(ours)") volumes=$(docker volume ls -q "$(ours)")
   images
   use_images
+  check_postgres "$volumes"
+  ! has grafana || free_ports GRAFANA_PORT
   deploy/secrets.sh "$STACK_SECRETS"
   copy_tls
+  write_prometheus
   if other_scheme; then
     note "the parts speak $STACK_SCHEME from now on: all are made again"
     down
   fi
+  drop_observers
   note "starting $PROJECT"
   local until=$((SECONDS + ready_limit))
   start && wait_ready || give_up
@@ -186,12 +193,13 @@ up() {
   greet
 }
 
-# free_ports ends if another program has a port that the stack needs. What this stack has itself stays as it is.
+# free_ports NAME... ends if another program has one of these ports. What this stack has itself stays as it is.
 free_ports() {
-  local name port host=$BIND taken=
-  case $host in 0.0.0.0 | '') host=127.0.0.1 ;; ::) host=::1 ;; esac
-  for name in GATEWAY_PORT ORCHESTRATOR_PORT; do
-    port=${!name}
+  local name port host taken=
+  for name; do
+    port=${!name} host=$BIND
+    case $name in PROMETHEUS_PORT | GRAFANA_PORT) host=127.0.0.1 ;; esac
+    case $host in 0.0.0.0 | '') host=127.0.0.1 ;; ::) host=::1 ;; esac
     [ -z "$(docker ps -q "$(ours)" --filter "publish=$port")" ] || continue
     (exec 3<>"/dev/tcp/$host/$port") 2>/dev/null || continue
     note "port $port ($name) is taken by $(holder "$port")"
@@ -275,6 +283,7 @@ rideshare is ready
   gateway       $gateway
   orchestrator  $orchestrator
 END
+  greet_observers
   if [ -n "$STACK_AUTH_FILE" ]; then
     echo "  credentials   $STACK_SECRETS/api-credentials, for the orchestrator's crash and database routes"
   fi
@@ -306,7 +315,8 @@ down() {
   workers=$(docker ps -aq "$(ours)" --filter label=com.docker.compose.service=worker)
   # shellcheck disable=SC2086 # a list of ids
   [ -z "$workers" ] || docker rm -f $workers >/dev/null
-  compose down --remove-orphans "${volumes[@]}" 2>&1 | sed 's/^/stack: /' >&2
+  COMPOSE_PROFILES=observe,grafana,postgres compose down --remove-orphans "${volumes[@]}" 2>&1 | sed 's/^/stack: /' >&2
+  [ ${#volumes[@]} = 0 ] || rm -f "$STACK_DIR/postgres"
   left
 }
 

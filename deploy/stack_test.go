@@ -20,11 +20,14 @@ case "$*" in
   'compose version') exit 1 ;;
   'ps -q '*publish=*) cat "$ENGINE/own" 2>/dev/null ;;
   'ps --filter publish='*) cat "$ENGINE/holder" 2>/dev/null ;;
+  'ps -aq '*service=prometheus*) cat "$ENGINE/prometheus" 2>/dev/null ;;
+  'ps -aq '*service=grafana*) ;;
   'ps -aq '*unhealthy*|'ps -aq '*exited*|'ps -aq '*worker*) ;;
   'ps -aq '*) cat "$ENGINE/containers" 2>/dev/null ;;
   'ps -a '*service=worker*control*) cat "$ENGINE/workers" 2>/dev/null ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
-  'up -d '*) cat "$ENGINE/refusal" >&2; exit 1 ;;
+  'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; cat "$ENGINE/refusal" >&2; exit 1 ;;
+  'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
 esac
 exit 0
 `
@@ -39,18 +42,16 @@ type stack struct {
 func newStack(t *testing.T) *stack {
 	t.Helper()
 	s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
-	script, err := os.ReadFile("stack.sh")
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"stack.sh", "observe.sh", "postgres/stack.sh", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/recording.yml"} {
+		s.write(filepath.Join(s.root, "deploy", file), s.read(file))
 	}
-	s.write(filepath.Join(s.root, "deploy", "stack.sh"), string(script))
-	s.write(filepath.Join(s.root, "deploy", "images.sh"), "#!/bin/sh\necho RIDESHARE_IMAGE=one >\"$1\"\n")
+	s.write(filepath.Join(s.root, "deploy", "images.sh"), "#!/bin/sh\necho RIDESHARE_IMAGE=one >\"$1\"\n[ $OBSERVE = 0 ] || echo COMPOSE_PROFILES=observe >>\"$1\"\n")
 	s.write(filepath.Join(s.root, "deploy", "secrets.sh"), "#!/bin/sh\n")
 	for _, name := range []string{"docker", "docker-compose"} {
 		s.write(filepath.Join(s.engine, "bin", name), engine)
 	}
 	s.env = append(os.Environ(), "ENGINE="+s.engine, "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"),
-		"PROJECT=ours", "BIND=127.0.0.1", "GATEWAY_PORT="+testenv.FreePort(t), "ORCHESTRATOR_PORT="+testenv.FreePort(t))
+		"PROJECT=ours", "BIND=127.0.0.1", "GATEWAY_PORT="+testenv.FreePort(t), "ORCHESTRATOR_PORT="+testenv.FreePort(t), "PROMETHEUS_PORT="+testenv.FreePort(t))
 	return s
 }
 
@@ -189,6 +190,53 @@ func TestStack_Up_OtherScheme(t *testing.T) {
 		if got := strings.Contains(made, "down --remove-orphans\n"); got != c.down || strings.Contains(rest, "down") {
 			t.Errorf("%q with TLS_DIR=%q: made again: %t, want %t:\n%s", c.workers, c.tls, got, c.down, calls)
 		}
+	}
+}
+
+// OBSERVE=1 starts Prometheus with a configuration that containers may read, by https where the parts speak TLS, and has the
+// gateway show its own metrics. A start without it removes Prometheus. A failed start removes all that there may be.
+func TestStack_Up_Observe(t *testing.T) {
+	s, dir := newStack(t), t.TempDir()
+	for _, file := range []string{"cert.pem", "key.pem", "ca.pem"} {
+		s.write(filepath.Join(dir, file), "x")
+	}
+	s.write(filepath.Join(s.engine, "refusal"), "ERROR: no room\n")
+	config := filepath.Join(s.root, ".stack", "ours", "prometheus", "prometheus.yml")
+	s.up()
+	if _, err := os.Stat(config); err == nil || s.read(filepath.Join(s.engine, "started")) != " \n" {
+		t.Errorf("without OBSERVE: got profiles and the gateway's port %q, and a configuration: %t", s.read(filepath.Join(s.engine, "started")), err == nil)
+	}
+	const https = "    scheme: https\n    tls_config: {cert_file: /run/tls/cert.pem, key_file: /run/tls/key.pem, insecure_skip_verify: true}\n"
+	for tls, want := range map[string]string{"": "    scheme: http\n", dir: https} {
+		s.up("OBSERVE=1", "TLS_DIR="+tls)
+		if got := s.read(filepath.Join(s.engine, "started")); got != "observe :9550\n" {
+			t.Errorf("got profiles and the gateway's port %q, want observe and :9550", got)
+		}
+		if got := s.read(config); strings.Count(got, want) != 7 || strings.Count(got, "scheme: ") != 7 {
+			t.Errorf("TLS_DIR=%q: want 7 parts with %q:\n%s", tls, want, got)
+		}
+		if info, err := os.Stat(config); err != nil || info.Mode().Perm()&0o044 != 0o044 {
+			t.Errorf("got %v, %v; want a file that containers can read", info, err)
+		}
+		if got := s.read(filepath.Join(s.engine, "removed")); got != "observe,grafana,postgres\n" {
+			t.Errorf("removed with the profiles %q, want observe,grafana,postgres", got)
+		}
+	}
+	s.write(filepath.Join(s.engine, "prometheus"), "0123abcd\n")
+	if _, calls, _ := s.up(); !strings.Contains(calls, "docker rm -f 0123abcd\n") {
+		t.Errorf("without OBSERVE again: Prometheus was not removed:\n%s", calls)
+	}
+	if said, _, failed := s.up("OBSERVE=yes"); !failed || !strings.Contains(said, "allowed: 0, 1") {
+		t.Errorf("OBSERVE=yes: failed: %t, said:\n%s", failed, said)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if said, _, failed := s.up("OBSERVE=1", "BIND=127.0.0.2", "PROMETHEUS_PORT="+port); !failed || !strings.Contains(said, "(PROMETHEUS_PORT) is taken") {
+		t.Errorf("a port that is taken: failed: %t, said:\n%s", failed, said)
 	}
 }
 

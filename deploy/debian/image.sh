@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a stand-in for an official image: image.sh rabbitmq|zookeeper IMAGE RECIPE.
+# Makes a stand-in for an official image: image.sh rabbitmq|zookeeper|prometheus|postgres IMAGE RECIPE.
 # User, paths, variables and command are those of the official one as far as docker-compose.yml uses them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -15,6 +15,13 @@ case $name in
     ) ;;
   zookeeper)
     changes=('USER 1000:1000' 'ENV PATH=/usr/bin:/usr/sbin' 'WORKDIR /data' 'VOLUME /data' 'EXPOSE 2181' 'CMD ["zookeeper-server"]') ;;
+  prometheus)
+    changes=('USER 65534:65534' 'WORKDIR /prometheus' 'VOLUME /prometheus' 'EXPOSE 9090' 'ENTRYPOINT ["/bin/prometheus"]') ;;
+  postgres)
+    changes=(
+      'USER 999:999' 'ENV PATH=/usr/lib/postgresql/15/bin:/usr/bin:/usr/sbin' 'WORKDIR /var/lib/postgresql' 'VOLUME /var/lib/postgresql/data'
+      'EXPOSE 5432' 'CMD ["postgres"]'
+    ) ;;
 esac
 mapfile -t packages < <(tr ' ' '\n' <"$name.packages" | sed '/^$/d')
 ./unpack.sh "$tar" "$PWD/$name.sh" "${packages[@]}"

@@ -130,13 +130,13 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	}
 	for _, want := range []string{
 		"http/point-read", "inprocess/point-read", "batched/point-read", "embedded/point-read", "unbatched/point-read", "tutorial/point-read", "rpc-best/point-read",
-		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "tutorial/write", "rpc-best/write", "batched/mixed-90-10", "batched/ride-get", "batched/point-beside-slow",
+		"batched/20-row-read", "batched/write", "batched-0/write", "batched-2/write", "batched-postgres/write", "tutorial/write", "rpc-best/write", "batched/mixed-90-10", "batched/ride-get", "batched/point-beside-slow",
 	} {
 		if !seen[want] {
 			t.Errorf("no row %s", want)
 		}
 	}
-	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "point-read/batched/tutorial", "write/batched/rpc-best", "ride-get/batched/point-read"} {
+	for _, ratio := range []string{"point-read/batched/inprocess", "write/batched-2/inprocess", "write/batched-postgres/batched", "point-read/batched/tutorial", "write/batched/rpc-best", "ride-get/batched/point-read"} {
 		if got.Ratios[ratio].Median <= 0 {
 			t.Errorf("no ratio %s", ratio)
 		}
@@ -144,7 +144,7 @@ func TestLadder_EveryAnswerIsRight(t *testing.T) {
 	if got.Seed != 7 || got.Machine["cores"] == "" || !strings.Contains(out, "rate/s") {
 		t.Errorf("got seed %d, machine %v and output\n%s", got.Seed, got.Machine, out)
 	}
-	if html, htmlErr := os.ReadFile(page); htmlErr != nil || bytes.Count(html, []byte("<svg")) < 10 {
+	if html, htmlErr := os.ReadFile(page); htmlErr != nil || bytes.Count(html, []byte(`<script type="application/json">`)) < 10 {
 		t.Errorf("got a page of %d bytes, %v; want one with plots", len(html), htmlErr)
 	}
 }

@@ -27,8 +27,9 @@ import (
 	"rideshare/system"
 )
 
-// patience bounds each wait. It is generous: the browser shares two cores with other tests.
-const patience = 30 * time.Second
+// patience bounds each wait. It is generous: the browser shares two cores with other tests. On a given system workers are
+// containers, which start slowly.
+var patience = 30 * time.Second
 
 // chromium is shared by all tests; each has a tab of its own.
 var chromium context.Context
@@ -42,7 +43,11 @@ func run(m *testing.M) int {
 	if err != nil {
 		return m.Run() // open tells it
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(file), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(file), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
+	if os.Getenv(givenEnv) != "" {
+		patience = 3 * time.Minute
+		options = append(options, chromedp.Flag("ignore-certificate-errors", true)) // as given does
+	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	defer end()
 	var closeBrowser context.CancelFunc
@@ -60,11 +65,13 @@ func start(t *testing.T, credentials string) *system.System {
 	t.Helper()
 	const anyPort = "127.0.0.1:0"
 	cfg := system.Config{
-		Log: slog.New(slog.DiscardHandler), Data: t.TempDir(), Name: "console", Version: "v0.0.0-test", Slaves: 2, CallTimeout: patience,
+		Log: slog.New(slog.DiscardHandler), Data: t.TempDir(), Name: "console", Version: "v0.0.0-test", Slaves: 2, CallTimeout: patience, HungAfter: time.Minute,
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
 		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 8, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: usercheck.Lookup},
-		About:     consolepkg.About{Version: "v0.0.0-test", Settings: []consolepkg.Setting{{Name: "--scale-max", Value: "8", Source: "default"}}},
+		About: consolepkg.About{Version: "v0.0.0-test", Settings: []consolepkg.Setting{
+			{Name: "--scale-max", Value: "8", Source: "default"}, {Name: "--archive-snapshot-every", Value: "24h0m0s", Source: "default", Env: "ARCHIVE_SNAPSHOT_EVERY"},
+		}},
 	}
 	if credentials != "" {
 		var err error
@@ -91,17 +98,26 @@ func start(t *testing.T, credentials string) *system.System {
 // page is a tab with the console.
 type page struct {
 	*testing.T
-	tab  context.Context
-	base string
+	tab   context.Context
+	base  string
+	token string // to sign in with where the console asks
 
 	mu       sync.Mutex // guards the fields below
 	problems []string   // what the browser's console and its network log complained of
 	mayFail  bool       // see letFail
 }
 
-// open shows a view of the console at base. At its end the test fails if the page wrote an error to the browser's
-// console, threw one, or asked another host for something.
+// open shows a view of the console at base.
 func open(t *testing.T, base, view string) *page {
+	t.Helper()
+	p := newPage(t, base)
+	p.load(view)
+	return p
+}
+
+// newPage returns an empty tab. At its end the test fails if a page in it wrote an error to the browser's console, threw one, or
+// asked for something outside base.
+func newPage(t *testing.T, base string) *page {
 	t.Helper()
 	if chromium == nil {
 		testenv.Cannot(t, false, "the console: there is no chromium; make setup installs it")
@@ -123,7 +139,6 @@ func open(t *testing.T, base, view string) *page {
 	if _, err := chromedp.Call(tab, network.Enable, network.EnableParams{}); err != nil {
 		t.Fatal(err)
 	}
-	p.load(view)
 	return p
 }
 
@@ -171,7 +186,8 @@ func (p *page) show(view string) {
 	p.wait(fmt.Sprintf("document.querySelector('nav a[aria-current]')?.hash === %q", "#"+view))
 }
 
-// load loads the page with a view; its frame is there when load returns.
+// load loads the page with a view; its frame is there when load returns. A tab in which nobody has signed in yet does so with the
+// token, if there is one.
 func (p *page) load(view string) {
 	p.Helper()
 	testenv.Eventually(p.T, patience, func() error {
@@ -185,6 +201,11 @@ func (p *page) load(view string) {
 		}
 		return err
 	})
+	if p.token != "" && eval[bool](p, "!!document.querySelector('.sign-in')") {
+		p.fill("Password or token", p.token)
+		p.click("Sign in")
+		p.wait("!document.querySelector('.sign-in')")
+	}
 }
 
 var errNoPage = errors.New("the page is empty")

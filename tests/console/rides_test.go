@@ -13,8 +13,8 @@ import (
 
 // Users and rides are made and joined as the services see them.
 func TestRides_MadeAndJoined(t *testing.T) {
-	s := start(t, "")
-	p := open(t, s.URLs().Orchestrator, "rides")
+	s := anywhere(t)
+	p := s.open(t, "rides")
 	for _, name := range []string{"ann", "bob"} {
 		p.fill("Name", name)
 		p.click("Create user")
@@ -33,7 +33,7 @@ func TestRides_MadeAndJoined(t *testing.T) {
 	p.click("Join ride 1")
 	p.waitText("bob has joined ride 1.")
 	p.waitText("full")
-	if got := apitest.OK(t, http.MethodGet, s.URLs().Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) {
+	if got := apitest.OK(t, http.MethodGet, s.Gateway+"/api/v1/rides/1", ""); !strings.Contains(got, `"users":["bob"]`) || !strings.Contains(got, `"source":22,"destination":23`) {
 		t.Errorf("rides shows %s", got)
 	}
 }

@@ -17,10 +17,14 @@ import (
 // users are as whom the containers run.
 func userOf(service string) string {
 	switch service {
-	case "rabbitmq":
+	case "rabbitmq", "postgres1", "postgres2":
 		return "999:999"
 	case "zookeeper":
 		return "1000:1000"
+	case "prometheus":
+		return "65534:65534"
+	case "grafana":
+		return "472:0"
 	default:
 		return "65532:65532"
 	}
@@ -30,7 +34,8 @@ func userOf(service string) string {
 func secretsOf(service string) []string {
 	return map[string][]string{
 		"users": {"api-credentials"}, "rides": {"api-credentials"}, "orchestrator": {"api-credentials", "launcher-token", "orchestrator-bus"},
-		"launcher": {"launcher-token"}, "persdb": {"archive-key"}, "rabbitmq": {"rabbitmq-definitions.json"}, "worker": {"bus"},
+		"launcher": {"launcher-token"}, "persdb": {"archive-key", "postgres-log"}, "rabbitmq": {"rabbitmq-definitions.json"}, "worker": {"bus"},
+		"postgres1": {"postgres-log", "postgres-superuser"}, "postgres2": {"postgres-log", "postgres-superuser"},
 	}[service]
 }
 
@@ -86,7 +91,7 @@ func (s *stack) testInspect(t *testing.T) {
 		})
 	}
 	want := map[string]int{"worker": 2}
-	for _, service := range services {
+	for _, service := range slices.Concat(s.grafana(t), s.extra, services) {
 		want[service] = 1
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
@@ -112,7 +117,7 @@ func (s *stack) writeArchiveKey(t *testing.T) {
 func (s *stack) secrets(t *testing.T) map[string]string {
 	t.Helper()
 	secrets := map[string]string{}
-	for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials", "archive-key"} {
+	for _, name := range []string{"orchestrator-bus", "worker-bus", "launcher-token", "api-credentials", "archive-key", "postgres-superuser", "postgres-log"} {
 		text, err := os.ReadFile(filepath.Join(s.dir, "secrets", name))
 		if err != nil {
 			t.Fatal(err)
@@ -137,6 +142,7 @@ func (s *stack) testNetworks(t *testing.T) {
 	want := map[string][]string{
 		"gateway": {"edge", "services"}, "users": {"services"}, "rides": {"services"}, "orchestrator": {"control", "data", "edge", "services"},
 		"launcher": {"control"}, "persdb": {"data"}, "rabbitmq": {"data"}, "zookeeper": {"data"}, "worker": {"data"},
+		"prometheus": {"control", "data", "edge", "services"}, "grafana": {"edge"},
 	}
 	for _, c := range s.containers(t) {
 		var got []string
@@ -180,7 +186,7 @@ func (s *stack) testNetworks(t *testing.T) {
 	all.Wait()
 }
 
-// Only the gateway and the orchestrator can be reached from outside, here from this machine alone.
+// Only the gateway, the orchestrator, Prometheus and Grafana can be reached from outside, here from this machine alone.
 func (s *stack) testPublished(t *testing.T) {
 	t.Helper()
 	got := map[string]string{}
@@ -191,7 +197,10 @@ func (s *stack) testPublished(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]string{"gateway 80/tcp": "127.0.0.1", "orchestrator 9500/tcp": "127.0.0.1"}
+	want := map[string]string{"gateway 80/tcp": "127.0.0.1", "orchestrator 9500/tcp": "127.0.0.1", "prometheus 9090/tcp": "127.0.0.1"}
+	for _, service := range s.grafana(t) {
+		want[service+" 3000/tcp"] = "127.0.0.1"
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("published ports (-want +got):\n%s", diff)
 	}

@@ -42,6 +42,8 @@ func TestStack(t *testing.T) {
 	phase("Networks", s.testNetworks)
 	phase("Published", s.testPublished)
 	phase("API", s.testAPI)
+	phase("Console", s.testConsole)
+	phase("Observe", s.testObserve)
 	w := s.startWriter(t)
 	// fault is a phase after which everything has to be whole again. Until then the service that it hits may give no answers.
 	fault := func(name, service string, run func(t *testing.T)) {
@@ -57,6 +59,7 @@ func TestStack(t *testing.T) {
 		fault("Crash_"+role, "", func(t *testing.T) { t.Helper(); s.crash(t, role) })
 		fault("Pause_"+role, "", func(t *testing.T) { t.Helper(); s.pauseWorker(t, role) })
 	}
+	fault("Alerts", "", s.testAlerts)
 	fault("NewSlaves", "", s.testNewSlaves)
 	for _, service := range services {
 		fault("Kill_"+service, service, func(t *testing.T) { t.Helper(); s.killProcess(t, service) })
@@ -75,5 +78,9 @@ func TestStack(t *testing.T) {
 	phase("Auth", s.testAuth)
 	phase("TLS", s.testTLS)
 	phase("Restore", func(t *testing.T) { t.Helper(); s.testRestore(t, w) })
+	phase("ConsoleSignedIn", s.testConsoleSignedIn)
 	phase("Down", s.testDown)
+	for _, line := range s.failed { // once more at the end, where they are found
+		t.Log(line)
+	}
 }

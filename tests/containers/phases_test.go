@@ -22,7 +22,7 @@ const apiTests = 55
 // counters are asked for at their addresses in the internal network, which this machine reaches.
 func (s *stack) testAPI(t *testing.T) {
 	t.Helper()
-	out, err := s.e2e(t, "RIDESHARE_E2E_READY", map[string]string{
+	out, err := s.tests(t, "e2e", "RIDESHARE_E2E_READY", map[string]string{
 		"gateway": s.gateway, "orchestrator": s.orchestrator, "users": s.users(t), "rides": s.rides(t),
 	})
 	passed := strings.Count(out, "\n--- PASS: ")
@@ -48,10 +48,10 @@ func (s *stack) rides(t *testing.T) string {
 	return s.scheme() + s.address(t, "rides", "services") + ":9520"
 }
 
-// e2e runs tests of tests/e2e on this stack. They find it by a ready file with these base URLs, which setting names.
-func (s *stack) e2e(t *testing.T, setting string, urls map[string]string, flags ...string) (string, error) {
+// tests runs tests of a folder of tests/ on this stack. They find it by a ready file, which setting names.
+func (s *stack) tests(t *testing.T, folder, setting string, contents map[string]string, flags ...string) (string, error) {
 	t.Helper()
-	ready, err := json.Marshal(urls)
+	ready, err := json.Marshal(contents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,14 @@ func (s *stack) e2e(t *testing.T, setting string, urls map[string]string, flags 
 		t.Fatal(err)
 	}
 	binary := filepath.Join(s.root, "bin", "image", "rideshare") // that of the image
-	args := slices.Concat([]string{setting + "=" + file, "RIDESHARE_E2E_BINARY=" + binary, "go", "test", "-vet=off", "-count=1", "-v", "-timeout", "15m"}, testenv.RaceFlags(), flags, []string{"./tests/e2e"})
-	return s.run(t.Context(), "env", args...)
+	args := slices.Concat([]string{setting + "=" + file, "RIDESHARE_E2E_BINARY=" + binary, "go", "test", "-vet=off", "-count=1", "-v", "-timeout", "15m"}, testenv.RaceFlags(), flags, []string{"./tests/" + folder})
+	out, err := s.run(t.Context(), "env", args...)
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "--- FAIL: ") {
+			s.failed = append(s.failed, folder+": "+strings.TrimSpace(line))
+		}
+	}
+	return out, err
 }
 
 // crash is crash/ROLE: it answers a pid, which is gone then.
@@ -98,6 +104,9 @@ func (s *stack) pauseWorker(t *testing.T, role string) {
 func (s *stack) killProcess(t *testing.T, service string) {
 	t.Helper()
 	pid := s.of(t, service).State.Pid
+	if pid == 0 {
+		t.Fatalf("%s does not run", service)
+	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatalf("kill %d (this test needs root): %v", pid, err)
 	}
@@ -119,7 +128,7 @@ func (s *stack) restart(t *testing.T, service string) {
 // tests/e2e, on this stack.
 func (s *stack) testScale(t *testing.T) {
 	t.Helper()
-	out, err := s.e2e(t, "RIDESHARE_LOAD_READY_FILE", map[string]string{"gateway": s.gateway, "orchestrator": s.orchestrator},
+	out, err := s.tests(t, "e2e", "RIDESHARE_LOAD_READY_FILE", map[string]string{"gateway": s.gateway, "orchestrator": s.orchestrator},
 		"-run", "^TestLoad_SlavesComeAndGo_NothingFails$")
 	if err != nil || !strings.Contains(out, "--- PASS: TestLoad_SlavesComeAndGo_NothingFails") {
 		t.Errorf("the load test: %v\n%s", err, out)
@@ -153,8 +162,11 @@ func (s *stack) awaitOneSlave(t *testing.T) {
 func (s *stack) testDownAndUp(t *testing.T, w *writer) {
 	t.Helper()
 	s.down(t)
-	if volumes := s.ids(t, "volume"); len(volumes) != 4 {
-		t.Errorf("volumes after make down: got %v, want those of persdb, its archive, rabbitmq and zookeeper", volumes)
+	volumes := s.ids(t, "volume")
+	for _, name := range []string{"persdb", "archive", "rabbitmq", "zookeeper", "prometheus"} {
+		if !slices.Contains(volumes, s.project+"_"+name) {
+			t.Errorf("volumes after make down: got %v, want that of %s", volumes, name)
+		}
 	}
 	s.env = append(s.env, "SCALE_PERIOD=1h")
 	s.useTLS(t)

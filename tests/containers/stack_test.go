@@ -31,10 +31,13 @@ var services = []string{"gateway", "users", "rides", "orchestrator", "launcher",
 type stack struct {
 	project               string
 	gateway, orchestrator string // base URLs
-	root, dir             string // of the checkout; of what `make up` keeps
+	prometheus            string
+	root, dir             string   // of the checkout; of what `make up` keeps
+	extra                 []string // services beside those that every stack has
 	env                   []string
 	client                *http.Client
-	authorization         string // header of each request; "" for none
+	authorization         string   // header of each request; "" for none
+	failed                []string // tests of other folders that failed on this stack
 }
 
 func newStack(t *testing.T) *stack {
@@ -43,15 +46,17 @@ func newStack(t *testing.T) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gateway, orchestrator := testenv.FreePort(t), testenv.FreePort(t)
+	gateway, orchestrator, prometheus := testenv.FreePort(t), testenv.FreePort(t), testenv.FreePort(t)
 	s := &stack{
 		dir:     filepath.Join(t.TempDir(), "stack"),
-		project: fmt.Sprintf("rstest-%d", os.Getpid()), root: root, client: &http.Client{Timeout: callLimit},
-		gateway: "http://127.0.0.1:" + gateway, orchestrator: "http://127.0.0.1:" + orchestrator,
+		project: fmt.Sprintf("rstest-%d-%s", os.Getpid(), strings.ToLower(strings.TrimPrefix(t.Name(), "Test"))), root: root, client: &http.Client{Timeout: callLimit},
+		gateway: "http://127.0.0.1:" + gateway, orchestrator: "http://127.0.0.1:" + orchestrator, prometheus: "http://127.0.0.1:" + prometheus,
+		extra: []string{"prometheus"},
 	}
 	s.env = append(os.Environ(),
 		"PROJECT="+s.project, "STACK_DIR="+s.dir, "GATEWAY_PORT="+gateway, "ORCHESTRATOR_PORT="+orchestrator,
-		"BIND=127.0.0.1", "AUTH=off", "SLAVES=1", "SCALE_PERIOD=1h", "HUNG_AFTER=5s", "RIDESHARE_IMAGE=rideshare/rideshare:"+s.project,
+		"OBSERVE=1", "PROMETHEUS_PORT="+prometheus, "GRAFANA_PORT="+testenv.FreePort(t),
+		"BIND=127.0.0.1", "AUTH=off", "SLAVES=1", "SCALE_PERIOD=1h", "HUNG_AFTER=5s", "RIDESHARE_SESSION=20s", "RIDESHARE_IMAGE=rideshare/rideshare:"+s.project,
 	)
 	t.Cleanup(func() {
 		s.clear(t)
@@ -92,8 +97,10 @@ func (s *stack) up(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("TIME make %s: %.1f s", target, time.Since(begun).Seconds())
-		if target == "up" && (!strings.Contains(out, s.gateway) || !strings.Contains(out, "curl")) {
-			t.Errorf("make up prints neither where it is nor what to try: %s", out)
+		for _, want := range []string{s.gateway, s.orchestrator, s.prometheus, "curl"} {
+			if target == "up" && !strings.Contains(out, want) {
+				t.Errorf("make up does not print %s: %s", want, out)
+			}
 		}
 	}
 	s.awaitWhole(t)

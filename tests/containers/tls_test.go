@@ -38,9 +38,12 @@ func (s *stack) useTLS(t *testing.T) {
 	s.env = append(s.env, "TLS_DIR="+dir, "TLS_CA="+dir+"/ca.pem") // the latter for the commands that the tests run
 }
 
-// With TLS_DIR no part speaks plain HTTP, and persdb, the launcher and the workers refuse callers without a certificate.
+// With TLS_DIR no part speaks plain HTTP, and persdb, the launcher and the workers refuse callers without a certificate, but not
+// Prometheus, which has one.
 func (s *stack) testTLS(t *testing.T) {
 	t.Helper()
+	s.awaitTargets(t)
+	s.awaitAlerts(t, "RideshareCertificateExpires") // useTLS made one for an hour
 	for _, url := range []string{s.gateway, s.orchestrator, s.users(t), s.rides(t)} {
 		s.call(t, http.MethodGet, url+"/readyz", "")
 		plain := strings.Replace(url, "https:", "http:", 1) + "/readyz"

@@ -25,6 +25,15 @@ type parts struct {
 // startParts starts all but the orchestrator, on the shared broker and coordinator.
 func startParts(t *testing.T) *parts {
 	t.Helper()
+	p := newParts(t)
+	p.start(t, "persdb", "--listen", p.persdb, "--data", p.path("persdb"))
+	p.startLauncher(t)
+	return p
+}
+
+// newParts starts nothing yet.
+func newParts(t *testing.T) *parts {
+	t.Helper()
 	rabbit, zoo := testenv.RabbitMQ(t), testenv.ZooKeeper(t)
 	p := &parts{
 		dir: t.TempDir(), id: fmt.Sprintf("e2e-%d-%d", os.Getpid(), systems.Add(1)),
@@ -35,8 +44,6 @@ func startParts(t *testing.T) *parts {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.end(t) })
-	p.start(t, "persdb", "--listen", p.persdb, "--data", p.path("persdb"))
-	p.startLauncher(t)
 	return p
 }
 
@@ -44,7 +51,13 @@ func (p *parts) path(name string) string { return filepath.Join(p.dir, name) }
 
 func (p *parts) start(t *testing.T, name string, args ...string) {
 	t.Helper()
-	started, err := startProcess(p.path(name+".log"), []string{patientWorkers, markerEnv + "=" + p.id}, append([]string{name}, args...)...)
+	p.startAs(t, name, append([]string{name}, args...)...)
+}
+
+// startAs starts a part under a name of its own.
+func (p *parts) startAs(t *testing.T, name string, args ...string) {
+	t.Helper()
+	started, err := startProcess(p.path(name+".log"), []string{patientWorkers, markerEnv + "=" + p.id}, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,15 +87,8 @@ func (p *parts) kill(t *testing.T, name string) {
 // end stops every part, the orchestrator first, and checks that nothing is left.
 func (p *parts) end(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"orchestrator", "launcher", "persdb"} {
-		if one := p.processes[name]; one != nil {
-			_ = one.signal(syscall.SIGTERM)
-			select {
-			case <-one.done:
-			case <-time.After(2 * stopLimit):
-				t.Errorf("%s did not end", name)
-			}
-		}
+	for _, name := range []string{"orchestrator", "launcher", "persdb", "second"} {
+		p.stop(t, name)
 	}
 	testenv.Eventually(t, stopLimit, func() error {
 		if left := processesOf(p.id); len(left) > 0 {
@@ -94,6 +100,22 @@ func (p *parts) end(t *testing.T) {
 		if log, err := os.ReadFile(p.path(name + ".log")); err == nil && t.Failed() {
 			t.Logf("log of %s:\n%s", name, log[max(0, len(log)-6000):])
 		}
+	}
+}
+
+// stop ends a part, if it was started.
+func (p *parts) stop(t *testing.T, name string) {
+	t.Helper()
+	one := p.processes[name]
+	if one == nil {
+		return
+	}
+	_ = one.signal(syscall.SIGCONT) // a test may have paused it.
+	_ = one.signal(syscall.SIGTERM)
+	select {
+	case <-one.done:
+	case <-time.After(2 * stopLimit):
+		t.Errorf("%s did not end", name)
 	}
 }
 

@@ -263,6 +263,7 @@ func TestShell_Terminal_CtrlCCancelsStatement(t *testing.T) {
 	home := t.TempDir()
 	term := openTerminal(t, home, srv.URL, "--user=ann")
 	term.await(t, "Password of ann: ")
+	term.awaitHidden(t)
 	term.press(t, "s3cret\r")
 	if got := term.await(t, "rideshare> "); strings.Contains(got, "s3cret") {
 		t.Errorf("got %q, want no password on the screen", got)

@@ -2,15 +2,18 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	xterm "golang.org/x/term"
 )
 
 // terminal is a command at a pseudo terminal.
@@ -72,6 +75,37 @@ func (term *terminal) await(t *testing.T, text string) string {
 		return nil
 	})
 	return seen
+}
+
+// awaitHidden waits until the terminal no longer has the settings of a fresh one, which shows what is typed.
+func (term *terminal) awaitHidden(t *testing.T) {
+	t.Helper()
+	file, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = file.Close(), tty.Close() }()
+	fresh := settingsOf(t, file)
+	eventually(t, startLimit, func() error {
+		if reflect.DeepEqual(settingsOf(t, term.file), fresh) {
+			return errors.New("the terminal shows what is typed")
+		}
+		return nil
+	})
+}
+
+// settingsOf returns the settings of a pseudo terminal. File.Fd would make the file block.
+func settingsOf(t *testing.T, file *os.File) (settings *xterm.State) {
+	t.Helper()
+	conn, err := file.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err = conn.Control(func(fd uintptr) { settings, failed = xterm.GetState(int(fd)) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	return settings
 }
 
 // enter types a text and waits until the editor shows its end: from then on Ctrl-C is the editor's.

@@ -46,11 +46,12 @@ func (a alarm) clear(rabbit *testenv.Service) func(testing.TB) {
 // have come to their end; nothing piles up meanwhile. Without the alarm calls are answered again.
 func (a alarm) lasts(t *testing.T, l *load) {
 	t.Helper()
-	before := l.sys.goroutines(t)
+	alerts, before := l.sys.watchAlerts(t), l.sys.goroutines(t)
 	a.raise(l.sys.rabbit)(t)
 	defer a.clear(l.sys.rabbit)(t)
 	l.sys.refusedSoon(t)
 	l.awaitRefusal(t)
+	alerts.Await(t, "RideshareBrokerBlocks")
 	outlast(t, 2*alarmDeadline)
 	unknown := l.unknown.Load()
 	l.awaitRefusal(t)

@@ -37,9 +37,11 @@ const queueAge = 8 * time.Second
 // may go on: persdb still tells the orchestrator that nothing was committed.
 func brokerKilled(t *testing.T, l *load) {
 	t.Helper()
+	alerts := l.sys.watchAlerts(t)
 	outlast(t, queueAge)
 	l.sys.rabbit.Kill(t)
 	l.awaitRefusal(t)
+	alerts.Await(t, "RideshareBrokerAway", "RideshareBreakerOpen")
 	l.sys.rabbit.Start(t)
 }
 
@@ -58,8 +60,8 @@ func TestSystem_QueuesDeleted_MadeAnewAndNothingLost(t *testing.T) {
 	on := shared(t)
 	for name, queues := range map[string][]string{
 		"ReadQ":  {"readQ.v2"},
-		"WriteQ": {"writeQ.v2"},
-		"All":    {"readQ.v2", "linearQ.v2", "writeQ.v2"},
+		"WriteQ": {"writeQ.v3"},
+		"All":    {"readQ.v2", "linearQ.v2", "writeQ.v3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -29,11 +29,12 @@ func TestPersdb_DiskFull_GrowthRefusedUntilThereIsRoom(t *testing.T) {
 	o := s.startOrchestrator(t)
 	o.exec(t, "CREATE TABLE ballast(n INTEGER PRIMARY KEY, x BLOB)", insertMiB, insertMiB)
 	l := startLoad(t, o.system)
-	before := o.awaitWhole(t, 2)
+	before, alerts := o.awaitWhole(t, 2), o.watchAlerts(t)
 
 	disk.Fill(t)
 	awaitMore(t, "refused writes", &l.writesRefused, 8)
 	o.refusedForRoom(t)
+	alerts.Await(t, "RideshareDiskNearlyFull", "RideshareFull")
 	awaitMore(t, "answered reads", &l.reads, 20)
 	if reads, unknown := l.readsFailed.Load(), l.unknown.Load(); reads+unknown > 0 {
 		t.Errorf("%d reads were refused and %d calls ended with 504, want none", reads, unknown)
@@ -86,9 +87,11 @@ func TestPersdb_DiskTurnsReadOnly_NothingAcknowledgedUntilItIsReplaced(t *testin
 	s.startLauncher(t)
 	o := s.startOrchestrator(t)
 	l := startLoad(t, o.system)
+	alerts := o.watchAlerts(t, `{outcome!~"ok|stale_epoch"}[5m]`, `{outcome!~"ok|stale_epoch"}[10s]`)
 
 	disk.Fail(t)
 	l.awaitReadsWithoutWrites(t)
+	alerts.Await(t, "RideshareCommitsFail")
 	acked := l.acked.Load()
 	l.awaitReadsWithoutWrites(t)
 	if reads, more := l.readsFailed.Load(), l.acked.Load()-acked; reads > 0 || more > 0 {

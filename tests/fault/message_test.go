@@ -115,7 +115,7 @@ func poisonMessages(t *testing.T, l *load) {
 	l.awaitRow(t, "whole")
 	testenv.Eventually(t, healLimit, func() error {
 		return l.sys.atBroker(func(ch *amqp091.Channel) error {
-			dead, err := ch.QueueDeclarePassive(l.sys.prefix+"dead.write.v2", true, false, false, false, nil)
+			dead, err := ch.QueueDeclarePassive(l.sys.prefix+"dead.write.v3", true, false, false, false, nil)
 			if err == nil && dead.Messages != 0 {
 				err = fmt.Errorf("dead letters: got %d, want none", dead.Messages)
 			}

@@ -31,9 +31,10 @@ func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 		spoil func(path string) error
 		shows func(orchestrator) error
 		told  string // once in the log
+		alert string
 	}{
-		"ProgramMissing": {os.Remove, orchestrator.startsFail, "worker not started"},
-		"CrashLoop":      {endAtOnce, orchestrator.startsHeldBack, "starts held back"},
+		"ProgramMissing": {os.Remove, orchestrator.startsFail, "worker not started", "RideshareStartsFail"},
+		"CrashLoop":      {endAtOnce, orchestrator.startsHeldBack, "starts held back", "RideshareStartsHeldBack"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,6 +46,7 @@ func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 			s.startLauncher(t)
 			o := s.startOrchestrator(t)
 			l := startLoad(t, o.system)
+			alerts := o.watchAlerts(t)
 
 			before, began := o.starts(), time.Now()
 			if err := fault.spoil(s.program); err != nil {
@@ -63,6 +65,8 @@ func TestLauncher_WorkersCannotRun_ToldNotHurriedAndWholeAgain(t *testing.T) {
 				t.Errorf("got %v starts in %v, want %d at most", n, took, most)
 			}
 			s.toldOnce(t, fault.told)
+			o.deadLetter(t)
+			alerts.Await(t, fault.alert, "RideshareNoMaster", "RideshareNoSlave", "RideshareSlavesMissing", "RideshareErrors", "RideshareDeadLetters")
 
 			s.putProgram(t)
 			o.check(t, l)

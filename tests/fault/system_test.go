@@ -246,7 +246,7 @@ func (s *system) removeQueues(t *testing.T) {
 	if s.rabbit.Own() {
 		return
 	}
-	s.deleteQueues(t, "readQ.v2", "linearQ.v2", "writeQ.v2", "dead.write.v2")
+	s.deleteQueues(t, "readQ.v2", "linearQ.v2", "writeQ.v3", "dead.write.v3")
 	if err := s.atBroker(func(ch *amqp091.Channel) error {
 		return ch.ExchangeDelete(s.prefix+"syncQ.v1", false, false)
 	}); err != nil {

@@ -44,6 +44,7 @@ func TestSystem_WorkerFaults_ReplacedAndNothingLost(t *testing.T) {
 // the slave with the lowest pid takes over, in a new epoch.
 func masterKilled(t *testing.T, l *load) {
 	t.Helper()
+	alerts := l.sys.watchAlerts(t)
 	for range 5 {
 		before := l.sys.awaitWhole(t, 2)
 		signal(t, before.pids("master")[0], syscall.SIGKILL)
@@ -54,6 +55,7 @@ func masterKilled(t *testing.T, l *load) {
 		}
 		l.awaitProgress(t)
 	}
+	alerts.Await(t, "RideshareMasterChangesOften")
 }
 
 // awaitSuccessor waits for a master in a later epoch and the workers that belong to it.
@@ -109,10 +111,11 @@ func (s *system) awaitGone(t *testing.T, pids []int) {
 // and ends.
 func masterStandsStill(t *testing.T, l *load) {
 	t.Helper()
-	before := l.sys.cluster(t)
+	before, alerts := l.sys.cluster(t), l.sys.watchAlerts(t)
 	old := before.pids("master")
 	signal(t, old[0], syscall.SIGSTOP)
 	l.sys.awaitHung(t, old[0], "hung: no answer")
+	alerts.Await(t, "RideshareHungWorkerReplaced")
 	l.sys.awaitSuccessor(t, before)
 	l.awaitProgress(t)
 	// It may have been killed by now, which the fault does not need.

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Promotes a PostgreSQL standby after the primary is lost, for rideshare persdb --log postgres://...
+#
+#   deploy/postgres/promote.sh [--names NAME,NAME] [--accept-loss] HOST[:PORT]...
+#
+# Name every standby of the lost primary, by an address at which the other standbys reach it. The script stops replication on
+# all of them, promotes the standby that received most, and lets the others follow it. If one of the servers is a primary
+# already, nothing is promoted and the others follow that one. So after a failure run the script again, with the same words.
+#
+#   --names NAME,NAME  application_name of each standby that the new primary waits for; the default is those of the other
+#                      servers. Necessary if only one server is left.
+#   --accept-loss      go on without the servers that do not answer. An acknowledged write may be on them alone, and is lost then.
+#
+# The user needs the rights of a superuser: PGUSER, PGPASSFILE, PGDATABASE (postgres) and the like say who it is. It needs psql.
+set -euo pipefail
+export LC_ALL=C
+
+usage() { sed -n '2,15s/^# \{0,1\}//p' "$0"; }
+note() { echo "promote: $*" >&2; }
+die() { note "$*"; exit 1; }
+
+limit=60 # seconds that a server gets for each step
+export PGDATABASE=${PGDATABASE:-postgres} PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT:-3}
+# Appended to primary_conninfo: of a repeated keyword the last value counts, so what the operator wrote can stay.
+added=" hostaddr='' host="
+stopped="${added}/stopped-by-promote"
+
+# ask SERVER SQL [-v NAME=VALUE]: the answer. A server that is paused accepts connections, so the time is bounded.
+ask() { timeout "$((limit + 10))" psql -XAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" "${@:3}" <<<"$2"; }
+
+# await SERVER SQL WHY [-v NAME=VALUE]: until the answer is t.
+await() {
+  local until=$((SECONDS + limit))
+  until [ "$(ask "$1" "$2" "${@:4}" 2>/dev/null)" = t ]; do
+    [ $SECONDS -lt $until ] || { note "$1: $3"; return 1; }
+    sleep 0.1
+  done
+}
+
+# word NAME CONNINFO: the value of its last NAME=.
+word() {
+  local info
+  info=" $(sed 's/ *= */=/g' <<<"$2")"
+  [[ $info =~ .*\ $1=(\'([^\']*)\'|([^\ \']+)) ]] || return 0
+  echo "${BASH_REMATCH[2]}${BASH_REMATCH[3]}"
+}
+
+# set_to SERVER SETTING VALUE: kept over restarts. Returns when new connections have it; by then all processes have been told.
+set_to() {
+  [ "$(ask "$1" "SELECT current_setting('$2')")" != "$3" ] || return 0
+  ask "$1" "ALTER SYSTEM SET $2 = :'value'" -v value="$3"
+  [ "$(ask "$1" 'SELECT pg_reload_conf()')" = t ]
+  await "$1" "SELECT current_setting('$2') = :'value'" "$2 does not change: is it set on the command line?" -v value="$3"
+}
+
+# inspect asks every server before anything is changed.
+inspect() {
+  local server answer
+  for server in "${servers[@]}"; do
+    if ! answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$server" "SELECT pg_is_in_recovery(), current_setting('primary_conninfo')"); then
+      silent+=("$server")
+    elif [ "${answer%%|*}" = t ]; then
+      standbys+=("$server")
+      info[$server]=${answer#*|}
+      [[ ${info[$server]} != postgres*://* ]] || die "$server: primary_conninfo is a URI; write it as host=... port=... user=..."
+    else
+      primaries+=("$server")
+    fi
+  done
+  [ ${#silent[@]} = 0 ] || [ -n "$accept_loss" ] || die "no answer from ${silent[*]}, which may have the newest entries. Nothing was changed." \
+    "Start it, or, if it is lost for good, make sure that the old primary is off and give --accept-loss"
+  [ ${#silent[@]} = 0 ] || note "going on without ${silent[*]}: acknowledged writes that only they have are lost. They must not run again as they are"
+  [ ${#primaries[@]} -le 1 ] || die "${primaries[*]} are all primaries. Nothing was changed. Stop the wrong ones, and make them standbys by pg_rewind or a new base backup"
+  [ ${#standbys[@]} -gt 0 ] || [ ${#primaries[@]} -gt 0 ] || die "no server answers"
+  [ ${#given[@]} -gt 0 ] || [ $((${#standbys[@]} + ${#primaries[@]})) -gt 1 ] ||
+    die "only one server is left. Nothing was changed. Give --names, with the application_name of each standby that will follow it"
+}
+
+# no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one.
+no_other_primary() {
+  local server followed host
+  for server in "${standbys[@]}"; do
+    followed=${info[$server]%"$stopped"}
+    host=$(word host "$followed")
+    [[ $host =~ ^[A-Za-z0-9._-]+$ ]] || continue
+    old=$host:$(word port "$followed")
+    [ "${old##*:}" ] || old+=5432
+    [[ " ${servers[*]} " != *" $old "* ]] || continue
+    [ "$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$old" 'SELECT pg_is_in_recovery()' 2>/dev/null)" != f ] ||
+      die "$old answers and is a primary. Nothing was changed. If it is to be replaced, stop it (pg_ctl stop -m fast); if not, name it too, and the others follow it"
+  done
+}
+
+# stop ends replication on a standby. When it returns, what the standby has received is fixed, and replayed.
+stop() {
+  local base=${info[$1]%"$stopped"}
+  set_to "$1" primary_conninfo "$base$stopped"
+  # The process that replays sleeps so only while no receiver runs, and after it has found no more WAL on its disk.
+  await "$1" "SELECT EXISTS(SELECT FROM pg_stat_activity WHERE backend_type='startup' AND wait_event='RecoveryRetrieveRetryInterval')
+    AND NOT EXISTS(SELECT FROM pg_stat_wal_receiver)" 'it does not stop to receive, or has not replayed what it received: is its replay paused or delayed?'
+}
+
+# received SERVER: timeline and position of what is on its disk, so that text order is their order. Without the timeline
+# a former primary that was started as a standby could win, by entries that nobody acknowledged.
+received() {
+  ask "$1" "SELECT (SELECT coalesce(max(left(name, 8)), '00000000') FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}\$')
+    || ' ' || lpad((lsn-'0/0')::text, 20, '0') || ' ' || lsn FROM (SELECT CASE WHEN pg_is_in_recovery()
+      THEN greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) ELSE pg_current_wal_flush_lsn() END AS lsn) l"
+}
+
+# choose sets primary to the standby that received most; of equal ones to the same one in each run.
+choose() {
+  local server all=
+  for server in "${standbys[@]}"; do
+    all+="$(received "$server") $server"$'\n'
+  done
+  all=$(sort <<<"${all%$'\n'}")
+  note "received, with the timeline first:"$'\n'"$all"
+  primary=${all##* }
+}
+
+# behind ends if a standby has more than the primary: then the primary is the wrong one.
+behind() {
+  local server has most
+  for server in "${standbys[@]}"; do
+    has=$(received "$server")
+    most=$(received "$primary")
+    [[ ! $has > $most ]] || die "$server has received more than the primary $primary: ${has##* }. Nothing was changed. Stop $primary, and run again without it"
+  done
+}
+
+# choose_names sets names to what the primary waits for. It is never empty: persdb refuses such a server.
+choose_names() {
+  local server name
+  for server in "${standbys[@]}"; do
+    [ -z "$given_names" ] && [ "$server" != "$primary" ] || continue
+    name=$(word application_name "${info[$server]}")
+    [ -n "$name" ] || name=$(ask "$server" "SELECT coalesce(nullif(current_setting('cluster_name'), ''), 'walreceiver')")
+    given+=("$name")
+  done
+  for name in "${given[@]}"; do
+    [[ $name =~ ^[A-Za-z0-9._-]+$ ]] || die "the name '$name' has other characters than letters, digits and ._-"
+    names+="${names:+, }\"$name\""
+  done
+  names="ANY 1 ($names)"
+}
+
+# follow lets a standby follow the primary, and returns when it has on its disk what the primary had: received, or, after
+# pg_rewind, replayed from a copy, which does not count as received until the primary writes again.
+follow() {
+  set_to "$1" primary_conninfo "${info[$1]%%"$added"*}$added${primary%:*} port=${primary##*:}" &&
+    await "$1" "SELECT EXISTS(SELECT FROM pg_stat_wal_receiver WHERE status='streaming' AND received_tli=$timeline)
+      AND greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) >= '$lsn'::pg_lsn" \
+      "it does not follow $primary; its log says why. If the primary lacks old WAL, or the server was a primary, make a new base backup"
+}
+
+follow_all() {
+  local server at lsn timeline failed=()
+  at=$(ask "$primary" "SELECT pg_current_wal_flush_lsn(), ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int")
+  lsn=${at%|*} timeline=${at#*|}
+  for server in "${standbys[@]}"; do
+    [ "$server" != "$primary" ] || continue
+    if follow "$server"; then followers+=("$server"); else failed+=("$server"); fi
+  done
+  [ ${#failed[@]} = 0 ] || die "$primary is the primary, but ${failed[*]} does not follow it; writes wait if no other standby does. Mend it and run again"
+}
+
+servers=() silent=() standbys=() primaries=() given=() followers=()
+declare -A info
+names='' given_names='' accept_loss='' primary='' old=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    -h | --help) usage; exit ;;
+    --accept-loss) accept_loss=yes ;;
+    --names) [ $# -ge 2 ] || die '--names needs names'; given_names=$2; IFS=, read -ra given <<<"$2"; shift ;;
+    *)
+      [[ $1 =~ ^[A-Za-z0-9._-]+(:[0-9]+)?$ && $1 != -* ]] || { usage >&2; die "'$1' is not HOST or HOST:PORT"; }
+      case $1 in *:*) servers+=("$1") ;; *) servers+=("$1:5432") ;; esac ;;
+  esac
+  shift
+done
+[ ${#servers[@]} -gt 0 ] || { usage >&2; exit 2; }
+command -v psql >/dev/null || die 'psql is missing (Debian: apt-get install postgresql-client)'
+
+inspect
+if [ ${#primaries[@]} = 1 ]; then
+  primary=${primaries[0]}
+  note "$primary is a primary already"
+  behind
+  choose_names
+  follow_all
+  # Only after follow_all: a former primary that became a standby without pg_rewind must not confirm writes.
+  set_to "$primary" synchronous_standby_names "$names"
+else
+  no_other_primary
+  for server in "${standbys[@]}"; do stop "$server"; done
+  choose
+  choose_names
+  # Before the promotion: there is no moment at which a write counts that is on one machine.
+  set_to "$primary" synchronous_standby_names "$names"
+  note "promoting $primary"
+  [ "$(ask "$primary" "SELECT pg_promote(true, $limit)")" = t ] || die "$primary was not promoted within $limit s; see its log, and run again"
+  follow_all
+fi
+# Before a checkpoint, pg_rewind does not see that the server was promoted, and leaves an old primary as it is.
+ask "$primary" CHECKPOINT || note "run CHECKPOINT on $primary before pg_rewind"
+note "$primary is the primary, waits for $names, and is followed by ${followers[*]:-no standby: persdb refuses writes until one of these follows it}"
+[ -z "$old" ] || note "the old primary $old must not run again as it is: make it a standby of $primary, by pg_rewind or a new base backup"

@@ -1,0 +1,22 @@
+# What POSTGRES=1 adds to the stack: the log in PostgreSQL, with a synchronous standby. deploy/stack.sh reads this file.
+
+# choose_postgres: a stack keeps its log where its first start has put it.
+choose_postgres() {
+  : "${POSTGRES:=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)}"
+  case $POSTGRES in 0 | 1) ;; *) die "POSTGRES is $POSTGRES; allowed: 0, 1" ;; esac
+  export POSTGRES STACK_LOG=file STACK_LOG_PASSWORD_FILE=
+  [ "$POSTGRES" = 0 ] || STACK_LOG=postgres://rideshare@postgres1:5432,postgres2:5432/rideshare STACK_LOG_PASSWORD_FILE=/run/secrets/postgres-log
+}
+
+# check_postgres VOLUMES ends if the stack, which has these volumes, keeps its log elsewhere: nothing moves a log. It chooses the
+# server that may make a database. That is postgres2 if only postgres2 has a volume: what postgres1 had is lost, and an empty
+# database beside the other one must not begin.
+check_postgres() {
+  local kept=$POSTGRES
+  [ -z "$1" ] || kept=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)
+  [ "$kept" = "$POSTGRES" ] ||
+    die "the log of $PROJECT was begun with POSTGRES=$kept and cannot be moved; nothing was started. Another PROJECT, or make down VOLUMES=1, begins anew"
+  echo "$POSTGRES" >"$STACK_DIR/postgres"
+  export POSTGRES_FIRST=postgres1
+  case $'\n'$1$'\n' in *$'\n'"${PROJECT}_postgres1"$'\n'*) ;; *$'\n'"${PROJECT}_postgres2"$'\n'*) POSTGRES_FIRST=postgres2 ;; esac
+}

@@ -1,0 +1,68 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// rows waits until the table has these workers in their roles, serving.
+func (p *page) rows(members []member) {
+	p.Helper()
+	for _, m := range members {
+		p.wait(fmt.Sprintf(`[...document.querySelectorAll('tbody tr')].some((r) => r.cells[0].textContent === %q && r.cells[1].textContent === '%d' && r.cells[2].textContent === 'serving')`, m.Role, m.PID))
+	}
+}
+
+// Workers can be crashed and the role handed over, after a confirmation; Escape changes nothing. The check reports. An
+// action that is based on an outdated list of workers is refused.
+func TestWorkers_Actions(t *testing.T) {
+	s := anywhere(t)
+	p := s.open(t, "workers")
+	members := s.whole(t)
+	master, slave := members[0].PID, members[1].PID
+	p.rows(members)
+
+	handOver := fmt.Sprintf("Make %d the master", slave)
+	p.click(handOver)
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.wait(`!document.querySelector('dialog').open`)
+	p.rows(members)
+	p.click(handOver)
+	p.click("Hand over")
+	p.waitText(fmt.Sprintf("%d is the master with epoch", slave))
+	p.waitText(fmt.Sprintf(", after %d.", master))
+	p.rows([]member{{PID: slave, Role: "master"}, {PID: master, Role: "slave"}})
+	members = p.crash(s, "slave")
+
+	p.click(fmt.Sprintf("Crash the master %d", members[0].PID))
+	p.wait(`document.querySelector('dialog').open`)
+	p.readable("confirm")
+	p.letFail() // 409
+	s.call(t, http.MethodPost, "/api/v1/master", fmt.Sprintf(`{"pid":%d}`, members[1].PID))
+	p.click("Crash")
+	p.waitText("any more")
+	p.rows(s.whole(t))
+
+	p.crash(s, "master")
+	p.click("Run the check")
+	p.waitText("All invariants hold.")
+	p.waitText("one_master")
+}
+
+// crash kills a worker of that role by its button, and returns the workers that serve then, once the table has them.
+func (p *page) crash(s *site, role string) []member {
+	p.Helper()
+	label := "Crash the " + role
+	p.wait(fmt.Sprintf("button(%q)", label))
+	pid := eval[int](p, fmt.Sprintf(`Number(name(button(%q)).split(' ').at(-1))`, label))
+	p.click(fmt.Sprintf("%s %d", label, pid))
+	p.wait(`document.querySelector('dialog').open`)
+	p.click("Crash")
+	p.waitText(fmt.Sprintf("Worker %d was killed.", pid))
+	members := s.whole(p.T, pid)
+	p.rows(members)
+	return members
+}
