@@ -30,7 +30,7 @@ run: ## the whole system in one process, data in ./data
 build: ## the binary, static, as bin/rideshare
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/rideshare ./cmd/rideshare
 
-up: ## the whole system in containers; PROJECT=name for another one beside it
+up: ## the whole system in containers; PROJECT=name for another one beside it, OBSERVE=1 for Prometheus and Grafana too, POSTGRES=1 for the log in PostgreSQL
 	@deploy/stack.sh up
 
 down: ## remove the containers, workers and networks; VOLUMES=1: the data too
@@ -45,20 +45,20 @@ ps: ## the containers of the stack
 images: ## the images of the stack, built or found, without starting anything
 	@deploy/stack.sh images
 
-setup: ## a C compiler for the race detector, git for the mutants, a browser for the console and promtool for the alert rules, where they are missing
+setup: ## a C compiler for the race detector, git for the mutants, a browser for the console and Prometheus for the alert rules, where they are missing
 	@tools/setup.sh
 
-services: ## RabbitMQ and ZooKeeper for the tests, on free loopback ports
+services: ## RabbitMQ, ZooKeeper and PostgreSQL for the tests, on free loopback ports
 	@tools/services.sh start
 
 services-stop: ## end what services started
 	@tools/services.sh stop
 
 unit: ## the packages by themselves, without the race detector and services, in a minute or two
-	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker)
+	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
 	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) $(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
@@ -114,9 +114,8 @@ bench: build services ## the performance ladder beside the alternatives, on a qu
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
 	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
-examples-load: ## the load scenes of the examples in full, against a running 'rideshare up' and both examples
-	for scene in ski-180k ski-200k ski-read ski-queryable ski-kill ski-sweep ski-breaker; do $(GO) run ./examples/skilift load $$scene || exit 1; done
-	for scene in burst same-user expire leases storm kill; do $(GO) run ./examples/flashsale load $$scene || exit 1; done
+examples-load: ## the load scenes of both examples in full, on RabbitMQ, ZooKeeper and processes, in some 50 minutes; NAMES="ski-200k storm" for some
+	tests/load/examples.sh $(NAMES)
 
 load-jmeter: ## the four scaling scenes by JMeter; GATEWAY_URL, ORCHESTRATOR_URL, PERIOD name a running system, else one is started
 	tests/load/jmeter.sh
