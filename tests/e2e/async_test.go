@@ -25,7 +25,11 @@ func (s *system) sendAsync(t *testing.T, path, body string, headers ...string) w
 	}
 	var state writeStatus
 	eventually(t, againLimit, func() error {
-		state = decode[writeStatus](t, s.Get(t, s.db("/api/v1/db/writes/"+id)).expect(t, http.StatusOK, anyBody))
+		a := s.Get(t, s.db("/api/v1/db/writes/"+id))
+		if err := a.check(http.StatusOK, anyBody); err != nil {
+			return err
+		}
+		state = decode[writeStatus](t, a)
 		if state.Status == "pending" {
 			return fmt.Errorf("write %s is still pending", id)
 		}

@@ -27,7 +27,7 @@ func (s *system) openEvents(t *testing.T, lastID string) *eventStream {
 // openStream opens a stream of server-sent events.
 func (s *system) openStream(t *testing.T, path, lastID string) *eventStream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*againLimit)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.db(path), http.NoBody)
 	if err != nil {
 		t.Fatal(err)

@@ -68,7 +68,7 @@ func cleanEnv() []string {
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		setting := strings.HasPrefix(name, "RIDES_") || strings.HasPrefix(name, "SCALE_") ||
-			strings.HasSuffix(name, "AUTH_FILE") || strings.HasPrefix(name, "TLS_") || strings.HasPrefix(name, "LOG_") || strings.HasPrefix(name, "OTEL_") || name == "CALL_TIMEOUT" || name == "STARTS_PER_MINUTE" || name == "HUNG_AFTER"
+			strings.HasSuffix(name, "AUTH_FILE") || strings.HasPrefix(name, "TLS_") || strings.HasPrefix(name, "LOG_") || strings.HasPrefix(name, "OTEL_") || name == "CALL_TIMEOUT" || name == "STARTS_PER_MINUTE" || name == "HUNG_AFTER" || name == "RIDESHARE_SESSION"
 		if !setting {
 			kept = append(kept, pair)
 		}

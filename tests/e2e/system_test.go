@@ -23,13 +23,20 @@ const (
 	startLimit = 60 * time.Second
 	// stopLimit is the promise of cli.md: exit within 10 s of SIGTERM.
 	stopLimit = 10 * time.Second
-	// againLimit bounds how long reads and writes may be refused after a worker's death.
-	againLimit = 30 * time.Second
 	// answerLimit is when the answer of db/* is too late: the deadline by default, and time for a busy machine.
 	answerLimit = 20 * time.Second
 	// callLimit bounds each HTTP call: longer than any deadline inside the system.
 	callLimit = time.Minute
 )
+
+// againLimit bounds how long reads and writes may be refused after a worker's death. On a given system the workers may be
+// containers, which start slowly and after the dead are removed.
+var againLimit = func() time.Duration {
+	if os.Getenv(givenEnv) != "" {
+		return 3 * time.Minute
+	}
+	return 30 * time.Second
+}()
 
 // patientWorkers is a setting: on a busy machine a worker may stand still for seconds, and must not be replaced then.
 const patientWorkers = "HUNG_AFTER=1m"
