@@ -109,7 +109,7 @@ func StoreMetrics(store Store) []telemetry.Sampled {
 // ActiveMetric returns the metric of a persdb that shares its log with others.
 func ActiveMetric(active func() bool) telemetry.Sampled {
 	return telemetry.Sampled{
-		Name: "rideshare_persdb_active", Gauge: true, Help: "Whether this persdb decides; of several on one log, one does, and the others follow.",
+		Name: "rideshare_persdb_active", Gauge: true, Help: "Whether this persdb is active: of several with one log one alone takes commits, and the others follow it.",
 		Read: func(emit func(float64, ...string)) { emit(oneIf(active())) },
 	}
 }

@@ -91,7 +91,7 @@ func (r *Report) table() report.Section {
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		ratios.Rows = append(ratios.Rows, []string{name, fmt.Sprintf("%.2f", r.Ratios[name].Median), r.Ratios[name].rangeText()})
 	}
-	about := "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag how many entries the last replica was behind, before/after, the most of the rounds."
+	about := "CPU is microseconds of a core for one answer, memory the largest process of a part in MiB, lag the entries by which the slowest replica was behind, before/after, the largest of all rounds."
 	return report.Section{Title: "All figures", Text: about, Tables: []report.Table{t, ratios}}
 }
 

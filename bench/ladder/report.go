@@ -188,8 +188,8 @@ func (r *Report) Print(w io.Writer) error {
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		_, _ = fmt.Fprintf(t, "%s\t%.2f\t%s\t\n", name, r.Ratios[name].Median, r.Ratios[name].rangeText()) // Flush returns the error.
 	}
-	_, _ = fmt.Fprintf(t, "\nlag: entries that the last replica was behind, before/after, the most of the rounds; order of the paths: seed %d\n", r.Seed) // Flush returns the error.
-	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                     // Flush returns the error.
+	_, _ = fmt.Fprintf(t, "\nlag: entries by which the slowest replica was behind, before/after, the largest of all rounds; order of the paths: seed %d\n", r.Seed) // Flush returns the error.
+	_, _ = fmt.Fprintln(t, "\ngoals")                                                                                                                               // Flush returns the error.
 	for _, g := range r.Goals {
 		_, _ = fmt.Fprintln(t, g) // Flush returns the error.
 	}

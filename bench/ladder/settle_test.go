@@ -153,6 +153,6 @@ func TestSettled_SlaveFallsBehind_LagIsRead(t *testing.T) {
 	row.add(got, nil)
 	row.add(figure{lag: &Lag{Before: 1, After: 2}}, nil)
 	if text := row.lagText(); text != "1/7" {
-		t.Errorf("got %q, want the most of the rounds", text)
+		t.Errorf("got %q, want the largest of all rounds", text)
 	}
 }
