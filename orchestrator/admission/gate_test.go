@@ -33,11 +33,14 @@ type rig struct {
 
 const testTimeout = 5 * time.Second
 
-// play runs test with a Gate in a bubble.
-func play(t *testing.T, change func(*Config), test func(*rig)) {
+// play runs test with a Gate in a bubble. At its start some needs may be away.
+func play(t *testing.T, change func(*Config), test func(*rig), away ...need) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t, began: time.Now(), away: map[need]bool{}, waited: map[string]time.Duration{}}
+		for _, n := range away {
+			r.away[n] = true
+		}
 		cfg := Config{
 			Log: slog.New(slog.DiscardHandler), Name: "a", Settings: Defaults(), CallTimeout: testTimeout,
 			Broker: func() bool { return !r.lost(broker) },
@@ -174,11 +177,8 @@ func TestGate_Dependencies(t *testing.T) {
 
 // What is not there yet when the system starts is refused without an event. Losing it later, and its return, are events.
 func TestGate_Start_SaysNothing(t *testing.T) {
+	all := []need{broker, master, slaves}
 	play(t, nil, func(r *rig) {
-		all := []need{broker, master, slaves}
-		for _, n := range all {
-			r.lose(n, true)
-		}
 		r.until(3)
 		r.want("a write at the start", r.write(nil), dbaas.ReasonBroker)
 		for _, n := range all {
@@ -200,13 +200,12 @@ func TestGate_Start_SaysNothing(t *testing.T) {
 		if want := []string{"broker closed open", "broker open closed"}; !slices.Equal(got, want) {
 			r.Errorf("got events %q of a loss, want %q", got, want)
 		}
-	})
+	}, all...)
 }
 
 // A dependency that is still not there after a start's time is told, and so is its coming.
 func TestGate_StartWithoutABroker_IsTold(t *testing.T) {
 	play(t, nil, func(r *rig) {
-		r.lose(broker, true)
 		r.until(31)
 		r.lose(broker, false)
 		r.until(32)
@@ -217,7 +216,7 @@ func TestGate_StartWithoutABroker_IsTold(t *testing.T) {
 		if want := []string{"broker closed open", "broker open closed"}; !slices.Equal(got, want) {
 			r.Errorf("got events %q, want %q", got, want)
 		}
-	})
+	}, broker)
 }
 
 // Requests that fail open the breaker of what failed, and of nothing else.
