@@ -19,29 +19,18 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$dir"
 chmod 700 "$dir"
 
-random() { od -An -v -N"$1" -tx1 /dev/urandom | tr -d ' \n'; }
-unhex() { printf "$(sed 's/../\\x&/g' <<<"$1")"; } # hexadecimal digits to bytes
-# save FILE: standard input, whole or not at all.
-save() { cat >"$dir/$1.new" && chmod 444 "$dir/$1.new" && mv -f "$dir/$1.new" "$dir/$1"; }
+. "$here/secretlib.sh"
 # password FILE: the one in the URL that is in FILE, which is made if it is missing.
 password() {
-  [ -s "$dir/$1" ] || echo "amqp://${1%-bus}:$(random 24)@rabbitmq:5672/" | save "$1"
+  [ -s "$dir/$1" ] || echo "amqp://${1%-bus}:$(random 24)@rabbitmq:5672/" | save "$dir/$1"
   sed 's|.*:\(.*\)@.*|\1|' "$dir/$1"
 }
-# hash PASSWORD as RabbitMQ keeps it: a salt, then the SHA-256 of salt and password.
-hash() {
-  local salt digest
-  salt=$(random 4)
-  digest=$({ unhex "$salt"; printf %s "$1"; } | sha256sum | cut -d' ' -f1)
-  unhex "$salt$digest" | base64 -w0
-}
-
 orchestrator=$(password orchestrator-bus)
 worker=$(password worker-bus)
-sed -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" "$here/rabbitmq/definitions.json" | save rabbitmq-definitions.json
-[ -s "$dir/launcher-token" ] || random 32 | save launcher-token
-[ -s "$dir/api-credentials" ] || echo "bearer $(random 32)" | save api-credentials
+sed -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" "$here/rabbitmq/definitions.json" | save "$dir/rabbitmq-definitions.json"
+[ -s "$dir/launcher-token" ] || random 32 | save "$dir/launcher-token"
+[ -s "$dir/api-credentials" ] || echo "bearer $(random 32)" | save "$dir/api-credentials"
 for name in postgres-superuser postgres-log; do
-  [ -s "$dir/$name" ] || random 32 | save "$name"
+  [ -s "$dir/$name" ] || random 32 | save "$dir/$name"
 done
-[ -e "$dir/archive-key" ] || save archive-key </dev/null
+[ -e "$dir/archive-key" ] || save "$dir/archive-key" </dev/null

@@ -12,7 +12,7 @@
 # Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for part in observe.sh postgres/stack.sh; do . "deploy/$part"; done
+for part in composelib.sh observe.sh postgres/stack.sh; do . "deploy/$part"; done
 
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
@@ -135,20 +135,6 @@ settings() {
   choose_tls
   choose_hosts
   choose_observe && choose_postgres
-}
-
-compose() {
-  if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
-}
-
-need_compose() {
-  docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null && return
-  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    note "installing docker-compose"
-    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends -o DPkg::Lock::Timeout=120 docker-compose >/dev/null
-  else
-    die "docker-compose is missing (Debian: apt-get install docker-compose)"
-  fi
 }
 
 images() {

@@ -40,6 +40,8 @@ type Processes struct {
 	Launcher string
 	// LauncherToken is the bearer token that this launcher requires, "" for none.
 	LauncherToken string
+	// Address is where the control APIs of workers that are children listen and are reached; empty means 127.0.0.1.
+	Address string
 	// Docker says how this process runs workers as containers; nil runs them as children.
 	Docker *Docker
 	// LogLevel and LogFormat are the log settings of the processes that this one starts. Containers have only the level.
@@ -174,7 +176,7 @@ func (o *backends) startLauncher(cfg Config, p Processes) error {
 // newProcessLauncher returns a launcher whose workers are children of this process.
 func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
-		Dir: filepath.Join(cfg.Data, "workers"), Scheme: cfg.TLS.Scheme(), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+		Dir: filepath.Join(cfg.Data, "workers"), Address: p.Address, Scheme: cfg.TLS.Scheme(), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
 		// Not an argument, since every user of the machine can read arguments, and the URL has a password. If the URL
 		// came from a file, the file need not be passed on.

@@ -16,6 +16,7 @@ type launcherCommand struct {
 	TokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
 	Engine    string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
 	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
+	Address   string `default:"127.0.0.1" placeholder:"HOST" env:"LAUNCHER_ADDRESS" help:"process: where the workers' control APIs listen, each at a port of its own, and where orchestrators on other hosts reach them (${default})."`
 	hosts     `group:"Access:"`
 	logging   `group:"Log:"`
 	stack
@@ -73,7 +74,7 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 
 // workers returns how to run workers.
 func (l *launcherCommand) workers() (system.Processes, error) {
-	p := system.Processes{Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel, LogFormat: l.LogFormat}
+	p := system.Processes{Address: l.Address, Coordinator: l.Coordinator, Session: l.Session, Prefix: l.Prefix, Persdb: l.PersdbURL, LogLevel: l.LogLevel, LogFormat: l.LogFormat}
 	var err error
 	switch {
 	case l.Engine != launcherDocker:

@@ -26,7 +26,7 @@ for deb in "$work"/debs/*.deb; do
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
 done
 for tool in sh cat ls mkdir rm cp mv chmod chown ln touch sed grep dirname basename readlink id hostname nc awk cut tr head tail sort \
-  sleep ps kill env test '[' printf echo true false find df du date od wc expr uname which xargs mktemp stat tee; do
+  sleep ps kill env test '[' printf echo true false find df du date od wc expr uname which xargs mktemp stat tee mkfifo timeout; do
   [ -e "usr/bin/$tool" ] || ln -s busybox "usr/bin/$tool"
 done
 echo 'hosts: files dns' >etc/nsswitch.conf

@@ -12,6 +12,7 @@ ln -sf "/$java" usr/bin/java
 cat >usr/bin/zookeeper-server <<'END'
 #!/bin/sh
 # shellcheck disable=SC2086 # options
+[ -z "${ZOO_MY_ID:-}" ] || [ -e /data/myid ] || echo "$ZOO_MY_ID" >/data/myid
 exec java ${SERVER_JVMFLAGS:--Xmx128m} -Djava.awt.headless=true -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
   org.apache.zookeeper.server.quorum.QuorumPeerMain /conf/zoo.cfg
 END

@@ -78,14 +78,15 @@ inspect() {
 
 # no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one.
 no_other_primary() {
-  local server followed host
+  local server followed host asked=
   for server in "${standbys[@]}"; do
     followed=${info[$server]%"$stopped"}
     host=$(word host "$followed")
     [[ $host =~ ^[A-Za-z0-9._-]+$ ]] || continue
     old=$host:$(word port "$followed")
     [ "${old##*:}" ] || old+=5432
-    [[ " ${servers[*]} " != *" $old "* ]] || continue
+    [[ " ${servers[*]}$asked " != *" $old "* ]] || continue
+    asked+=" $old" # once: it may be silent, and each question then takes the whole time limit
     [ "$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$old" 'SELECT pg_is_in_recovery()' 2>/dev/null)" != f ] ||
       die "$old answers and is a primary. Nothing was changed. If it is to be replaced, stop it (pg_ctl stop -m fast); if not, name it too, and the others follow it"
   done

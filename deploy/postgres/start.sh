@@ -1,25 +1,48 @@
 #!/bin/sh
-# One of the two servers of the stack's PostgreSQL: start.sh NAME OTHER FIRST. NAME and OTHER are their host names, FIRST is the one
-# that makes the database. An empty volume is filled by a copy of OTHER if that is a primary. What is being made has another
-# name until it is whole, so a start may be killed at any time.
+# One server of PostgreSQL for the log: start.sh NAME FIRST OTHER[=ADDRESS]...
+#
+# NAME and each OTHER are names of servers, which are also their addresses unless one is given. FIRST is the name of the server
+# that makes the database, or a file: the server on which it exists makes it. Any other empty volume is filled by a copy of the
+# primary. What is being made has another name until it is whole, so a start may be killed at any time.
+#
+# A primary that was lost, and replaced by promote.sh, becomes a copy of the new primary. Nobody can have got a confirmation for
+# what only the old one has, since it had no standby any more.
 set -eu
-name=$1 other=$2 first=$3
+name=$1 first=$2
+shift 2
 root=/var/lib/postgresql/data data=$root/main new=$root/new
 export PGPASSFILE=$root/pgpass PGCONNECT_TIMEOUT=3
 (umask 077 && echo "*:*:*:postgres:$(cat /run/secrets/postgres-superuser)" >"$PGPASSFILE")
 
-# other_is prints what OTHER is: primary, standby, absent, or unknown while it does not answer.
-other_is() {
-  said=$(psql -XAt -h "$other" -U postgres -d postgres -c 'SELECT pg_is_in_recovery()' 2>&1) || true
+# is SERVER prints what it is: primary with its timeline, standby, absent, or unknown while it does not answer.
+is() {
+  said=$(timeout 6 psql -XAt -h "${1#*=}" -U postgres -d postgres -c "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby 0'
+    ELSE 'primary ' || ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int END" 2>&1) || true
   case $said in
-    f) echo primary ;;
-    t) echo standby ;;
-    *refused* | *"could not translate"* | *"No route"*) echo absent ;;
-    *) echo unknown ;;
+    primary* | standby*) echo "$said" ;;
+    *refused* | *"could not translate"* | *"No route"*) echo "absent 0" ;;
+    *) echo "unknown 0" ;;
   esac
 }
 
+# look SERVER...: sets primary and timeline to the primary with the highest timeline, and absent if no server is there.
+look() {
+  primary='' timeline=0 absent=yes
+  for server; do
+    found=$(is "$server")
+    [ "$found" = 'absent 0' ] || absent=
+    case $found in primary*) [ "${found#* }" -le "$timeline" ] || { primary=${server#*=} timeline=${found#* }; } ;; esac
+  done
+}
+
+copy() { # the primary's data to $new
+  rm -rf "$new"
+  pg_basebackup -d "host=$primary user=postgres passfile=$PGPASSFILE application_name=$name" -D "$new" -X stream -c fast -R
+}
+
 make_database() {
+  for server; do names="${names:+$names, }\"${server%%=*}\""; done
+  rm -rf "$new"
   initdb -D "$new" -U postgres --auth=scram-sha-256 --pwfile=/run/secrets/postgres-superuser -E UTF8 --locale=C --data-checksums
   postgres --single -D "$new" -c unix_socket_directories= postgres >/dev/null <<END
 CREATE ROLE rideshare LOGIN PASSWORD '$(cat /run/secrets/postgres-log)'
@@ -32,7 +55,7 @@ unix_socket_directories = ''
 shared_buffers = 64MB
 jit = off
 wal_keep_size = 512MB
-synchronous_standby_names = 'ANY 1 ("$other")'
+synchronous_standby_names = 'ANY 1 ($names)'
 END
   cat >>"$new/pg_hba.conf" <<END
 host all all all scram-sha-256
@@ -40,17 +63,36 @@ host replication postgres all scram-sha-256
 END
 }
 
+# replaced SERVER...: this server's data are of a primary, and another server was promoted since.
+replaced() {
+  [ ! -e "$data/standby.signal" ] || return 1
+  look "$@"
+  [ -n "$primary" ] && [ "$timeline" -gt "$(pg_controldata -D "$data" | sed -n "s/^Latest checkpoint's TimeLineID: *//p")" ]
+}
+
 until [ -d "$data" ]; do
-  rm -rf "$new"
-  is=$(other_is)
-  if [ "$is" = primary ]; then
-    pg_basebackup -d "host=$other user=postgres passfile=$PGPASSFILE application_name=$name" -D "$new" -X stream -c fast -R || { sleep 1; continue; }
-  elif [ "$is" = absent ] && [ "$name" = "$first" ]; then
-    make_database
+  look "$@"
+  if [ -n "$primary" ]; then
+    copy || { sleep 1; continue; }
+  elif [ -n "$absent" ] && { [ "$name" = "$first" ] || [ -e "$first" ]; }; then
+    make_database "$@"
   else
     sleep 1
     continue
   fi
   mv "$new" "$data"
 done
+while replaced "$@"; do
+  echo "start.sh: $primary was promoted while this server was away; copying it"
+  copy || { sleep 1; continue; }
+  rm -rf "$data" # a start after this line copies again
+  mv "$new" "$data"
+done
+# A primary that was paused or cut off may find itself replaced while it runs. The engine starts this script again.
+# The second shell is not a child of the server, which wants to know its children.
+(
+  while sleep 5; do
+    ! replaced "$@" || pg_ctl stop -D "$data" -m immediate >/dev/null
+  done &
+)
 exec postgres -D "$data"

@@ -41,6 +41,8 @@ type Config struct {
 	// Dir is the directory below which each worker gets its own. Only this launcher may use it; whatever workers of an
 	// earlier launcher left in it is deleted.
 	Dir string
+	// Address is the host name or IP address at which the workers' control APIs listen and are reached; empty means 127.0.0.1.
+	Address string
 	// Scheme of the workers' control APIs, http or https; empty means http.
 	Scheme string
 	// Stdout and Stderr receive the workers' output, one Write per line; nil discards it. If anything else writes to
@@ -83,6 +85,7 @@ func New(c Config) (*Launcher, error) {
 		return nil, fmt.Errorf("directory of workers: %w", err)
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Address = cmp.Or(c.Address, "127.0.0.1")
 	lock, err := claim(c.Dir)
 	if err != nil {
 		return nil, err

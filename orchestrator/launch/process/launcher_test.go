@@ -55,6 +55,19 @@ func TestLauncher_Start_TellsTheWorker(t *testing.T) {
 	}
 }
 
+// A worker listens at the launcher's address, and is reached under it.
+func TestLauncher_Start_AtItsAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, roleWorker, process.Config{Address: "127.0.0.2"})
+	i := start(t, w, "s1")
+	if !strings.HasPrefix(i.Control, "http://127.0.0.2:") {
+		t.Errorf("control: got %s, want the launcher's address", i.Control)
+	}
+	if got := get(t, i.Control); got.PID != i.PID {
+		t.Errorf("asked at %s: got pid %d, want %d", i.Control, got.PID, i.PID)
+	}
+}
+
 // No two lives have the same id, also not those of launchers that follow each other.
 func TestLauncher_Start_IDsAreNeverUsedAgain(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func runName(now time.Time) string {
 
 // listen binds a listener that will be handed over; this process accepts nothing on it.
 func listen(address string) (*net.TCPListener, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) // no name to resolve, so it does not block
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -69,7 +69,5 @@ func listen(address string) (*net.TCPListener, error) {
 	return tcp, nil
 }
 
-// urlOf returns the base URL of a listener, without a slash at its end. The scheme is http by default.
-func urlOf(scheme string, l net.Listener) string {
-	return cmp.Or(scheme, "http") + "://" + l.Addr().String()
-}
+// urlOf returns the base URL of a listener's address, without a slash at its end. The scheme is http by default.
+func urlOf(scheme, address string) string { return cmp.Or(scheme, "http") + "://" + address }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -100,12 +101,16 @@ func (l *Launcher) live(w *worker) {
 func (l *Launcher) begin(s Spec) (e *life, control string, err error) {
 	// The port is bound before the start and handed over to the child. So it is known immediately, no other process can
 	// take it, and connections made before the worker serves wait in the listener.
-	listener, err := listen("127.0.0.1:0")
+	listener, err := listen(net.JoinHostPort(l.config.Address, "0"))
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { _ = listener.Close() }() // then only the worker has the listener: connections are refused once it is dead
-	s.Control = urlOf(l.config.Scheme, listener)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, "", fmt.Errorf("listener's address: %w", err)
+	}
+	s.Control = urlOf(l.config.Scheme, net.JoinHostPort(l.config.Address, port))
 	if err = os.MkdirAll(s.Dir, 0o750); err != nil {
 		return nil, "", fmt.Errorf("make directory: %w", err)
 	}

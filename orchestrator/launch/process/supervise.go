@@ -87,7 +87,7 @@ func Supervise(c ChildConfig) (*Child, error) {
 }
 
 // URL returns the base URL of the child, without a slash at its end. It never changes.
-func (c *Child) URL() string { return urlOf(c.config.Scheme, c.listener) }
+func (c *Child) URL() string { return urlOf(c.config.Scheme, c.listener.Addr().String()) }
 
 // Stop asks the child to finish (SIGTERM), kills it when grace is over, and closes the listener. A nil error means that
 // the child is dead and will not be restarted. An error wraps that of ctx, which ended first: the child is not

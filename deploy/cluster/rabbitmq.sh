@@ -1,0 +1,31 @@
+#!/bin/sh
+# Starts the host's node of RabbitMQ: rabbitmq.sh PEERS, the number of the other nodes.
+#
+# A node that was paused until the others gave it up serves clients without them when it goes on, and does not join them by
+# itself. Its log then names every other node as partitioned. So it is ended, and the engine starts it again. A node that
+# still has one of the others goes on.
+set -eu
+peers=$1
+cookie=/var/lib/rabbitmq/.erlang.cookie
+rm -f "$cookie"
+(umask 077 && cat /run/secrets/erlang-cookie >"$cookie")
+rm -f /tmp/log
+mkfifo /tmp/log
+rabbitmq-server >/tmp/log 2>&1 &
+server=$!
+trap 'kill -TERM $server' TERM INT
+{
+  lost=
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in *running_partitioned_network*) ;; *) continue ;; esac
+    node=${line##*running_partitioned_network,}
+    case $lost in *" $node "*) ;; *) lost="$lost $node " ;; esac
+    set -- $lost
+    [ $# -lt "$peers" ] || { echo "rabbitmq.sh: no other node is left: $lost; this node starts again"; kill -KILL $server; }
+  done
+} </tmp/log &
+wait $server && code=0 || code=$?
+# A signal ends the wait, not the server.
+while kill -0 $server 2>/dev/null; do wait $server && code=0 || code=$?; done
+exit "$code"
