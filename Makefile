@@ -19,7 +19,7 @@ REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers test-cluster up-cluster down-cluster fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,12 @@ up: ## the whole system in containers; PROJECT=name for another one beside it, O
 
 down: ## remove the containers, workers and networks; VOLUMES=1: the data too
 	@deploy/stack.sh down $(if $(VOLUMES),--volumes)
+
+up-cluster: ## three hosts of a cluster on this machine, in containers, ready in some minutes: docs/CLUSTER.md
+	@deploy/cluster/local.sh up
+
+down-cluster: ## remove them, the data too
+	@deploy/cluster/local.sh down
 
 logs: ## follow the logs of the containers
 	@deploy/stack.sh logs
@@ -58,7 +64,7 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) $(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
@@ -81,8 +87,11 @@ test-fault: setup services ## the faults on real services and processes that hav
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
 
+test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 10 minutes; CLUSTER_ROUNDS=20 for figures
+	$(GO) $(VETTED) $(RACE) -count=1 -v -timeout $$((20 * $${CLUSTER_ROUNDS:-1} + 10))m ./tests/cluster
+
 test-short: setup ## the tests without the fault runs
-	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers)
+	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)

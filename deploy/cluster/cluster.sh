@@ -5,6 +5,7 @@
 #   deploy/cluster/cluster.sh queues DIR             once, when all hosts are up: declare the queues on all three
 #   deploy/cluster/cluster.sh wait DIR               until this host's orchestrator is ready
 #   deploy/cluster/cluster.sh promote DIR NAME       the host NAME, which has PostgreSQL's primary, is lost: promote the better standby
+#   deploy/cluster/cluster.sh check DIR              rideshare check of the whole system
 #   deploy/cluster/cluster.sh down DIR [--volumes]   remove this host's containers; with --volumes its data too
 #   deploy/cluster/cluster.sh logs|ps DIR [SERVICE]  its containers
 #   deploy/cluster/cluster.sh compose DIR ARG...     anything else of docker-compose
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 note() { echo "cluster: $*" >&2; }
 die() { note "$*"; exit 1; }
-usage() { sed -n '4,12s/^# *//p' deploy/cluster/cluster.sh >&2; exit 2; }
+usage() { sed -n '4,13s/^# *//p' deploy/cluster/cluster.sh >&2; exit 2; }
 
 [ $# -ge 2 ] || usage
 verb=$1 dir=$2
@@ -94,6 +95,7 @@ case $verb in
   queues) rideshare queues --bus-file /run/secrets/operator-bus ;;
   wait) wait_ready ;;
   promote) promote "$@" ;;
+  check) rideshare check --orchestrator https://127.0.0.1:8083 --persdb "$PERSDB_URLS" --auth-file /run/secrets/api-credentials ;;
   down) down "$@" ;;
   logs) compose logs -f --tail=100 "$@" ;;
   ps) compose ps "$@" ;;

@@ -26,6 +26,7 @@ func TestLog_Faults(t *testing.T) {
 	}{
 		{"StandbyPaused_AppendIsUnknownUntilItContinues", standbyPaused},
 		{"StandbyPaused_StoreNeverSaysNotDone", storeWithPausedStandby},
+		{"WaitCancelled_SuccessWithAWarningDoesNotCount", waitCancelled},
 		{"SettingEmptied_AppendDoesNotCount", settingEmptied},
 		{"Settings_AreRefused", settingsRefused},
 		{"Single_NeedsNoStandby", singleNeedsNoStandby},
@@ -117,19 +118,48 @@ func storeWithPausedStandby(t *testing.T, pair *testenv.Postgres) {
 	storetest.NewReplica(t, s).Follow(t, s)
 }
 
+// appendWaiting begins an append whose commit waits for the paused standby, and returns its outcome and the process that waits.
+func appendWaiting(t *testing.T, l *pglog.Log, p *pgtest.Place, epoch dbaas.Epoch) (outcome <-chan error, pid int) {
+	t.Helper()
+	appended := make(chan error, 1)
+	go func() { appended <- l.Append(context.Background(), record(2, epoch, "two")) }()
+	testenv.Eventually(t, soon, func() (err error) {
+		pid, err = strconv.Atoi(p.Value(t, "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event='SyncRep'"))
+		if err == nil && pid == 0 {
+			err = fmt.Errorf("no commit waits")
+		}
+		return err
+	})
+	return appended, pid
+}
+
+// waitCancelled: a commit whose wait for the standby is cancelled succeeds with a warning. It does not count until the
+// standby has it.
+func waitCancelled(t *testing.T, pair *testenv.Postgres) {
+	t.Helper()
+	l, p, epoch := openWithOne(t, pair)
+	resume := pause(t, pair.Standby)
+	appended, pid := appendWaiting(t, l, p, epoch)
+	if p.Value(t, fmt.Sprintf("SELECT pg_cancel_backend(%d)", pid)) != "t" {
+		t.Fatal("the wait was not cancelled")
+	}
+	wantCode(t, <-appended, dbaas.CodeUnknown)
+	if got := p.Value(t, "SELECT head FROM log_meta"); got != "2" {
+		t.Errorf("got head %s in the primary, want 2: the commit succeeds", got)
+	}
+	_, err := l.Head(t.Context())
+	wantCode(t, err, dbaas.CodeUnavailable)
+	resume()
+	wantHead(t, l, 2)
+	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
+}
+
 // settingEmptied: PostgreSQL lets a commit that waits succeed when the setting is emptied. It does not count.
 func settingEmptied(t *testing.T, pair *testenv.Postgres) {
 	t.Helper()
 	l, p, epoch := openWithOne(t, pair)
 	resume := pause(t, pair.Standby)
-	appended := make(chan error, 1)
-	go func() { appended <- l.Append(context.Background(), record(2, epoch, "two")) }()
-	testenv.Eventually(t, soon, func() error {
-		if p.Value(t, "SELECT count(*)>0 FROM pg_stat_activity WHERE wait_event='SyncRep'") != "t" {
-			return fmt.Errorf("no commit waits")
-		}
-		return nil
-	})
+	appended, _ := appendWaiting(t, l, p, epoch)
 	p.Set(t, "synchronous_standby_names", "")
 	wantCode(t, <-appended, dbaas.CodeUnknown)
 	testenv.Eventually(t, soon, func() error {
@@ -232,16 +262,7 @@ func backendKilled(t *testing.T, pair *testenv.Postgres) {
 	t.Helper()
 	l, p, epoch := openWithOne(t, pair)
 	resume := pause(t, pair.Standby)
-	appended := make(chan error, 1)
-	go func() { appended <- l.Append(context.Background(), record(2, epoch, "two")) }()
-	var pid int
-	testenv.Eventually(t, soon, func() (err error) {
-		pid, err = strconv.Atoi(p.Value(t, "SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event='SyncRep'"))
-		if err == nil && pid == 0 {
-			err = fmt.Errorf("no commit waits")
-		}
-		return err
-	})
+	appended, pid := appendWaiting(t, l, p, epoch)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
