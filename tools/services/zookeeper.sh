@@ -1,4 +1,5 @@
-# ZooKeeper: one server. Sourced by services.sh.
+# ZooKeeper: one server, or one of an ensemble if DIR/zookeeper/ensemble.cfg has the
+# settings that its servers share. Sourced by services.sh.
 
 zookeeper_url() { echo "zk://127.0.0.1:$(port_of zookeeper client)"; }
 
@@ -41,6 +42,7 @@ admin.enableServer=false
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 END
+  if [ -e "$base/ensemble.cfg" ]; then cat "$base/ensemble.cfg" >>"$base/zoo.cfg"; fi
   # A small heap and the first compiler only: it starts faster and leaves the cores to
   # the tests. It need not survive a power cut, so a slow disk does not end sessions.
   launch "$base/zookeeper" java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true -Dzookeeper.forceSync=no \
@@ -50,6 +52,7 @@ END
 }
 
 zookeeper_start_container() {
+  [ ! -e "$dir/zookeeper/ensemble.cfg" ] || die "an ensemble needs the packages of ZooKeeper"
   choose_port zookeeper client
   container_start zookeeper 2181 -e ZOO_TICK_TIME=1000 -e ZOO_MAX_CLIENT_CNXNS=0 -e ZOO_ADMINSERVER_ENABLED=false \
     -e ZOO_4LW_COMMANDS_WHITELIST=srvr,ruok,mntr,cons -e ZOO_CFG_EXTRA='minSessionTimeout=2000 maxSessionTimeout=20000' \

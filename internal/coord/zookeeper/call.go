@@ -25,7 +25,6 @@ func call[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (
 	if err := s.usable(); err != nil {
 		return none, err
 	}
-	sent := time.Now()
 	done := make(chan result, 1)
 	go func() {
 		value, err := f(s.conn)
@@ -34,7 +33,6 @@ func call[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (
 	select {
 	case r := <-done:
 		if answered(r.err) {
-			s.proven(sent)
 			return r.value, r.err
 		}
 		return none, s.unanswered(r.err)
@@ -48,6 +46,18 @@ func call[T any](ctx context.Context, s *Session, f func(*zk.Conn) (T, error)) (
 // do is call for requests that return no value.
 func do(ctx context.Context, s *Session, f func(*zk.Conn) error) error {
 	_, err := call(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, f(c) })
+	return err
+}
+
+// agree is do for requests that reach the leader of the servers: changes and syncs. An answer to such a request proves
+// that the leader, which ends sessions, hears from this session. An answer to a read proves that of one server only: a
+// server without a connection to the leader answers reads for syncLimit ticks.
+func agree(ctx context.Context, s *Session, f func(*zk.Conn) error) error {
+	sent := time.Now()
+	err := do(ctx, s, f)
+	if answered(err) {
+		s.proven(sent)
+	}
 	return err
 }
 
@@ -113,7 +123,7 @@ func (s *Session) get(ctx context.Context, path string) (node, error) {
 
 // set writes a node if it still has that version.
 func (s *Session) set(ctx context.Context, path string, data []byte, version int32) error {
-	return do(ctx, s, func(c *zk.Conn) error {
+	return agree(ctx, s, func(c *zk.Conn) error {
 		_, err := c.Set(path, data, version)
 		return err
 	})
@@ -122,21 +132,12 @@ func (s *Session) set(ctx context.Context, path string, data []byte, version int
 // create makes a node; with zk.FlagEphemeral the node ends with the session. If the reply is lost, the node may
 // exist: its owner field shows whose it is.
 func (s *Session) create(ctx context.Context, path string, data []byte, flags int32) error {
-	return do(ctx, s, func(c *zk.Conn) error {
+	return agree(ctx, s, func(c *zk.Conn) error {
 		_, err := c.Create(path, data, flags, zk.WorldACL(zk.PermAll))
 		return err
 	})
 }
 
 func (s *Session) remove(ctx context.Context, path string, version int32) error {
-	return do(ctx, s, func(c *zk.Conn) error { return c.Delete(path, version) })
-}
-
-// exists reports whether a node exists. It avoids a trap of the library, which may return true together with an
-// error.
-func (s *Session) exists(ctx context.Context, path string) (bool, error) {
-	return call(ctx, s, func(c *zk.Conn) (bool, error) {
-		is, _, err := c.Exists(path)
-		return is && err == nil, err
-	})
+	return agree(ctx, s, func(c *zk.Conn) error { return c.Delete(path, version) })
 }

@@ -3,9 +3,9 @@ package zookeeper
 import "time"
 
 // clock is the session's own clock: it determines, without the server, the earliest time at which the server may end
-// the session. Any answer proves that the server heard from the session no earlier than the request was sent, so the
-// session cannot end before one full timeout after that. The library's events are no such proof: a server that sends
-// events may receive nothing.
+// the session. An answer of the servers' leader proves that the leader heard from the session no earlier than the request
+// was sent, so the session cannot end before one full timeout after that. The library's events are no such proof: a
+// server that sends events may receive nothing. Neither are answers to reads: see agree.
 //
 // The session's mutex guards clock.
 type clock struct {

@@ -103,12 +103,17 @@ func (w *world) Resume(tb testing.TB) {
 // witness returns a plain connection to the server, which shows the actual nodes.
 func (w *world) witness() *zk.Conn {
 	w.t.Helper()
-	p := testenv.NewNetwork(w.t, w.url)
-	conn, events, err := zk.Connect([]string{p.Addr()}, sessionTimeout, zk.WithLogger(quiet{}))
+	return connect(w.t, testenv.NewNetwork(w.t, w.url).Addr())
+}
+
+// connect returns a plain connection.
+func connect(tb testing.TB, servers ...string) *zk.Conn {
+	tb.Helper()
+	conn, events, err := zk.Connect(servers, sessionTimeout, zk.WithLogger(quiet{}))
 	if err != nil {
-		w.t.Fatal(err)
+		tb.Fatal(err)
 	}
-	w.t.Cleanup(func() {
+	tb.Cleanup(func() {
 		conn.Close()
 		for range events { // closed when the library is done
 		}

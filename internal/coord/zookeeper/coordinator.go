@@ -89,5 +89,5 @@ func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 func (k *Coordinator) connect() (*Session, error) {
 	servers := slices.Clone(k.address.servers)
 	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] }) //nolint:gosec // to spread load, not a secret
-	return start(k.address.root, &link{servers: servers, silence: k.timeout, outage: k.outage}, k.timeout, k.log)
+	return start(k.address.root, &link{servers: servers, session: k.timeout, outage: k.outage}, k.timeout, k.log)
 }

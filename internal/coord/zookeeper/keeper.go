@@ -84,11 +84,14 @@ func (s *Session) keep(events <-chan zk.Event) {
 	}
 }
 
-// beat requests any node. Only the fact that an answer arrives matters.
+// beat sends a sync. Only the fact that the leader of the servers answers matters.
 func (s *Session) beat(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout())
 	defer cancel()
-	_, _ = s.exists(ctx, s.conts())
+	_ = agree(ctx, s, func(c *zk.Conn) error {
+		_, err := c.Sync(s.conts())
+		return err
+	})
 }
 
 // takeDown ends the library's goroutines. If requested, it first asks the server to end the session.

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,7 +26,7 @@ var errStopped = errors.New("the session is over")
 // and dialer resolve names only once, before the first connection, and wait for answers without limit.
 type link struct {
 	servers []string
-	silence time.Duration // longest wait for data
+	session time.Duration // the session timeout that is requested
 	outage  *outage
 
 	mu      sync.Mutex // guards the fields below
@@ -88,7 +89,7 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 		_ = raw.Close()
 		return nil, errStopped
 	}
-	l.conn = &boundedConn{Conn: raw, silence: l.silence}
+	l.conn = &boundedConn{Conn: raw, session: l.session, alone: len(l.servers) == 1, patient: l.tried > hastyRounds*len(l.servers)}
 	return l.conn, nil
 }
 
@@ -132,11 +133,20 @@ type grant struct {
 // milliseconds with 4 bytes each, then the session's id with 8.
 const answerBytes = 20
 
+// answerLimit is how long one of several servers may take to answer a connect request. A paused server accepts
+// connections and does not answer.
+const answerLimit = time.Second
+
+// hastyRounds is how often all servers are tried with answerLimit. An election is over by then.
+const hastyRounds = 3
+
 // boundedConn is a connection on which every wait is bounded. It also parses what the server grants, because the
 // library does not expose the negotiated timeout.
 type boundedConn struct {
 	net.Conn
-	silence time.Duration
+	session time.Duration // the session timeout that is requested
+	alone   bool          // there is no other server
+	patient bool          // all servers were tried hastyRounds times in vain: this one gets more time
 
 	mu      sync.Mutex // guards the fields below
 	asked   time.Time
@@ -144,15 +154,33 @@ type boundedConn struct {
 	granted grant
 }
 
-// SetReadDeadline implements net.Conn. The library waits many session timeouts for the answer to a connect request,
-// and without limit for the body of a packet. A connect request gets half of the usual limit: a server that has just
-// begun to listen may not answer it, and the next request must come before the session ends.
-func (c *boundedConn) SetReadDeadline(t time.Time) error {
-	silence := c.silence
-	if c.connecting() {
-		silence /= 2
+// silence returns how long the server may send nothing. A client that has another server waits a third of its session:
+// the answers to two beats are missing then, and there is time to reach the other servers before the session ends.
+// A client that has only this server gains nothing by leaving it, and waits a whole session.
+//
+// A connect request gets less: the next request must come before the session ends. The limit grows after
+// hastyRounds. Otherwise servers that are slow, and do not stand still, would never give a session.
+func (c *boundedConn) silence() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	connecting := len(c.answer) < answerBytes
+	session := cmp.Or(c.granted.timeout, c.session)
+	switch {
+	case connecting && !c.alone && !c.patient:
+		return min(answerLimit, session/2)
+	case connecting:
+		return session / 2
+	case c.alone:
+		return session
+	default:
+		return session / 3
 	}
-	if limit := time.Now().Add(silence); t.IsZero() || t.After(limit) {
+}
+
+// SetReadDeadline implements net.Conn. The library waits many session timeouts for the answer to a connect request,
+// and without limit for the body of a packet.
+func (c *boundedConn) SetReadDeadline(t time.Time) error {
+	if limit := time.Now().Add(c.silence()); t.IsZero() || t.After(limit) {
 		t = limit
 	}
 	return c.Conn.SetReadDeadline(t) //nolint:wrapcheck // a net.Conn as any other
@@ -167,7 +195,7 @@ func (c *boundedConn) connecting() bool {
 
 // SetWriteDeadline implements net.Conn.
 func (c *boundedConn) SetWriteDeadline(t time.Time) error {
-	if limit := time.Now().Add(c.silence); t.After(limit) {
+	if limit := time.Now().Add(c.silence()); t.After(limit) {
 		t = limit
 	}
 	return c.Conn.SetWriteDeadline(t) //nolint:wrapcheck // a net.Conn as any other

@@ -43,7 +43,7 @@ func TestLink_StoppedMakesNoConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	l := &link{servers: []string{listener.Addr().String()}, silence: time.Second}
+	l := &link{servers: []string{listener.Addr().String()}, session: time.Second}
 	conn, err := l.dial(t.Context(), "tcp", l.servers[0], time.Minute)
 	if err != nil {
 		t.Fatalf("before the end: got %v, want a connection", err)
@@ -71,7 +71,7 @@ func TestLink_StoppedMakesNoConnection(t *testing.T) {
 func TestBoundedConn_ReadsGrant(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
-	l := &link{conn: &boundedConn{Conn: near, silence: time.Minute}}
+	l := &link{conn: &boundedConn{Conn: near, session: time.Minute}}
 	defer func() { _ = near.Close() }()
 	if got := l.grant(); got != (grant{}) {
 		t.Errorf("before the answer: got %v, want none", got)
@@ -111,7 +111,7 @@ func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
-	c := &boundedConn{Conn: near, silence: 10 * time.Millisecond}
+	c := &boundedConn{Conn: near, session: 10 * time.Millisecond}
 	for _, deadline := range []time.Time{{}, time.Now().Add(time.Hour)} {
 		if err := c.SetReadDeadline(deadline); err != nil {
 			t.Fatal(err)
@@ -128,10 +128,11 @@ func TestBoundedConn_NoWaitIsEndless(t *testing.T) {
 	}
 }
 
-// deadlines records the read deadline, and reads zeros.
+// deadlines records the read deadline, and reads answer, then zeros.
 type deadlines struct {
 	net.Conn
-	read time.Time
+	read   time.Time
+	answer []byte
 }
 
 func (d *deadlines) SetReadDeadline(t time.Time) error {
@@ -139,26 +140,66 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func (d *deadlines) Read(b []byte) (int, error) { return len(b), nil }
+func (d *deadlines) Read(b []byte) (int, error) {
+	d.answer = d.answer[copy(b, d.answer):]
+	return len(b), nil
+}
 
-// The wait for the answer to a connect request is half as long as all later waits.
-func TestBoundedConn_ConnectRequestGetsHalfTheTime(t *testing.T) {
+// A client that has another server leaves a silent one after a third of its session, and after a second if the answer to
+// the connect request is missing; only after several rounds does a connect request get more time. A client
+// with a single server waits as long as its session allows.
+func TestBoundedConn_SilenceIsLimited(t *testing.T) {
 	t.Parallel()
-	noted := &deadlines{}
-	c := &boundedConn{Conn: noted, silence: time.Hour}
-	left := func() time.Duration {
-		if err := c.SetReadDeadline(time.Time{}); err != nil {
+	const requested, granted = 12 * time.Second, 6 * time.Second
+	for name, c := range map[string]struct {
+		conn              *boundedConn
+		connecting, later time.Duration
+	}{
+		"several": {&boundedConn{}, time.Second, 2 * time.Second},
+		"patient": {&boundedConn{patient: true}, 6 * time.Second, 2 * time.Second},
+		"alone":   {&boundedConn{alone: true}, 6 * time.Second, 6 * time.Second},
+	} {
+		noted := &deadlines{}
+		conn := c.conn
+		conn.Conn, conn.session = noted, requested
+		left := func() time.Duration {
+			if err := conn.SetReadDeadline(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			return time.Until(noted.read).Round(time.Second)
+		}
+		if got := left(); got != c.connecting {
+			t.Errorf("%s, before the answer: got %v, want %v", name, got, c.connecting)
+		}
+		noted.answer = binary.BigEndian.AppendUint32(make([]byte, 8), uint32(granted.Milliseconds()))
+		if _, err := conn.Read(make([]byte, answerBytes)); err != nil {
 			t.Fatal(err)
 		}
-		return time.Until(noted.read).Round(time.Minute)
+		if got := left(); got != c.later {
+			t.Errorf("%s, after it: got %v, want %v", name, got, c.later)
+		}
 	}
-	if got := left(); got != 30*time.Minute {
-		t.Errorf("before the answer: got %v, want 30m", got)
-	}
-	if _, err := c.Read(make([]byte, answerBytes)); err != nil {
+}
+
+// The time for a connect request grows only after all servers have been tried several times.
+func TestLink_LaterRoundsArePatient(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := left(); got != time.Hour {
-		t.Errorf("after it: got %v, want 1h", got)
+	defer func() { _ = listener.Close() }()
+	server := listener.Addr().String()
+	l := &link{servers: []string{server, server}, session: time.Minute}
+	for tried := range hastyRounds*len(l.servers) + 1 {
+		_, _ = l.Next()
+		conn, err := l.dial(t.Context(), "tcp", server, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if want := tried == hastyRounds*len(l.servers); l.conn.patient != want || l.conn.alone {
+			t.Errorf("try %d: got patient %v, alone %v, want %v, false", tried, l.conn.patient, l.conn.alone, want)
+		}
 	}
 }

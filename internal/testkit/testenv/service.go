@@ -2,8 +2,10 @@ package testenv
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"rideshare/bench/startedservices"
@@ -81,6 +83,34 @@ func startService(tb testing.TB, name, variable string) *Service {
 	if err != nil {
 		missing(tb, variable, err)
 	}
+	return serviceOf(tb, own)
+}
+
+// StartZooKeepers starts one server of an ensemble for each directory, all at once: a server answers only when a majority
+// runs. zktest makes the directories.
+func StartZooKeepers(tb testing.TB, dirs []string) []*Service {
+	tb.Helper()
+	own, errs := make([]*instance, len(dirs)), make([]error, len(dirs))
+	var starting sync.WaitGroup
+	for i, dir := range dirs {
+		starting.Go(func() { own[i], errs[i] = startInstance(tb.Context(), zooKeeper, dir) })
+	}
+	starting.Wait()
+	var all []*Service
+	for _, one := range own {
+		if one != nil {
+			all = append(all, serviceOf(tb, one))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		missing(tb, "ZOOKEEPER_URL", err)
+	}
+	return all
+}
+
+// serviceOf returns a service that ends with the test.
+func serviceOf(tb testing.TB, own *instance) *Service {
+	tb.Helper()
 	// Cleanups run after the test's context has ended.
 	tb.Cleanup(func() {
 		if stopErr := own.stop(context.Background()); stopErr != nil {
