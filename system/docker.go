@@ -25,8 +25,10 @@ type Docker struct {
 	// BusFile is the path, on the engine's machine, of the file with the broker's URL.
 	BusFile string
 	// TLS is the path, on the engine's machine, of the directory with the workers' certificate; "" for none.
-	TLS    string
-	Limits docker.Limits
+	TLS string
+	// PrivateNetwork says that only parts of this system reach the workers.
+	PrivateNetwork bool
+	Limits         docker.Limits
 }
 
 // tracesEnv returns the settings of OpenTelemetry in this process's environment, which containers do not inherit.
@@ -41,10 +43,14 @@ func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end 
 	if err != nil {
 		return nil, nil, err
 	}
+	env := append(limitsEnv(cfg.Limits), tracesEnv()...)
+	if d.PrivateNetwork {
+		env = append(env, "PRIVATE_NETWORK=true")
+	}
 	launcher, err = docker.New(docker.Config{
 		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile, TLS: d.TLS,
 		Coordinator: p.Coordinator, Session: p.session(), Persdb: p.Persdb, Prefix: p.Prefix, LogLevel: p.LogLevel, Limits: d.Limits, Log: cfg.Log,
-		Env: append(limitsEnv(cfg.Limits), tracesEnv()...),
+		Env: env,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("launcher: %w", err), engine.Close())

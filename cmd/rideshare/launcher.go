@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -12,13 +13,14 @@ import (
 
 // launcherCommand is `rideshare launcher`.
 type launcherCommand struct {
-	Listen    string `default:"127.0.0.1:9600" placeholder:"ADDR" env:"LAUNCHER_LISTEN" help:"Listen address of the internal API, host:port or unix:///path. Who reaches it can start and end workers of this system, and nothing else (${default})."`
-	TokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
-	Engine    string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
-	Data      string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
-	Address   string `default:"127.0.0.1" placeholder:"HOST" env:"LAUNCHER_ADDRESS" help:"process: where the workers' control APIs listen, each at a port of its own, and where orchestrators on other hosts reach them (${default})."`
-	hosts     `group:"Access:"`
-	logging   `group:"Log:"`
+	Listen      string `default:"127.0.0.1:9600" placeholder:"ADDR" env:"LAUNCHER_LISTEN" help:"Listen address of the internal API, host:port or unix:///path. Who reaches it can start and end workers of this system, and nothing else (${default})."`
+	TokenFile   string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that callers must have. None: no authentication."`
+	Engine      string `default:"process" enum:"process,docker" env:"LAUNCHER_ENGINE" help:"What workers are: process, children of this process that end with it; or docker, containers, which stay and are found again. With docker --bus-file is needed: its path on the engine's machine, for the workers alone (${default})."`
+	Data        string `default:"./data" placeholder:"DIR" env:"LAUNCHER_DATA" help:"process: where the workers keep their replicas (${default})."`
+	Address     string `default:"127.0.0.1" placeholder:"HOST" env:"LAUNCHER_ADDRESS" help:"process: where the workers' control APIs listen, each at a port of its own, and where orchestrators on other hosts reach them (${default})."`
+	internalAPI `group:"Access:"`
+	hosts       `group:"Access:"`
+	logging     `group:"Log:"`
 	stack
 	dockerSettings `group:"Workers in containers:"`
 	sqlLimits      `group:"Limits of SQL:"`
@@ -37,7 +39,8 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", l.TokenFile)
 	workers, workersErr := l.workers()
 	limits, limitsErr := l.limits()
-	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
+	if err = joinUsage(tokenErr, workersErr, l.checkSession(), limitsErr, out.verifiesCallers(), l.checkListen(out, "--listen", l.Listen, token, workers.Bus, l.Coordinator),
+		l.checkListen(out, "--address", net.JoinHostPort(l.Address, "0"), "", workers.Bus, l.Coordinator)); err != nil {
 		return err
 	}
 	newLauncher := system.NewProcessLauncher
@@ -83,6 +86,7 @@ func (l *launcherCommand) workers() (system.Processes, error) {
 		err = usagef("--engine docker: --bus-file is needed, and no --bus: everybody could read the password in 'docker inspect'")
 	default:
 		p.Docker = l.docker(l.BusFile)
+		p.Docker.PrivateNetwork = l.PrivateNetwork
 	}
 	return p, err
 }

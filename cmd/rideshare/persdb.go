@@ -26,6 +26,7 @@ type persdbCommand struct {
 	LogPasswordFile string        `name:"log-password-file" placeholder:"FILE" env:"PERSDB_LOG_PASSWORD_FILE" help:"File with the password of the database's user, read at each connect. Default: what PGPASSFILE has for it."`
 	LogSingle       bool          `name:"log-single" env:"PERSDB_LOG_SINGLE" help:"Accept a PostgreSQL server without a synchronous standby: committed writes are then on one machine."`
 	archiveSettings `group:"Archive:"`
+	internalAPI     `group:"Access:"`
 	hosts           `group:"Access:"`
 	logging         `group:"Log:"`
 	sqlLimits       `group:"Limits of SQL:"`
@@ -47,7 +48,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	limits, limitsErr := p.limits()
 	kept, archiveErr := p.archive()
 	place, placeErr := p.place()
-	if err = joinUsage(limitsErr, archiveErr, placeErr, p.check(), out.verifiesCallers()); err != nil {
+	if err = joinUsage(limitsErr, archiveErr, placeErr, p.check(), out.verifiesCallers(), p.checkListen(out, "--listen", p.Listen, "", p.LogURL)); err != nil {
 		return err
 	}
 	if err = out.follow(ctx, log); err != nil {
@@ -80,7 +81,7 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 	}
 	return serve(ctx, part{
 		addr: p.Listen, hosts: p.hosts, listener: listener,
-		exposed:      out.unlessVerified("everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
+		exposed:      p.exposed(out, "everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
 		writeTimeout: pollTimeout, tls: out.tls.Server(true), log: log,
 		handler: telemetry.WithMetrics(out.metrics, server.New(store.Store, log)),
 		close:   func(context.Context) error { return store.Close() },

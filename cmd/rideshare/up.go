@@ -238,6 +238,7 @@ func (u *upCommand) processes() (*system.Processes, error) {
 		return nil, err
 	}
 	p.Docker = u.docker(busFile)
+	p.Docker.PrivateNetwork = true // Its workers are on this machine, in a network of the engine.
 	return &p, nil
 }
 

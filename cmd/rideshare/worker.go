@@ -55,13 +55,14 @@ func readBusFile(file string) (string, error) {
 
 // workerCommand is `rideshare worker`.
 type workerCommand struct {
-	Listen     string `default:"127.0.0.1:0" placeholder:"ADDR" env:"WORKER_LISTEN" help:"Listen address of the control API; port 0 picks a free one (${default})."`
-	ControlURL string `default:"" placeholder:"URL" env:"WORKER_CONTROL_URL" help:"Base URL under which the orchestrator reaches the control API. Default: the listen address."`
-	ID         string `default:"" env:"WORKER_ID" help:"Names this life of the worker, never used again. Default: the host name, as in a container."`
-	Dir        string `default:"./worker" placeholder:"DIR" env:"WORKER_DIR" help:"Where the replica lives; what is in it is removed (${default})."`
-	AnswerMiB  int64  `name:"answer-mib" default:"96" env:"WORKER_ANSWER_MIB" help:"Answers in MiB that may wait to be sent, all together; a read that finds no room is refused (${default})."`
-	hosts      `group:"Access:"`
-	logging    `group:"Log:"`
+	Listen      string `default:"127.0.0.1:0" placeholder:"ADDR" env:"WORKER_LISTEN" help:"Listen address of the control API; port 0 picks a free one (${default})."`
+	ControlURL  string `default:"" placeholder:"URL" env:"WORKER_CONTROL_URL" help:"Base URL under which the orchestrator reaches the control API. Default: the listen address."`
+	ID          string `default:"" env:"WORKER_ID" help:"Names this life of the worker, never used again. Default: the host name, as in a container."`
+	Dir         string `default:"./worker" placeholder:"DIR" env:"WORKER_DIR" help:"Where the replica lives; what is in it is removed (${default})."`
+	AnswerMiB   int64  `name:"answer-mib" default:"96" env:"WORKER_ANSWER_MIB" help:"Answers in MiB that may wait to be sent, all together; a read that finds no room is refused (${default})."`
+	internalAPI `group:"Access:"`
+	hosts       `group:"Access:"`
+	logging     `group:"Log:"`
 	stack
 	sqlLimits `group:"Limits of SQL:"`
 }
@@ -75,7 +76,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	}
 	busURL, busErr := w.bus()
 	limits, limitsErr := w.limits()
-	if err = joinUsage(w.name(), w.checkAnswer(), busErr, w.checkSession(), limitsErr, out.verifiesCallers()); err != nil {
+	if err = joinUsage(w.name(), w.checkAnswer(), busErr, w.checkSession(), limitsErr, out.verifiesCallers(), w.checkListen(out, "--listen", w.Listen, "", busURL, w.Coordinator)); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -90,7 +91,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	routes := httpapi.NewLateHandler()
 	server := httpapi.NewServer(httpapi.ServerConfig{
 		Addr: w.Listen, Listener: listener, Handler: routes, Log: log, AllowedHosts: w.AllowedHosts, TLS: out.tls.Server(true),
-		Exposed: out.unlessVerified("everybody who reaches it may give this worker a role: let only the orchestrator reach it, set --tls-ca, or listen on 127.0.0.1"),
+		Exposed: w.exposed(out, "everybody who reaches it may give this worker a role: let only the orchestrator reach it, set --tls-ca, or listen on 127.0.0.1"),
 	})
 	if err = server.Open(ctx); err != nil {
 		return err
