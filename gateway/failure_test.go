@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"rideshare/gateway"
+	"rideshare/internal/instances"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 )
@@ -50,7 +52,7 @@ func TestGateway_RoundRobinSkipsDead(t *testing.T) {
 }
 
 // An instance that refused a connection is skipped for a while, even if it is back, so that it does not slow requests
-// down; then it gets its share again.
+// down; then a probe finds it, and it gets its share again.
 func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 	living, addr, handler := instance(t, "living"), testenv.FreeAddress(t), instance(t, "gone").Config.Handler
 	var now atomic.Int64
@@ -87,8 +89,58 @@ func TestGateway_DeadInstanceIsLeftOutForAWhile(t *testing.T) {
 		t.Errorf("back, but not yet tried again: got %d hits", n)
 	}
 	now.Add(60)
-	if n := hits(); n != 2 {
-		t.Errorf("later: got %d hits of 4, want 2", n)
+	testenv.Eventually(t, time.Minute, func() error {
+		if n := hits(); n != 2 {
+			return fmt.Errorf("later: got %d hits of 4, want 2", n)
+		}
+		return nil
+	})
+}
+
+// With the order first, the first instance gets all requests, the next one takes its place while it refuses connections, and it
+// gets them again when it is back.
+func TestGateway_OrderFirst(t *testing.T) {
+	addr, second, handler := testenv.FreeAddress(t), instance(t, "second"), instance(t, "first").Config.Handler
+	s := newGateway(t, gateway.Config{Users: []string{"http://" + addr, second.URL}, Rides: []string{second.URL}, Order: instances.First})
+	serves := func(want string) error {
+		for range 4 {
+			var g got
+			if err := json.Unmarshal([]byte(apitest.Do(t, "PUT", s.URL+"/api/v1/users", "body").Body), &g); err != nil || g.Body != "body" {
+				t.Fatalf("got body %q (%v), want it to survive the dead instance", g.Body, err)
+			}
+			if g.Instance != want {
+				return fmt.Errorf("got %s, want %s", g.Instance, want)
+			}
+		}
+		return nil
+	}
+	if err := serves("second"); err != nil {
+		t.Error(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := httptest.NewUnstartedServer(handler)
+	_ = back.Listener.Close() // It made one of its own.
+	back.Listener = listener
+	back.Start()
+	t.Cleanup(back.Close)
+	testenv.Eventually(t, time.Minute, func() error { return serves("first") })
+}
+
+// With the order first, a paused instance leaves the write that it holds unknown, and nothing sends it again. Further requests go
+// to the next instance.
+func TestGateway_OrderFirst_Paused(t *testing.T) {
+	second := instance(t, "second")
+	first := testenv.NewNetwork(t, instance(t, "first").URL)
+	first.Cut()
+	s := newGateway(t, gateway.Config{Users: []string{"http://" + first.Addr(), second.URL}, Rides: []string{second.URL}, Order: instances.First})
+	if resp := apitest.Do(t, "PUT", s.URL+"/api/v1/users", "body", "Idempotency-Key", "k"); resp.Status != 504 {
+		t.Errorf("got %d %s, want 504", resp.Status, resp.Body)
+	}
+	if resp := apitest.Do(t, "GET", s.URL+"/api/v1/users", ""); resp.Status != 200 || !strings.Contains(resp.Body, "second") {
+		t.Errorf("got %d %s, want an answer of the second", resp.Status, resp.Body)
 	}
 }
 
@@ -226,5 +278,8 @@ func TestNew_Settings(t *testing.T) {
 		if _, err := gateway.New(gateway.Config{Users: urls, Rides: []string{"http://x"}, Log: slog.New(slog.DiscardHandler)}); err == nil {
 			t.Errorf("%q: got nil, want an error", urls)
 		}
+	}
+	if _, err := gateway.New(gateway.Config{Users: []string{"http://x"}, Rides: []string{"http://x"}, Order: "last", Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Error("order: got nil, want an error")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	"rideshare/internal/logkey"
 	"rideshare/internal/tlsfiles"
 	"rideshare/internal/tracing"
@@ -34,14 +35,16 @@ const defaultTimeout = 50 * time.Second
 type Config struct {
 	// Users and Rides are the base URLs of the instances of each service, without a path.
 	Users, Rides []string
-	Log          *slog.Logger
+	// Order says which of the instances gets a request; "" means in turn.
+	Order instances.Order
+	Log   *slog.Logger
 	// MaxBody is the longest body passed on, in bytes; zero means httpapi.DefaultMaxBody, the limit of the services.
 	MaxBody int64
 	// Timeout bounds one request until its answer begins; zero means 50 s.
 	Timeout time.Duration
 	// Observe is called for each request with the service's name as its route.
 	Observe func(route, method string, status int, took time.Duration, trace string)
-	// Now is the clock that decides how long a dead instance is skipped; nil means time.Now.
+	// Now is the clock that decides when a dead instance is probed; nil means time.Now.
 	Now func() time.Time
 	// TLS is what the gateway trusts and presents; nil means the system's CAs.
 	TLS *tlsfiles.Files
@@ -51,25 +54,26 @@ type Config struct {
 type Gateway struct {
 	cfg          Config
 	users, rides *service
-	transport    *http.Transport
 }
 
 // service is one of the two backend services.
 type service struct {
 	name  string
+	pool  *instances.Pool
 	proxy *httputil.ReverseProxy
 	away  atomic.Int64 // failures since the last answer
 }
 
-// New returns a Gateway. It is an error if a service has no instance, or an instance that is not http://host:port.
+// New returns a Gateway. It is an error if a service has no instance, or an instance that is not http://host:port, or if the
+// order is unknown.
 func New(cfg Config) (*Gateway, error) {
 	cfg.MaxBody = cmp.Or(cfg.MaxBody, httpapi.DefaultMaxBody)
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	g := &Gateway{cfg: cfg, transport: newTransport(cfg.Timeout)}
-	cfg.TLS.Trust(g.transport)
+	cfg.Order = cmp.Or(cfg.Order, instances.RoundRobin)
+	g := &Gateway{cfg: cfg}
 	var err error
 	if g.users, err = g.newService("users", cfg.Users); err != nil {
 		return nil, err
@@ -81,21 +85,16 @@ func New(cfg Config) (*Gateway, error) {
 }
 
 func (g *Gateway) newService(name string, urls []string) (*service, error) {
-	pool := &pool{transport: g.transport, now: g.cfg.Now}
-	for _, text := range urls {
-		u, err := url.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("parse URL of %s: %w", name, err)
-		}
-		if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-			return nil, fmt.Errorf("URL %q of %s is not http://host:port", text, name)
-		}
-		pool.instances = append(pool.instances, &instance{scheme: u.Scheme, host: u.Host})
+	pool, err := instances.New(instances.Config{
+		URLs: urls, Order: g.cfg.Order, Transport: newTransport(g.cfg.Timeout), TLS: g.cfg.TLS, Now: g.cfg.Now,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("URLs of %s: %w", name, err)
 	}
-	if len(urls) == 0 {
-		return nil, fmt.Errorf("%s has no instance", name)
+	if u, _ := url.Parse(pool.Base()); u.Path != "" { // it was parsed before
+		return nil, fmt.Errorf("URL %q of %s is not http://host:port", pool.Base(), name)
 	}
-	s := &service{name: name}
+	s := &service{name: name, pool: pool}
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite:   rewrite,
 		Transport: pool,
@@ -114,7 +113,8 @@ func (g *Gateway) Handler() http.Handler { return http.HandlerFunc(g.serve) }
 
 // Close closes idle connections to the services. Stop serving first.
 func (g *Gateway) Close(context.Context) error {
-	g.transport.CloseIdleConnections()
+	g.users.pool.CloseIdleConnections()
+	g.rides.pool.CloseIdleConnections()
 	return nil
 }
 
@@ -170,10 +170,11 @@ func refuse(w http.ResponseWriter, r *http.Request, e *dbaas.Error) {
 // certainly not done. A read may be retried. For a write that was sent, the outcome is unknown.
 func explain(r *http.Request, err error) *dbaas.Error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && !errors.Is(err, errRefused) {
+	sent := instances.Sent(err)
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() && read && sent {
 		return dbaas.WrapError(dbaas.CodeTimeout, "the service did not answer in time", err)
 	}
-	if errors.Is(err, errRefused) || read {
+	if !sent || read {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the service does not answer", err)
 	}
 	return dbaas.WrapError(dbaas.CodeUnknown, "the service did not answer", err)
