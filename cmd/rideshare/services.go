@@ -8,6 +8,7 @@ import (
 	"rideshare/gateway"
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	"rideshare/internal/telemetry"
 	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
@@ -17,7 +18,7 @@ import (
 
 // database holds the settings of a service that stores its data through the orchestrator.
 type database struct {
-	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator."`
+	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, or several, separated by commas: the first one that answers is used."`
 	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
 	// ServiceAuthFile has its own default: AUTH_FILE.
 	ServiceAuthFile string `default:"" placeholder:"FILE" env:"SERVICE_AUTH_FILE" help:"File of credentials whose first 'bearer' or 'basic' line is sent to the orchestrator. Default: AUTH_FILE."`
@@ -88,7 +89,7 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 // ridesCommand is `rideshare rides`.
 type ridesCommand struct {
 	Listen     string `default:":9520" placeholder:"ADDR" env:"RIDES_LISTEN" help:"Listen address (${default})."`
-	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for."`
+	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for, or several, separated by commas: the first one that answers is used."`
 	database
 	rideRules `group:"Rides:"`
 	common
@@ -135,6 +136,7 @@ type gatewayCommand struct {
 	Listen   string   `default:":80" placeholder:"ADDR" env:"GATEWAY_LISTEN" help:"Listen address (${default})."`
 	UsersURL []string `required:"" placeholder:"URL" env:"USERS_URL" help:"Base URLs of the users instances, separated by commas."`
 	RidesURL []string `required:"" placeholder:"URL" env:"RIDES_URL" help:"Base URLs of the rides instances, separated by commas."`
+	Order    string   `default:"round-robin" enum:"round-robin,first" env:"GATEWAY_ORDER" help:"Which of the instances gets a request: round-robin (all in turn) or first (the first of the list that answers, as in a cluster, where it is that of the own host) (${default})."`
 	common
 }
 
@@ -144,7 +146,7 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Log: p.log, Observe: p.requests.Observe, TLS: out.tls})
+	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Order: instances.Order(g.Order), Log: p.log, Observe: p.requests.Observe, TLS: out.tls})
 	if err != nil {
 		return usagef("%v", err)
 	}

@@ -53,7 +53,7 @@ func TestClient_NonsenseAnswer(t *testing.T) {
 
 // New accepts only a usable URL.
 func TestNew_Settings(t *testing.T) {
-	for _, url := range []string{"", "localhost:9500", "amqp://x", "http://", "://"} {
+	for _, url := range []string{"", "localhost:9500", "amqp://x", "http://", "://", "http://a,", "http://a,http://a", "http://a,https://b"} {
 		if _, err := dbclient.New(dbclient.Config{URL: url}); err == nil {
 			t.Errorf("%q: got nil, want an error", url)
 		}

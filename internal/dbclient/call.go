@@ -6,13 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 )
 
 // call is one HTTP request to the orchestrator.
@@ -51,18 +51,14 @@ func (c *Client) call(ctx context.Context, k call) (ans answered, err error) {
 
 // once sends k once.
 func (c *Client) once(ctx context.Context, k call, ownKey bool) (answered, end, error) {
-	// left distinguishes a request that was never sent from one that may have arrived. It stays set when the
-	// transport retries after a broken connection.
-	var left atomic.Bool
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { left.Store(true) }}
-	resp, err := c.send(httptrace.WithClientTrace(ctx, trace), k)
+	resp, err := c.send(ctx, k)
 	if err != nil {
-		return answered{}, brokenEnd(ctx, left.Load(), err), c.lost(ctx, k, left.Load(), err)
+		return answered{}, brokenEnd(ctx, err), c.lost(ctx, k, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // The body was read to its end, or the read failed already.
 	body, err := readAnswer(ctx, k, resp)
 	if err != nil {
-		return answered{}, brokenEnd(ctx, true, err), c.lost(ctx, k, true, err)
+		return answered{}, brokenEnd(ctx, err), c.lost(ctx, k, err)
 	}
 	ans := answered{seq: seqOf(resp), body: body}
 	if resp.StatusCode < http.StatusOK || resp.StatusCode >= http.StatusMultipleChoices {
@@ -74,25 +70,50 @@ func (c *Client) once(ctx context.Context, k call, ownKey bool) (answered, end, 
 
 // brokenEnd returns how an attempt without an answer ended. An error of this process, such as too little memory for the
 // answer, says nothing about the database.
-func brokenEnd(ctx context.Context, sent bool, err error) end {
+func brokenEnd(ctx context.Context, err error) end {
 	_, own := errors.AsType[*dbaas.Error](err)
+	lost, ok := errors.AsType[*instances.Error](err)
 	switch {
 	case own, errors.Is(context.Cause(ctx), context.Canceled):
 		return endGone
-	case sent:
+	case ok && lost.Elsewhere:
+		return endElsewhere
+	case instances.Sent(err):
 		return endLost
 	}
 	return endUnavailable
 }
 
-// send sends k and returns the answer, whose body the caller closes.
+// send sends k and returns the answer, whose body the caller closes. If there are several orchestrators, a read asks for the
+// newest position that this client has seen. If that position belongs to a database which has been replaced, the read is sent
+// again without it.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
+	if !c.pool.Several() {
+		return c.sendAt(ctx, k, nil)
+	}
+	var seen *position
+	if !k.write {
+		seen = c.newest.recent(time.Now())
+	}
+	resp, err := c.sendAt(ctx, k, seen)
+	if err == nil && seen != nil && resp.StatusCode == http.StatusGone {
+		_ = resp.Body.Close() // read only: nothing to lose.
+		c.newest.forget(seen)
+		resp, err = c.sendAt(ctx, k, nil)
+	}
+	if err == nil {
+		c.newest.note(resp.Header, time.Now())
+	}
+	return resp, err
+}
+
+func (c *Client) sendAt(ctx context.Context, k call, seen *position) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, k.method, c.base+k.path, bytes.NewReader(k.body))
 	if err != nil {
 		return nil, dbaas.WrapError(dbaas.CodeInternal, "make request", err)
 	}
-	req.Header = c.header(ctx, k)
-	return c.transport.RoundTrip(req)
+	req.Header = c.header(ctx, k, seen)
+	return c.pool.RoundTrip(req)
 }
 
 // seqOf returns the position in an answer's headers, zero if there is none.
@@ -127,12 +148,12 @@ func readAnswer(ctx context.Context, k call, resp *http.Response) ([]byte, error
 
 // lost returns the error for a call without an answer. A request that was never sent was certainly not done; neither
 // was a read. The outcome of a write that may have arrived is unknown.
-func (c *Client) lost(ctx context.Context, k call, sent bool, err error) error {
+func (c *Client) lost(ctx context.Context, k call, err error) error {
 	if e, own := errors.AsType[*dbaas.Error](err); own && (!k.write || e.Code == dbaas.CodeInternal) {
 		return err
 	}
 	switch {
-	case k.write && sent:
+	case k.write && instances.Sent(err):
 		return &dbaas.Error{Code: dbaas.CodeUnknown, Message: "no answer from the database", Op: c.opID(k), Err: err}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) && !k.write:
 		return dbaas.WrapError(dbaas.CodeTimeout, "no answer from the database in time", err)

@@ -8,9 +8,7 @@ package dbclient
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	"rideshare/internal/tlsfiles"
 	"rideshare/internal/tracing"
 )
@@ -30,7 +29,6 @@ const (
 	// idleTimeout is less than the server's 60 s, so that the client closes first and never sends a request into a
 	// closing connection.
 	idleTimeout = 30 * time.Second
-	dialTimeout = 2 * time.Second
 	// defaultTimeout is longer than the orchestrator's own call timeout (5 s by default), so that its more specific
 	// answer arrives first.
 	defaultTimeout = 10 * time.Second
@@ -42,7 +40,8 @@ const (
 
 // Config is the settings of a Client. Only URL is required.
 type Config struct {
-	// URL is the orchestrator's base URL, such as http://orchestrator:9500.
+	// URL is the orchestrator's base URL, such as http://orchestrator:9500, or those of several with commas in between. The
+	// first one that answers is used.
 	URL string
 	// Authorization returns the value of the Authorization header, "" for none. It is called for each call, so that
 	// credentials can change. nil sends none.
@@ -56,38 +55,46 @@ type Config struct {
 	BreakAfter int
 }
 
-// Client calls one orchestrator. It is safe for concurrent use.
+// Client calls one orchestrator, or the first of several that answers. It is safe for concurrent use.
+//
+// With several, reads see every position that the client has seen in an answer during the last minute, whichever orchestrator
+// serves them.
 //
 // The Client makes up to three attempts for a call if
 //   - the orchestrator refuses it: 429, or 503 for any reason except a position that is not reached, or
 //   - the orchestrator cannot be reached, or
 //   - it is a write whose outcome is unknown, or whose earlier attempt still runs. The attempts have the same key.
 //
+// A request that was certainly not sent to one orchestrator goes to the next one within the same attempt. If an orchestrator
+// dies over a write, the next attempt is made at once, at another orchestrator.
+//
 // Between attempts it waits for a random time of up to 50 ms, then 100 ms, plus what the server asks for (Retry-After).
 // It does not retry if that wait would pass the deadline, or if the retries of the last 10 s have reached a tenth of
 // the calls and at least 100.
 //
 // After ten attempts in a row that failed (see Config.BreakAfter) it makes none for a second, and then a single one. An
-// attempt fails if it gets no answer, or 502, 503 or 504. Reads and writes count separately.
+// attempt fails if it gets no answer while no other orchestrator lives, or 502, 503 or 504. Reads and writes count separately.
 type Client struct {
 	base          string
 	authorization func() string
 	timeout       time.Duration
-	transport     *http.Transport
+	pool          *instances.Pool
+	newest        newest
 	budget        budget
 	reads, writes breaker
 	outcomes      outcomes
 }
 
-// New returns a Client. It returns an error unless the URL is http or https with a host. It does not contact the
-// server.
+// New returns a Client. It returns an error unless each URL is http or https with a host. It does not contact the server.
 func New(cfg Config) (*Client, error) {
-	u, err := url.Parse(cfg.URL)
+	pool, err := instances.New(instances.Config{URLs: strings.Split(cfg.URL, ","), TLS: cfg.TLS, Transport: &http.Transport{
+		MaxIdleConns:        maxIdleConns,
+		MaxIdleConnsPerHost: maxIdleConns,
+		IdleConnTimeout:     idleTimeout,
+		DisableCompression:  true,
+	}})
 	if err != nil {
-		return nil, fmt.Errorf("parse orchestrator URL: %w", err)
-	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("orchestrator URL %q is not http://host:port", cfg.URL)
+		return nil, fmt.Errorf("orchestrator URL: %w", err)
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
@@ -99,24 +106,17 @@ func New(cfg Config) (*Client, error) {
 		cfg.Authorization = func() string { return "" }
 	}
 	c := &Client{
-		base:          strings.TrimSuffix(cfg.URL, "/"),
+		base:          pool.Base(),
 		authorization: cfg.Authorization,
 		timeout:       cfg.Timeout,
-		transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: idleTimeout}).DialContext,
-			MaxIdleConns:        maxIdleConns,
-			MaxIdleConnsPerHost: maxIdleConns,
-			IdleConnTimeout:     idleTimeout,
-			DisableCompression:  true,
-		},
+		pool:          pool,
 	}
-	cfg.TLS.Trust(c.transport)
 	c.reads.after, c.writes.after = cfg.BreakAfter, cfg.BreakAfter
 	return c, nil
 }
 
 // Close closes idle connections. Calls in flight continue.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.pool.CloseIdleConnections() }
 
 // Options are the options of a call. The zero value suits most calls.
 type Options struct {
@@ -181,8 +181,8 @@ func (c *Client) statements(ctx context.Context, path string, write bool, opts O
 	return Answer{Seq: ans.seq, Results: results}, err
 }
 
-// header builds the headers of a call.
-func (c *Client) header(ctx context.Context, k call) http.Header {
+// header builds the headers of a call. seen is the position that a read must see beside its own, nil for none.
+func (c *Client) header(ctx context.Context, k call, seen *position) http.Header {
 	h := http.Header{"Accept": {"application/json, application/problem+json"}}
 	if k.body != nil {
 		h.Set("Content-Type", "application/json")
@@ -203,7 +203,10 @@ func (c *Client) header(ctx context.Context, k call) http.Header {
 	// A nil value is not sent. It allows the transport to retry a read that met a closing connection, as it may retry
 	// every write, which has a key.
 	h["X-Idempotency-Key"] = nil
-	if k.opts.MinSeq > 0 {
+	switch {
+	case seen != nil && seen.seq >= k.opts.MinSeq:
+		h[httpapi.HeaderMinSeq], h[httpapi.HeaderCluster] = seen.text, seen.cluster
+	case k.opts.MinSeq > 0:
 		h.Set(httpapi.HeaderMinSeq, strconv.FormatUint(uint64(k.opts.MinSeq), 10))
 	}
 	return h

@@ -28,6 +28,7 @@ const (
 	endUnavailable            // 503, or the request was never sent: not done
 	endRunning                // 409: an attempt with the same key still runs
 	endLost                   // 504, or the connection broke: perhaps done
+	endElsewhere              // the orchestrator died: perhaps done; another orchestrator lives
 )
 
 // endOf returns how an attempt ended, given the status of its answer and the error that it is converted to. A position
@@ -52,10 +53,13 @@ func endOf(status int, err error, write bool) end {
 	return endAnswered
 }
 
+// doubtful reports whether a write was perhaps done.
+func (e end) doubtful() bool { return e == endRunning || e == endLost || e == endElsewhere }
+
 // repeatable reports whether the same call may be sent again. A write has a key, under which it is done once. A read
 // that was lost is not sent again: it may be the cause of the failure.
 func (e end) repeatable(write bool) bool {
-	return e == endBusy || e == endUnavailable || write && (e == endRunning || e == endLost)
+	return e == endBusy || e == endUnavailable || write && e.doubtful()
 }
 
 // Outcomes counts the second and third attempts of calls, and the attempts that were not made.
@@ -91,10 +95,11 @@ func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try
 		if err == nil {
 			return nil
 		}
-		if (how == endLost || how == endRunning) && write && lost == nil {
+		if how.doubtful() && write && lost == nil {
 			lost = err
 		}
-		if n < attempts && how.repeatable(write) && c.pause(ctx, deadline, pauses.Next()+retryAfter(err)) {
+		// Another orchestrator is not overloaded by what the dead one had: the attempt there needs neither pause nor budget.
+		if n < attempts && how.repeatable(write) && (how == endElsewhere || c.pause(ctx, deadline, pauses.Next()+retryAfter(err))) {
 			continue
 		}
 		if lost != nil && dbaas.CodeOf(err) != dbaas.CodeMismatch {
@@ -253,7 +258,7 @@ func (b *breaker) left(how end, probe bool, now time.Time) {
 		b.probing = false
 	}
 	switch how {
-	case endGone:
+	case endGone, endElsewhere:
 	case endUnavailable, endLost:
 		b.failed++
 		if b.failed == b.after || probe {

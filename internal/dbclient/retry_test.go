@@ -21,6 +21,7 @@ import (
 var codes = map[dbclient.End]dbaas.Code{
 	dbclient.Answered: dbaas.CodeConstraint, dbclient.Gone: dbaas.CodeUnavailable, dbclient.Busy: dbaas.CodeQuota,
 	dbclient.Unavailable: dbaas.CodeUnavailable, dbclient.Running: dbaas.CodeConflict, dbclient.Lost: dbaas.CodeUnknown,
+	dbclient.Elsewhere: dbaas.CodeUnknown,
 }
 
 // offline returns a client that calls nobody.
@@ -54,6 +55,9 @@ func TestClient_Repeat(t *testing.T) {
 		{"WriteLostThenGone", true, []dbclient.End{dbclient.Lost, dbclient.Gone}, 2, dbaas.CodeUnknown},
 		{"WriteLostThenOurFault", true, []dbclient.End{dbclient.Lost, dbclient.Answered}, 2, dbaas.CodeUnknown},
 		{"WriteRunningThenRefused", true, []dbclient.End{dbclient.Running, dbclient.Unavailable, dbclient.Busy}, 3, codes[dbclient.Running]},
+		{"WriteElsewhere", true, []dbclient.End{dbclient.Elsewhere, ok}, 2, dbaas.CodeOK},
+		{"WriteElsewhereThenRefused", true, []dbclient.End{dbclient.Elsewhere, dbclient.Unavailable, dbclient.Busy}, 3, dbaas.CodeUnknown},
+		{"ReadElsewhere", false, []dbclient.End{dbclient.Elsewhere, ok}, 1, dbaas.CodeUnknown},
 		{"WriteRefusedThenLost", true, []dbclient.End{dbclient.Unavailable, dbclient.Unavailable, dbclient.Lost}, 3, dbaas.CodeUnknown},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

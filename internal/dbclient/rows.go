@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -66,11 +64,9 @@ func (c *Client) Rows(ctx context.Context, opts Options, stmt dbaas.Statement, e
 // closes. late makes the error of a read without an answer.
 func (c *Client) open(ctx context.Context, k call, late func(error) error) (resp *http.Response, seq dbaas.Seq, err error) {
 	err = c.repeat(ctx, false, time.Now().Add(c.timeout), func() (end, error) {
-		var sent atomic.Bool
-		trace := &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}
 		var sendErr error
-		if resp, sendErr = c.send(httptrace.WithClientTrace(ctx, trace), k); sendErr != nil {
-			return brokenEnd(ctx, sent.Load(), sendErr), late(sendErr)
+		if resp, sendErr = c.send(ctx, k); sendErr != nil {
+			return brokenEnd(ctx, sendErr), late(sendErr)
 		}
 		seq = seqOf(resp)
 		if resp.StatusCode == http.StatusOK {
@@ -79,7 +75,7 @@ func (c *Client) open(ctx context.Context, k call, late func(error) error) (resp
 		defer func() { _ = resp.Body.Close() }() // as in Rows
 		text, readErr := readAnswer(ctx, k, resp)
 		if readErr != nil {
-			return brokenEnd(ctx, true, readErr), late(readErr)
+			return brokenEnd(ctx, readErr), late(readErr)
 		}
 		refusal := c.refused(k, false, resp, text)
 		return endOf(resp.StatusCode, refusal, false), refusal

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	"rideshare/internal/tlsfiles"
 	"rideshare/internal/tracing"
 )
@@ -32,7 +32,6 @@ const (
 
 const (
 	timeout      = 5 * time.Second
-	dialTimeout  = 2 * time.Second
 	idleTimeout  = 30 * time.Second // below the server's 60 s
 	maxIdleConns = 256
 	maxAnswer    = 256 << 20 // bytes
@@ -42,7 +41,7 @@ const (
 
 // Config holds the settings of a Client. Gateway is required.
 type Config struct {
-	Gateway string // base URL
+	Gateway string // base URL, or several with commas in between: the first one that answers is used
 	Origin  string // header Origin: this rides instance; "" sends none
 	Mode    Mode   // "" means Lookup
 	// TLS is what the client trusts and presents; nil means the system's CAs.
@@ -51,8 +50,8 @@ type Config struct {
 
 // Client asks the users service. It is safe for concurrent use.
 type Client struct {
-	cfg       Config
-	transport *http.Transport
+	cfg  Config
+	pool *instances.Pool
 }
 
 // New returns a Client. An unknown mode and a URL that is not http or https are errors.
@@ -63,29 +62,22 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Mode != Lookup && cfg.Mode != List {
 		return nil, fmt.Errorf("user check %q is neither %s nor %s", cfg.Mode, Lookup, List)
 	}
-	u, err := url.Parse(cfg.Gateway)
-	if err != nil {
-		return nil, fmt.Errorf("parse gateway URL: %w", err)
-	}
-	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("gateway URL %q is not http://host:port", cfg.Gateway)
-	}
-	cfg.Gateway = strings.TrimSuffix(cfg.Gateway, "/")
-	c := &Client{cfg: cfg, transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+	pool, err := instances.New(instances.Config{URLs: strings.Split(cfg.Gateway, ","), TLS: cfg.TLS, Transport: &http.Transport{
 		MaxIdleConns:        maxIdleConns,
 		MaxIdleConnsPerHost: maxIdleConns,
 		IdleConnTimeout:     idleTimeout,
-	}}
-	cfg.TLS.Trust(c.transport)
-	return c, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("gateway URL: %w", err)
+	}
+	return &Client{cfg: cfg, pool: pool}, nil
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.pool.CloseIdleConnections() }
 
-// Exists asks once, without a cache, whether this user exists at minSeq or later. CodeUnavailable means that the users
-// service gave no valid answer.
+// Exists asks once, without a cache, whether this user exists at minSeq or later. A gateway that takes no connection is not
+// asked: the next one is. CodeUnavailable means that the users service gave no valid answer.
 func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error) {
 	if name == "" || name == countPath {
 		return false, nil
@@ -96,13 +88,16 @@ func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (boo
 	if c.cfg.Mode == Lookup {
 		path += "/" + url.PathEscape(name)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.Gateway+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.pool.Base()+path, nil)
 	if err != nil {
 		return false, dbaas.WrapError(dbaas.CodeInternal, "make user check", err)
 	}
 	c.setHeaders(req, minSeq)
+	// The users service counts its requests, so this one is not repeated once it was sent. A transport repeats a GET by itself if
+	// its connection breaks, unless the GET has a body, even an empty one.
+	req.Body = io.NopCloser(strings.NewReader(""))
 	// RoundTrip instead of an http.Client, because redirects must not be followed.
-	resp, err := c.transport.RoundTrip(req)
+	resp, err := c.pool.RoundTrip(req)
 	if err != nil {
 		return false, unavailable(err)
 	}
