@@ -25,6 +25,7 @@ func TestLog_Faults(t *testing.T) {
 		run  func(*testing.T, *testenv.Postgres)
 	}{
 		{"StandbyPaused_AppendIsUnknownUntilItContinues", standbyPaused},
+		{"StandbyPaused_HeadIsNotProven", headWithPausedStandby},
 		{"StandbyPaused_StoreNeverSaysNotDone", storeWithPausedStandby},
 		{"WaitCancelled_SuccessWithAWarningDoesNotCount", waitCancelled},
 		{"SettingEmptied_AppendDoesNotCount", settingEmptied},
@@ -88,6 +89,18 @@ func standbyPaused(t *testing.T, pair *testenv.Postgres) {
 	wantHead(t, l, 2)
 	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
 	mustAppend(t, l, record(3, epoch, "three"))
+}
+
+// headWithPausedStandby: a primary without its standby may have been replaced, so what it shows is no head, although its
+// connection goes on and nothing was written.
+func headWithPausedStandby(t *testing.T, pair *testenv.Postgres) {
+	t.Helper()
+	l, _, _ := openWithOne(t, pair)
+	resume := pause(t, pair.Standby)
+	_, err := l.Head(t.Context())
+	wantCode(t, err, dbaas.CodeUnavailable)
+	resume()
+	wantHead(t, l, 1)
 }
 
 // storeWithPausedStandby: a store never says "not done" of an operation whose append is unknown, and the operation has
