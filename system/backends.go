@@ -40,11 +40,13 @@ type persdb interface {
 
 // backends holds the orchestrator's dependencies: everything that differs between running in one process and in several.
 type backends struct {
-	store       persdb
-	conn        mq.Conn // the orchestrator's own connection
-	meter       mq.Meter
-	coordinator coord.Coordinator
-	launcher    launch.Launcher
+	store persdb
+	// clockDifference is that of persdb's client; nil if persdb is in this process.
+	clockDifference func() (time.Duration, bool)
+	conn            mq.Conn // the orchestrator's own connection
+	meter           mq.Meter
+	coordinator     coord.Coordinator
+	launcher        launch.Launcher
 	// checkBus waits for the broker and returns an error if it does not accept the largest message. It is nil if there
 	// is nothing to check.
 	checkBus func(ctx context.Context) error

@@ -35,7 +35,8 @@ func startSystem(t *testing.T) *system.System {
 	if _, err := telemetry.NewReloads(registry, "credentials"); err != nil { // as the commands do
 		t.Fatal(err)
 	}
-	if err := telemetry.Register(registry, system.ActiveMetric(func() bool { return true })); err != nil {
+	inSync := func() (time.Duration, bool) { return 0, true }
+	if err := telemetry.Register(registry, system.ActiveMetric(func() bool { return true }), system.ClockMetric(inSync)); err != nil {
 		t.Fatal(err)
 	}
 	if err := telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {

@@ -92,7 +92,7 @@ func (o *backends) connect(cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("persdb: %w", err)
 	}
-	o.store = store
+	o.store, o.clockDifference = store, store.ClockDifference
 	o.onClose(func(context.Context) error { return store.Close() })
 	switch {
 	case p.Launcher != "":

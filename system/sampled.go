@@ -16,6 +16,9 @@ func (c *orchestratorParts) sampledMetrics(embedded bool) []telemetry.Sampled {
 	all := slices.Concat(c.dispatchMetrics(), c.clusterMetrics(), c.countedMetrics(), StoreMetrics(c.store), BusMetrics(c.conn))
 	all = append(append(all, c.depths.metric()), slices.Concat(c.cacheMetrics(), c.changesMetrics())...)
 	all = append(all, c.admissionMetrics()...)
+	if c.clockDifference != nil {
+		all = append(all, ClockMetric(c.clockDifference))
+	}
 	if embedded {
 		all = append(all, WorkerMetrics(func(ctx context.Context) []workerapi.Status {
 			statuses, _ := c.statuses(ctx)

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
@@ -111,6 +112,19 @@ func ActiveMetric(active func() bool) telemetry.Sampled {
 	return telemetry.Sampled{
 		Name: "rideshare_persdb_active", Gauge: true, Help: "Whether this persdb is active: of several with one log one alone takes commits, and the others follow it.",
 		Read: func(emit func(float64, ...string)) { emit(oneIf(active())) },
+	}
+}
+
+// ClockMetric returns the metric of a part that calls persdb. difference is by how much persdb's clock is ahead.
+func ClockMetric(difference func() (time.Duration, bool)) telemetry.Sampled {
+	return telemetry.Sampled{
+		Name: "rideshare_clock_difference_seconds", Gauge: true,
+		Help: "By how much persdb's clock is ahead of the part's, as its shortest call of the last minute says; negative if it is behind.",
+		Read: func(emit func(float64, ...string)) {
+			if ahead, ok := difference(); ok {
+				emit(ahead.Seconds())
+			}
+		},
 	}
 }
 

@@ -86,7 +86,7 @@ func TestSession_Help(t *testing.T) {
 func TestSession_IsGranted(t *testing.T) {
 	cfg := worker.Config{ID: "session-test", Log: slog.New(slog.DiscardHandler)}
 	s := stack{Coordinator: testenv.ZooKeeper(t) + "/session-test", PersdbURL: "http://127.0.0.1:1", sessionSetting: sessionSetting{Session: 4 * time.Second}}
-	if err := s.connect(&cfg, "amqp://127.0.0.1:1/", nil, nil); err != nil {
+	if _, err := s.connect(&cfg, "amqp://127.0.0.1:1/", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cfg.Bus.Close() }()

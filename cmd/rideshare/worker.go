@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 
 	"rideshare/internal/coord/zookeeper"
@@ -103,12 +104,13 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
 	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
 	hope := hopeless{why: make(chan error, 1), end: end}
-	if err = w.connect(&cfg, busURL, out.tls, hope.giveUp); err != nil {
+	store, err := w.connect(&cfg, busURL, out.tls, hope.giveUp)
+	if err != nil {
 		return err
 	}
 	life := worker.New(cfg)
 	own := func(context.Context) []workerapi.Status { return []workerapi.Status{life.Status()} }
-	if err = telemetry.Register(out.metrics, append(system.WorkerMetrics(own), system.BusMetrics(cfg.Bus)...)...); err != nil {
+	if err = telemetry.Register(out.metrics, slices.Concat(system.WorkerMetrics(own), system.BusMetrics(cfg.Bus), []telemetry.Sampled{system.ClockMetric(store.ClockDifference)})...); err != nil {
 		return err
 	}
 	routes.Set(telemetry.WithMetrics(out.metrics, life.Handler()))
@@ -162,17 +164,19 @@ func (w *workerCommand) checkAnswer() error {
 
 // connect creates the connections to broker, coordinator and persdb. None of them needs to be up yet. giveUp is called
 // when one of them can never be made.
-func (s stack) connect(cfg *worker.Config, busURL string, files *tlsfiles.Files, giveUp func(error)) error {
+func (s stack) connect(cfg *worker.Config, busURL string, files *tlsfiles.Files, giveUp func(error)) (*client.Client, error) {
 	bus, err := amqp.Dial(amqp.Config{URL: busURL, Prefix: s.Prefix, Name: string(cfg.ID), Log: cfg.Log, GiveUp: giveUp})
 	if err != nil {
-		return usagef("--bus: %v", err)
+		return nil, usagef("--bus: %v", err)
 	}
 	cfg.Bus = bus
 	if cfg.Coordinator, err = zookeeper.New(zookeeper.Config{URL: s.Coordinator, SessionTimeout: s.Session, Log: cfg.Log, GiveUp: giveUp}); err != nil {
-		return usagef("--coordinator: %v", err)
+		return nil, usagef("--coordinator: %v", err)
 	}
-	if cfg.Store, err = client.New(client.Config{URL: s.PersdbURL, TLS: files}); err != nil {
-		return usagef("--persdb-url: %v", err)
+	store, err := client.New(client.Config{URL: s.PersdbURL, TLS: files})
+	if err != nil {
+		return nil, usagef("--persdb-url: %v", err)
 	}
-	return nil
+	cfg.Store = store
+	return store, nil
 }

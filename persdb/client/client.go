@@ -45,6 +45,7 @@ const (
 // Client calls a persdb server, or the active one of several. It is safe for concurrent use.
 type Client struct {
 	servers    []*rpc.Caller
+	clocks     []*clock          // of the servers
 	transports []*http.Transport // unused if HTTP was given
 	timeout    time.Duration
 	observe    bool
@@ -62,8 +63,10 @@ func New(cfg Config) (*Client, error) {
 		transport.MaxIdleConnsPerHost = idleConns
 		cfg.TLS.Trust(transport)
 		c.transports = append(c.transports, transport)
+		at := &clock{}
+		c.clocks = append(c.clocks, at)
 		c.servers = append(c.servers, &rpc.Caller{
-			Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: transport}), Timeout: c.timeout,
+			Peer: "persdb", Base: base, HTTP: cmp.Or(cfg.HTTP, &http.Client{Transport: timed{transport, at}}), Timeout: c.timeout,
 			MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames
 		})
 	}

@@ -91,7 +91,10 @@ func New(store Store, log *slog.Logger) http.Handler {
 	mux.Handle("POST "+client.PathHashPart, rpc.WithBody(maxFrom, store.HashPart))
 	mux.Handle("GET /readyz", rpc.NoBody(store.Ready))
 	mux.Handle("GET /livez", rpc.NoBody(func(context.Context) (rpc.None, error) { return rpc.None{}, nil }))
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(client.HeaderTime, strconv.FormatInt(time.Now().UnixMicro(), 10))
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // active returns the handler of a call that only the active persdb answers: a caller that has found none makes this one

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/wire"
+	"rideshare/persdb/client"
 	"rideshare/persdb/server"
 )
 
@@ -284,5 +286,19 @@ func TestServer_LargeRequestsWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Every answer, also that of an error, has the time of the server's clock.
+func TestServer_AnswersTellTheTime(t *testing.T) {
+	t.Parallel()
+	handler := server.New(&stub{}, slog.New(slog.DiscardHandler))
+	for _, path := range []string{client.PathOperations + "no-id", "/livez"} {
+		answer, before := httptest.NewRecorder(), time.Now().UnixMicro()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		got, err := strconv.ParseInt(answer.Header().Get(client.HeaderTime), 10, 64)
+		if after := time.Now().UnixMicro(); err != nil || got < before || got > after {
+			t.Errorf("%s: got %d and error %v, want a time from %d to %d", path, got, err, before, after)
+		}
 	}
 }

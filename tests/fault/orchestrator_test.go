@@ -26,6 +26,7 @@ type split struct {
 	persdbURL, launcherURL string
 	persdbCmd, launcherCmd *exec.Cmd
 	program                string // of the launcher, and so of its workers; empty: the binary, as for all others
+	store                  string // of persdb; empty: the binary
 }
 
 // startSplit starts persdb and the launcher. The test starts orchestrators.
@@ -69,8 +70,11 @@ func (s *split) part(t *testing.T, name string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name == "launcher" {
+	switch name {
+	case "launcher":
 		path = cmp.Or(s.program, path)
+	case "persdb":
+		path = cmp.Or(s.store, path)
 	}
 	out, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // buildTimeout bounds one build, from an empty cache on a slow machine.
-const buildTimeout = 5 * time.Minute
+const buildTimeout = 10 * time.Minute
 
 // RaceFlags returns the flags of tests and builds with the race detector, the same as RACE in the Makefile. A build with
 // other flags compiles all dependencies again, including SQLite's translated C.
@@ -28,14 +28,23 @@ func BuildBinary(target string, tags ...string) error {
 	if os.Getenv("RIDESHARE_RACED") != "" {
 		flags = RaceFlags()
 	}
+	return goBuild(target, append(flags, "-tags", strings.Join(tags, ","))...)
+}
+
+func goBuild(target string, flags ...string) error {
+	_, err := goTool(slices.Concat([]string{"build", "-o", target}, flags, []string{"rideshare/cmd/rideshare"})...)
+	return err
+}
+
+// goTool runs a command of go and returns its output.
+func goTool(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	args := slices.Concat([]string{"build", "-o", target, "-tags", strings.Join(tags, ",")}, flags, []string{"rideshare/cmd/rideshare"})
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // a test's own target.
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+	out, err := output(exec.CommandContext(ctx, "go", args...)) //nolint:gosec // a test's own arguments
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w", args[0], err)
 	}
-	return nil
+	return strings.TrimSpace(out), nil
 }
 
 // NoteSources stats every source file of the module at root, because go test records
