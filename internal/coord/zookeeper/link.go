@@ -14,7 +14,7 @@ import (
 	"rideshare/internal/wait"
 )
 
-// dialPause is the longest wait before a reconnection. The wait is random, so that the clients of a recovered server
+// dialPause is the longest wait before a round of reconnections. The wait is random, so that the clients of a recovered server
 // do not arrive together, and a server that drops every connection immediately is not flooded. It is short compared
 // with a session.
 const dialPause = 200 * time.Millisecond
@@ -62,10 +62,14 @@ func (l *link) Connected() {
 	l.tried = 0
 }
 
+// startsRound reports whether the server that Next returned last is the first of a round. Those after it are tried at once.
+// The caller holds mu.
+func (l *link) startsRound() bool { return l.tried%len(l.servers) == 1%len(l.servers) }
+
 // dial connects, unless the session is over.
 func (l *link) dial(ctx context.Context, network, server string, limit time.Duration) (net.Conn, error) {
 	l.mu.Lock()
-	before, stopped := l.conn, l.stopped
+	before, stopped, first := l.conn, l.stopped, l.startsRound()
 	l.mu.Unlock()
 	dialing, cancel := context.WithTimeout(ctx, limit+dialPause)
 	defer cancel()
@@ -73,7 +77,9 @@ func (l *link) dial(ctx context.Context, network, server string, limit time.Dura
 		if !stopped && before.connecting() {
 			l.outage.failed(before.RemoteAddr().String(), errNoSession)
 		}
-		wait.For(dialing, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
+		if first {
+			wait.For(dialing, rand.N(dialPause)) //nolint:gosec // to spread load, not a secret
+		}
 	}
 	var dialer net.Dialer
 	raw, err := dialer.DialContext(dialing, network, server)

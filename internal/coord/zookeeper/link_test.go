@@ -10,27 +10,33 @@ import (
 	"time"
 )
 
-// Servers are tried in turn, by name; the library pauses only after all have failed.
+// Servers are tried in turn, by name; the library pauses only after all have failed. A round starts with a random wait, and with a
+// single server every try is a round.
 func TestLink_PausesAfterAllServersFailed(t *testing.T) {
 	t.Parallel()
 	l := &link{servers: []string{"a:1", "b:2"}}
 	type step struct {
-		server string
-		pause  bool
+		server       string
+		pause, first bool
 	}
 	next := func() step {
 		server, pause := l.Next()
-		return step{server, pause}
+		return step{server, pause, l.startsRound()}
 	}
-	want := []step{{"a:1", false}, {"b:2", false}, {"a:1", true}, {"b:2", true}}
+	want := []step{{"a:1", false, true}, {"b:2", false, false}, {"a:1", true, true}, {"b:2", true, false}}
 	for i, w := range want {
 		if got := next(); got != w {
 			t.Errorf("try %d: got %v, want %v", i, got, w)
 		}
 	}
 	l.Connected()
-	if got := next(); got != (step{"a:1", false}) {
+	if got := next(); got != (step{"a:1", false, true}) {
 		t.Errorf("after success: got %v, want the next server immediately", got)
+	}
+	for alone := (&link{servers: []string{"a:1"}}); alone.tried < 3; {
+		if _, _ = alone.Next(); !alone.startsRound() {
+			t.Errorf("single server, try %d: got no round", alone.tried)
+		}
 	}
 }
 
