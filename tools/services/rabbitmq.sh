@@ -58,13 +58,14 @@ END
 }
 
 # rabbitmq_settings: the environment of the node and of its tools. The name of
-# the host is left out of it, as it may change while the data stays.
+# the host is left out of it, as it may change while the data stays. The nodes of a
+# cluster have names, in a file (internal/testkit/testenv/cluster.go).
 rabbitmq_settings() {
   local base=$dir/rabbitmq loopback='-kernel inet_dist_use_interface {127,0,0,1}'
   cat <<END
 export HOME='$base' LANG=C.UTF-8
 export ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=$(port_of rabbitmq epmd)
-export RABBITMQ_NODENAME=rideshare@localhost RABBITMQ_DIST_PORT=$(port_of rabbitmq dist)
+export RABBITMQ_NODENAME=$(cat "$base/name" 2>/dev/null || echo rideshare)@localhost RABBITMQ_DIST_PORT=$(port_of rabbitmq dist)
 export RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_CONFIG_FILE='$base/rabbitmq.conf'
 export RABBITMQ_ADVANCED_CONFIG_FILE='$base/advanced.config' RABBITMQ_CONFIG_FILES='$base/conf.d'
 export RABBITMQ_ENABLED_PLUGINS_FILE='$base/enabled_plugins'

@@ -79,7 +79,12 @@ func (s *Service) value(tb testing.TB, variable string) string {
 
 func startService(tb testing.TB, name, variable string) *Service {
 	tb.Helper()
-	own, err := startInstance(tb.Context(), name, tb.TempDir())
+	return startServiceIn(tb, name, variable, tb.TempDir())
+}
+
+func startServiceIn(tb testing.TB, name, variable, dir string) *Service {
+	tb.Helper()
+	own, err := startInstance(tb.Context(), name, dir)
 	if err != nil {
 		missing(tb, variable, err)
 	}
@@ -108,7 +113,7 @@ func StartZooKeepers(tb testing.TB, dirs []string) []*Service {
 	return all
 }
 
-// serviceOf returns a service that ends with the test.
+// serviceOf returns an instance as a service that ends with the test.
 func serviceOf(tb testing.TB, own *instance) *Service {
 	tb.Helper()
 	// Cleanups run after the test's context has ended.
