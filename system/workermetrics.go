@@ -139,6 +139,14 @@ func BusMetrics(bus mq.Conn) []telemetry.Sampled {
 		state("connected", "Whether the part is connected to the broker.", true, func(s mq.State) float64 { return oneIf(s.Connected) }),
 		state("blocked", "Whether the broker takes no messages from the part (alarm).", true, func(s mq.State) float64 { return oneIf(s.Blocked) }),
 		state("connections_lost_total", "Connections to the broker that were lost. The part connects again.", false, func(s mq.State) float64 { return float64(s.Lost) }),
+		{
+			Name: "rideshare_bus_host", Help: "1 for each connection to the broker that is up, with the broker's host that it uses.", Gauge: true, Labels: []string{"connection", "host"},
+			Read: func(emit func(float64, ...string)) {
+				for connection, host := range bus.State().Hosts {
+					emit(1, connection, host)
+				}
+			},
+		},
 	}
 }
 

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"rideshare/internal/mq/amqp"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -62,5 +64,35 @@ func TestParts_BrokerRefusesThem_FailWithOneLine(t *testing.T) {
 				t.Error("the password is shown")
 			}
 		})
+	}
+}
+
+// `rideshare queues` prints what it declared, and can be repeated. If it cannot reach the broker in time it fails with one
+// line, and a wrong setting is a usage error.
+func TestQueues(t *testing.T) {
+	broker, prefix := testenv.RabbitMQ(t), "test."+rand.Text()+"."
+	t.Cleanup(func() {
+		if err := amqp.Remove(context.Background(), amqp.Config{URL: broker, Prefix: prefix, Name: "test"}); err != nil {
+			t.Error(err)
+		}
+	})
+	nobody := "amqp://u:hush@" + testenv.FreeAddress(t) + "/"
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--bus", broker, "--prefix", prefix}, exitDone, prefix + "writeQ.v3\n"},
+		{[]string{"--bus", broker, "--prefix", prefix}, exitDone, prefix + "writeQ.v3\n"},
+		{[]string{"--bus", nobody, "--wait", "500ms"}, exitFailed, "queues not declared: node "},
+		{[]string{"--bus", broker, "--wait", "0s"}, exitUsage, "--wait: "},
+		{[]string{"--bus", "amqp://u:hush@h1,h1/"}, exitUsage, "--bus: the URL has the address h1:5672 twice"},
+		{nil, exitUsage, "--bus=URL or --bus-file=FILE"},
+	} {
+		var stdout, stderr lines
+		code := run(t.Context(), append([]string{"queues"}, tt.args...), &stdout, &stderr)
+		if text := stdout.text.String() + stderr.text.String(); code != tt.code || !strings.Contains(text, tt.want) || strings.Contains(text, "hush") {
+			t.Errorf("%v: got exit code %d and %q, want %d and %q", tt.args, code, text, tt.code, tt.want)
+		}
 	}
 }

@@ -14,6 +14,7 @@ type cli struct {
 	Worker       workerCommand       `cmd:"" help:"One worker, which the orchestrator makes master or slave."`
 	Launcher     launcherCommand     `cmd:"" help:"Starts and ends workers for the orchestrators of one system; the only part that holds the engine."`
 	Persdb       persdbCommand       `cmd:"" help:"The durable database and its commit log, over HTTP."`
+	Queues       queuesCommand       `cmd:"" help:"Declares the shared queues and exchanges of a RabbitMQ cluster, once, when all nodes have joined."`
 	Users        usersCommand        `cmd:"" help:"The users service."`
 	Rides        ridesCommand        `cmd:"" help:"The rides service."`
 	Gateway      gatewayCommand      `cmd:"" help:"The gateway: one port in front of users and rides."`

@@ -32,7 +32,7 @@ type upCommand struct {
 	Users        string `default:"127.0.0.1:8081" placeholder:"ADDR" env:"RIDESHARE_USERS" help:"Listen address of users (${default})."`
 	Rides        string `default:"127.0.0.1:8082" placeholder:"ADDR" env:"RIDESHARE_RIDES" help:"Listen address of rides (${default})."`
 	Orchestrator string `default:"127.0.0.1:8083" placeholder:"ADDR" env:"RIDESHARE_ORCHESTRATOR" help:"Listen address of the orchestrator (${default})."`
-	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost (${default})."`
+	Bus          string `default:"inproc" env:"RIDESHARE_BUS" help:"The broker: inproc, or amqp://user:password@host:port/vhost, with host:port,host:port,host:port for a cluster (${default})."`
 	BusFile      string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus."`
 	Coordinator  string `default:"inproc" env:"RIDESHARE_COORDINATOR" help:"The coordinator: inproc, or zk://host:port,host:port/chroot (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process,docker" env:"RIDESHARE_LAUNCHER" help:"What starts workers: inproc; or process: workers and persdb are child processes; or docker: persdb is one, and workers are containers, for which this process uses the engine itself (${default})."`

@@ -19,10 +19,15 @@ import (
 	"rideshare/worker"
 )
 
+// busSettings say where the broker is.
+type busSettings struct {
+	Bus     string `default:"" placeholder:"URL" env:"RIDESHARE_BUS" help:"The broker, amqp://user:password@host:port/vhost; of a cluster all nodes, host:port,host:port,host:port, the one on this host first."`
+	BusFile string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus: it has a password, and settings are easier to see than files."`
+}
+
 // stack holds the addresses that every part of a distributed system needs.
 type stack struct {
-	Bus         string `default:"" placeholder:"URL" env:"RIDESHARE_BUS" help:"The broker, amqp://user:password@host:port/vhost."`
-	BusFile     string `default:"" placeholder:"FILE" env:"RIDESHARE_BUS_FILE" help:"File with the broker's URL, instead of --bus: it has a password, and settings are easier to see than files."`
+	busSettings
 	Coordinator string `required:"" placeholder:"URL" env:"RIDESHARE_COORDINATOR" help:"The coordinator, zk://host:port,host:port/chroot."`
 	Prefix      string `default:"" env:"RIDESHARE_PREFIX" help:"Stands before the names of queues, so that systems can share a broker."`
 	PersdbURL   string `required:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb; of several on one log, all of them with commas in between: one of them is active, and another one takes over when it does not answer."`
@@ -30,7 +35,7 @@ type stack struct {
 }
 
 // bus returns the broker's URL, from the flag or the file.
-func (s stack) bus() (string, error) {
+func (s busSettings) bus() (string, error) {
 	switch {
 	case s.Bus == "" && s.BusFile == "":
 		return "", usagef("missing flags: --bus=URL or --bus-file=FILE")

@@ -48,6 +48,7 @@ var (
 	ErrRefused = errors.New("message refused: queue full")
 	// ErrUnconfirmed: the connection was lost, or the context ended, after the
 	// message was sent and before the broker confirmed it. It may be delivered.
+	// So may a message that WriteQ of a cluster refuses.
 	ErrUnconfirmed = errors.New("message sent but not confirmed")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("bus connection closed")
@@ -111,6 +112,8 @@ type State struct {
 	Blocked bool
 	// Lost counts the connections to the broker that were lost since the start. Each is re-established automatically.
 	Lost uint64
+	// Hosts has the host of the broker for each connection that is up.
+	Hosts map[string]string
 }
 
 // Conn is one client's connection to the bus. It is safe for concurrent use.
@@ -148,9 +151,9 @@ type Conn interface {
 
 	// Replies binds a private reply queue and calls handle with each message until ctx ends. It returns ctx's error.
 	//
-	// It calls ready with the queue's name each time it has created the queue. It calls ready with the empty name as
-	// soon as the queue is lost, and when Replies ends. After a lost connection the queue has a new name, and the
-	// replies in the old queue are lost.
+	// It calls ready with the queue's name each time it has created the queue. It calls ready with the empty name, or with
+	// the name of another queue, as soon as the queue is lost, and with the empty name when Replies ends. After a lost
+	// connection the queue has a new name, and the replies in the old queue are lost.
 	Replies(ctx context.Context, ready func(name string), handle func(Message)) error
 
 	// Ready returns nil if the bus would accept a message now, otherwise an error that gives the reason. A large

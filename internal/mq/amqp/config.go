@@ -9,8 +9,6 @@ import (
 	"net"
 	"time"
 
-	amqp091 "github.com/rabbitmq/amqp091-go"
-
 	"rideshare/internal/mq"
 )
 
@@ -24,6 +22,8 @@ const (
 	// DefaultConfirmTimeout is how long a confirm may take before the client reconnects. Under load, confirms of
 	// persistent messages were seen to take some hundred ms.
 	DefaultConfirmTimeout = 3 * time.Second
+	// DefaultClusterConfirmTimeout is that of a cluster: then the message goes through another node.
+	DefaultClusterConfirmTimeout = time.Second
 	// DefaultMaxReady limits a work queue. Messages are batches: the workers could not finish this many before any
 	// deadline.
 	DefaultMaxReady = 10_000
@@ -52,6 +52,11 @@ const (
 	writeTimeout = 3 * time.Second
 	// closeTimeout bounds the orderly close of a connection; then the socket is closed.
 	closeTimeout = 2 * time.Second
+	// connectTimeout bounds the TCP connection to a node of a cluster, and memberTimeout the handshakes after it.
+	connectTimeout = 2 * time.Second
+	memberTimeout  = 3 * time.Second
+	// memberCallTimeout replaces callTimeout for what involves the other nodes of a cluster.
+	memberCallTimeout = 15 * time.Second
 	// deadLetterTimeout bounds the copy of a rejected read to the dead letters.
 	deadLetterTimeout = time.Second
 )
@@ -61,7 +66,8 @@ const maxNames = 200
 
 // Config selects the broker and the names to use there. Zero values mean the defaults.
 type Config struct {
-	// URL is the broker: amqp://user:password@host:port/vhost, or amqps.
+	// URL is the broker: amqp://user:password@host:port/vhost, or amqps. More than one host:port, with commas in between,
+	// is a cluster: its own host first, the others in any order.
 	URL string
 	// Prefix is put before the name of every queue and exchange, so that several systems can share a broker.
 	Prefix string
@@ -91,21 +97,47 @@ type Config struct {
 	GiveUp func(error)
 	// DialContext opens the TCP connection; if nil, net.Dialer does.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	nodes  []node    // of URL, in the order to try them
+	silent *silences // of nodes; nil unless it is a cluster
+}
+
+// cluster reports whether the broker has more than one node.
+func (c Config) cluster() bool { return len(c.nodes) > 1 }
+
+// confirmTimeouts is how many confirm time-outs a message waits while others on its connection are confirmed.
+func (c Config) confirmTimeouts() int {
+	if c.cluster() {
+		return int(DefaultConfirmTimeout / DefaultClusterConfirmTimeout)
+	}
+	return 1
+}
+
+// Check returns an error that lists everything wrong with the settings.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
 }
 
 // withDefaults returns c with the defaults filled in, or an error that lists everything wrong with it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
-	if _, err := amqp091.ParseURI(c.URL); err != nil {
-		// Without the library's error and without the URL: the URL contains a password.
-		errs = append(errs, errors.New("the URL is not like amqp://user:password@host:port/vhost"))
+	nodes, err := parseNodes(c.URL)
+	if err != nil {
+		errs = append(errs, err)
+	} else {
+		c.nodes = shuffled(nodes)
 	}
 	if c.MaxReady < 0 || c.MaxBytes < 0 || c.SyncBuffer < 0 || c.ConfirmTimeout < 0 {
 		errs = append(errs, errors.New("a limit is negative"))
 	}
-	if len(c.Prefix)+len(c.Name) > maxNames {
+	longest := 0
+	for _, at := range c.nodes {
+		longest = max(longest, len(at.suffix))
+	}
+	if len(c.Prefix)+len(c.Name)+longest > maxNames {
 		// The library would fail at the first use, and close the connection each time.
-		errs = append(errs, fmt.Errorf("prefix and name together have more than %d bytes", maxNames))
+		errs = append(errs, fmt.Errorf("prefix, name and, in a cluster, host together have more than %d bytes", maxNames))
 	}
 	if c.Heartbeat != 0 && c.Heartbeat < time.Second {
 		errs = append(errs, fmt.Errorf("heartbeat %v is less than a second", c.Heartbeat))
@@ -118,6 +150,10 @@ func (c Config) withDefaults() (Config, error) {
 		c.DialContext = new(net.Dialer).DialContext
 	}
 	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
+	if c.cluster() {
+		c.silent = &silences{until: map[node]time.Time{}}
+		c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultClusterConfirmTimeout)
+	}
 	c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, DefaultConfirmTimeout)
 	c.MaxReady = cmp.Or(c.MaxReady, DefaultMaxReady)
 	c.MaxBytes = cmp.Or(c.MaxBytes, mq.DefaultMaxBytes)

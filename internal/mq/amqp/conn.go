@@ -22,7 +22,8 @@ import (
 //
 // It holds three connections, each of which reconnects by itself. One publishes and another consumes, because a broker
 // alarm blocks connections that publish, while deliveries and acknowledgements must go on. The third publishes large
-// messages, because a large message can occupy its connection for seconds. Config.SeparateWrites adds a fourth.
+// messages, because a large message can occupy its connection for seconds. Config.SeparateWrites adds a fourth. In a
+// cluster, each of them may be to another node, and a consumer of reads or replies adds a connection to each node.
 type Conn struct {
 	config     Config
 	names      names
@@ -33,14 +34,19 @@ type Conn struct {
 	consuming  *link[*session]
 	published  atomic.Uint64 // numbers the publishes, for their returns
 
+	life       context.Context    // of the links
 	cancel     context.CancelFunc // ends the links
 	background sync.WaitGroup     // the links, and consumers that are being ended
 
-	mu     sync.Mutex // guards closed, so that background does not grow once Close waits for it
-	closed bool
+	mu      sync.Mutex // guards the fields below, so that background does not grow once Close waits for it
+	closed  bool
+	toNodes []*link[*session] // see everyNode
 }
 
 var _ mq.Conn = (*Conn)(nil)
+
+// bulk is the name of the connection for large messages.
+const bulk = "bulk"
 
 // Dial returns a Conn that connects, and reconnects, in the background until Close. Dial does not wait for the
 // broker; its error describes what is wrong with the settings.
@@ -49,52 +55,87 @@ func Dial(config Config) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bus settings: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &Conn{config: config, names: newNames(config.Prefix), cancel: cancel}
+	c := &Conn{config: config, names: newNames(config.Prefix)}
+	c.life, c.cancel = context.WithCancel(context.Background())
 	c.publishing = c.newPublishing("publisher", config)
 	c.writing = c.publishing
 	if config.SeparateWrites {
-		c.writing = c.newPublishing("writer", config)
+		c.writing = c.newPublishing("writer", config, c.names.write)
 	}
-	bulk := config
-	bulk.ConfirmTimeout *= bulkPatience
-	c.bulk = c.newPublishing("bulk", bulk)
-	c.consuming = newLink("bus consumer", config, func(ctx context.Context) (*session, error) {
-		return dialSession(ctx, config, config.Name+" consumer")
-	})
+	patient := config
+	patient.ConfirmTimeout *= bulkPatience
+	c.bulk = c.newPublishing(bulk, patient)
+	c.consuming = c.newConsuming("consumer")
 	for _, l := range c.publishers {
-		c.background.Go(func() { l.run(ctx) })
+		c.background.Go(func() { l.run(c.life) })
 	}
-	c.background.Go(func() { c.consuming.run(ctx) })
+	c.background.Go(func() { c.consuming.run(c.life) })
 	return c, nil
 }
 
-// newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name.
-func (c *Conn) newPublishing(what string, config Config) *link[*publisher] {
-	l := newLink("bus "+what, config, func(ctx context.Context) (*publisher, error) {
-		s, err := dialSession(ctx, config, config.Name+" "+what)
+// newPublishing returns a link that publishes, and adds it to publishers. what is appended to the connection's name. In a
+// cluster the queues of must must exist.
+func (c *Conn) newPublishing(what string, config Config, must ...string) *link[*publisher] {
+	l := newLink("bus "+what, config, func(ctx context.Context, at node) (*publisher, error) {
+		s, err := dialMember(ctx, config, at, config.Name+" "+what, must...)
 		if err != nil {
 			return nil, err
 		}
 		stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // Close does not wait for answers
 		defer stop()
-		return newPublisher(s, config)
+		p, err := newPublisher(s, config)
+		if err == nil && config.cluster() && what != bulk {
+			go s.pulse(c.names) // ends with the session; large messages on their way delay its answers
+		}
+		return p, err
 	})
 	c.publishers = append(c.publishers, l)
 	return l
 }
 
+// newConsuming returns a link that receives. what is appended to the connection's name.
+func (c *Conn) newConsuming(what string) *link[*session] {
+	return newLink("bus "+what, c.config, func(ctx context.Context, at node) (*session, error) {
+		s, err := dialMember(ctx, c.config, at, c.config.Name+" "+what)
+		if err == nil && c.config.cluster() {
+			go s.pulse(c.names) // ends with the session
+		}
+		return s, err
+	})
+}
+
+// everyNode returns the links that receive reads and replies in a cluster: one to each node, for the queue there. A node
+// that is gone, silent or cut off then holds up no other queue.
+func (c *Conn) everyNode() []*link[*session] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.toNodes != nil {
+		return c.toNodes
+	}
+	for _, at := range c.config.nodes {
+		l := c.newConsuming("consumer at " + at.host)
+		l.nodes, l.round = []node{at}, 1
+		l.giveUp = func(error) {} // the others may be well
+		c.toNodes = append(c.toNodes, l)
+		if c.closed {
+			l.close()
+			continue
+		}
+		c.background.Go(func() { l.run(c.life) })
+	}
+	return c.toNodes
+}
+
 // Publish implements mq.Conn.
 func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
-	name := c.names.of(q)
-	if name == "" {
+	if c.names.at(q, node{}) == "" {
 		return fmt.Errorf("publish to %s: %w", q, mq.ErrUnroutable)
 	}
 	by := c.publishing
 	if q == mq.WriteQ {
 		by = c.writing
 	}
-	if err := c.toQueue(ctx, by, name, m); err != nil {
+	if err := c.toQueue(ctx, by, destination{queue: q}, m); err != nil {
 		return fmt.Errorf("publish to %s: %w", q, err)
 	}
 	return nil
@@ -109,7 +150,7 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 		}
 		return fmt.Errorf("reply to %q, which is no reply queue: %w", to, mq.ErrUnroutable)
 	}
-	if err := c.toQueue(ctx, c.publishing, to, m); err != nil {
+	if err := c.toQueue(ctx, c.publishing, destination{reply: to}, m); err != nil {
 		return fmt.Errorf("reply to %s: %w", to, err)
 	}
 	return nil
@@ -118,7 +159,7 @@ func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 // Broadcast implements mq.Conn. Broadcasts do not survive a restart of the broker; the log has the entries.
 func (c *Conn) Broadcast(ctx context.Context, body []byte, onSent func()) error {
 	message := amqp091.Publishing{DeliveryMode: amqp091.Transient, Body: bytes.Clone(body)}
-	m := &publication{exchange: c.names.sync, message: message}
+	m := &publication{exchange: c.names.sync, message: message, elsewhere: c.config.cluster()}
 	if onSent != nil {
 		m.written = sync.OnceFunc(onSent)
 		defer m.written()
@@ -129,8 +170,14 @@ func (c *Conn) Broadcast(ctx context.Context, body []byte, onSent func()) error 
 	return nil
 }
 
-// toQueue publishes to a queue, given the broker's name for it. A message above bulkBytes uses the bulk connection.
-func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m mq.Message) error {
+// destination is where a message goes: to a shared queue, or to a reply queue by the broker's name for it.
+type destination struct {
+	queue mq.Queue
+	reply string
+}
+
+// toQueue publishes to a queue. A message above bulkBytes uses the bulk connection.
+func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], to destination, m mq.Message) error {
 	message := amqp091.Publishing{
 		DeliveryMode:  amqp091.Transient,
 		CorrelationId: m.ID,
@@ -149,7 +196,18 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], name string, m
 	if len(m.Body) > bulkBytes {
 		by = c.bulk
 	}
-	return publish(ctx, by, &publication{key: name, message: message, mandatory: true})
+	if c.config.cluster() {
+		return c.throughNodes(ctx, by, to, message)
+	}
+	return publish(ctx, by, &publication{key: c.name(to, node{}), message: message, mandatory: true})
+}
+
+// name returns the broker's name of a destination, for a publisher at a node.
+func (c *Conn) name(to destination, at node) string {
+	if to.reply != "" {
+		return to.reply
+	}
+	return c.names.at(to.queue, at)
 }
 
 func publish(ctx context.Context, by *link[*publisher], m *publication) error {
@@ -162,6 +220,9 @@ func publish(ctx context.Context, by *link[*publisher], m *publication) error {
 
 // Ready implements mq.Conn. It returns nil if every queue can be published to. It ignores the connection for large
 // messages: while only that connection is lost, large messages are refused and all others pass.
+//
+// In a cluster a connection may be on its way to another node, and publishes wait for it: for as long as they do, and for
+// writes as long as a cluster may take to find a new leader, Ready is nil.
 func (c *Conn) Ready() error {
 	for _, by := range c.publishers {
 		if by == c.bulk {
@@ -171,19 +232,29 @@ func (c *Conn) Ready() error {
 		if err == nil {
 			err = p.refuses(context.Background())
 		}
-		if err != nil {
+		if err != nil && !c.moves(by, p) {
 			return err
 		}
 	}
 	return nil
 }
 
+// moves reports whether a connection is lost that publishes wait for. p is its last life, or nil.
+func (c *Conn) moves(by *link[*publisher], p *publisher) bool {
+	limit := connectWait
+	if by != c.publishing {
+		limit = memberCallTimeout
+	}
+	return c.config.cluster() && (p == nil || !p.blocked.Load()) && by.moves(limit)
+}
+
 // State implements mq.Conn.
 func (c *Conn) State() mq.State {
-	_, up, lost := c.consuming.state()
-	s := mq.State{Connected: up, Lost: lost}
+	hosts := map[string]string{}
+	_, up, lost := c.consuming.state(hosts)
+	s := mq.State{Connected: up, Lost: lost, Hosts: hosts}
 	for _, by := range c.publishers {
-		p, up, lost := by.state()
+		p, up, lost := by.state(hosts)
 		s.Connected = s.Connected && up
 		s.Blocked = s.Blocked || up && p.blocked.Load()
 		s.Lost += lost
@@ -198,11 +269,14 @@ func (c *Conn) Durable() bool { return true }
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
+	toNodes := c.toNodes
 	c.mu.Unlock()
 	for _, l := range c.publishers {
 		l.close()
 	}
-	c.consuming.close()
+	for _, l := range append(toNodes, c.consuming) {
+		l.close()
+	}
 	c.cancel()
 	c.background.Wait()
 	return nil
@@ -224,7 +298,7 @@ func (c *Conn) deadLetter(m mq.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deadLetterTimeout)
 	defer cancel()
 	m.Persistent, m.TTL = true, 0
-	return c.toQueue(ctx, c.publishing, c.names.dead, m)
+	return c.toQueue(ctx, c.publishing, destination{queue: mq.DeadQ}, m)
 }
 
 // ttl returns the TTL that a message was published with.

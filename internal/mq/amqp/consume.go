@@ -29,9 +29,10 @@ const (
 	idleTicks = 2
 )
 
-// lives calls one with each session, and again on the same session if its queue was lost, until ctx ends or the
+// lives calls one with each session of a link, and again on the same session if its queue was lost, until ctx ends or the
 // connection is closed. one calls alive once it is set up.
-func (c *Conn) lives(ctx context.Context, what string, one func(s *session, alive func()) error) error {
+func (c *Conn) lives(ctx context.Context, from *link[*session], what string, one func(s *session, alive func()) error) error {
+	newStreak := func() streak { return newStreak(min(from.round, 1)) }
 	bad := newStreak()
 	alive := func() {
 		if bad.logged {
@@ -42,7 +43,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 	}
 	var last *session
 	for {
-		s, err := c.consuming.next(ctx, last, nil)
+		s, err := from.next(ctx, last, nil)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func (c *Conn) lives(ctx context.Context, what string, one func(s *session, aliv
 		if bad.failed() {
 			c.config.Log.WarnContext(ctx, "bus queue not consumed, trying again", logkey.Queue, what, logkey.Error, err)
 		}
-		bad.backoff.Wait(ctx)
+		bad.pause(ctx)
 	}
 }
 
@@ -68,6 +69,7 @@ type consumer struct {
 	ch         *amqp091.Channel
 	queue      mq.Queue
 	single     bool // the queue has a single active consumer
+	turn       *sync.Mutex
 	tag        string
 	deliveries <-chan amqp091.Delivery
 
@@ -83,17 +85,36 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 	if config.Prefetch < 1 {
 		return fmt.Errorf("consume %s: prefetch %d is less than 1", config.Queue, config.Prefetch)
 	}
-	if c.names.of(config.Queue) == "" {
+	if c.names.at(config.Queue, node{}) == "" {
 		return fmt.Errorf("consume %s: %w", config.Queue, mq.ErrUnroutable)
 	}
-	return c.lives(ctx, string(config.Queue), func(s *session, alive func()) error {
+	from := []*link[*session]{c.consuming}
+	if c.config.cluster() && eachNode(config.Queue) {
+		from = c.everyNode()
+	}
+	var turn sync.Mutex
+	ends := make(chan error, len(from))
+	for _, l := range from[1:] {
+		go func() { ends <- c.consumeFrom(ctx, l, config, &turn, handle) }() // Consume waits for its end
+	}
+	err := c.consumeFrom(ctx, from[0], config, &turn, handle)
+	for range from[1:] {
+		err = <-ends // all end for the same reason
+	}
+	return err
+}
+
+// consumeFrom consumes a queue over one link, until ctx ends or the connection is closed. Those who share turn call handle
+// one at a time.
+func (c *Conn) consumeFrom(ctx context.Context, from *link[*session], config mq.ConsumeConfig, turn *sync.Mutex, handle func(mq.Delivery)) error {
+	return c.lives(ctx, from, string(config.Queue), func(s *session, alive func()) error {
 		for _, by := range c.publishers {
 			if _, err := by.next(ctx, nil, s.done); err != nil {
 				return err
 			}
 		}
 		for {
-			k, err := c.consumer(s, config)
+			k, err := c.consumer(s, config, turn)
 			if err != nil {
 				return err
 			}
@@ -106,17 +127,20 @@ func (c *Conn) Consume(ctx context.Context, config mq.ConsumeConfig, handle func
 }
 
 // consumer declares the queue if it is missing, and starts to consume it.
-func (c *Conn) consumer(s *session, config mq.ConsumeConfig) (*consumer, error) {
+func (c *Conn) consumer(s *session, config mq.ConsumeConfig, turn *sync.Mutex) (*consumer, error) {
 	if err := s.declare(c.names, c.config); err != nil {
 		return nil, err
 	}
-	name := c.names.of(config.Queue)
+	name := c.names.at(config.Queue, s.at)
 	k := &consumer{
-		conn: c, session: s, queue: config.Queue, single: config.Queue == mq.WriteQ || config.Queue == mq.DeadQ,
+		conn: c, session: s, queue: config.Queue, single: !eachNode(config.Queue), turn: turn,
 		tag: c.config.Name + "." + name, settled: make(chan struct{}),
 	}
 	var err error
 	k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
+	if err != nil && c.config.cluster() {
+		err = missing(err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +153,7 @@ func (s *session) consume(name, tag string, prefetch int) (*amqp091.Channel, <-c
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.within(callTimeout, "consume "+name)()
+	defer s.within(s.callLimit(), "consume "+name)()
 	// Never global: RabbitMQ 4.3 silently treats global as per consumer.
 	if err = ch.Qos(prefetch, 0, false); err != nil {
 		return nil, nil, fmt.Errorf("limit the prefetch of %s: %w", name, err)
@@ -163,20 +187,29 @@ func (k *consumer) serve(ctx context.Context, handle func(mq.Delivery)) error {
 			}
 		case d, ok := <-k.deliveries:
 			quiet = 0
-			switch {
-			case !ok:
+			if !ok {
 				// The channel is still open, so the queue was deleted. The unsettled deliveries came from that queue:
 				// their settlement no longer matters.
 				k.conn.aside(func() { k.session.closeChannel(k.ch) })
 				return errLost
-			case ctx.Err() != nil:
-				k.conn.aside(func() { k.retire(&d) })
-				return ctx.Err()
-			default:
-				handle(k.take(d))
+			}
+			if err := k.handOver(ctx, d, handle); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// handOver passes a delivery to handle, or requeues it if ctx has ended.
+func (k *consumer) handOver(ctx context.Context, d amqp091.Delivery, handle func(mq.Delivery)) error {
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	if ctx.Err() != nil {
+		k.conn.aside(func() { k.retire(&d) })
+		return ctx.Err()
+	}
+	handle(k.take(d))
+	return nil
 }
 
 // retire ends a consumer cleanly: deliveries that were not passed to handle are requeued, and the others can still be

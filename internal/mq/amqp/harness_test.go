@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,9 @@ const roomy = 20_000
 
 // bus is the set of names with one prefix on a broker, for one test.
 type bus struct {
-	service *testenv.Service // nil when the broker is shared
+	service *testenv.Service   // nil when the broker is shared
+	nodes   []*testenv.Service // of a cluster, else nil
+	admins  int                // the node that admin uses
 	url     string
 	prefix  string
 	limits  mqtest.Limits
@@ -68,11 +71,23 @@ func (b *bus) queue(q mq.Queue) string {
 func (b *bus) dead() string     { return b.queue(mq.DeadQ) }
 func (b *bus) exchange() string { return b.prefix + "syncQ.v1" }
 
+// atNodes returns the names of a work queue: one, or for reads in a cluster one for each node.
+func (b *bus) atNodes(q mq.Queue) []string {
+	if b.nodes == nil || q == mq.WriteQ || q == mq.DeadQ {
+		return []string{b.queue(q)}
+	}
+	var all []string
+	for _, n := range b.nodes {
+		all = append(all, b.queue(q)+"."+hostOf(n))
+	}
+	return all
+}
+
 // remove deletes everything of the bus at the broker.
 func (b *bus) remove(tb testing.TB) {
 	tb.Helper()
 	b.admin(tb, func(ch *amqp091.Channel) error {
-		for _, name := range []string{b.queue(mq.ReadQ), b.queue(mq.LinearQ), b.queue(mq.WriteQ), b.dead()} {
+		for _, name := range slices.Concat(b.atNodes(mq.ReadQ), b.atNodes(mq.LinearQ), []string{b.queue(mq.WriteQ), b.dead()}) {
 			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
 				return err
 			}
@@ -84,7 +99,11 @@ func (b *bus) remove(tb testing.TB) {
 // admin does something at the broker that users of the bus have no right to do.
 func (b *bus) admin(tb testing.TB, do func(ch *amqp091.Channel) error) {
 	tb.Helper()
-	conn, err := amqp091.Dial(b.url)
+	at := b.url
+	if b.nodes != nil {
+		at = b.nodes[b.admins].URL
+	}
+	conn, err := amqp091.Dial(at)
 	if err != nil {
 		tb.Fatalf("administrator's connection: %v", err)
 	}
@@ -195,19 +214,33 @@ func (b *bus) Disconnect(testing.TB) {
 
 func (b *bus) Block(tb testing.TB) {
 	tb.Helper()
-	b.service.Ctl(tb, "set_vm_memory_high_watermark", "0.0000001")
+	b.ctl(tb, "set_vm_memory_high_watermark", "0.0000001")
 }
 
 func (b *bus) Unblock(tb testing.TB) {
 	tb.Helper()
-	b.service.Ctl(tb, "set_vm_memory_high_watermark", "0.4")
+	b.ctl(tb, "set_vm_memory_high_watermark", "0.4")
+}
+
+// ctl runs rabbitmqctl on the bus's own broker; an alarm of one node of a cluster is one of all.
+func (b *bus) ctl(tb testing.TB, args ...string) {
+	tb.Helper()
+	if b.nodes != nil {
+		b.nodes[b.admins].Ctl(tb, args...)
+		return
+	}
+	b.service.Ctl(tb, args...)
 }
 
 func (b *bus) DeleteQueue(tb testing.TB, q mq.Queue) {
 	tb.Helper()
 	b.admin(tb, func(ch *amqp091.Channel) error {
-		_, err := ch.QueueDelete(b.queue(q), false, false, false)
-		return err
+		for _, name := range b.atNodes(q) {
+			if _, err := ch.QueueDelete(name, false, false, false); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,14 +74,4 @@ func (h *hope) after(err error) error {
 		return fmt.Errorf("never connected, for %v: %w", limit, opaque{err})
 	}
 	return nil
-}
-
-// address returns the broker's address with the user and the vhost, without the password.
-func (c Config) address() string {
-	at, err := amqp091.ParseURI(c.URL)
-	if err != nil {
-		return ""
-	}
-	u := url.URL{Scheme: at.Scheme, User: url.User(at.Username), Host: net.JoinHostPort(at.Host, strconv.Itoa(at.Port))}
-	return u.String() + "/" + url.PathEscape(strings.TrimPrefix(at.Vhost, "/"))
 }

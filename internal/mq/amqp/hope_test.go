@@ -96,7 +96,7 @@ func TestDialSession_RefusedForGood(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := dialSession(t.Context(), config, "test")
+			s, err := dialSession(t.Context(), config, config.nodes[0], "test")
 			if err == nil {
 				s.close()
 				t.Fatal("got a session")

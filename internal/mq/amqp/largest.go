@@ -45,7 +45,7 @@ func CheckLargest(ctx context.Context, config Config, size int) error {
 // tryLargest publishes an unroutable message of size bytes. It returns the broker's refusal of the size, or an error
 // if the result is unknown.
 func tryLargest(ctx context.Context, config Config, size int) (*amqp091.Error, error) {
-	s, err := dialSession(ctx, config, config.Name+" size check")
+	s, err := dialAny(ctx, config, config.Name+" size check")
 	if err != nil {
 		return nil, err
 	}

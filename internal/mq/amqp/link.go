@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,38 +33,54 @@ func (s *session) over() <-chan struct{} { return s.done }
 // link keeps one connection alive: when the connection is lost, link redials until it succeeds. It is safe for
 // concurrent use.
 type link[L lives] struct {
-	name    string // for the log
-	address string // of the broker, for the log
-	log     *slog.Logger
-	make    func(ctx context.Context) (L, error)
-	giveUp  func(error) // called once it is certain that make can never succeed
+	name   string // for the log
+	nodes  []node // tried in turn
+	round  int    // see streak
+	silent *silences
+	log    *slog.Logger
+	make   func(ctx context.Context, at node) (L, error)
+	giveUp func(error) // called once it is certain that make can never succeed
 
 	mu      sync.Mutex // guards the fields below
 	current L
+	at      node // of current
 	up      bool
 	closed  bool
-	err     error  // why it is not up
-	lost    uint64 // lives that ended by themselves
+	err     error     // why it is not up
+	lost    uint64    // lives that ended by themselves
+	lostAt  time.Time // when the last one ended; zero before the first
 	changed wait.Signal
 }
 
-func newLink[L lives](name string, config Config, dial func(ctx context.Context) (L, error)) *link[L] {
-	return &link[L]{name: name, address: config.address(), log: config.Log, make: dial, giveUp: config.GiveUp}
+// newLink returns a link to the broker, in a cluster to one node after the other.
+func newLink[L lives](name string, config Config, dial func(ctx context.Context, at node) (L, error)) *link[L] {
+	l := &link[L]{name: name, nodes: config.nodes, log: config.Log, make: dial, giveUp: config.GiveUp, silent: config.silent}
+	if config.cluster() {
+		l.round = len(config.nodes)
+	}
+	return l
 }
 
-// run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time.
+// run keeps the link connected until ctx ends; then it closes the connection and returns, in bounded time. After a loss
+// it goes to the next node at once, and stays there when the node before is back: a node that came back may be lost
+// again, and each move costs the replies under way.
 func (l *link[L]) run(ctx context.Context) {
 	defer l.close()
-	bad, chance := newStreak(), hope{}
-	for ctx.Err() == nil {
-		one, err := l.make(ctx)
+	bad, chance := newStreak(l.round), hope{}
+	for turn := 0; ctx.Err() == nil; turn++ {
+		turn = l.silent.next(l.nodes, turn)
+		at := l.nodes[turn%len(l.nodes)]
+		begun := time.Now()
+		one, err := l.make(ctx, at)
+		l.silent.heard(at, err != nil && time.Since(begun) >= connectTimeout)
 		if lost := chance.after(err); lost != nil && ctx.Err() == nil {
-			l.giveUp(fmt.Errorf("broker %s: %w", l.address, lost))
+			l.giveUp(fmt.Errorf("broker %s: %w", at.address, lost))
 		}
 		if err == nil {
-			l.set(func() { l.current, l.up, l.err = one, true, nil })
-			l.log.InfoContext(ctx, "bus connected", logkey.Connection, l.name, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
+			l.set(func() { l.current, l.at, l.up, l.err = one, at, true, nil })
+			l.log.InfoContext(ctx, "bus connected", logkey.Connection, l.name, logkey.Addr, at.address, logkey.Count, bad.failures.Count(), logkey.Took, bad.failures.Took())
 			err = bad.keep(ctx, one)
+			l.silent.heard(at, errors.Is(err, errSilent))
 		}
 		if ctx.Err() != nil {
 			return
@@ -71,13 +88,14 @@ func (l *link[L]) run(ctx context.Context) {
 		l.set(func() {
 			if l.up {
 				l.lost++
+				l.lostAt = time.Now()
 			}
 			l.up, l.err = false, err
 		})
 		if bad.failed() {
-			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Connection, l.name, logkey.Addr, l.address, logkey.Error, err)
+			l.log.WarnContext(ctx, "bus not connected, trying again", logkey.Connection, l.name, logkey.Addr, at.address, logkey.Error, err)
 		}
-		bad.backoff.Wait(ctx)
+		bad.pause(ctx)
 	}
 }
 
@@ -112,11 +130,21 @@ func (l *link[L]) get() (L, <-chan struct{}, error) {
 	}
 }
 
-// state returns the current life, if there is one, and how often it was lost.
-func (l *link[L]) state() (current L, up bool, lost uint64) {
+// state returns the current life, if there is one, adds its node to hosts, and returns how often it was lost.
+func (l *link[L]) state(hosts map[string]string) (current L, up bool, lost uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.up {
+		hosts[strings.TrimPrefix(l.name, "bus ")] = l.at.host
+	}
 	return l.current, l.up, l.lost
+}
+
+// moves reports whether the link has been on its way to another node for less than limit.
+func (l *link[L]) moves(limit time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed && (l.up || time.Since(l.lostAt) < limit)
 }
 
 // next waits for a current life other than last. It returns ctx's error, ErrClosed, or errLost if ended is closed
@@ -149,8 +177,11 @@ func (o opaque) Error() string { return o.err.Error() }
 type streak struct {
 	failures wait.Streak
 	backoff  wait.Backoff
-	logged   bool // the outage has been logged
-	told     time.Time
+	// round, unless it is zero, replaces the backoff by roundPause after this many failures: the nodes of a cluster have
+	// been tried once.
+	round  int
+	logged bool // the outage has been logged
+	told   time.Time
 }
 
 const (
@@ -158,11 +189,24 @@ const (
 	backoffFirst = 100 * time.Millisecond
 	// backoffCap is the longest wait, and so limits how long clients take to reconnect once the broker is back.
 	backoffCap = 5 * time.Second
+	// roundPause is the pause between rounds over the nodes of a cluster. Somebody else serves while a node is away, so
+	// the way back must be short, and a round costs the nodes a few packets.
+	roundPause = 200 * time.Millisecond
 )
 
 func newBackoff() wait.Backoff { return wait.Backoff{First: backoffFirst, Cap: backoffCap, Jitter: 1} }
 
-func newStreak() streak { return streak{backoff: newBackoff()} }
+func newStreak(round int) streak { return streak{backoff: newBackoff(), round: round} }
+
+// pause waits before the next try.
+func (s *streak) pause(ctx context.Context) {
+	switch {
+	case s.round == 0:
+		s.backoff.Wait(ctx)
+	case s.failures.Count()%int64(s.round) == 0:
+		wait.For(ctx, roundPause)
+	}
+}
 
 // failed counts a failure and reports whether to log it: the first one, and then one every wait.RepeatAfter.
 func (s *streak) failed() (report bool) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -16,6 +17,7 @@ import (
 // RabbitMQ asks the leader of a quorum queue for the count and waits one second. If there is no leader, or it is
 // slow, the broker answers 0 (3.10.8; a test shows it).
 type Meter struct {
+	config     Config
 	names      names
 	asking     *link[*session]
 	cancel     context.CancelFunc // ends the link
@@ -32,9 +34,9 @@ func DialMeter(config Config) (*Meter, error) {
 		return nil, fmt.Errorf("bus settings: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Meter{names: newNames(config.Prefix), cancel: cancel}
-	m.asking = newLink("bus meter", config, func(ctx context.Context) (*session, error) {
-		return dialSession(ctx, config, config.Name+" meter")
+	m := &Meter{config: config, names: newNames(config.Prefix), cancel: cancel}
+	m.asking = newLink("bus meter", config, func(ctx context.Context, at node) (*session, error) {
+		return dialMember(ctx, config, at, config.Name+" meter")
 	})
 	m.background.Go(func() { m.asking.run(ctx) })
 	return m, nil
@@ -52,8 +54,12 @@ func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
 	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls take no context
 	defer stop()
 	depths := map[mq.Queue]int{}
-	for q, name := range map[mq.Queue]string{mq.ReadQ: m.names.read, mq.LinearQ: m.names.linear, mq.WriteQ: m.names.write, mq.DeadQ: m.names.dead} {
-		n, err := s.depth(name)
+	for _, q := range append(mq.WorkQueues(), mq.DeadQ) {
+		if m.config.cluster() && eachNode(q) {
+			m.sum(s, q, depths)
+			continue
+		}
+		n, err := s.depth(m.names.at(q, node{}))
 		if refusal, ok := errors.AsType[*amqp091.Error](err); ok && refusal.Code == amqp091.NotFound {
 			continue
 		}
@@ -63,6 +69,27 @@ func (m *Meter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
 		depths[q] = n
 	}
 	return depths, nil
+}
+
+// sum adds up a queue of each node. It leaves out a queue whose node is away, or does not answer within memberLimit.
+func (m *Meter) sum(s *session, q mq.Queue, depths map[mq.Queue]int) {
+	names := make([]string, len(m.config.nodes))
+	for i, at := range m.config.nodes {
+		names[i] = m.names.at(q, at)
+	}
+	timer := time.NewTimer(memberLimit)
+	defer timer.Stop()
+	answers := s.lookAll(names)
+	for range names {
+		select {
+		case f := <-answers:
+			if f.err == nil {
+				depths[q] += f.state.Messages
+			}
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // Close implements mq.Meter. It returns within some 2 s: if the broker does not answer, the socket is closed.

@@ -1,8 +1,11 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -26,7 +29,7 @@ func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*privat
 	if err != nil {
 		return nil, err
 	}
-	defer s.within(callTimeout, "make a private queue")()
+	defer s.within(s.callLimit(), "make a private queue")()
 	name, err := declarePrivate(ch, args)
 	if err != nil {
 		return nil, err
@@ -67,7 +70,7 @@ func (q *private) serve(ctx context.Context, handle func(d *amqp091.Delivery)) e
 
 // Subscribe implements mq.Conn.
 func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
-	return c.lives(ctx, mq.SyncQ, func(s *session, alive func()) error {
+	return c.lives(ctx, c.consuming, mq.SyncQ, func(s *session, alive func()) error {
 		if err := s.declare(c.names, c.config); err != nil {
 			return err
 		}
@@ -85,9 +88,70 @@ func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
 	})
 }
 
-// Replies implements mq.Conn.
+// Replies implements mq.Conn. In a cluster it has a queue at each node: while a node is silent and the others have not
+// noticed that yet, no queue can be created at any of them.
 func (c *Conn) Replies(ctx context.Context, ready func(name string), handle func(mq.Message)) error {
-	return c.lives(ctx, "replies", func(s *session, alive func()) error {
+	if !c.config.cluster() {
+		return c.replies(ctx, c.consuming, ready, handle)
+	}
+	from := c.everyNode()
+	named := choice{names: make([]string, len(from)), ready: ready}
+	var turn sync.Mutex
+	ends := make(chan error, len(from))
+	own, first := context.WithTimeout(ctx, connectTimeout)
+	defer first()
+	for i, l := range from {
+		go func() { // Replies waits for its end
+			if i > 0 {
+				<-own.Done() // the own node comes first, if it is there
+			}
+			ends <- c.replies(ctx, l, func(name string) {
+				named.set(i, name)
+				first()
+			}, func(m mq.Message) {
+				turn.Lock()
+				defer turn.Unlock()
+				handle(m)
+			})
+		}()
+	}
+	var err error
+	for range from {
+		err = <-ends // all end for the same reason
+	}
+	return err
+}
+
+// choice is the choice among the reply queues at the nodes: the present one as long as it is there. It is safe for
+// concurrent use.
+type choice struct {
+	mu      sync.Mutex // guards the fields below, and is held while ready runs
+	names   []string   // by node; empty while there is none
+	present string
+	ready   func(name string)
+}
+
+// set stores the name of the queue at a node, or the empty name when it is lost.
+func (c *choice) set(at int, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names[at] = name
+	if c.present != "" && slices.Contains(c.names, c.present) {
+		return
+	}
+	next := ""
+	for _, name := range c.names {
+		next = cmp.Or(next, name)
+	}
+	if next != c.present {
+		c.present = next
+		c.ready(next)
+	}
+}
+
+// replies receives replies over one link.
+func (c *Conn) replies(ctx context.Context, from *link[*session], ready func(name string), handle func(mq.Message)) error {
+	return c.lives(ctx, from, "replies", func(s *session, alive func()) error {
 		q, err := s.openPrivate("", c.config.Name, amqp091.Table{
 			"x-max-length": int64(c.config.MaxReady), "x-max-length-bytes": c.config.MaxBytes,
 			"x-overflow": "reject-publish", // so that a worker learns that its answers are not being taken

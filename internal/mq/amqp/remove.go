@@ -19,7 +19,7 @@ const (
 
 // Remove deletes the queues and the exchange of a prefix, with the messages in them. It is for systems that have been
 // shut down for good. A missing name is not an error. The prefix must not be empty: those names belong to a system that
-// has the broker for itself.
+// has the broker for itself. In a cluster all nodes must be there: a queue of reads goes only while its node is.
 func Remove(ctx context.Context, config Config) error {
 	config, err := config.withDefaults()
 	if err == nil && config.Prefix == "" {
@@ -28,7 +28,7 @@ func Remove(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("bus settings: %w", err)
 	}
-	s, err := dialSession(ctx, config, config.Name+" removal")
+	s, err := dialAny(ctx, config, config.Name+" removal")
 	if err != nil {
 		return err
 	}

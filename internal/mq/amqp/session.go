@@ -20,7 +20,10 @@ var errOver = errors.New("connection ended")
 type session struct {
 	conn *amqp091.Connection
 	raw  net.Conn
+	at   node
 	done chan struct{} // closed when the connection has ended
+
+	heard atomic.Int64 // when the last bytes came, in Unix nanoseconds; kept in a cluster
 
 	blocked      atomic.Bool   // the broker accepts no publishes (alarm)
 	firstBlocked chan struct{} // closed when blocked is first set
@@ -43,26 +46,58 @@ func (c deadlineConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// dialSession connects, within handshakeTimeout. name is how the broker lists the connection.
-func dialSession(ctx context.Context, c Config, name string) (*session, error) {
+// heardConn stores when bytes came.
+type heardConn struct {
+	net.Conn
+	heard *atomic.Int64
+}
+
+func (c heardConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// connect opens the TCP connection to a node. The returned context ends when the handshakes have taken too long; stop
+// releases it.
+func (c Config) connect(ctx context.Context, network, addr string) (raw net.Conn, limit context.Context, stop context.CancelFunc, err error) {
+	if !c.cluster() {
+		raw, err = c.DialContext(ctx, network, addr)
+		return raw, ctx, func() {}, err
+	}
+	dialing, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if raw, err = c.DialContext(dialing, network, addr); err != nil {
+		return nil, nil, nil, err
+	}
+	limit, stop = context.WithTimeout(ctx, memberTimeout)
+	return raw, limit, stop, nil
+}
+
+// dialSession connects to a node, within handshakeTimeout. name is how the broker lists the connection.
+func dialSession(ctx context.Context, c Config, at node, name string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	s := &session{done: make(chan struct{}), firstBlocked: make(chan struct{})}
+	s := &session{at: at, done: make(chan struct{}), firstBlocked: make(chan struct{})}
 	properties := amqp091.NewConnectionProperties()
 	properties.SetClientConnectionName(name)
-	stop := func() bool { return true }
-	conn, err := amqp091.DialConfig(c.URL, amqp091.Config{
+	stop, release := func() bool { return true }, func() {}
+	defer func() { release() }()
+	conn, err := amqp091.DialConfig(at.url, amqp091.Config{
 		Heartbeat:  c.Heartbeat,
 		Properties: properties,
 		Locale:     "en_US",
 		Dial: func(network, addr string) (net.Conn, error) {
-			raw, err := c.DialContext(ctx, network, addr)
+			raw, limit, cancel, err := c.connect(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
-			s.raw = raw
+			s.raw, release = raw, cancel
 			// The library's handshake takes no context: closing the socket ends it.
-			stop = context.AfterFunc(ctx, func() { _ = raw.Close() })
+			stop = context.AfterFunc(limit, func() { _ = raw.Close() })
+			if c.cluster() {
+				return deadlineConn{heardConn{raw, &s.heard}}, nil
+			}
 			return deadlineConn{raw}, nil
 		},
 	})
@@ -130,6 +165,15 @@ func (s *session) within(limit time.Duration, what string) (inTime func()) {
 	return func() { timer.Stop() }
 }
 
+// callLimit bounds a call that involves a queue. While a node of a cluster is silent and the others have not noticed that
+// yet, such a call has no answer, although this session's node is well. That ends after net_ticktime.
+func (s *session) callLimit() time.Duration {
+	if s.at.suffix != "" {
+		return memberCallTimeout
+	}
+	return callTimeout
+}
+
 // channel opens a channel.
 func (s *session) channel() (*amqp091.Channel, error) {
 	defer s.within(callTimeout, "open a channel")()
@@ -142,15 +186,19 @@ func (s *session) channel() (*amqp091.Channel, error) {
 
 // closeChannel closes a channel, and with it its consumer. The broker requeues its unsettled deliveries.
 func (s *session) closeChannel(ch *amqp091.Channel) {
-	defer s.within(callTimeout, "close a channel")()
+	defer s.within(s.callLimit(), "close a channel")()
 	_ = ch.Close() // an error means that it is closed already
 }
 
 // declare creates the missing queues. For a broker user without the right to create queues it is enough that they
-// exist: an administrator can create them, and so give each part no more rights than it uses.
+// exist: an administrator can create them, and so give each part no more rights than it uses. In a cluster no part
+// creates them: see Declare.
 func (s *session) declare(n names, c Config) error {
+	if c.cluster() {
+		return nil
+	}
 	if !s.mayNotDeclare.Load() {
-		err := s.aside("declare queues", func(ch *amqp091.Channel) error { return n.declare(ch, c) })
+		err := s.aside("declare queues", func(ch *amqp091.Channel) error { return n.declare(ch, n.queues(c)) })
 		if refusal, ok := errors.AsType[*amqp091.Error](err); !ok || refusal.Code != amqp091.AccessRefused {
 			return err
 		}

@@ -40,13 +40,13 @@ func newNames(prefix string) names {
 	}
 }
 
-// of returns the broker's name of a queue, or "" if there is no such queue.
-func (n names) of(q mq.Queue) string {
+// at returns the broker's name of a queue, for clients of a node, or "" if there is no such queue.
+func (n names) at(q mq.Queue, at node) string {
 	switch q {
 	case mq.ReadQ:
-		return n.read
+		return n.read + at.suffix
 	case mq.LinearQ:
-		return n.linear
+		return n.linear + at.suffix
 	case mq.WriteQ:
 		return n.write
 	case mq.DeadQ:
@@ -61,9 +61,26 @@ type queue struct {
 	args amqp091.Table
 }
 
+// eachNode reports whether a queue is at each node of a cluster: a classic queue is lost with its node.
+func eachNode(q mq.Queue) bool { return q == mq.ReadQ || q == mq.LinearQ }
+
 // queues returns all shared queues, in the order to declare them.
 func (n names) queues(c Config) []queue {
-	return []queue{
+	all := n.quorum(c)
+	for _, at := range c.nodes {
+		all = append(all, n.reads(c, at)...)
+	}
+	return all
+}
+
+// reads returns the queues of reads at a node.
+func (n names) reads(c Config, at node) []queue {
+	return []queue{{n.read + at.suffix, readArgs(c)}, {n.linear + at.suffix, readArgs(c)}}
+}
+
+// quorum returns the queues that are on the disks of most nodes.
+func (n names) quorum(c Config) []queue {
+	all := []queue{
 		// The dead letters first: a rejected or expired write needs its target.
 		{n.dead, amqp091.Table{
 			amqp091.QueueTypeArg:       amqp091.QueueTypeQuorum,
@@ -86,9 +103,13 @@ func (n names) queues(c Config) []queue {
 			"x-dead-letter-routing-key": n.dead,
 			"x-dead-letter-strategy":    "at-least-once",
 		}},
-		{n.read, readArgs(c)},
-		{n.linear, readArgs(c)},
 	}
+	if c.cluster() {
+		for _, q := range all {
+			q.args["x-quorum-initial-group-size"] = int64(len(c.nodes))
+		}
+	}
+	return all
 }
 
 // readArgs are the arguments of a queue of reads. The queue is durable although its messages are not: RabbitMQ 4.3
@@ -117,12 +138,12 @@ func (n names) find(ch *amqp091.Channel, c Config) error {
 	return nil
 }
 
-// declare creates the queues and the exchange that are missing. Any error has closed ch.
-func (n names) declare(ch *amqp091.Channel, c Config) error {
+// declare creates those of the queues, and the exchange, that are missing. Any error has closed ch.
+func (n names) declare(ch *amqp091.Channel, queues []queue) error {
 	if err := ch.ExchangeDeclare(n.sync, amqp091.ExchangeFanout, true, false, false, false, nil); err != nil {
 		return fmt.Errorf("declare exchange %s: %w", n.sync, err)
 	}
-	for _, q := range n.queues(c) {
+	for _, q := range queues {
 		if _, err := ch.QueueDeclare(q.name, true, false, false, false, q.args); err != nil {
 			return fmt.Errorf("declare queue %s: %w", q.name, err)
 		}

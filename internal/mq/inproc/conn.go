@@ -127,7 +127,11 @@ func (c *Conn) mayPublish(ctx context.Context) error {
 func (c *Conn) State() mq.State {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	return mq.State{Connected: c.up(), Blocked: c.up() && c.broker.blocked, Lost: c.lost}
+	s := mq.State{Connected: c.up(), Blocked: c.up() && c.broker.blocked, Lost: c.lost}
+	if s.Connected {
+		s.Hosts = map[string]string{"bus": "inproc"}
+	}
+	return s
 }
 
 // Durable implements mq.Conn: nothing here outlives the process.

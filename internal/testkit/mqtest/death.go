@@ -19,8 +19,8 @@ func deathTests() []test {
 		{name: "CrashedIsOver", run: testCrashed},
 		{name: "StaleAckSettlesNothing", run: testStaleAck},
 		{name: "CloseEndsEverything", run: testClose},
-		{name: "DeletedQueueIsMadeAnew", run: testDeletedUnderConsumer},
-		{name: "DeadlyWriteIsDeadLetter", run: testDeadly},
+		{name: "DeletedQueueIsMadeAnew", single: true, run: testDeletedUnderConsumer},
+		{name: "DeadlyWriteIsDeadLetter", single: true, run: testDeadly},
 		{name: "ReconnectLosesNothingConfirmed", run: testReconnect},
 		{name: "LossIsCountedAndComesBack", run: testState},
 	}

@@ -16,6 +16,9 @@ import (
 type Features struct {
 	// Durable is what mq.Conn.Durable must return.
 	Durable bool
+	// Cluster says that the bus has several nodes. Then it creates no work queue, there is more than one reply queue, and a
+	// refusal by WriteQ is mq.ErrUnconfirmed. The slowest test is left out.
+	Cluster bool
 	// Bubble runs each test in a synctest bubble: instantly, and with a proof
 	// that no goroutine is left. It needs an implementation without sockets.
 	Bubble bool
@@ -58,6 +61,7 @@ type NewBus func(t testing.TB, l Limits) Bus
 type test struct {
 	name   string
 	limits Limits
+	single bool // it is left out for a cluster
 	run    func(s *suite)
 }
 
@@ -68,6 +72,9 @@ func Run(t *testing.T, f Features, newBus NewBus) {
 	f.Quiet = cmp.Or(f.Quiet, 200*time.Millisecond)
 	for _, group := range [][]test{queueTests(), deathTests(), refusalTests(), replyTests(), fanOutTests(), meterTests()} {
 		for _, one := range group {
+			if one.single && f.Cluster {
+				continue
+			}
 			conformance.Run(t, one.name, f.Bubble, func(t *testing.T) {
 				t.Helper()
 				one.run(&suite{Suite: &conformance.Suite{T: t, Patience: f.Patience}, features: f, bus: newBus(t, one.limits)})

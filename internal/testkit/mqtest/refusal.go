@@ -36,6 +36,9 @@ func testUnroutable(s *suite) {
 	c := s.dial("one")
 	s.bus.DeleteQueue(s.T, mq.ReadQ)
 	s.WantError("publish", c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("lost")}), mq.ErrUnroutable)
+	if s.features.Cluster {
+		return
+	}
 	k := s.consume(c, mq.ReadQ, 1)
 	s.Eventually(func() error { return c.Publish(s.Context(), mq.ReadQ, mq.Message{Body: []byte("m0")}) })
 	k.acked("m0")
@@ -106,7 +109,11 @@ func testFullDeadLetters(s *suite) {
 			s.Fatalf("reject: got %v, want nil", err)
 		}
 	}
-	s.WantError("publish after many dead letters", refused, mq.ErrRefused)
+	want := mq.ErrRefused
+	if s.features.Cluster {
+		want = mq.ErrUnconfirmed
+	}
+	s.WantError("publish after many dead letters", refused, want)
 	all, dead := len(left), s.consume(c, mq.DeadQ, overshoot)
 	for len(left) > 0 {
 		select {

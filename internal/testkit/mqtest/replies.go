@@ -14,7 +14,7 @@ func replyTests() []test {
 	return []test{
 		{name: "ReplyReachesItsQueueOnly", run: testReply},
 		{name: "ReplyToTheVanishedIsUnroutable", run: testReplyVanished},
-		{name: "ReplyQueueGetsAnotherName", run: testReplyRenamed},
+		{name: "ReplyQueueGetsAnotherName", single: true, run: testReplyRenamed},
 		{name: "CallerGetsEveryPart", run: testCall},
 		{name: "CallerManyAtOnce", run: testManyCalls},
 		{name: "CallerDeadline", run: testCallDeadline},
