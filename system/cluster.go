@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -53,6 +54,9 @@ func overview(status control.Status, at positions, now time.Time) orchestratorap
 	if at.head != at.known {
 		out.HeadAgeMS = max(1, now.Sub(at.knownAt).Milliseconds())
 	}
+	for _, h := range status.Hosts {
+		out.Hosts = append(out.Hosts, orchestratorapi.HostInfo(h))
+	}
 	for _, m := range status.Members {
 		if m.Role == dbaas.RoleSlave && m.Ready {
 			out.ActualSlaves++
@@ -77,7 +81,7 @@ func (c cluster) HandOver(ctx context.Context, pid int, seen dbaas.Seen) (orches
 func infos(members []control.Member, now positions) []orchestratorapi.WorkerInfo {
 	out := make([]orchestratorapi.WorkerInfo, 0, len(members))
 	for _, m := range members {
-		info := orchestratorapi.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied, StartedAt: m.StartedAt, WorkerLoad: now.loads[m.Worker]}
+		info := orchestratorapi.WorkerInfo{PID: m.PID, Role: m.Role, Container: m.Worker, Ready: m.Ready, Applied: m.Applied, StartedAt: m.StartedAt, Host: cmp.Or(m.Host, now.machines[m.Worker]), WorkerLoad: now.loads[m.Worker]}
 		if applied, answered := now.applied[m.Worker]; answered {
 			info.Applied = applied
 		}

@@ -50,6 +50,17 @@ func newCountedLauncher(l launch.Launcher) *countedLauncher {
 	return c
 }
 
+// countedHosts is a countedLauncher for several hosts.
+type countedHosts struct {
+	*countedLauncher
+	hosts launch.Hosts
+}
+
+// Look implements launch.Hosts.
+func (l countedHosts) Look(ctx context.Context) ([]launch.Instance, []launch.Host) {
+	return l.hosts.Look(ctx)
+}
+
 // Start implements launch.Launcher.
 func (l *countedLauncher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	in, err := l.Launcher.Start(ctx, startID)

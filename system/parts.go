@@ -78,7 +78,12 @@ func newCoreOn(ctx context.Context, o *backends, cfg Config, m metrics) (*orches
 		busChecked: make(chan struct{}),
 	}
 	counted := newCountedLauncher(o.launcher)
-	o.launcher, c.starts = counted, &counted.starts
+	c.starts = &counted.starts
+	if several, ok := o.launcher.(launch.Hosts); ok {
+		o.launcher = countedHosts{counted, several}
+	} else {
+		o.launcher = counted
+	}
 	c.loop = control.New(control.Config{
 		Log: cfg.Log, Launcher: o.launcher, Coordinator: o.coordinator, Store: o.store, Name: cfg.Name, Slaves: cfg.Slaves, StartsPerMinute: cfg.StartsPerMinute,
 		HungAfter: cfg.HungAfter, WritesAnswered: func() uint64 { return c.dispatcher.WriteReplies() },

@@ -29,6 +29,8 @@ type positions struct {
 	applied map[dbaas.WorkerID]dbaas.Seq
 	// loads has the same workers.
 	loads map[dbaas.WorkerID]*orchestratorapi.WorkerLoad
+	// machines has their names of the machine or container.
+	machines map[dbaas.WorkerID]string
 }
 
 // positionsCache keeps the last answer for positionsKept. Its zero value is empty.
@@ -64,14 +66,15 @@ func (c *orchestratorParts) positions() positions {
 	if time.Since(c.cache.at) < positionsKept && head.Epoch == c.cache.last.head.Epoch { // a new master is shown immediately
 		return c.cache.last
 	}
-	p := positions{head: head, known: c.cache.known, knownAt: c.cache.knownAt, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}}
+	p := positions{head: head, known: c.cache.known, knownAt: c.cache.knownAt, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}, machines: map[dbaas.WorkerID]string{}}
 	ctx, cancel = context.WithTimeout(context.Background(), positionsTimeout)
 	defer cancel()
 	statuses, _ := c.statuses(ctx)
 	busy := c.cache.busy.of(statuses, time.Now())
 	for _, s := range statuses {
 		p.applied[s.ID] = s.Applied
-		p.loads[s.ID] = &orchestratorapi.WorkerLoad{Host: s.Host, MemoryBytes: s.MemoryBytes, ReadsInFlight: s.ReadsInFlight, Busy: busy[s.ID]}
+		p.machines[s.ID] = s.Host
+		p.loads[s.ID] = &orchestratorapi.WorkerLoad{MemoryBytes: s.MemoryBytes, ReadsInFlight: s.ReadsInFlight, Busy: busy[s.ID]}
 	}
 	c.cache.last, c.cache.began, c.cache.at = p, began, time.Now()
 	return p

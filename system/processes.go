@@ -17,6 +17,7 @@ import (
 	"rideshare/internal/mq/amqp"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/wire"
+	"rideshare/orchestrator/launch/hosts"
 	"rideshare/orchestrator/launch/process"
 	"rideshare/orchestrator/launch/remote"
 	"rideshare/persdb/client"
@@ -35,10 +36,10 @@ type Processes struct {
 	Persdb string
 	// CommitLog says where the log of the child persdb is.
 	CommitLog Log
-	// Launcher is the URL of a launcher that runs elsewhere, http://host:port or unix:///path. If empty, workers are
-	// children of this process.
-	Launcher string
-	// LauncherToken is the bearer token that this launcher requires, "" for none.
+	// Launchers are launchers that run elsewhere: one without a name, or one for each host, with names that pass
+	// hosts.CheckNames. If there is none, workers are children of this process.
+	Launchers []RemoteLauncher
+	// LauncherToken is the bearer token that these launchers require, "" for none.
 	LauncherToken string
 	// Address is where the control APIs of workers that are children listen and are reached; empty means 127.0.0.1.
 	Address string
@@ -46,6 +47,12 @@ type Processes struct {
 	Docker *Docker
 	// LogLevel and LogFormat are the log settings of the processes that this one starts. Containers have only the level.
 	LogLevel, LogFormat string
+}
+
+// RemoteLauncher is a launcher in another process.
+type RemoteLauncher struct {
+	Name string // of its host
+	URL  string // http://host:port or unix:///path
 }
 
 // session returns the session length.
@@ -95,8 +102,8 @@ func (o *backends) connect(cfg Config) error {
 	o.store, o.clockDifference = store, store.ClockDifference
 	o.onClose(func(context.Context) error { return store.Close() })
 	switch {
-	case p.Launcher != "":
-		return o.reachLauncher(cfg, p)
+	case len(p.Launchers) > 0:
+		return o.reachLaunchers(cfg, p)
 	case p.Docker != nil:
 		return o.useEngine(cfg, p)
 	default:
@@ -131,14 +138,29 @@ func (o *backends) useEngine(cfg Config, p Processes) error {
 	return nil
 }
 
-// reachLauncher leaves the workers to a launcher in another process: they keep running when this process ends.
-func (o *backends) reachLauncher(cfg Config, p Processes) error {
-	launcher, err := remote.New(remote.Config{URL: p.Launcher, Token: p.LauncherToken, Log: cfg.Log, TLS: cfg.TLS})
-	if err != nil {
-		return err
+// reachLaunchers leaves the workers to launchers in other processes: they keep running when this process ends.
+func (o *backends) reachLaunchers(cfg Config, p Processes) error {
+	o.keepWorkers = true
+	var all []hosts.Host
+	for _, r := range p.Launchers {
+		log := cfg.Log
+		if r.Name != "" {
+			log = log.With(logkey.Host, r.Name)
+		}
+		launcher, err := remote.New(remote.Config{URL: r.URL, Token: p.LauncherToken, Log: log, TLS: cfg.TLS})
+		if err != nil {
+			return err
+		}
+		o.onClose(launcher.Close)
+		all = append(all, hosts.Host{Name: r.Name, Launcher: launcher})
 	}
-	o.launcher, o.keepWorkers = launcher, true
-	o.onClose(launcher.Close)
+	if all[0].Name == "" {
+		o.launcher = all[0].Launcher
+		return nil
+	}
+	several := hosts.New(cfg.Log, all)
+	o.launcher = several
+	o.onClose(several.Close)
 	return nil
 }
 

@@ -210,7 +210,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 		return nil
 	}
 	err := s.Register(ctx, want)
-	if errors.Is(err, coord.ErrExists) && s.Evict(ctx, want.PID, want.Worker) == nil {
+	if errors.Is(err, coord.ErrExists) && s.Evict(ctx, want) == nil {
 		err = s.Register(ctx, want)
 	}
 	if err != nil {
@@ -246,15 +246,15 @@ const leaveTimeout = time.Second
 // leaves its session open.
 func (r *registrar) leave(ctx context.Context, s coord.Session) bool {
 	r.mu.Lock()
-	pid, silent := r.want.PID, r.silent
+	want, silent := r.want, r.silent
 	r.mu.Unlock()
-	if pid == 0 || silent {
+	if want.PID == 0 || silent {
 		return !silent
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if err := s.Unregister(ctx, pid); err != nil {
-		r.log.DebugContext(ctx, "not unregistered", logkey.PID, pid, logkey.Error, err)
+	if err := s.Unregister(ctx, want); err != nil {
+		r.log.DebugContext(ctx, "not unregistered", logkey.PID, want.PID, logkey.Error, err)
 	}
 	return true
 }

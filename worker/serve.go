@@ -248,7 +248,7 @@ func (w *Worker) setServing(role dbaas.Role) func(on bool) {
 }
 
 func (w *Worker) member(a workerapi.Assignment) coord.Member {
-	return coord.Member{PID: a.PID, Worker: w.config.ID, Role: a.Role, Epoch: a.Epoch, Control: w.config.Control}
+	return coord.Member{PID: a.PID, Host: a.Host, Worker: w.config.ID, Role: a.Role, Epoch: a.Epoch, Control: w.config.Control}
 }
 
 // source adapts the replica to slave.Source.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"rideshare/internal/httpapi"
+	launchhosts "rideshare/orchestrator/launch/hosts"
 	"rideshare/system"
 )
 
@@ -14,8 +17,8 @@ import (
 type orchestratorCommand struct {
 	Listen            string `default:":9500" placeholder:"ADDR" env:"ORCHESTRATOR_LISTEN" help:"Listen address of the HTTP API (${default})."`
 	Data              string `default:"./data" placeholder:"DIR" env:"ORCHESTRATOR_DATA" help:"Where the workers that it starts keep their replicas (${default})."`
-	Launcher          string `default:"process" placeholder:"URL" env:"RIDESHARE_LAUNCHER" help:"What starts workers: process, as children of this process that end with it; or the URL of a launcher, http://host:9600 or unix:///path, whose workers stay when this process ends (${default})."`
-	LauncherTokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that this launcher asks for."`
+	Launcher          string `default:"process" placeholder:"URL" env:"RIDESHARE_LAUNCHER" help:"What starts workers: process, as children of this process that end with it; or the URL of a launcher, http://host:9600 or unix:///path, whose workers stay when this process ends; or several, each with the name of its host: a=https://h1:9600,b=https://h2:9600 (${default})."`
+	LauncherTokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that the launchers ask for."`
 	Slaves            int    `default:"1" env:"RIDESHARE_SLAVES" help:"Slaves at the first start, at least 1; afterwards the number is remembered (${default})."`
 	stack
 	serving `group:"Scaling, cache and queues:"`
@@ -28,14 +31,36 @@ const (
 	launcherDocker  = "docker"  // workers are containers
 )
 
-func (o *orchestratorCommand) checkLauncher() error {
+// launchers returns the launchers in other processes: none for process, one without a name, or one for each host.
+func (o *orchestratorCommand) launchers() ([]system.RemoteLauncher, error) {
 	if o.Launcher == launcherProcess {
-		return nil
+		return nil, nil
 	}
-	if _, _, err := httpapi.Reach(o.Launcher); err != nil {
-		return usagef("--launcher: %v, nor process", err)
+	if name, _, named := strings.Cut(o.Launcher, "="); !named || strings.ContainsAny(name, ":/") {
+		if _, _, err := httpapi.Reach(o.Launcher); err != nil {
+			return nil, usagef("--launcher: %v, nor process, nor a list like a=https://h1:9600,b=https://h2:9600", err)
+		}
+		return []system.RemoteLauncher{{URL: o.Launcher}}, nil
 	}
-	return nil
+	var all []system.RemoteLauncher
+	var names []string
+	for part := range strings.SplitSeq(o.Launcher, ",") {
+		name, url, named := strings.Cut(part, "=")
+		if !named {
+			return nil, usagef("--launcher: %q in the list has no name; write name=URL for each host", part)
+		}
+		if _, _, err := httpapi.Reach(url); err != nil {
+			return nil, usagef("--launcher: host %s: %v", name, err)
+		}
+		if slices.ContainsFunc(all, func(r system.RemoteLauncher) bool { return r.URL == url }) {
+			return nil, usagef("--launcher: %s is in the list twice", url)
+		}
+		all, names = append(all, system.RemoteLauncher{Name: name, URL: url}), append(names, name)
+	}
+	if err := launchhosts.CheckNames(names); err != nil {
+		return nil, usagef("--launcher: %v", err)
+	}
+	return all, nil
 }
 
 // Run serves until ctx ends.
@@ -48,17 +73,16 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	budget, budgetErr := o.budget()
 	token, tokenErr := readToken("LAUNCHER_TOKEN_FILE", o.LauncherTokenFile)
 	busURL, busErr := o.bus()
+	launchers, launcherErr := o.launchers()
 	var tlsErr error
 	if o.Launcher == launcherProcess {
 		tlsErr = out.verifiesCallers()
 	}
-	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), o.checkLauncher(), o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
+	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), launcherErr, o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
 	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel, LogFormat: o.LogFormat}
-	if o.Launcher != launcherProcess {
-		processes.Launcher, processes.LauncherToken = o.Launcher, token
-	}
+	processes.Launchers, processes.LauncherToken = launchers, token
 	if err = out.follow(ctx, log); err != nil {
 		return err
 	}

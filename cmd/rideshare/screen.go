@@ -45,6 +45,9 @@ func (s screen) show(st status, now time.Time) error {
 		slaves = s.paint(yellow, slaves)
 	}
 	s.line(&text, "slaves", slaves)
+	if len(c.Hosts) > 0 {
+		s.line(&text, "hosts", s.hosts(c.Hosts))
+	}
 	position := fmt.Sprintf("%d in epoch %d", c.Head, c.Epoch)
 	if c.HeadAgeMS > 0 {
 		position = s.paint(yellow, position+", "+age(time.Duration(c.HeadAgeMS)*time.Millisecond)+" ago: persdb does not answer")
@@ -53,7 +56,7 @@ func (s screen) show(st status, now time.Time) error {
 	s.line(&text, "cluster", orDash(!c.Cluster.IsZero(), c.Cluster.String()))
 	s.line(&text, "database", s.database(c))
 	text.WriteByte('\n')
-	s.members(&text, c.Members, now)
+	s.members(&text, c, now)
 	return s.write(text.String())
 }
 
@@ -78,11 +81,31 @@ func (s screen) database(c orchestratorapi.ClusterStatus) string {
 	return text
 }
 
-// members writes the table of workers.
-func (s screen) members(w io.Writer, members []orchestratorapi.WorkerInfo, now time.Time) {
+// hosts names the hosts, with the state of those that are not present.
+func (s screen) hosts(hosts []orchestratorapi.HostInfo) string {
+	var names []string
+	for _, h := range hosts {
+		name := h.Name
+		if h.State != "present" {
+			name = s.paint(yellow, name+" ("+h.State+")")
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// members writes the table of workers, with their hosts if the launchers have names.
+func (s screen) members(w io.Writer, c orchestratorapi.ClusterStatus, now time.Time) {
 	var text bytes.Buffer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "PID\tROLE\tSTATE\tLAG\tREADS\tBUSY\tMEMORY\tUP\tWORKER") // to memory.
+	members := c.Members
+	host := func(text string) string {
+		if len(c.Hosts) == 0 {
+			return ""
+		}
+		return text + "\t"
+	}
+	_, _ = fmt.Fprintf(table, "PID\tROLE\tSTATE\tLAG\tREADS\tBUSY\tMEMORY\tUP\t%sWORKER\n", host("HOST")) // to memory.
 	for _, m := range members {
 		state := "serving"
 		if !m.Ready {
@@ -94,7 +117,7 @@ func (s screen) members(w io.Writer, members []orchestratorapi.WorkerInfo, now t
 			memory = orDash(m.MemoryBytes > 0, humanize.IBytes(uint64(m.MemoryBytes)))
 		}
 		up := orDash(!m.StartedAt.IsZero(), age(now.Sub(m.StartedAt)))
-		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", m.PID, m.Role, state, m.Lag, reads, busy, memory, up, m.Container) // to memory.
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s%s\n", m.PID, m.Role, state, m.Lag, reads, busy, memory, up, host(m.Host), m.Container) // to memory.
 	}
 	_ = table.Flush() // to memory.
 	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {

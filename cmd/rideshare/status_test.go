@@ -26,7 +26,7 @@ func known() orchestratorapi.ClusterStatus {
 		Members: []orchestratorapi.WorkerInfo{
 			{
 				PID: 4194300, Role: dbaas.RoleMaster, Container: "w-mwst8lc5-0001", Ready: true, StartedAt: noon.Add(-51 * time.Hour),
-				WorkerLoad: &orchestratorapi.WorkerLoad{Host: "a", MemoryBytes: 1 << 30, ReadsInFlight: 12, Busy: 0.5},
+				Host: "a", WorkerLoad: &orchestratorapi.WorkerLoad{MemoryBytes: 1 << 30, ReadsInFlight: 12, Busy: 0.5},
 			},
 			{PID: 17, Role: dbaas.RoleSlave, Container: "w-mwst8lc5-0002", Lag: 123456, StartedAt: noon.Add(-2 * time.Second)},
 		},

@@ -5,8 +5,11 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -28,9 +31,12 @@ var (
 	ErrNone = errors.New("no such value")
 )
 
-// Member is a worker's registration. Worker is its identity. PID only orders elections: the kernel reuses pids.
+// Member is a worker's registration. Worker is its identity. PID only orders elections: the kernel reuses pids, and two
+// hosts may have the same.
 type Member struct {
-	PID     int            `json:"pid"`
+	PID int `json:"pid"`
+	// Host is the name of the worker's host if the launchers have names.
+	Host    string         `json:"host,omitempty"`
 	Worker  dbaas.WorkerID `json:"worker"`
 	Role    dbaas.Role     `json:"role"`
 	Epoch   dbaas.Epoch    `json:"epoch"`
@@ -46,6 +52,22 @@ type Member struct {
 	// NoReplica reports that the worker has lost its replica and is fetching it again: until then it can serve no
 	// reads.
 	NoReplica bool `json:"no_replica,omitempty"`
+}
+
+// Name is the name of the registration: cont_<pid>, or cont_<host>_<pid> if the host has a name.
+func (m Member) Name() string {
+	name := "cont_"
+	if m.Host != "" {
+		name += m.Host + "_"
+	}
+	return name + strconv.Itoa(m.PID)
+}
+
+// SortMembers sorts members by pid, then host, then worker.
+func SortMembers(members []Member) {
+	slices.SortFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Worker, b.Worker))
+	})
 }
 
 // Version is the version of a value, for compare-and-set. Zero is the version of a value that does not exist.
@@ -72,19 +94,19 @@ type Session interface {
 	// client can see the session end or its registrations disappear. Suspended stays closed; open another session.
 	Suspended() <-chan struct{}
 
-	// Register announces m as /conts/cont_<pid> until the session ends. Announcing the same PID again in the same
+	// Register announces m as /conts/<name of m> until the session ends. Announcing the same name again in the same
 	// session updates the registration. ErrExists: another session holds that name. If its owner has abandoned that
 	// session, it will time out: wait and retry, or, if its worker is known to be dead, Evict it.
 	Register(ctx context.Context, m Member) error
 
-	// Unregister withdraws a registration of this session. If there is none, it returns nil.
-	Unregister(ctx context.Context, pid int) error
+	// Unregister withdraws the registration with m's name if it is of this session. If there is none, it returns nil.
+	Unregister(ctx context.Context, m Member) error
 
-	// Evict removes a registration if it belongs to worker, which is known to be dead. If there is no such
-	// registration, it returns nil.
-	Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error
+	// Evict removes the registration with m's name if it belongs to m.Worker, which is known to be dead. If there is no
+	// such registration, it returns nil.
+	Evict(ctx context.Context, m Member) error
 
-	// Members returns a consistent snapshot of the registrations, by ascending pid, then worker.
+	// Members returns a consistent snapshot of the registrations, by ascending pid, then host, then worker.
 	Members(ctx context.Context) ([]Member, error)
 
 	// Watch returns a channel that gets a token soon after any change of the members or of the slave count, when the

@@ -13,6 +13,7 @@ const (
 	Epoch      = "epoch"
 	Error      = "error"
 	Files      = "files"
+	Host       = "host"
 	Limit      = "limit"
 	Method     = "method"
 	Op         = "op"

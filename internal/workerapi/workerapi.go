@@ -28,6 +28,8 @@ type Assignment struct {
 	Role   dbaas.Role     `json:"role"`
 	// PID is the engine's pid of the worker's process, under which the worker registers.
 	PID int `json:"pid"`
+	// Host is the name of the worker's host, under which the worker registers; "" if the launchers have no names.
+	Host string `json:"host,omitempty"`
 	// Epoch is the epoch that persdb granted; for a slave it is the epoch that the assignment ends. A master becomes a
 	// slave only by an assignment with its current epoch, so a late assignment undoes nothing.
 	Epoch dbaas.Epoch `json:"epoch,omitempty"`

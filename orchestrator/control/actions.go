@@ -23,10 +23,14 @@ const stopGrace = 10 * time.Second
 // do carries out one action. Demotions and promotions are complete when do returns; they run one after the other.
 // Every other action runs in its own goroutine, so that neither a slow engine nor a hung worker delays an election.
 func (l *Loop) do(ctx context.Context, a Action) error {
-	l.cfg.Log.InfoContext(ctx, "action taken", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Reason, a.Reason)
+	log := l.cfg.Log
+	if a.Host != "" {
+		log = log.With(logkey.Host, a.Host)
+	}
+	log.InfoContext(ctx, "action taken", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Reason, a.Reason)
 	switch a.Kind {
 	case ActionStart:
-		l.start(ctx)
+		l.start(ctx, a.Host)
 		return nil
 	case ActionKill:
 		l.leave(ctx, a, func(ctx context.Context) error { return l.kill(ctx, a.Worker) })
@@ -66,7 +70,7 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
 			continue
 		}
-		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Epoch: w.Epoch})
+		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
 		if err != nil {
 			l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
 		}
@@ -149,7 +153,7 @@ func (l *Loop) call(ctx context.Context, a Action, role dbaas.Role, epoch dbaas.
 		return launch.ErrNoWorker
 	}
 	failpoint.Hit(failpoint.ControlBeforeAssign)
-	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: a.Worker, Role: role, PID: in.PID, Epoch: epoch})
+	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: a.Worker, Role: role, PID: in.PID, Host: in.Host, Epoch: epoch})
 	if err == nil {
 		failpoint.Hit(failpoint.ControlAfterAssign)
 		return nil
@@ -169,7 +173,7 @@ func (l *Loop) noteRole(ctx context.Context, a Action, role dbaas.Role, epoch db
 	if m := l.memory[a.Worker]; m != nil {
 		m.assigned(role, epoch, l.cfg.Now())
 	}
-	l.emit(EventRole, WorkerEvent{PID: a.PID, Worker: a.Worker, Role: role, Epoch: epoch, Change: "assigned"})
+	l.emit(EventRole, WorkerEvent{PID: a.PID, Worker: a.Worker, Host: a.Host, Role: role, Epoch: epoch, Change: "assigned"})
 	l.cfg.Log.InfoContext(ctx, "role given", logkey.Worker, string(a.Worker), logkey.PID, a.PID, logkey.Role, string(role), logkey.Epoch, uint64(epoch))
 }
 
@@ -181,11 +185,11 @@ func (l *Loop) instance(id dbaas.WorkerID) (launch.Instance, bool) {
 
 // listedInstance is instance for a caller that holds mu.
 func (l *Loop) listedInstance(id dbaas.WorkerID) (launch.Instance, bool) {
-	i := slices.IndexFunc(l.view.instances, func(in launch.Instance) bool { return in.ID == id })
+	i := slices.IndexFunc(l.view.list.instances, func(in launch.Instance) bool { return in.ID == id })
 	if i < 0 {
 		return launch.Instance{}, false
 	}
-	return l.view.instances[i], true
+	return l.view.list.instances[i], true
 }
 
 func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
@@ -197,9 +201,9 @@ func (l *Loop) kill(ctx context.Context, id dbaas.WorkerID) error {
 }
 
 // start starts a worker in a goroutine of its own. A start whose answer is lost is not
-// retried: if the worker did start, the next pass finds it in the engine's list.
-func (l *Loop) start(ctx context.Context) {
-	id := l.newStartID()
+// retried: if the worker did start, a later pass finds it in the engine's list.
+func (l *Loop) start(ctx context.Context, host string) {
+	id := l.newStartID(host)
 	l.jobs.Go(func() {
 		startCtx, cancel := context.WithTimeout(ctx, engineTimeout)
 		defer cancel()
@@ -212,7 +216,13 @@ func (l *Loop) start(ctx context.Context) {
 func (l *Loop) started(ctx context.Context, id string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	host := l.starting[id]
 	delete(l.starting, id)
+	if host != "" && errors.Is(err, launch.ErrUnavailable) { // the next pass chooses another host
+		l.cfg.Log.WarnContext(ctx, "worker perhaps not started", "start_id", id, logkey.Host, host, logkey.Error, err)
+		l.Wake()
+		return
+	}
 	if err != nil { // no wake: the retry may wait for the next period
 		if l.starts.failure(l.cfg.Now()) {
 			l.cfg.Log.WarnContext(ctx, "worker not started", "start_id", id, logkey.Error, err)
@@ -241,14 +251,17 @@ func (l *Loop) permit(ctx context.Context, actions []Action) []Action {
 }
 
 // newStartID returns an id for a start and counts the start against the rate limit. The id contains the
-// time, so that it differs from the ids of an earlier orchestrator.
-func (l *Loop) newStartID() string {
+// time, so that it differs from the ids of an earlier orchestrator. It begins with the host's name, if there is one.
+func (l *Loop) newStartID(host string) string {
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nextID++
 	id := strconv.FormatInt(now.UnixMilli(), 36) + "-" + strconv.Itoa(l.nextID)
-	l.starting[id] = true
+	if host != "" {
+		id = host + "." + id
+	}
+	l.starting[id] = host
 	l.starts.begun(now)
 	return id
 }
@@ -294,24 +307,24 @@ func (l *Loop) evict(ctx context.Context, a Action) error {
 	if !ok || session == nil {
 		return nil
 	}
-	if err := session.Evict(ctx, member.PID, a.Worker); err != nil {
+	if err := session.Evict(ctx, member); err != nil {
 		return fmt.Errorf("evict %s: %w", a.Worker, err)
 	}
 	return nil
 }
 
-// startsUnderWay returns the ids of the starts that have not ended yet.
-func (l *Loop) startsUnderWay() map[string]bool {
+// startsUnderWay returns the ids of the starts that have not ended yet, with their hosts.
+func (l *Loop) startsUnderWay() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.starting)
 }
 
 // unlisted counts the starts whose worker the engine does not list yet.
-func unlisted(starting map[string]bool, instances []launch.Instance) int {
+func unlisted(starting map[string]string, instances []launch.Instance) int {
 	n := len(starting)
 	for _, in := range instances {
-		if starting[in.StartID] {
+		if _, begun := starting[in.StartID]; begun {
 			n--
 		}
 	}

@@ -17,8 +17,10 @@ import (
 type Member struct {
 	PID    int
 	Worker dbaas.WorkerID
-	Role   dbaas.Role
-	Epoch  dbaas.Epoch
+	// Host is the name of the member's host if the launchers have names.
+	Host  string
+	Role  dbaas.Role
+	Epoch dbaas.Epoch
 	// Ready members are caught up and serving: they are registered with their role, and slaves have a replica.
 	Ready bool
 	// Leaving members have announced that they are shutting down.
@@ -34,30 +36,39 @@ type Status struct {
 	Members       []Member // by ascending pid
 	DesiredSlaves int
 	Leader        bool
+	Hosts         []HostState // by name, if the launchers have names
+}
+
+// HostState is the state of one host.
+type HostState struct {
+	Name string
+	// State is present, silent (the launcher does not answer) or lost (nothing on the host answers).
+	State string
 }
 
 // Members asks the engine which workers run now and returns those with a role, by ascending pid.
 func (l *Loop) Members(ctx context.Context) ([]Member, error) {
-	instances, err := l.cfg.Launcher.List(ctx)
+	list, err := l.ask(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	list.addRegistered(l.view.members)
 	var out []Member
-	for _, in := range instances {
+	for _, in := range list.instances {
 		m := l.memory[in.ID]
-		if !in.Running || m == nil || m.stopping || m.role == dbaas.RoleNone {
+		if !in.Running || m == nil || m.stopping || m.role == dbaas.RoleNone || l.absent(list, in, m) {
 			continue
 		}
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
-			PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch,
+			PID: in.PID, Worker: in.ID, Host: in.Host, Role: m.role, Epoch: m.epoch,
 			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Leaving: m.leaving, Applied: announced.Applied, StartedAt: in.StartedAt,
 		})
 	}
 	slices.SortFunc(out, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Worker, b.Worker))
 	})
 	return out, nil
 }
@@ -71,7 +82,7 @@ func (l *Loop) Status(ctx context.Context) (Status, error) {
 	desired := l.lastDesired()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading}, nil
+	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading, Hosts: l.view.hostStates()}, nil
 }
 
 // Leads reports whether this orchestrator is the leader, as far as it knows.
@@ -165,11 +176,10 @@ func (l *Loop) StartsHeldBack() (now, ever int) {
 }
 
 // Gone reports whether a worker that was alive at since has ended: the last list of workers was requested from the
-// engine after since and does not show the worker as running. A hung worker is not gone until it has been killed.
+// engine after since and does not show the worker as running, or its host has been found lost since. A hung worker is not
+// gone until it has been killed.
 func (l *Loop) Gone(worker dbaas.WorkerID, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.view.listed.After(since) && !slices.ContainsFunc(l.view.instances, func(in launch.Instance) bool {
-		return in.ID == worker && in.Running
-	})
+	return l.view.gone(worker, since)
 }

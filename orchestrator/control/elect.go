@@ -37,9 +37,8 @@ func (p *planner) settleMaster() bool {
 func (p *planner) newest(masters []Worker) Worker {
 	newest := slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
 	for _, w := range masters {
-		if w.ID != newest.ID {
-			p.add(ActionKill, w, "a newer master exists")
-			p.killed[w.ID] = true
+		if w.ID != newest.ID && w.reachable() {
+			p.kill(w, "a newer master exists")
 		}
 	}
 	return newest
@@ -68,7 +67,7 @@ func (p *planner) handOver(master Worker, live []Worker) {
 // masterDying reports whether a master that is being ended may still run. Until it is confirmed dead no other worker is
 // promoted. If the engine cannot kill it for one session length, the election continues.
 func (p *planner) masterDying() bool {
-	return slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
+	return slices.ContainsFunc(p.workers, func(w Worker) bool {
 		dying := w.Running && w.Role == dbaas.RoleMaster && (p.killed[w.ID] || w.Stopping)
 		return dying && (w.KillSince.IsZero() || p.observed.Now.Sub(w.KillSince) < p.limits.Session)
 	})
@@ -82,11 +81,11 @@ func (p *planner) masterReturning(live []Worker) bool {
 	return p.observed.returning(p.limits.Session) && unknown && !known
 }
 
-// successor picks the next master: the worker with the lowest pid in the first of these groups that is not empty:
-// fit; registered with the bus; registered; any (as at the very first start).
-// Any choice is safe, since persdb has the authoritative data.
+// successor picks the next master among the workers of hosts that answer: the worker with the lowest pid, then by host
+// and id, in the first of these groups that is not empty: fit; registered with the bus; registered; any (as at the very
+// first start). Any choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
-	live = filter(live, stays)
+	live = filter(live, func(w Worker) bool { return stays(w) && w.reachable() })
 	for _, group := range []func(Worker) bool{
 		fit,
 		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
@@ -100,9 +99,10 @@ func successor(live []Worker) (Worker, bool) {
 	return Worker{}, false
 }
 
-// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, and stays.
+// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, stays, and
+// its host answers.
 func fit(w Worker) bool {
-	return w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == "" && stays(w)
+	return w.reachable() && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == "" && stays(w)
 }
 
 // stays reports whether a worker has not announced that it is shutting down.

@@ -17,8 +17,10 @@ const (
 type WorkerEvent struct {
 	PID    int            `json:"pid"`
 	Worker dbaas.WorkerID `json:"worker"`
-	Role   dbaas.Role     `json:"role"`
-	Epoch  dbaas.Epoch    `json:"epoch,omitempty"`
+	// Host is the name of the worker's host if the launchers have names.
+	Host  string      `json:"host,omitempty"`
+	Role  dbaas.Role  `json:"role"`
+	Epoch dbaas.Epoch `json:"epoch,omitempty"`
 	// Change is assigned (by this orchestrator), found (with a role that another orchestrator assigned), serving,
 	// leaving, hung (silent or stuck), lost (the worker runs, but its registration is gone) or died.
 	Change string `json:"change"`
@@ -40,7 +42,7 @@ func (l *Loop) emit(kind string, v any) {
 
 // emitWorker emits and logs what changed for a worker between two passes. The caller holds mu.
 func (l *Loop) emitWorker(in launch.Instance, m *memory, before memory) {
-	e := WorkerEvent{PID: m.pid, Worker: in.ID, Role: m.role, Epoch: m.epoch}
+	e := WorkerEvent{PID: m.pid, Worker: in.ID, Host: in.Host, Role: m.role, Epoch: m.epoch}
 	switch {
 	case !in.Running && !m.died:
 		m.died = true
@@ -58,6 +60,9 @@ func (l *Loop) emitWorker(in launch.Instance, m *memory, before memory) {
 	}
 	log := l.cfg.Log.With("change", e.Change, logkey.Worker, string(in.ID), logkey.PID, m.pid,
 		logkey.Role, string(m.role), logkey.Epoch, uint64(m.epoch))
+	if in.Host != "" {
+		log = log.With(logkey.Host, in.Host)
+	}
 	if m.died {
 		log = log.With(logkey.Code, e.ExitCode)
 	}

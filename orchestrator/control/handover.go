@@ -76,7 +76,11 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 		}
 		return master, successor, nil
 	}
-	successor, ok = find(func(m Member) bool { return m.PID == pid })
+	// Workers of two hosts may have the same pid: the one that can follow is meant.
+	successor, ok = find(func(m Member) bool { return m.PID == pid && m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving })
+	if !ok {
+		successor, ok = find(func(m Member) bool { return m.PID == pid })
+	}
 	switch {
 	case !ok:
 		return master, successor, dbaas.Errorf(dbaas.CodeInvalid, "no worker has pid %d", pid)

@@ -18,7 +18,6 @@ import (
 	"rideshare/internal/logkey"
 	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
-	"rideshare/orchestrator/launch"
 )
 
 // Store is what the loop needs from persdb.
@@ -128,11 +127,10 @@ type Loop struct {
 	sessionSince time.Time   // when session was opened
 	unopened     wait.Streak // of failed attempts to open a session
 	unlisted     wait.Streak // of failed attempts to list the workers
-	listed       time.Time   // when the last successful list of workers was requested
 	leading      bool
 	leadsIn      coord.Session // session in which this orchestrator was last found to lead
 	memory       map[dbaas.WorkerID]*memory
-	starting     map[string]bool // ids of starts under way
+	starting     map[string]string // ids of starts under way, with their hosts
 	starts       startLimit
 	nextID       int
 	view         view
@@ -142,6 +140,7 @@ type Loop struct {
 	writes       uint64                  // Config.WritesAnswered at the last tick
 	hung         map[dbaas.WorkerID]hang // the workers that counted as hung at hungAt, with the reasons
 	hungAt       time.Time
+	asked        map[dbaas.WorkerID]time.Time // since when each worker has been asked for its pulse in every tick
 }
 
 // New returns a Loop. It does nothing until Run is called.
@@ -152,7 +151,7 @@ func New(cfg Config) *Loop {
 		cfg:      cfg,
 		wake:     wait.NewToken(),
 		memory:   map[dbaas.WorkerID]*memory{},
-		starting: map[string]bool{},
+		starting: map[string]string{},
 		starts:   newStartLimit(cfg.StartsPerMinute),
 		view:     view{slaveless: now, masterless: now},
 	}
@@ -212,11 +211,11 @@ func (l *Loop) pause() time.Duration {
 func (l *Loop) pass(ctx context.Context) bool {
 	session := l.openSession(ctx)
 	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and is counted once
-	instances, err := l.list(ctx)
+	list, err := l.list(ctx)
 	if err != nil {
 		return false
 	}
-	seen := l.observe(ctx, session, instances, starting)
+	seen := l.observe(ctx, session, list, starting)
 	if !seen.CoordinatorUp && l.isLeading() {
 		l.renew(ctx, seen) // before everything else: the master stops by its own clock if it is not renewed in time
 	}
@@ -243,27 +242,6 @@ func (l *Loop) pass(ctx context.Context) bool {
 		}
 	}
 	return len(actions) > 0
-}
-
-// list asks the engine which workers run. In a streak of failures only the first is logged.
-func (l *Loop) list(ctx context.Context) ([]launch.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	began := l.cfg.Now()
-	instances, err := l.cfg.Launcher.List(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		if l.unlisted.Fail() {
-			l.cfg.Log.WarnContext(ctx, "workers not listed", logkey.Error, err)
-		}
-		return nil, err
-	}
-	if failures := l.unlisted.End(); failures > 0 {
-		l.cfg.Log.InfoContext(ctx, "workers listed again", logkey.Count, failures)
-	}
-	l.listed = began
-	return instances, nil
 }
 
 // desired returns the wanted number of slaves. If the coordinator stores none, because this is the very first start or

@@ -27,8 +27,10 @@ type memory struct {
 	assigning bool // as Worker.Assigning
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
-	pid       int  // kept after the worker has died
-	died      bool // the event for its death was emitted
+	pid       int // kept after the worker has died
+	host      string
+	died      bool      // the event for its death was emitted
+	heardAt   time.Time // when the worker last answered when it was asked for its pulse
 }
 
 // look updates m from the worker's registration, and reports whether it adopted a role that this loop did not assign.
@@ -74,7 +76,7 @@ func (m *memory) refused(now time.Time) {
 // worker returns the worker as the plan sees it.
 func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
-		ID: in.ID, PID: in.PID, Running: in.Running,
+		ID: in.ID, PID: in.PID, Host: in.Host, Running: in.Running,
 		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found,
 		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
 		Stopping: m.stopping, KillSince: m.doomedAt,

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,8 +16,8 @@ type Launcher = launch.Launcher
 
 // view is what the last pass saw, for the methods that report it.
 type view struct {
-	instances    []launch.Instance
-	listed       time.Time // when the list of instances was requested
+	list         listing
+	lost         map[string]time.Time // the lost hosts, with the times since when they have counted as lost
 	members      map[dbaas.WorkerID]coord.Member
 	desired      int
 	desiredKnown bool
@@ -30,51 +31,59 @@ type view struct {
 
 // observe combines what the engine, the coordinator and the loop's memory know of the workers.
 // starting holds the starts that were under way before the list of instances was requested.
-func (l *Loop) observe(ctx context.Context, session coord.Session, instances []launch.Instance, starting map[string]bool) Observed {
+func (l *Loop) observe(ctx context.Context, session coord.Session, list listing, starting map[string]string) Observed {
 	members, up := membersOf(ctx, session)
 	now := l.cfg.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if up {
+		l.view.members = members
+	}
+	list.addRegistered(l.view.members)
+	l.judgeHosts(ctx, list, up, now)
 	leading := l.leading && l.leadsIn == session
 	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
-	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, instances)}
+	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, list.instances)}
+	o.Hosts = list.hostsOf(starting)
 	if session != nil {
 		o.CoordinatorSince = l.sessionSince
 	}
-	first := l.view.listed.IsZero()
 	known := map[dbaas.WorkerID]bool{}
-	for _, in := range instances {
+	for _, in := range list.instances {
 		known[in.ID] = true
 		member, registered := members[in.ID]
 		m := l.memory[in.ID]
 		if m == nil {
-			m = &memory{found: first}
+			m = &memory{found: l.view.list.host(in.Host).Listed.IsZero()}
 			l.memory[in.ID] = m
 		}
 		if in.Running {
-			m.pid = in.PID
+			m.pid, m.host = in.PID, in.Host
 		}
 		before := *m
 		if up && m.look(member, registered, leading, now) {
-			l.emit(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Role: m.role, Epoch: m.epoch, Change: "found"})
+			l.emit(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Host: in.Host, Role: m.role, Epoch: m.epoch, Change: "found"})
 		}
 		l.emitWorker(in, m, before)
 		w := m.worker(in)
+		host := list.host(in.Host)
+		w.SilentSince, w.AnswersSince, w.HostLost = host.SilentSince, host.AnswersSince, !l.view.lost[in.Host].IsZero()
 		h := l.hungAs(in.ID, now)
 		w.Hung, w.CertainlyHung = h.reason, h.certain
 		o.Workers = append(o.Workers, w)
 	}
-	for id, m := range l.memory {
-		if !known[id] && !m.stopping {
-			delete(l.memory, id)
-		}
-	}
-	l.look(instances, members, up, o.returning(l.sessionTimeout(session)), now)
+	l.forget(known)
+	l.look(list, o.returning(l.sessionTimeout(session)), now)
 	l.looked.Notify()
-	l.view.unsettled = up && slices.ContainsFunc(o.Workers, func(w Worker) bool {
-		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered
-	})
+	l.view.unsettled = up && (list.unsettled(now) || slices.ContainsFunc(o.Workers, func(w Worker) bool {
+		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered && w.reachable()
+	}))
 	return o
+}
+
+// forget deletes what the loop remembers of workers that are not known any more.
+func (l *Loop) forget(known map[dbaas.WorkerID]bool) {
+	maps.DeleteFunc(l.memory, func(id dbaas.WorkerID, m *memory) bool { return !known[id] && !m.stopping })
 }
 
 func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]coord.Member, bool) {
@@ -96,16 +105,13 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 
 // look updates the view: how many slaves serve, and since when there has been no slave or no master. returning means that
 // the session is new: then a running worker that has lost its registration still counts as serving, since the coordinator
-// lost the registration.
-func (l *Loop) look(instances []launch.Instance, members map[dbaas.WorkerID]coord.Member, up, returning bool, now time.Time) {
-	l.view.instances, l.view.listed = instances, l.listed
-	if up {
-		l.view.members = members
-	}
+// lost the registration. The workers of a lost host do not count.
+func (l *Loop) look(list listing, returning bool, now time.Time) {
+	l.view.list = list
 	slaves, masters := 0, 0
-	for _, in := range instances {
+	for _, in := range list.instances {
 		m := l.memory[in.ID]
-		if !in.Running || m == nil || m.stopping {
+		if !in.Running || m == nil || m.stopping || !l.view.lost[in.Host].IsZero() {
 			continue
 		}
 		member, registered := l.view.members[in.ID]

@@ -11,9 +11,17 @@ import (
 // Worker is one worker as a pass sees it. It combines what the engine, the coordinator and
 // the loop's memory know of the worker.
 type Worker struct {
-	ID      dbaas.WorkerID
-	PID     int
-	Running bool
+	ID   dbaas.WorkerID
+	PID  int
+	Host string
+	// SilentSince is since when the launcher of the worker's host has not answered; zero while it answers. Meanwhile
+	// Running is what the launcher last said, or true if the worker is registered.
+	SilentSince time.Time
+	// AnswersSince is when that launcher last began to answer; zero with one launcher.
+	AnswersSince time.Time
+	// HostLost reports that the worker's host is lost.
+	HostLost bool
+	Running  bool
 	// Role is the role that the loop assigned to the worker or found it with; RoleNone if it has none yet.
 	Role  dbaas.Role
 	Epoch dbaas.Epoch
@@ -64,6 +72,8 @@ type Observed struct {
 	BusSince time.Time
 	// Starting is how many starts are under way.
 	Starting int
+	// Hosts are the hosts, by name, if the launchers have names.
+	Hosts []Host
 }
 
 // Desired is the desired state: one master and this many slaves.
@@ -105,6 +115,7 @@ type Action struct {
 	Kind   ActionKind
 	Worker dbaas.WorkerID
 	PID    int
+	Host   string // of the worker, or of the worker to start
 	Reason string
 }
 
@@ -116,14 +127,17 @@ type Action struct {
 //
 // Plan never promotes a worker while another master still runs, unless the old master
 //   - is demoted by the action just before,
-//   - has finished and is leaving, or
-//   - could not be killed for one session length: then only persdb keeps it from writing.
+//   - has finished and is leaving,
+//   - could not be killed for one session length, or
+//   - is written off with its host: then, as before, only persdb keeps it from writing.
 func Plan(o Observed, d Desired, l Limits) []Action {
-	p := planner{observed: o, desired: d, limits: l}
+	p := planner{observed: o, desired: d, limits: l, workers: o.Workers, killed: map[dbaas.WorkerID]bool{}, hosts: slices.Clone(o.Hosts)}
 	p.removeDead()
 	if !o.CoordinatorUp {
 		return p.actions
 	}
+	p.away = p.massLoss() || o.returning(l.Session)
+	p.workers = filter(o.Workers, func(w Worker) bool { return !p.writtenOff(w) })
 	p.killSilent()
 	p.killCutOff()
 	p.killHung()
@@ -137,33 +151,39 @@ type planner struct {
 	observed Observed
 	desired  Desired
 	limits   Limits
+	workers  []Worker // without those that are written off
+	away     bool     // the coordinator was away: most workers will register again by themselves
+	hosts    []Host   // with the starts of this plan
 	actions  []Action
 	killed   map[dbaas.WorkerID]bool
 	demoted  int // demoted masters that stay as slaves
 }
 
 func (p *planner) add(kind ActionKind, w Worker, reason string) {
-	p.actions = append(p.actions, Action{Kind: kind, Worker: w.ID, PID: w.PID, Reason: reason})
+	p.actions = append(p.actions, Action{Kind: kind, Worker: w.ID, PID: w.PID, Host: w.Host, Reason: reason})
+}
+
+// kill ends a worker. A slave of a silent host is left alone, since nothing depends on its death.
+func (p *planner) kill(w Worker, reason string) {
+	if w.reachable() || w.Role == dbaas.RoleMaster {
+		p.add(ActionKill, w, reason)
+		p.killed[w.ID] = true
+	}
 }
 
 func (p *planner) removeDead() {
 	for _, w := range p.observed.Workers {
-		if !w.Running && !w.Stopping {
+		if !w.Running && !w.Stopping && w.reachable() {
 			p.add(ActionRemove, w, "dead")
 		}
 	}
 }
 
-// live returns the workers that run and are not being ended, by pid, then id.
+// live returns the workers that run and are not being ended, by pid, then host, then id.
 func (p *planner) live() []Worker {
-	var live []Worker
-	for _, w := range p.observed.Workers {
-		if w.Running && !w.Stopping && !p.killed[w.ID] {
-			live = append(live, w)
-		}
-	}
+	live := filter(p.workers, func(w Worker) bool { return w.Running && !w.Stopping && !p.killed[w.ID] })
 	slices.SortFunc(live, func(a, b Worker) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Host, b.Host), cmp.Compare(a.ID, b.ID))
 	})
 	return live
 }
@@ -171,10 +191,8 @@ func (p *planner) live() []Worker {
 // killSilent kills workers that should be registered with their role by now and are not, because they
 // hang, are cut off or never became ready.
 func (p *planner) killSilent() {
-	p.killed = map[dbaas.WorkerID]bool{}
-	away := p.massLoss() || p.observed.returning(p.limits.Session)
 	for _, w := range p.live() {
-		if w.Registered || w.RoleSince.IsZero() {
+		if w.Registered || w.RoleSince.IsZero() || !w.reachable() {
 			continue
 		}
 		since, patience, reason := w.RoleSince, p.limits.Ready, "no progress"
@@ -183,15 +201,16 @@ func (p *planner) killSilent() {
 		}
 		if !w.LostAt.IsZero() {
 			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
-			if away || w.Role != dbaas.RoleMaster || w.Leaving {
+			if p.away || w.Role != dbaas.RoleMaster || w.Leaving {
 				patience = p.limits.Session
 			}
 		}
-		if p.observed.Now.Sub(since) < patience {
-			continue
+		if w.AnswersSince.After(since) { // the whole host was away
+			since = w.AnswersSince
 		}
-		p.add(ActionKill, w, reason)
-		p.killed[w.ID] = true
+		if p.observed.Now.Sub(since) >= patience {
+			p.kill(w, reason)
+		}
 	}
 }
 
@@ -210,15 +229,14 @@ func (p *planner) killCutOff() {
 	})
 	for _, w := range cutOff {
 		if w.Role == dbaas.RoleMaster || !p.unsettled() {
-			p.add(ActionKill, w, "bus lost")
-			p.killed[w.ID] = true
+			p.kill(w, "bus lost")
 		}
 	}
 }
 
 // unsettled reports whether a worker is about to start or to stop serving.
 func (p *planner) unsettled() bool {
-	return p.observed.Starting > 0 || slices.ContainsFunc(p.observed.Workers, func(w Worker) bool {
+	return p.observed.Starting > 0 || slices.ContainsFunc(p.workers, func(w Worker) bool {
 		return w.Running && (w.Stopping || p.killed[w.ID] || !w.Registered)
 	})
 }
@@ -237,17 +255,16 @@ func (p *planner) killHung() {
 		successor := slices.ContainsFunc(others, func(o Worker) bool { return o.Role == dbaas.RoleSlave && fit(o) })
 		hopeless := w.Role == dbaas.RoleMaster && w.CertainlyHung
 		if successor || hopeless || w.Role == dbaas.RoleSlave && len(others) > 0 && !p.unsettled() {
-			p.add(ActionKill, w, w.Hung)
-			p.killed[w.ID] = true
+			p.kill(w, w.Hung)
 		}
 	}
 }
 
 // massLoss reports whether most of the running workers that were registered no longer are.
-// Then the coordinator was away, and the workers will register again by themselves.
+// Then the coordinator was away, and the workers will register again by themselves. Silent hosts say nothing about that.
 func (p *planner) massLoss() bool {
 	lost, known := 0, 0
-	for _, w := range p.live() {
+	for _, w := range filter(p.live(), Worker.reachable) {
 		if w.Registered || !w.LostAt.IsZero() {
 			known++
 		}
@@ -272,19 +289,25 @@ func (p *planner) settleSlaves() {
 		p.start("slave wanted")
 	}
 	for len(slaves) > 0 && len(slaves)+p.demoted > p.desired.Slaves {
-		last := len(slaves) - 1
-		p.add(ActionStop, slaves[last], "fewer slaves wanted")
-		slaves = slaves[:last]
+		i := p.surplus(slaves)
+		if i < 0 {
+			break
+		}
+		p.add(ActionStop, slaves[i], "fewer slaves wanted")
+		slaves = slices.Delete(slaves, i, i+1)
 	}
 	for _, w := range slaves {
-		if w.Role == dbaas.RoleNone && !w.Assigning {
+		if w.Role == dbaas.RoleNone && !w.Assigning && w.reachable() {
 			p.add(ActionAssignSlave, w, "has no role")
 		}
 	}
 }
 
 func (p *planner) start(reason string) {
-	p.actions = append(p.actions, Action{Kind: ActionStart, Reason: reason})
+	host, ok := p.place()
+	if ok {
+		p.actions = append(p.actions, Action{Kind: ActionStart, Host: host, Reason: reason})
+	}
 }
 
 func filter(workers []Worker, keep func(Worker) bool) []Worker {

@@ -24,12 +24,41 @@ type cluster struct {
 	since    time.Time // of the orchestrator's session at the coordinator
 	busSince time.Time // zero while the orchestrator has no bus
 	noKills  bool      // the engine fails to kill workers
+	hosts    []host    // none: one launcher without a name
+}
+
+// host is one host of several.
+type host struct {
+	name         string
+	silentSince  time.Time // zero while its launcher answers
+	answersSince time.Time
+	lost         bool
+	starting     int
+}
+
+// on returns the host of a worker, or the zero host.
+func (c *cluster) on(w control.Worker) host {
+	for _, h := range c.hosts {
+		if h.name == w.Host {
+			return h
+		}
+	}
+	return host{}
 }
 
 func (c *cluster) observe() control.Observed {
-	return control.Observed{
-		Now: c.now, Workers: slices.Clone(c.workers), CoordinatorUp: !c.away, CoordinatorSince: c.since, BusSince: c.busSince, Starting: c.starting,
+	o := control.Observed{
+		Now: c.now, CoordinatorUp: !c.away, CoordinatorSince: c.since, BusSince: c.busSince, Starting: c.starting,
 	}
+	for _, w := range c.workers {
+		h := c.on(w)
+		w.SilentSince, w.AnswersSince, w.HostLost = h.silentSince, h.answersSince, h.lost
+		o.Workers = append(o.Workers, w)
+	}
+	for _, h := range c.hosts {
+		o.Hosts = append(o.Hosts, control.Host{Name: h.name, Answers: h.silentSince.IsZero(), Starting: h.starting})
+	}
+	return o
 }
 
 func (c *cluster) find(id dbaas.WorkerID) *control.Worker {
@@ -43,6 +72,7 @@ func (c *cluster) carryOut(t *rapid.T, actions []control.Action, drop func() boo
 		if a.Kind == control.ActionPromote {
 			c.mustHaveNoMaster(t)
 		}
+		c.mustReach(t, a)
 		if a.Reason == "bus lost" {
 			c.mustBeAlone(t, a.Worker)
 		}
@@ -66,7 +96,9 @@ func (c *cluster) mustHaveNoMaster(t *rapid.T) {
 	for _, w := range c.workers {
 		left := w.Leaving && !w.Registered
 		hopeless := !w.KillSince.IsZero() && c.now.Sub(w.KillSince) >= planLimits.Session
-		if w.Running && w.Role == dbaas.RoleMaster && w.Epoch == c.epoch && !left && !hopeless {
+		h := c.on(w)
+		gone := h.lost || !h.silentSince.IsZero() && !w.Registered // it is on a host that nobody reaches
+		if w.Running && w.Role == dbaas.RoleMaster && w.Epoch == c.epoch && !left && !hopeless && !gone {
 			t.Fatalf("promotion while %s is master and runs: %+v", w.ID, c.workers)
 		}
 	}
@@ -82,16 +114,38 @@ func (c *cluster) mustBeAlone(t *rapid.T, id dbaas.WorkerID) {
 	}
 }
 
+// mustReach is the rule for hosts that do not answer: nothing is done there, except that a master may be told to end or
+// to become a slave.
+func (c *cluster) mustReach(t *rapid.T, a control.Action) {
+	if len(c.hosts) == 0 {
+		return
+	}
+	var h host
+	for _, one := range c.hosts {
+		if one.name == a.Host {
+			h = one
+		}
+	}
+	if h.name == "" || !h.silentSince.IsZero() && a.Kind != control.ActionDemote && (a.Kind != control.ActionKill || c.find(a.Worker).Role != dbaas.RoleMaster) {
+		t.Fatalf("%v on host %q, which does not answer: %+v", a, a.Host, c.hosts)
+	}
+}
+
 func (c *cluster) apply(a control.Action) {
 	switch a.Kind {
 	case control.ActionStart:
 		c.starting++
+		for i := range c.hosts {
+			if c.hosts[i].name == a.Host {
+				c.hosts[i].starting++
+			}
+		}
 	case control.ActionKill:
 		w := c.find(a.Worker)
 		if w.KillSince.IsZero() {
 			w.KillSince = c.now
 		}
-		if !c.noKills {
+		if !c.noKills && c.on(*w).silentSince.IsZero() {
 			w.Running, w.Registered = false, false
 		}
 	case control.ActionDemote:
@@ -111,6 +165,13 @@ func (c *cluster) apply(a control.Action) {
 
 // reconcile lets everything under way finish: starts appear, roles register.
 func (c *cluster) reconcile() {
+	for i := range c.hosts { // on a silent host, starts are answered by nobody
+		for ; c.hosts[i].starting > 0; c.hosts[i].starting-- {
+			c.starting--
+			c.nextPID++
+			c.workers = append(c.workers, control.Worker{ID: dbaas.WorkerID(fmt.Sprintf("w%d", c.nextPID)), PID: c.nextPID/3 + 1, Host: c.hosts[i].name, Running: true})
+		}
+	}
 	for ; c.starting > 0; c.starting-- {
 		c.nextPID++
 		c.workers = append(c.workers, control.Worker{ID: dbaas.WorkerID(fmt.Sprintf("w%d", c.nextPID)), PID: c.nextPID, Running: true})
@@ -123,7 +184,7 @@ func (c *cluster) reconcile() {
 		case w.Leaving && !c.away:
 			w.Running, w.Registered = false, false // its own time limit is over
 		}
-		if w.Running && w.Role != dbaas.RoleNone && !c.away {
+		if w.Running && w.Role != dbaas.RoleNone && !c.away && !c.on(*w).lost {
 			w.Registered, w.LostAt = true, time.Time{}
 		}
 	}
@@ -133,7 +194,11 @@ func (c *cluster) reconcile() {
 // disturb does one random thing to the cluster.
 func (c *cluster) disturb(t *rapid.T) {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "seconds")) * time.Second)
-	switch rapid.IntRange(0, 10).Draw(t, "event") {
+	switch rapid.IntRange(0, 12).Draw(t, "event") {
+	case 11, 12:
+		if len(c.hosts) > 0 {
+			c.toggle(t, &c.hosts[rapid.IntRange(0, len(c.hosts)-1).Draw(t, "host")])
+		}
 	case 0:
 		c.away, c.since = !c.away, c.now
 	case 1:
@@ -173,6 +238,20 @@ func (c *cluster) disturb(t *rapid.T) {
 	}
 }
 
+// toggle takes a host away, or only its launcher, or brings it back.
+func (c *cluster) toggle(t *rapid.T, h *host) {
+	if !h.silentSince.IsZero() {
+		h.silentSince, h.answersSince, h.lost = time.Time{}, c.now, false
+		return
+	}
+	h.silentSince, h.lost = c.now, rapid.Bool().Draw(t, "with its workers")
+	for i, w := range c.workers {
+		if h.lost && w.Host == h.name && rapid.Bool().Draw(t, "session ends") {
+			c.lose(i)
+		}
+	}
+}
+
 func (c *cluster) ownBus(lost bool) {
 	c.busSince = c.now
 	if lost {
@@ -202,6 +281,9 @@ func (c *cluster) count(role dbaas.Role) int {
 func TestPlan_RandomFaults_Converges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &cluster{now: planNow, busSince: planNow}
+		if rapid.Bool().Draw(t, "several hosts") {
+			c.hosts = []host{{name: "a"}, {name: "b"}, {name: "c"}}
+		}
 		desired := control.Desired{Slaves: rapid.IntRange(1, 5).Draw(t, "slaves")}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			c.disturb(t)
@@ -212,6 +294,11 @@ func TestPlan_RandomFaults_Converges(t *testing.T) {
 		}
 		c.away, c.noKills = false, false
 		c.ownBus(false)
+		for i := range c.hosts {
+			if h := &c.hosts[i]; !h.silentSince.IsZero() {
+				c.toggle(t, h)
+			}
+		}
 		for i := range c.workers { // wishes to yield are forgotten, and leaving workers have gone
 			c.workers[i].YieldTo, c.workers[i].BusLostAt, c.workers[i].Hung = "", time.Time{}, ""
 			c.workers[i].Running = c.workers[i].Running && !c.workers[i].Leaving

@@ -113,7 +113,7 @@ func hungOf(vitals map[dbaas.WorkerID]*vital) map[dbaas.WorkerID]hang {
 	return hung
 }
 
-// watchPulses asks the workers for signs of life until ctx ends, while this orchestrator leads.
+// watchPulses asks the workers for signs of life until ctx ends.
 func (l *Loop) watchPulses(ctx context.Context) {
 	period := l.cfg.HungAfter / hungTicks
 	ticker := time.NewTicker(period)
@@ -133,17 +133,25 @@ func (l *Loop) watchPulses(ctx context.Context) {
 }
 
 // tickPulses asks every registered worker for its next pulse, each in a goroutine of its own. Before that it ends the
-// tick, unless counts is false because the tick came late.
+// tick, unless counts is false because the tick came late. Without the lead it asks only the workers of silent hosts.
 func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	writes := l.cfg.WritesAnswered()
 	busy := writes != l.writes
 	l.writes = writes
-	watched := map[dbaas.WorkerID]*vital{}
-	for _, in := range l.view.instances {
-		m := l.memory[in.ID]
-		if !l.leading || !in.Running || m == nil || !m.present {
+	watched, asked := map[dbaas.WorkerID]*vital{}, map[dbaas.WorkerID]time.Time{}
+	for _, in := range l.view.list.instances {
+		m, leads := l.memory[in.ID], l.leading
+		silent := !l.view.list.host(in.Host).Answers()
+		if m == nil || !in.Running || !silent && (!leads || !m.present) {
+			continue
+		}
+		if asked[in.ID] = l.asked[in.ID]; asked[in.ID].IsZero() || !counts {
+			asked[in.ID] = now
+		}
+		if !leads || !m.present {
+			l.jobs.Go(func() { l.askPulse(ctx, m, &vital{}, in.ID, in.Control) })
 			continue
 		}
 		v := l.vitals[in.ID]
@@ -153,14 +161,14 @@ func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 			v.tick(busy && m.role == dbaas.RoleMaster)
 		}
 		watched[in.ID] = v
-		l.jobs.Go(func() { l.askPulse(ctx, v, in.ID, in.Control) })
+		l.jobs.Go(func() { l.askPulse(ctx, m, v, in.ID, in.Control) })
 	}
-	l.vitals = watched
+	l.vitals, l.asked = watched, asked
 	l.noteHung(ctx, hungOf(watched), now)
 }
 
 // askPulse asks one worker for a sign of life.
-func (l *Loop) askPulse(ctx context.Context, v *vital, id dbaas.WorkerID, url string) {
+func (l *Loop) askPulse(ctx context.Context, m *memory, v *vital, id dbaas.WorkerID, url string) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.HungAfter)
 	defer cancel()
 	p, err := l.cfg.Workers.Pulse(ctx, url)
@@ -169,7 +177,7 @@ func (l *Loop) askPulse(ctx context.Context, v *vital, id dbaas.WorkerID, url st
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	v.pulse = &p
+	v.pulse, m.heardAt = &p, l.cfg.Now()
 }
 
 // noteHung records the workers that count as hung, and wakes the loop if there is news. The caller holds mu.
@@ -186,7 +194,7 @@ func (l *Loop) noteHung(ctx context.Context, hung map[dbaas.WorkerID]hang, now t
 		}
 		m.doomedAt = time.Time{} // a kill that an earlier suspicion began no longer counts
 		l.cfg.Log.WarnContext(ctx, "worker hangs", logkey.Worker, string(id), logkey.PID, m.pid, logkey.Role, string(m.role), logkey.Reason, h.reason)
-		l.emit(EventMembership, WorkerEvent{PID: m.pid, Worker: id, Role: m.role, Epoch: m.epoch, Change: "hung"})
+		l.emit(EventMembership, WorkerEvent{PID: m.pid, Worker: id, Host: m.host, Role: m.role, Epoch: m.epoch, Change: "hung"})
 	}
 	l.hung, l.hungAt = hung, now
 }

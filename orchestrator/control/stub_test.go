@@ -84,7 +84,7 @@ func (w *stubWorker) registerAgain(ctx context.Context) {
 	w.session = s
 	w.opened <- s
 	if errors.Is(s.Register(ctx, w.member), coord.ErrExists) {
-		_ = s.Evict(ctx, w.member.PID, w.spec.ID)
+		_ = s.Evict(ctx, w.member)
 		_ = s.Register(ctx, w.member)
 	}
 }
@@ -166,7 +166,7 @@ func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err er
 	if w.silent.Load() {
 		return nil
 	}
-	w.member = coord.Member{PID: a.PID, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Leaving: have.Leaving}
+	w.member = coord.Member{PID: a.PID, Host: a.Host, Worker: w.spec.ID, Role: a.Role, Epoch: a.Epoch, Control: w.spec.Control, Leaving: have.Leaving}
 	if left := w.rig.loads - time.Since(w.took); left > 0 {
 		time.AfterFunc(left, func() {
 			w.mu.Lock()

@@ -37,7 +37,7 @@ func TestChecker_Run_CountsWorkers(t *testing.T) {
 	}{
 		"NotRegistered": {func(l *live) {
 			l.add(3, dbaas.RoleSlave)
-			if err := l.session.Unregister(l.t.Context(), 3); err != nil {
+			if err := l.session.Unregister(l.t.Context(), coord.Member{PID: 3}); err != nil {
 				l.t.Fatal(err)
 			}
 		}, map[string]string{invariants.NoOrphans: "worker w3 (pid 3) runs and is not registered"}},

@@ -22,6 +22,8 @@ var (
 // Instance is one life of a worker, dead or alive, as reported by the engine. launch/remote sends it as JSON.
 type Instance struct {
 	ID dbaas.WorkerID `json:"id"`
+	// Host is the name of the worker's host, as the caller of the host's launcher knows it. "" if there is only one launcher.
+	Host string `json:"-"`
 	// StartID is the caller's name for the start that created this worker.
 	StartID string `json:"start_id"`
 	// PID is the process id that the engine reports for the worker; elections order workers by it. It is zero when the
@@ -60,4 +62,27 @@ type Launcher interface {
 	// the engine is lost and restored. Tokens coalesce: a token means "look again", not what happened. Every call
 	// returns the same channel, which has a single reader and is never closed.
 	Events() <-chan struct{}
+}
+
+// Host is what a Hosts launcher knows of one host.
+type Host struct {
+	Name string
+	// SilentSince is since when the host's launcher has not answered; zero while it answers.
+	SilentSince time.Time
+	// AnswersSince is when the host's launcher last began to answer; zero if it never did.
+	AnswersSince time.Time
+	// Listed is when the newest list of the host's workers was requested; zero if there is none.
+	Listed time.Time
+}
+
+// Answers reports whether the host's launcher answers.
+func (h Host) Answers() bool { return h.SilentSince.IsZero() }
+
+// Hosts is a Launcher for several hosts, each with a launcher of its own. A start id begins with the name of its host and
+// a dot.
+type Hosts interface {
+	Launcher
+	// Look returns the workers and the state of every host, by name. The workers of a silent host are those of its last
+	// list: they may have ended since, and others may run. Look does not wait for silent hosts.
+	Look(ctx context.Context) ([]Instance, []Host)
 }

@@ -46,20 +46,28 @@ type WorkerInfo struct {
 	Lag uint64 `json:"lag"`
 	// StartedAt is when the engine started the worker.
 	StartedAt time.Time `json:"started_at,omitzero"`
+	// Host is the name of the worker's host at the launchers. With one launcher, without a name, it is the name of the
+	// worker's machine or container, and absent while the worker does not answer.
+	Host string `json:"host,omitempty"`
 	// WorkerLoad is what the worker reports about itself; absent while the worker does not answer.
 	*WorkerLoad
 }
 
 // WorkerLoad is how much a worker has to do.
 type WorkerLoad struct {
-	// Host is the name of the machine or container.
-	Host string `json:"host"`
 	// MemoryBytes is the resident memory of the worker's process, which embedded workers share; 0 if it is not known.
 	MemoryBytes int64 `json:"memory_bytes"`
 	// ReadsInFlight is how many reads the worker has taken and not answered yet.
 	ReadsInFlight int64 `json:"reads_in_flight"`
 	// Busy is the fraction of the worker's read slots that was in use over the last second or more.
 	Busy float64 `json:"busy"`
+}
+
+// HostInfo is one of several hosts with a launcher of its own.
+type HostInfo struct {
+	Name string `json:"name"`
+	// State is present, silent (the launcher does not answer) or lost (nothing on the host answers).
+	State string `json:"state"`
 }
 
 // ClusterStatus is the answer of /api/v1/cluster.
@@ -76,6 +84,8 @@ type ClusterStatus struct {
 	ActualSlaves  int   `json:"actual_slaves"`
 	// StartsHeldBack is how many starts of workers the leader delays because the start limit is reached.
 	StartsHeldBack int `json:"starts_held_back,omitempty"`
+	// Hosts are the hosts, if the launchers have names.
+	Hosts []HostInfo `json:"hosts,omitempty"`
 	// Leader reports whether this orchestrator runs the control loop.
 	Leader bool `json:"leader"`
 	// Database is the size of persdb's database; absent while persdb is away.

@@ -35,7 +35,7 @@ type Coordinator struct {
 	state    state
 	changed  wait.Signal // of state
 	sessions []*Session
-	members  map[int]registration // by pid
+	members  map[string]registration // by name
 	leader   *Session
 	kept     kept
 }
@@ -64,7 +64,7 @@ func New(c Config) (*Coordinator, error) {
 	k := &Coordinator{
 		timeout: c.SessionTimeout,
 		file:    c.File,
-		members: map[int]registration{},
+		members: map[string]registration{},
 	}
 	if c.File == "" {
 		return k, nil

@@ -175,9 +175,9 @@ func (s *Session) expire() {
 	s.suspending.Stop()
 	s.expiry.Stop()
 	k.sessions = slices.DeleteFunc(k.sessions, func(other *Session) bool { return other == s })
-	for pid, r := range k.members {
+	for name, r := range k.members {
 		if r.owner == s {
-			delete(k.members, pid)
+			delete(k.members, name)
 		}
 	}
 	if k.leader == s {

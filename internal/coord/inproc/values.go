@@ -2,13 +2,10 @@ package inproc
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/dbaas"
 )
 
 // begin takes the lock for one call; the caller unlocks. If begin returns an error, the lock is not held.
@@ -31,40 +28,40 @@ func (s *Session) Register(ctx context.Context, m coord.Member) error {
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	old, ok := k.members[m.PID]
+	old, ok := k.members[m.Name()]
 	if ok && old.owner != s {
 		return coord.ErrExists
 	}
 	if !ok || old.member != m {
-		k.members[m.PID] = registration{member: m, owner: s}
+		k.members[m.Name()] = registration{member: m, owner: s}
 		k.notify()
 	}
 	return nil
 }
 
 // Unregister implements coord.Session.
-func (s *Session) Unregister(ctx context.Context, pid int) error {
+func (s *Session) Unregister(ctx context.Context, m coord.Member) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	if r, ok := k.members[pid]; ok && r.owner == s {
-		delete(k.members, pid)
+	if r, ok := k.members[m.Name()]; ok && r.owner == s {
+		delete(k.members, m.Name())
 		k.notify()
 	}
 	return nil
 }
 
 // Evict implements coord.Session.
-func (s *Session) Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error {
+func (s *Session) Evict(ctx context.Context, m coord.Member) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	if r, ok := k.members[pid]; ok && r.member.Worker == worker {
-		delete(k.members, pid)
+	if r, ok := k.members[m.Name()]; ok && r.member.Worker == m.Worker {
+		delete(k.members, m.Name())
 		k.notify()
 	}
 	return nil
@@ -81,9 +78,7 @@ func (s *Session) Members(ctx context.Context) ([]coord.Member, error) {
 	for _, r := range k.members {
 		members = append(members, r.member)
 	}
-	slices.SortFunc(members, func(a, b coord.Member) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
-	})
+	coord.SortMembers(members)
 	return members, nil
 }
 

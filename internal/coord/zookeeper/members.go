@@ -1,31 +1,24 @@
 package zookeeper
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
 	"rideshare/internal/coord"
-	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 )
 
-// memberPrefix is the prefix of the registration names, before the pid.
-const memberPrefix = "cont_"
-
-func (s *Session) conts() string         { return s.root + "/conts" }
-func (s *Session) member(pid int) string { return s.conts() + "/" + memberPrefix + strconv.Itoa(pid) }
-func isGone(err error) bool              { return errors.Is(err, zk.ErrNoNode) }
-func isThere(err error) bool             { return errors.Is(err, zk.ErrNodeExists) }
-func wasChanged(err error) bool          { return errors.Is(err, zk.ErrBadVersion) }
-func tooFast(ctx context.Context) error  { return errors.Join(coord.ErrUnavailable, ctx.Err()) }
+func (s *Session) conts() string                { return s.root + "/conts" }
+func (s *Session) member(m coord.Member) string { return s.conts() + "/" + m.Name() }
+func isGone(err error) bool                     { return errors.Is(err, zk.ErrNoNode) }
+func isThere(err error) bool                    { return errors.Is(err, zk.ErrNodeExists) }
+func wasChanged(err error) bool                 { return errors.Is(err, zk.ErrBadVersion) }
+func tooFast(ctx context.Context) error         { return errors.Join(coord.ErrUnavailable, ctx.Err()) }
 
 // Register implements coord.Session.
 func (s *Session) Register(ctx context.Context, m coord.Member) error {
@@ -33,7 +26,7 @@ func (s *Session) Register(ctx context.Context, m coord.Member) error {
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
-	path := s.member(m.PID)
+	path := s.member(m)
 	// Others may create and remove the node between two steps; then start over.
 	for ctx.Err() == nil {
 		// An existing node may be this session's, even if the call that created it seemed to fail. Only its owner
@@ -61,23 +54,22 @@ func (s *Session) Register(ctx context.Context, m coord.Member) error {
 }
 
 // Unregister implements coord.Session.
-func (s *Session) Unregister(ctx context.Context, pid int) error {
-	return border("unregister", s.removeIf(ctx, pid, func(n node) bool { return s.owns(n.stat) }))
+func (s *Session) Unregister(ctx context.Context, m coord.Member) error {
+	return border("unregister", s.removeIf(ctx, s.member(m), func(n node) bool { return s.owns(n.stat) }))
 }
 
 // Evict implements coord.Session. It removes the version that it read. A recreated node starts again at the first
 // version, so Evict can remove the registration of a successor that took the pid between the read and the removal; the
 // successor's next Register restores it.
-func (s *Session) Evict(ctx context.Context, pid int, worker dbaas.WorkerID) error {
-	return border("evict", s.removeIf(ctx, pid, func(n node) bool {
-		var m coord.Member
-		return json.Unmarshal(n.data, &m) == nil && m.Worker == worker
+func (s *Session) Evict(ctx context.Context, m coord.Member) error {
+	return border("evict", s.removeIf(ctx, s.member(m), func(n node) bool {
+		var held coord.Member
+		return json.Unmarshal(n.data, &held) == nil && held.Worker == m.Worker
 	}))
 }
 
-// removeIf removes a registration if meant returns true for it.
-func (s *Session) removeIf(ctx context.Context, pid int, meant func(node) bool) error {
-	path := s.member(pid)
+// removeIf removes a node if meant returns true for it.
+func (s *Session) removeIf(ctx context.Context, path string, meant func(node) bool) error {
 	for ctx.Err() == nil {
 		n, err := s.get(ctx, path)
 		if err == nil {
@@ -158,14 +150,12 @@ func (s *Session) decode(ctx context.Context, all []registration) []coord.Member
 	for _, r := range all {
 		var m coord.Member
 		err := json.Unmarshal(r.data, &m)
-		if err != nil || strings.TrimPrefix(r.name, memberPrefix) != strconv.Itoa(m.PID) {
+		if err != nil || r.name != m.Name() {
 			s.log.DebugContext(ctx, "node is no registration", logkey.Path, r.name)
 			continue
 		}
 		members = append(members, m)
 	}
-	slices.SortFunc(members, func(a, b coord.Member) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Worker, b.Worker))
-	})
+	coord.SortMembers(members)
 	return members
 }

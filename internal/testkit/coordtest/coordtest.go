@@ -54,6 +54,7 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 	}{
 		{"RegistrationsAppearAndChange", testRegister},
 		{"MembersAreOrdered", testOrdered},
+		{"HostsMayShareAPID", testHosts},
 		{"CloseEndsAtOnce", testClose},
 		{"AbandonedNameIsTakenThenFree", testAbandoned},
 		{"UnregisterOnlyOwn", testUnregisterOwn},

@@ -15,11 +15,11 @@ func testRegister(s *suite) {
 	m.Role, m.Epoch, m.Applied = dbaas.RoleMaster, 4, 9
 	s.register(a, m)
 	s.wantMembers(b, m)
-	if err := a.Unregister(s.Context(), m.PID); err != nil {
+	if err := a.Unregister(s.Context(), m); err != nil {
 		s.Fatalf("unregister: got %v, want nil", err)
 	}
 	s.wantMembers(b)
-	if err := a.Unregister(s.Context(), m.PID); err != nil {
+	if err := a.Unregister(s.Context(), m); err != nil {
 		s.Errorf("unregister again: got %v, want nil", err)
 	}
 }
@@ -32,6 +32,23 @@ func testOrdered(s *suite) {
 	s.register(b, second)
 	s.register(a, first)
 	s.wantMembers(b, first, second, third)
+}
+
+// Workers of two hosts may have the same pid: each has its own registration.
+func testHosts(s *suite) {
+	a, b := s.open(), s.open()
+	onA, onB := coord.Member{PID: 7, Host: "a", Worker: "x"}, coord.Member{PID: 7, Host: "b", Worker: "w"}
+	s.register(b, onB)
+	s.register(a, onA)
+	s.wantMembers(a, onA, onB)
+	if err := a.Unregister(s.Context(), onA); err != nil {
+		s.Errorf("unregister: got %v, want nil", err)
+	}
+	s.wantMembers(b, onB)
+	if err := a.Evict(s.Context(), onB); err != nil {
+		s.Errorf("evict: got %v, want nil", err)
+	}
+	s.wantMembers(b)
 }
 
 // Close ends the session and its registrations immediately; the session cannot be used any more.
@@ -74,7 +91,7 @@ func testUnregisterOwn(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "w1"}
 	s.register(a, m)
-	if err := b.Unregister(s.Context(), 1); err != nil {
+	if err := b.Unregister(s.Context(), m); err != nil {
 		s.Errorf("unregister of another's: got %v, want nil", err)
 	}
 	s.wantMembers(b, m)
@@ -86,11 +103,11 @@ func testExpel(s *suite) {
 	a, b := s.open(), s.open()
 	m := coord.Member{PID: 1, Worker: "living"}
 	s.register(a, m)
-	if err := b.Evict(s.Context(), 1, "dead"); err != nil {
+	if err := b.Evict(s.Context(), coord.Member{PID: 1, Worker: "dead"}); err != nil {
 		s.Errorf("evict a worker that is not registered: got %v, want nil", err)
 	}
 	s.wantMembers(b, m)
-	if err := b.Evict(s.Context(), 1, "living"); err != nil {
+	if err := b.Evict(s.Context(), m); err != nil {
 		s.Errorf("evict: got %v, want nil", err)
 	}
 	s.wantMembers(b)
@@ -113,7 +130,7 @@ func testWatch(s *suite) {
 	}{
 		{"a registration", func() error { return a.Register(s.Context(), coord.Member{PID: 1, Worker: "w1"}) }},
 		{"an update", func() error { return a.Register(s.Context(), coord.Member{PID: 1, Worker: "w1", Applied: 5}) }},
-		{"the end of a registration", func() error { return a.Unregister(s.Context(), 1) }},
+		{"the end of a registration", func() error { return a.Unregister(s.Context(), coord.Member{PID: 1}) }},
 		{"a slave count", func() error { return a.SetSlaveCount(s.Context(), 2, 0) }},
 		{"an own registration", func() error { return b.Register(s.Context(), coord.Member{PID: 2, Worker: "w2"}) }},
 		{"a doomed one", func() error { return leaving.Register(s.Context(), coord.Member{PID: 3, Worker: "w3"}) }},

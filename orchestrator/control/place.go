@@ -1,0 +1,144 @@
+package control
+
+import (
+	"cmp"
+	"slices"
+
+	"rideshare/internal/dbaas"
+)
+
+// Host is one host as a pass sees it.
+type Host struct {
+	Name string
+	// Answers reports whether the host's launcher answers.
+	Answers bool
+	// Starting is how many of Observed.Starting are under way on the host.
+	Starting int
+}
+
+// reachable reports whether the launcher of the worker's host answers. Otherwise the worker can be neither started, killed
+// nor listed, and its registration alone says whether it is there.
+func (w Worker) reachable() bool { return w.SilentSince.IsZero() }
+
+// writtenOff reports whether a worker of a silent host no longer counts. It may still run, and counts again when its host
+// answers. Until then:
+//   - A worker that was last seen dead stays dead.
+//   - The master of a lost host does not wait for its session to end.
+//   - Any other worker counts as long as it is registered, and a worker that has never registered for a session length.
+func (p *planner) writtenOff(w Worker) bool {
+	switch now := p.observed.Now; {
+	case w.reachable():
+		return false
+	case !w.Running || w.HostLost && w.Role == dbaas.RoleMaster:
+		return true
+	case w.Registered:
+		return false
+	case w.LostAt.IsZero():
+		return now.Sub(w.SilentSince) >= p.limits.Session
+	case p.away:
+		return now.Sub(w.LostAt) >= p.limits.Session
+	default:
+		return now.Sub(w.LostAt) >= p.limits.Again
+	}
+}
+
+// place returns the host for a new worker, and counts the worker there: of the hosts that answer, the host with the fewest
+// workers, then the first by name. ok is false if no host answers. So the master and a slave share a host only if no
+// other host answered when the later of the two was started.
+func (p *planner) place() (host string, ok bool) {
+	if len(p.hosts) == 0 {
+		return "", true
+	}
+	best := -1
+	load := p.load()
+	for i, h := range p.hosts {
+		if h.Answers && (best < 0 || cmp.Or(cmp.Compare(load[h.Name], load[p.hosts[best].Name]), cmp.Compare(h.Name, p.hosts[best].Name)) < 0) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return "", false
+	}
+	p.hosts[best].Starting++
+	return p.hosts[best].Name, true
+}
+
+// load returns how many workers each host has, with those that are starting.
+func (p *planner) load() map[string]int {
+	load := map[string]int{}
+	for _, w := range p.live() {
+		load[w.Host]++
+	}
+	for _, h := range p.hosts {
+		load[h.Name] += h.Starting
+	}
+	return load
+}
+
+// surplus returns which of the slaves, which are in order, is to stop, or -1 if it is better to wait. With one launcher that
+// is the last slave. With several it is, of the slaves whose host answers, one that does not serve yet, then one of the
+// host with the most workers, then the last. As long as slaves are wanted, neither the last slave that serves is stopped,
+// nor the last slave on another host than the master's.
+func (p *planner) surplus(slaves []Worker) int {
+	if len(p.hosts) == 0 {
+		return len(slaves) - 1
+	}
+	load := p.load()
+	for _, a := range p.actions {
+		if a.Kind == ActionStop {
+			load[p.hostOf(a.Worker)]--
+		}
+	}
+	best := -1
+	for i, w := range slaves {
+		if !w.reachable() || p.desired.Slaves > 0 && p.needed(w, slaves) {
+			continue
+		}
+		if best < 0 || cmp.Or(preferTrue(!w.Registered, !slaves[best].Registered), cmp.Compare(load[w.Host], load[slaves[best].Host])) >= 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// needed reports whether a slave is the last of the slaves that serves, or the last on another host than the master's.
+func (p *planner) needed(w Worker, slaves []Worker) bool {
+	others := filter(slaves, func(o Worker) bool { return o.ID != w.ID })
+	serves := func(o Worker) bool { return o.Registered && o.reachable() }
+	apart := func(o Worker) bool { return o.Host != p.masterHost() && o.reachable() }
+	return serves(w) && !slices.ContainsFunc(others, serves) || apart(w) && !slices.ContainsFunc(others, apart)
+}
+
+// masterHost returns the host of the master: of a worker that is being promoted, else of the newest master.
+func (p *planner) masterHost() string {
+	for _, a := range p.actions {
+		if a.Kind == ActionPromote {
+			return p.hostOf(a.Worker)
+		}
+	}
+	masters := filter(p.live(), func(w Worker) bool { return w.Role == dbaas.RoleMaster })
+	if len(masters) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) }).Host
+}
+
+func (p *planner) hostOf(id dbaas.WorkerID) string {
+	i := slices.IndexFunc(p.workers, func(w Worker) bool { return w.ID == id })
+	if i < 0 {
+		return ""
+	}
+	return p.workers[i].Host
+}
+
+// preferTrue compares two conditions: true is greater.
+func preferTrue(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
