@@ -22,6 +22,9 @@ type Config struct {
 	Log *slog.Logger
 	// Name distinguishes this orchestrator from others of the same stack.
 	Name string
+	// Advertise is the base URL at which other orchestrators of the same stack reach this one; "" if they cannot. Then they
+	// wait for the end of its session when it is silent.
+	Advertise string
 	// Data is the directory of the database, the log and the replicas.
 	Data string
 	// Archive says where persdb's archive is; the zero value means none.

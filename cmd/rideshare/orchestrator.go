@@ -16,6 +16,7 @@ import (
 // orchestratorCommand is `rideshare orchestrator`.
 type orchestratorCommand struct {
 	Listen            string `default:":9500" placeholder:"ADDR" env:"ORCHESTRATOR_LISTEN" help:"Listen address of the HTTP API (${default})."`
+	Advertise         string `default:"" placeholder:"URL" env:"ORCHESTRATOR_ADVERTISE" help:"Base URL at which the other orchestrators of the system reach this one. They ask it for a sign of life while it leads, and one of them takes over when it is silent for 2 s. None: they wait until its session at the coordinator ends."`
 	Data              string `default:"./data" placeholder:"DIR" env:"ORCHESTRATOR_DATA" help:"Where the workers that it starts keep their replicas (${default})."`
 	Launcher          string `default:"process" placeholder:"URL" env:"RIDESHARE_LAUNCHER" help:"What starts workers: process, as children of this process that end with it; or the URL of a launcher, http://host:9600 or unix:///path, whose workers stay when this process ends; or several, each with the name of its host: a=https://h1:9600,b=https://h2:9600 (${default})."`
 	LauncherTokenFile string `default:"" placeholder:"FILE" env:"LAUNCHER_TOKEN_FILE" help:"File with the bearer token that the launchers ask for."`
@@ -63,6 +64,13 @@ func (o *orchestratorCommand) launchers() ([]system.RemoteLauncher, error) {
 	return all, nil
 }
 
+func (o *orchestratorCommand) checkAdvertise() error {
+	if o.Advertise == "" {
+		return nil
+	}
+	return checkURL("--advertise", o.Advertise)
+}
+
 // Run serves until ctx ends.
 func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	log, err := o.logger(out, "orchestrator")
@@ -78,7 +86,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	if o.Launcher == launcherProcess {
 		tlsErr = out.verifiesCallers()
 	}
-	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), launcherErr, o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
+	if err = joinUsage(tlsErr, checkAddress("--listen", o.Listen), o.checkAdvertise(), launcherErr, o.check(o.Slaves), authErr, budgetErr, tokenErr, busErr, o.checkSession()); err != nil {
 		return err
 	}
 	processes := system.Processes{Bus: busURL, Coordinator: o.Coordinator, Session: o.Session, Prefix: o.Prefix, Persdb: o.PersdbURL, LogLevel: o.LogLevel, LogFormat: o.LogFormat}
@@ -92,7 +100,7 @@ func (o *orchestratorCommand) Run(ctx context.Context, out *output) error {
 	}
 	running, err := system.StartOrchestrator(ctx, system.Config{
 		// Two orchestrators of a stack listen at the same address, each in its own container.
-		Log: log, Name: host + o.Listen, Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, HungAfter: o.HungAfter, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
+		Log: log, Name: host + o.Listen, Advertise: strings.TrimSuffix(o.Advertise, "/"), Data: o.Data, Orchestrator: o.Listen, Slaves: o.Slaves, StartsPerMinute: o.StartsPerMinute, HungAfter: o.HungAfter, CallTimeout: o.CallTimeout, LoadTime: o.SQLLoadTime, Version: version,
 		Scale: o.scale(), Cache: o.cache(), Changes: o.changes(), Lanes: o.lanes(), Admission: o.settings(), Budget: budget, MaxStatements: o.SQLMaxStatements, AllowedHosts: o.AllowedHosts, Credentials: auth,
 		Processes: &processes, Metrics: out.metrics, MaxTimeout: o.SQLMaxTimeout, AllowOrigin: o.AllowOrigin, TLS: out.tls, ChildEnv: out.tlsEnv,
 		About: about(out.settings),

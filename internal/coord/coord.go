@@ -73,6 +73,12 @@ func SortMembers(members []Member) {
 // Version is the version of a value, for compare-and-set. Zero is the version of a value that does not exist.
 type Version int64
 
+// Leader is one term of a holder of /orchestrator.
+type Leader struct {
+	Name string
+	Term int64 // differs from that of every other term
+}
+
 // MaxValueBytes limits the size of a value: 512 KiB, half of ZooKeeper's default limit for one request
 // (jute.maxbuffer, 1 MiB).
 const MaxValueBytes = 512 << 10
@@ -126,9 +132,15 @@ type Session interface {
 	// SetValue stores a value of at most MaxValueBytes, which outlives every session. It returns ErrVersion if the
 	// value has changed since it was read.
 	SetValue(ctx context.Context, name string, value []byte, old Version) error
-	// Lead tries to become the only holder of /orchestrator until the session ends. It reports whether this session
-	// holds it now.
+	// Lead tries to become the only holder of /orchestrator, under a name that others can read, until the session ends
+	// or another session calls Depose. It reports whether this session holds it now.
 	Lead(ctx context.Context, name string) (bool, error)
+
+	// Leader returns the holder of /orchestrator, or ErrNone.
+	Leader(ctx context.Context) (Leader, error)
+
+	// Depose ends the term of a leader, whose session lives on. If the term is over already, it changes nothing.
+	Depose(ctx context.Context, l Leader) error
 
 	// Close ends the session and its registrations immediately. It may be called twice.
 	Close() error

@@ -224,6 +224,7 @@ func (l *Loop) started(ctx context.Context, id string, err error) {
 		return
 	}
 	if err != nil { // no wake: the retry may wait for the next period
+		l.startFailed[host] = l.cfg.Now()
 		if l.starts.failure(l.cfg.Now()) {
 			l.cfg.Log.WarnContext(ctx, "worker not started", "start_id", id, logkey.Error, err)
 		}

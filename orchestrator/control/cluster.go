@@ -25,6 +25,8 @@ type Member struct {
 	Ready bool
 	// Leaving members have announced that they are shutting down.
 	Leaving bool
+	// Silent members are on a host whose launcher does not answer: they get no other role.
+	Silent bool
 	// Applied is the last position that the member announced. It may have applied more since.
 	Applied dbaas.Seq
 	// StartedAt is when the engine started the worker.
@@ -63,7 +65,7 @@ func (l *Loop) Members(ctx context.Context) ([]Member, error) {
 		}
 		announced, known := l.view.members[in.ID]
 		out = append(out, Member{
-			PID: in.PID, Worker: in.ID, Host: in.Host, Role: m.role, Epoch: m.epoch,
+			PID: in.PID, Worker: in.ID, Host: in.Host, Silent: !list.host(in.Host).Answers(), Role: m.role, Epoch: m.epoch,
 			Ready: known && announced.Role == m.role && announced.Epoch >= m.epoch && (m.role == dbaas.RoleMaster || !announced.NoReplica), Leaving: m.leaving, Applied: announced.Applied, StartedAt: in.StartedAt,
 		})
 	}

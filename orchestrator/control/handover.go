@@ -58,6 +58,11 @@ func (l *Loop) HandOver(ctx context.Context, pid int, seen dbaas.Seen) (HandedOv
 	return HandedOver{OldPID: old.PID, OldEpoch: old.Epoch, NewPID: next.PID, NewEpoch: next.Epoch}, nil
 }
 
+// follows reports whether a member can become master now.
+func (m Member) follows() bool {
+	return m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving && !m.Silent
+}
+
 // masterAndSuccessor returns the master and the slave that is to succeed it.
 func masterAndSuccessor(members []Member, pid int) (master, successor Member, err error) {
 	find := func(is func(Member) bool) (Member, bool) {
@@ -71,13 +76,13 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 		return master, successor, dbaas.Errorf(dbaas.CodeUnavailable, "there is no master at the moment")
 	}
 	if pid == 0 {
-		if successor, ok = find(func(m Member) bool { return m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving }); !ok {
+		if successor, ok = find(func(m Member) bool { return m.follows() }); !ok {
 			return master, successor, dbaas.Errorf(dbaas.CodeConflict, "there is no caught-up slave that could follow")
 		}
 		return master, successor, nil
 	}
 	// Workers of two hosts may have the same pid: the one that can follow is meant.
-	successor, ok = find(func(m Member) bool { return m.PID == pid && m.Role == dbaas.RoleSlave && m.Ready && !m.Leaving })
+	successor, ok = find(func(m Member) bool { return m.PID == pid && m.follows() })
 	if !ok {
 		successor, ok = find(func(m Member) bool { return m.PID == pid })
 	}
@@ -86,7 +91,7 @@ func masterAndSuccessor(members []Member, pid int) (master, successor Member, er
 		return master, successor, dbaas.Errorf(dbaas.CodeInvalid, "no worker has pid %d", pid)
 	case successor.Worker == master.Worker:
 		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is the master already", pid)
-	case !successor.Ready || successor.Leaving:
+	case !successor.follows():
 		return master, successor, dbaas.Errorf(dbaas.CodeConflict, "worker %d is no caught-up slave", pid)
 	}
 	return master, successor, nil

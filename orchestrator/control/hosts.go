@@ -75,16 +75,19 @@ func (l *listing) addRegistered(members map[dbaas.WorkerID]coord.Member) {
 	}
 }
 
-// hostsOf returns the hosts as the plan sees them; none if the launcher has no name.
-func (l *listing) hostsOf(starting map[string]string) []Host {
+// failingFor is how long a host counts as failing after a start has failed there.
+const failingFor = time.Minute
+
+// hostsOf returns the hosts as the plan sees them; none if the launcher has no name. The caller holds mu.
+func (l *Loop) hostsOf(now listing, starting map[string]string, at time.Time) []Host {
 	var out []Host
-	for _, h := range l.hosts {
+	for _, h := range now.hosts {
 		if h.Name == "" {
 			continue
 		}
 		mine := maps.Clone(starting)
 		maps.DeleteFunc(mine, func(_, on string) bool { return on != h.Name })
-		out = append(out, Host{Name: h.Name, Answers: h.Answers(), Starting: unlisted(mine, l.instances)})
+		out = append(out, Host{Name: h.Name, Answers: h.Answers(), Failing: at.Sub(l.startFailed[h.Name]) < failingFor, Starting: unlisted(mine, now.instances)})
 	}
 	return out
 }
@@ -109,11 +112,10 @@ func (v *view) gone(worker dbaas.WorkerID, since time.Time) bool {
 	return dead || v.lost[in.Host].After(since)
 }
 
-// judgeHosts finds the lost hosts: for lostAfter neither the launcher nor a worker of the host has answered. A host is found
-// lost only while the coordinator and another host's launcher answer, since otherwise this orchestrator may itself be cut
-// off. The caller holds mu.
+// judgeHosts finds the lost hosts: for lostAfter neither the launcher nor a worker of the host has answered. up says that the
+// coordinator answers, and without another host's launcher that answers there is no pass. Otherwise this orchestrator may
+// itself be cut off. The caller holds mu.
 func (l *Loop) judgeHosts(ctx context.Context, now listing, up bool, at time.Time) {
-	proven := up && slices.ContainsFunc(now.hosts, launch.Host.Answers)
 	lost := map[string]time.Time{}
 	for _, h := range now.hosts {
 		before := l.view.lost[h.Name]
@@ -121,7 +123,7 @@ func (l *Loop) judgeHosts(ctx context.Context, now listing, up bool, at time.Tim
 		switch {
 		case silent && !before.IsZero():
 			lost[h.Name] = before
-		case silent && proven:
+		case silent && up:
 			lost[h.Name] = at
 			l.cfg.Log.WarnContext(ctx, "host lost", logkey.Host, h.Name)
 		case !silent && !before.IsZero():

@@ -49,6 +49,10 @@ type Config struct {
 	Workers     Workers
 	// Name identifies this orchestrator among those of the same stack.
 	Name string
+	// Advertise is the base URL at which other orchestrators reach this one; "" if they cannot.
+	Advertise string
+	// LeaderAnswers returns nil if the orchestrator at a base URL answers. Default: nobody asks.
+	LeaderAnswers func(ctx context.Context, url string) error
 	// Slaves is the wanted number of slaves if the coordinator stores no number yet.
 	Slaves int
 	// Period is how long the loop sleeps when nothing wakes it: 1 s. Period + coordTimeout + renewTimeout must be
@@ -132,6 +136,7 @@ type Loop struct {
 	memory       map[dbaas.WorkerID]*memory
 	starting     map[string]string // ids of starts under way, with their hosts
 	starts       startLimit
+	startFailed  map[string]time.Time // when a start last failed on each host
 	nextID       int
 	view         view
 	busSince     time.Time   // as Observed.BusSince
@@ -140,7 +145,8 @@ type Loop struct {
 	writes       uint64                  // Config.WritesAnswered at the last tick
 	hung         map[dbaas.WorkerID]hang // the workers that counted as hung at hungAt, with the reasons
 	hungAt       time.Time
-	asked        map[dbaas.WorkerID]time.Time // since when each worker has been asked for its pulse in every tick
+	asked        map[dbaas.WorkerID]time.Time // since when each worker has regularly been asked for its pulse
+	ticks        int                          // of watchPulses
 }
 
 // New returns a Loop. It does nothing until Run is called.
@@ -152,8 +158,8 @@ func New(cfg Config) *Loop {
 		wake:     wait.NewToken(),
 		memory:   map[dbaas.WorkerID]*memory{},
 		starting: map[string]string{},
-		starts:   newStartLimit(cfg.StartsPerMinute),
-		view:     view{slaveless: now, masterless: now},
+		starts:   newStartLimit(cfg.StartsPerMinute), startFailed: map[string]time.Time{},
+		view: view{slaveless: now, masterless: now},
 	}
 }
 
@@ -163,6 +169,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.closeSession()
 	defer l.jobs.Wait()
 	l.jobs.Go(func() { l.watchPulses(ctx) })
+	if l.cfg.LeaderAnswers != nil {
+		l.jobs.Go(func() { l.watchLeader(ctx) })
+	}
 	for ctx.Err() == nil {
 		again := l.pass(ctx)
 		if !again {

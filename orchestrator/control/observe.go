@@ -44,7 +44,7 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, list listing,
 	leading := l.leading && l.leadsIn == session
 	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
 	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, list.instances)}
-	o.Hosts = list.hostsOf(starting)
+	o.Hosts = l.hostsOf(list, starting, now)
 	if session != nil {
 		o.CoordinatorSince = l.sessionSince
 	}

@@ -12,6 +12,8 @@ type Host struct {
 	Name string
 	// Answers reports whether the host's launcher answers.
 	Answers bool
+	// Failing reports that a start has lately failed on the host.
+	Failing bool
 	// Starting is how many of Observed.Starting are under way on the host.
 	Starting int
 }
@@ -43,24 +45,25 @@ func (p *planner) writtenOff(w Worker) bool {
 }
 
 // place returns the host for a new worker, and counts the worker there: of the hosts that answer, the host with the fewest
-// workers, then the first by name. ok is false if no host answers. So the master and a slave share a host only if no
-// other host answered when the later of the two was started.
+// workers, then the first by name. A host on which starts fail comes last. ok is false if no host answers. So the master
+// and all slaves share a host only if no other host could take a worker when the last of them was started.
 func (p *planner) place() (host string, ok bool) {
 	if len(p.hosts) == 0 {
 		return "", true
 	}
-	best := -1
+	var best *Host
 	load := p.load()
-	for i, h := range p.hosts {
-		if h.Answers && (best < 0 || cmp.Or(cmp.Compare(load[h.Name], load[p.hosts[best].Name]), cmp.Compare(h.Name, p.hosts[best].Name)) < 0) {
-			best = i
+	for i := range p.hosts {
+		h := &p.hosts[i]
+		if h.Answers && (best == nil || cmp.Or(preferTrue(h.Failing, best.Failing), cmp.Compare(load[h.Name], load[best.Name]), cmp.Compare(h.Name, best.Name)) < 0) {
+			best = h
 		}
 	}
-	if best < 0 {
+	if best == nil {
 		return "", false
 	}
-	p.hosts[best].Starting++
-	return p.hosts[best].Name, true
+	best.Starting++
+	return best.Name, true
 }
 
 // load returns how many workers each host has, with those that are starting.

@@ -54,6 +54,8 @@ func TestPlan_Placement(t *testing.T) {
 	ma, sa, sb := on("a", master(1)), on("a", slave(2)), on("b", slave(3))
 	busyB := hostsABC()
 	busyB[1].Starting = 1
+	failingB := hostsABC()
+	failingB[1].Failing = true
 	stopping := on("b", slave(9))
 	stopping.Stopping = true
 	for name, tt := range map[string]struct {
@@ -68,6 +70,7 @@ func TestPlan_Placement(t *testing.T) {
 		"NoHostAnswers_NoStart":            {hosts: hostsABC("a", "b", "c"), slaves: 2},
 		"MasterRuns_SlavesOnTheOthers":     {hosts: hostsABC(), workers: []control.Worker{ma}, slaves: 4, want: []string{"start b", "start c", "start a", "start b"}},
 		"StartingCounts":                   {hosts: busyB, workers: []control.Worker{ma}, starting: 1, slaves: 2, want: []string{"start c"}},
+		"StartsFail_HostComesLast":         {hosts: failingB, workers: []control.Worker{ma, on("c", slave(2))}, slaves: 2, want: []string{"start a"}},
 		"StoppingDoesNotCount":             {hosts: hostsABC("c"), workers: []control.Worker{ma, stopping}, slaves: 1, want: []string{"start b"}},
 		"OthersSilent_WithTheMaster":       {hosts: hostsABC("b", "c"), workers: []control.Worker{ma}, slaves: 1, want: []string{"start a"}},
 		"HostBack_NothingMoves":            {hosts: hostsABC(), workers: []control.Worker{ma, sa, on("a", slave(4))}, slaves: 2},

@@ -21,6 +21,9 @@ const hungTicks = 6
 // network and the machine are well; and a master is killed even without a successor.
 const certainTicks = 3 * hungTicks
 
+// standbyTicks is how many ticks pass until a worker is asked again that is asked only for the sake of its host.
+const standbyTicks = 4
+
 // hang says why a worker counts as hung, and whether that is certain.
 type hang struct {
 	reason  string
@@ -133,7 +136,8 @@ func (l *Loop) watchPulses(ctx context.Context) {
 }
 
 // tickPulses asks every registered worker for its next pulse, each in a goroutine of its own. Before that it ends the
-// tick, unless counts is false because the tick came late. Without the lead it asks only the workers of silent hosts.
+// tick, unless counts is false because the tick came late. With several hosts it also asks the workers that are not
+// registered, and asks without the lead, in each tick of standbyTicks: that only shows whether a host is lost.
 func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,17 +145,20 @@ func (l *Loop) tickPulses(ctx context.Context, now time.Time, counts bool) {
 	busy := writes != l.writes
 	l.writes = writes
 	watched, asked := map[dbaas.WorkerID]*vital{}, map[dbaas.WorkerID]time.Time{}
+	l.ticks++
 	for _, in := range l.view.list.instances {
-		m, leads := l.memory[in.ID], l.leading
-		silent := !l.view.list.host(in.Host).Answers()
-		if m == nil || !in.Running || !silent && (!leads || !m.present) {
+		m := l.memory[in.ID]
+		serves := l.leading && m != nil && m.present
+		if m == nil || !in.Running || !serves && in.Host == "" {
 			continue
 		}
 		if asked[in.ID] = l.asked[in.ID]; asked[in.ID].IsZero() || !counts {
 			asked[in.ID] = now
 		}
-		if !leads || !m.present {
-			l.jobs.Go(func() { l.askPulse(ctx, m, &vital{}, in.ID, in.Control) })
+		if !serves {
+			if l.ticks%standbyTicks == 0 {
+				l.jobs.Go(func() { l.askPulse(ctx, m, &vital{}, in.ID, in.Control) })
+			}
 			continue
 		}
 		v := l.vitals[in.ID]

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -74,7 +75,7 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
 	defer cancel()
-	now, err := session.Lead(ctx, l.cfg.Name)
+	now, err := session.Lead(ctx, cmp.Or(l.cfg.Advertise, l.cfg.Name))
 	if err != nil {
 		return was && errors.Is(err, coord.ErrUnavailable)
 	}

@@ -37,6 +37,7 @@ type Coordinator struct {
 	sessions []*Session
 	members  map[string]registration // by name
 	leader   *Session
+	term     coord.Leader // of leader
 	kept     kept
 }
 

@@ -156,7 +156,7 @@ func (s *Session) SetValue(ctx context.Context, name string, data []byte, old co
 }
 
 // Lead implements coord.Session.
-func (s *Session) Lead(ctx context.Context, _ string) (bool, error) {
+func (s *Session) Lead(ctx context.Context, name string) (bool, error) {
 	if err := s.begin(ctx); err != nil {
 		return false, err
 	}
@@ -164,6 +164,34 @@ func (s *Session) Lead(ctx context.Context, _ string) (bool, error) {
 	defer k.mu.Unlock()
 	if k.leader == nil {
 		k.leader = s
+		k.term = coord.Leader{Name: name, Term: k.term.Term + 1}
 	}
 	return k.leader == s, nil
+}
+
+// Leader implements coord.Session.
+func (s *Session) Leader(ctx context.Context) (coord.Leader, error) {
+	if err := s.begin(ctx); err != nil {
+		return coord.Leader{}, err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.leader == nil {
+		return coord.Leader{}, coord.ErrNone
+	}
+	return k.term, nil
+}
+
+// Depose implements coord.Session.
+func (s *Session) Depose(ctx context.Context, l coord.Leader) error {
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	k := s.coordinator
+	defer k.mu.Unlock()
+	if k.leader != nil && k.term.Term == l.Term {
+		k.leader = nil
+		k.notify()
+	}
+	return nil
 }

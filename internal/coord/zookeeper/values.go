@@ -100,3 +100,22 @@ func (s *Session) Lead(ctx context.Context, name string) (bool, error) {
 	}
 	return false, border("lead", tooFast(ctx))
 }
+
+// Leader implements coord.Session. A term is the transaction that created the node, whose number is never reused.
+func (s *Session) Leader(ctx context.Context) (coord.Leader, error) {
+	holder, err := s.get(ctx, s.leader())
+	if isGone(err) {
+		return coord.Leader{}, coord.ErrNone
+	}
+	if err != nil {
+		return coord.Leader{}, border("leader", err)
+	}
+	return coord.Leader{Name: string(holder.data), Term: holder.stat.Czxid}, nil
+}
+
+// Depose implements coord.Session. It reads the node and removes it if the term is still the same. Between the two another
+// session may have become the leader: its node then has the same version and is removed too, and its next Lead makes it
+// the leader again unless another session was faster.
+func (s *Session) Depose(ctx context.Context, l coord.Leader) error {
+	return border("depose", s.removeIf(ctx, s.leader(), func(n node) bool { return n.stat.Czxid == l.Term }))
+}

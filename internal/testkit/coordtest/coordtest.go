@@ -63,6 +63,7 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"ValuesAreCompareAndSet", testValues},
 		{"LeadIsExclusive", testLead},
 		{"LeadPassesOnAfterDeath", testLeadAfterDeath},
+		{"DeposeEndsOneTerm", testDepose},
 		{"WatchWakes", testWatch},
 		{"DoubtComesBeforeLoss", testDoubt},
 		{"ShortCutChangesNothing", testShortCut},

@@ -114,6 +114,50 @@ func testLeadAfterDeath(s *suite) {
 	s.Eventually(func() error { return s.leads(b) })
 }
 
+// Depose ends the term that it names, of a leader whose session lives on, and no other term. Everybody who watches looks
+// again.
+func testDepose(s *suite) {
+	a, b, watcher := s.open(), s.open(), s.open()
+	_, err := b.Leader(s.Context())
+	s.WantError("leader when there is none", err, coord.ErrNone)
+	s.wantLead(a, true)
+	first := s.leader(b)
+	if first.Name != "somebody" || s.leader(a) != first {
+		s.Fatalf("got %+v, want somebody, for both", first)
+	}
+	drain(watcher.Watch())
+	s.depose(b, first)
+	conformance.Receive(s.Suite, "token for the end of the term", watcher.Watch())
+	_, err = a.Leader(s.Context())
+	s.WantError("leader after the end of the term", err, coord.ErrNone)
+	s.wantLead(b, true)
+	s.wantLead(a, false)
+	s.depose(a, first) // late
+	s.wantLead(a, false)
+	second := s.leader(a)
+	s.depose(a, second)
+	s.wantLead(a, true) // the same session as in the first term
+	s.depose(b, first)
+	s.depose(b, second)
+	s.wantLead(b, false)
+}
+
+func (s *suite) leader(session coord.Session) coord.Leader {
+	s.Helper()
+	l, err := session.Leader(s.Context())
+	if err != nil {
+		s.Fatalf("leader: got %v, want nil", err)
+	}
+	return l
+}
+
+func (s *suite) depose(session coord.Session, l coord.Leader) {
+	s.Helper()
+	if err := session.Depose(s.Context(), l); err != nil {
+		s.Fatalf("depose %+v: got %v, want nil", l, err)
+	}
+}
+
 func (s *suite) wantLead(session coord.Session, want bool) {
 	s.Helper()
 	got, err := session.Lead(s.Context(), "somebody")

@@ -126,8 +126,15 @@ func (m *machine) Kill(ctx context.Context, id workerID) error {
 	return m.Launcher.Kill(ctx, id)
 }
 
-// fleet runs a test in fake time with two hosts, a and b.
-func fleet(t *testing.T, story func(t *testing.T, l *hosts.Launcher, a, b *machine)) {
+// world is a launcher of two hosts, a and b.
+type world struct {
+	*hosts.Launcher
+	t    *testing.T
+	a, b *machine
+}
+
+// fleet runs a test in fake time.
+func fleet(t *testing.T, story func(w world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var machines []*machine
@@ -138,7 +145,7 @@ func fleet(t *testing.T, story func(t *testing.T, l *hosts.Launcher, a, b *machi
 		}
 		l := hosts.New(nil, all)
 		defer closed(t, l.Close)
-		story(t, l, machines[0], machines[1])
+		story(world{l, t, machines[0], machines[1]})
 		for _, m := range machines {
 			list, _ := m.Launcher.List(t.Context())
 			for _, in := range list {
@@ -148,11 +155,11 @@ func fleet(t *testing.T, story func(t *testing.T, l *hosts.Launcher, a, b *machi
 	})
 }
 
-func start(t *testing.T, l *hosts.Launcher, id string) launch.Instance {
-	t.Helper()
-	in, err := l.Start(t.Context(), id)
+func (w world) start(id string) launch.Instance {
+	w.t.Helper()
+	in, err := w.Start(w.t.Context(), id)
 	if err != nil {
-		t.Fatalf("start %s: %v", id, err)
+		w.t.Fatalf("start %s: %v", id, err)
 	}
 	return in
 }
@@ -161,33 +168,33 @@ func start(t *testing.T, l *hosts.Launcher, id string) launch.Instance {
 // immediately, and calls for other hosts are as fast as before.
 func TestLauncher_PausedHost_DelaysNoOtherHost(t *testing.T) {
 	t.Parallel()
-	fleet(t, func(t *testing.T, l *hosts.Launcher, _, b *machine) {
-		onA, onB := start(t, l, "a.1"), start(t, l, "b.1")
+	fleet(t, func(w world) {
+		onA, onB := w.start("a.1"), w.start("b.1")
 		if onA.Host != "a" || onB.Host != "b" || onA.PID != onB.PID {
-			t.Fatalf("got %+v and %+v, want workers of a and b with the same pid", onA, onB)
+			w.t.Fatalf("got %+v and %+v, want workers of a and b with the same pid", onA, onB)
 		}
-		b.paused.Store(true)
+		w.b.paused.Store(true)
 		began := time.Now()
-		l.Look(t.Context())
+		w.Look(w.t.Context())
 		if took := time.Since(began); took > 500*time.Millisecond {
-			t.Errorf("the first look took %v, want at most 500ms", took)
+			w.t.Errorf("the first look took %v, want at most 500ms", took)
 		}
 		time.Sleep(2 * time.Second)
 		began = time.Now()
-		list, states := l.Look(t.Context())
+		list, states := w.Look(w.t.Context())
 		if took := time.Since(began); took != 0 {
-			t.Errorf("a later look took %v, want no wait", took)
+			w.t.Errorf("a later look took %v, want no wait", took)
 		}
 		if len(list) != 2 || !list[1].Running || !states[0].Answers() || states[1].Answers() || time.Since(states[1].SilentSince) < time.Second {
-			t.Errorf("got %+v and %+v, want both workers, and b silent", list, states)
+			w.t.Errorf("got %+v and %+v, want both workers, and b silent", list, states)
 		}
-		for what, err := range map[string]error{"kill": l.Kill(t.Context(), onB.ID), "stop": l.Stop(t.Context(), onB.ID, time.Minute), "unknown": l.Kill(t.Context(), "w-x")} {
+		for what, err := range map[string]error{"kill": w.Kill(w.t.Context(), onB.ID), "stop": w.Stop(w.t.Context(), onB.ID, time.Minute), "unknown": w.Kill(w.t.Context(), "w-x")} {
 			if !errors.Is(err, launch.ErrUnavailable) || errors.Is(err, launch.ErrNoWorker) {
-				t.Errorf("%s: got %v, want %v", what, err, launch.ErrUnavailable)
+				w.t.Errorf("%s: got %v, want %v", what, err, launch.ErrUnavailable)
 			}
 		}
-		if err := l.Kill(t.Context(), onA.ID); err != nil || time.Since(began) != 0 {
-			t.Errorf("kill on the other host: got %v after %v, want none, immediately", err, time.Since(began))
+		if err := w.Kill(w.t.Context(), onA.ID); err != nil || time.Since(began) != 0 {
+			w.t.Errorf("kill on the other host: got %v after %v, want none, immediately", err, time.Since(began))
 		}
 	})
 }
@@ -195,39 +202,41 @@ func TestLauncher_PausedHost_DelaysNoOtherHost(t *testing.T) {
 // A call to a host that falls silent ends with the host, not with its own limit.
 func TestLauncher_HostFallsSilent_EndsItsCalls(t *testing.T) {
 	t.Parallel()
-	fleet(t, func(t *testing.T, l *hosts.Launcher, _, b *machine) {
-		l.Look(t.Context())
-		b.paused.Store(true)
+	fleet(t, func(w world) {
+		w.Look(w.t.Context())
+		w.b.paused.Store(true)
 		began := time.Now()
-		if _, err := l.Start(t.Context(), "b.1"); !errors.Is(err, launch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		if _, err := w.Start(ctx, "b.1"); !errors.Is(err, launch.ErrUnavailable) {
+			w.t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("took %v, want at most 2s", took)
+			w.t.Errorf("took %v, want at most 2s", took)
 		}
-		for len(l.Events()) > 0 {
-			<-l.Events()
+		for len(w.Events()) > 0 {
+			<-w.Events()
 		}
-		b.paused.Store(false)
-		<-l.Events() // it answers again
-		if _, states := l.Look(t.Context()); !states[1].Answers() || time.Since(states[1].AnswersSince) > time.Second {
-			t.Errorf("got %+v, want b to answer again", states)
+		w.b.paused.Store(false)
+		<-w.Events() // it answers again
+		if _, states := w.Look(w.t.Context()); !states[1].Answers() || time.Since(states[1].AnswersSince) > time.Second {
+			w.t.Errorf("got %+v, want b to answer again", states)
 		}
-		start(t, l, "b.2")
+		w.start("b.2")
 	})
 }
 
 // A worker is listed from the moment when its start returns, also by a list that was requested before.
 func TestLauncher_StartDuringAList_IsListed(t *testing.T) {
 	t.Parallel()
-	fleet(t, func(t *testing.T, l *hosts.Launcher, a, _ *machine) {
-		a.slow.Store(int64(800 * time.Millisecond))
+	fleet(t, func(w world) {
+		w.a.slow.Store(int64(800 * time.Millisecond))
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			in := start(t, l, "a."+time.Now().String())
+			in := w.start("a." + time.Now().String())
 			for range 3 {
-				if list, _ := l.Look(t.Context()); len(list) == 0 || list[len(list)-1].ID != in.ID {
-					t.Fatalf("got %+v, want %s as the newest", list, in.ID)
+				if list, _ := w.Look(w.t.Context()); len(list) == 0 || list[len(list)-1].ID != in.ID {
+					w.t.Fatalf("got %+v, want %s as the newest", list, in.ID)
 				}
 			}
 		}
@@ -237,10 +246,10 @@ func TestLauncher_StartDuringAList_IsListed(t *testing.T) {
 // A start id belongs to the host that it names.
 func TestLauncher_StartOfNoHost_IsRefused(t *testing.T) {
 	t.Parallel()
-	fleet(t, func(t *testing.T, l *hosts.Launcher, _, _ *machine) {
+	fleet(t, func(w world) {
 		for _, id := range []string{"c.1", "1", "", ".1"} {
-			if _, err := l.Start(t.Context(), id); err == nil || errors.Is(err, launch.ErrUnavailable) {
-				t.Errorf("start %q: got %v, want a refusal", id, err)
+			if _, err := w.Start(w.t.Context(), id); err == nil || errors.Is(err, launch.ErrUnavailable) {
+				w.t.Errorf("start %q: got %v, want a refusal", id, err)
 			}
 		}
 	})

@@ -1,0 +1,85 @@
+package control
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
+)
+
+const (
+	// askLeaderEvery is how often a standby asks the leader for a sign of life.
+	askLeaderEvery = 300 * time.Millisecond
+	// leaderTimeout is how long the leader's answer may take.
+	leaderTimeout = time.Second
+	// leaderPatience is how long the leader must have been silent before a standby ends its term.
+	leaderPatience = 2 * time.Second
+	// lastPatience bounds the patience, which doubles each time that this standby ends a term, until a leader answers.
+	lastPatience = 5 * time.Minute
+)
+
+// leaderWatch is what a standby knows of the leader.
+type leaderWatch struct {
+	term     coord.Leader
+	heard    time.Time // when the leader was last asked and answered, or first asked in this term
+	asked    time.Time // when the last question ended
+	patience time.Duration
+}
+
+// watchLeader asks the leader for signs of life until ctx ends, while this orchestrator is a standby. It ends the term of
+// a leader that is silent for too long, without waiting for the end of its session.
+func (l *Loop) watchLeader(ctx context.Context) {
+	w := leaderWatch{patience: leaderPatience}
+	for wait.For(ctx, askLeaderEvery) {
+		session := l.currentSession()
+		if session != nil && !l.isLeading() {
+			l.askLeader(ctx, session, &w)
+		}
+	}
+}
+
+// askLeader asks once. That the coordinator names the leader, and later that it ends the leader's term, proves that this
+// orchestrator's session lives. Without that proof the silence is this orchestrator's own.
+func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWatch) {
+	began := l.cfg.Now()
+	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
+	leader, err := session.Leader(callCtx)
+	cancel()
+	if err != nil || !strings.HasPrefix(leader.Name, "http") {
+		return
+	}
+	interrupted := began.Sub(w.asked) > 2*(askLeaderEvery+leaderTimeout)
+	if leader != w.term || interrupted {
+		w.term, w.heard = leader, began
+	}
+	callCtx, cancel = context.WithTimeout(ctx, leaderTimeout)
+	err = l.cfg.LeaderAnswers(callCtx, leader.Name)
+	cancel()
+	now := l.cfg.Now()
+	w.asked = now
+	switch {
+	case ctx.Err() != nil:
+	case now.Sub(began) > 2*(coordTimeout+leaderTimeout): // stood still meanwhile
+		w.heard = now
+	case err == nil:
+		w.heard, w.patience = began, leaderPatience
+	case now.Sub(w.heard) >= w.patience:
+		l.depose(ctx, session, w, err)
+	}
+}
+
+// depose ends the leader's term. The next pass, of this orchestrator or of another standby, takes the lead.
+func (l *Loop) depose(ctx context.Context, session coord.Session, w *leaderWatch, why error) {
+	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
+	defer cancel()
+	if err := session.Depose(callCtx, w.term); err != nil {
+		l.cfg.Log.WarnContext(ctx, "silent leader not deposed", logkey.Addr, w.term.Name, logkey.Error, err)
+		return
+	}
+	l.cfg.Log.WarnContext(ctx, "silent leader deposed", logkey.Addr, w.term.Name, logkey.Took, l.cfg.Now().Sub(w.heard), logkey.Error, why)
+	*w = leaderWatch{patience: min(2*w.patience, lastPatience)}
+	l.Wake()
+}
