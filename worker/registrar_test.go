@@ -19,7 +19,7 @@ type counting struct {
 
 func (c *counting) Open(context.Context) (coord.Session, error)      { return c, nil }
 func (c *counting) Suspended() <-chan struct{}                       { return nil }
-func (c *counting) Unregister(context.Context, int) error            { return nil }
+func (c *counting) Unregister(context.Context, coord.Member) error   { return nil }
 func (c *counting) Close() error                                     { return nil }
 func (c *counting) Register(_ context.Context, _ coord.Member) error { c.registrations++; return nil }
 
