@@ -225,12 +225,19 @@ func (c *cluster) wholeZooKeeper(t *testing.T) error {
 func (c *cluster) wholeRabbitMQ(t *testing.T) error {
 	t.Helper()
 	for _, h := range c.hosts {
-		said, err := h.exec(t, "rabbitmq", "rabbitmqctl", "-q", "eval", "{length(rabbit_nodes:list_running()), rabbit_node_monitor:partitions()}.")
+		said, err := h.exec(t, "rabbitmq", "rabbitmqctl", "-q", "cluster_status", "--formatter", "json")
 		if err != nil {
 			return err
 		}
-		if said != "{3,[]}" {
-			return fmt.Errorf("RabbitMQ: %s says %s, want 3 nodes and no partition", h.name, said)
+		var status struct {
+			Running    []string `json:"running_nodes"`
+			Partitions any
+		}
+		if err = json.Unmarshal([]byte(said), &status); err != nil {
+			return fmt.Errorf("RabbitMQ: %s says %s: %w", h.name, said, err)
+		}
+		if len(status.Running) != len(c.hosts) || fmt.Sprint(status.Partitions) != "map[]" {
+			return fmt.Errorf("RabbitMQ: %s sees the nodes %v and the partitions %v, want 3 nodes and no partition", h.name, status.Running, status.Partitions)
 		}
 	}
 	return nil
