@@ -36,6 +36,15 @@ func tracesEnv() []string {
 	return slices.DeleteFunc(os.Environ(), func(setting string) bool { return !strings.HasPrefix(setting, "OTEL_") })
 }
 
+// env returns the settings of the workers that do not depend on the engine.
+func (d *Docker) env(cfg Config) []string {
+	env := append(limitsEnv(cfg.Limits), tracesEnv()...)
+	if d.PrivateNetwork {
+		env = append(env, "PRIVATE_NETWORK=true")
+	}
+	return env
+}
+
 // newDockerLauncher returns a launcher of containers. end leaves the workers running.
 func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end func(context.Context) error, err error) {
 	d := *p.Docker
@@ -43,14 +52,10 @@ func newDockerLauncher(cfg Config, p Processes) (launcher *docker.Launcher, end 
 	if err != nil {
 		return nil, nil, err
 	}
-	env := append(limitsEnv(cfg.Limits), tracesEnv()...)
-	if d.PrivateNetwork {
-		env = append(env, "PRIVATE_NETWORK=true")
-	}
 	launcher, err = docker.New(docker.Config{
 		Engine: engine, Stack: d.Stack, Project: d.Project, Image: d.Image, Network: d.Network, BusFile: d.BusFile, TLS: d.TLS,
 		Coordinator: p.Coordinator, Session: p.session(), Persdb: p.Persdb, Prefix: p.Prefix, LogLevel: p.LogLevel, Limits: d.Limits, Log: cfg.Log,
-		Env: env,
+		Env: d.env(cfg),
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("launcher: %w", err), engine.Close())

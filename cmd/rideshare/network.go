@@ -11,7 +11,7 @@ import (
 
 // internalAPI is the setting of the parts that only other parts call: launcher, persdb and worker.
 type internalAPI struct {
-	PrivateNetwork bool `name:"private-network" env:"PRIVATE_NETWORK" help:"Only parts of this system reach the listen address, as on a network between containers. Without it a part of a cluster (its bus, coordinator or log names several hosts) listens beyond this machine only with --tls-ca."`
+	PrivateNetwork bool `name:"private-network" env:"PRIVATE_NETWORK" help:"Only parts of this system reach the listen address, as on a network between containers. Without it a part of a cluster (its bus, coordinator or log names several hosts) listens beyond this machine only with --tls-ca; a launcher also with --tls-cert and a token."`
 }
 
 // checkListen returns an error if a part of a cluster would serve plain HTTP, or callers without credentials, at an address
