@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"rideshare/bench/ledger"
@@ -86,6 +87,8 @@ func (r Reply) String() string {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
+	// Base is the base URL of Call; At sets it.
+	Base string
 	HTTP *http.Client
 	// Authorization is sent with each request, unless it is empty.
 	Authorization string
@@ -93,22 +96,44 @@ type Client struct {
 	User string
 	// Timeout is how long a request waits for its answer; zero: as long as its context.
 	Timeout time.Duration
+
+	seen *atomic.Uint64 // the largest position in an answer; nil with one address
 }
 
-// Send sends one request. body is encoded as JSON unless it is nil; header is names and values in turn.
+// Call is Send to a path below Base.
+func (c *Client) Call(ctx context.Context, method, path string, body any, header ...string) Reply {
+	return c.Send(ctx, method, c.Base+path, body, header...)
+}
+
+// Send sends one request, whose URL begins with Base if the client has several addresses (see At). body is encoded as JSON unless it
+// is nil; header is names and values in turn.
 func (c *Client) Send(ctx context.Context, method, url string, body any, header ...string) Reply {
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.Timeout)
 		defer cancel()
 	}
-	var content io.Reader = http.NoBody
+	var text []byte
 	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
 			return Reply{Err: fmt.Errorf("encode request: %w", err)}
 		}
-		content = bytes.NewReader(text)
+	}
+	r := c.once(ctx, method, url, text, header)
+	if lostElsewhere(r.Err) && slices.Contains(header, httpapi.HeaderIdempotencyKey) {
+		// What another answer than this one says is no proof of what the first attempt has done.
+		if again := c.once(ctx, method, url, text, header); again.Status/100 == 2 {
+			return again
+		}
+	}
+	return r
+}
+
+func (c *Client) once(ctx context.Context, method, url string, body []byte, header []string) Reply {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		content = bytes.NewReader(body)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, url, content)
 	if err != nil {
@@ -120,6 +145,7 @@ func (c *Client) Send(ctx context.Context, method, url string, body any, header 
 	if c.User != "" {
 		req.Header.Set(httpapi.HeaderUser, c.User)
 	}
+	c.ask(req.Header)
 	for pair := range slices.Chunk(header, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
@@ -132,6 +158,7 @@ func (c *Client) Send(ctx context.Context, method, url string, body any, header 
 	if err != nil {
 		return Reply{Err: fmt.Errorf("read the answer: %w", err)}
 	}
+	c.note(resp.Header)
 	return Reply{Status: resp.StatusCode, Header: resp.Header, Body: text}
 }
 

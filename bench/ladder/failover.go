@@ -37,7 +37,7 @@ const (
 
 // FailoverConfig says what to measure.
 type FailoverConfig struct {
-	// Orchestrator is the base URL of a running system; if empty, a system is started for the run.
+	// Orchestrator is the base URL of a running system, or several, see api.Client.At; if empty, a system is started for the run.
 	Orchestrator string
 	// Processes says how to start that system; nil runs everything in this process.
 	Processes *system.Processes
@@ -76,14 +76,20 @@ var ErrWrong = errors.New("acknowledged writes were lost or doubled")
 // Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
 // end it looks for lost and doubled writes. If it finds any, it returns ErrWrong with a complete report.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
-	f := &failover{FailoverConfig: cfg, measured: newMeasured(cfg.Orchestrator)}
-	if f.url == "" {
-		stop, startErr := f.start(ctx)
-		if startErr != nil {
-			return nil, startErr
+	f := &failover{FailoverConfig: cfg, measured: newMeasured("")}
+	if cfg.Orchestrator != "" {
+		client, listErr := f.client.At(cfg.Orchestrator, nil)
+		if listErr != nil {
+			return nil, listErr
 		}
-		defer func() { err = errors.Join(err, stop()) }()
+		f.client, f.url = *client, client.Base
+		return f.run(ctx)
 	}
+	stop, err := f.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	return f.run(ctx)
 }
 

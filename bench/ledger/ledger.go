@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"rideshare/internal/instances"
 )
 
 // Fate is the outcome of a write, as far as its sender knows.
@@ -25,12 +27,15 @@ const (
 // applied.
 func FateOf(status int, err error, done int) Fate {
 	var op *net.OpError
+	var of *instances.Error
 	switch {
 	case status == done:
 		return Applied
 	case status == http.StatusServiceUnavailable, status >= 400 && status < 500:
 		return Refused
-	case errors.As(err, &op) && op.Op == "dial":
+	case errors.As(err, &of) && of.Sent: // the last of its causes may be a dial all the same
+		return Unknown
+	case of != nil, errors.As(err, &op) && op.Op == "dial":
 		return Refused
 	default:
 		return Unknown

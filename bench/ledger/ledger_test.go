@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rideshare/bench/ledger"
+	"rideshare/internal/instances"
 )
 
 // Each fate is compared with what is there, and each difference has a counter of its own.
@@ -70,6 +71,8 @@ func TestFateOf(t *testing.T) {
 		{0, &net.OpError{Op: "dial"}, ledger.Refused},
 		{0, &net.OpError{Op: "read"}, ledger.Unknown},
 		{0, errors.New("lost"), ledger.Unknown},
+		{0, &instances.Error{Err: errors.New("silent")}, ledger.Refused},
+		{0, &instances.Error{Sent: true, Err: &net.OpError{Op: "dial"}}, ledger.Unknown},
 	} {
 		if got := ledger.FateOf(test.status, test.err, 201); got != test.want {
 			t.Errorf("status %d, error %v: got %v, want %v", test.status, test.err, got, test.want)

@@ -80,15 +80,15 @@ func (d *driver) createUser(ctx context.Context) loadgen.Outcome {
 }
 
 func (d *driver) putUser(ctx context.Context, name string) api.Reply {
-	return d.client.Send(ctx, http.MethodPut, d.client.targets.Users+"/api/v1/users",
-		map[string]string{"username": name, "password": password})
+	return d.client.users.Call(ctx, http.MethodPut, "/api/v1/users",
+		map[string]string{"username": name, "password": password}, d.client.users.Key()...)
 }
 
 func (d *driver) createRide(ctx context.Context) loadgen.Outcome {
 	ride := d.book.newRide()
-	r := d.client.Send(ctx, http.MethodPost, d.client.targets.Rides+"/api/v1/rides", map[string]any{
+	r := d.client.rides.Call(ctx, http.MethodPost, "/api/v1/rides", map[string]any{
 		"created_by": ride.creator, "timestamp": ride.timestamp, "source": ride.source, "destination": ride.destination,
-	})
+	}, d.client.rides.Key()...)
 	f := r.Fate(http.StatusCreated)
 	id, err := newRideID(r)
 	if f == ledger.Applied && err != nil {
@@ -114,14 +114,12 @@ func (d *driver) join(ctx context.Context) loadgen.Outcome {
 	if ride == nil {
 		return d.createRide(ctx)
 	}
-	r := d.client.Send(ctx, http.MethodPost, d.rideURL(ride), map[string]string{"username": user})
+	r := d.client.rides.Call(ctx, http.MethodPost, ridePath(ride), map[string]string{"username": user}, d.client.rides.Key()...)
 	d.book.noteJoin(ride, user, r.Fate(http.StatusOK))
 	return d.judge(kindJoin, r, http.StatusOK, nil)
 }
 
-func (d *driver) rideURL(r *ride) string {
-	return fmt.Sprintf("%s/api/v1/rides/%d", d.client.targets.Rides, r.id)
-}
+func ridePath(r *ride) string { return fmt.Sprintf("/api/v1/rides/%d", r.id) }
 
 // listing lists the rides of a route, and expects a ride in it that was acknowledged before.
 func (d *driver) listing(ctx context.Context) loadgen.Outcome {
@@ -130,7 +128,7 @@ func (d *driver) listing(ctx context.Context) loadgen.Outcome {
 		return d.createRide(ctx)
 	}
 	query := url.Values{"source": {strconv.Itoa(ride.source)}, "destination": {strconv.Itoa(ride.destination)}}
-	r := d.client.Send(ctx, http.MethodGet, d.client.targets.Rides+"/api/v1/rides?"+query.Encode(), nil)
+	r := d.client.rides.Call(ctx, http.MethodGet, "/api/v1/rides?"+query.Encode(), nil)
 	return d.judge(kindListing, r, http.StatusOK, func() error { return checkListing(r, ride) })
 }
 
@@ -162,7 +160,7 @@ func (d *driver) ride(ctx context.Context) loadgen.Outcome {
 		return d.createRide(ctx)
 	}
 	before := d.book.joins(ride)
-	r := d.client.Send(ctx, http.MethodGet, d.rideURL(ride), nil)
+	r := d.client.rides.Call(ctx, http.MethodGet, ridePath(ride), nil)
 	return d.judge(kindRide, r, http.StatusOK, func() error { return checkRide(r, ride, before, d.book.joins(ride)) })
 }
 
@@ -212,9 +210,9 @@ func (d *driver) read(ctx context.Context) loadgen.Outcome {
 // write inserts a row into the table of raw writes.
 func (d *driver) write(ctx context.Context) loadgen.Outcome {
 	n := d.book.newWrite()
-	r := d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/api/v1/db/write", map[string]any{
+	r := d.client.orchestrator.Call(ctx, http.MethodPost, "/api/v1/db/write", map[string]any{
 		"query": "insert", "table": table, "values": map[string]any{"run": d.book.run, "n": n},
-	})
+	}, d.client.orchestrator.Key()...)
 	d.book.writes.Note(n, r.Fate(http.StatusOK))
 	return d.judge(kindWrite, r, http.StatusOK, nil)
 }
@@ -226,7 +224,7 @@ var errRefused = errors.New("the system did not take what the load needs")
 func (d *driver) prepare(ctx context.Context, users int) error {
 	statement := []string{"CREATE TABLE IF NOT EXISTS " + table + "(id INTEGER PRIMARY KEY, run TEXT NOT NULL, n INTEGER NOT NULL)"}
 	if _, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
-		return d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
+		return d.client.orchestrator.Call(ctx, http.MethodPost, "/db/execute", statement)
 	}, http.StatusOK); err != nil {
 		return fmt.Errorf("create table %s: %w: %w", table, errRefused, err)
 	}
@@ -250,7 +248,7 @@ func (d *driver) prepareUser(ctx context.Context, name string) error {
 		if r.Status == http.StatusCreated {
 			return r
 		}
-		if there := d.client.Send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users/"+name, nil); there.Status == http.StatusOK {
+		if there := d.client.users.Call(ctx, http.MethodGet, "/api/v1/users/"+name, nil); there.Status == http.StatusOK {
 			return there
 		}
 		return r

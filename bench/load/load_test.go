@@ -12,6 +12,7 @@ import (
 	"rideshare/bench/ledger"
 	"rideshare/bench/load"
 	"rideshare/bench/loadgen"
+	"rideshare/internal/testkit/testenv"
 )
 
 // config is a run that lasts until it is ended.
@@ -72,6 +73,18 @@ func TestRun_RightSystem_Passes(t *testing.T) {
 	}
 	if len(r.Samples) == 0 || r.Samples[0].Ready != 1 || r.Samples[0].Slaves != 2 || r.Samples[0].Desired != 2 || r.Samples[0].Lag != 3 || r.Samples[0].Masters != 1 {
 		t.Errorf("samples: got %+v, want one of 1 ready slave of 2 with lag 3", r.Samples)
+	}
+}
+
+// A system whose first addresses are away is measured at the others.
+func TestRun_FirstAddressesAway_Passes(t *testing.T) {
+	s, targets := newSystem(t, fault{})
+	for _, target := range []*string{&targets.Users, &targets.Rides, &targets.Orchestrator} {
+		*target = "http://" + testenv.FreeAddress(t) + "," + *target
+	}
+	r := run(t, s, config(t, targets, everything))
+	if !r.Check.OK || r.Load.All.Failed != 0 || r.Check.Acknowledged["write"] == 0 {
+		t.Errorf("got %+v of %+v, want no complaint", r.Check, r.Load.All)
 	}
 }
 

@@ -37,9 +37,12 @@ type Result struct {
 // error without a result means that the run failed; an error with a result means that the written data could not be
 // removed.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	client := newClient(cfg)
-	defer client.HTTP.CloseIdleConnections()
-	if err := reachable(ctx, client); err != nil {
+	client, err := newClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer client.close()
+	if err = reachable(ctx, client); err != nil {
 		return nil, err
 	}
 	run := uuid.NewString()[:8]
@@ -47,11 +50,11 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	_, _ = fmt.Fprintf(cfg.Progress, "run %s: preparing %d users\n", run, cfg.Users) // progress only.
 	prepareCtx, cancel := context.WithTimeout(ctx, prepareLimit)
 	defer cancel()
-	if err := d.prepare(prepareCtx, cfg.Users); err != nil {
+	if err = d.prepare(prepareCtx, cfg.Users); err != nil {
 		return nil, err
 	}
 	result := &Result{Targets: cfg.Targets, Run: run, Seed: cfg.Seed, Mix: cfg.Mix}
-	if err := d.load(ctx, cfg, result); err != nil {
+	if err = d.load(ctx, cfg, result); err != nil {
 		return nil, err
 	}
 	result.Ended = ctx.Err() != nil
@@ -60,7 +63,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	_, _ = fmt.Fprintln(cfg.Progress, "checking that everything acknowledged is there, once") // progress only.
 	result.Check = d.verify(ctx)
 	if cfg.Clean {
-		if err := d.clean(ctx); err != nil {
+		if err = d.clean(ctx); err != nil {
 			return result, fmt.Errorf("clean up: %w", err)
 		}
 	}
@@ -71,16 +74,19 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 func reachable(ctx context.Context, c *client) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	for _, target := range []struct{ flag, url string }{
-		{"--orchestrator", c.targets.Orchestrator + "/api/v1/worker/list"},
-		{"--users", c.targets.Users + "/api/v1/users/_count"},
-		{"--rides", c.targets.Rides + "/api/v1/rides/count"},
+	for _, target := range []struct {
+		flag, path string
+		client     *api.Client
+	}{
+		{"--orchestrator", "/api/v1/worker/list", c.orchestrator},
+		{"--users", "/api/v1/users/_count", c.users},
+		{"--rides", "/api/v1/rides/count", c.rides},
 	} {
-		if r := c.Send(ctx, http.MethodGet, target.url, nil); r.Failure(http.StatusOK) != "" {
+		if r := target.client.Call(ctx, http.MethodGet, target.path, nil); r.Failure(http.StatusOK) != "" {
 			if wrapped, ok := errors.AsType[*url.Error](r.Err); ok {
 				r.Err = wrapped.Err // without the URL, which is in the error already.
 			}
-			return fmt.Errorf("no system there, set %s or --ready-file: GET %s: %v", target.flag, target.url, r)
+			return fmt.Errorf("no system there, set %s or --ready-file: GET %s: %v", target.flag, target.client.Base+target.path, r)
 		}
 	}
 	return nil
@@ -107,30 +113,36 @@ func (d *driver) load(ctx context.Context, cfg Config, result *Result) error {
 	return nil
 }
 
-// client sends requests to the targets.
-type client struct {
-	api.Client
+// client has a client for each target.
+type client struct{ users, rides, orchestrator *api.Client }
 
-	targets Targets
-}
-
-func newClient(cfg Config) *client {
-	c := &client{targets: cfg.Targets}
-	c.Authorization, c.User, c.Timeout = cfg.Authorization, cfg.As, cfg.Timeout
+func newClient(cfg Config) (*client, error) {
 	transport := &http.Transport{
 		MaxIdleConns: 0, MaxIdleConnsPerHost: max(cfg.MaxInFlight, int(cfg.Plan.Peak())), DisableCompression: true,
 		IdleConnTimeout: 30 * time.Second, // shorter than the servers', which would otherwise close a connection under a request.
 	}
 	cfg.TLS.Trust(transport)
-	c.HTTP = &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	all := &api.Client{
+		Authorization: cfg.Authorization, User: cfg.As, Timeout: cfg.Timeout,
+		HTTP: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	}
-	return c
+	users, usersErr := all.At(cfg.Targets.Users, cfg.TLS)
+	rides, ridesErr := all.At(cfg.Targets.Rides, cfg.TLS)
+	orchestrator, orchestratorErr := all.At(cfg.Targets.Orchestrator, cfg.TLS)
+	return &client{users, rides, orchestrator}, errors.Join(usersErr, ridesErr, orchestratorErr)
+}
+
+func (c *client) close() {
+	for _, one := range []*api.Client{c.users, c.rides, c.orchestrator} {
+		one.HTTP.CloseIdleConnections()
+	}
 }
 
 // read sends a structured read to the orchestrator.
 func (c *client) read(ctx context.Context, table string, columns []string, condition map[string]any) api.Reply {
-	return c.Send(ctx, http.MethodPost, c.targets.Orchestrator+"/api/v1/db/read",
+	return c.orchestrator.Call(ctx, http.MethodPost, "/api/v1/db/read",
 		map[string]any{"table": table, "columns": columns, "condition": condition})
 }

@@ -30,7 +30,7 @@ func (d *driver) verify(ctx context.Context) ledger.Check {
 
 func (d *driver) verifyUsers(ctx context.Context, c *ledger.Check) error {
 	r, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
-		return d.client.Send(ctx, http.MethodGet, d.client.targets.Users+"/api/v1/users", nil)
+		return d.client.users.Call(ctx, http.MethodGet, "/api/v1/users", nil)
 	}, http.StatusOK)
 	if err != nil {
 		return fmt.Errorf("list the users: %w", err)
@@ -148,7 +148,7 @@ func (d *driver) clean(ctx context.Context) error {
 	defer cancel()
 	for name := range d.book.users.Fates() {
 		_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
-			return d.client.Send(ctx, http.MethodDelete, d.client.targets.Users+"/api/v1/users/"+name, nil)
+			return d.client.users.Call(ctx, http.MethodDelete, "/api/v1/users/"+name, nil)
 		}, http.StatusOK, http.StatusBadRequest) // 400: it never existed, or an earlier attempt has removed it.
 		if err != nil {
 			return fmt.Errorf("remove user %s: %w", name, err)
@@ -156,7 +156,7 @@ func (d *driver) clean(ctx context.Context) error {
 	}
 	statement := []any{[]any{"DELETE FROM " + table + " WHERE run = ?", d.book.run}}
 	if _, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
-		return d.client.Send(ctx, http.MethodPost, d.client.targets.Orchestrator+"/db/execute", statement)
+		return d.client.orchestrator.Call(ctx, http.MethodPost, "/db/execute", statement)
 	}, http.StatusOK); err != nil {
 		return fmt.Errorf("remove the raw rows: %w", err)
 	}

@@ -83,7 +83,7 @@ func (w *watch) look(ctx context.Context) {
 func (w *watch) cluster(ctx context.Context) (Sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
-	r := w.client.Send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/cluster", nil)
+	r := w.client.orchestrator.Call(ctx, http.MethodGet, "/api/v1/cluster", nil)
 	if r.Failure(http.StatusOK) != "" {
 		return Sample{}, fmt.Errorf("ask the cluster: %v", r)
 	}
@@ -111,7 +111,7 @@ func (w *watch) cluster(ctx context.Context) (Sample, error) {
 func (w *watch) recent(ctx context.Context) ([]Decision, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchEvery)
 	defer cancel()
-	r := w.client.Send(ctx, http.MethodGet, w.client.targets.Orchestrator+"/api/v1/scaling/decisions", nil)
+	r := w.client.orchestrator.Call(ctx, http.MethodGet, "/api/v1/scaling/decisions", nil)
 	if r.Failure(http.StatusOK) != "" {
 		return nil, fmt.Errorf("ask for the decisions: %v", r)
 	}

@@ -32,7 +32,7 @@ type Config struct {
 	Start Start
 	// Environment has the broker and the coordinator for StartProcess.
 	Environment ladder.Environment
-	// Orchestrator is the base URL of a running system, Authorization and TLS are for it. The credential needs the role admin.
+	// Orchestrator is the base URL of a running system, or several, see api.Client.At; Authorization and TLS are for it. The credential needs the role admin.
 	Orchestrator, Authorization string
 	TLS                         *tlsfiles.Files
 	// Short plays a short form of the scene, which judges only counts that do not depend on the speed of the machine.
@@ -149,7 +149,9 @@ func (s *stage) onSystem(ctx context.Context, play func(context.Context, *stage)
 		defer func() { err = errors.Join(err, system.Stop()) }()
 		url = system.URL()
 	}
-	s.connect(url)
+	if err = s.connect(url); err != nil {
+		return err
+	}
 	defer s.client.HTTP.CloseIdleConnections()
 	defer func() { err = errors.Join(err, s.protection.Restore(context.WithoutCancel(ctx))) }()
 	if err = s.prepare(ctx); err != nil {

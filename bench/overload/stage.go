@@ -20,7 +20,7 @@ type stage struct {
 	cfg        Config
 	result     *Result
 	url        string
-	client     api.Client
+	client     *api.Client
 	run        string // names the rows of this run
 	writes     ledger.Writes[int64]
 	sent       counter // of writes
@@ -37,12 +37,17 @@ const (
 	pollEvery   = 50 * time.Millisecond
 )
 
-func (s *stage) connect(url string) {
+func (s *stage) connect(url string) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true, IdleConnTimeout: 30 * time.Second}
 	s.cfg.TLS.Trust(transport)
-	s.url, s.run = url, uuid.NewString()[:8]
-	s.client = api.Client{HTTP: &http.Client{Transport: transport}, Authorization: s.cfg.Authorization, Timeout: answerLimit}
-	s.protection = api.Protection{Client: &s.client, URL: url}
+	all := &api.Client{HTTP: &http.Client{Transport: transport}, Authorization: s.cfg.Authorization, Timeout: answerLimit}
+	var err error
+	if s.client, err = all.At(url, s.cfg.TLS); err != nil {
+		return fmt.Errorf("the orchestrator: %w", err)
+	}
+	s.url, s.run = s.client.Base, uuid.NewString()[:8]
+	s.protection = api.Protection{Client: s.client, URL: s.url}
+	return nil
 }
 
 func (s *stage) say(format string, args ...any) {

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
+	"rideshare/internal/tlsfiles"
+)
+
+// At returns a client with the settings of c for a base URL, or for several with commas in between, of which it uses the first one
+// that answers. The error is that of instances.Parse. c.HTTP must have a *http.Transport.
+//
+// With several addresses a request that was certainly not sent to one goes to the next. A request with an Idempotency-Key that was
+// sent and has no answer is repeated once elsewhere; unless that succeeds, its reply is that of the first attempt, an error.
+// Every request has the largest position that any client of c has seen (X-Min-Seq), so that it sees what these clients wrote.
+func (c *Client) At(addresses string, tls *tlsfiles.Files) (*Client, error) {
+	urls := strings.Split(addresses, ",")
+	out := *c
+	if len(urls) == 1 {
+		parsed, err := instances.Parse(urls)
+		if err == nil {
+			out.Base = parsed[0].String()
+		}
+		return &out, err
+	}
+	pool, err := instances.New(instances.Config{URLs: urls, Transport: c.HTTP.Transport.(*http.Transport), TLS: tls})
+	if err != nil {
+		return nil, err
+	}
+	if c.seen == nil {
+		c.seen = new(atomic.Uint64)
+	}
+	web := *c.HTTP
+	web.Transport = pool
+	out.HTTP, out.Base, out.seen = &web, pool.Base(), c.seen
+	return &out, nil
+}
+
+// Key returns the header of a new idempotency key if the client has several addresses, so that a write is repeated where its first
+// attempt has no answer.
+func (c *Client) Key() []string {
+	if c.seen == nil {
+		return nil
+	}
+	return []string{httpapi.HeaderIdempotencyKey, rand.Text()}
+}
+
+// lostElsewhere reports whether a request has no answer because its address is dead, while another address lives.
+func lostElsewhere(err error) bool {
+	e, ok := errors.AsType[*instances.Error](err)
+	return ok && e.Elsewhere
+}
+
+// ask adds the largest position to the headers of a request.
+func (c *Client) ask(h http.Header) {
+	if c.seen == nil {
+		return
+	}
+	if seq := c.seen.Load(); seq > 0 {
+		h.Set(httpapi.HeaderMinSeq, strconv.FormatUint(seq, 10))
+	}
+}
+
+// note takes the position of an answer.
+func (c *Client) note(h http.Header) {
+	if c.seen == nil {
+		return
+	}
+	seq, _ := strconv.ParseUint(h.Get(httpapi.HeaderSeq), 10, 64) // An answer without a position has none.
+	for before := c.seen.Load(); seq > before && !c.seen.CompareAndSwap(before, seq); before = c.seen.Load() {
+	}
+}
