@@ -29,8 +29,8 @@ var ErrExists = errors.New("the file exists")
 type BackupConfig struct {
 	// URL is the orchestrator's base URL, without a trailing slash.
 	URL string
-	// Transport sends the request. Backup sets its time limits.
-	Transport *http.Transport
+	// Transport sends the request, within the time limit of LimitBackup.
+	Transport http.RoundTripper
 	// Authorization is the value of the Authorization header; "" sends none.
 	Authorization string
 	// File is the file to write, or Stdout for Out.
@@ -50,6 +50,9 @@ type Taken struct {
 	SHA256  string `json:"sha256"` // in hexadecimal digits
 }
 
+// LimitBackup sets the time limit of a backup's transport.
+func LimitBackup(t *http.Transport) { t.ResponseHeaderTimeout = backupStart }
+
 // Backup writes the database at one position as an SQLite file. The file appears complete or not at all, since the
 // answer is first written to a temporary file beside it. Bytes that were written to Out before an error stay there.
 //
@@ -61,7 +64,6 @@ func Backup(ctx context.Context, cfg BackupConfig) (Taken, error) {
 	if err := checkAbsent(&cfg); err != nil {
 		return Taken{}, err
 	}
-	cfg.Transport.ResponseHeaderTimeout = backupStart
 	s := &shell{cfg: Config{URL: cfg.URL, Authorization: cfg.Authorization}, http: clientOf(cfg.Transport)}
 	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath})
 	if err != nil {

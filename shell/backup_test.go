@@ -23,7 +23,7 @@ func backupOf(t *testing.T, serve http.HandlerFunc, change func(*shell.BackupCon
 	server := httptest.NewServer(serve)
 	defer server.Close()
 	dir := t.TempDir()
-	cfg := shell.BackupConfig{URL: server.URL, Transport: &http.Transport{}, File: filepath.Join(dir, "backup.db")}
+	cfg := shell.BackupConfig{URL: server.URL, Transport: limitedBackup(), File: filepath.Join(dir, "backup.db")}
 	change(&cfg)
 	taken, err = shell.Backup(t.Context(), cfg)
 	entries, listed := os.ReadDir(dir)
@@ -115,4 +115,11 @@ func TestBackup_ToStandardOutput(t *testing.T) {
 			t.Errorf("%s: got %q, files %q, %v", name, out.String(), files, err)
 		}
 	}
+}
+
+// limitedBackup returns a transport with the limit of a backup.
+func limitedBackup() *http.Transport {
+	t := &http.Transport{}
+	shell.LimitBackup(t)
+	return t
 }

@@ -51,7 +51,7 @@ func (k call) lost(err error) error {
 }
 
 // clientOf returns a client that follows no redirection.
-func clientOf(transport *http.Transport) *http.Client {
+func clientOf(transport http.RoundTripper) *http.Client {
 	return &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

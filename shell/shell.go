@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// URL is the orchestrator's base URL, without a trailing slash.
 	URL string
-	// Transport sends the requests. The shell sets its time limits.
-	Transport *http.Transport
+	// Transport sends the requests, within the time limits of Limit.
+	Transport http.RoundTripper
 	// Authorization is the value of the Authorization header; "" sends none.
 	Authorization string
 	// Mode is one of Modes.
@@ -60,10 +60,14 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
+// Limit sets the time limits of a shell's transport.
+func Limit(t *http.Transport) {
+	t.ResponseHeaderTimeout, t.ExpectContinueTimeout = answerTimeout, continueTimeout
+}
+
 // Run runs a shell until its input or ctx ends. It returns an error if there is no orchestrator, or, unless the shell is
 // interactive, if statements failed; their errors are then also printed to cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
-	cfg.Transport.ResponseHeaderTimeout, cfg.Transport.ExpectContinueTimeout = answerTimeout, continueTimeout
 	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport)}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {

@@ -85,7 +85,7 @@ type ran struct {
 func (s *server) run(t *testing.T, text string, change ...func(*Config)) ran {
 	t.Helper()
 	var out, errs strings.Builder
-	cfg := Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
+	cfg := Config{URL: s.URL, Transport: limited(), Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
 	for _, do := range change {
 		do(&cfg)
 	}
@@ -224,7 +224,7 @@ func TestRun_Connect(t *testing.T) {
 				_, _ = io.WriteString(w, tt.body)
 			}))
 			defer srv.Close()
-			err := Run(t.Context(), Config{URL: srv.URL, Transport: &http.Transport{}, Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+			err := Run(t.Context(), Config{URL: srv.URL, Transport: limited(), Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -245,7 +245,7 @@ func TestRun_Interrupted(t *testing.T) {
 	}
 	s.answer("endless", "other")
 	var errs strings.Builder
-	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
+	err := Run(ctx, Config{URL: s.URL, Transport: limited(), Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 || errs.Len() > 0 {
 		t.Errorf("got %v, statements %q, errors %q; want interrupted in the first, without another error", err, s.sent, errs.String())
 	}
@@ -290,7 +290,7 @@ func TestRun_WaitingForInput_EndsWithContext(t *testing.T) {
 	released := make(chan struct{})
 	defer close(released)
 	in := &waitingInput{strings.NewReader("SELECT 1;\n"), cancel, released}
-	err := Run(ctx, Config{URL: s.URL, Transport: &http.Transport{}, Mode: "table", In: in, Out: io.Discard, Err: io.Discard})
+	err := Run(ctx, Config{URL: s.URL, Transport: limited(), Mode: "table", In: in, Out: io.Discard, Err: io.Discard})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 {
 		t.Errorf("got %v after %d statements, want interrupted after one", err, len(s.sent))
 	}
@@ -311,4 +311,11 @@ func TestRun_LostAnswer_OutcomeIsUnknown(t *testing.T) {
 	if got := s.run(t, "INSERT;"); got.err == nil || strings.Contains(got.err.Error(), unknown) {
 		t.Errorf("no server: got %v, want an error that is certain", got.err)
 	}
+}
+
+// limited returns a transport with the limits of a shell.
+func limited() *http.Transport {
+	t := &http.Transport{}
+	Limit(t)
+	return t
 }

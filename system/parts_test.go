@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/scale"
@@ -67,11 +69,11 @@ func TestStart_PortsOccupied_AllAreNamedAndNothingStarts(t *testing.T) {
 	}
 }
 
-// Two orchestrators on one bus, coordinator and persdb: from a second after a write through the first is acknowledged,
-// reads through the second wait for its position.
-func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
-	first := run(t, "first", (*System).startCore, (*System).startOrchestrator)
-	second := run(t, "second", func(s *System, ctx context.Context) (err error) {
+// pair starts two orchestrators on one bus, coordinator and persdb.
+func pair(t *testing.T) (first, second *System) {
+	t.Helper()
+	first = run(t, "first", (*System).startCore, (*System).startOrchestrator)
+	second = run(t, "second", func(s *System, ctx context.Context) (err error) {
 		of := first.parts.backends
 		s.parts, err = newCoreOn(ctx, &backends{
 			store: of.store, conn: of.conn, meter: of.meter, coordinator: of.coordinator, launcher: of.launcher, control: of.control, keepWorkers: true,
@@ -79,6 +81,12 @@ func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
 		s.onClose(func(ctx context.Context) error { return s.parts.close(ctx) })
 		return err
 	}, (*System).startOrchestrator)
+	return first, second
+}
+
+// From a second after a write through one orchestrator is acknowledged, reads through another one wait for its position.
+func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
+	first, second := pair(t)
 	apitest.OK(t, "POST", first.URLs().Orchestrator+"/db/execute", `["CREATE TABLE t(n)","INSERT INTO t VALUES(1)"]`)
 	written := first.parts.dispatcher.SeenSeq()
 	testenv.Eventually(t, time.Minute, func() error {
@@ -88,4 +96,37 @@ func TestOrchestrators_WriteThroughOne_PositionOfTheOther(t *testing.T) {
 		return nil
 	})
 	apitest.OK(t, "GET", second.URLs().Orchestrator+"/db/query?q=SELECT+n+FROM+t", "")
+}
+
+// A client whose orchestrator goes away sees at the next one all that it has written, at once, and so do its writes.
+func TestOrchestrators_ClientGoesToTheOther_SeesItsWrites(t *testing.T) {
+	first, second := pair(t)
+	way := testenv.NewNetwork(t, first.URLs().Orchestrator)
+	c, err := dbclient.New(dbclient.Config{URL: "http://" + way.Addr() + "," + second.URLs().Orchestrator, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	execute := func(text string) dbaas.Seq {
+		t.Helper()
+		ans, err := c.Execute(t.Context(), dbclient.Options{}, dbclient.SQL(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ans.Seq
+	}
+	execute("CREATE TABLE t(n)")
+	written := execute("INSERT INTO t VALUES(1)")
+	way.Abandon()
+	var ans dbclient.Answer
+	testenv.Eventually(t, time.Minute, func() (err error) { // the read that the connection is lost under is not repeated
+		ans, err = c.Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT count(*) FROM t"))
+		return err
+	})
+	if ans.Seq < written || ans.Results[0].Rows[0][0] != int64(1) {
+		t.Errorf("got %+v, want a row, at %d or later", ans, written)
+	}
+	if got := execute("INSERT INTO t VALUES(2)"); got <= written {
+		t.Errorf("got position %d of a later write, want more than %d", got, written)
+	}
 }

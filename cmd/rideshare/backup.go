@@ -14,7 +14,7 @@ import (
 // backupCommand is `rideshare backup`.
 type backupCommand struct {
 	File         string `arg:"" placeholder:"FILE" help:"File to write; - is standard output."`
-	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
 	Force        bool   `help:"Replace FILE if it exists."`
 	JSON         string `name:"json" default:"" placeholder:"FILE" env:"BACKUP_JSON" help:"Write position, bytes and SHA-256 there as JSON."`
 	clientSettings
@@ -35,7 +35,7 @@ Exit code 0: done. 1: no backup was made. 2: wrong usage, or FILE exists.`
 
 // Run makes the backup.
 func (b *backupCommand) Run(ctx context.Context, out *output) error {
-	base, transport, err := reachAPI(out, b.Orchestrator)
+	base, transport, err := reachAPI(out, b.Orchestrator, shell.LimitBackup)
 	if err != nil {
 		return err
 	}

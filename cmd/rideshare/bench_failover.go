@@ -17,7 +17,7 @@ type benchFailoverCommand struct {
 	Kills        int    `default:"50" env:"BENCH_KILLS" help:"How often the master goes (${default})."`
 	Mode         string `default:"kill" enum:"kill,crash,pause,stuck,spin,planned" env:"BENCH_MODE" help:"How: kill (SIGKILL, noticed by the system itself), crash (crash/master, which wakes the control loop too), pause (SIGSTOP), stuck or spin (it answers, and its commits wait or loop for ever: only a binary built with -tags failpoint), planned (hand-over); all but crash and planned need workers that are processes of this machine, or that the run starts (${default})."`
 	Launcher     string `default:"inproc" enum:"inproc,process" env:"BENCH_LAUNCHER" help:"What is started for the run: inproc (everything in this process) or process (a process for each worker, on RabbitMQ and ZooKeeper) (${default})."`
-	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Measure this running system instead of one started for the run."`
+	Orchestrator string `default:"" placeholder:"URL" env:"BENCH_ORCHESTRATOR" help:"Base URL of a running system to measure instead of one started for the run, ${orSeveral}; then a write without an answer is sent once more elsewhere."`
 	Writes       int    `default:"200" env:"BENCH_WRITES" help:"Writes a second (${default})."`
 	Reads        int    `default:"200" env:"BENCH_READS" help:"Reads a second (${default})."`
 	Slaves       int    `default:"2" env:"BENCH_SLAVES" help:"Slaves of the system that is started (${default})."`
@@ -34,6 +34,11 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 	}
 	if err := b.checkLength(out); err != nil {
 		return err
+	}
+	if b.Orchestrator != "" {
+		if err := checkURLs("--orchestrator", b.Orchestrator); err != nil {
+			return err
+		}
 	}
 	cfg := ladder.FailoverConfig{
 		Orchestrator: b.Orchestrator, Mode: ladder.FailoverMode(b.Mode), Kills: b.Kills, Slaves: b.Slaves,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ const checkTimeout = time.Minute
 
 // checkCommand is `rideshare check`.
 type checkCommand struct {
-	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator of the system to check (${default})."`
+	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator of the system to check, ${orSeveral} (${default})."`
 	Persdb       string `default:"" placeholder:"URL" env:"PERSDB_URL" help:"Base URL of persdb, or of several with commas in between, whose log is then read from here; default: the orchestrator reads it."`
 	JSON         string `name:"json" default:"" placeholder:"FILE" env:"CHECK_JSON" help:"Write the report there as JSON."`
 	clientSettings
@@ -31,17 +30,22 @@ type checkCommand struct {
 func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	authorization, err := c.authorization(ctx, out)
 	if c.Persdb != "" {
-		for one := range strings.SplitSeq(c.Persdb, ",") {
-			err = joinUsage(checkURL("--persdb", one), err)
-		}
+		err = joinUsage(checkURLs("--persdb", c.Persdb), err)
 	}
-	if err = joinUsage(checkURL("--orchestrator", c.Orchestrator), err); err != nil {
+	if err = joinUsage(checkURLs("--orchestrator", c.Orchestrator), err); err != nil {
 		return err
+	}
+	from := source{client: out.httpClient(), base: c.Orchestrator, authorization: authorization}
+	if strings.Contains(c.Orchestrator, ",") {
+		base, to, wrong := reachAPI(out, c.Orchestrator, unlimited)
+		if wrong != nil {
+			return wrong
+		}
+		from.client, from.base = &http.Client{Transport: to}, base
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var report invariants.Report
-	from := source{client: out.httpClient(), base: c.Orchestrator, authorization: authorization}
 	if err = from.ask(ctx, http.MethodPost, "/api/v1/check", &report); err != nil {
 		return err
 	}
@@ -99,15 +103,6 @@ func printReport(w io.Writer, report invariants.Report) error {
 	}
 	if !report.OK || len(report.Invariants) == 0 {
 		return errors.New("the report says nothing")
-	}
-	return nil
-}
-
-// checkURL rejects anything but a base URL.
-func checkURL(flag, base string) error {
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return usagef("%s: %q is not http://host:port", flag, base)
 	}
 	return nil
 }

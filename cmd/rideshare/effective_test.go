@@ -23,7 +23,7 @@ func TestEffective_SourcesWithoutSecrets(t *testing.T) {
 	t.Setenv("SCALE_MAX", "5")
 	t.Setenv("SCALE_MIN", "2")
 	var settings cli
-	parser, err := kong.New(&settings, kong.Vars{"version": "v", "loadMix": "", "session": "4s"})
+	parser, err := kong.New(&settings, kong.Vars{"version": "v", "orSeveral": "", "loadMix": "", "session": "4s"})
 	if err != nil {
 		t.Fatal(err)
 	}

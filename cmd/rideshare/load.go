@@ -19,10 +19,10 @@ import (
 
 // loadCommand is `rideshare load`.
 type loadCommand struct {
-	Gateway      string `default:"http://127.0.0.1:8080" placeholder:"URL" env:"LOAD_GATEWAY" help:"Base URL of the gateway, for users and rides (${default})."`
-	Users        string `default:"" placeholder:"URL" env:"LOAD_USERS" help:"Base URL of users; default: the gateway's."`
-	Rides        string `default:"" placeholder:"URL" env:"LOAD_RIDES" help:"Base URL of rides; default: the gateway's."`
-	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	Gateway      string `default:"http://127.0.0.1:8080" placeholder:"URL" env:"LOAD_GATEWAY" help:"Base URL of the gateway, for users and rides, ${orSeveral} (${default})."`
+	Users        string `default:"" placeholder:"URL" env:"LOAD_USERS" help:"Base URL of users, ${orSeveral}; default: the gateway's."`
+	Rides        string `default:"" placeholder:"URL" env:"LOAD_RIDES" help:"Base URL of rides, ${orSeveral}; default: the gateway's."`
+	Orchestrator string `default:"http://127.0.0.1:8083" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
 	ReadyFile    string `default:"" placeholder:"FILE" env:"LOAD_READY_FILE" help:"Take gateway and orchestrator from the file that 'up --ready-file' wrote."`
 	clientSettings
 	sceneSettings
@@ -65,6 +65,9 @@ Examples:
       the database alone
   rideshare load --gateway http://host:80 --orchestrator http://host:8083
       another system
+  rideshare load --gateway http://h1,http://h2,http://h3 --orchestrator http://h1:8083,http://h2:8083,http://h3:8083
+      a cluster: a request that was not sent to a host goes to the next one, and a write without an answer is
+      sent once more there, under its key
   rideshare load n1 --start process
       a scene of overload, with a verdict; docs/LOAD.md has all six
 
@@ -223,5 +226,5 @@ func (l *loadCommand) targets() (load.Targets, error) {
 	for _, url := range []*string{&t.Users, &t.Rides, &t.Orchestrator} {
 		*url = strings.TrimSuffix(*url, "/")
 	}
-	return t, joinUsage(checkURL("--users or --gateway", t.Users), checkURL("--rides or --gateway", t.Rides), checkURL("--orchestrator", t.Orchestrator))
+	return t, joinUsage(checkURLs("--users or --gateway", t.Users), checkURLs("--rides or --gateway", t.Rides), checkURLs("--orchestrator", t.Orchestrator))
 }

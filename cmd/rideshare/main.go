@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Writers(stdout, stderr),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { exit = code }),
-		kong.Vars{"version": version, "loadMix": load.DefaultMix, "session": zookeeper.DefaultSessionTimeout.String()},
+		kong.Vars{"version": version, "orSeveral": orSeveral, "loadMix": load.DefaultMix, "session": zookeeper.DefaultSessionTimeout.String()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(out),
 	)

@@ -134,8 +134,8 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 // gatewayCommand is `rideshare gateway`.
 type gatewayCommand struct {
 	Listen   string   `default:":80" placeholder:"ADDR" env:"GATEWAY_LISTEN" help:"Listen address (${default})."`
-	UsersURL []string `required:"" placeholder:"URL" env:"USERS_URL" help:"Base URLs of the users instances, separated by commas."`
-	RidesURL []string `required:"" placeholder:"URL" env:"RIDES_URL" help:"Base URLs of the rides instances, separated by commas."`
+	UsersURL []string `required:"" sep:"none" placeholder:"URL" env:"USERS_URL" help:"Base URLs of the users instances, separated by commas."`
+	RidesURL []string `required:"" sep:"none" placeholder:"URL" env:"RIDES_URL" help:"Base URLs of the rides instances, separated by commas."`
 	Order    string   `default:"round-robin" enum:"round-robin,first" env:"GATEWAY_ORDER" help:"Which of the instances gets a request: round-robin (all in turn) or first (the first of the list that answers, as in a cluster, where it is that of the own host) (${default})."`
 	common
 }
@@ -146,7 +146,7 @@ func (g *gatewayCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	service, err := gateway.New(gateway.Config{Users: g.UsersURL, Rides: g.RidesURL, Order: instances.Order(g.Order), Log: p.log, Observe: p.requests.Observe, TLS: out.tls})
+	service, err := gateway.New(gateway.Config{Users: elements(g.UsersURL), Rides: elements(g.RidesURL), Order: instances.Order(g.Order), Log: p.log, Observe: p.requests.Observe, TLS: out.tls})
 	if err != nil {
 		return usagef("%v", err)
 	}

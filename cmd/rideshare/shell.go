@@ -2,18 +2,15 @@ package main
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"rideshare/shell"
 )
 
 // shellCommand is `rideshare shell`.
 type shellCommand struct {
-	URL     string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	URL     string  `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
 	Command *string `short:"c" placeholder:"SQL" help:"Run this text instead of standard input."`
 	Bail    bool    `help:"End at the first error, if the input is not a terminal."`
 	Mode    string  `default:"table" enum:"table,csv,json,line" help:"Form of results at the start: table, csv, json or line (${default})."`
@@ -30,6 +27,7 @@ then goes on after an error, unless --bail is given.
 Examples:
   rideshare shell                                     against 'rideshare up'
   rideshare shell http://host:8083 --user ann
+  rideshare shell http://h1:8083,http://h2:8083       of a cluster; a statement that got no answer is not sent again
   rideshare shell -c "SELECT * FROM users" --mode csv
   rideshare shell --bail < schema.sql
 
@@ -38,7 +36,7 @@ Exit code 0: done. 1: a statement failed, if not typed at a terminal, or there i
 
 // Run runs the shell.
 func (c *shellCommand) Run(ctx context.Context, out *output) error {
-	base, transport, err := reachAPI(out, c.URL)
+	base, transport, err := reachAPI(out, c.URL, shell.Limit)
 	if err != nil {
 		return err
 	}
@@ -51,19 +49,6 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 		URL: base, Transport: transport, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
 		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.history(),
 	})
-}
-
-// reachAPI returns the base URL of an orchestrator and a transport to it. It refuses credentials in the URL.
-func reachAPI(out *output, address string) (base string, transport *http.Transport, err error) {
-	if strings.Contains(address, "@") {
-		if u, bad := url.Parse(address); bad != nil || u.User != nil {
-			return "", nil, usagef("credentials do not belong in a URL, where others see them: use --auth-file, or --user and $%s", envPassword)
-		}
-	}
-	if base, transport, err = out.reach(address); err != nil {
-		return "", nil, usagef("%v", err)
-	}
-	return base, transport, nil
 }
 
 // history returns the file of the history, "" if there is no home folder for it.

@@ -22,7 +22,7 @@ const (
 
 // statusCommand is `rideshare status`.
 type statusCommand struct {
-	URL   string `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator (${default})."`
+	URL   string `arg:"" optional:"" default:"http://127.0.0.1:8083" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, ${orSeveral} (${default})."`
 	Watch bool   `short:"w" help:"Look again every second, until Ctrl-C."`
 	JSON  string `name:"json" default:"" placeholder:"FILE" env:"STATUS_JSON" help:"Write the status there as JSON; - is standard output, without the table."`
 	clientSettings
@@ -52,7 +52,7 @@ type status struct {
 
 // Run shows the status, once or until ctx ends.
 func (s *statusCommand) Run(ctx context.Context, out *output) error {
-	base, transport, err := reachAPI(out, s.URL)
+	base, transport, err := reachAPI(out, s.URL, unlimited)
 	if err != nil {
 		return err
 	}
