@@ -245,11 +245,13 @@ func testReturnedWrite(t *testing.T, nodes []*testenv.Service) {
 	}
 }
 
-// A refusal of writeQ may come from a queue without a leader, which may have the message. A classic queue refuses for certain.
+// A refusal of writeQ may come from a queue without a leader, which may have the message; or from a channel that was opened
+// while there was no leader, and is refused for ever: the connection is replaced. A classic queue refuses for certain.
 func testFullInCluster(t *testing.T, nodes []*testenv.Service) {
 	t.Helper()
-	b := clusterBus(t, nodes, mqtest.Limits{MaxReady: 5})
-	c := b.joined(t, "one", 1)
+	b, log := clusterBus(t, nodes, mqtest.Limits{MaxReady: 5}), &logBuffer{}
+	c := b.member(t, "one", 1, log)
+	wholly(t, c)
 	for q, want := range map[mq.Queue]error{mq.ReadQ: mq.ErrRefused, mq.WriteQ: mq.ErrUnconfirmed} {
 		var err error
 		for i := 0; err == nil && i < 100; i++ {
@@ -259,6 +261,18 @@ func testFullInCluster(t *testing.T, nodes []*testenv.Service) {
 			t.Errorf("publish to a full %s: got %v, want %v", q, err, want)
 		}
 	}
+	testenv.Eventually(t, patience, func() error {
+		_ = c.Publish(t.Context(), mq.WriteQ, mq.Message{Persistent: true}) // refused
+		if log.count("bus writer", "writeQ refuses messages") == 0 {
+			return errors.New("the connection that is refused is not replaced")
+		}
+		return nil
+	})
+	b.admin(t, func(ch *amqp091.Channel) error {
+		_, err := ch.QueuePurge(b.queue(mq.WriteQ), false)
+		return err
+	})
+	testenv.Eventually(t, patience, func() error { return c.Publish(t.Context(), mq.WriteQ, mq.Message{Persistent: true}) })
 }
 
 // Two parts publish while the node of one of them, which leads writeQ, is killed. Every acknowledged write arrives, reads
@@ -351,6 +365,11 @@ func testNodePaused(t *testing.T, nodes []*testenv.Service) {
 			testenv.Eventually(t, patience, func() error { return call(q) })
 		}
 	}
+	asker, names := b.joined(t, "asker", 0), make(chan string, 10)
+	running(t, func(ctx context.Context) error {
+		return asker.Replies(ctx, func(name string) { names <- name }, func(mq.Message) {})
+	})
+	gone := receive(t, names)
 	paused.Pause(t)
 	defer paused.Resume(t)
 	began := time.Now()
@@ -363,6 +382,13 @@ func testNodePaused(t *testing.T, nodes []*testenv.Service) {
 			return nil
 		})
 	}
+	testenv.Eventually(t, patience, func() error {
+		err := worker.Reply(t.Context(), gone, mq.Message{})
+		if err == nil || !strings.Contains(err.Error(), "has not confirmed an earlier one") {
+			return fmt.Errorf("got %w, want replies to the paused node not waited for", err)
+		}
+		return nil
+	})
 	for left := cap(answered); left > 0; {
 		if err := errors.Join(fromOther(mq.ReadQ), other.Ready()); err != nil {
 			t.Errorf("a read at another node, after %v: got %v, want nil", time.Since(began), err)

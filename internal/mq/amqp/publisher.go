@@ -44,9 +44,11 @@ type publisher struct {
 	unswept chan struct{}      // closed when returns are no longer taken
 
 	confirms atomic.Uint64 // received so far; a change shows that the broker is alive
+	opened   time.Time
 
-	mu      sync.Mutex // guards pending
+	mu      sync.Mutex // guards the fields below
 	pending map[string]*publication
+	stuck   map[string]bool // destinations elsewhere that owe a confirm for longer than the time-out
 }
 
 // newPublisher makes a publisher on a new session, ready to publish. It takes ownership of the session, even if it
@@ -55,7 +57,7 @@ func newPublisher(s *session, c Config) (*publisher, error) {
 	p := &publisher{
 		session: s, config: c,
 		todo: make(chan *publication), swept: make(chan chan struct{}), unswept: make(chan struct{}),
-		pending: map[string]*publication{},
+		pending: map[string]*publication{}, stuck: map[string]bool{}, opened: time.Now(),
 	}
 	if err := p.open(); err != nil {
 		s.close()
@@ -198,8 +200,39 @@ func (p *publisher) publish(ctx context.Context, m *publication) error {
 	return p.outcome(m)
 }
 
+// owes reports whether the confirm of m need not be waited for: its destination owes an earlier one.
+func (p *publisher) owes(m *publication) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return m.elsewhere && p.stuck[m.exchange+m.key]
+}
+
+// late stores that the destination of m owes a confirm, until that arrives. Otherwise each of the many replies to a node
+// that is silent would hold up its sender for the whole time-out.
+func (p *publisher) late(m *publication) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	to := m.exchange + m.key
+	if p.stuck[to] {
+		return
+	}
+	p.stuck[to] = true
+	go func() { // ends with the session at the latest
+		select {
+		case <-m.confirm.Done():
+		case <-p.done:
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.stuck, to)
+	}()
+}
+
 // confirmed waits for the confirm of m, positive or negative.
 func (p *publisher) confirmed(ctx context.Context, m *publication) error {
+	if p.owes(m) {
+		return fmt.Errorf("%w: its queue has not confirmed an earlier one", mq.ErrUnconfirmed)
+	}
 	timer := time.NewTimer(p.config.ConfirmTimeout)
 	defer timer.Stop()
 	for waited := 1; ; waited++ {
@@ -215,7 +248,10 @@ func (p *publisher) confirmed(ctx context.Context, m *publication) error {
 		// A blocked broker confirms when its alarm ends. A broker that has confirmed other messages in this time is
 		// alive: one slow queue must not cost the other queues the connection.
 		alive := p.confirms.Load() != before
-		if !m.elsewhere && !p.blocked.Load() && !alive {
+		switch {
+		case m.elsewhere:
+			p.late(m)
+		case !p.blocked.Load() && !alive:
 			p.kill(fmt.Errorf("no confirm in %v", p.config.ConfirmTimeout))
 		}
 		// The time-out of a cluster is short. While others are confirmed, the broker is only slow.

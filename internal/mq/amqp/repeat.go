@@ -17,7 +17,13 @@ const (
 	connectWait = 2 * time.Second
 	// refusedPause is the pause before a message that writeQ refused is sent again: without a leader, writeQ refuses too.
 	refusedPause = 200 * time.Millisecond
+	// refusedAge is the age at which a connection on which writeQ refuses is replaced: a channel that was opened while
+	// writeQ had no leader is refused for ever. An election takes about as long.
+	refusedAge = 500 * time.Millisecond
 )
+
+// errRefuses is the reason for the end of a connection on which writeQ refuses messages.
+var errRefuses = errors.New("writeQ refuses messages: it is full, or the channel has no leader")
 
 // throughNodes publishes in a cluster. If the connection is lost, or the broker does not confirm, it repeats the message
 // over the next connection, which is to the next node: as often as there are nodes. The receivers of all messages
@@ -40,6 +46,10 @@ func (c *Conn) throughNodes(ctx context.Context, by *link[*publisher], to destin
 			// Whether a quorum queue that refused has the message is not proven.
 			err = fmt.Errorf("%w: the queue refused it: full, or without a leader", mq.ErrUnconfirmed)
 			used = nil
+			if time.Since(p.opened) >= refusedAge {
+				p.kill(errRefuses)
+				used = p
+			}
 			wait.For(ctx, refusedPause)
 		} else if used = p; !p.lost() {
 			break
