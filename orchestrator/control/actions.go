@@ -218,7 +218,7 @@ func (l *Loop) started(ctx context.Context, id string, err error) {
 	defer l.mu.Unlock()
 	host := l.starting[id]
 	delete(l.starting, id)
-	if host != "" && errors.Is(err, launch.ErrUnavailable) { // the next pass chooses another host
+	if errors.Is(err, launch.ErrSilent) { // the next pass chooses another host
 		l.cfg.Log.WarnContext(ctx, "worker perhaps not started", "start_id", id, logkey.Host, host, logkey.Error, err)
 		l.Wake()
 		return

@@ -38,6 +38,8 @@ type machine struct {
 	name             string
 	launcher, worker atomic.Int32 // what the launcher and the workers do
 	kills            atomic.Int64
+	noStarts         atomic.Bool  // its engine is away
+	startsFailed     atomic.Int64 // since
 
 	mu       sync.Mutex // guards the fields below
 	received []string   // ids of starts that came while the machine was paused
@@ -70,6 +72,10 @@ func (m *machine) Start(ctx context.Context, startID string) (launch.Instance, e
 			m.received = append(m.received, startID)
 		}
 		return launch.Instance{}, err
+	}
+	if m.noStarts.Load() {
+		m.startsFailed.Add(1)
+		return launch.Instance{}, launch.ErrUnavailable
 	}
 	return m.Launcher.Start(ctx, startID)
 }

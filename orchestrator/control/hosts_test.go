@@ -109,3 +109,16 @@ func TestLoop_CrashSlave_LauncherAway(t *testing.T) {
 		}
 	})
 }
+
+// A host that answers but fails to start workers is passed over for a while, if another host can start them.
+func TestLoop_StartsFailOnAHost_AnotherHostTakesOver(t *testing.T) {
+	onHosts(t, func(s *hostsRig, l *control.Loop) {
+		s.machine("c").noStarts.Store(true)
+		s.onHost("c", func(w *stubWorker) { _ = s.machine("c").Launcher.Kill(s.t.Context(), w.spec.ID) })
+		s.reconcile()
+		wantLayout(s.t, l, "a master 1", "a slave 0", "b slave 0")
+		if got := s.machine("c").startsFailed.Load(); got != 1 {
+			s.t.Errorf("got %d starts on c, want 1", got)
+		}
+	})
+}

@@ -5,6 +5,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -15,6 +16,8 @@ var (
 	// ErrUnavailable is returned when the engine cannot be reached. A Start that returned ErrUnavailable may still have
 	// taken effect: check with List, or call Start again with the same id, which is safe.
 	ErrUnavailable = errors.New("launcher unavailable")
+	// ErrSilent is the ErrUnavailable of a Hosts launcher for a worker whose host does not answer.
+	ErrSilent = fmt.Errorf("%w: its host does not answer", ErrUnavailable)
 	// ErrNoWorker is returned for a worker that no longer exists.
 	ErrNoWorker = errors.New("no such worker")
 )

@@ -206,7 +206,7 @@ func (l *Launcher) at(ctx context.Context, id dbaas.WorkerID, do func(context.Co
 func (l *Launcher) unlisted(id dbaas.WorkerID, states []launch.Host) error {
 	for _, s := range states {
 		if !s.Answers() {
-			return fmt.Errorf("worker %s: %w: the launcher of host %s does not answer", id, launch.ErrUnavailable, s.Name)
+			return fmt.Errorf("worker %s, perhaps on host %s: %w", id, s.Name, launch.ErrSilent)
 		}
 	}
 	return fmt.Errorf("worker %s: %w", id, launch.ErrNoWorker)
@@ -229,7 +229,7 @@ func (l *Launcher) call(ctx context.Context, h *host, do func(context.Context) e
 	l.mu.Lock()
 	up, silent := h.up, !h.silentSince.IsZero()
 	l.mu.Unlock()
-	away := fmt.Errorf("%w: the launcher of host %s does not answer", launch.ErrUnavailable, h.name)
+	away := fmt.Errorf("host %s: %w", h.name, launch.ErrSilent)
 	if silent {
 		return away
 	}
