@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/instances"
 	launchhosts "rideshare/orchestrator/launch/hosts"
 	"rideshare/system"
 )
@@ -68,7 +69,10 @@ func (o *orchestratorCommand) checkAdvertise() error {
 	if o.Advertise == "" {
 		return nil
 	}
-	return checkURL("--advertise", o.Advertise)
+	if _, err := instances.Parse([]string{o.Advertise}); err != nil {
+		return usagef("--advertise: %v", err)
+	}
+	return nil
 }
 
 // Run serves until ctx ends.
