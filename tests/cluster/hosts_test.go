@@ -52,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	project := fmt.Sprintf("rscluster-%d", os.Getpid())
-	c := &cluster{root: root, dir: filepath.Join(root, ".cluster", project), env: append(os.Environ(), "PROJECT="+project, "RIDESHARE_IMAGE=rideshare/rideshare:"+project)}
+	c := &cluster{root: root, dir: filepath.Join(root, ".cluster", project), env: append(os.Environ(), "PROJECT="+project, "SLAVES=2", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+project)}
 	t.Cleanup(func() {
 		if _, err := c.run(context.WithoutCancel(t.Context()), "deploy/cluster/local.sh", "down"); err != nil {
 			t.Error(err)
