@@ -90,7 +90,8 @@ type Delivery interface {
 // ConsumeConfig is the settings of a consumer of a work queue.
 type ConsumeConfig struct {
 	Queue Queue
-	// Prefetch is how many unacknowledged deliveries this consumer may hold, at least 1.
+	// Prefetch is how many unacknowledged deliveries this consumer may hold, at least 1; of reads in a cluster, from each
+	// node.
 	Prefetch int
 }
 

@@ -27,12 +27,13 @@ const roomy = 20_000
 
 // bus is the set of names with one prefix on a broker, for one test.
 type bus struct {
-	service *testenv.Service   // nil when the broker is shared
-	nodes   []*testenv.Service // of a cluster, else nil
-	admins  int                // the node that admin uses
-	url     string
-	prefix  string
-	limits  mqtest.Limits
+	service   *testenv.Service   // nil when the broker is shared
+	nodes     []*testenv.Service // of a cluster, else nil
+	admins    int                // the node that admin uses
+	abandoned bool               // the queues stay, because the broker ends with the test
+	url       string
+	prefix    string
+	limits    mqtest.Limits
 
 	mu       sync.Mutex       // guards networks
 	networks map[any]*network // by their Conn or Meter
@@ -51,7 +52,11 @@ func newBus(tb testing.TB, service *testenv.Service, url string, l mqtest.Limits
 		service: service, url: url, limits: l,
 		prefix: "test." + rand.Text() + ".", networks: map[any]*network{},
 	}
-	tb.Cleanup(func() { b.remove(tb) })
+	tb.Cleanup(func() {
+		if !b.abandoned {
+			b.remove(tb)
+		}
+	})
 	return b
 }
 
