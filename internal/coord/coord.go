@@ -133,14 +133,15 @@ type Session interface {
 	// value has changed since it was read.
 	SetValue(ctx context.Context, name string, value []byte, old Version) error
 	// Lead tries to become the only holder of /orchestrator, under a name that others can read, until the session ends
-	// or another session calls Depose. It reports whether this session holds it now.
+	// or another session takes over. It reports whether this session holds it now.
 	Lead(ctx context.Context, name string) (bool, error)
 
 	// Leader returns the holder of /orchestrator, or ErrNone.
 	Leader(ctx context.Context) (Leader, error)
 
-	// Depose ends the term of a leader, whose session lives on. If the term is over already, it changes nothing.
-	Depose(ctx context.Context, l Leader) error
+	// TakeOver ends the term of a leader, whose session lives on, and makes this session the holder of /orchestrator, in
+	// one step. It returns false, and changes nothing, if that term is over already.
+	TakeOver(ctx context.Context, from Leader, name string) (bool, error)
 
 	// Close ends the session and its registrations immediately. It may be called twice.
 	Close() error

@@ -27,7 +27,7 @@ func (p *planner) settleMaster() bool {
 		p.add(ActionPromote, candidate, "no master")
 		return true
 	}
-	if !slices.ContainsFunc(live, stays) && p.observed.Starting == 0 {
+	if !slices.ContainsFunc(live, func(w Worker) bool { return stays(w) && w.reachable() }) && p.observed.Starting == 0 {
 		p.start("no worker")
 	}
 	return false

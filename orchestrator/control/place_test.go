@@ -122,7 +122,7 @@ func TestPlan_SilentHosts(t *testing.T) {
 		"HungSlave_LeftAlone":                  {[]string{"c"}, []control.Worker{ma, sb, silent(long, hung(sc))}, nil},
 		"BusLostSlave_LeftAlone":               {[]string{"c"}, []control.Worker{ma, sb, silent(long, busLost(sc, long))}, nil},
 		"MasterDead_NoSuccessorOnSilentHost":   {[]string{"b"}, []control.Worker{dead(ma), silent(long, sb), sc}, []string{"remove a1", "promote c3", "start a"}},
-		"MasterDead_OnlySilentSlaves_Waits":    {[]string{"b", "c"}, []control.Worker{dead(ma), silent(long, sb), silent(long, sc)}, []string{"remove a1"}},
+		"MasterDead_OnlySilentSlaves_Starts":   {[]string{"b", "c"}, []control.Worker{dead(ma), silent(long, sb), silent(long, sc)}, []string{"remove a1", "start a"}},
 		"LostHostsMaster_ReplacedImmediately":  {[]string{"a"}, []control.Worker{hostLost(ma), sb, sc}, []string{"promote b2", "start b"}},
 		"LostHostsMasterBeingKilled_Replaced":  {[]string{"a"}, []control.Worker{killing, sb, sc}, []string{"promote b2", "start b"}},
 		"LostHostsSlave_CountsWhileRegistered": {[]string{"c"}, []control.Worker{ma, sb, hostLost(sc)}, nil},

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -75,7 +74,7 @@ func (l *Loop) lead(ctx context.Context, session coord.Session) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
 	defer cancel()
-	now, err := session.Lead(ctx, cmp.Or(l.cfg.Advertise, l.cfg.Name))
+	now, err := session.Lead(ctx, l.leadsAs())
 	if err != nil {
 		return was && errors.Is(err, coord.ErrUnavailable)
 	}

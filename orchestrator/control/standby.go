@@ -1,7 +1,9 @@
 package control
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -20,6 +22,10 @@ const (
 	// lastPatience bounds the patience, which doubles each time that this standby ends a term, until a leader answers.
 	lastPatience = 5 * time.Minute
 )
+
+// errOwnURL stands for the answer of a leader with this orchestrator's own URL: an earlier process, whose session is not
+// over yet. Another orchestrator that was given the same URL by mistake loses the lead less and less often.
+var errOwnURL = errors.New("its URL is that of this orchestrator")
 
 // leaderWatch is what a standby knows of the leader.
 type leaderWatch struct {
@@ -48,16 +54,18 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
 	leader, err := session.Leader(callCtx)
 	cancel()
-	if err != nil || !strings.HasPrefix(leader.Name, "http") {
+	if err != nil || !strings.Contains(leader.Name, "://") {
 		return
 	}
 	interrupted := began.Sub(w.asked) > 2*(askLeaderEvery+leaderTimeout)
 	if leader != w.term || interrupted {
 		w.term, w.heard = leader, began
 	}
-	callCtx, cancel = context.WithTimeout(ctx, leaderTimeout)
-	err = l.cfg.LeaderAnswers(callCtx, leader.Name)
-	cancel()
+	if err = errOwnURL; leader.Name != l.cfg.Advertise {
+		callCtx, cancel = context.WithTimeout(ctx, leaderTimeout)
+		err = l.cfg.LeaderAnswers(callCtx, leader.Name)
+		cancel()
+	}
 	now := l.cfg.Now()
 	w.asked = now
 	switch {
@@ -67,19 +75,25 @@ func (l *Loop) askLeader(ctx context.Context, session coord.Session, w *leaderWa
 	case err == nil:
 		w.heard, w.patience = began, leaderPatience
 	case now.Sub(w.heard) >= w.patience:
-		l.depose(ctx, session, w, err)
+		l.takeOver(ctx, session, w, err)
 	}
 }
 
-// depose ends the leader's term. The next pass, of this orchestrator or of another standby, takes the lead.
-func (l *Loop) depose(ctx context.Context, session coord.Session, w *leaderWatch, why error) {
+// takeOver ends the leader's term and begins this orchestrator's own. The next pass leads.
+func (l *Loop) takeOver(ctx context.Context, session coord.Session, w *leaderWatch, why error) {
 	callCtx, cancel := context.WithTimeout(ctx, coordTimeout)
 	defer cancel()
-	if err := session.Depose(callCtx, w.term); err != nil {
-		l.cfg.Log.WarnContext(ctx, "silent leader not deposed", logkey.Addr, w.term.Name, logkey.Error, err)
-		return
+	log := l.cfg.Log.With(logkey.Addr, w.term.Name, logkey.Took, l.cfg.Now().Sub(w.heard), logkey.Reason, why)
+	leads, err := session.TakeOver(callCtx, w.term, l.leadsAs())
+	switch {
+	case err != nil:
+		log.WarnContext(ctx, "lead not taken over from a silent leader", logkey.Error, err)
+	case leads:
+		log.WarnContext(ctx, "lead taken over from a silent leader")
+		*w = leaderWatch{patience: min(2*w.patience, lastPatience)}
+		l.Wake()
 	}
-	l.cfg.Log.WarnContext(ctx, "silent leader deposed", logkey.Addr, w.term.Name, logkey.Took, l.cfg.Now().Sub(w.heard), logkey.Error, why)
-	*w = leaderWatch{patience: min(2*w.patience, lastPatience)}
-	l.Wake()
 }
+
+// leadsAs returns the name under which this orchestrator leads: its URL, if it has one.
+func (l *Loop) leadsAs() string { return cmp.Or(l.cfg.Advertise, l.cfg.Name) }

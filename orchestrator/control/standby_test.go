@@ -177,3 +177,25 @@ func TestLoop_LeaderAndMasterLost_Together(t *testing.T) {
 		}
 	})
 }
+
+// A leader that was killed and restarted does not wait for the session of its earlier process.
+func TestLoop_LeaderRestarted_TakesOverFromItsEarlierProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := newHostsRig(t, "a", "b"), &reach{cut: map[[2]string]bool{}}
+		defer s.end()
+		earlier, err := s.coord.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = earlier.Close() }() // it lives for the whole test
+		if leads, err := earlier.Lead(t.Context(), "http://one"); !leads || err != nil {
+			t.Fatalf("got %t, %v", leads, err)
+		}
+		l, stop := s.run(control.Config{Name: "o", Slaves: 1, Advertise: "http://one", LeaderAnswers: r.from("http://one")})
+		defer stop()
+		if took := awaitLead(peer{Loop: l}, hostSession); took > 3500*time.Millisecond {
+			t.Errorf("leads after %v, want at most 3.5s", took)
+		}
+		s.reconcile()
+	})
+}

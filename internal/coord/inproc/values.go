@@ -182,16 +182,18 @@ func (s *Session) Leader(ctx context.Context) (coord.Leader, error) {
 	return k.term, nil
 }
 
-// Depose implements coord.Session.
-func (s *Session) Depose(ctx context.Context, l coord.Leader) error {
+// TakeOver implements coord.Session.
+func (s *Session) TakeOver(ctx context.Context, from coord.Leader, name string) (bool, error) {
 	if err := s.begin(ctx); err != nil {
-		return err
+		return false, err
 	}
 	k := s.coordinator
 	defer k.mu.Unlock()
-	if k.leader != nil && k.term.Term == l.Term {
-		k.leader = nil
-		k.notify()
+	if k.leader == nil || k.term.Term != from.Term {
+		return false, nil
 	}
-	return nil
+	k.leader = s
+	k.term = coord.Leader{Name: name, Term: k.term.Term + 1}
+	k.notify()
+	return true, nil
 }

@@ -113,9 +113,25 @@ func (s *Session) Leader(ctx context.Context) (coord.Leader, error) {
 	return coord.Leader{Name: string(holder.data), Term: holder.stat.Czxid}, nil
 }
 
-// Depose implements coord.Session. It reads the node and removes it if the term is still the same. Between the two another
-// session may have become the leader: its node then has the same version and is removed too, and its next Lead makes it
-// the leader again unless another session was faster.
-func (s *Session) Depose(ctx context.Context, l coord.Leader) error {
-	return border("depose", s.removeIf(ctx, s.leader(), func(n node) bool { return n.stat.Czxid == l.Term }))
+// TakeOver implements coord.Session. It reads the node and, if the term is still the same, replaces the node in one
+// transaction. Between the two another session may have become the leader: its node then has the same version and is
+// replaced too. If the reply is lost, the session may be the leader; the next Lead finds out.
+func (s *Session) TakeOver(ctx context.Context, from coord.Leader, name string) (bool, error) {
+	holder, err := s.get(ctx, s.leader())
+	if err == nil && holder.stat.Czxid != from.Term {
+		return false, nil
+	}
+	if err == nil {
+		err = do(ctx, s, func(c *zk.Conn) error {
+			_, failed := c.Multi(
+				&zk.DeleteRequest{Path: s.leader(), Version: holder.stat.Version},
+				&zk.CreateRequest{Path: s.leader(), Data: []byte(name), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
+			)
+			return failed
+		})
+	}
+	if isGone(err) || wasChanged(err) {
+		return false, nil
+	}
+	return err == nil, border("take over", err)
 }

@@ -63,7 +63,7 @@ func Run(t *testing.T, f Features, newWorld NewWorld) {
 		{"ValuesAreCompareAndSet", testValues},
 		{"LeadIsExclusive", testLead},
 		{"LeadPassesOnAfterDeath", testLeadAfterDeath},
-		{"DeposeEndsOneTerm", testDepose},
+		{"TakeOverEndsOneTerm", testTakeOver},
 		{"WatchWakes", testWatch},
 		{"DoubtComesBeforeLoss", testDoubt},
 		{"ShortCutChangesNothing", testShortCut},

@@ -114,9 +114,9 @@ func testLeadAfterDeath(s *suite) {
 	s.Eventually(func() error { return s.leads(b) })
 }
 
-// Depose ends the term that it names, of a leader whose session lives on, and no other term. Everybody who watches looks
+// TakeOver ends the term that it names, of a leader whose session lives on, and no other term. Everybody who watches looks
 // again.
-func testDepose(s *suite) {
+func testTakeOver(s *suite) {
 	a, b, watcher := s.open(), s.open(), s.open()
 	_, err := b.Leader(s.Context())
 	s.WantError("leader when there is none", err, coord.ErrNone)
@@ -126,20 +126,24 @@ func testDepose(s *suite) {
 		s.Fatalf("got %+v, want somebody, for both", first)
 	}
 	drain(watcher.Watch())
-	s.depose(b, first)
+	s.takeOver(b, first, true)
 	conformance.Receive(s.Suite, "token for the end of the term", watcher.Watch())
-	_, err = a.Leader(s.Context())
-	s.WantError("leader after the end of the term", err, coord.ErrNone)
+	s.wantLead(a, false)
 	s.wantLead(b, true)
-	s.wantLead(a, false)
-	s.depose(a, first) // late
-	s.wantLead(a, false)
 	second := s.leader(a)
-	s.depose(a, second)
-	s.wantLead(a, true) // the same session as in the first term
-	s.depose(b, first)
-	s.depose(b, second)
-	s.wantLead(b, false)
+	if second.Name != "next" || second.Term == first.Term {
+		s.Fatalf("got %+v after %+v, want next, in another term", second, first)
+	}
+	s.takeOver(a, first, false) // late
+	s.wantLead(b, true)
+	s.takeOver(a, second, true)
+	s.takeOver(b, first, false)
+	s.takeOver(b, second, false)
+	s.wantLead(a, true)
+	if err := a.Close(); err != nil {
+		s.Fatalf("close: got %v, want nil", err)
+	}
+	s.Eventually(func() error { return s.leads(b) })
 }
 
 func (s *suite) leader(session coord.Session) coord.Leader {
@@ -151,10 +155,10 @@ func (s *suite) leader(session coord.Session) coord.Leader {
 	return l
 }
 
-func (s *suite) depose(session coord.Session, l coord.Leader) {
+func (s *suite) takeOver(session coord.Session, from coord.Leader, want bool) {
 	s.Helper()
-	if err := session.Depose(s.Context(), l); err != nil {
-		s.Fatalf("depose %+v: got %v, want nil", l, err)
+	if got, err := session.TakeOver(s.Context(), from, "next"); got != want || err != nil {
+		s.Fatalf("take over from %+v: got %t, %v, want %t", from, got, err, want)
 	}
 }
 
