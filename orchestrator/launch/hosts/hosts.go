@@ -42,6 +42,8 @@ type Launcher struct {
 	events  wait.Token
 	end     context.CancelFunc
 	running sync.WaitGroup
+	// patience is the constant, except in tests.
+	patience time.Duration
 
 	mu      sync.Mutex  // guards the fields below and those of the hosts
 	changed wait.Signal // notified when a list ends
@@ -70,7 +72,7 @@ func CheckNames(names []string) error {
 // launchers open.
 func New(log *slog.Logger, all []Host) *Launcher {
 	ctx, end := context.WithCancel(context.Background())
-	l := &Launcher{log: cmp.Or(log, slog.New(slog.DiscardHandler)), created: time.Now(), events: wait.NewToken(), end: end}
+	l := &Launcher{log: cmp.Or(log, slog.New(slog.DiscardHandler)), created: time.Now(), events: wait.NewToken(), end: end, patience: patience}
 	for _, h := range all {
 		l.hosts = append(l.hosts, newHost(h))
 	}
@@ -93,7 +95,7 @@ func (l *Launcher) Events() <-chan struct{} { return l.events }
 
 // Look implements launch.Hosts.
 func (l *Launcher) Look(ctx context.Context) ([]launch.Instance, []launch.Host) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	l.mu.Lock()
 	want := map[*host]uint64{} // the first list that is requested from now on

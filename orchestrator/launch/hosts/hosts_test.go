@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 			all = append(all, hosts.Host{Name: name, Launcher: workers})
 		}
 		l := hosts.New(nil, all)
+		l.SetPatience(30 * time.Second) // a slow machine's list is still a new one
 		tb.Cleanup(func() { closed(tb, l.Close) })
 		return launchtest.StubWorld{Launcher: spread{l}}
 	})
