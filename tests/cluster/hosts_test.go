@@ -54,13 +54,13 @@ func newCluster(t *testing.T) *cluster {
 	project := fmt.Sprintf("rscluster-%d", os.Getpid())
 	c := &cluster{root: root, dir: filepath.Join(root, ".cluster", project), env: append(os.Environ(), "PROJECT="+project, "SLAVES=2", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+project)}
 	t.Cleanup(func() {
-		if _, err := c.run(context.WithoutCancel(t.Context()), "deploy/cluster/local.sh", "down"); err != nil {
+		if _, err := c.run(context.WithoutCancel(t.Context()), "./deploy/cluster/local.sh", "down"); err != nil {
 			t.Error(err)
 		}
 		docker(t, "rmi", "rideshare/rideshare:"+project)
 	})
 	begun := time.Now()
-	if _, err := c.run(t.Context(), "deploy/cluster/local.sh", "up"); err != nil {
+	if _, err := c.run(t.Context(), "./deploy/cluster/local.sh", "up"); err != nil {
 		c.findHosts(t, project)
 		c.keepLogs(t)
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (c *cluster) newClient(t *testing.T) *http.Client {
 
 // run runs a command in the checkout, and returns what it prints.
 func (c *cluster) run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.root, name), args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = c.root, c.env
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -206,7 +206,7 @@ func (c *cluster) promote(t *testing.T, lost *host) time.Duration {
 	t.Helper()
 	begun := time.Now()
 	testenv.Eventually(t, backLimit, func() error {
-		_, err := c.run(t.Context(), "deploy/cluster/cluster.sh", "promote", filepath.Join(c.dir, c.others(lost)[0].name), lost.name)
+		_, err := c.run(t.Context(), "./deploy/cluster/cluster.sh", "promote", filepath.Join(c.dir, c.others(lost)[0].name), lost.name)
 		return err
 	})
 	return time.Since(begun)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -246,7 +247,8 @@ func (c *cluster) wholeRabbitMQ(t *testing.T) error {
 // check is `rideshare check` of the whole system.
 func (c *cluster) check(t *testing.T) {
 	t.Helper()
-	out, err := c.run(t.Context(), "deploy/cluster/cluster.sh", "check", c.dir+"/a")
+	h := c.hosts[0]
+	out, err := c.run(t.Context(), "env", "HOST_NETWORK=container:"+h.project, "./deploy/cluster/cluster.sh", "check", filepath.Join(c.dir, h.name))
 	if err != nil {
 		t.Fatal(err)
 	}
