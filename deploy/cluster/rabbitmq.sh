@@ -4,6 +4,9 @@
 # A node that was paused until the others gave it up serves clients without them when it goes on, and does not join them by
 # itself. Its log then names every other node as partitioned. So it is ended, and the engine starts it again. A node that
 # still has one of the others goes on.
+#
+# A node that was cut off waits for the others and starts again by itself, which hangs now and then. So a node that takes no clients
+# for a minute is ended too.
 set -eu
 peers=$1
 cookie=/var/lib/rabbitmq/.erlang.cookie
@@ -25,6 +28,13 @@ trap 'kill -TERM $server' TERM INT
     [ $# -lt "$peers" ] || { echo "rabbitmq.sh: no other node is left: $lost; this node starts again"; kill -KILL $server; }
   done
 } </tmp/log &
+{
+  silent=0
+  while sleep 5; do
+    if grep -Eq ':1628 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; then silent=0; else silent=$((silent + 5)); fi
+    [ $silent -lt 60 ] || { echo "rabbitmq.sh: no listener for a minute; this node starts again"; kill -KILL $server; silent=0; }
+  done
+} &
 wait $server && code=0 || code=$?
 # A signal ends the wait, not the server.
 while kill -0 $server 2>/dev/null; do wait $server && code=0 || code=$?; done

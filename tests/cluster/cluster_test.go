@@ -8,6 +8,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -35,26 +36,37 @@ func TestCluster(t *testing.T) {
 	l := startLoad(t, c)
 	r := startRegisters(t, c)
 	report := &report{}
-	for range number(t, "CLUSTER_ROUNDS", 1) {
-		for _, kind := range []loss{kill, pause, cut} {
-			for _, h := range c.hosts {
-				t.Run(string(kind)+"/"+h.name, func(t *testing.T) { report.add(t, c.lose(t, l, kind, h)) })
-			}
-		}
-		for _, leader := range leaders {
-			t.Run("leader/"+leader, func(t *testing.T) { report.add(t, c.loseLeader(t, l, leader)) })
-		}
+	for round := range number(t, "CLUSTER_ROUNDS", 1) {
+		c.loseAll(t, l, report, round)
 	}
 	report.print(t)
+	l.stop()
+	l.keepFailed(t)
 	if t.Failed() {
 		c.keepLogs(t)
 	}
-	l.stop()
 	r.stop()
 	c.awaitWhole(t)
 	t.Run("acknowledged", l.verify)
 	t.Run("registers", r.verify)
 	t.Run("check", c.check)
+}
+
+// loseAll loses each host in each way, and each leader. It ends at the first loss after which the cluster is not whole.
+func (c *cluster) loseAll(t *testing.T, l *load, r *report, round int) {
+	t.Helper()
+	for _, kind := range []loss{kill, pause, cut} {
+		for _, h := range c.hosts {
+			if !t.Failed() {
+				t.Run(fmt.Sprintf("%s/%s/%d", kind, h.name, round), func(t *testing.T) { r.add(t, c.lose(t, l, kind, h)) })
+			}
+		}
+	}
+	for _, leader := range leaders {
+		if !t.Failed() {
+			t.Run(fmt.Sprintf("leader/%s/%d", leader, round), func(t *testing.T) { r.add(t, c.loseLeader(t, l, leader)) })
+		}
+	}
 }
 
 // number returns the positive number in an environment variable.

@@ -152,6 +152,12 @@ func (h *host) container(t *testing.T, service string) string {
 	return docker(t, "ps", "-aq", "--filter", "label=com.docker.compose.project="+h.project, "--filter", "label=com.docker.compose.service="+service)
 }
 
+// pid returns a process in the host's network.
+func (h *host) pid(t *testing.T) string {
+	t.Helper()
+	return docker(t, "inspect", "-f", "{{.State.Pid}}", h.project)
+}
+
 // exec runs a command in the container of a service.
 func (h *host) exec(t *testing.T, service string, args ...string) (string, error) {
 	t.Helper()
@@ -187,13 +193,12 @@ func (c *cluster) heal(t *testing.T, kind loss, h *host) {
 // packets adds (-A) or removes (-D) the rules that drop all packets between a host and the other two.
 func (c *cluster) packets(t *testing.T, h *host, verb string) {
 	t.Helper()
-	pid := docker(t, "inspect", "-f", "{{.State.Pid}}", h.project)
 	for _, other := range c.hosts {
 		if other == h {
 			continue
 		}
 		for _, rule := range [][]string{{"INPUT", "-s"}, {"OUTPUT", "-d"}} {
-			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", pid, "-n", "iptables", "-w", verb, rule[0], rule[1], other.address, "-j", "DROP")
+			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", h.pid(t), "-n", "iptables", "-w", verb, rule[0], rule[1], other.address, "-j", "DROP")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %v: %s", cmd.Args, err, out)
 			}
@@ -204,9 +209,9 @@ func (c *cluster) packets(t *testing.T, h *host, verb string) {
 // promote promotes a standby of the lost host's PostgreSQL, as an operator or a tool like Patroni does, and returns how long that took.
 func (c *cluster) promote(t *testing.T, lost *host) time.Duration {
 	t.Helper()
-	begun := time.Now()
+	begun, on := time.Now(), c.others(lost)[0]
 	testenv.Eventually(t, backLimit, func() error {
-		_, err := c.run(t.Context(), "./deploy/cluster/cluster.sh", "promote", filepath.Join(c.dir, c.others(lost)[0].name), lost.name)
+		_, err := c.run(t.Context(), "nsenter", "-t", on.pid(t), "-n", "./deploy/cluster/cluster.sh", "promote", filepath.Join(c.dir, on.name), lost.name)
 		return err
 	})
 	return time.Since(begun)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,9 +39,15 @@ type load struct {
 	mu     sync.Mutex // guards the fields below
 	acked  []time.Time
 	reads  int
-	failed []time.Time // when the reads that failed were sent
+	failed []failedRead
 	queued map[string]bool
 	wrong  []error
+}
+
+// failedRead is a read that no host answered.
+type failedRead struct {
+	sent time.Time
+	why  string
 }
 
 // startLoad makes the table and starts the load.
@@ -170,6 +177,7 @@ func (l *load) fail(err error) {
 // read reads what no cache has, at one host and then at the others. It fails if no host answers.
 func (l *load) read(ctx context.Context, i int) {
 	sent := time.Now()
+	var why []string
 	for try := range l.c.hosts {
 		h := l.c.hosts[(i+try)%len(l.c.hosts)]
 		a, err := l.c.post(ctx, h, "/db/query", []any{[]string{"SELECT count(*) FROM effects WHERE name=?", fmt.Sprintf("r%d", i)}}, "")
@@ -182,10 +190,14 @@ func (l *load) read(ctx context.Context, i int) {
 		if err == nil && a.status != http.StatusServiceUnavailable && a.status != http.StatusGatewayTimeout {
 			l.fail(fmt.Errorf("read at %s: got %d %.200s, want 200, 503 or 504", h.name, a.status, a.body))
 		}
+		if err == nil {
+			err = fmt.Errorf("%d %s", a.status, a.body)
+		}
+		why = append(why, fmt.Sprintf("%s after %s: %v", h.name, seconds(time.Since(sent)), err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.failed = append(l.failed, sent)
+	l.failed = append(l.failed, failedRead{sent: sent, why: strings.Join(why, "; ")})
 }
 
 // awaitBack waits until writes and reads that are sent from now on are answered.
@@ -238,19 +250,38 @@ func (l *load) readsFailed(from, to time.Time) (count int, within time.Duration)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first, last time.Time
-	for _, at := range l.failed {
-		if at.Before(from) || at.After(to) {
+	for _, f := range l.failed {
+		if f.sent.Before(from) || f.sent.After(to) {
 			continue
 		}
 		count++
-		if first.IsZero() || at.Before(first) {
-			first = at
+		if first.IsZero() || f.sent.Before(first) {
+			first = f.sent
 		}
-		if at.After(last) {
-			last = at
+		if f.sent.After(last) {
+			last = f.sent
 		}
 	}
 	return count, last.Sub(first)
+}
+
+// keepFailed keeps why reads failed.
+func (l *load) keepFailed(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, err := testenv.Artefact("cluster-reads-*.log")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, one := range l.failed {
+		_, err = fmt.Fprintf(f, "%s %s\n", one.sent.Format("15:04:05.000"), one.why)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("why %d reads failed: %s", len(l.failed), f.Name())
 }
 
 // verify compares what each host has with what was acknowledged, also the queued writes.
