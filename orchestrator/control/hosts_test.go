@@ -48,7 +48,7 @@ func TestLoop_SlavesHostPaused_ReplacedThenDrained(t *testing.T) {
 			s.t.Errorf("no master %v after the old one died", time.Since(died))
 		}
 		pass(2 * hostSession)
-		wantLayout(s.t, l, "a slave 0", "a slave 0", "b master 2")
+		wantLayout(s.t, l, "a slave 0", "b master 2", "b slave 0")
 		kills := s.machine("a").kills.Load() + s.machine("b").kills.Load() + s.machine("c").kills.Load()
 		s.resume("c")
 		pass(time.Minute)

@@ -45,17 +45,19 @@ func (p *planner) writtenOff(w Worker) bool {
 }
 
 // place returns the host for a new worker, and counts the worker there: of the hosts that answer, the host with the fewest
-// workers, then the first by name. A host on which starts fail comes last. ok is false if no host answers. So the master
+// workers, then the host of the master, which has fewer slaves than another host with as many workers, then the first by name. A host on which starts fail comes last. ok is false if no host answers. So the master
 // and all slaves share a host only if no other host could take a worker when the last of them was started.
 func (p *planner) place() (host string, ok bool) {
 	if len(p.hosts) == 0 {
 		return "", true
 	}
 	var best *Host
-	load := p.load()
+	load, masters := p.load(), p.masterHost()
+	before := func(a, b *Host) int {
+		return cmp.Or(preferTrue(a.Failing, b.Failing), cmp.Compare(load[a.Name], load[b.Name]), preferTrue(b.Name == masters, a.Name == masters), cmp.Compare(a.Name, b.Name))
+	}
 	for i := range p.hosts {
-		h := &p.hosts[i]
-		if h.Answers && (best == nil || cmp.Or(preferTrue(h.Failing, best.Failing), cmp.Compare(load[h.Name], load[best.Name]), cmp.Compare(h.Name, best.Name)) < 0) {
+		if h := &p.hosts[i]; h.Answers && (best == nil || before(h, best) < 0) {
 			best = h
 		}
 	}

@@ -48,7 +48,7 @@ func placed(actions []control.Action) []string {
 	return lines
 }
 
-// A new worker goes to the host that answers and has the fewest workers, then by name. Surplus slaves leave the host with
+// A new worker goes to the host that answers and has the fewest workers, then to the master's, then by name. Surplus slaves leave the host with
 // the most workers, but not the last one that serves, nor the last one on another host than the master's.
 func TestPlan_Placement(t *testing.T) {
 	ma, sa, sb := on("a", master(1)), on("a", slave(2)), on("b", slave(3))
@@ -69,6 +69,7 @@ func TestPlan_Placement(t *testing.T) {
 		"FirstIsSilent_NextByName":         {hosts: hostsABC("a"), slaves: 2, want: []string{"start b"}},
 		"NoHostAnswers_NoStart":            {hosts: hostsABC("a", "b", "c"), slaves: 2},
 		"MasterRuns_SlavesOnTheOthers":     {hosts: hostsABC(), workers: []control.Worker{ma}, slaves: 4, want: []string{"start b", "start c", "start a", "start b"}},
+		"EvenLoad_WithTheMaster":           {hosts: hostsABC("a"), workers: []control.Worker{on("c", master(1)), sb}, slaves: 2, want: []string{"start c"}},
 		"StartingCounts":                   {hosts: busyB, workers: []control.Worker{ma}, starting: 1, slaves: 2, want: []string{"start c"}},
 		"StartsFail_HostComesLast":         {hosts: failingB, workers: []control.Worker{ma, on("c", slave(2))}, slaves: 2, want: []string{"start a"}},
 		"StoppingDoesNotCount":             {hosts: hostsABC("c"), workers: []control.Worker{ma, stopping}, slaves: 1, want: []string{"start b"}},
