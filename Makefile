@@ -82,7 +82,7 @@ test-real: setup services ## the API test set and some scenes of the examples on
 	  $(GO) $(VETTED) $(RACE) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
 test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 12 minutes
-	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -timeout 30m -parallel $(FAULT_PARALLEL) ./tests/fault
+	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers

@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/launch/remote"
+	"rideshare/persdb/client"
 )
 
 // launcherGate is between the orchestrators of a system and its launcher. It refuses calls, and lets starts wait.
@@ -110,7 +112,12 @@ func TestLauncher_StoppedMasterCannotBeKilled_FencedAndWritesComeBack(t *testing
 	old := before.pids("master")[0]
 	network.Only(old)
 	network.Stall(testenv.ToServer)
-	awaitMore(t, "unknown writes", &l.unknown, 1) // so one was taken, and its commit is on the way
+	testenv.Eventually(t, healLimit, func() error {
+		if !network.Holds(client.PathCommit) {
+			return errors.New("no commit is on its way")
+		}
+		return nil
+	})
 	gate.refuse(remote.PathKill, remote.PathStop)
 	signal(t, old, syscall.SIGSTOP)
 	stopped := time.Now()

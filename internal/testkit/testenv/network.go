@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"maps"
@@ -30,6 +31,7 @@ type Network struct {
 	conns    map[net.Conn]net.Conn // the client's end of each connection, keyed by both ends
 	victim   int                   // pid; 0 for all processes
 	spared   map[net.Conn]bool     // connections in conns that are not the victim's
+	held     map[net.Conn][]byte   // the next bytes from each end that a stall holds back
 	running  sync.WaitGroup
 }
 
@@ -74,7 +76,7 @@ func NewNetwork(tb testing.TB, service string) *Network {
 	n := &Network{
 		listener: listener, target: u.Host,
 		stalled: map[Direction]bool{}, limited: map[Direction]int{}, conns: map[net.Conn]net.Conn{},
-		spared: map[net.Conn]bool{},
+		spared: map[net.Conn]bool{}, held: map[net.Conn][]byte{},
 	}
 	n.changed = sync.NewCond(&n.mu)
 	n.running.Go(n.accept)
@@ -102,6 +104,18 @@ func (n *Network) Stall(ways ...Direction) {
 	})
 }
 
+// Holds reports whether the next bytes that a stall holds back on some connection have this text.
+func (n *Network) Holds(text string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, data := range n.held {
+		if bytes.Contains(data, []byte(text)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Only restricts stalls and slowness to the current and future connections of one process, until Heal.
 func (n *Network) Only(pid int) {
 	var present map[net.Conn]net.Conn
@@ -123,7 +137,7 @@ func (n *Network) Slow(s Slowness) { n.set(func() { n.slowness = s }) }
 
 // Limit lets that many more bytes pass in one direction, counted over all connections. After that it drops every
 // connection, and each new one at its first byte.
-func (n *Network) Limit(way Direction, bytes int) { n.set(func() { n.limited[way] = bytes }) }
+func (n *Network) Limit(way Direction, most int) { n.set(func() { n.limited[way] = most }) }
 
 // Heal ends every fault but Abandon.
 func (n *Network) Heal() {
@@ -233,7 +247,7 @@ func (n *Network) pump(to, from net.Conn, way Direction) {
 // deliver writes a chunk under the current faults, and reports whether the connection still exists.
 func (n *Network) deliver(to, from net.Conn, way Direction, c chunk) bool {
 	for first := true; first || len(c.data) > 0; first = false {
-		slow, there := n.pass(from, way)
+		slow, there := n.pass(from, way, c.data)
 		if !there {
 			return false
 		}
@@ -258,10 +272,12 @@ func (n *Network) deliver(to, from net.Conn, way Direction, c chunk) bool {
 }
 
 // pass waits while the direction is stalled, and reports whether the connection still exists.
-func (n *Network) pass(conn net.Conn, way Direction) (Slowness, bool) {
+func (n *Network) pass(conn net.Conn, way Direction, data []byte) (Slowness, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer delete(n.held, conn)
 	for n.stalled[way] && n.conns[conn] != nil && !n.spared[conn] {
+		n.held[conn] = data
 		n.changed.Wait()
 	}
 	if n.spared[conn] {
@@ -271,16 +287,16 @@ func (n *Network) pass(conn net.Conn, way Direction) (Slowness, bool) {
 }
 
 // spend subtracts bytes from the limit, if there is one, and returns how many may pass.
-func (n *Network) spend(way Direction, bytes int) int {
+func (n *Network) spend(way Direction, size int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	left, limited := n.limited[way]
 	if !limited {
-		return bytes
+		return size
 	}
-	n.limited[way] = max(0, left-bytes)
-	if bytes > left {
+	n.limited[way] = max(0, left-size)
+	if size > left {
 		defer n.drop()
 	}
-	return min(bytes, left)
+	return min(size, left)
 }
