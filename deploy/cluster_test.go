@@ -1,0 +1,93 @@
+package deploy_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// initCluster makes the settings of three hosts.
+func initCluster(t *testing.T, args ...string) (dir, output string, err error) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "cluster")
+	out, err := exec.CommandContext(t.Context(), "bash", append([]string{"cluster/init.sh", dir}, args...)...).CombinedOutput()
+	return dir, string(out), err
+}
+
+// Each host has its own address first in each list, a certificate for it, and the same secrets as the others. Only the first
+// host makes the database, and the CA's key is with none. Nothing is made twice.
+func TestClusterInit(t *testing.T) {
+	dir, out, err := initCluster(t, "a=10.0.0.1", "b=10.0.0.2", "c=host.example")
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	read := func(path ...string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(append([]string{dir}, path...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, line := range []string{
+		"HOST_NAME=b", "HOST_NUMBER=2", "OTHER_HOSTS=a=10.0.0.1 c=host.example",
+		"LAUNCHERS=a=https://10.0.0.1:9600,b=https://10.0.0.2:9600,c=https://host.example:9600",
+		"COORDINATOR=zk://10.0.0.2:2181,10.0.0.1:2181,host.example:2181/rideshare",
+		"PERSDB_URLS=https://10.0.0.2:9530,https://10.0.0.1:9530,https://host.example:9530",
+	} {
+		if !strings.Contains(read("b", "settings"), line+"\n") {
+			t.Errorf("settings of b: got %s, want a line %s", read("b", "settings"), line)
+		}
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(read("ca.pem")))
+	for host, address := range map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "host.example"} {
+		block, _ := pem.Decode([]byte(read(host, "tls", "cert.pem")))
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err == nil {
+			_, err = cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address})
+		}
+		if err != nil {
+			t.Errorf("certificate of %s: %v", host, err)
+		}
+		for _, secret := range []string{"api-credentials", "launcher-token", "postgres-log", "erlang-cookie", "rabbitmq-definitions.json"} {
+			if read(host, "secrets", secret) != read("a", "secrets", secret) || read(host, "secrets", secret) == "" {
+				t.Errorf("%s of %s differs from that of a", secret, host)
+			}
+		}
+		_, failed := os.Stat(filepath.Join(dir, host, "first", "database"))
+		if first := failed == nil; first != (host == "a") {
+			t.Errorf("host %s makes the database: got %t", host, first)
+		}
+		if keys, _ := filepath.Glob(filepath.Join(dir, host, "*", "ca-key")); len(keys) > 0 {
+			t.Errorf("host %s has the CA's key", host)
+		}
+	}
+	before := read("a", "secrets", "launcher-token")
+	again, err := exec.CommandContext(t.Context(), "bash", "cluster/init.sh", dir, "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3").CombinedOutput()
+	if err == nil || !strings.Contains(string(again), "exists") || read("a", "secrets", "launcher-token") != before {
+		t.Errorf("a second time: got %v, %s, want a refusal that changes nothing", err, again)
+	}
+}
+
+// Names and addresses that no host can have are refused, and nothing is made.
+func TestClusterInit_WrongHosts(t *testing.T) {
+	for name, hosts := range map[string][]string{
+		"Two": {"a=10.0.0.1", "b=10.0.0.2"}, "NameTwice": {"a=10.0.0.1", "a=10.0.0.2", "c=10.0.0.3"}, "AddressTwice": {"a=10.0.0.1", "b=10.0.0.1", "c=10.0.0.3"},
+		"NoName": {"10.0.0.1", "b=10.0.0.2", "c=10.0.0.3"}, "NoDot": {"a=one", "b=10.0.0.2", "c=10.0.0.3"}, "Capital": {"A=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, out, err := initCluster(t, hosts...)
+			if err == nil || out == "" {
+				t.Errorf("got %v, %q, want an error that says why", err, out)
+			}
+			if _, err = os.Stat(dir); err == nil {
+				t.Errorf("%s was made", dir)
+			}
+		})
+	}
+}
