@@ -27,9 +27,9 @@ func TestClusterInit(t *testing.T) {
 	}
 	read := func(path ...string) string {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join(append([]string{dir}, path...)...))
-		if err != nil {
-			t.Fatal(err)
+		text, wrong := os.ReadFile(filepath.Join(append([]string{dir}, path...)...))
+		if wrong != nil {
+			t.Fatal(wrong)
 		}
 		return string(text)
 	}
@@ -47,12 +47,12 @@ func TestClusterInit(t *testing.T) {
 	roots.AppendCertsFromPEM([]byte(read("ca.pem")))
 	for host, address := range map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "host.example"} {
 		block, _ := pem.Decode([]byte(read(host, "tls", "cert.pem")))
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err == nil {
-			_, err = cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address})
+		cert, wrong := x509.ParseCertificate(block.Bytes)
+		if wrong == nil {
+			_, wrong = cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: address})
 		}
-		if err != nil {
-			t.Errorf("certificate of %s: %v", host, err)
+		if wrong != nil {
+			t.Errorf("certificate of %s: %v", host, wrong)
 		}
 		for _, secret := range []string{"api-credentials", "launcher-token", "postgres-log", "erlang-cookie", "rabbitmq-definitions.json"} {
 			if read(host, "secrets", secret) != read("a", "secrets", secret) || read(host, "secrets", secret) == "" {
