@@ -146,6 +146,17 @@ func appendWaiting(t *testing.T, l *pglog.Log, p *pgtest.Place, epoch dbaas.Epoc
 	return appended, pid
 }
 
+// wantOwed fails the test unless the append of the second entry counts for nobody while the standby is paused, and the entry is
+// there once the standby continues.
+func wantOwed(t *testing.T, l *pglog.Log, epoch dbaas.Epoch, resume func()) {
+	t.Helper()
+	_, err := l.Head(t.Context())
+	wantCode(t, err, dbaas.CodeUnavailable)
+	resume()
+	wantHead(t, l, 2)
+	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
+}
+
 // waitCancelled: a commit whose wait for the standby is cancelled succeeds with a warning. It does not count until the
 // standby has it.
 func waitCancelled(t *testing.T, pair *testenv.Postgres) {
@@ -160,11 +171,7 @@ func waitCancelled(t *testing.T, pair *testenv.Postgres) {
 	if got := p.Value(t, "SELECT head FROM log_meta"); got != "2" {
 		t.Errorf("got head %s in the primary, want 2: the commit succeeds", got)
 	}
-	_, err := l.Head(t.Context())
-	wantCode(t, err, dbaas.CodeUnavailable)
-	resume()
-	wantHead(t, l, 2)
-	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
+	wantOwed(t, l, epoch, resume)
 }
 
 // settingEmptied: PostgreSQL lets a commit that waits succeed when the setting is emptied. It does not count.
@@ -280,11 +287,7 @@ func backendKilled(t *testing.T, pair *testenv.Postgres) {
 		t.Fatal(err)
 	}
 	wantCode(t, <-appended, dbaas.CodeUnknown)
-	_, err := l.Head(t.Context())
-	wantCode(t, err, dbaas.CodeUnavailable)
-	resume()
-	wantHead(t, l, 2)
-	wantRecords(t, l, record(1, epoch, "one"), record(2, epoch, "two"))
+	wantOwed(t, l, epoch, resume)
 }
 
 // primaryKilled: all processes of the primary are killed and started again: what was stored is there.

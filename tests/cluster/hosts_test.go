@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -113,14 +112,7 @@ func (c *cluster) newClient(t *testing.T) *http.Client {
 
 // run runs a command in the checkout, and returns what it prints.
 func (c *cluster) run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = c.root, c.env
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())
-	}
-	return stdout.String(), nil
+	return testenv.Command(ctx, c.root, c.env, name, args...)
 }
 
 // docker runs the docker command, which must succeed.
@@ -134,11 +126,8 @@ func docker(t *testing.T, args ...string) string {
 }
 
 func tryDocker(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "docker", args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
+	out, err := testenv.Command(ctx, "", nil, "docker", args...)
+	return strings.TrimSpace(out), err
 }
 
 // containers returns the containers of a host's parts.
@@ -198,9 +187,8 @@ func (c *cluster) packets(t *testing.T, h *host, verb string) {
 			continue
 		}
 		for _, rule := range [][]string{{"INPUT", "-s"}, {"OUTPUT", "-d"}} {
-			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "nsenter", "-t", h.pid(t), "-n", "iptables", "-w", verb, rule[0], rule[1], other.address, "-j", "DROP")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %v: %s", cmd.Args, err, out)
+			if _, err := c.run(context.WithoutCancel(t.Context()), "nsenter", "-t", h.pid(t), "-n", "iptables", "-w", verb, rule[0], rule[1], other.address, "-j", "DROP"); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"rideshare/internal/testkit/testenv"
 	"rideshare/tests/history"
 )
 
@@ -98,16 +96,7 @@ func (r *registers) verify(t *testing.T) {
 	if answered == 0 {
 		t.Error("no call was answered")
 	}
-	err := r.recorder.Check(porcupineLimit)
-	if bad, ok := errors.AsType[*history.NotLinearizableError](err); ok {
-		f, ferr := testenv.Artefact("cluster-history-*.html")
-		if ferr == nil {
-			ferr = errors.Join(bad.Draw(f), f.Close())
-			t.Logf("drawn in %s", f.Name())
-		}
-		err = errors.Join(err, ferr)
-	}
-	if err != nil {
+	if err := r.recorder.Verdict(porcupineLimit, "cluster-history-*.html"); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,14 +1,12 @@
 package containers
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,14 +64,7 @@ func newStack(t *testing.T) *stack {
 
 // run runs a command in the checkout, as a user of this stack would, and returns what it prints.
 func (s *stack) run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = s.root, s.env
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, stderr.String())
-	}
-	return stdout.String(), nil
+	return testenv.Command(ctx, s.root, s.env, name, args...)
 }
 
 // docker runs the docker command, which must succeed.

@@ -260,14 +260,5 @@ func (h *trial) compare(t *testing.T) error {
 
 // linearizable checks the history.
 func (h *trial) linearizable() error {
-	err := h.recorder.Check(checkLimit)
-	bad, ok := errors.AsType[*history.NotLinearizableError](err)
-	if !ok {
-		return err
-	}
-	f, ferr := testenv.Artefact(fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
-	if ferr != nil {
-		return errors.Join(err, ferr)
-	}
-	return errors.Join(fmt.Errorf("%w, drawn in %s", err, f.Name()), bad.Draw(f), f.Close())
+	return h.recorder.Verdict(checkLimit, fmt.Sprintf("rideshare-history-%d-*.html", h.seed))
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 // Kind is what an operation does.
@@ -184,6 +186,21 @@ func (r *Recorder) Check(limit time.Duration) error {
 	case porcupine.Unknown:
 	}
 	return ErrUndecided
+}
+
+// Verdict is Check for a test: it leaves a drawing of a history that is not linearizable, in the artefact of that name, and its
+// error says where.
+func (r *Recorder) Verdict(limit time.Duration, artefact string) error {
+	err := r.Check(limit)
+	bad, ok := errors.AsType[*NotLinearizableError](err)
+	if !ok {
+		return err
+	}
+	f, ferr := testenv.Artefact(artefact)
+	if ferr != nil {
+		return errors.Join(err, ferr)
+	}
+	return errors.Join(fmt.Errorf("%w, drawn in %s", err, f.Name()), bad.Draw(f), f.Close())
 }
 
 // illegal names the keys whose histories are not linearizable by themselves.

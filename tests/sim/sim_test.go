@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strconv"
@@ -18,8 +17,6 @@ import (
 	"time"
 
 	"rideshare/internal/failpoint"
-	"rideshare/internal/testkit/testenv"
-	"rideshare/tests/history"
 )
 
 const (
@@ -151,16 +148,7 @@ func (w *world) play() {
 
 // linearizable checks the history, in real time.
 func (w *world) linearizable() error {
-	err := w.history.Check(checkLimit)
-	var bad *history.NotLinearizableError
-	if !errors.As(err, &bad) {
-		return err
-	}
-	f, ferr := testenv.Artefact(fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
-	if ferr != nil {
-		return errors.Join(err, ferr)
-	}
-	return errors.Join(fmt.Errorf("%w, drawn in %s", err, f.Name()), bad.Draw(io.Writer(f)), f.Close())
+	return w.history.Verdict(checkLimit, fmt.Sprintf("rideshare-sim-%d-*.html", w.seed))
 }
 
 // testDir is a directory in memory, where there is one: the runs sync a lot, and none

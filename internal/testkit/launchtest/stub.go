@@ -14,7 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"rideshare/internal/dbaas"
+	"rideshare/internal/lifeline"
 	"rideshare/orchestrator/launch"
 )
 
@@ -43,6 +46,19 @@ func StubWorker(listener net.Listener) int {
 			return code
 		}
 	}
+}
+
+// Main is TestMain of a package whose test binary is also its StubWorker: a process that has the variable env is one.
+func Main(m *testing.M, env string) {
+	if os.Getenv(env) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	listener, err := lifeline.Listener()
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(StubWorker(listener)) //nolint:forbidigo // the main function of a process of its own
 }
 
 // answerLimit bounds the wait for a stub worker's answer.

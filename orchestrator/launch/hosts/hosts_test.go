@@ -11,9 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"rideshare/internal/lifeline"
 	"rideshare/internal/testkit/launchtest"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/hosts"
@@ -24,17 +21,7 @@ import (
 // envWorker makes the test binary a worker.
 const envWorker = "HOSTS_TEST_WORKER"
 
-func TestMain(m *testing.M) {
-	if os.Getenv(envWorker) == "" {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	listener, err := lifeline.Listener()
-	if err != nil {
-		panic(err)
-	}
-	os.Exit(launchtest.StubWorker(listener)) //nolint:forbidigo // the main function of a process of its own
-}
+func TestMain(m *testing.M) { launchtest.Main(m, envWorker) }
 
 // spread starts each worker on the host that the hash of its start id selects.
 type spread struct{ *hosts.Launcher }

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"rideshare/internal/httpapi"
-	"rideshare/internal/lifeline"
 	"rideshare/internal/testkit/launchtest"
 	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/launch/process"
@@ -23,17 +20,7 @@ import (
 // envWorker makes the test binary a worker.
 const envWorker = "REMOTE_TEST_WORKER"
 
-func TestMain(m *testing.M) {
-	if os.Getenv(envWorker) == "" {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	listener, err := lifeline.Listener()
-	if err != nil {
-		panic(err)
-	}
-	os.Exit(launchtest.StubWorker(listener)) //nolint:forbidigo // the main function of a process of its own
-}
+func TestMain(m *testing.M) { launchtest.Main(m, envWorker) }
 
 const token = "secret-of-this-test"
 
