@@ -2,12 +2,16 @@ package deploy_test
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // initCluster makes the settings of three hosts.
@@ -67,10 +71,32 @@ func TestClusterInit(t *testing.T) {
 			t.Errorf("host %s has the CA's key", host)
 		}
 	}
+	wantRights(t, read("a", "secrets", "rabbitmq-definitions.json"))
 	before := read("a", "secrets", "launcher-token")
 	again, err := exec.CommandContext(t.Context(), "bash", "cluster/init.sh", dir, "a=10.0.0.1", "b=10.0.0.2", "c=10.0.0.3").CombinedOutput()
 	if err == nil || !strings.Contains(string(again), "exists") || read("a", "secrets", "launcher-token") != before {
 		t.Errorf("a second time: got %v, %s, want a refusal that changes nothing", err, again)
+	}
+}
+
+// wantRights fails the test unless RabbitMQ's users of a cluster have the rights of the stack's, but for the user that declares the
+// queues, and no queue is declared.
+func wantRights(t *testing.T, definitions string) {
+	t.Helper()
+	type parts struct {
+		Users, Queues []map[string]any
+		Permissions   []map[string]string
+	}
+	var cluster, stack parts
+	text, err := os.ReadFile(filepath.Join("rabbitmq", "definitions.json"))
+	if err = errors.Join(err, json.Unmarshal([]byte(definitions), &cluster), json.Unmarshal(text, &stack)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(stack.Permissions, cluster.Permissions[1:]); diff != "" || cluster.Permissions[0]["user"] != "operator" {
+		t.Errorf("rights after those of the operator (-stack +cluster):\n%s", diff)
+	}
+	if len(cluster.Users) != len(stack.Users)+1 || len(cluster.Queues) != 0 {
+		t.Errorf("got %d users and %d queues, want %d and none", len(cluster.Users), len(cluster.Queues), len(stack.Users)+1)
 	}
 }
 

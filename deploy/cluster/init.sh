@@ -35,7 +35,7 @@ whole=$dir dir=$dir.new
 rm -rf "$dir"
 (umask 077 && mkdir -p "$dir")
 
-days=3650 # as long as nobody renews them: docs/CLUSTER.md
+days=3650 # docs/CLUSTER.md says how to renew them
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days $days -subj '/CN=rideshare cluster' \
   -keyout "$dir/ca-key" -out "$dir/ca.pem" 2>/dev/null
 operator=$(random 24) orchestrator=$(random 24) worker=$(random 24)
@@ -104,8 +104,12 @@ END
   done
   chmod 644 "$host"/zoo.cfg "$host"/rabbitmq.conf
 done
-sed -e "s|@OPERATOR@|$(hash "$operator")|" -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" "$here/definitions.json" |
-  save "$dir/rabbitmq-definitions.json"
+# The users of the stack with their rights, without its queues, and a user that may declare queues.
+operator_user='{"name": "operator", "password_hash": "'$(hash "$operator")'", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": []},'
+operator_rights='{"user": "operator", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},'
+sed -e '/^  "exchanges"/,$d' -e "s|@ORCHESTRATOR@|$(hash "$orchestrator")|" -e "s|@WORKER@|$(hash "$worker")|" \
+  -e "s|\"users\": \[|&$operator_user|" -e "s|\"permissions\": \[|&$operator_rights|" "$here/../rabbitmq/definitions.json" |
+  sed '$s/,$/}/' | save "$dir/rabbitmq-definitions.json"
 echo "bearer $(random 32)" | save "$dir/api-credentials"
 for secret in launcher-token postgres-superuser postgres-log erlang-cookie; do
   random 32 | save "$dir/$secret"
