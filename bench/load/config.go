@@ -14,7 +14,7 @@ import (
 	"rideshare/internal/tlsfiles"
 )
 
-// Targets are the base URLs of the system under load, without a path. Each may be several with commas in between: the first one that
+// Targets are the base URLs of the system under load, without a path. Each may be several with commas in between: the first that
 // answers is used, see api.Client.At.
 type Targets struct {
 	Users        string `json:"users"`

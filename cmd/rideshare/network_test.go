@@ -35,7 +35,7 @@ func TestNamesSeveralHosts(t *testing.T) {
 }
 
 // A part of a cluster refuses to listen beyond this machine unless it verifies its callers, asks for a token over TLS, or the
-// network is private. A part of a system with one host listens where it is told.
+// network is private. A part of a system with one host may listen anywhere.
 func TestInternalAPI_ListensBeyondThisMachineOnlyProtected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

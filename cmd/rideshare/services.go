@@ -18,7 +18,7 @@ import (
 
 // database holds the settings of a service that stores its data through the orchestrator.
 type database struct {
-	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, or several, separated by commas: the first one that answers is used."`
+	OrchestratorURL string        `required:"" placeholder:"URL" env:"ORCHESTRATOR_URL" help:"Base URL of the orchestrator, or several, separated by commas: the first that answers is used."`
 	CallTimeout     time.Duration `default:"5s" env:"CALL_TIMEOUT" help:"Longest wait of the orchestrator for a worker's answer (${default})."`
 	// ServiceAuthFile has its own default: AUTH_FILE.
 	ServiceAuthFile string `default:"" placeholder:"FILE" env:"SERVICE_AUTH_FILE" help:"File of credentials whose first 'bearer' or 'basic' line is sent to the orchestrator. Default: AUTH_FILE."`
@@ -89,7 +89,7 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 // ridesCommand is `rideshare rides`.
 type ridesCommand struct {
 	Listen     string `default:":9520" placeholder:"ADDR" env:"RIDES_LISTEN" help:"Listen address (${default})."`
-	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for, or several, separated by commas: the first one that answers is used."`
+	GatewayURL string `required:"" placeholder:"URL" env:"GATEWAY_URL" help:"Base URL of the gateway, through which users are asked for, or several, separated by commas: the first that answers is used."`
 	database
 	rideRules `group:"Rides:"`
 	common

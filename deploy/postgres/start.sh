@@ -5,8 +5,8 @@
 # that makes the database, or a file: the server on which it exists makes it. Any other empty volume is filled by a copy of the
 # primary. What is being made has another name until it is whole, so a start may be killed at any time.
 #
-# A primary that was lost, and replaced by promote.sh, becomes a copy of the new primary. Nobody can have got a confirmation for
-# what only the old one has, since it had no standby any more.
+# A primary that was lost, and replaced by promote.sh, becomes a copy of the new primary. No client has a confirmation for
+# what only the old primary has, since it had no standby any more.
 set -eu
 name=$1 first=$2
 shift 2

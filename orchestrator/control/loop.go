@@ -51,7 +51,7 @@ type Config struct {
 	Name string
 	// Advertise is the base URL at which other orchestrators reach this one; "" if they cannot.
 	Advertise string
-	// LeaderAnswers returns nil if the orchestrator at a base URL answers. Default: nobody asks.
+	// LeaderAnswers returns nil if the orchestrator at a base URL answers. Without it a silent leader leads until its session ends.
 	LeaderAnswers func(ctx context.Context, url string) error
 	// Slaves is the wanted number of slaves if the coordinator stores no number yet.
 	Slaves int

@@ -45,8 +45,9 @@ func (p *planner) writtenOff(w Worker) bool {
 }
 
 // place returns the host for a new worker, and counts the worker there: of the hosts that answer, the host with the fewest
-// workers, then the host of the master, which has fewer slaves than another host with as many workers, then the first by name. A host on which starts fail comes last. ok is false if no host answers. So the master
-// and all slaves share a host only if no other host could take a worker when the last of them was started.
+// workers; of equal hosts the master's, which has fewer slaves; then the first by name. A host on which starts fail comes
+// last. ok is false if no host answers. So the master and all slaves share a host only if no other host could take a worker
+// when the last of them was started.
 func (p *planner) place() (host string, ok bool) {
 	if len(p.hosts) == 0 {
 		return "", true

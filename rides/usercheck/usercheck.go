@@ -41,7 +41,7 @@ const (
 
 // Config holds the settings of a Client. Gateway is required.
 type Config struct {
-	Gateway string // base URL, or several with commas in between: the first one that answers is used
+	Gateway string // base URL, or several with commas in between: the first that answers is used
 	Origin  string // header Origin: this rides instance; "" sends none
 	Mode    Mode   // "" means Lookup
 	// TLS is what the client trusts and presents; nil means the system's CAs.
