@@ -87,7 +87,7 @@ test-fault: setup services ## the faults on real services and processes that hav
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
 
-test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 10 minutes; CLUSTER_ROUNDS=20 for figures
+test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 8 minutes; CLUSTER_ROUNDS=20 for figures
 	$(GO) $(VETTED) $(RACE) -count=1 -v -timeout $$((20 * $${CLUSTER_ROUNDS:-1} + 10))m ./tests/cluster
 
 test-short: setup ## the tests without the fault runs
