@@ -16,6 +16,8 @@ DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFrac
 APART     = TestAuth_|TestClients_(Blocks|Gorqlite|Rqbench|RqliteShell_Statements)|TestDocument_|TestHealthcheck_|TestRoles_|TestShell_|TestCheck_NobodyThere|TestRides_List_HasOnly|TestScenes_|TestTLS_(PersdbVerifies|WrongUsage)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output)
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
+# These take longest. They are started first, so that none of them runs alone at the end.
+LONGEST = ./tests/e2e ./internal/mq/amqp ./internal/coord/zookeeper ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -64,7 +66,7 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) $(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
@@ -82,7 +84,7 @@ test-real: setup services ## the API test set and some scenes of the examples on
 	  $(GO) $(VETTED) $(RACE) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
 test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 12 minutes
-	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
+	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
