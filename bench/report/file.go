@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,4 +21,16 @@ func WriteFile(file string, write func(io.Writer) error) error {
 		return fmt.Errorf("write the report %s: %w", file, err)
 	}
 	return nil
+}
+
+// WriteJSON writes figures as JSON to a file, if a file is given.
+func WriteJSON(file string, figures any) error {
+	return WriteFile(file, func(w io.Writer) error { return EncodeJSON(w, figures) })
+}
+
+// EncodeJSON writes figures as indented JSON.
+func EncodeJSON(w io.Writer, figures any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(figures)
 }

@@ -141,8 +141,7 @@ func Play(ctx context.Context, name string, s Settings, play func(context.Contex
 	}
 	r.result.Ended = ctx.Err() != nil
 	r.result.Check.Finish()
-	err = errors.Join(r.result.print(s.Stdout),
-		report.WriteFile(s.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(r.result) }), report.WriteFile(s.HTML, r.result.page))
+	err = errors.Join(r.result.print(s.Stdout), report.WriteJSON(s.JSON, r.result), report.WriteFile(s.HTML, r.result.page))
 	if err != nil {
 		_, _ = fmt.Fprintln(s.Stderr, err) // There is nowhere else to say it.
 	}

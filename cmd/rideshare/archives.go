@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +71,7 @@ func (a *archiveListCommand) Run(ctx context.Context, out *output) error {
 	if _, err = io.WriteString(out.stdout, text.String()); err != nil {
 		return err
 	}
-	err = report.WriteFile(a.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(all) })
+	err = report.WriteJSON(a.JSON, all)
 	if err == nil && len(bad) > 0 {
 		err = fmt.Errorf("bad objects: %s", strings.Join(bad, ", "))
 	}
@@ -161,7 +160,7 @@ func (a *archiveVerifyCommand) Run(ctx context.Context, out *output) error {
 	if _, err = io.WriteString(out.stdout, b.String()); err != nil {
 		return err
 	}
-	err = report.WriteFile(a.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(verified) })
+	err = report.WriteJSON(a.JSON, verified)
 	if err == nil && len(verified.Bad) > 0 {
 		err = fmt.Errorf("the archive is not whole: %s", strings.Join(verified.Bad, "; "))
 	}

@@ -5,22 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
+	"rideshare/bench/api"
 	"rideshare/internal/httpapi"
 )
 
-// maxReportBytes bounds what is read of an answer.
-const maxReportBytes = 16 << 20
-
 // source is an orchestrator's API.
-type source struct {
-	client              *http.Client
-	base, authorization string
-}
+type source struct{ api.Client }
 
 // refusal is an answer that is not 200.
 type refusal struct {
@@ -46,35 +39,22 @@ func (e *refusal) reason() string {
 // ask sends a request without a body and decodes the answer into answer, if that is not nil. A *refusal is an answer
 // that is not 200.
 func (f source) ask(ctx context.Context, method, path string, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(f.base, "/")+path, http.NoBody)
-	if err != nil {
-		return usagef("%v", err)
+	r := f.Call(ctx, method, path, nil, "Accept", "application/problem+json, application/json")
+	if outer, ok := errors.AsType[*url.Error](r.Err); ok {
+		r.Err = outer.Err // the address is in the text already
 	}
-	req.Header.Set("Accept", "application/problem+json, application/json")
-	if f.authorization != "" {
-		req.Header.Set("Authorization", f.authorization)
+	if r.Err != nil {
+		return fmt.Errorf("ask the orchestrator at %s: %w", f.Base, r.Err)
 	}
-	resp, err := f.client.Do(req)
-	if err != nil {
-		if outer, ok := errors.AsType[*url.Error](err); ok {
-			err = outer.Err // the address is in the text already
-		}
-		return fmt.Errorf("ask the orchestrator at %s: %w", f.base, err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReportBytes))
-	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
+	if r.Status != http.StatusOK {
 		var problem httpapi.Problem
-		_ = json.Unmarshal(body, &problem) // without a detail the status is the message.
-		return &refusal{status: resp.Status, detail: problem.Detail}
+		_ = json.Unmarshal(r.Body, &problem) // without a detail the status is the message.
+		return &refusal{status: fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status)), detail: problem.Detail}
 	}
 	if answer == nil {
 		return nil
 	}
-	if err = json.Unmarshal(body, answer); err != nil {
+	if err := json.Unmarshal(r.Body, answer); err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	return nil

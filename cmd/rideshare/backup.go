@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"rideshare/bench/report"
 	"rideshare/shell"
@@ -59,5 +57,5 @@ func (b *backupCommand) Run(ctx context.Context, out *output) error {
 	if _, err = fmt.Fprintf(out.stderr, "cluster %s, position %d, %d bytes, SHA-256 %s\n", taken.Cluster, taken.Seq, taken.Bytes, taken.SHA256); err != nil {
 		return err
 	}
-	return report.WriteFile(b.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(taken) })
+	return report.WriteJSON(b.JSON, taken)
 }

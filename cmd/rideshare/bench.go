@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"rideshare/bench/ladder"
+	"rideshare/bench/report"
 	"rideshare/bench/startedservices"
 	"rideshare/system"
 )
@@ -63,14 +62,14 @@ func (b *benchLadderCommand) Run(ctx context.Context, out *output) error {
 	if err = b.into(&env, slices.Contains(b.Paths, "batched-postgres")); err != nil {
 		return err
 	}
-	report, err := ladder.Run(ctx, ladder.Config{
+	figures, err := ladder.Run(ctx, ladder.Config{
 		Environment: env, Works: some(b.Works), Paths: some(b.Paths), Loops: b.Loops, Clients: b.Clients, Duration: b.Duration, Rounds: b.Rounds, Rows: b.Rows,
 		Seed: cmp.Or(b.Seed, rand.Uint64()), Progress: out.stderr, //nolint:gosec // an order, no secret.
 	})
-	if report == nil {
+	if figures == nil {
 		return err
 	}
-	return errors.Join(err, b.write(report), report.Print(out.stdout))
+	return errors.Join(err, report.WriteJSON(b.JSON, figures), report.WriteFile(b.HTML, figures.WriteHTML), figures.Print(out.stdout))
 }
 
 // some returns the names, or nil if all are meant.
@@ -79,43 +78,6 @@ func some(names []string) []string {
 		return nil
 	}
 	return names
-}
-
-func (b *benchLadderCommand) write(report *ladder.Report) error {
-	if err := writeJSON(b.JSON, report); err != nil {
-		return err
-	}
-	return writeHTML(b.HTML, report.WriteHTML)
-}
-
-// writeHTML writes a page to a file, if a file is given.
-func writeHTML(file string, render func(io.Writer) error) error {
-	if file == "" {
-		return nil
-	}
-	var page bytes.Buffer
-	if err := render(&page); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
-}
-
-// writeJSON writes figures to a file, if a file is given.
-func writeJSON(file string, figures any) error {
-	if file == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode figures: %w", err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write figures: %w", err)
-	}
-	return nil
 }
 
 // environment returns the services to use: those of the flags, else those that `make services` started.
@@ -196,7 +158,7 @@ func (b *benchJoinCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	if err = writeJSON(b.JSON, joined); err != nil {
+	if err = report.WriteJSON(b.JSON, joined); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out.stdout, "new slave on %d MiB ready after %v (goal 2s)\n%d writes, p99 %v, slowest %v (goal 50ms)\nbefore that %d writes, p99 %v, slowest %v\n",

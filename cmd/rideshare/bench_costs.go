@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rideshare/bench/ladder"
+	"rideshare/bench/report"
 )
 
 // benchCostsCommand is `rideshare bench costs`.
@@ -40,7 +41,7 @@ func (b *benchCostsCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	if err = writeJSON(b.JSON, costs); err != nil {
+	if err = report.WriteJSON(b.JSON, costs); err != nil {
 		return err
 	}
 	for _, line := range []struct {

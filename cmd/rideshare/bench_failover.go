@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"rideshare/bench/ladder"
+	"rideshare/bench/report"
 	"rideshare/system"
 )
 
@@ -52,11 +53,11 @@ func (b *benchFailoverCommand) Run(ctx context.Context, out *output) error {
 		name := fmt.Sprintf("failover-%d", os.Getpid())
 		cfg.Processes = &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: b.Session, Prefix: name + ".", LogLevel: "error"}
 	}
-	report, err := ladder.Failover(ctx, cfg)
-	if report == nil {
+	figures, err := ladder.Failover(ctx, cfg)
+	if figures == nil {
 		return err
 	}
-	return errors.Join(err, writeJSON(b.JSON, report), report.Print(out.stdout))
+	return errors.Join(err, report.WriteJSON(b.JSON, figures), figures.Print(out.stdout))
 }
 
 // checkLength rejects a session length that would not apply to the run.

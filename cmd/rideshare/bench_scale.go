@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rideshare/bench/ladder"
+	"rideshare/bench/report"
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/system"
 )
@@ -42,12 +43,12 @@ func (b *benchScaleCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	name := fmt.Sprintf("scale-%d", os.Getpid())
-	report, err := ladder.Scale(ctx, ladder.ScaleConfig{
+	figures, err := ladder.Scale(ctx, ladder.ScaleConfig{
 		Processes: &system.Processes{Bus: env.Bus, Coordinator: env.Coordinator + "/" + name, Session: zookeeper.DefaultSessionTimeout, Prefix: name + ".", LogLevel: "error"},
 		Share:     b.Share, Slaves: b.Slaves, Clients: b.Clients, Length: b.Length, Policy: b.Policy, Period: b.Period, Step: b.Step, Progress: out.stderr,
 	})
-	if report == nil {
+	if figures == nil {
 		return err
 	}
-	return errors.Join(err, writeJSON(b.JSON, report), writeHTML(b.HTML, report.WriteHTML), report.Print(out.stdout))
+	return errors.Join(err, report.WriteJSON(b.JSON, figures), report.WriteFile(b.HTML, figures.WriteHTML), figures.Print(out.stdout))
 }

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
+	"rideshare/bench/api"
+	"rideshare/bench/report"
 	"rideshare/orchestrator/invariants"
 	"rideshare/persdb/client"
 )
@@ -35,31 +35,31 @@ func (c *checkCommand) Run(ctx context.Context, out *output) error {
 	if err = joinUsage(checkURLs("--orchestrator", c.Orchestrator), err); err != nil {
 		return err
 	}
-	from := source{client: out.httpClient(), base: c.Orchestrator, authorization: authorization}
+	from := source{api.Client{HTTP: out.httpClient(), Base: strings.TrimSuffix(c.Orchestrator, "/"), Authorization: authorization}}
 	if strings.Contains(c.Orchestrator, ",") {
 		base, to, wrong := reachAPI(out, c.Orchestrator, unlimited)
 		if wrong != nil {
 			return wrong
 		}
-		from.client, from.base = &http.Client{Transport: to}, base
+		from.HTTP, from.Base = &http.Client{Transport: to}, base
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	var report invariants.Report
-	if err = from.ask(ctx, http.MethodPost, "/api/v1/check", &report); err != nil {
+	var found invariants.Report
+	if err = from.ask(ctx, http.MethodPost, "/api/v1/check", &found); err != nil {
 		return err
 	}
-	if err = c.readLog(ctx, out, &report); err != nil {
+	if err = c.readLog(ctx, out, &found); err != nil {
 		return err
 	}
-	if err = c.write(report); err != nil {
+	if err = report.WriteJSON(c.JSON, found); err != nil {
 		return err
 	}
-	return printReport(out.stdout, report)
+	return printReport(out.stdout, found)
 }
 
 // readLog reads persdb's log itself, and replaces the orchestrator's results for the log.
-func (c *checkCommand) readLog(ctx context.Context, out *output, report *invariants.Report) error {
+func (c *checkCommand) readLog(ctx context.Context, out *output, found *invariants.Report) error {
 	if c.Persdb == "" {
 		return nil
 	}
@@ -67,28 +67,14 @@ func (c *checkCommand) readLog(ctx context.Context, out *output, report *invaria
 	if err != nil {
 		return usagef("--persdb: %v", err)
 	}
-	report.Replace(invariants.Log(ctx, store)...)
+	found.Replace(invariants.Log(ctx, store)...)
 	return store.Close()
 }
 
-func (c *checkCommand) write(report invariants.Report) error {
-	if c.JSON == "" {
-		return nil
-	}
-	text, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode report: %w", err)
-	}
-	if err := os.WriteFile(c.JSON, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
-
 // printReport prints one line for each invariant. Its error names the invariants that do not hold.
-func printReport(w io.Writer, report invariants.Report) error {
+func printReport(w io.Writer, found invariants.Report) error {
 	var failed []string
-	for _, i := range report.Invariants {
+	for _, i := range found.Invariants {
 		state := "ok    "
 		if !i.OK {
 			state = "FAILED"
@@ -101,7 +87,7 @@ func printReport(w io.Writer, report invariants.Report) error {
 	if len(failed) > 0 {
 		return fmt.Errorf("does not hold: %s", strings.Join(failed, ", "))
 	}
-	if !report.OK || len(report.Invariants) == 0 {
+	if !found.OK || len(found.Invariants) == 0 {
 		return errors.New("the report says nothing")
 	}
 	return nil

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
+	"rideshare/bench/api"
 	"rideshare/system"
 )
 
@@ -18,66 +15,37 @@ const demoPassword = "89e495e7941cf9e40e6980d14a16bf023ccd4c91" //nolint:gosec /
 
 // demo adds a few users and rides through the public API if there are no users.
 func demo(ctx context.Context, client *http.Client, urls system.URLs) error {
-	d := demoClient{client}
-	empty, err := d.call(ctx, http.MethodGet, urls.Gateway+"/api/v1/users", nil)
-	if err != nil || empty.status != http.StatusNoContent {
-		return err
+	c := &api.Client{HTTP: client, Base: urls.Gateway}
+	if before := c.Call(ctx, http.MethodGet, "/api/v1/users", nil); before.Err != nil || before.Status != http.StatusNoContent {
+		return before.Err
 	}
 	for _, name := range []string{"ann", "bob", "eve"} {
 		body := map[string]any{"username": name, "password": demoPassword}
-		if _, err = d.mustCall(ctx, http.MethodPut, urls.Gateway+"/api/v1/users", body); err != nil {
+		if _, err := mustCall(ctx, c, http.MethodPut, "/api/v1/users", body); err != nil {
 			return err
 		}
 	}
 	tomorrow := time.Now().AddDate(0, 0, 1).Format("02-01-2006:05-04-15") // seconds first, as the API has it
-	var ride answer
+	location := ""
 	for _, body := range []map[string]any{
 		{"created_by": "ann", "timestamp": tomorrow, "source": 22, "destination": 23},
 		{"created_by": "bob", "timestamp": tomorrow, "source": 22, "destination": 23, "seats": 2},
 	} {
-		if ride, err = d.mustCall(ctx, http.MethodPost, urls.Gateway+"/api/v1/rides", body); err != nil {
+		ride, err := mustCall(ctx, c, http.MethodPost, "/api/v1/rides", body)
+		if err != nil {
 			return err
 		}
+		location = ride.Header.Get("Location")
 	}
-	_, err = d.mustCall(ctx, http.MethodPost, urls.Gateway+ride.location, map[string]any{"username": "eve"})
+	_, err := mustCall(ctx, c, http.MethodPost, location, map[string]any{"username": "eve"})
 	return err
 }
 
-// demoClient sends the requests.
-type demoClient struct{ http *http.Client }
-
-// answer is the part of an HTTP answer that demo needs.
-type answer struct {
-	status   int
-	location string
-}
-
-func (d demoClient) mustCall(ctx context.Context, method, url string, body any) (answer, error) {
-	a, err := d.call(ctx, method, url, body)
-	if err == nil && a.status/100 != 2 {
-		err = fmt.Errorf("%s %s: status %d", method, url, a.status)
+// mustCall sends a request that must be answered with 2xx.
+func mustCall(ctx context.Context, c *api.Client, method, path string, body any) (api.Reply, error) {
+	r := c.Call(ctx, method, path, body)
+	if r.Err == nil && r.Status/100 != 2 {
+		r.Err = fmt.Errorf("%s %s: status %d", method, path, r.Status)
 	}
-	return a, err
-}
-
-// call sends body as JSON and returns the answer without its body.
-func (d demoClient) call(ctx context.Context, method, url string, body any) (answer, error) {
-	var text io.Reader = http.NoBody
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return answer{}, fmt.Errorf("encode body: %w", err)
-		}
-		text = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, url, text)
-	if err != nil {
-		return answer{}, fmt.Errorf("make request: %w", err)
-	}
-	resp, err := d.http.Do(req)
-	if err != nil {
-		return answer{}, err // it names method and URL.
-	}
-	_, err = io.Copy(io.Discard, resp.Body) // to the end, so that the connection is reused
-	return answer{resp.StatusCode, resp.Header.Get("Location")}, errors.Join(err, resp.Body.Close())
+	return r, r.Err
 }

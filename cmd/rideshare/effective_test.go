@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"flag"
 	"os"
@@ -82,7 +81,7 @@ func TestLicences_AreThoseOfTheModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list bytes.Buffer
+	var lines []string
 	seen := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		module, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -101,15 +100,17 @@ func TestLicences_AreThoseOfTheModules(t *testing.T) {
 		if licence == "unknown" {
 			t.Errorf("%s: the licence in %s is not known to this test", module, dir)
 		}
-		list.WriteString(module + " " + licence + "\n")
+		lines = append(lines, module+" "+licence+"\n")
 	}
+	slices.Sort(lines)
+	list := strings.Join(lines, "")
 	const file = "../../orchestrator/console/licences.txt"
 	if *update {
-		if err = os.WriteFile(file, list.Bytes(), 0o600); err != nil {
+		if err = os.WriteFile(file, []byte(list), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != list.String() {
+	if got, err := os.ReadFile(file); err != nil || string(got) != list {
 		t.Errorf("the list is not that of the modules; go test ./cmd/rideshare -run Licences -update writes it (%v)", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -89,7 +88,7 @@ func (l *loadCommand) Run(ctx context.Context, out *output) error {
 	if result == nil {
 		return err
 	}
-	return errors.Join(err, l.write(result), result.Print(out.stdout), l.verdict(result))
+	return errors.Join(err, report.WriteJSON(l.JSON, result), report.WriteFile(l.HTML, result.HTML), result.Print(out.stdout), l.verdict(result))
 }
 
 func (l *loadCommand) cores() int {
@@ -108,21 +107,6 @@ func (l *loadCommand) verdict(r *load.Result) error {
 		return fmt.Errorf("%d of %d requests failed, more than --max-failed %g percent", all.Failed, all.Count, l.MaxFailed)
 	}
 	return nil
-}
-
-func (l *loadCommand) write(r *load.Result) error {
-	return errors.Join(
-		report.WriteFile(l.JSON, asJSON(r)),
-		report.WriteFile(l.HTML, r.HTML),
-	)
-}
-
-func asJSON(result any) func(io.Writer) error {
-	return func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(result)
-	}
 }
 
 // checkFolder returns an error if the folder of a given file is missing, so that a run does not fail at its end.

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -136,5 +134,5 @@ func (r *restoreCommand) report(out *output, made restore.Made) error {
 	if _, err := fmt.Fprintf(out.stdout, "%s is cluster %s, at position %d\n", r.Data, made.Cluster, made.Seq); err != nil {
 		return err
 	}
-	return report.WriteFile(r.JSON, func(w io.Writer) error { return json.NewEncoder(w).Encode(made) })
+	return report.WriteJSON(r.JSON, made)
 }

@@ -41,7 +41,7 @@ func (l *loadCommand) playScene(ctx context.Context, out *output) error {
 	if result == nil {
 		return err
 	}
-	if err = errors.Join(err, report.WriteFile(l.JSON, asJSON(result)), result.Print(out.stdout)); err == nil && !result.OK {
+	if err = errors.Join(err, report.WriteJSON(l.JSON, result), result.Print(out.stdout)); err == nil && !result.OK {
 		return errMissed
 	}
 	return err

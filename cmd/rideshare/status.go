@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
+	"rideshare/bench/api"
 	"rideshare/bench/report"
 	"rideshare/orchestrator/orchestratorapi"
 )
@@ -64,7 +64,7 @@ func (s *statusCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	from := source{client: &http.Client{Transport: transport}, base: base, authorization: authorization}
+	from := source{api.Client{HTTP: &http.Client{Transport: transport}, Base: base, Authorization: authorization}}
 	if s.Watch {
 		return from.watch(ctx, out.stdout)
 	}
@@ -73,8 +73,8 @@ func (s *statusCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	if s.JSON == "-" {
-		err = encodeStatus(out.stdout, now)
-	} else if err = report.WriteFile(s.JSON, func(w io.Writer) error { return encodeStatus(w, now) }); err == nil {
+		err = report.EncodeJSON(out.stdout, now)
+	} else if err = report.WriteJSON(s.JSON, now); err == nil {
 		err = screen{w: out.stdout, color: inColor(out.stdout)}.show(now, time.Now())
 	}
 	if err == nil && !now.Ready {
@@ -83,17 +83,11 @@ func (s *statusCommand) Run(ctx context.Context, out *output) error {
 	return err
 }
 
-func encodeStatus(w io.Writer, s status) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(s)
-}
-
 // look requests the status.
 func (f source) look(ctx context.Context) (status, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	now := status{URL: f.base}
+	now := status{URL: f.Base}
 	if err := f.ask(ctx, http.MethodGet, "/api/v1/cluster", &now.Cluster); err != nil {
 		return now, err
 	}
