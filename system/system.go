@@ -14,6 +14,7 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
 	"rideshare/internal/rideschema"
+	"rideshare/internal/service"
 	"rideshare/internal/telemetry"
 	"rideshare/orchestrator/orchestratorapi"
 	"rideshare/rides"
@@ -147,26 +148,18 @@ func (s *System) startServices(ctx context.Context) error {
 }
 
 func (s *System) startUsers(ctx context.Context) error {
-	observe, err := s.metrics.of("users")
+	cfg, err := s.serviceConfig("users")
 	if err != nil {
 		return err
 	}
-	db, err := s.database()
-	if err != nil {
-		return err
-	}
-	service := usersapi.New(usersapi.Config{DB: db, Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget})
-	s.onClose(service.Close)
-	s.users, err = s.serveOpen(ctx, "users", s.cfg.Users, service.Handler())
+	users := usersapi.New(usersapi.Config{Config: cfg})
+	s.onClose(users.Close)
+	s.users, err = s.serveOpen(ctx, "users", s.cfg.Users, users.Handler())
 	return err
 }
 
 func (s *System) startRides(ctx context.Context) error {
-	observe, err := s.metrics.of("rides")
-	if err != nil {
-		return err
-	}
-	db, err := s.database()
+	cfg, err := s.serviceConfig("rides")
 	if err != nil {
 		return err
 	}
@@ -183,16 +176,23 @@ func (s *System) startRides(ctx context.Context) error {
 		return fmt.Errorf("rides: %w", err)
 	}
 	s.onClose(func(context.Context) error { check.Close(); return nil })
-	service, err := ridesapi.New(ridesapi.Config{
-		DB: db, Users: check, Now: s.cfg.RideRules.Now, Location: s.cfg.RideRules.Location,
-		Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget,
-	})
+	rides, err := ridesapi.New(ridesapi.Config{Config: cfg, Users: check, Now: s.cfg.RideRules.Now, Location: s.cfg.RideRules.Location})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
-	s.onClose(service.Close)
-	routes.Set(service.Handler())
+	s.onClose(rides.Close)
+	routes.Set(rides.Handler())
 	return nil
+}
+
+// serviceConfig returns the settings of users or rides.
+func (s *System) serviceConfig(name string) (service.Config, error) {
+	observe, err := s.metrics.of(name)
+	if err != nil {
+		return service.Config{}, err
+	}
+	db, err := s.database()
+	return service.Config{DB: db, Log: s.cfg.Log, Observe: observe, Metrics: s.metrics.handler(), Credentials: s.cfg.Credentials, Budget: s.cfg.Budget}, err
 }
 
 func (s *System) database() (*dbclient.Client, error) {

@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/instances"
+	"rideshare/internal/service"
 	"rideshare/internal/telemetry"
 	"rideshare/rides/ridesapi"
 	"rideshare/rides/usercheck"
@@ -37,6 +38,16 @@ func (d database) client(out *output, auth *httpapi.Credentials) (*dbclient.Clie
 		return nil, usagef("ORCHESTRATOR_URL: %v", err)
 	}
 	return db, telemetry.Register(out.metrics, system.ClientMetrics(db))
+}
+
+// config returns the settings that users and rides share. The caller closes its DB.
+func (d database) config(out *output, p process) (service.Config, error) {
+	budget, err := d.budget()
+	if err != nil {
+		return service.Config{}, err
+	}
+	db, err := d.client(out, p.auth)
+	return service.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget}, err
 }
 
 // sent returns the credentials for the orchestrator. Without a file they are nil.
@@ -70,20 +81,16 @@ func (u *usersCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	budget, err := u.budget()
+	cfg, err := u.config(out, p)
 	if err != nil {
 		return err
 	}
-	db, err := u.client(out, p.auth)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	service := usersapi.New(usersapi.Config{DB: db, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget})
+	defer cfg.DB.Close()
+	users := usersapi.New(usersapi.Config{Config: cfg})
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: service.Handler(), tls: out.tls.Server(false), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: u.Listen, hosts: u.hosts, exposed: p.exposed(), handler: users.Handler(), tls: out.tls.Server(false), log: p.log, close: users.Close})
 }
 
 // ridesCommand is `rideshare rides`.
@@ -105,30 +112,24 @@ func (r *ridesCommand) Run(ctx context.Context, out *output) error {
 	if err != nil {
 		return err
 	}
-	budget, err := r.budget()
+	cfg, err := r.config(out, p)
 	if err != nil {
 		return err
 	}
-	db, err := r.client(out, p.auth)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
+	defer cfg.DB.Close()
 	check, err := usercheck.New(usercheck.Config{Gateway: r.GatewayURL, Origin: r.RidesOrigin, Mode: usercheck.Mode(r.RidesUserCheck), TLS: out.tls})
 	if err != nil {
 		return usagef("GATEWAY_URL: %v", err)
 	}
 	defer check.Close()
-	service, err := ridesapi.New(ridesapi.Config{
-		DB: db, Users: check, Now: rules.now, Location: rules.zone, Log: p.log, Observe: p.requests.Observe, Metrics: p.metrics, Credentials: p.auth, Budget: budget,
-	})
+	rides, err := ridesapi.New(ridesapi.Config{Config: cfg, Users: check, Now: rules.now, Location: rules.zone})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
 	if err = out.follow(ctx, p.log); err != nil {
 		return err
 	}
-	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: service.Handler(), tls: out.tls.Server(false), log: p.log, close: service.Close})
+	return serve(ctx, part{addr: r.Listen, hosts: r.hosts, exposed: p.exposed(), handler: rides.Handler(), tls: out.tls.Server(false), log: p.log, close: rides.Close})
 }
 
 // gatewayCommand is `rideshare gateway`.

@@ -14,6 +14,7 @@ import (
 
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/service"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/dbtest"
 	"rideshare/rides"
@@ -115,8 +116,8 @@ func newFixture(t *testing.T, set settings) *fixture {
 		t.Fatal(err)
 	}
 	f.service, err = ridesapi.New(ridesapi.Config{
-		DB: client, Users: check, Now: func() time.Time { return f.now }, Location: zone, Log: slog.New(slog.DiscardHandler),
-		Credentials: set.creds, Metrics: http.NotFoundHandler(),
+		Config: service.Config{DB: client, Log: slog.New(slog.DiscardHandler), Credentials: set.creds, Metrics: http.NotFoundHandler()},
+		Users:  check, Now: func() time.Time { return f.now }, Location: zone,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -37,9 +37,6 @@ func (s *Service) list(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = httpapi.NoBody(c); err != nil {
-		return err
-	}
 	source, destination, err := route(c.Request().URL.RawQuery)
 	if err != nil {
 		return err
@@ -82,9 +79,6 @@ func (s *Service) get(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = httpapi.NoBody(c); err != nil {
-		return err
-	}
 	ride, seq, err := s.rides.Get(c.Request().Context(), opts, id)
 	httpapi.SetSeq(c, seq)
 	switch {
@@ -107,9 +101,6 @@ func (s *Service) get(c echo.Context) error {
 func (s *Service) count(c echo.Context) error {
 	opts, err := service.ReadOptions(c)
 	if err != nil {
-		return err
-	}
-	if err = httpapi.NoBody(c); err != nil {
 		return err
 	}
 	n, seq, err := s.rides.Count(c.Request().Context(), opts)

@@ -27,21 +27,16 @@ type rider struct {
 }
 
 func (s *Service) create(c echo.Context) error {
-	opts, err := service.WriteOptions(c, serviceName, s.creds)
-	if err != nil {
-		return err
-	}
 	var body newRide
-	if err = httpapi.DecodeJSON(c, &body); err != nil {
+	opts, err := s.WriteOptions(c, &body)
+	if err != nil {
 		return err
 	}
 	id, seq, err := s.rides.Create(c.Request().Context(), opts, rides.NewRide(body))
-	httpapi.SetSeq(c, seq)
-	if err != nil {
-		return err
+	if err == nil {
+		c.Response().Header().Set(echo.HeaderLocation, "/api/v1/rides/"+strconv.FormatInt(id, 10))
 	}
-	c.Response().Header().Set(echo.HeaderLocation, "/api/v1/rides/"+strconv.FormatInt(id, 10))
-	return httpapi.Empty(c, http.StatusCreated)
+	return service.Written(c, http.StatusCreated, seq, err)
 }
 
 func (s *Service) join(c echo.Context) error {
@@ -49,23 +44,17 @@ func (s *Service) join(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	opts, err := service.WriteOptions(c, serviceName, s.creds)
+	var body rider
+	opts, err := s.WriteOptions(c, &body)
 	if err != nil {
 		return err
 	}
-	var body rider
-	if err = httpapi.DecodeJSON(c, &body); err != nil {
-		return err
-	}
 	seq, err := s.rides.Join(c.Request().Context(), opts, id, body.Username)
-	httpapi.SetSeq(c, seq)
-	switch {
-	case dbaas.CodeOf(err) == dbaas.CodeNotFound: // The course's answer for a ride that does not exist.
+	if dbaas.CodeOf(err) == dbaas.CodeNotFound { // The course's answer for a ride that does not exist.
+		httpapi.SetSeq(c, seq)
 		return c.NoContent(http.StatusNoContent)
-	case err != nil:
-		return err
 	}
-	return httpapi.Empty(c, http.StatusOK)
+	return service.Written(c, http.StatusOK, seq, err)
 }
 
 func (s *Service) remove(c echo.Context) error {
@@ -73,17 +62,10 @@ func (s *Service) remove(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	opts, err := service.WriteOptions(c, serviceName, s.creds)
+	opts, err := s.WriteOptions(c, nil)
 	if err != nil {
-		return err
-	}
-	if err = httpapi.NoBody(c); err != nil {
 		return err
 	}
 	seq, err := s.rides.Delete(c.Request().Context(), opts, id)
-	httpapi.SetSeq(c, seq)
-	if err != nil {
-		return err
-	}
-	return httpapi.Empty(c, http.StatusOK)
+	return service.Written(c, http.StatusOK, seq, err)
 }

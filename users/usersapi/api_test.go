@@ -16,6 +16,7 @@ import (
 	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/passhash"
+	"rideshare/internal/service"
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/dbtest"
 	"rideshare/internal/testkit/doctest"
@@ -46,7 +47,7 @@ func newInstance(t *testing.T, db *dbtest.DB, change ...func(*usersapi.Config)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := usersapi.Config{DB: client, Log: slog.New(slog.DiscardHandler), Cost: passhash.Cost{MemoryKiB: 8, Passes: 1}}
+	cfg := usersapi.Config{Config: service.Config{DB: client, Log: slog.New(slog.DiscardHandler)}, Cost: passhash.Cost{MemoryKiB: 8, Passes: 1}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -292,7 +293,7 @@ func TestList_Long_PassesThrough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		service := usersapi.New(usersapi.Config{DB: client, Log: slog.New(slog.DiscardHandler)})
+		service := usersapi.New(usersapi.Config{Config: service.Config{DB: client, Log: slog.New(slog.DiscardHandler)}})
 		server := httptest.NewServer(service.Handler())
 		resp, err := http.Get(server.URL + "/api/v1/users")
 		if err != nil {
