@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,11 @@ var (
 	ErrNoWorker = errors.New("no such worker")
 )
 
+// Unavailable returns the ErrUnavailable of a call that may or may not have taken effect.
+func Unavailable(what string, cause error) error {
+	return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, cause)
+}
+
 // Instance is one life of a worker, dead or alive, as reported by the engine. launch/remote sends it as JSON.
 type Instance struct {
 	ID dbaas.WorkerID `json:"id"`
@@ -38,6 +44,11 @@ type Instance struct {
 	StartedAt time.Time `json:"started_at"`
 	// ExitCode is meaningful only when the worker does not run. It is 137 after SIGKILL.
 	ExitCode int `json:"exit_code"`
+}
+
+// Order compares two instances in the order of List.
+func Order(a, b Instance) int {
+	return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // Launcher starts and stops workers of one stack. It is safe for concurrent use.

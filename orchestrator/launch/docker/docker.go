@@ -130,10 +130,6 @@ func (l *Launcher) Close(context.Context) error {
 // Events implements launch.Launcher.
 func (l *Launcher) Events() <-chan struct{} { return l.events }
 
-func (l *Launcher) notify() {
-	l.events.Give()
-}
-
 const (
 	// firstPause and lastPause bound the wait of the watch after an error; it doubles between them.
 	firstPause = 50 * time.Millisecond
@@ -152,7 +148,7 @@ func (l *Launcher) watchEngine(ctx context.Context) {
 			}
 			backoff.Reset()
 			l.note(c)
-			l.notify()
+			l.events.Give()
 		})
 		if ctx.Err() != nil {
 			return
@@ -181,15 +177,10 @@ func (l *Launcher) note(c Change) {
 	}
 }
 
-// unavailable returns an error for a call that may or may not have taken effect.
-func unavailable(what string, cause error) error {
-	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
-}
-
 // gone translates errNotFound to launch.ErrNoWorker, and every other error to launch.ErrUnavailable.
 func gone(what string, err error) error {
 	if errors.Is(err, errNotFound) {
 		return fmt.Errorf("%s: %w", what, launch.ErrNoWorker)
 	}
-	return unavailable(what, err)
+	return launch.Unavailable(what, err)
 }

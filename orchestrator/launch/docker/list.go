@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -23,7 +22,7 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 	const what = "list workers"
 	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
 	if err != nil {
-		return nil, unavailable(what, err)
+		return nil, launch.Unavailable(what, err)
 	}
 	all := make([]Container, len(found))
 	errs := make([]error, len(found))
@@ -42,14 +41,12 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 		switch {
 		case errors.Is(errs[n], errNotFound): // removed in the meantime
 		case errs[n] != nil:
-			return nil, unavailable(what, errs[n])
+			return nil, launch.Unavailable(what, errs[n])
 		case !l.aboutToStart(c):
 			list = append(list, describe(c))
 		}
 	}
-	slices.SortFunc(list, func(a, b launch.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(list, launch.Order)
 	return list, nil
 }
 

@@ -50,7 +50,7 @@ func (l *Launcher) begin(ctx context.Context, startID string) (done func(), err 
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, unavailable("start worker", ctx.Err())
+			return nil, launch.Unavailable("start worker", ctx.Err())
 		}
 	}
 }
@@ -71,11 +71,11 @@ func (l *Launcher) made(ctx context.Context, startID string) (Container, error) 
 	case errors.Is(err, errRefused):
 		return Container{}, fmt.Errorf("start worker: %w", err)
 	default:
-		return Container{}, unavailable("start worker", err)
+		return Container{}, launch.Unavailable("start worker", err)
 	}
 	c, err := l.engine.Inspect(ctx, p.Name)
 	if err != nil { // removed in the meantime, or no answer: a retry of this start finds out
-		return Container{}, unavailable("start worker", err)
+		return Container{}, launch.Unavailable("start worker", err)
 	}
 	if c.Labels[labelStack] != l.config.Stack || c.Labels[labelStart] != startID {
 		return Container{}, fmt.Errorf("start worker: container %s (%s) has the name and is not of this start: remove it", c.Name, c.ID)
@@ -94,11 +94,11 @@ func (l *Launcher) run(ctx context.Context, c Container) (Container, error) {
 		}
 		return Container{}, err
 	case err != nil:
-		return Container{}, unavailable("start worker", err)
+		return Container{}, launch.Unavailable("start worker", err)
 	}
 	started, err := l.engine.Inspect(ctx, c.ID)
 	if err != nil {
-		return Container{}, unavailable("start worker", err)
+		return Container{}, launch.Unavailable("start worker", err)
 	}
 	l.log.InfoContext(ctx, "container started", logkey.Worker, string(identity(started)), logkey.PID, started.PID, "container", started.Name)
 	return started, nil

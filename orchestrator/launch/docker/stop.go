@@ -32,7 +32,7 @@ func (l *Launcher) kill(ctx context.Context, id string) error {
 		return gone(what, err)
 	}
 	if err := l.engine.Wait(ctx, id); err != nil && !errors.Is(err, errNotFound) {
-		return unavailable(what, err)
+		return launch.Unavailable(what, err)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	case ctx.Err() == nil && graceful.Err() != nil:
 		return l.kill(ctx, c.ID)
 	default:
-		return unavailable(what, err)
+		return launch.Unavailable(what, err)
 	}
 }
 
@@ -102,13 +102,13 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	case errors.Is(err, errNotFound):
 		return nil
 	case err != nil:
-		return unavailable(what, err)
+		return launch.Unavailable(what, err)
 	case c.running():
 		return fmt.Errorf("remove worker %s: it runs", id)
 	}
 	l.record(ctx, c)
 	if err := l.engine.Remove(ctx, c.ID); err != nil && !errors.Is(err, errNotFound) {
-		return unavailable(what, err)
+		return launch.Unavailable(what, err)
 	}
 	l.unask(id)
 	return nil
@@ -136,7 +136,7 @@ func (l *Launcher) record(ctx context.Context, c Container) {
 func (l *Launcher) find(ctx context.Context, id dbaas.WorkerID) (Container, error) {
 	list, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
 	if err != nil {
-		return Container{}, unavailable("find worker", err)
+		return Container{}, launch.Unavailable("find worker", err)
 	}
 	for _, c := range list {
 		if identity(c) == id {

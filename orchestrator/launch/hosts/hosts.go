@@ -134,9 +134,7 @@ func (l *Launcher) known() ([]launch.Instance, []launch.Host) {
 		}
 		states = append(states, state)
 	}
-	slices.SortFunc(all, func(a, b launch.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(all, launch.Order)
 	return all, states
 }
 

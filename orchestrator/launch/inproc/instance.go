@@ -3,7 +3,6 @@ package inproc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -75,7 +74,7 @@ func (i *instance) wait(ctx context.Context) error {
 	case <-i.ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for the end of worker %s: %w: %w", i.spec.ID, launch.ErrUnavailable, ctx.Err())
+		return launch.Unavailable("wait for the end of worker "+string(i.spec.ID), ctx.Err())
 	}
 }
 

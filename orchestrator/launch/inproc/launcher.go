@@ -89,7 +89,7 @@ func New(c Config) *Launcher {
 // Start implements launch.Launcher. If the worker cannot be created, nothing is left behind.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	if err := ctx.Err(); err != nil {
-		return launch.Instance{}, fmt.Errorf("start worker: %w: %w", launch.ErrUnavailable, err)
+		return launch.Instance{}, launch.Unavailable("start worker", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,9 +111,9 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	go func() { // ends with the worker's Run
 		i.run()
 		l.config.Log.Info("worker ended", logkey.Worker, spec.ID, logkey.Code, i.describe().ExitCode)
-		l.notify()
+		l.events.Give()
 	}()
-	l.notify()
+	l.events.Give()
 	return i.describe(), nil
 }
 
@@ -190,18 +190,12 @@ func (l *Launcher) List(context.Context) ([]launch.Instance, error) {
 	for _, i := range l.instances {
 		list = append(list, i.describe())
 	}
-	slices.SortFunc(list, func(a, b launch.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(list, launch.Order)
 	return list, nil
 }
 
 // Events implements launch.Launcher.
 func (l *Launcher) Events() <-chan struct{} { return l.events }
-
-func (l *Launcher) notify() {
-	l.events.Give()
-}
 
 func (l *Launcher) find(id dbaas.WorkerID) (*instance, error) {
 	l.mu.Lock()

@@ -122,7 +122,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 	select {
 	case <-l.closed:
 	case <-ctx.Done():
-		return errors.Join(append(errs, unavailable("close launcher", ctx.Err()))...)
+		return errors.Join(append(errs, launch.Unavailable("close launcher", ctx.Err()))...)
 	}
 	if err := l.lock.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("unlock directory of workers: %w", err)
@@ -132,12 +132,3 @@ func (l *Launcher) Close(ctx context.Context) error {
 
 // Events implements launch.Launcher.
 func (l *Launcher) Events() <-chan struct{} { return l.events }
-
-func (l *Launcher) notify() {
-	l.events.Give()
-}
-
-// unavailable returns an error for a call that may or may not have taken effect.
-func unavailable(what string, cause error) error {
-	return fmt.Errorf("%s: %w: %w", what, launch.ErrUnavailable, cause)
-}

@@ -34,7 +34,7 @@ type worker struct {
 // binary that cannot be run.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	if err := ctx.Err(); err != nil {
-		return launch.Instance{}, unavailable("start worker", err)
+		return launch.Instance{}, launch.Unavailable("start worker", err)
 	}
 	w, err := l.worker(startID)
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
-		return launch.Instance{}, unavailable("start worker", ctx.Err())
+		return launch.Instance{}, launch.Unavailable("start worker", ctx.Err())
 	}
 	if w.err != nil {
 		return launch.Instance{}, fmt.Errorf("start worker: %w", w.err)
@@ -90,10 +90,10 @@ func (l *Launcher) live(w *worker) {
 		return
 	}
 	log := l.config.Log.With(logkey.Worker, string(w.spec.ID), logkey.PID, w.life.pid())
-	l.notify() // before the log, which may block
+	l.events.Give() // before the log, which may block
 	log.Info("process started", logkey.Addr, w.spec.Control)
 	<-w.life.ended
-	l.notify()
+	l.events.Give()
 	logEnd(log, w.life, w.asked.Load())
 }
 

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +22,10 @@ func (l *Launcher) Kill(ctx context.Context, id dbaas.WorkerID) error {
 		return err
 	}
 	if err := w.kill(); err != nil {
-		return unavailable("kill worker", err)
+		return launch.Unavailable("kill worker", err)
 	}
 	if err := w.life.wait(ctx); err != nil {
-		return unavailable("kill worker", err)
+		return launch.Unavailable("kill worker", err)
 	}
 	return nil
 }
@@ -43,7 +42,7 @@ func (l *Launcher) Stop(ctx context.Context, id dbaas.WorkerID, grace time.Durat
 	}
 	w.asked.Store(true)
 	if err := w.life.stop(ctx, grace); err != nil {
-		return unavailable("stop worker", err)
+		return launch.Unavailable("stop worker", err)
 	}
 	return nil
 }
@@ -84,15 +83,13 @@ func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
 		select {
 		case <-w.ready:
 		case <-ctx.Done():
-			return nil, unavailable("list workers", ctx.Err())
+			return nil, launch.Unavailable("list workers", ctx.Err())
 		}
 		if w.err == nil {
 			list = append(list, w.describe())
 		}
 	}
-	slices.SortFunc(list, func(a, b launch.Instance) int {
-		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(list, launch.Order)
 	return list, nil
 }
 
