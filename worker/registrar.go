@@ -44,7 +44,7 @@ func (r *registrar) announce(m coord.Member) {
 	defer r.mu.Unlock()
 	m.Leaving, m.BusLost, m.NoReplica = r.leaves, r.busLost, r.noReplica
 	r.want = m
-	r.notify()
+	r.changed.Notify()
 }
 
 // advanceEpoch changes the epoch to be registered, if the member is a master.
@@ -53,7 +53,7 @@ func (r *registrar) advanceEpoch(epoch dbaas.Epoch) {
 	defer r.mu.Unlock()
 	if r.want.Role == dbaas.RoleMaster {
 		r.want.Epoch = epoch
-		r.notify()
+		r.changed.Notify()
 	}
 }
 
@@ -62,7 +62,7 @@ func (r *registrar) leaving() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leaves, r.want.Leaving = true, true
-	r.notify()
+	r.changed.Notify()
 }
 
 // bus records in the present and all later registrations whether the worker has lost the bus.
@@ -71,7 +71,7 @@ func (r *registrar) bus(lost bool) {
 	defer r.mu.Unlock()
 	if r.busLost != lost {
 		r.busLost, r.want.BusLost = lost, lost
-		r.notify()
+		r.changed.Notify()
 	}
 }
 
@@ -81,7 +81,7 @@ func (r *registrar) replica(away bool) {
 	defer r.mu.Unlock()
 	if r.noReplica != away {
 		r.noReplica, r.want.NoReplica = away, away
-		r.notify()
+		r.changed.Notify()
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *registrar) yield(to dbaas.WorkerID) {
 	defer r.mu.Unlock()
 	if r.want.Role == dbaas.RoleMaster {
 		r.want.YieldTo = to
-		r.notify()
+		r.changed.Notify()
 	}
 }
 
@@ -101,11 +101,6 @@ func (r *registrar) goodbye(say bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silent = !say
-}
-
-// notify wakes all waiters for a change. The caller holds mu.
-func (r *registrar) notify() {
-	r.changed.Notify()
 }
 
 // registered waits until role is registered with epoch or a newer one in a session that is not suspended. It returns
@@ -226,7 +221,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	position.Applied = want.Applied
 	r.have, r.suspended = want, s.Suspended()
 	if position != want { // more than the position has changed
-		r.notify()
+		r.changed.Notify()
 	}
 	return nil
 }
@@ -236,7 +231,7 @@ func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.have, r.suspended = coord.Member{}, nil
-	r.notify()
+	r.changed.Notify()
 }
 
 // leaveTimeout bounds the unregistration. A session that is not closed expires by itself.

@@ -183,17 +183,13 @@ func (s *Session) expire() {
 	if k.leader == s {
 		k.leader = nil
 	}
-	s.notify()
+	s.watch.Give()
 	k.notify()
 }
 
 // wake sends the session's client a token to look again, if the client can be reached.
 func (s *Session) wake() {
 	if s.reached() {
-		s.notify()
+		s.watch.Give()
 	}
-}
-
-func (s *Session) notify() {
-	s.watch.Give()
 }

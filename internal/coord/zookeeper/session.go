@@ -113,7 +113,7 @@ func (s *Session) event(e zk.Event) {
 	defer s.mu.Unlock()
 	if e.Type != zk.EventSession {
 		s.watches.fired(e)
-		s.wake()
+		s.work.Give()
 		return
 	}
 	switch e.State { //nolint:exhaustive // the others are steps on the way
@@ -163,7 +163,7 @@ func (s *Session) settled() {
 		return
 	}
 	s.setConnected(true)
-	s.wake()
+	s.work.Give()
 }
 
 func (s *Session) setConnected(is bool) {
@@ -190,7 +190,7 @@ func (s *Session) end(goodbye bool) {
 	if !goodbye {
 		s.link.stop()
 	}
-	s.notify()
+	s.watch.Give()
 	close(s.ended)
 }
 
@@ -232,16 +232,6 @@ func (s *Session) owns(stat *zk.Stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.id != 0 && stat.EphemeralOwner == s.id
-}
-
-// notify sends a token to the session's Watch channel.
-func (s *Session) notify() {
-	s.watch.Give()
-}
-
-// wake sends a token to the keeper.
-func (s *Session) wake() {
-	s.work.Give()
 }
 
 // libraryLog writes the library's messages at debug level.

@@ -45,7 +45,7 @@ func (s *Session) Watch() <-chan struct{} {
 	defer s.mu.Unlock()
 	if !s.watches.wanted {
 		s.watches = watches{wanted: true, changed: true, armed: map[watchKey]bool{}}
-		s.wake()
+		s.work.Give()
 	}
 	return s.watch
 }
@@ -70,7 +70,7 @@ func (s *Session) arm(ctx context.Context) {
 		s.mu.Unlock()
 		return
 	}
-	s.notify()
+	s.watch.Give()
 }
 
 func (s *Session) armAll(ctx context.Context) error {

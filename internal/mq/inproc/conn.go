@@ -157,7 +157,7 @@ func (c *Conn) end() {
 	c.closed = true
 	delete(c.broker.conns, c)
 	c.drop()
-	c.wake()
+	c.changed.Notify()
 }
 
 // Disconnect drops only this connection; it reconnects immediately.
@@ -165,7 +165,7 @@ func (c *Conn) Disconnect() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	c.drop()
-	c.wake()
+	c.changed.Notify()
 }
 
 // Partition drops this connection and keeps it from reconnecting until Heal.
@@ -181,14 +181,10 @@ func (c *Conn) Heal() {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	c.partitioned = false
-	c.wake()
+	c.changed.Notify()
 }
 
 func (c *Conn) up() bool { return !c.closed && !c.partitioned && !c.broker.stopped }
-
-func (c *Conn) wake() {
-	c.changed.Notify()
-}
 
 // drop ends everything that is bound to the life of the connection.
 func (c *Conn) drop() {

@@ -51,7 +51,7 @@ func (b *Broker) comeBack() {
 		b.declare()
 	}
 	for c := range b.conns {
-		c.wake()
+		c.changed.Notify()
 	}
 }
 

@@ -24,15 +24,11 @@ func newInbox[T any]() inbox[T] { return inbox[T]{ring: wait.NewToken()} }
 
 func (in *inbox[T]) put(v T) {
 	in.items.pushBack(v)
-	in.wake()
+	in.ring.Give()
 }
 
 func (in *inbox[T]) lose() {
 	in.lost = true
-	in.wake()
-}
-
-func (in *inbox[T]) wake() {
 	in.ring.Give()
 }
 

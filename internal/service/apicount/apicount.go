@@ -149,7 +149,7 @@ func (c *Counter) run(drainCtx, abortCtx context.Context) {
 				c.cfg.Log.WarnContext(abortCtx, "request counts kept back", logkey.Error, err.Error())
 			}
 			rest = backoff.Next()
-			c.again()
+			c.wake.Give() // run continues even if no request follows
 		} else if failures := bad.End(); failures > 0 {
 			c.cfg.Log.WarnContext(abortCtx, "request counts written again", logkey.Count, failures)
 			backoff.Reset()
@@ -160,9 +160,4 @@ func (c *Counter) run(drainCtx, abortCtx context.Context) {
 		case <-time.After(rest):
 		}
 	}
-}
-
-// again makes run continue even if no request follows.
-func (c *Counter) again() {
-	c.wake.Give()
 }
