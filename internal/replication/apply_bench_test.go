@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // BenchmarkApplier_Apply is a replica's share of a commit: one transaction with one changeset of a given number of inserts,
@@ -30,7 +31,7 @@ func BenchmarkApplier_Apply(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			snapshot(b, filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db"))
+			sqlitetest.Snapshot(b, filepath.Join(dir, "src.db"), filepath.Join(dir, "dst.db"))
 			dst := benchConn(b, filepath.Join(dir, "dst.db"))
 			applier := replication.NewApplier(dst)
 			k := replication.NewCapture(src, writes, 1<<30)

@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -24,15 +25,15 @@ type pair struct {
 
 func newPair(t *testing.T, schema ...string) *pair {
 	t.Helper()
-	src, path := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	src, path := sqlitetest.Open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
 	if err := replication.CreatePosition(src); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, src, "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY, x)", "INSERT INTO rs_log VALUES(1,'secret-of-the-log')")
-	exec(t, src, schema...)
+	sqlitetest.Exec(t, src, "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY, x)", "INSERT INTO rs_log VALUES(1,'secret-of-the-log')")
+	sqlitetest.Exec(t, src, schema...)
 	to := filepath.Join(t.TempDir(), "replica.db")
-	snapshot(t, path, to)
-	dst := openAt(t, to, sqlite.Options{})
+	sqlitetest.Snapshot(t, path, to)
+	dst := sqlitetest.OpenAt(t, to, sqlite.Options{})
 	return &pair{t: t, src: src, dst: dst, applier: replication.NewApplier(dst)}
 }
 
@@ -49,7 +50,7 @@ func (p *pair) record(list ...string) dbaas.Entry {
 		if err := p.capture.Next(); err != nil {
 			p.t.Fatal(err)
 		}
-		exec(p.t, p.src, sql)
+		sqlitetest.Exec(p.t, p.src, sql)
 	}
 	size := p.capture.Size()
 	changes, err := p.capture.Take()
@@ -171,7 +172,7 @@ func TestApplier_Apply_MisfitIsDivergence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
-			exec(t, p.dst, damage)
+			sqlitetest.Exec(t, p.dst, damage)
 			if err := p.apply(p.record("UPDATE t SET v='b' WHERE id=1", "INSERT INTO t VALUES(2,'c')")); !errors.Is(err, replication.ErrDiverged) {
 				t.Errorf("got %v, want %v", err, replication.ErrDiverged)
 			}
@@ -187,7 +188,7 @@ func TestApplier_Apply_DamagedRecords(t *testing.T) {
 	for n := 1; n < len(whole); n++ {
 		e.Changes[0].Data = whole[:n]
 		_ = p.apply(e) // an error or not, depending on where a change ends.
-		exec(t, p.dst, "DELETE FROM t", "INSERT INTO t VALUES(1,'a')", "UPDATE rs_applied SET seq=0")
+		sqlitetest.Exec(t, p.dst, "DELETE FROM t", "INSERT INTO t VALUES(1,'a')", "UPDATE rs_applied SET seq=0")
 	}
 	e.Changes[0].Data = append([]byte{'?'}, whole...)
 	if err := p.apply(e); err == nil {
@@ -199,7 +200,7 @@ func TestApplier_Apply_DamagedRecords(t *testing.T) {
 func TestApplier_Apply_Schema(t *testing.T) {
 	p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
 	sql := "ALTER TABLE t ADD COLUMN w TEXT DEFAULT 'x'"
-	exec(t, p.src, sql)
+	sqlitetest.Exec(t, p.src, sql)
 	e := p.record("INSERT INTO t(id) VALUES(1)")
 	e.Changes = append([]dbaas.Change{{Kind: dbaas.ChangeSchema, Data: []byte(sql)}}, e.Changes...)
 	if err := p.apply(e); err != nil {
@@ -214,14 +215,14 @@ func TestApplier_Apply_Schema(t *testing.T) {
 
 // Hashes differ wherever clients can see a difference.
 func TestHashes_SeeEveryDifference(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE a(id INTEGER PRIMARY KEY, v)", "CREATE TABLE b(id INTEGER PRIMARY KEY, v)", "INSERT INTO a VALUES(1,'x'),(2,'y')")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE a(id INTEGER PRIMARY KEY, v)", "CREATE TABLE b(id INTEGER PRIMARY KEY, v)", "INSERT INTO a VALUES(1,'x'),(2,'y')")
 	seen := map[string]string{}
 	for _, sql := range []string{
 		"SELECT 1", "UPDATE a SET v=1 WHERE id=1", "UPDATE a SET v=1.0 WHERE id=1", "UPDATE a SET v='1' WHERE id=1", "UPDATE a SET v=x'31' WHERE id=1",
 		"UPDATE a SET v=NULL WHERE id=1", "UPDATE a SET v='' WHERE id=1", "UPDATE a SET v=x'' WHERE id=1", "DELETE FROM a WHERE id=2", "DELETE FROM a",
 	} {
-		exec(t, c, sql)
+		sqlitetest.Exec(t, c, sql)
 		h := hashes(t, c)["a"]
 		if other, ok := seen[h]; ok {
 			t.Errorf("%q gives the same hash as %q", sql, other)
@@ -229,11 +230,11 @@ func TestHashes_SeeEveryDifference(t *testing.T) {
 		seen[h] = sql
 	}
 	before := hashes(t, c)
-	exec(t, c, "CREATE TABLE rs_other(id INTEGER PRIMARY KEY)", "INSERT INTO rs_other VALUES(1)")
+	sqlitetest.Exec(t, c, "CREATE TABLE rs_other(id INTEGER PRIMARY KEY)", "INSERT INTO rs_other VALUES(1)")
 	if !maps.Equal(before, hashes(t, c)) {
 		t.Error("an internal table changes the hashes")
 	}
-	exec(t, c, "CREATE INDEX i ON a(v)")
+	sqlitetest.Exec(t, c, "CREATE INDEX i ON a(v)")
 	if before[replication.SchemaHash] == hashes(t, c)[replication.SchemaHash] {
 		t.Error("an index does not change the hash of the schema")
 	}
@@ -249,7 +250,7 @@ func TestApplier_Apply_RefusesOtherTables(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
 			e := p.record("INSERT INTO t VALUES(1,'a')")
-			exec(t, p.dst, "DROP TABLE t", schema)
+			sqlitetest.Exec(t, p.dst, "DROP TABLE t", schema)
 			if err := p.apply(e); !errors.Is(err, replication.ErrDiverged) {
 				t.Errorf("got %v, want %v", err, replication.ErrDiverged)
 			}
@@ -288,15 +289,15 @@ func TestApplier_Apply_SchemaRolledBack(t *testing.T) {
 
 // A batch over its limit is stopped, and the next batch is not.
 func TestCapture_Over_UntilTheNextBatch(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
 	k := replication.NewCapture(c, writes, 1000)
 	const long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 100000) INSERT INTO t(v) SELECT 'some text' FROM n"
 	for range 2 {
 		if err := errors.Join(c.BeginWrite(), k.Begin()); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, c, "INSERT INTO t(v) VALUES('short')")
+		sqlitetest.Exec(t, c, "INSERT INTO t(v) VALUES('short')")
 		if k.Over() {
 			t.Error("a short batch is over the limit")
 		}

@@ -7,12 +7,13 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 func guarded(t *testing.T) *sqlite.Conn {
 	t.Helper()
-	c, _ := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
-	exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)", "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY)",
+	c, _ := sqlitetest.Open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT)", "CREATE TABLE rs_log(seq INTEGER PRIMARY KEY)",
 		"CREATE VIEW peek AS SELECT * FROM rs_log", "INSERT INTO t(v) VALUES('a')")
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // parts hashes all of c in parts.
@@ -31,8 +32,8 @@ func parts(t *testing.T, c *sqlite.Conn, limit int) (list []string) {
 // However small the parts are, a change of any row is in one of them, and no other part changes.
 func TestHashPart_AllRowsInOneEach(t *testing.T) {
 	t.Parallel()
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE a(k INTEGER PRIMARY KEY, v)", "CREATE TABLE b(v)", "CREATE TABLE c(k TEXT PRIMARY KEY, v) WITHOUT ROWID", "CREATE TABLE empty(v)",
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE a(k INTEGER PRIMARY KEY, v)", "CREATE TABLE b(v)", "CREATE TABLE c(k TEXT PRIMARY KEY, v) WITHOUT ROWID", "CREATE TABLE empty(v)",
 		"INSERT INTO a VALUES(-9223372036854775808,0),(9223372036854775807,0)",
 		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<20) INSERT INTO a SELECT i,0 FROM n",
 		"INSERT INTO b SELECT v FROM a", "INSERT INTO c SELECT k,0 FROM a")
@@ -42,7 +43,7 @@ func TestHashPart_AllRowsInOneEach(t *testing.T) {
 			"UPDATE a SET v=1-v WHERE k=-9223372036854775808", "UPDATE a SET v=1-v WHERE k=9223372036854775807", "UPDATE a SET v=1-v WHERE k=7",
 			"UPDATE b SET v=1-v WHERE rowid=1", "UPDATE b SET v=1-v WHERE rowid=22", "UPDATE c SET v=1-v WHERE k='7'",
 		} {
-			exec(t, c, change)
+			sqlitetest.Exec(t, c, change)
 			after := parts(t, c, limit)
 			differ := 0
 			for i := range min(len(before), len(after)) {
@@ -53,7 +54,7 @@ func TestHashPart_AllRowsInOneEach(t *testing.T) {
 			if differ != 1 || len(before) != len(after) {
 				t.Errorf("limit %d, %s: %d of %d parts differ, then %d parts; want one", limit, change, differ, len(before), len(after))
 			}
-			exec(t, c, change)
+			sqlitetest.Exec(t, c, change)
 		}
 	}
 	if all := parts(t, c, 1<<20); len(all) != 1 {

@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/readtags"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 
 	"pgregory.net/rapid"
 )
@@ -95,7 +96,7 @@ func TestReadTags_ChangeThatAltersAnAnswer_TouchesATag(t *testing.T) {
 	narrow, kept := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		p := newPair(t, rapid.SampledFrom(tagSchemas).Draw(rt, "schema")...)
-		exec(t, p.src, "CREATE VIEW v AS SELECT b, a FROM t WHERE a>1")
+		sqlitetest.Exec(t, p.src, "CREATE VIEW v AS SELECT b, a FROM t WHERE a>1")
 		p.capture = replication.NewCapture(p.src, writes, 1<<30)
 		for range 25 {
 			st := drawTagged(rt, p.src)
@@ -188,8 +189,8 @@ func TestReadTags_WholeTables_TouchEveryRead(t *testing.T) {
 
 // A query whose answer can change without an entry, or that SQL leaves open, has no tags.
 func TestReadTags_NotCacheable_NoTags(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE t(a TEXT PRIMARY KEY, b)", "CREATE VIEW w AS SELECT a FROM t LIMIT 1")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(a TEXT PRIMARY KEY, b)", "CREATE VIEW w AS SELECT a FROM t LIMIT 1")
 	for _, sql := range []string{
 		"SELECT 1", "SELECT random() FROM t", "SELECT date('now') FROM t", "SELECT CURRENT_TIMESTAMP FROM t", "SELECT a FROM t LIMIT 1", "SELECT * FROM w", "SELECT rowid FROM t",
 		"SELECT group_concat(a) FROM t", "SELECT * FROM sqlite_master", "PRAGMA table_info(t)", "SELECT name FROM pragma_table_info('t')",
@@ -208,14 +209,14 @@ func TestReadTags_NotCacheable_NoTags(t *testing.T) {
 
 // A prepared query gets new tags when a schema change alters what it reads.
 func TestReadTags_SchemaChange_NewTags(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE t(a)", "CREATE TABLE u(a)", "CREATE VIEW v AS SELECT a FROM t")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(a)", "CREATE TABLE u(a)", "CREATE VIEW v AS SELECT a FROM t")
 	for range 2 {
 		if _, tags, err := answer(c, dbaas.Statement{SQL: "SELECT * FROM v"}); err != nil || tags.Len() != 1 {
 			t.Fatalf("got %v, %v", tags, err)
 		}
 	}
-	exec(t, c, "DROP VIEW v", "CREATE VIEW v AS SELECT a FROM u")
+	sqlitetest.Exec(t, c, "DROP VIEW v", "CREATE VIEW v AS SELECT a FROM u")
 	_, tags, err := answer(c, dbaas.Statement{SQL: "SELECT * FROM v"})
 	found := false
 	for i := range tags.Len() {

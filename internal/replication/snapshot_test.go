@@ -6,15 +6,16 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // Of the system's own tables an installed snapshot keeps the position alone; the application's tables stay.
 func TestDropOwn_KeepsPositionAndApplication(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, c, "CREATE TABLE rs_sums(name TEXT PRIMARY KEY, rows INTEGER) STRICT, WITHOUT ROWID", "CREATE TABLE rs_cluster(one INTEGER PRIMARY KEY, id TEXT)", "CREATE TABLE t(k)")
+	sqlitetest.Exec(t, c, "CREATE TABLE rs_sums(name TEXT PRIMARY KEY, rows INTEGER) STRICT, WITHOUT ROWID", "CREATE TABLE rs_cluster(one INTEGER PRIMARY KEY, id TEXT)", "CREATE TABLE t(k)")
 	want := dbaas.Head{Seq: 3, Epoch: 2}
 	if err := replication.SetPosition(c, want); err != nil {
 		t.Fatal(err)

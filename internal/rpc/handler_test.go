@@ -20,6 +20,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/rpc"
+	"rideshare/internal/testkit/apitest"
 )
 
 func serve(t *testing.T, pattern string, h rpc.Handler) (url string, failed <-chan string) {
@@ -77,31 +78,13 @@ func TestMux_ErrorsKeepTheirCode(t *testing.T) {
 		if got, want := <-failed, "GET /x: wrapped: what happened: secret"; got != want {
 			t.Errorf("%s: failed %q, want %q", code, got, want)
 		}
-		status, body := do(t, http.MethodGet, url+"/x", http.NoBody)
+		answer := apitest.Do(t, http.MethodGet, url+"/x", "")
 		want := fmt.Sprintf(`{"type":"urn:rideshare:problem:%s","title":%q,"status":%d,"detail":"what happened","code":%q,"message":"what happened"}`,
-			code, httpapi.NewProblem(code).Title, status, code)
-		if status != httpapi.StatusOf(code) || body != want {
-			t.Errorf("%s: got %d %s, want %s", code, status, body, want)
+			code, httpapi.NewProblem(code).Title, answer.Status, code)
+		if answer.Status != httpapi.StatusOf(code) || answer.Body != want {
+			t.Errorf("%s: got %d %s, want %s", code, answer.Status, answer.Body, want)
 		}
 	}
-}
-
-func do(t *testing.T, method, url string, body io.Reader) (status int, answer string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
 }
 
 // An error without a code shows nothing of itself, and an answer that cannot be encoded is such an error.
@@ -111,9 +94,9 @@ func TestMux_OtherErrorsAreInternal(t *testing.T) {
 		"Unencodable": rpc.NoBody(func(context.Context) (float64, error) { return math.NaN(), nil }),
 	} {
 		url, _ := serve(t, "GET /x", h)
-		status, body := do(t, http.MethodGet, url+"/x", http.NoBody)
-		if status != http.StatusInternalServerError || !strings.Contains(body, `"detail":"internal error"`) || strings.Contains(body, "secret") {
-			t.Errorf("%s: got %d %s", name, status, body)
+		got := apitest.Do(t, http.MethodGet, url+"/x", "")
+		if got.Status != http.StatusInternalServerError || !strings.Contains(got.Body, `"detail":"internal error"`) || strings.Contains(got.Body, "secret") {
+			t.Errorf("%s: got %d %s", name, got.Status, got.Body)
 		}
 	}
 }
@@ -143,8 +126,8 @@ func TestWithBody_Refuses(t *testing.T) {
 		{"POST", `{"n":7}`, 405},
 	} {
 		for _, body := range []io.Reader{strings.NewReader(tc.body), io.MultiReader(strings.NewReader(tc.body))} { // of known and of unknown length
-			if got, answer := do(t, tc.method, url+"/x", body); got != tc.want {
-				t.Errorf("%s %.20q: got %d %s, want %d", tc.method, tc.body, got, answer, tc.want)
+			if got := apitest.Send(t, tc.method, url+"/x", body); got.Status != tc.want {
+				t.Errorf("%s %.20q: got %d %s, want %d", tc.method, tc.body, got.Status, got.Body, tc.want)
 			}
 		}
 	}

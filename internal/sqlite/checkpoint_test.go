@@ -7,6 +7,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // A checkpoint empties the WAL unless a reader needs it. A reader that was stopped fails until it is resumed, and keeps its state.
@@ -17,14 +18,14 @@ func TestConn_CheckpointAndStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.Close() })
-	exec(t, w, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "INSERT INTO t VALUES(1,'a')")
+	sqlitetest.Exec(t, w, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "INSERT INTO t VALUES(1,'a')")
 	r, err := sqlite.Open(path, sqlite.Options{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
-	exec(t, r, "BEGIN", "SELECT * FROM t")
-	exec(t, w, "INSERT INTO t VALUES(2,'b')")
+	sqlitetest.Exec(t, r, "BEGIN", "SELECT * FROM t")
+	sqlitetest.Exec(t, w, "INSERT INTO t VALUES(2,'b')")
 	if done, failed := w.Checkpoint(time.Millisecond); done || failed != nil {
 		t.Errorf("with a reader: got %t, %v; want false, nil", done, failed)
 	}
@@ -34,7 +35,7 @@ func TestConn_CheckpointAndStop(t *testing.T) {
 		t.Errorf("stopped: got %q, want %q", got, dbaas.CodeTimeout)
 	}
 	r.Resume()
-	exec(t, r, "SELECT * FROM t")
+	sqlitetest.Exec(t, r, "SELECT * FROM t")
 	if err = r.End(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,12 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // The functions that are not the engine's own answer as its own do, whatever they get.
 func TestFunctions_AnswerAsTheEngine(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	plain, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "plain.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -101,8 +102,8 @@ func gets(c *sqlite.Conn, q string, args []any) (string, error) {
 
 // An index does the work of LIKE and GLOB, as with the engine's own.
 func TestFunctions_LikeUsesIndexes(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE x(id INTEGER PRIMARY KEY, a TEXT, b TEXT COLLATE NOCASE)", "CREATE INDEX xa ON x(a)", "CREATE INDEX xb ON x(b)")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE x(id INTEGER PRIMARY KEY, a TEXT, b TEXT COLLATE NOCASE)", "CREATE INDEX xa ON x(a)", "CREATE INDEX xb ON x(b)")
 	for where, want := range map[string]string{
 		"a GLOB 'ann*'":             "SEARCH x USING COVERING INDEX xa (a>? AND a<?)",
 		"b LIKE 'ann%'":             "SEARCH x USING COVERING INDEX xb (b>? AND b<?)",
@@ -125,7 +126,7 @@ func TestFunctions_LikeUsesIndexes(t *testing.T) {
 
 // A schema may use the functions wherever it may use the engine's own, and another program reads the file.
 func TestFunctions_InSchemas(t *testing.T) {
-	c, path := open(t, sqlite.Options{Triggers: true})
+	c, path := sqlitetest.Open(t, sqlite.Options{Triggers: true})
 	for _, q := range []string{
 		"CREATE TABLE x(id INTEGER PRIMARY KEY, a TEXT CHECK(a LIKE '%a%'), b TEXT AS (replace(a,'a','b')) STORED, c TEXT AS (trim(a,'x')))",
 		"CREATE INDEX xi ON x(instr(a,'b')) WHERE a GLOB '*a*'", "INSERT INTO x(a) VALUES('xax'),('bab')",

@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 const (
@@ -76,11 +77,11 @@ func columns(n int, expr string) string {
 // hostileFile is a database with the data that the hostile statements read.
 func hostileFile(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
 	t.Helper()
-	w, path := open(t, o)
-	exec(t, w, "CREATE TABLE big(i INTEGER PRIMARY KEY, t TEXT)", "CREATE TABLE log(i INTEGER PRIMARY KEY)",
+	w, path := sqlitetest.Open(t, o)
+	sqlitetest.Exec(t, w, "CREATE TABLE big(i INTEGER PRIMARY KEY, t TEXT)", "CREATE TABLE log(i INTEGER PRIMARY KEY)",
 		"CREATE TABLE r(i INTEGER PRIMARY KEY)", "CREATE TRIGGER again AFTER INSERT ON r BEGIN INSERT INTO r SELECT new.i+1 WHERE new.i<1000000; END",
 		"INSERT INTO big WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 10000) SELECT i, 'text '||i FROM n")
-	exec(t, w, nested()...)
+	sqlitetest.Exec(t, w, nested()...)
 	return w, path
 }
 
@@ -96,14 +97,14 @@ func timeFor(want string) time.Duration {
 // answers, and all of them see one state.
 func TestConn_AppendRead_HostileStatements(t *testing.T) {
 	w, path := hostileFile(t, sqlite.Options{})
-	c := openAt(t, path, sqlite.Options{ReadOnly: true})
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 	for sql, want := range hostile() {
 		limit := timeFor(want)
 		if err := c.Begin(); err != nil {
 			t.Fatal(err)
 		}
 		before := read(t, c, dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT count(*) FROM log")})
-		exec(t, w, "INSERT INTO log DEFAULT VALUES")
+		sqlitetest.Exec(t, w, "INSERT INTO log DEFAULT VALUES")
 		r := dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT 7", sql, "SELECT count(*) FROM log"), Deadline: time.Now().Add(limit)}
 		began := time.Now()
 		b, err := c.AppendRead(nil, &r, replication.ReadGuard)
@@ -158,7 +159,7 @@ func TestStmt_Run_HostileStatements(t *testing.T) {
 		if err := c.BeginWrite(); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, c, "INSERT INTO log DEFAULT VALUES", "SAVEPOINT op")
+		sqlitetest.Exec(t, c, "INSERT INTO log DEFAULT VALUES", "SAVEPOINT op")
 		began := time.Now()
 		var r dbaas.StatementResult
 		err := c.Until(began.Add(limit), func() (err error) {
@@ -202,19 +203,19 @@ func TestStmt_Run_EachAllocationMayFail(t *testing.T) {
 		t.Run(sql[:6], func(t *testing.T) {
 			for n, failed := 0, true; failed; n += further(n) {
 				c, path := hostileFile(t, sqlite.Options{})
-				exec(t, c, "CREATE TABLE uniq(i INTEGER PRIMARY KEY, t TEXT UNIQUE)")
+				sqlitetest.Exec(t, c, "CREATE TABLE uniq(i INTEGER PRIMARY KEY, t TEXT UNIQUE)")
 				sqlite.FailAbove(c, int64(n))
 				if err := c.BeginWrite(); err != nil {
 					t.Fatal(err)
 				}
-				exec(t, c, "INSERT INTO log DEFAULT VALUES")
+				sqlitetest.Exec(t, c, "INSERT INTO log DEFAULT VALUES")
 				_, err := runAll(c, sql)
 				if failed = err != nil; failed && (dbaas.CodeOf(err) != dbaas.CodeTooLarge || err.Error() != "the statement needs more than 1 MiB") {
 					t.Fatalf("above %d: %v", n, err)
 				}
 				sqlite.FailAbove(c, 1<<30)
 				if !c.InTransaction() {
-					exec(t, c, "BEGIN IMMEDIATE")
+					sqlitetest.Exec(t, c, "BEGIN IMMEDIATE")
 				}
 				if _, err = runAll(c, sql); err != nil && failed {
 					t.Fatalf("above %d, again: %v", n, err)
@@ -222,7 +223,7 @@ func TestStmt_Run_EachAllocationMayFail(t *testing.T) {
 				if err = c.Commit(); err != nil {
 					t.Fatal(err)
 				}
-				ok := openAt(t, path, sqlite.Options{})
+				ok := sqlitetest.OpenAt(t, path, sqlite.Options{})
 				if err = ok.Query("PRAGMA integrity_check", func(r sqlite.Row) error {
 					if r.Text(0) != "ok" {
 						t.Fatalf("above %d: %s", n, r.Text(0))
@@ -248,7 +249,7 @@ func further(n int) int {
 func TestLimits_MemoryAll_LargestEnds(t *testing.T) {
 	_, path := hostileFile(t, sqlite.Options{})
 	begin := func(bytes int64) (*sqlite.Stmt, error) {
-		c := openAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Memory: 10 << 20, MemoryAll: 3000 << 10}})
+		c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Memory: 10 << 20, MemoryAll: 3000 << 10}})
 		s, err := c.Prepare("SELECT i, randomblob(?) FROM big LIMIT 3", replication.ReadGuard)
 		if err != nil {
 			t.Fatal(err)
@@ -287,7 +288,7 @@ func TestLimits_MemoryAll_LargestEnds(t *testing.T) {
 
 // A statement is stopped while it is prepared, too.
 func TestConn_Within_EndsPreparing(t *testing.T) {
-	c, _ := open(t, sqlite.Options{Limits: sqlite.Limits{Memory: 4 << 30, MemoryAll: 8 << 30}})
+	c, _ := sqlitetest.Open(t, sqlite.Options{Limits: sqlite.Limits{Memory: 4 << 30, MemoryAll: 8 << 30}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := c.Within(ctx, func() error {
@@ -301,7 +302,7 @@ func TestConn_Within_EndsPreparing(t *testing.T) {
 
 // What a statement sorts in temporary files counts as its memory does, and is given back.
 func TestLimits_TemporaryFilesCount(t *testing.T) {
-	c, _ := open(t, sqlite.Options{Limits: sqlite.Limits{Memory: 48 << 20}})
+	c, _ := sqlitetest.Open(t, sqlite.Options{Limits: sqlite.Limits{Memory: 48 << 20}})
 	sorted := func(rows int) error {
 		_, err := runAll(c, fmt.Sprintf("%s SELECT count(*) FROM (SELECT i FROM n ORDER BY hex(randomblob(500)) LIMIT -1 OFFSET 1) WHERE i>0", strings.Replace(numbers, "n)", fmt.Sprintf("n LIMIT %d)", rows), 1)))
 		return err

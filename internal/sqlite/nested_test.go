@@ -6,14 +6,15 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // A row function may run other statements; the values of the running one stay as they were bound.
 func TestConn_Query_RowRunsOtherStatements(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE n(i INTEGER PRIMARY KEY)", "INSERT INTO n VALUES(1),(2),(3)", "CREATE TABLE o(x)")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE n(i INTEGER PRIMARY KEY)", "INSERT INTO n VALUES(1),(2),(3)", "CREATE TABLE o(x)")
 	for _, size := range []int{5, 1 << 16} {
 		var got []string
 		err := c.Query("SELECT i, ? FROM n", func(r sqlite.Row) error {

@@ -5,14 +5,15 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 func fooTable(t *testing.T) *sqlite.Conn {
 	t.Helper()
-	c, path := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE foo (id INTEGER NOT NULL PRIMARY KEY, name TEXT, data BLOB, size REAL)",
+	c, path := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE foo (id INTEGER NOT NULL PRIMARY KEY, name TEXT, data BLOB, size REAL)",
 		`INSERT INTO foo VALUES(1,'fiona',x'00ff10',1.5),(2,NULL,NULL,1e300)`)
-	return openAt(t, path, sqlite.Options{ReadOnly: true})
+	return sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 }
 
 // Each format renders rows as rqlite documents it.

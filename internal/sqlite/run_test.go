@@ -17,6 +17,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 func run(t *testing.T, c *sqlite.Conn, in dbaas.Statement) (dbaas.StatementResult, error) {
@@ -30,7 +31,7 @@ func run(t *testing.T, c *sqlite.Conn, in dbaas.Statement) (dbaas.StatementResul
 
 // A value comes back exactly as it was bound, whatever it is.
 func TestStmt_Run_ValuesRoundTrip(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	values := rapid.Custom(func(t *rapid.T) dbaas.Value {
 		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
@@ -60,7 +61,7 @@ func TestStmt_Run_ValuesRoundTrip(t *testing.T) {
 
 // A value binds a parameter by its place or by its name. What is left over is refused by its name.
 func TestStmt_Run_Parameters(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	one, two := dbaas.Integer(1), dbaas.Text("two")
 	named := func(list ...any) []dbaas.NamedValue {
 		var out []dbaas.NamedValue
@@ -111,8 +112,8 @@ func TestStmt_Run_Parameters(t *testing.T) {
 
 // Errors have the code that says what the caller can do, in SQLite's own words.
 func TestStmt_Run_ErrorCodes(t *testing.T) {
-	c, _ := open(t, sqlite.Options{ForeignKeys: true})
-	exec(t, c, "CREATE TABLE p(id INTEGER PRIMARY KEY)", "CREATE TABLE k(id INTEGER NOT NULL PRIMARY KEY, p REFERENCES p, n TEXT NOT NULL DEFAULT '' CHECK(n<>'bad') UNIQUE)", "INSERT INTO k(id) VALUES(1)")
+	c, _ := sqlitetest.Open(t, sqlite.Options{ForeignKeys: true})
+	sqlitetest.Exec(t, c, "CREATE TABLE p(id INTEGER PRIMARY KEY)", "CREATE TABLE k(id INTEGER NOT NULL PRIMARY KEY, p REFERENCES p, n TEXT NOT NULL DEFAULT '' CHECK(n<>'bad') UNIQUE)", "INSERT INTO k(id) VALUES(1)")
 	for sql, want := range map[string]*dbaas.Error{
 		"INSERT INTO k(id,n) VALUES(1,'a')":     dbaas.Errorf(dbaas.CodeConstraint, "UNIQUE constraint failed: k.id"),
 		"INSERT INTO k(id) VALUES(2)":           dbaas.Errorf(dbaas.CodeConstraint, "UNIQUE constraint failed: k.n"),
@@ -133,8 +134,8 @@ func TestStmt_Run_ErrorCodes(t *testing.T) {
 
 // Only rows that the statement itself changed are counted, and only its own new id.
 func TestStmt_Run_Counts(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
 	for _, tc := range []struct {
 		sql         string
 		last, count int64
@@ -158,8 +159,8 @@ const endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) S
 // A statement without an end is ended by the deadline of its read or by the
 // context, and the connection works on.
 func TestConn_Interrupts(t *testing.T) {
-	c, path := open(t, sqlite.Options{})
-	reader := openAt(t, path, sqlite.Options{ReadOnly: true})
+	c, path := sqlitetest.Open(t, sqlite.Options{})
+	reader := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 	r := dbaas.Read{Format: dbaas.FormatArrays, Deadline: time.Now().Add(20 * time.Millisecond), Statements: statements("SELECT 1", endless)}
 	b, err := reader.AppendRead([]byte("kept"), &r, replication.ReadGuard)
 	if dbaas.CodeOf(err) != dbaas.CodeTimeout || string(b) != "kept" {
@@ -170,7 +171,7 @@ func TestConn_Interrupts(t *testing.T) {
 	if err := c.Within(ctx, func() error { return c.Exec(endless) }); dbaas.CodeOf(err) != dbaas.CodeTimeout {
 		t.Errorf("context: got %v", err)
 	}
-	exec(t, c, "SELECT 1")
+	sqlitetest.Exec(t, c, "SELECT 1")
 	if got := read(t, reader, dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT 2")}); !strings.Contains(got, "[[2]]") {
 		t.Errorf("after the deadline: got %s", got)
 	}
@@ -188,8 +189,8 @@ func TestConn_AppendRead_ObjectsErrors(t *testing.T) {
 
 // An answer over the limit is refused in every format; in those of the SQL form the statement alone fails.
 func TestConn_AppendRead_LimitIsKept(t *testing.T) {
-	_, path := open(t, sqlite.Options{})
-	c := openAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: 1000}})
+	_, path := sqlitetest.Open(t, sqlite.Options{})
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true, Limits: sqlite.Limits{Answer: 1000}})
 	many := strings.Replace(endless, "count(*)", "i", 1)
 	for _, f := range []dbaas.Format{dbaas.FormatObjects, dbaas.FormatArrays, dbaas.FormatAssociative} {
 		b, err := c.AppendRead(nil, &dbaas.Read{Format: f, Statements: statements(many)}, replication.ReadGuard)
@@ -215,9 +216,9 @@ func TestConn_AppendRead_Timings(t *testing.T) {
 
 // A kept statement sees a schema that has changed since, columns included.
 func TestConn_AppendRead_SchemaChanges(t *testing.T) {
-	w, path := open(t, sqlite.Options{})
-	exec(t, w, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
-	c := openAt(t, path, sqlite.Options{ReadOnly: true})
+	w, path := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, w, "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "INSERT INTO t VALUES(1,'a')")
+	c := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 	all := dbaas.Read{Format: dbaas.FormatArrays, Statements: statements("SELECT * FROM t")}
 	for _, tc := range []struct{ change, want string }{
 		{"SELECT 1", `{"columns":["id","v"],"types":["integer","text"],"values":[[1,"a"]]}`},
@@ -226,7 +227,7 @@ func TestConn_AppendRead_SchemaChanges(t *testing.T) {
 		{"ALTER TABLE t DROP COLUMN x", `{"columns":["id","w"],"types":["integer","real"],"values":[[1,0.5]]}`},
 		{"DROP TABLE t", `{"error":"no such table: t"}`},
 	} {
-		exec(t, w, tc.change)
+		sqlitetest.Exec(t, w, tc.change)
 		if got := read(t, c, all); got != tc.want {
 			t.Errorf("after %s:\ngot  %s\nwant %s", tc.change, got, tc.want)
 		}
@@ -249,17 +250,17 @@ func TestConn_Prepare_CacheIsBounded(t *testing.T) {
 
 // A snapshot has the next AUTOINCREMENT value, and the file is read by others.
 func TestSnapshot_KeepsSequenceAndIsPlainFile(t *testing.T) {
-	c, path := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	c, path := sqlitetest.Open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
 	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, c, `CREATE TABLE "odd ""name"(id INTEGER PRIMARY KEY AUTOINCREMENT, v)`, `INSERT INTO "odd ""name"(v) VALUES(1),(2),(3)`, `DELETE FROM "odd ""name" WHERE id>1`,
+	sqlitetest.Exec(t, c, `CREATE TABLE "odd ""name"(id INTEGER PRIMARY KEY AUTOINCREMENT, v)`, `INSERT INTO "odd ""name"(v) VALUES(1),(2),(3)`, `DELETE FROM "odd ""name" WHERE id>1`,
 		`CREATE TRIGGER g AFTER INSERT ON "odd ""name" BEGIN DELETE FROM "odd ""name"; END`, `CREATE VIEW v AS SELECT * FROM "odd ""name"`)
 	if err := replication.SetPosition(c, dbaas.Head{Seq: 5, Epoch: 2}); err != nil {
 		t.Fatal(err)
 	}
 	to := filepath.Join(t.TempDir(), "copy.db")
-	if head, want := snapshot(t, path, to), (dbaas.Head{Seq: 5, Epoch: 2}); head != want {
+	if head, want := sqlitetest.Snapshot(t, path, to), (dbaas.Head{Seq: 5, Epoch: 2}); head != want {
 		t.Fatalf("got %v, want %v", head, want)
 	}
 	if files, bad := filepath.Glob(to + "*"); bad != nil || len(files) != 1 {
@@ -277,16 +278,16 @@ func TestSnapshot_KeepsSequenceAndIsPlainFile(t *testing.T) {
 	if want := `g odd "name rs_applied sqlite_sequence v`; err != nil || check != "ok" || names != want || next != 3 {
 		t.Errorf("got check %q, objects %q, sequence %d, %v", check, names, next, err)
 	}
-	if diff := cmp.Diff(hashes(t, c), hashes(t, openAt(t, to, sqlite.Options{}))); diff != "" {
+	if diff := cmp.Diff(hashes(t, c), hashes(t, sqlitetest.OpenAt(t, to, sqlite.Options{}))); diff != "" {
 		t.Errorf("content (-file +snapshot):\n%s", diff)
 	}
 }
 
 // A read-only connection writes nothing, and does not make a file.
 func TestOpen_ReadOnly(t *testing.T) {
-	c, path := open(t, sqlite.Options{})
-	exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
-	r := openAt(t, path, sqlite.Options{ReadOnly: true})
+	c, path := sqlitetest.Open(t, sqlite.Options{})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+	r := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 	if err := r.Exec("INSERT INTO t VALUES(1)"); dbaas.CodeOf(err) != dbaas.CodeInvalid {
 		t.Errorf("insert: got %v", err)
 	}

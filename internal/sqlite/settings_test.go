@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // The settings of an opened connection: only a durable one waits for the disk at each commit. A replica need not wait, since its file
 // is thrown away at the next start.
 func TestOpen_Settings(t *testing.T) {
 	t.Parallel()
-	_, path := open(t, sqlite.Options{})
+	_, path := sqlitetest.Open(t, sqlite.Options{})
 	for _, c := range []struct {
 		name                            string
 		o                               sqlite.Options
@@ -21,7 +22,7 @@ func TestOpen_Settings(t *testing.T) {
 		{"replica's writer", sqlite.Options{}, 0, 0, 0},
 		{"reader", sqlite.Options{ReadOnly: true}, 2, 1, 0},
 	} {
-		db := openAt(t, path, c.o)
+		db := sqlitetest.OpenAt(t, path, c.o)
 		for pragma, want := range map[string]int64{"synchronous": c.synchronous, "query_only": c.queryOnly, "foreign_keys": c.foreign} {
 			if err := db.Query("PRAGMA "+pragma, func(r sqlite.Row) error {
 				if got := r.Int(0); got != want {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // BenchmarkSnapshot compares reading the pages with VACUUM INTO of the same file.
@@ -17,7 +19,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 	b.Run("Pages", func(b *testing.B) {
 		for b.Loop() {
-			snapshot(b, path, to())
+			sqlitetest.Snapshot(b, path, to())
 		}
 	})
 	b.Run("VacuumInto", func(b *testing.B) {

@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -40,11 +41,11 @@ func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 		if err = replication.CreatePosition(c); err != nil {
 			rt.Fatal(err)
 		}
-		exec(t, c, kinds...)
+		sqlitetest.Exec(t, c, kinds...)
 		for range rapid.IntRange(0, 12).Draw(rt, "steps") {
-			exec(t, c, step(rt))
+			sqlitetest.Exec(t, c, step(rt))
 		}
-		snapshot(t, path, to)
+		sqlitetest.Snapshot(t, path, to)
 		content, err := os.ReadFile(to)
 		if err != nil {
 			rt.Fatal(err)
@@ -59,9 +60,9 @@ func TestSnapshot_SameRowsAndSoundFile(t *testing.T) {
 			rt.Errorf("content (-file +snapshot):\n%s", diff)
 		}
 		for range 3 {
-			exec(t, copied, step(rt))
+			sqlitetest.Exec(t, copied, step(rt))
 		}
-		exec(t, copied, "PRAGMA wal_checkpoint(TRUNCATE)")
+		sqlitetest.Exec(t, copied, "PRAGMA wal_checkpoint(TRUNCATE)")
 		sound(t, to, 0)
 	})
 }
@@ -106,11 +107,11 @@ func sound(t *testing.T, path string, length int) {
 
 // A snapshot is of the moment at which it was opened, however long its reading takes, and can be given up.
 func TestSnapshot_IsOfOneMoment(t *testing.T) {
-	c, path := open(t, sqlite.Options{})
+	c, path := sqlitetest.Open(t, sqlite.Options{})
 	if err := replication.CreatePosition(c); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 5000) INSERT INTO t SELECT i, 'value '||i FROM n")
+	sqlitetest.Exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 5000) INSERT INTO t SELECT i, 'value '||i FROM n")
 	want := hashes(t, c)
 	to := filepath.Join(t.TempDir(), "copy.db")
 	s, err := replication.OpenSnapshot(path)
@@ -121,7 +122,7 @@ func TestSnapshot_IsOfOneMoment(t *testing.T) {
 	if _, err = io.ReadFull(s, b); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, c, "UPDATE t SET v='later'", "DROP TABLE t", "PRAGMA wal_checkpoint(PASSIVE)")
+	sqlitetest.Exec(t, c, "UPDATE t SET v='later'", "DROP TABLE t", "PRAGMA wal_checkpoint(PASSIVE)")
 	rest, err := io.ReadAll(s)
 	if err = errors.Join(err, s.Close(), s.Close()); err != nil {
 		t.Fatal(err)
@@ -130,7 +131,7 @@ func TestSnapshot_IsOfOneMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	sound(t, to, len(b)+len(rest))
-	if diff := cmp.Diff(want, hashes(t, openAt(t, to, sqlite.Options{}))); diff != "" {
+	if diff := cmp.Diff(want, hashes(t, sqlitetest.OpenAt(t, to, sqlite.Options{}))); diff != "" {
 		t.Errorf("content (-before +snapshot):\n%s", diff)
 	}
 	given, err := replication.OpenSnapshot(path)

@@ -1,10 +1,6 @@
 package sqlite_test
 
 import (
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"rideshare/internal/dbaas"
@@ -14,53 +10,6 @@ import (
 
 // writes is the guard of statements that write.
 var writes = replication.WriteGuard(nil)
-
-func open(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "t?e%s t#.db")
-	return openAt(t, path, o), path
-}
-
-func openAt(t *testing.T, path string, o sqlite.Options) *sqlite.Conn {
-	t.Helper()
-	c, err := sqlite.Open(path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-// snapshot writes a snapshot of the file at from to a new file at to.
-func snapshot(tb testing.TB, from, to string) dbaas.Head {
-	tb.Helper()
-	s, err := replication.OpenSnapshot(from)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	f, err := os.Create(to)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, s, make([]byte, 256<<10))
-	if err = errors.Join(err, f.Close(), s.Close()); err != nil {
-		tb.Fatal(err)
-	}
-	return s.Head()
-}
-
-func exec(t *testing.T, c *sqlite.Conn, list ...string) {
-	t.Helper()
-	for _, sql := range list {
-		if err := c.Exec(sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-}
 
 func statements(list ...string) []dbaas.Statement {
 	out := make([]dbaas.Statement, len(list))

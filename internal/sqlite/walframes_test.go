@@ -10,6 +10,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 const frame = 24 + sqlite.PageSize
@@ -17,8 +18,8 @@ const frame = 24 + sqlite.PageSize
 // blobs opens a file with the table t(k, v) and one committed row.
 func blobs(t *testing.T, o sqlite.Options) (*sqlite.Conn, string) {
 	t.Helper()
-	c, path := open(t, o)
-	exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)")
+	c, path := sqlitetest.Open(t, o)
+	sqlitetest.Exec(t, c, "CREATE TABLE t(k INTEGER PRIMARY KEY, v)")
 	commitBlobs(t, c, 1)
 	return c, path
 }
@@ -30,7 +31,7 @@ func addBlobs(t *testing.T, c *sqlite.Conn, n int) {
 		t.Fatal(err)
 	}
 	for range n {
-		exec(t, c, "INSERT INTO t(v) VALUES(randomblob(4000))")
+		sqlitetest.Exec(t, c, "INSERT INTO t(v) VALUES(randomblob(4000))")
 	}
 }
 
@@ -55,7 +56,7 @@ func left(t *testing.T, path string) string {
 			t.Fatal(err)
 		}
 	}
-	return rows(t, openAt(t, to, sqlite.Options{}))
+	return rows(t, sqlitetest.OpenAt(t, to, sqlite.Options{}))
 }
 
 // rows returns a digest of the table t.
@@ -148,7 +149,7 @@ func TestCommit_FramesNotWritten(t *testing.T) {
 func TestCommit_CacheOverflows(t *testing.T) {
 	c, path := blobs(t, sqlite.Options{CacheBytes: 64 << 10})
 	rng := rand.New(rand.NewPCG(1, 2))
-	reader := openAt(t, path, sqlite.Options{ReadOnly: true})
+	reader := sqlitetest.OpenAt(t, path, sqlite.Options{ReadOnly: true})
 	spilled := 0
 	sqlite.OnWALWrite(t, c, func(size int, _ int64) int32 {
 		if size == sqlite.PageSize {
@@ -160,7 +161,7 @@ func TestCommit_CacheOverflows(t *testing.T) {
 		before := rows(t, reader)
 		addBlobs(t, c, rng.IntN(60))
 		for range rng.IntN(3) {
-			exec(t, c, "UPDATE t SET v=randomblob(4000) WHERE k%3=1", "DELETE FROM t WHERE k%7=3")
+			sqlitetest.Exec(t, c, "UPDATE t SET v=randomblob(4000) WHERE k%3=1", "DELETE FROM t WHERE k%7=3")
 		}
 		undone := rng.IntN(3) == 0
 		want := rows(t, c)
@@ -184,7 +185,7 @@ func TestCommit_CacheOverflows(t *testing.T) {
 // Frames of another size than ours are written as the engine writes them.
 func TestCommit_OtherPageSize(t *testing.T) {
 	c, path := blobs(t, sqlite.Options{})
-	exec(t, c, "PRAGMA journal_mode=DELETE", "PRAGMA page_size=1024", "VACUUM", "PRAGMA journal_mode=WAL")
+	sqlitetest.Exec(t, c, "PRAGMA journal_mode=DELETE", "PRAGMA page_size=1024", "VACUUM", "PRAGMA journal_mode=WAL")
 	commitBlobs(t, c, 5)
 	if got, want := left(t, path), rows(t, c); got != want {
 		t.Errorf("a dead process left %.40s, want %.40s", got, want)

@@ -7,13 +7,14 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // The watchdog speaks up once about a statement that nothing stops, and not about others.
 func TestOptions_OnStuck(t *testing.T) {
 	release := make(chan struct{})
 	said := make(chan string, 10)
-	c, _ := open(t, sqlite.Options{OnStuck: func(sql string) {
+	c, _ := sqlitetest.Open(t, sqlite.Options{OnStuck: func(sql string) {
 		said <- sql
 		close(release) // a second time would panic
 	}})

@@ -9,12 +9,13 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // A long statement on the only core yields to other goroutines at many steps, and not only when Go preempts it.
 func TestConn_LongStatement_LetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	var turns atomic.Int64
 	var over atomic.Bool
 	ended := make(chan struct{})

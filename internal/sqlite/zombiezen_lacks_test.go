@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // zombiezen lacks the methods that the ADR names. If a newer version adds one, this test fails, and the decision must be
@@ -33,7 +34,7 @@ func TestZombiezen_StillLacksMethods(t *testing.T) {
 // Columns keep their names even if two are equal or the schema changed since the statement was prepared; with zombiezen
 // they lose them in both cases.
 func TestStmt_Run_ColumnNamesThatZombiezenLoses(t *testing.T) {
-	c, _ := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{})
 	z := openWitness(t, t.TempDir()+"/copy.db", false)
 	const same, all = "SELECT 1 AS a, 2 AS a", "SELECT * FROM t"
 	for _, tc := range []struct {
@@ -44,9 +45,9 @@ func TestStmt_Run_ColumnNamesThatZombiezenLoses(t *testing.T) {
 		{all, []string{"id", "added"}, []string{"id", ""}},
 	} {
 		if tc.sql == all {
-			exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+			sqlitetest.Exec(t, c, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
 			rowsOf(t, c, all) // prepared now, and kept.
-			exec(t, c, "ALTER TABLE t ADD COLUMN added")
+			sqlitetest.Exec(t, c, "ALTER TABLE t ADD COLUMN added")
 			witnessed(t, z, "CREATE TABLE t(id INTEGER PRIMARY KEY)")
 			z.Prep(all)
 			witnessed(t, z, "ALTER TABLE t ADD COLUMN added")

@@ -11,6 +11,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/testkit/sqlitetest"
 )
 
 // zombiezen.com/go/sqlite is an independent binding of the same engine. These tests compare this package with it;
@@ -148,7 +149,7 @@ func witnessDump() []string {
 // equalRows fails the test unless both files have the same rows. Each file is read by the binding that did not write it.
 func equalRows(t *testing.T, byWitness, byUs string, dump ...string) {
 	t.Helper()
-	z, c := openWitness(t, byUs, false), openAt(t, byWitness, sqlite.Options{ReadOnly: true})
+	z, c := openWitness(t, byUs, false), sqlitetest.OpenAt(t, byWitness, sqlite.Options{ReadOnly: true})
 	for _, sql := range dump {
 		ours, theirs := rowsOf(t, c, sql), witnessed(t, z, sql)
 		if len(ours) == 0 {
@@ -169,12 +170,12 @@ func equalRows(t *testing.T, byWitness, byUs string, dump ...string) {
 
 // What is captured and applied makes the rows that zombiezen has after the same statements.
 func TestReplication_SameRowsAsZombiezen(t *testing.T) {
-	c, _ := open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
-	copied, to := open(t, sqlite.Options{})
+	c, _ := sqlitetest.Open(t, sqlite.Options{ForeignKeys: true, Triggers: true})
+	copied, to := sqlitetest.Open(t, sqlite.Options{})
 	from := t.TempDir() + "/witness.db"
 	z := openWitness(t, from, true)
-	exec(t, c, witnessStart()...)
-	exec(t, copied, witnessStart()...)
+	sqlitetest.Exec(t, c, witnessStart()...)
+	sqlitetest.Exec(t, copied, witnessStart()...)
 	for _, sql := range slices.Concat(witnessStart(), witnessChanges()) {
 		witnessed(t, z, sql)
 	}
@@ -189,7 +190,7 @@ func TestReplication_SameRowsAsZombiezen(t *testing.T) {
 		if err := k.Next(); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, c, sql)
+		sqlitetest.Exec(t, c, sql)
 	}
 	changes, err := k.Take()
 	if err == nil {
@@ -203,11 +204,11 @@ func TestReplication_SameRowsAsZombiezen(t *testing.T) {
 
 // Values that one binding binds and writes the other reads back as they were.
 func TestConn_FileReadThroughZombiezen(t *testing.T) {
-	c, byUs := open(t, sqlite.Options{Durable: true})
+	c, byUs := sqlitetest.Open(t, sqlite.Options{Durable: true})
 	byWitness := t.TempDir() + "/witness.db"
 	z := openWitness(t, byWitness, false)
 	const create, insert = "CREATE TABLE v(id INTEGER PRIMARY KEY, v)", "INSERT INTO v(v) VALUES(?)"
-	exec(t, c, create)
+	sqlitetest.Exec(t, c, create)
 	witnessed(t, z, create)
 	long := strings.Repeat("x", 20_000)
 	for _, v := range []dbaas.Value{

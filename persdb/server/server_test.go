@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/wire"
 	"rideshare/persdb/client"
 	"rideshare/persdb/server"
@@ -59,27 +60,6 @@ func serve(t *testing.T, s server.Store) string {
 	return web.URL
 }
 
-func do(t *testing.T, method, url string, body io.Reader, header ...string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(b)
-}
-
 // Invalid requests never reach the store.
 func TestServer_BadRequests(t *testing.T) {
 	s := &stub{}
@@ -110,8 +90,8 @@ func TestServer_BadRequests(t *testing.T) {
 		{"GET", "/v1/operations/nonsense", nil, nil, http.StatusBadRequest},
 		{"GET", "/nowhere", nil, nil, http.StatusNotFound},
 	} {
-		if got, body := do(t, tc.method, url+tc.path, tc.body, tc.header...); got != tc.want {
-			t.Errorf("%s %s: got %d %s, want %d", tc.method, tc.path, got, body, tc.want)
+		if got := apitest.Send(t, tc.method, url+tc.path, tc.body, tc.header...); got.Status != tc.want {
+			t.Errorf("%s %s: got %d %s, want %d", tc.method, tc.path, got.Status, got.Body, tc.want)
 		}
 	}
 	if s.commits != 0 {
@@ -129,8 +109,8 @@ func TestServer_HealthAndHead(t *testing.T) {
 	head := `{"cluster":"01000000000000000000000000000000","seq":7,"epoch":3}`
 	ready := strings.Replace(head, "}", `,"active":false}`, 1) // an inactive one is healthy, too.
 	for path, want := range map[string]string{"/livez": "{}", "/readyz": ready, "/v1/head": head} {
-		if status, body := do(t, "GET", url+path, nil); status != http.StatusOK || body != want {
-			t.Errorf("%s: got %d %s, want %s", path, status, body, want)
+		if got := apitest.Do(t, "GET", url+path, ""); got.Status != http.StatusOK || got.Body != want {
+			t.Errorf("%s: got %d %s, want %s", path, got.Status, got.Body, want)
 		}
 	}
 }
@@ -140,8 +120,8 @@ func TestServer_LogWaitIsBounded(t *testing.T) {
 	s := &stub{}
 	url := serve(t, s)
 	for text, want := range map[string]time.Duration{"0": 0, "250": 250 * time.Millisecond, "2000000000": time.Minute} {
-		if status, body := do(t, "GET", url+"/v1/log?after=1&wait="+text, nil); status != http.StatusOK || s.waited != want {
-			t.Errorf("wait %s: got %d %s, waited %v, want %v", text, status, body, s.waited, want)
+		if got := apitest.Do(t, "GET", url+"/v1/log?after=1&wait="+text, ""); got.Status != http.StatusOK || s.waited != want {
+			t.Errorf("wait %s: got %d %s, waited %v, want %v", text, got.Status, got.Body, s.waited, want)
 		}
 	}
 }

@@ -19,7 +19,13 @@ type Answer struct {
 // and fails the test if there is no answer.
 func Do(tb testing.TB, method, url, body string, headers ...string) Answer {
 	tb.Helper()
-	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
+	return Send(tb, method, url, strings.NewReader(body), headers...)
+}
+
+// Send is Do with any body.
+func Send(tb testing.TB, method, url string, body io.Reader, headers ...string) Answer {
+	tb.Helper()
+	req, err := http.NewRequestWithContext(tb.Context(), method, url, body)
 	if err != nil {
 		tb.Fatal(err)
 	}
