@@ -78,11 +78,11 @@ var ErrWrong = errors.New("acknowledged writes were lost or doubled")
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{FailoverConfig: cfg, measured: newMeasured("")}
 	if cfg.Orchestrator != "" {
-		client, listErr := f.client.At(cfg.Orchestrator, nil)
+		client, listErr := f.At(cfg.Orchestrator, nil)
 		if listErr != nil {
 			return nil, listErr
 		}
-		f.client, f.url = *client, client.Base
+		f.Client = *client
 		return f.run(ctx)
 	}
 	stop, err := f.start(ctx)

@@ -86,7 +86,7 @@ func (l *failoverLoad) read(ctx context.Context, r loadgen.Request) loadgen.Outc
 
 // post returns the status of an answer, and 0 if there is none, or if a statement failed.
 func (l *failoverLoad) post(ctx context.Context, path string, statements []any, header ...string) (int, error) {
-	r := l.f.client.Send(ctx, http.MethodPost, l.f.url+path, statements, header...)
+	r := l.f.Call(ctx, http.MethodPost, path, statements, header...)
 	if r.Err != nil || r.Status == http.StatusOK && strings.Contains(string(r.Body), `"error"`) {
 		return 0, r.Err
 	}
@@ -161,11 +161,11 @@ func (f *failover) watch(ctx context.Context) (changed <-chan []change, opened <
 
 // stream reads a stream of events to its end. It calls begun once no later event can be missed.
 func (f *failover) stream(ctx context.Context, begun func()) []change {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/api/v1/events", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Base+"/api/v1/events", http.NoBody)
 	if err != nil {
 		return nil
 	}
-	resp, err := f.client.HTTP.Do(req) // without a timeout
+	resp, err := f.HTTP.Do(req) // without a timeout
 	if err != nil {
 		return nil
 	}

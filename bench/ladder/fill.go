@@ -67,11 +67,8 @@ func execute(ctx context.Context, url string, statements []any) error {
 func ask(ctx context.Context, method, url string, body any) ([]byte, error) {
 	c := api.Client{HTTP: http.DefaultClient}
 	r := c.Send(ctx, method, url, body)
-	if r.Err != nil {
-		return nil, fmt.Errorf("request: %w", r.Err)
-	}
-	if r.Status != http.StatusOK {
-		return nil, fmt.Errorf("%s: %d %s: %.300s", url, r.Status, http.StatusText(r.Status), r.Body)
+	if r.Failure(http.StatusOK) != "" {
+		return nil, fmt.Errorf("%s: %v", url, r)
 	}
 	return r.Body, nil
 }

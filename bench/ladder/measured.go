@@ -18,16 +18,10 @@ import (
 )
 
 // measured is the orchestrator of a running system that is measured from outside.
-type measured struct {
-	url    string
-	client api.Client
-}
+type measured struct{ api.Client }
 
 func newMeasured(url string) measured {
-	return measured{
-		url:    url,
-		client: api.Client{HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}, Timeout: failoverCall},
-	}
+	return measured{api.Client{Base: url, HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024}}, Timeout: failoverCall}}
 }
 
 // startOwn starts a system for the run. The returned function stops the system and removes its data.
@@ -42,7 +36,7 @@ func (o *measured) startOwn(ctx context.Context, cfg system.Config) (running *sy
 		return nil, nil, errors.Join(err, removeServices(cfg.Processes), os.RemoveAll(dir))
 	}
 	stop = func() error {
-		o.client.HTTP.CloseIdleConnections()
+		o.HTTP.CloseIdleConnections()
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), failoverCall)
 		defer cancel()
 		return errors.Join(running.Close(closing), removeServices(cfg.Processes), os.RemoveAll(dir))
@@ -50,7 +44,7 @@ func (o *measured) startOwn(ctx context.Context, cfg system.Config) (running *sy
 	if err := running.Ready(ctx); err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
-	o.url = running.URLs().Orchestrator
+	o.Base = running.URLs().Orchestrator
 	return running, stop, nil
 }
 
@@ -99,12 +93,9 @@ func (o *measured) whole(ctx context.Context) (api.Cluster, error) {
 
 // call makes a request that must be answered with 200, and decodes the answer into out unless out is nil.
 func (o *measured) call(ctx context.Context, method, path string, in, out any) error {
-	r := o.client.Send(ctx, method, o.url+path, in)
-	if r.Err != nil {
-		return r.Err
-	}
-	if r.Status != http.StatusOK {
-		return fmt.Errorf("%s %s: status %d: %.200s", method, path, r.Status, r.Body)
+	r := o.Call(ctx, method, path, in)
+	if r.Failure(http.StatusOK) != "" {
+		return fmt.Errorf("%s %s: %v", method, path, r)
 	}
 	if out == nil {
 		return nil

@@ -256,7 +256,7 @@ func (s *scaleRun) step(ctx context.Context, n int) (ScaleStep, error) {
 
 // read sends one read.
 func (s *scaleRun) read(ctx context.Context, _ loadgen.Request) loadgen.Outcome {
-	r := s.client.Send(ctx, http.MethodPost, s.url+"/db/query", s.statement(s.turns))
+	r := s.Call(ctx, http.MethodPost, "/db/query", s.statement(s.turns))
 	failure := r.Failure(http.StatusOK)
 	if failure == "" && strings.Contains(string(r.Body), `"error"`) {
 		failure = "wrong"

@@ -53,10 +53,8 @@ type ScaleSecond struct {
 	Slaves  int     `json:"slaves"`
 }
 
-func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
 func stepOf(slaves int, of loadgen.Stretch) ScaleStep {
-	return ScaleStep{Slaves: slaves, Rate: of.Rate() * good(of.Figures), P50: inMillis(of.P50), P99: inMillis(of.P99), Failed: of.Failed}
+	return ScaleStep{Slaves: slaves, Rate: of.Rate() * good(of.Figures), P50: milliseconds(of.P50), P99: milliseconds(of.P99), Failed: of.Failed}
 }
 
 // good returns the part of the requests that did not fail.
@@ -72,7 +70,7 @@ func (r *ScaleReport) add(s ScaleStep) {
 
 func (a *ScaleAuto) add(s loadgen.Second, slaves int) {
 	a.Seconds = append(a.Seconds, ScaleSecond{
-		At: s.At.Seconds(), Offered: s.Level, Rate: s.Rate() * good(s.All), P99: inMillis(s.All.P99), Failed: s.All.Failed, Slaves: slaves,
+		At: s.At.Seconds(), Offered: s.Level, Rate: s.Rate() * good(s.All), P99: milliseconds(s.All.P99), Failed: s.All.Failed, Slaves: slaves,
 	})
 }
 

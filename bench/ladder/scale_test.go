@@ -67,7 +67,7 @@ func TestScale_Run(t *testing.T) {
 		ScaleConfig: ScaleConfig{Share: 0.1, Slaves: []int{1, 3}, Clients: 2, Length: 200 * time.Millisecond, Policy: "reads", Period: time.Second, Step: 900 * time.Millisecond, Progress: io.Discard},
 		measured:    newMeasured(server.URL), shares: groups, limited: map[int]bool{},
 	}
-	defer s.client.HTTP.CloseIdleConnections()
+	defer s.HTTP.CloseIdleConnections()
 	report, err := s.run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestScale_Run_SlaveNotLimited_IsAnError(t *testing.T) {
 		ScaleConfig: ScaleConfig{Slaves: []int{1}, Clients: 1, Length: time.Millisecond, Progress: io.Discard},
 		measured:    newMeasured(server.URL), shares: &shares{dir: filepath.Join(os.DevNull, "none")}, limited: map[int]bool{},
 	}
-	defer s.client.HTTP.CloseIdleConnections()
+	defer s.HTTP.CloseIdleConnections()
 	if _, err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "limit the slaves' processor time") {
 		t.Errorf("got %v", err)
 	}

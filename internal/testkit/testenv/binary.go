@@ -2,10 +2,8 @@ package testenv
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,11 +38,8 @@ func goBuild(target string, flags ...string) error {
 func goTool(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	out, err := output(exec.CommandContext(ctx, "go", args...)) //nolint:gosec // a test's own arguments
-	if err != nil {
-		return "", fmt.Errorf("go %s: %w", args[0], err)
-	}
-	return strings.TrimSpace(out), nil
+	out, err := Command(ctx, "", nil, "go", args...)
+	return strings.TrimSpace(out), err
 }
 
 // NoteSources stats every source file of the module at root, because go test records

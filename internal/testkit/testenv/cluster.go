@@ -2,11 +2,9 @@ package testenv
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 )
 
@@ -28,8 +26,8 @@ cluster_formation.classic_config.nodes.3 = n2@localhost
 func StartRabbitMQCluster(tb testing.TB) []*Service {
 	tb.Helper()
 	password, cookie := rand.Text(), rand.Text()
-	nodes, dirs := make([]*Service, clusterSize), make([]string, clusterSize)
-	for i := range nodes {
+	dirs := make([]string, clusterSize)
+	for i := range dirs {
 		dirs[i] = tb.TempDir()
 		if err := writeFiles(filepath.Join(dirs[i], rabbitMQ), map[string]string{
 			"name": fmt.Sprintf("n%d", i), "password": password, ".erlang.cookie": cookie, "conf.d/cluster.conf": clusterSettings,
@@ -38,28 +36,17 @@ func StartRabbitMQCluster(tb testing.TB) []*Service {
 		}
 	}
 	// The first node's epmd serves all. It ends with the first node, which is stopped last.
-	nodes[0] = startServiceIn(tb, rabbitMQ, "RABBITMQ_URL", dirs[0])
-	own := make([]*instance, clusterSize)
-	errs := make([]error, clusterSize)
-	var starts sync.WaitGroup
-	for i := 1; i < clusterSize; i++ {
-		starts.Go(func() {
-			errs[i] = errors.Join(copyFiles(filepath.Join(dirs[i], rabbitMQ), filepath.Join(dirs[0], rabbitMQ), "epmd.pid", "epmd.port"))
-			if errs[i] == nil {
-				own[i], errs[i] = startInstance(tb.Context(), rabbitMQ, dirs[i])
-			}
-		})
-	}
-	starts.Wait()
-	for i := 1; i < clusterSize; i++ {
-		if own[i] != nil {
-			nodes[i] = serviceOf(tb, own[i])
+	nodes := []*Service{startServiceIn(tb, rabbitMQ, "RABBITMQ_URL", dirs[0])}
+	for _, dir := range dirs[1:] {
+		if err := copyFiles(filepath.Join(dir, rabbitMQ), filepath.Join(dirs[0], rabbitMQ), "epmd.pid", "epmd.port"); err != nil {
+			tb.Fatal(err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	others, err := startAll(tb, rabbitMQ, dirs[1:])
+	if err != nil {
 		tb.Fatalf("start a cluster: %v", err)
 	}
-	return nodes
+	return append(nodes, others...)
 }
 
 // writeFiles writes files that only their owner may read, as Erlang wants its cookie.

@@ -3,9 +3,7 @@ package testenv
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,7 +33,7 @@ func FailingDisk(tb testing.TB, dir string, size int64) *Disk {
 	if err := errors.Join(os.WriteFile(device, nil, 0o600), os.Truncate(device, size)); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := command(tb.Context(), "mkfs.ext4", "-q", device); err != nil {
+	if _, err := Command(tb.Context(), "", nil, "mkfs.ext4", "-q", device); err != nil {
 		Cannot(tb, false, "no disk that can fail: %v", err)
 	}
 	return mount(tb, dir, "-o", "loop,errors=remount-ro", device)
@@ -46,10 +44,10 @@ func mount(tb testing.TB, dir string, args ...string) *Disk {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := command(tb.Context(), "mount", append(args, dir)...); err != nil {
+	if _, err := Command(tb.Context(), "", nil, "mount", append(args, dir)...); err != nil {
 		Cannot(tb, false, "no disk of the test's own, which needs Linux and root: %v", err)
 	}
-	tb.Cleanup(func() { _, _ = command(context.Background(), "umount", "-l", dir) }) // the test may already have done it
+	tb.Cleanup(func() { _, _ = Command(context.Background(), "", nil, "umount", "-l", dir) }) // the test may already have done it
 	return &Disk{Dir: dir, filler: filepath.Join(dir, "filler")}
 }
 
@@ -80,7 +78,7 @@ func (d *Disk) Free(tb testing.TB) {
 // contents can still be read. There is no other way to make a disk with open files read-only.
 func (d *Disk) Fail(tb testing.TB) {
 	tb.Helper()
-	source, err := command(tb.Context(), "findmnt", "-n", "-o", "SOURCE", d.Dir)
+	source, err := Command(tb.Context(), "", nil, "findmnt", "-n", "-o", "SOURCE", d.Dir)
 	if err == nil {
 		device := filepath.Base(strings.TrimSpace(source))
 		err = os.WriteFile("/sys/fs/ext4/"+device+"/trigger_fs_error", []byte("fault test"), 0)
@@ -99,17 +97,9 @@ func (d *Disk) Replace(tb testing.TB) {
 	replacement := filepath.Join(filepath.Dir(d.Dir), "replacement")
 	err := os.CopyFS(replacement, os.DirFS(d.Dir))
 	if err == nil {
-		_, err = command(tb.Context(), "umount", "-l", d.Dir)
+		_, err = Command(tb.Context(), "", nil, "umount", "-l", d.Dir)
 	}
 	if err = errors.Join(err, os.Remove(d.Dir), os.Rename(replacement, d.Dir)); err != nil {
 		tb.Fatal(err)
 	}
-}
-
-func command(ctx context.Context, program string, args ...string) (output string, err error) {
-	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput() //nolint:gosec // The programs are named in this file.
-	if err != nil {
-		err = fmt.Errorf("%s %v: %w: %s", program, args, err, out)
-	}
-	return string(out), err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,12 +25,12 @@ const (
 // scriptTimeout bounds one run of tools/services.sh; a start on a busy machine takes longest.
 const scriptTimeout = 5 * time.Minute
 
-// instance is a service that belongs to this process: it ends with stop, or soon after this process ends in
+// instance is a service that belongs to this process: it ends when it is stopped, or soon after this process ends in
 // any way. The work is done by tools/services.sh of the checkout. It is not safe for concurrent use.
 type instance struct {
 	// name is one of the services above.
 	name string
-	// url does not change through kill, wipe and start.
+	// url does not change while the service stops and starts.
 	url string
 	// dir has its data, its log and its tools.
 	dir string
@@ -50,40 +49,24 @@ func startInstance(ctx context.Context, name, dir string) (*instance, error) {
 	s := &instance{name: name, dir: dir, script: filepath.Join(root, "tools", "services.sh")}
 	out, err := s.run(ctx, "start")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), s.stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), s.do(context.WithoutCancel(ctx), "stop"))
 	}
 	if s.url = startedservices.Value(out, strings.ToUpper(name)+"_URL"); s.url == "" {
-		return nil, errors.Join(fmt.Errorf("start %s: no URL in %q", name, out), s.stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(fmt.Errorf("start %s: no URL in %q", name, out), s.do(context.WithoutCancel(ctx), "stop"))
 	}
 	return s, nil
 }
-
-// stop ends the service. If it does not run, that is no error.
-func (s *instance) stop(ctx context.Context) error { return s.verb(ctx, "stop") }
-
-// kill ends the service's process with SIGKILL. Its data stays.
-func (s *instance) kill(ctx context.Context) error { return s.verb(ctx, "kill") }
-
-// wipe is kill followed by the loss of all data: start then starts an empty service. Only ZooKeeper supports it.
-func (s *instance) wipe(ctx context.Context) error { return s.verb(ctx, "wipe") }
-
-// pause freezes its processes with SIGSTOP until resume.
-func (s *instance) pause(ctx context.Context) error { return s.verb(ctx, "pause") }
-
-// resume reverts pause.
-func (s *instance) resume(ctx context.Context) error { return s.verb(ctx, "resume") }
-
-// start restarts the service after kill or wipe, and returns when it answers. If it already runs, that is no error.
-func (s *instance) start(ctx context.Context) error { return s.verb(ctx, "start") }
 
 // ctl runs rabbitmqctl on this RabbitMQ and returns what it prints.
 func (s *instance) ctl(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	return output(exec.CommandContext(ctx, filepath.Join(s.dir, rabbitMQ, "rabbitmqctl"), args...)) //nolint:gosec // a tool of this service
+	return Command(ctx, "", nil, filepath.Join(s.dir, rabbitMQ, "rabbitmqctl"), args...)
 }
 
-func (s *instance) verb(ctx context.Context, verb string) error {
+// do runs a verb: start (again, after kill or wipe; it returns when the service answers, and a service that runs is no error),
+// stop, kill (SIGKILL; the data stays), wipe (kill and lose all data; only ZooKeeper), pause (SIGSTOP), or resume.
+func (s *instance) do(ctx context.Context, verb string) error {
 	if _, err := s.run(ctx, verb); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, s.name, err)
 	}
@@ -99,19 +82,5 @@ func (s *instance) run(ctx context.Context, verb string) (string, error) {
 	if verb == "start" {
 		args = append(args, "--owner", strconv.Itoa(os.Getpid()))
 	}
-	cmd := exec.CommandContext(ctx, s.script, append(args, "--dir", s.dir, s.name)...) //nolint:gosec // a script of this checkout
-	cmd.Env = append(os.Environ(), "SERVICES_INSTALL=no")
-	return output(cmd)
-}
-
-// output runs a command and returns its output; an error includes its error output.
-func output(cmd *exec.Cmd) (string, error) {
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return "", fmt.Errorf("run: %w", err)
-	}
-	return string(out), nil
+	return Command(ctx, "", append(os.Environ(), "SERVICES_INSTALL=no"), s.script, append(args, "--dir", s.dir, s.name)...)
 }

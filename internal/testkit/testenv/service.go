@@ -95,10 +95,20 @@ func startServiceIn(tb testing.TB, name, variable, dir string) *Service {
 // runs. zktest makes the directories.
 func StartZooKeepers(tb testing.TB, dirs []string) []*Service {
 	tb.Helper()
+	all, err := startAll(tb, zooKeeper, dirs)
+	if err != nil {
+		missing(tb, "ZOOKEEPER_URL", err)
+	}
+	return all
+}
+
+// startAll starts a service in each directory, all at once.
+func startAll(tb testing.TB, name string, dirs []string) ([]*Service, error) {
+	tb.Helper()
 	own, errs := make([]*instance, len(dirs)), make([]error, len(dirs))
 	var starting sync.WaitGroup
 	for i, dir := range dirs {
-		starting.Go(func() { own[i], errs[i] = startInstance(tb.Context(), zooKeeper, dir) })
+		starting.Go(func() { own[i], errs[i] = startInstance(tb.Context(), name, dir) })
 	}
 	starting.Wait()
 	var all []*Service
@@ -107,10 +117,7 @@ func StartZooKeepers(tb testing.TB, dirs []string) []*Service {
 			all = append(all, serviceOf(tb, one))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		missing(tb, "ZOOKEEPER_URL", err)
-	}
-	return all
+	return all, errors.Join(errs...)
 }
 
 // serviceOf returns an instance as a service that ends with the test.
@@ -118,7 +125,7 @@ func serviceOf(tb testing.TB, own *instance) *Service {
 	tb.Helper()
 	// Cleanups run after the test's context has ended.
 	tb.Cleanup(func() {
-		if stopErr := own.stop(context.Background()); stopErr != nil {
+		if stopErr := own.do(context.Background(), "stop"); stopErr != nil {
 			tb.Errorf("clean up: %v", stopErr)
 		}
 	})
@@ -132,31 +139,31 @@ func (s *Service) Own() bool { return s.own != nil }
 // Kill kills the service's processes with SIGKILL. Its data stays.
 func (s *Service) Kill(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.kill)
+	s.do(tb, "kill")
 }
 
 // Wipe is Kill plus the loss of all data: Start then starts an empty service. Only ZooKeeper supports it.
 func (s *Service) Wipe(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.wipe)
+	s.do(tb, "wipe")
 }
 
 // Start restarts the service after Kill or Wipe, and returns when it answers. If it is running, Start does nothing.
 func (s *Service) Start(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.start)
+	s.do(tb, "start")
 }
 
 // Pause freezes the service's processes with SIGSTOP until Resume.
 func (s *Service) Pause(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.pause)
+	s.do(tb, "pause")
 }
 
 // Resume ends a Pause.
 func (s *Service) Resume(tb testing.TB) {
 	tb.Helper()
-	must(tb, s.own.resume)
+	s.do(tb, "resume")
 }
 
 // Ctl runs rabbitmqctl on this RabbitMQ and returns what it prints.
@@ -169,9 +176,9 @@ func (s *Service) Ctl(tb testing.TB, args ...string) string {
 	return out
 }
 
-func must(tb testing.TB, verb func(context.Context) error) {
+func (s *Service) do(tb testing.TB, verb string) {
 	tb.Helper()
-	if err := verb(context.WithoutCancel(tb.Context())); err != nil { // cleanups use it, too.
+	if err := s.own.do(context.WithoutCancel(tb.Context()), verb); err != nil { // cleanups use it, too.
 		tb.Fatal(err)
 	}
 }
