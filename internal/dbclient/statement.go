@@ -16,8 +16,7 @@ func SQL(text string, args ...dbaas.Value) dbaas.Statement {
 
 // Result is the result of one statement.
 type Result struct {
-	Columns []string
-	// Rows holds nil, string, int64, float64 or bool values, in the order of Columns.
+	// Rows holds nil, string, int64, float64 or bool values, in the order of the statement's columns.
 	Rows         [][]any
 	LastInsertID int64
 	RowsAffected int64
@@ -25,11 +24,10 @@ type Result struct {
 
 // wireResult is a Result as sent in JSON, or the statement's error.
 type wireResult struct {
-	Columns      []string `json:"columns"`
-	Values       [][]any  `json:"values"`
-	LastInsertID int64    `json:"last_insert_id"`
-	RowsAffected int64    `json:"rows_affected"`
-	Error        string   `json:"error"`
+	Values       [][]any `json:"values"`
+	LastInsertID int64   `json:"last_insert_id"`
+	RowsAffected int64   `json:"rows_affected"`
+	Error        string  `json:"error"`
 }
 
 // encodeStatements renders [["sql", value, ...], ...].
@@ -99,7 +97,7 @@ func decodeResults(body []byte, want int) ([]Result, error) {
 		if err := exact(w.Values); err != nil {
 			return results, err
 		}
-		results = append(results, Result{Columns: w.Columns, Rows: w.Values, LastInsertID: w.LastInsertID, RowsAffected: w.RowsAffected})
+		results = append(results, Result{Rows: w.Values, LastInsertID: w.LastInsertID, RowsAffected: w.RowsAffected})
 	}
 	if len(results) != want {
 		return results, dbaas.Errorf(dbaas.CodeInternal, "%d results for %d statements", len(results), want)

@@ -17,7 +17,7 @@ func (c *Conn) Resume() { c.stopped.Store(false) }
 // false if some still need it then. Afterwards c has the default busy timeout. No transaction may be open on c.
 func (c *Conn) Checkpoint(wait time.Duration) (done bool, err error) {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(wait/time.Millisecond))
-	defer lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(defaultBusyTimeout/time.Millisecond))
+	defer lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(busyTimeout/time.Millisecond))
 	err = c.Query("PRAGMA wal_checkpoint(TRUNCATE)", func(r Row) error {
 		done = r.Int(0) == 0
 		return nil

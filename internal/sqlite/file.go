@@ -28,7 +28,7 @@ func (c *Conn) CopyUsed(path string) error {
 	return c.Exec("VACUUM INTO ?", dbaas.Text(path)) // VACUUM itself renumbers the rows of tables without an index.
 }
 
-// RoomToGrow reports whether the file is below its size limit (Options.MaxPages).
+// RoomToGrow reports whether the file is below its size limit (SetMaxPages).
 func (c *Conn) RoomToGrow() (room bool, err error) {
 	err = c.Query("SELECT page_count < max_page_count FROM pragma_page_count, pragma_max_page_count", func(r Row) error {
 		room = r.Int(0) != 0

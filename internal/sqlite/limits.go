@@ -1,6 +1,10 @@
 package sqlite
 
-import lib "modernc.org/sqlite/lib"
+import (
+	"cmp"
+
+	lib "modernc.org/sqlite/lib"
+)
 
 // Limits bounds what one statement of a client may use. A statement that exceeds a limit fails alone, with CodeTooLarge
 // unless documented otherwise, and its connection stays usable. The system's own statements have no limits. A zero field
@@ -42,13 +46,13 @@ const (
 
 // WithDefaults returns l with the default in place of every zero.
 func (l Limits) WithDefaults() Limits {
-	l.MemoryAll = orDefault(l.MemoryAll, defaultMemoryAll)
-	l.Memory = min(orDefault(l.Memory, defaultMemory), l.MemoryAll)
-	l.Value = orDefault(l.Value, defaultValue)
-	l.Length = orDefault(l.Length, defaultLength)
-	l.Parameters = orDefault(l.Parameters, defaultParameters)
-	l.Depth = orDefault(l.Depth, defaultDepth)
-	l.Answer = orDefault(l.Answer, defaultAnswer)
+	l.MemoryAll = cmp.Or(l.MemoryAll, defaultMemoryAll)
+	l.Memory = min(cmp.Or(l.Memory, defaultMemory), l.MemoryAll)
+	l.Value = cmp.Or(l.Value, defaultValue)
+	l.Length = cmp.Or(l.Length, defaultLength)
+	l.Parameters = cmp.Or(l.Parameters, defaultParameters)
+	l.Depth = cmp.Or(l.Depth, defaultDepth)
+	l.Answer = cmp.Or(l.Answer, defaultAnswer)
 	return l
 }
 

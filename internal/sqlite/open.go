@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -35,12 +36,8 @@ type Options struct {
 	// Unchecked leaves out CHECK constraints. Replicas set it: the rows in the log have passed them, and a check may call
 	// random().
 	Unchecked bool
-	// BusyTimeout is how long a statement waits for the lock of another connection; 5 s if zero.
-	BusyTimeout time.Duration
 	// CacheBytes is the page cache of the connection; 2 MiB for a reader and 8 MiB for a writer if zero.
 	CacheBytes int64
-	// MaxPages bounds the size of the file, for tests of a full disk; no bound if zero.
-	MaxPages int64
 	// Limits bounds what clients' statements may use.
 	Limits Limits
 	// OnStuck, if set, is called once for a client's statement that ignores its interruption, when it has run for twice
@@ -55,10 +52,10 @@ type Options struct {
 // allocator. A writer is no slower without a mapping, and a mapping would keep as much of the file resident as the
 // writer writes.
 const (
-	defaultBusyTimeout = 5 * time.Second
-	readerCacheBytes   = 2 << 20
-	writerCacheBytes   = 8 << 20
-	readerMmapBytes    = 256 << 20
+	busyTimeout      = 5 * time.Second // how long a statement waits for the lock of another connection
+	readerCacheBytes = 2 << 20
+	writerCacheBytes = 8 << 20
+	readerMmapBytes  = 256 << 20
 )
 
 // Open opens the database file at path. It creates a missing file unless ReadOnly is set. Errors about the file wrap a
@@ -141,7 +138,7 @@ func fileURI(path string, readOnly bool) (string, error) {
 }
 
 func (c *Conn) configure(o Options) error {
-	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(orDefault(o.BusyTimeout, defaultBusyTimeout)/time.Millisecond))
+	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(busyTimeout/time.Millisecond))
 	c.bounds()
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(onProgress), address(c))
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
@@ -193,9 +190,9 @@ func (c *Conn) setFlag(op int32, on bool) error {
 // cacheBytes is the size of the page cache.
 func (o Options) cacheBytes() int64 {
 	if o.ReadOnly {
-		return orDefault(o.CacheBytes, readerCacheBytes)
+		return cmp.Or(o.CacheBytes, readerCacheBytes)
 	}
-	return orDefault(o.CacheBytes, writerCacheBytes)
+	return cmp.Or(o.CacheBytes, writerCacheBytes)
 }
 
 // pragmas returns the statements that configure a new connection according to o.
@@ -226,13 +223,10 @@ func (o Options) pragmas() []string {
 	if o.Unchecked {
 		list = append(list, "PRAGMA ignore_check_constraints=ON")
 	}
-	if o.MaxPages > 0 {
-		list = append(list, fmt.Sprintf("PRAGMA max_page_count=%d", o.MaxPages))
-	}
 	return list
 }
 
-// SetMaxPages changes the size limit of the file, for tests of a full disk.
+// SetMaxPages bounds the size of the file, for tests of a full disk.
 func (c *Conn) SetMaxPages(n int64) error {
 	return c.ExecOnce(fmt.Sprintf("PRAGMA max_page_count=%d", n))
 }
@@ -257,12 +251,4 @@ func (c *Conn) forget(sql string) {
 		s.finalize()
 		delete(c.stmts, sql)
 	}
-}
-
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }

@@ -39,11 +39,7 @@ const (
 // pass through too many parts to hand it to each of them.
 var active atomic.Pointer[tracer]
 
-type tracer struct {
-	trace.Tracer
-
-	provider *sdktrace.TracerProvider
-}
+type tracer struct{ trace.Tracer }
 
 // configured reports whether the environment asks for traces.
 func configured() bool {
@@ -76,7 +72,7 @@ func Open(ctx context.Context, service string, log *slog.Logger) (end func(), er
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(&reporting{SpanExporter: exporter, log: log}), sdktrace.WithResource(about), sdktrace.WithRawSpanLimits(limits),
 	)
-	active.Store(&tracer{Tracer: provider.Tracer(scope), provider: provider})
+	active.Store(&tracer{provider.Tracer(scope)})
 	log.InfoContext(ctx, "traces on")
 	return func() {
 		active.Store(nil)

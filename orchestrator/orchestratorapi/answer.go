@@ -26,14 +26,6 @@ type answer struct {
 	tail []byte
 }
 
-// hold reserves room in the budget for the answer to a read, or returns an error: a read is safe to retry.
-func hold(c echo.Context, body []byte) error {
-	if len(body) <= largeAnswer {
-		return nil
-	}
-	return httpapi.Hold(c.Request().Context(), int64(len(body)))
-}
-
 // respond sends the answer, indented if the client asked for that.
 func (a *API) respond(c echo.Context, o *options, ans answer) error {
 	if o.pretty {

@@ -34,13 +34,23 @@ func (a *API) cacheRoutes() {
 	})
 }
 
-// answered sets the headers of a read that is answered 200, and counts it by its level.
-func (a *API) answered(c echo.Context, r *dbaas.ReadResult) {
+// dispatch runs a read. If that succeeds, it reserves room in the budget for the answer, which fails safely since a read
+// may be retried, sets the headers of the answer, and counts the read by its level.
+func (a *API) dispatch(c echo.Context, read dbaas.Read) (dbaas.ReadResult, error) {
+	a.cfg.OnRead()
+	r, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
+	if err == nil && len(r.Body) > largeAnswer {
+		err = httpapi.Hold(c.Request().Context(), int64(len(r.Body)))
+	}
+	if err != nil {
+		return r, err
+	}
 	httpapi.SetSeq(c, r.Seq)
 	if a.cfg.Cache != nil && r.Level != dbaas.LevelOff {
 		c.Response().Header().Set(headerCache, string(r.Level))
 		a.cfg.Cache.Answered(r.Level)
 	}
+	return r, nil
 }
 
 // cacheUse reads Cache-Control: no-store bypasses the cache; no-cache asks a worker and caches the answer. Other

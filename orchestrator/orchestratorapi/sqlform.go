@@ -42,15 +42,10 @@ func (a *API) read(c echo.Context, o *options, statements []dbaas.Statement, sta
 	if len(statements) == 0 {
 		return a.respond(c, o, answer{body: a.tail([]byte(`{"results":[]`), o, start, 0)})
 	}
-	a.cfg.OnRead()
-	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
+	result, err := a.dispatch(c, read)
 	if err != nil {
 		return err
 	}
-	if err = hold(c, result.Body); err != nil {
-		return err
-	}
-	a.answered(c, &result)
 	return a.respond(c, o, answer{`{"results":[`, result.Body, a.tail([]byte{']'}, o, start, result.Seq)})
 }
 

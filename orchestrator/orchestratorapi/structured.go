@@ -26,15 +26,10 @@ func (a *API) structuredRead(c echo.Context) error {
 		return err
 	}
 	read.Format, read.Recent = dbaas.FormatObjects, true
-	a.cfg.OnRead()
-	result, err := a.cfg.Dispatcher.Read(c.Request().Context(), read)
+	result, err := a.dispatch(c, read)
 	if err != nil {
 		return err
 	}
-	if err = hold(c, result.Body); err != nil {
-		return err
-	}
-	a.answered(c, &result)
 	return send(c, answer{body: result.Body})
 }
 

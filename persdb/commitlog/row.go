@@ -16,9 +16,6 @@ type Row struct {
 	Changes    []byte // a frame of wire.AppendChanges
 }
 
-// NoChanges is a Changes without any change. A log may read it in place of changes that are not needed.
-var NoChanges = wire.AppendChanges(nil, nil)
-
 // RowOf returns the row of a record.
 func RowOf(r *Record) Row {
 	e := &r.Entry

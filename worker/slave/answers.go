@@ -19,7 +19,7 @@ const (
 	// partBytes is the size at which a reply is split: far below what brokers accept (16 MiB), and far above the size at
 	// which the overhead of a reply matters.
 	partBytes = 4 << 20
-	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times Config.SlowAfter.
+	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times slowAfter.
 	earlyAckAfter = 50 * time.Millisecond
 	// maxEarlyAcked bounds the waiting messages that are acknowledged but not answered.
 	maxEarlyAcked = 256

@@ -32,7 +32,6 @@ type Executor struct {
 	bus        Replier
 	log        *slog.Logger
 	debug      bool // log has a line for every read
-	slowAfter  time.Duration
 	began      time.Time
 	inFlight   atomic.Int64
 	fast       chan struct{} // a token for each fast run
@@ -56,7 +55,6 @@ func NewExecutor(c Config) *Executor {
 		log:        c.Log,
 		debug:      c.Log.Enabled(context.Background(), slog.LevelDebug),
 		began:      time.Now(),
-		slowAfter:  cmp.Or(c.SlowAfter, defaultSlowAfter),
 		fast:       make(chan struct{}, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))),
 		slow:       make(chan struct{}, cmp.Or(c.Slow, defaultSlow)),
 		turns:      make(chan struct{}, max(1, cmp.Or(c.Fast, runtime.GOMAXPROCS(0))/2)),

@@ -130,7 +130,7 @@ func (r *run) do(ctx context.Context) bool {
 	r.ctx, r.end = context.WithCancel(r.work.m.work)
 	defer r.end()
 	r.mu.Lock()
-	r.timer = time.AfterFunc(r.exec.slowAfter, func() { r.watch(ctx) })
+	r.timer = time.AfterFunc(slowAfter, func() { r.watch(ctx) })
 	r.mu.Unlock()
 	defer r.stop()
 	for {
@@ -236,10 +236,10 @@ func (r *run) watch(ctx context.Context) {
 	if r.over || r.slow || r.refused {
 		return
 	}
-	next := r.exec.slowAfter
+	next := slowAfter
 	if !r.since.IsZero() {
 		age := r.exec.now().Sub(r.since)
-		if age >= r.exec.slowAfter {
+		if age >= slowAfter {
 			r.yieldSlot(ctx)
 			return
 		}

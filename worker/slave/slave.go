@@ -148,11 +148,9 @@ type Config struct {
 	// Fast bounds how many read transactions run at the same time, apart from slow ones. Default: the number of cores,
 	// since a read only uses CPU.
 	Fast int
-	// Slow is the number of slow slots: it bounds how many runs continue although a read took longer than SlowAfter. Each
+	// Slow is the number of slow slots: it bounds how many runs continue although a read took longer than slowAfter. Each
 	// has a connection of its own. Default 16.
 	Slow int
-	// SlowAfter is how long one read may delay the rest of its message. Default 5 ms: 1000 point reads.
-	SlowAfter time.Duration
 	// AnswerBytes bounds the total size of the answers that are rendered but not sent. A read whose answer exceeds the
 	// bound is refused, but a single answer always has room. While answers are sent, they take up to three times that
 	// memory. Default DefaultAnswerBytes.
@@ -163,8 +161,9 @@ type Config struct {
 const DefaultAnswerBytes = 96 << 20
 
 const (
-	defaultSlow      = 16
-	defaultSlowAfter = 5 * time.Millisecond
+	defaultSlow = 16
+	// slowAfter is how long one read may delay the rest of its message: 1000 point reads.
+	slowAfter = 5 * time.Millisecond
 	// maxWait is the deadline of a read that came without one, so that no read waits for ever.
 	maxWait = 30 * time.Second
 )
