@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"rideshare/internal/httpapi"
 	"rideshare/internal/logkey"
 	"rideshare/system"
 )
@@ -70,8 +71,11 @@ func (l *launcherCommand) Run(ctx context.Context, out *output) error {
 		log.WarnContext(ctx, "no LAUNCHER_TOKEN_FILE: everybody who reaches the launcher can start and end workers", logkey.Addr, l.Listen)
 	}
 	return serve(ctx, part{
-		addr: l.Listen, hosts: l.hosts, listener: listener, readTimeout: launcherTimeout, writeTimeout: launcherTimeout,
-		handler: launcher.Handler(), tls: out.tls.Server(true), log: log, onShutdown: launcher.Shutdown, close: launcher.Close,
+		ServerConfig: httpapi.ServerConfig{
+			Addr: l.Listen, AllowedHosts: l.AllowedHosts, Listener: listener, ReadTimeout: launcherTimeout, WriteTimeout: launcherTimeout,
+			Handler: launcher.Handler(), TLS: out.tls.Server(true), Log: log,
+		},
+		onShutdown: launcher.Shutdown, close: launcher.Close,
 	})
 }
 

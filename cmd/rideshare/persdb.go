@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"rideshare/internal/httpapi"
 	"rideshare/internal/rideschema"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/telemetry"
@@ -80,11 +81,12 @@ func (p *persdbCommand) Run(ctx context.Context, out *output) error {
 		return errors.Join(err, store.Close())
 	}
 	return serve(ctx, part{
-		addr: p.Listen, hosts: p.hosts, listener: listener,
-		exposed:      p.exposed(out, "everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
-		writeTimeout: pollTimeout, tls: out.tls.Server(true), log: log,
-		handler: telemetry.WithMetrics(out.metrics, server.New(store.Store, log)),
-		close:   func(context.Context) error { return store.Close() },
+		ServerConfig: httpapi.ServerConfig{
+			Addr: p.Listen, AllowedHosts: p.AllowedHosts, Listener: listener, WriteTimeout: pollTimeout,
+			Exposed: p.exposed(out, "everybody who reaches it may commit: let only the orchestrator and the workers reach it, set --tls-ca, or listen on 127.0.0.1"),
+			Handler: telemetry.WithMetrics(out.metrics, server.New(store.Store, log)), TLS: out.tls.Server(true), Log: log,
+		},
+		close: func(context.Context) error { return store.Close() },
 	})
 }
 

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/lifeline"
@@ -40,27 +38,19 @@ func (c common) begin(out *output, name string) (process, error) {
 	return process{log: log, requests: requests, metrics: telemetry.Handler(out.metrics), auth: auth}, err
 }
 
-// exposed returns the warning for a service that other machines can reach.
-func (p process) exposed() string {
-	if p.auth != nil {
-		return "" // routes that empty or crash anything require credentials, and the others are open by the contract
+// server returns the settings of the server of a service. Without credentials the server warns if other machines can reach it.
+func (p process) server(out *output, addr string, allowed hosts, h http.Handler) httpapi.ServerConfig {
+	c := httpapi.ServerConfig{Addr: addr, AllowedHosts: allowed.AllowedHosts, Handler: h, TLS: out.tls.Server(false), Log: p.log}
+	if p.auth == nil { // else routes that empty or crash anything require credentials, and the others are open by the contract
+		c.Exposed = system.Exposed
 	}
-	return system.Exposed
+	return c
 }
 
 // part is one service, about to be served.
 type part struct {
-	addr  string
-	hosts `group:"Access:"`
-	// exposed is the warning, with the remedy, for listening beyond this machine; "" if there is none.
-	exposed string
-	// listener, if set, is used instead of addr; see bind.
-	listener net.Listener
-	// writeTimeout and readTimeout are for parts whose answers or requests may take longer than usual.
-	writeTimeout, readTimeout time.Duration
-	handler                   http.Handler
-	tls                       *tls.Config
-	log                       *slog.Logger
+	httpapi.ServerConfig
+
 	// onShutdown, if set, releases requests that wait for an event.
 	onShutdown func()
 	// close closes what is behind the handler, after the last request.
@@ -116,20 +106,16 @@ func checkListen(addr string) error {
 
 // serve serves a part until ctx ends or its listener fails, then closes it within stopLimit.
 func serve(ctx context.Context, p part) error {
-	if err := checkListen(p.addr); err != nil {
+	if err := checkListen(p.Addr); err != nil {
 		return err
 	}
-	config := httpapi.ServerConfig{
-		Addr: p.addr, Handler: p.handler, Log: p.log, WriteTimeout: p.writeTimeout, ReadTimeout: p.readTimeout,
-		AllowedHosts: p.AllowedHosts, Exposed: p.exposed, TLS: p.tls, Listener: p.listener,
-	}
-	server := httpapi.NewServer(config)
+	server := httpapi.NewServer(p.ServerConfig)
 	if p.onShutdown != nil {
 		server.OnShutdown(p.onShutdown)
 	}
 	err := server.Open(ctx)
 	if err == nil {
-		p.log.InfoContext(ctx, "part started", logkey.Addr, server.Addr())
+		p.Log.InfoContext(ctx, "part started", logkey.Addr, server.Addr())
 		select {
 		case <-ctx.Done():
 		case err = <-server.Done():
@@ -143,6 +129,6 @@ func serve(ctx context.Context, p part) error {
 	closing, drained := httpapi.Draining(stopCtx, server)
 	defer drained()
 	err = errors.Join(err, server.Close(closing), p.close(stopCtx))
-	p.log.Info("part stopped")
+	p.Log.Info("part stopped")
 	return err
 }
