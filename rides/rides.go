@@ -11,14 +11,6 @@ import (
 	"rideshare/internal/dbclient"
 )
 
-// DB is what this package needs from the database. *dbclient.Client implements it.
-type DB interface {
-	Query(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
-	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
-	Execute(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
-	Request(ctx context.Context, opts dbclient.Options, stmts ...dbaas.Statement) (dbclient.Answer, error)
-}
-
 // Users is what this package needs from the users service. *usercheck.Client implements it.
 type Users interface {
 	// Exists asks the users service, exactly once and without a cache, whether this user exists at minSeq or later.
@@ -28,7 +20,7 @@ type Users interface {
 
 // Config is what Rides needs. All fields are required.
 type Config struct {
-	DB    DB
+	DB    *dbclient.Client
 	Users Users
 	// Now is the service's clock and Location its time zone: together they determine which rides are upcoming.
 	Now      func() time.Time

@@ -83,14 +83,9 @@ func (u *Users) Delete(ctx context.Context, opts dbclient.Options, name string) 
 	return ans.Seq, err
 }
 
-// Lister is what List needs from the database. *dbclient.Client implements it.
-type Lister interface {
-	Rows(ctx context.Context, opts dbclient.Options, stmt dbaas.Statement, each func(seq dbaas.Seq, row []any) error) (dbaas.Seq, error)
-}
-
 // List calls each with every name, in byte order, as the names arrive from the database, and with the position at which
 // they were read. It also returns that position.
-func List(ctx context.Context, db Lister, opts dbclient.Options, each func(seq dbaas.Seq, name string) error) (dbaas.Seq, error) {
+func List(ctx context.Context, db *dbclient.Client, opts dbclient.Options, each func(seq dbaas.Seq, name string) error) (dbaas.Seq, error) {
 	return db.Rows(ctx, opts, dbclient.SQL("SELECT username FROM users ORDER BY username"), func(seq dbaas.Seq, row []any) error {
 		name, _ := row[0].(string) // The column is declared TEXT NOT NULL.
 		return each(seq, name)

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/dbclient"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/passhash"
 	"rideshare/internal/service"
@@ -34,7 +35,7 @@ type Service struct {
 	*service.Service
 
 	users *users.Users
-	db    users.Lister
+	db    *dbclient.Client
 }
 
 // New returns a running Service. Serve its Handler, and Close it.

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"rideshare/bench/api"
 )
 
 // callLimit bounds each question to the orchestrator.
@@ -17,7 +17,6 @@ const callLimit = 10 * time.Second
 type decision struct {
 	At     time.Time `json:"at"`
 	Count  int       `json:"count"`
-	Reads  int       `json:"reads"` // the count's name in older systems
 	Wanted int       `json:"wanted"`
 	Done   bool      `json:"done"`
 	Why    string    `json:"why"`
@@ -35,7 +34,6 @@ func (c cluster) decisions(ctx context.Context, start time.Time) ([]decision, er
 	var since []decision
 	for _, d := range all {
 		if d.At.After(start) {
-			d.Count = cmp.Or(d.Count, d.Reads)
 			since = append(since, d)
 		}
 	}
@@ -64,26 +62,13 @@ func (c cluster) reconcile(ctx context.Context, limit time.Duration) (slaves int
 	}
 }
 
-func get[T any](ctx context.Context, url string) (T, error) {
-	var v T
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return v, fmt.Errorf("make request: %w", err)
+func get[T any](ctx context.Context, url string) (v T, err error) {
+	c := api.Client{HTTP: http.DefaultClient, Timeout: callLimit}
+	r := c.Send(ctx, http.MethodGet, url, nil)
+	if r.Failure(http.StatusOK) != "" {
+		return v, fmt.Errorf("GET %s: %v", url, r)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return v, fmt.Errorf("ask the orchestrator: %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }() // read only: nothing to lose.
-	if resp.StatusCode != http.StatusOK {
-		return v, fmt.Errorf("GET %s: %s", url, resp.Status)
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
-		return v, fmt.Errorf("GET %s: %w", url, err)
-	}
-	return v, nil
+	return api.Decode[T](r)
 }
 
 // checkDecisions is nil if slaves came, one window has all the reads of the burst, and the slaves went.
