@@ -92,7 +92,7 @@ func (p *Applier) applyRows(changes []byte) error {
 		return err
 	}
 	a := applier{c: p.c, tables: tables}
-	r := rowlog.Reader{Rest: changes}
+	r := rowlog.NewReader(changes)
 	for len(r.Rest) > 0 {
 		if err := a.record(&r); err != nil {
 			return err

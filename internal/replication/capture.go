@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 	"rideshare/internal/readtags"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
@@ -142,7 +143,7 @@ func (k *Capture) Take() ([]dbaas.Change, error) {
 	}
 	k.flush()
 	if k.changes = k.feed.drop(k.changes); len(k.changes) > 0 {
-		k.buf = rowlog.AppendBytes([]byte{readtags.RecordTouched}, k.touched.Append(nil))
+		k.buf = packed.AppendBytes([]byte{readtags.RecordTouched}, k.touched.Append(nil))
 		k.flush()
 	}
 	return k.changes, k.takeSums()
@@ -222,7 +223,7 @@ func (k *Capture) insert(t *table, ch *sqlite.RowChange) {
 	k.buf = append(k.buf, rowlog.Insert)
 	start := len(k.buf)
 	if !t.withoutRowid {
-		k.buf = rowlog.AppendInt(k.buf, ch.To)
+		k.buf = packed.AppendInt(k.buf, ch.To)
 	}
 	for _, i := range t.index {
 		k.buf = k.after(k.buf, ch, i)
@@ -236,7 +237,7 @@ func (k *Capture) delete(t *table, ch *sqlite.RowChange) {
 	k.buf = k.identity(append(k.buf, rowlog.Delete), t, ch)
 	k.old = k.old[:0]
 	if !t.withoutRowid {
-		k.old = rowlog.AppendInt(k.old, ch.From)
+		k.old = packed.AppendInt(k.old, ch.From)
 	}
 	values := len(k.old)
 	for _, i := range t.index {
@@ -251,7 +252,7 @@ func (k *Capture) delete(t *table, ch *sqlite.RowChange) {
 // identity appends the identity that a row has before its change.
 func (k *Capture) identity(b []byte, t *table, ch *sqlite.RowChange) []byte {
 	if !t.withoutRowid {
-		return rowlog.AppendInt(b, ch.From)
+		return packed.AppendInt(b, ch.From)
 	}
 	for _, n := range t.key {
 		b = k.before(b, t, ch, t.index[n])
@@ -267,7 +268,7 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 	k.buf = k.identity(append(k.buf, rowlog.Update), t, ch)
 	k.old, k.new = k.old[:0], k.new[:0]
 	if !t.withoutRowid {
-		k.buf, k.old, k.new = rowlog.AppendInt(k.buf, ch.To), rowlog.AppendInt(k.old, ch.From), rowlog.AppendInt(k.new, ch.To)
+		k.buf, k.old, k.new = packed.AppendInt(k.buf, ch.To), packed.AppendInt(k.old, ch.From), packed.AppendInt(k.new, ch.To)
 	}
 	values, keyChanged := len(k.old), len(t.places) == 0 && ch.From != ch.To
 	k.feed.row()
@@ -285,7 +286,7 @@ func (k *Capture) update(t *table, ch *sqlite.RowChange) {
 				k.feed.omitted = append(k.feed.omitted, old...)
 				old = []byte{rowlog.ValueOmitted}
 			}
-			k.buf = append(append(rowlog.AppendUint(k.buf, uint64(n+1)), old...), value...)
+			k.buf = append(append(packed.AppendUint(k.buf, uint64(n+1)), old...), value...)
 		}
 	}
 	if k.buf = append(k.buf, 0); bytes.Equal(k.old, k.new) {
@@ -320,5 +321,5 @@ func (k *Capture) value(b []byte, v dbaas.Value, err error) []byte {
 		k.err = err
 		return b
 	}
-	return rowlog.AppendValue(b, v)
+	return packed.AppendValue(b, v)
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
@@ -58,7 +59,7 @@ func (k *Capture) Empty(name string) (rows int64, done bool, err error) {
 		return 0, false, err
 	}
 	rows = c.Changes()
-	k.buf = rowlog.AppendBytes(append(k.buf, rowlog.Empty), t.name)
+	k.buf = packed.AppendBytes(append(k.buf, rowlog.Empty), t.name)
 	if len(k.feed.buf) == 0 {
 		k.feed.buf = fed // up to 32 MiB, which are not copied
 	} else {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
@@ -45,15 +46,15 @@ func (t *table) described() []byte {
 	if t.description != nil {
 		return t.description
 	}
-	b := rowlog.AppendBytes([]byte{rowlog.Described}, t.rowid)
-	b = rowlog.AppendUint(b, uint64(t.alias))
-	b = rowlog.AppendUint(b, uint64(len(t.columns)))
+	b := packed.AppendBytes([]byte{rowlog.Described}, t.rowid)
+	b = packed.AppendUint(b, uint64(t.alias))
+	b = packed.AppendUint(b, uint64(len(t.columns)))
 	for _, name := range t.columns {
-		b = rowlog.AppendBytes(b, name)
+		b = packed.AppendBytes(b, name)
 	}
-	b = rowlog.AppendUint(b, uint64(len(t.places)))
+	b = packed.AppendUint(b, uint64(len(t.places)))
 	for _, place := range t.places {
-		b = rowlog.AppendUint(b, uint64(place))
+		b = packed.AppendUint(b, uint64(place))
 	}
 	t.description = b
 	return b
@@ -77,14 +78,14 @@ func (f *feed) emptied(c *sqlite.Conn, t *table) ([]byte, error) {
 	for _, name := range t.columns {
 		names = append(names, QuoteName(name))
 	}
-	b = rowlog.AppendUint(append(b, t.described()[1:]...), uint64(count))
+	b = packed.AppendUint(append(b, t.described()[1:]...), uint64(count))
 	before, n := len(b), int64(0)
 	err = c.QueryOnce("SELECT "+strings.Join(names, ", ")+" FROM "+QuoteName(t.name), func(row sqlite.Row) error {
 		if !t.withoutRowid {
-			b = rowlog.AppendInt(b, row.Int(0))
+			b = packed.AppendInt(b, row.Int(0))
 		}
 		for i := first; i < len(names); i++ {
-			b = rowlog.AppendValue(b, row.Borrow(i))
+			b = packed.AppendValue(b, row.Borrow(i))
 		}
 		size := int64(len(b) - before)
 		if n++; n == sizedAfter { // so that b rarely grows again

@@ -4,13 +4,14 @@ import (
 	"maps"
 	"slices"
 
+	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
 
 // recordedCounter returns a counter of AUTOINCREMENT in its recorded form.
 func recordedCounter(n sqlite.Counter) string {
-	return string(rowlog.AppendValue(rowlog.AppendValue(nil, n.Name), n.Seq))
+	return string(packed.AppendValue(packed.AppendValue(nil, n.Name), n.Seq))
 }
 
 // takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts would change it on
@@ -25,9 +26,9 @@ func (k *Capture) takeSequences() error {
 	if same && !k.counted {
 		return nil
 	}
-	k.buf = rowlog.AppendUint(append(k.buf, rowlog.Sequence), uint64(len(rows)))
+	k.buf = packed.AppendUint(append(k.buf, rowlog.Sequence), uint64(len(rows)))
 	for _, id := range slices.Sorted(maps.Keys(rows)) {
-		k.buf = append(rowlog.AppendInt(k.buf, id), recordedCounter(rows[id])...)
+		k.buf = append(packed.AppendInt(k.buf, id), recordedCounter(rows[id])...)
 	}
 	return nil
 }

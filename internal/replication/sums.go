@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/rowlog"
+	"rideshare/internal/packed"
 	"rideshare/internal/sqlite"
 
 	"github.com/cespare/xxhash/v2"
@@ -207,10 +207,10 @@ func sumTable(c *sqlite.Conn, t *table) (tableSum, error) {
 func (t *table) appendRow(b []byte, r sqlite.Row) []byte {
 	first := 0
 	if !t.withoutRowid {
-		b, first = rowlog.AppendInt(b, r.Int(0)), 1
+		b, first = packed.AppendInt(b, r.Int(0)), 1
 	}
 	for _, i := range t.index {
-		b = rowlog.AppendValue(b, r.Borrow(first+int(i)))
+		b = packed.AppendValue(b, r.Borrow(first+int(i)))
 	}
 	return b
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
 )
@@ -181,8 +182,8 @@ func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
 
 // appendHeader appends the record that makes t the table of the following records.
 func (t *table) appendHeader(b []byte) []byte {
-	b = rowlog.AppendBytes(append(b, rowlog.Table), t.name)
-	b = rowlog.AppendUint(b, uint64(len(t.columns)))
+	b = packed.AppendBytes(append(b, rowlog.Table), t.name)
+	b = packed.AppendUint(b, uint64(len(t.columns)))
 	if t.withoutRowid {
 		return append(b, 1)
 	}

@@ -149,7 +149,7 @@ func (r *renderer) end() {
 // or if the two do not belong to the same changes.
 func (r *renderer) rows(records, feed []byte) bool {
 	r.tables, r.table = map[string]*table{}, nil
-	in := input{rows: Reader{Rest: records}, feed: Reader{Rest: feed}}
+	in := input{rows: NewReader(records), feed: NewReader(feed)}
 	for len(in.rows.Rest) > 0 {
 		if !r.record(&in) || in.rows.Bad || in.feed.Bad {
 			return false

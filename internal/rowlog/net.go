@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // kind says what happened to a row in a commit.
@@ -45,12 +46,12 @@ func (n *net) reset() {
 // place sets n.key to the key of a row: the table, and the values of the primary key or the row id. The key is unique,
 // since Capture allows no NULL in a primary key.
 func (n *net) place(t *table, id int64, row []dbaas.Value) {
-	n.key = AppendBytes(n.key[:0], t.lower)
+	n.key = packed.AppendBytes(n.key[:0], t.lower)
 	for _, place := range t.key {
-		n.key = AppendValue(n.key, row[place])
+		n.key = packed.AppendValue(n.key, row[place])
 	}
 	if len(t.key) == 0 {
-		n.key = AppendInt(n.key, id)
+		n.key = packed.AppendInt(n.key, id)
 	}
 }
 
@@ -130,7 +131,7 @@ func (c *change) update(cols []changed) {
 // trim drops the columns that have their old value again. A change without columns becomes unchanged.
 func (c *change) trim() {
 	c.cols = slices.DeleteFunc(c.cols, func(col changed) bool {
-		return bytes.Equal(AppendValue(nil, col.old), AppendValue(nil, col.new))
+		return bytes.Equal(packed.AppendValue(nil, col.old), packed.AppendValue(nil, col.new))
 	})
 	if len(c.cols) == 0 {
 		c.kind = unchanged

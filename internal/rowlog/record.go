@@ -4,14 +4,13 @@
 package rowlog
 
 import (
-	"encoding/binary"
 	"errors"
-	"math"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
-// The records of a dbaas.ChangeRows, in order. A number is a varint. A text or blob is preceded by its length. A row's
+// The records of a dbaas.ChangeRows, in order. Numbers, texts and values are as in package packed. A row's
 // identity is its row id, or the values of its key in a table WITHOUT ROWID.
 const (
 	Table    = 'T' // name, number of columns, 1 for WITHOUT ROWID: the table of the following records
@@ -38,127 +37,23 @@ const (
 	Emptied   = 6 // differs from Known, Described and every kind of value, so that the feed of an older version is detected
 )
 
-// The kinds of values.
-const (
-	valueNull    = 0
-	valueInteger = 1
-	valueFloat   = 2
-	valueText    = 3
-	valueBlob    = 4
-	// ValueOmitted replaces an old value that is too long to be compared.
-	ValueOmitted = 5
-)
+// ValueOmitted is in the place of an old value that is too long to be compared. It differs from every kind of value.
+const ValueOmitted = 5
 
 // ErrMalformed is returned for bytes that are not valid records.
 var ErrMalformed = errors.New("malformed record of rows")
 
-// AppendUint appends a number.
-func AppendUint(b []byte, v uint64) []byte { return binary.AppendUvarint(b, v) }
+// Reader reads records.
+type Reader struct{ packed.Reader }
 
-// AppendInt appends a number that may be negative.
-func AppendInt(b []byte, v int64) []byte { return binary.AppendVarint(b, v) }
-
-// AppendBytes appends a text or blob with its length.
-func AppendBytes[T string | []byte](b []byte, v T) []byte {
-	return append(AppendUint(b, uint64(len(v))), v...)
-}
-
-// AppendValue appends a value with its kind.
-func AppendValue(b []byte, v dbaas.Value) []byte {
-	switch v.Kind {
-	case dbaas.KindInteger:
-		return AppendInt(append(b, valueInteger), v.Int)
-	case dbaas.KindFloat:
-		return binary.LittleEndian.AppendUint64(append(b, valueFloat), math.Float64bits(v.Float))
-	case dbaas.KindText:
-		return AppendBytes(append(b, valueText), v.Text)
-	case dbaas.KindBlob:
-		return AppendBytes(append(b, valueBlob), v.Blob)
-	case dbaas.KindNull:
-	}
-	return append(b, valueNull)
-}
-
-// Reader reads what the functions above have appended. After an invalid encoding Bad is true, and the Reader reads
-// nothing more.
-type Reader struct {
-	Rest []byte
-	Bad  bool
-}
-
-func (r *Reader) fail() {
-	r.Bad, r.Rest = true, nil
-}
-
-// Byte reads a byte.
-func (r *Reader) Byte() byte {
-	if len(r.Rest) == 0 {
-		r.fail()
-		return 0
-	}
-	v := r.Rest[0]
-	r.Rest = r.Rest[1:]
-	return v
-}
-
-// Uint reads a number.
-func (r *Reader) Uint() uint64 {
-	v, n := binary.Uvarint(r.Rest)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.Rest = r.Rest[n:]
-	return v
-}
-
-// Int reads a number that may be negative.
-func (r *Reader) Int() int64 {
-	v, n := binary.Varint(r.Rest)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.Rest = r.Rest[n:]
-	return v
-}
-
-// Bytes reads a blob. It shares the Reader's memory.
-func (r *Reader) Bytes() []byte {
-	n := r.Uint()
-	if n > uint64(len(r.Rest)) {
-		r.fail()
-		return nil
-	}
-	v := r.Rest[:n:n]
-	r.Rest = r.Rest[n:]
-	return v
-}
-
-// Text reads a text.
-func (r *Reader) Text() string { return string(r.Bytes()) }
+// NewReader returns a Reader of records, or of a feed.
+func NewReader(b []byte) Reader { return Reader{packed.Reader{Rest: b}} }
 
 // Value reads a value. known is false for an old value that was omitted. Blobs share the Reader's memory.
 func (r *Reader) Value() (v dbaas.Value, known bool) {
-	switch kind := r.Byte(); kind {
-	case valueNull:
-	case valueInteger:
-		v = dbaas.Integer(r.Int())
-	case valueFloat:
-		if len(r.Rest) < 8 {
-			r.fail()
-			break
-		}
-		v = dbaas.Float(math.Float64frombits(binary.LittleEndian.Uint64(r.Rest)))
-		r.Rest = r.Rest[8:]
-	case valueText:
-		v = dbaas.Text(r.Text())
-	case valueBlob:
-		v = dbaas.Blob(r.Bytes())
-	case ValueOmitted:
+	if len(r.Rest) > 0 && r.Rest[0] == ValueOmitted {
+		r.Byte()
 		return v, false
-	default:
-		r.fail()
 	}
-	return v, true
+	return r.Reader.Value(), true
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // MaxEntryBytes limits the changes that are sent with an entry to receivers that did not ask for them. Receivers
@@ -35,7 +36,7 @@ func DecodeEntry(b []byte) (dbaas.Entry, error) {
 func CheckEntry(b []byte) (dbaas.Head, error) {
 	d, e := openEntry(b)
 	if !e.Away {
-		for n := d.count(); n > 0 && d.err == nil; n-- {
+		for n := d.count(); n > 0 && !d.Bad; n-- {
 			d.change()
 		}
 	}
@@ -44,9 +45,9 @@ func CheckEntry(b []byte) (dbaas.Head, error) {
 
 // openEntry starts decoding a frame of KindEntry or KindEntryAway: all but the changes.
 func openEntry(b []byte) (*decoder, dbaas.Entry) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	kind, shard := d.header()
-	if d.err == nil && kind != KindEntry && kind != KindEntryAway {
+	if !d.Bad && kind != KindEntry && kind != KindEntryAway {
 		d.fail(fmt.Errorf("kind %d where an entry is wanted: %w", kind, ErrMalformed))
 	}
 	e := d.place()
@@ -66,12 +67,12 @@ func EncodeEntries(shard dbaas.ShardID, entries []dbaas.Entry) (parts [][]byte, 
 		}
 	}
 	b := appendHeader(nil, KindEntries, shard)
-	b = appendUint(b, uint64(len(entries)))
+	b = packed.AppendUint(b, uint64(len(entries)))
 	for i := range entries {
 		e := &entries[i]
-		b = appendUint(appendPlace(b, e), uint64(len(e.Changes)))
+		b = packed.AppendUint(appendPlace(b, e), uint64(len(e.Changes)))
 		for _, c := range e.Changes {
-			b = appendUint(append(b, byte(c.Kind)), uint64(len(c.Data)))
+			b = packed.AppendUint(append(b, byte(c.Kind)), uint64(len(c.Data)))
 			if len(c.Data) < large {
 				b = append(b, c.Data...)
 				continue
@@ -106,8 +107,8 @@ func appendEntry(b []byte, e *dbaas.Entry) []byte { return AppendChanges(appendP
 // appendPlace appends an entry without its changes.
 func appendPlace(b []byte, e *dbaas.Entry) []byte {
 	b = append(b, e.Cluster[:]...)
-	b = appendUint(b, uint64(e.Seq))
-	b = appendUint(b, uint64(e.Epoch))
+	b = packed.AppendUint(b, uint64(e.Seq))
+	b = packed.AppendUint(b, uint64(e.Epoch))
 	return appendTime(b, e.At)
 }
 
@@ -118,7 +119,7 @@ func (d *decoder) entry() dbaas.Entry {
 }
 
 func (d *decoder) place() dbaas.Entry {
-	return dbaas.Entry{Cluster: d.sixteen(), Seq: dbaas.Seq(d.uint()), Epoch: dbaas.Epoch(d.uint()), At: d.time()}
+	return dbaas.Entry{Cluster: d.sixteen(), Seq: dbaas.Seq(d.Uint()), Epoch: dbaas.Epoch(d.Uint()), At: d.time()}
 }
 
 // AppendChanges appends the changes of an entry as the log stores them.
@@ -128,10 +129,10 @@ func AppendChanges(b []byte, changes []dbaas.Change) []byte {
 		size += 1 + binary.MaxVarintLen64 + len(changes[i].Data)
 	}
 	b = slices.Grow(b, size)
-	b = appendUint(b, uint64(len(changes)))
+	b = packed.AppendUint(b, uint64(len(changes)))
 	for _, c := range changes {
 		b = append(b, byte(c.Kind))
-		b = appendBlob(b, c.Data)
+		b = packed.AppendBytes(b, c.Data)
 	}
 	return b
 }
@@ -141,7 +142,7 @@ func DecodeChanges(b []byte) ([]dbaas.Change, error) {
 	if len(b) > MaxBytes {
 		return nil, ErrTooLarge
 	}
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	changes := d.changes()
 	return changes, d.end()
 }
@@ -149,9 +150,9 @@ func DecodeChanges(b []byte) ([]dbaas.Change, error) {
 func (d *decoder) changes() []dbaas.Change { return list(d, (*decoder).change) }
 
 func (d *decoder) change() dbaas.Change {
-	c := dbaas.Change{Kind: dbaas.ChangeKind(d.byte()), Data: d.blob()}
+	c := dbaas.Change{Kind: dbaas.ChangeKind(d.Byte()), Data: d.Bytes()}
 	if c.Kind < dbaas.ChangeSet || c.Kind > dbaas.ChangeFeed {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return c
 }
@@ -166,7 +167,7 @@ type Record struct {
 // ErrTooLarge.
 func EncodeRecords(shard dbaas.ShardID, records []Record) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+64*len(records)), KindRecords, shard)
-	b = appendUint(b, uint64(len(records)))
+	b = packed.AppendUint(b, uint64(len(records)))
 	for i := range records {
 		b = append(b, records[i].Fingerprint[:]...)
 		b = appendResult(b, &records[i].Result)

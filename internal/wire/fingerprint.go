@@ -5,6 +5,7 @@ import (
 	"hash"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // hashChunk is how many bytes are encoded before they are hashed: a statement may have 64 MiB, which should not be
@@ -17,7 +18,7 @@ const hashChunk = 4 << 10
 func FingerprintOf(atomic bool, statements []dbaas.Statement) dbaas.Fingerprint {
 	f := fingerprint{hash: sha256.New(), b: make([]byte, 0, 256)}
 	f.b = appendBool(f.b, atomic)
-	f.b = appendUint(f.b, uint64(len(statements)))
+	f.b = packed.AppendUint(f.b, uint64(len(statements)))
 	for i := range statements {
 		f.statement(&statements[i])
 	}
@@ -38,11 +39,11 @@ func (f *fingerprint) flush() {
 
 func (f *fingerprint) statement(s *dbaas.Statement) {
 	f.text(s.SQL)
-	f.b = appendUint(f.b, uint64(len(s.Args)))
+	f.b = packed.AppendUint(f.b, uint64(len(s.Args)))
 	for i := range s.Args {
 		f.value(&s.Args[i])
 	}
-	f.b = appendUint(f.b, uint64(len(s.Named)))
+	f.b = packed.AppendUint(f.b, uint64(len(s.Named)))
 	for i := range s.Named {
 		f.text(s.Named[i].Name)
 		f.value(&s.Named[i].Value)
@@ -55,18 +56,18 @@ func (f *fingerprint) value(v *dbaas.Value) {
 		f.b = append(f.b, byte(v.Kind))
 		f.text(v.Text)
 	case dbaas.KindBlob:
-		f.b = appendUint(append(f.b, byte(v.Kind)), uint64(len(v.Blob)))
+		f.b = packed.AppendUint(append(f.b, byte(v.Kind)), uint64(len(v.Blob)))
 		f.flush()
 		_, _ = f.hash.Write(v.Blob)
 	case dbaas.KindNull, dbaas.KindInteger, dbaas.KindFloat:
-		if f.b = appendValue(f.b, *v); len(f.b) >= hashChunk {
+		if f.b = packed.AppendValue(f.b, *v); len(f.b) >= hashChunk {
 			f.flush()
 		}
 	}
 }
 
 func (f *fingerprint) text(s string) {
-	f.b = appendUint(f.b, uint64(len(s)))
+	f.b = packed.AppendUint(f.b, uint64(len(s)))
 	for len(s) > 0 {
 		n := min(len(s), hashChunk)
 		f.b, s = append(f.b, s[:n]...), s[n:]

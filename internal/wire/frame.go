@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // Version is the only frame version that this build writes and reads.
@@ -50,44 +51,44 @@ var (
 
 // KindOf returns the kind of a frame without decoding the rest.
 func KindOf(b []byte) (Kind, error) {
-	d := decoder{b: b}
+	d := newDecoder(b)
 	kind, _ := d.header()
-	return kind, d.err
+	return kind, d.failure()
 }
 
 func appendHeader(b []byte, kind Kind, shard dbaas.ShardID) []byte {
 	b = append(b, 'R', 'S', Version, byte(kind))
-	return appendUint(b, uint64(shard))
+	return packed.AppendUint(b, uint64(shard))
 }
 
 func (d *decoder) header() (Kind, dbaas.ShardID) {
-	if len(d.b) > MaxBytes {
+	if len(d.Rest) > MaxBytes {
 		d.fail(ErrTooLarge)
 		return 0, 0
 	}
-	if len(d.b) < 4 || d.b[0] != 'R' || d.b[1] != 'S' {
-		d.fail(ErrMalformed)
+	if len(d.Rest) < 4 || d.Rest[0] != 'R' || d.Rest[1] != 'S' {
+		d.Fail()
 		return 0, 0
 	}
-	if d.b[2] != Version {
-		d.fail(fmt.Errorf("version %d: %w", d.b[2], ErrVersion))
+	if d.Rest[2] != Version {
+		d.fail(fmt.Errorf("version %d: %w", d.Rest[2], ErrVersion))
 		return 0, 0
 	}
-	kind := Kind(d.b[3])
-	d.b = d.b[4:]
-	shard := d.uint()
+	kind := Kind(d.Rest[3])
+	d.Rest = d.Rest[4:]
+	shard := d.Uint()
 	if shard > 1<<32-1 {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return kind, dbaas.ShardID(shard)
 }
 
 // open starts decoding a frame of the wanted kind.
 func open(b []byte, want Kind) (*decoder, dbaas.ShardID, error) {
-	d := &decoder{b: b}
+	d := newDecoder(b)
 	kind, shard := d.header()
-	if d.err == nil && kind != want {
+	if !d.Bad && kind != want {
 		d.fail(fmt.Errorf("kind %d where %d is wanted: %w", kind, want, ErrMalformed))
 	}
-	return d, shard, d.err
+	return d, shard, d.failure()
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 	"rideshare/internal/readtags"
 )
 
@@ -33,7 +34,7 @@ func (r ReadRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+160*len(r.Reads)), KindReadRequest, r.Shard)
 	b = appendBool(b, r.Again)
 	b = append(b, r.Cluster[:]...)
-	b = appendUint(b, uint64(len(r.Reads)))
+	b = packed.AppendUint(b, uint64(len(r.Reads)))
 	for i := range r.Reads {
 		b = appendRead(b, &r.Reads[i], now)
 	}
@@ -64,9 +65,9 @@ func appendRead(b []byte, r *dbaas.Read, now time.Time) []byte {
 		flags |= readTags
 	}
 	b = append(b, flags, byte(r.Format))
-	b = appendText(b, r.RequestID)
+	b = packed.AppendBytes(b, r.RequestID)
 	b = appendLeft(b, r.Deadline, now)
-	b = appendUint(b, uint64(r.MinSeq))
+	b = packed.AppendUint(b, uint64(r.MinSeq))
 	b = appendStatementTime(b, r.StatementTime)
 	return appendStatements(b, r.Statements)
 }
@@ -83,9 +84,9 @@ func DecodeReadRequest(b []byte, now time.Time) (ReadRequest, error) {
 }
 
 func (d *decoder) read(now time.Time) dbaas.Read {
-	flags, format := d.byte(), dbaas.Format(d.byte())
+	flags, format := d.Byte(), dbaas.Format(d.Byte())
 	if flags >= readFlags || format < dbaas.FormatObjects || format > dbaas.FormatAssociative {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return dbaas.Read{
 		Linearizable:   flags&readLinearizable != 0,
@@ -95,9 +96,9 @@ func (d *decoder) read(now time.Time) dbaas.Read {
 		QualifyColumns: flags&readQualify != 0,
 		WantTags:       flags&readTags != 0,
 		Format:         format,
-		RequestID:      d.text(),
+		RequestID:      d.Text(),
 		Deadline:       d.left(now),
-		MinSeq:         dbaas.Seq(d.uint()),
+		MinSeq:         dbaas.Seq(d.Uint()),
 		StatementTime:  d.statementTime(flags&readLimited != 0),
 		Statements:     d.statements(),
 	}
@@ -129,16 +130,16 @@ func (r ReadReply) Encode() ([]byte, error) {
 	}
 	b := appendHeader(make([]byte, 0, size), kind, r.Shard)
 	b = appendBool(b, r.Last)
-	b = appendUint(b, uint64(len(r.Answers)))
+	b = packed.AppendUint(b, uint64(len(r.Answers)))
 	for i := range r.Answers {
 		a := &r.Answers[i]
-		b = appendUint(b, uint64(a.Index))
-		b = appendText(b, string(a.Result.Code))
-		b = appendText(b, a.Result.Message)
-		b = appendUint(b, uint64(a.Result.Seq))
-		b = appendBlob(b, a.Result.Body)
+		b = packed.AppendUint(b, uint64(a.Index))
+		b = packed.AppendBytes(b, string(a.Result.Code))
+		b = packed.AppendBytes(b, a.Result.Message)
+		b = packed.AppendUint(b, uint64(a.Result.Seq))
+		b = packed.AppendBytes(b, a.Result.Body)
 		if kind == KindTaggedReply {
-			b = appendBlob(b, a.Result.Tags)
+			b = packed.AppendBytes(b, a.Result.Tags)
 		}
 	}
 	return sized(b)
@@ -175,10 +176,10 @@ type ReadHeld struct {
 
 // Encode returns the frame, or ErrTooLarge.
 func (r ReadHeld) Encode() ([]byte, error) {
-	b := appendText(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker))
+	b := packed.AppendBytes(appendHeader(nil, KindReadHeld, r.Shard), string(r.Worker))
 	b = appendBool(b, r.Running != nil)
 	if r.Running != nil {
-		b = appendUint(b, uint64(*r.Running))
+		b = packed.AppendUint(b, uint64(*r.Running))
 	}
 	return sized(b)
 }
@@ -189,7 +190,7 @@ func DecodeReadHeld(b []byte) (ReadHeld, error) {
 	if err != nil {
 		return ReadHeld{}, err
 	}
-	r := ReadHeld{Shard: shard, Worker: dbaas.WorkerID(d.text())}
+	r := ReadHeld{Shard: shard, Worker: dbaas.WorkerID(d.Text())}
 	if d.bool() {
 		i := d.index()
 		r.Running = &i
@@ -199,18 +200,18 @@ func DecodeReadHeld(b []byte) (ReadHeld, error) {
 
 func (d *decoder) readAnswer() ReadAnswer {
 	return ReadAnswer{Index: d.index(), Result: dbaas.ReadResult{
-		Code:    dbaas.Code(d.text()),
-		Message: d.text(),
-		Seq:     dbaas.Seq(d.uint()),
-		Body:    d.blob(),
+		Code:    dbaas.Code(d.Text()),
+		Message: d.Text(),
+		Seq:     dbaas.Seq(d.Uint()),
+		Body:    d.Bytes(),
 	}}
 }
 
 func (d *decoder) taggedAnswer() ReadAnswer {
 	a := d.readAnswer()
-	tags := readtags.Tags(d.blob())
+	tags := readtags.Tags(d.Bytes())
 	if tags.Check() != nil {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	if len(tags) > 0 {
 		a.Result.Tags = tags
@@ -219,9 +220,9 @@ func (d *decoder) taggedAnswer() ReadAnswer {
 }
 
 func (d *decoder) index() int {
-	v := d.uint()
+	v := d.Uint()
 	if v > MaxBytes {
-		d.fail(ErrMalformed)
+		d.Fail()
 		return 0
 	}
 	return int(v)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // appendStatementTime writes the time that a statement may take. Without a limit it writes nothing; the request's flags
@@ -12,33 +13,33 @@ func appendStatementTime(b []byte, limit time.Duration) []byte {
 	if limit <= 0 {
 		return b
 	}
-	return appendInt(b, int64(limit))
+	return packed.AppendInt(b, int64(limit))
 }
 
 func (d *decoder) statementTime(limited bool) time.Duration {
 	if !limited {
 		return 0
 	}
-	limit := time.Duration(d.int())
+	limit := time.Duration(d.Int())
 	if limit <= 0 {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return limit
 }
 
 func appendStatement(b []byte, s dbaas.Statement) []byte {
-	b = appendText(b, s.SQL)
+	b = packed.AppendBytes(b, s.SQL)
 	b = appendValues(b, s.Args)
-	b = appendUint(b, uint64(len(s.Named)))
+	b = packed.AppendUint(b, uint64(len(s.Named)))
 	for _, n := range s.Named {
-		b = appendText(b, n.Name)
-		b = appendValue(b, n.Value)
+		b = packed.AppendBytes(b, n.Name)
+		b = packed.AppendValue(b, n.Value)
 	}
 	return b
 }
 
 func appendStatements(b []byte, statements []dbaas.Statement) []byte {
-	b = appendUint(b, uint64(len(statements)))
+	b = packed.AppendUint(b, uint64(len(statements)))
 	for _, s := range statements {
 		b = appendStatement(b, s)
 	}
@@ -46,11 +47,11 @@ func appendStatements(b []byte, statements []dbaas.Statement) []byte {
 }
 
 func (d *decoder) statement() dbaas.Statement {
-	return dbaas.Statement{SQL: d.text(), Args: d.values(), Named: list(d, (*decoder).named)}
+	return dbaas.Statement{SQL: d.Text(), Args: d.values(), Named: list(d, (*decoder).named)}
 }
 
 func (d *decoder) named() dbaas.NamedValue {
-	return dbaas.NamedValue{Name: d.text(), Value: d.value()}
+	return dbaas.NamedValue{Name: d.Text(), Value: d.Value()}
 }
 
 func (d *decoder) statements() []dbaas.Statement { return list(d, (*decoder).statement) }

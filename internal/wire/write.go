@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 )
 
 // WriteRequest is a batch of operations sent to the master, or by the master to persdb.
@@ -27,7 +28,7 @@ const (
 // Encode returns the frame, or ErrTooLarge. Deadlines are encoded as the time remaining at now.
 func (r WriteRequest) Encode(now time.Time) ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+256*len(r.Operations)), KindWriteRequest, r.Shard)
-	b = appendUint(b, uint64(len(r.Operations)))
+	b = packed.AppendUint(b, uint64(len(r.Operations)))
 	for i := range r.Operations {
 		b = appendOperation(b, &r.Operations[i], now)
 	}
@@ -61,13 +62,13 @@ func appendOperation(b []byte, op *dbaas.Operation, now time.Time) []byte {
 	b = append(b, flags)
 	b = append(b, op.ID[:]...)
 	b = append(b, op.Fingerprint[:]...)
-	b = appendUint(b, uint64(op.SeenSeq))
+	b = packed.AppendUint(b, uint64(op.SeenSeq))
 	if flags&opCluster != 0 {
 		b = append(b, op.Cluster[:]...)
 	}
 	b = appendLeft(b, op.Deadline, now)
-	b = appendText(b, op.RequestID)
-	b = appendText(b, op.GiveUp)
+	b = packed.AppendBytes(b, op.RequestID)
+	b = packed.AppendBytes(b, op.GiveUp)
 	b = appendStatementTime(b, op.StatementTime)
 	return appendStatements(b, op.Statements)
 }
@@ -84,21 +85,21 @@ func DecodeWriteRequest(b []byte, now time.Time) (WriteRequest, error) {
 }
 
 func (d *decoder) operation(now time.Time) dbaas.Operation {
-	flags := d.byte()
+	flags := d.Byte()
 	if flags >= opFlags || flags&opReplace != 0 && flags&opLoad == 0 {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return dbaas.Operation{
 		ID:          dbaas.OpID(d.sixteen()),
 		Fingerprint: dbaas.Fingerprint(d.sixteen()),
-		SeenSeq:     dbaas.Seq(d.uint()),
+		SeenSeq:     dbaas.Seq(d.Uint()),
 		Cluster:     d.cluster(flags&opCluster != 0),
 		Deadline:    d.left(now),
 		Atomic:      flags&opAtomic != 0,
 		Resent:      flags&opResent != 0,
 		Load:        loadMode(flags),
-		RequestID:   d.text(),
-		GiveUp:      d.text(),
+		RequestID:   d.Text(),
+		GiveUp:      d.Text(),
 
 		QualifyColumns: flags&opQualify != 0,
 		StatementTime:  d.statementTime(flags&opLimited != 0),
@@ -112,7 +113,7 @@ func (d *decoder) cluster(is bool) (id dbaas.ClusterID) {
 		return id
 	}
 	if id = d.sixteen(); id.IsZero() {
-		d.fail(ErrMalformed)
+		d.Fail()
 	}
 	return id
 }
@@ -128,7 +129,7 @@ func loadMode(flags byte) dbaas.LoadMode {
 }
 
 func (d *decoder) sixteen() (v [16]byte) {
-	copy(v[:], d.take(16))
+	copy(v[:], d.Take(16))
 	return v
 }
 
@@ -149,9 +150,9 @@ type WriteReply struct {
 func (r WriteReply) Encode() ([]byte, error) {
 	b := appendHeader(make([]byte, 0, 64+64*len(r.Answers)), KindWriteReply, r.Shard)
 	b = appendBool(b, r.Last)
-	b = appendUint(b, uint64(len(r.Answers)))
+	b = packed.AppendUint(b, uint64(len(r.Answers)))
 	for i := range r.Answers {
-		b = appendUint(b, uint64(r.Answers[i].Index))
+		b = packed.AppendUint(b, uint64(r.Answers[i].Index))
 		b = appendResult(b, &r.Answers[i].Result)
 	}
 	return sized(b)
@@ -173,10 +174,10 @@ func (d *decoder) writeAnswer() WriteAnswer {
 
 func appendResult(b []byte, r *dbaas.OperationResult) []byte {
 	b = append(b, r.ID[:]...)
-	b = appendUint(b, uint64(r.Seq))
-	b = appendText(b, string(r.Code))
-	b = appendText(b, r.Message)
-	b = appendUint(b, uint64(len(r.Statements)))
+	b = packed.AppendUint(b, uint64(r.Seq))
+	b = packed.AppendBytes(b, string(r.Code))
+	b = packed.AppendBytes(b, r.Message)
+	b = packed.AppendUint(b, uint64(len(r.Statements)))
 	for i := range r.Statements {
 		b = appendStatementResult(b, &r.Statements[i])
 	}
@@ -184,13 +185,13 @@ func appendResult(b []byte, r *dbaas.OperationResult) []byte {
 }
 
 func appendStatementResult(b []byte, s *dbaas.StatementResult) []byte {
-	b = appendText(b, string(s.Code))
-	b = appendText(b, s.Message)
-	b = appendInt(b, s.LastInsertID)
-	b = appendInt(b, s.RowsAffected)
+	b = packed.AppendBytes(b, string(s.Code))
+	b = packed.AppendBytes(b, s.Message)
+	b = packed.AppendInt(b, s.LastInsertID)
+	b = packed.AppendInt(b, s.RowsAffected)
 	b = appendTexts(b, s.Columns)
 	b = appendTexts(b, s.Types)
-	b = appendUint(b, uint64(len(s.Rows)))
+	b = packed.AppendUint(b, uint64(len(s.Rows)))
 	for _, row := range s.Rows {
 		b = appendValues(b, row)
 	}
@@ -200,19 +201,19 @@ func appendStatementResult(b []byte, s *dbaas.StatementResult) []byte {
 func (d *decoder) result() dbaas.OperationResult {
 	return dbaas.OperationResult{
 		ID:         dbaas.OpID(d.sixteen()),
-		Seq:        dbaas.Seq(d.uint()),
-		Code:       dbaas.Code(d.text()),
-		Message:    d.text(),
+		Seq:        dbaas.Seq(d.Uint()),
+		Code:       dbaas.Code(d.Text()),
+		Message:    d.Text(),
 		Statements: list(d, (*decoder).statementResult),
 	}
 }
 
 func (d *decoder) statementResult() dbaas.StatementResult {
 	return dbaas.StatementResult{
-		Code:         dbaas.Code(d.text()),
-		Message:      d.text(),
-		LastInsertID: d.int(),
-		RowsAffected: d.int(),
+		Code:         dbaas.Code(d.Text()),
+		Message:      d.Text(),
+		LastInsertID: d.Int(),
+		RowsAffected: d.Int(),
 		Columns:      d.texts(),
 		Types:        d.texts(),
 		Rows:         list(d, (*decoder).row),

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/wait"
 	"rideshare/orchestrator/changes"
@@ -24,17 +25,17 @@ func emptied(textBytes int) dbaas.Entry {
 	var rows []byte
 	text, n := strings.Repeat("x", textBytes), uint64(0)
 	for len(rows) < 32<<20-textBytes-64 {
-		rows = rowlog.AppendInt(rows, int64(n))
-		rows = rowlog.AppendValue(rows, dbaas.Integer(int64(n)))
-		rows = rowlog.AppendValue(rows, dbaas.Text(text))
+		rows = packed.AppendInt(rows, int64(n))
+		rows = packed.AppendValue(rows, dbaas.Integer(int64(n)))
+		rows = packed.AppendValue(rows, dbaas.Text(text))
 		n++
 	}
-	feed := rowlog.AppendBytes([]byte{rowlog.Emptied, 0}, "rowid")
-	for _, part := range [][]byte{{0, 2}, rowlog.AppendBytes(nil, "a"), rowlog.AppendBytes(nil, "b"), {0}, rowlog.AppendUint(nil, n), rows} {
+	feed := packed.AppendBytes([]byte{rowlog.Emptied, 0}, "rowid")
+	for _, part := range [][]byte{{0, 2}, packed.AppendBytes(nil, "a"), packed.AppendBytes(nil, "b"), {0}, packed.AppendUint(nil, n), rows} {
 		feed = append(feed, part...)
 	}
 	return dbaas.Entry{Epoch: 1, Changes: []dbaas.Change{
-		{Kind: dbaas.ChangeRows, Data: rowlog.AppendBytes([]byte{rowlog.Empty}, "t")},
+		{Kind: dbaas.ChangeRows, Data: packed.AppendBytes([]byte{rowlog.Empty}, "t")},
 		{Kind: dbaas.ChangeFeed, Data: feed},
 	}}
 }
