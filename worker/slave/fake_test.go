@@ -18,7 +18,7 @@ import (
 )
 
 // fakeSource is a replica whose position the test sets. A read's SQL selects its behaviour: "slow 20 ms" takes that
-// long, "busy 20 ms" works that long, "large 9" returns so many bytes, "fail" fails, anything else is echoed.
+// long, "busy 20 ms" works that long, "busy ?" works as many milliseconds as its argument says, "large 9" returns so many bytes, "fail" fails, anything else is echoed.
 type fakeSource struct {
 	mu      sync.Mutex
 	seq     dbaas.Seq
@@ -33,10 +33,11 @@ type fakeSource struct {
 	stuck   <-chan struct{} // if set, no reader is opened before it is closed
 	broken  bool            // no reader can be opened
 	tries   int             // calls of Reader
+	begun   map[string]int  // reads that began, by their text
 }
 
 func newSource(seq dbaas.Seq) *fakeSource {
-	return &fakeSource{seq: seq, ready: true, lost: make(chan struct{})}
+	return &fakeSource{seq: seq, ready: true, lost: make(chan struct{}), begun: map[string]int{}}
 }
 
 func (f *fakeSource) set(seq dbaas.Seq, ready bool) {
@@ -126,6 +127,12 @@ func (f *fakeSource) work(n int) {
 	f.busiest = max(f.busiest, f.working)
 }
 
+func (f *fakeSource) begin(sql string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun[sql]++
+}
+
 type fakeReader struct {
 	source  *fakeSource
 	cluster dbaas.ClusterID
@@ -147,6 +154,7 @@ func (r *fakeReader) Close() {
 
 func (r *fakeReader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResult {
 	sql := read.Statements[0].SQL
+	r.source.begin(sql)
 	var d time.Duration
 	var unit string
 	if n, _ := fmt.Sscanf(sql, "slow %d%s", &d, &unit); n == 2 {
@@ -158,9 +166,16 @@ func (r *fakeReader) Read(ctx context.Context, read *dbaas.Read) dbaas.ReadResul
 			return dbaas.ReadResult{Code: dbaas.CodeTimeout, Message: "interrupted"}
 		}
 	}
-	if n, _ := fmt.Sscanf(sql, "busy %d%s", &d, &unit); n == 2 {
+	n, _ := fmt.Sscanf(sql, "busy %d%s", &d, &unit)
+	if sql == "busy ?" {
+		n, d = 2, time.Duration(read.Statements[0].Args[0].Int)
+	}
+	if n == 2 {
 		for range d {
 			r.pace()
+			if ctx.Err() != nil {
+				return dbaas.ReadResult{Code: dbaas.CodeTimeout, Message: "interrupted"}
+			}
 			r.source.work(1)
 			<-time.After(time.Millisecond)
 			r.source.work(-1)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/tracing"
 )
@@ -138,6 +139,10 @@ func (r *run) do(ctx context.Context) bool {
 		if !ok || ctx.Err() != nil {
 			return true
 		}
+		if r.exec.expectsSlot(&r.work.m.reads[i]) {
+			r.exec.runs.Go(func() { r.exec.runSlow(ctx, r.work, i, false) })
+			continue
+		}
 		r.one(ctx, reader, i)
 		if r.leaves() {
 			return true
@@ -169,8 +174,11 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 	_, span := tracing.Start(traced, tracing.Worker, "sqlite")
 	defer span.End(nil)
 	r.present(now)
+	r.turn.calls = 0
 	result := reader.Read(r.ctx, read)
 	r.present(time.Time{})
+	left := r.leaves()
+	r.learn(read, now, left)
 	switch {
 	case ctx.Err() != nil:
 		return // the worker's end interrupted the read, so the result is no answer
@@ -178,16 +186,26 @@ func (r *run) one(ctx context.Context, reader Reader, i int) {
 		result = crowded(false)
 	case r.ctx.Err() != nil:
 		span.Text("rideshare.end", "interrupted: slow")
-		r.exec.runs.Go(func() { r.exec.runSlow(ctx, r.work, i) })
+		r.exec.runs.Go(func() { r.exec.runSlow(ctx, r.work, i, true) })
 		return
 	}
 	span.Failed(result.Code, result.Message)
 	result.Seq = seq
 	took := time.Duration(0)
-	if r.exec.debug || r.leaves() { // reading the clock is a notable part of the cost of a point read
+	if r.exec.debug || left { // reading the clock is a notable part of the cost of a point read
 		took = r.exec.now().Sub(now)
 	}
 	r.work.m.add(i, result, took)
+}
+
+// learn remembers whether the read that began at began was slow, unless it was fast in a fast slot. left means that it
+// left its fast slot.
+func (r *run) learn(read *dbaas.Read, began time.Time, left bool) {
+	if !left && !r.turn.slow.Load() {
+		return
+	}
+	slow := left || r.exec.now().Sub(began) >= r.exec.slowAfter
+	r.exec.slowOnes.learn(read, slow && r.turn.calls >= slowCalls)
 }
 
 func (r *run) present(since time.Time) {

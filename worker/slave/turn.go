@@ -16,10 +16,12 @@ type turn struct {
 	turns chan struct{}
 	slow  atomic.Bool // from now on the read takes turns
 	since time.Time   // start of the current turn; zero while the read has none
+	calls int         // of pace since the read began
 }
 
 // pace is called periodically while the read runs. It waits for a turn, or for the end of ctx.
 func (t *turn) pace(ctx context.Context) {
+	t.calls++
 	if !t.slow.Load() || !t.since.IsZero() && time.Since(t.since) < turnTime {
 		return
 	}
