@@ -5,7 +5,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -208,13 +207,17 @@ func (g *Gate) Check(q mq.Queue, now time.Time) error {
 	if q == mq.ReadQ {
 		worker = slaves
 	}
-	return cmp.Or(g.check(broker, now), g.check(worker, now))
+	return g.check(worker, now)
 }
 
+// check returns an error while the breaker of the broker or of n is open.
 func (g *Gate) check(n need, now time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_, err := g.enter(n, now, false)
+	_, err := g.enter(broker, now, false)
+	if err == nil {
+		_, err = g.enter(n, now, false)
+	}
 	return err
 }
 

@@ -107,9 +107,15 @@ func (a *arrivals) of(name string, now time.Time) *user {
 
 // Guest is a request between Arrive and Leave. The zero Guest belongs to a nil Gate.
 type Guest struct {
-	user  *user
-	class Class
+	user    *user
+	class   Class
+	quota   Quota
+	limited bool
 }
+
+// Quota returns what the response headers say about the limit of the request as it arrived: the user's limit, or else
+// that of the class. ok is false if neither is limited.
+func (g *Guest) Quota() (q Quota, ok bool) { return g.quota, g.limited }
 
 // Arrive admits a request of a user before its body is read, or returns why it is refused. If the error is nil, the
 // caller must call Leave. Arrive reads the clock under the lock, so that time never goes backwards for a bucket, and
@@ -134,14 +140,18 @@ func (g *Gate) Arrive(name string, class Class) (Guest, error) {
 			err = takeBoth(u.buckets[class], a.totals[class], now)
 		}
 	}
+	guest := Guest{user: u, class: class}
+	if b := cmp.Or(u.buckets[class], a.totals[class]); b != nil {
+		guest.quota, guest.limited = b.quota(class, now), true
+	}
 	if err != nil {
 		u.refused++
 		g.counts.add(class, err)
-		return Guest{user: u, class: class}, err
+		return guest, err
 	}
 	a.inflight++
 	u.inflight++
-	return Guest{user: u, class: class}, nil
+	return guest, nil
 }
 
 // Leave ends a request that Arrive admitted. err is the error that it was answered with, or nil.
@@ -158,22 +168,6 @@ func (g *Gate) Leave(guest Guest, err error) {
 	if dbaas.CodeOf(err) == dbaas.CodeQuota {
 		guest.user.refused++
 	}
-}
-
-// Quota returns what the response headers say about the limit of a request: the user's limit, or else that of the
-// class. ok is false if neither is limited.
-func (g *Gate) Quota(guest Guest) (q Quota, ok bool) {
-	if g == nil || guest.user == nil {
-		return q, false
-	}
-	a := &g.arrivals
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b := cmp.Or(guest.user.buckets[guest.class], a.totals[guest.class])
-	if b == nil {
-		return q, false
-	}
-	return b.quota(guest.class, g.cfg.Now()), true
 }
 
 // UserStatus is what GET /api/v1/admission shows about a user.

@@ -160,8 +160,20 @@ func (b *bucket) quota(class Class, now time.Time) Quota {
 	return q
 }
 
-// Headers returns the values of RateLimit-Policy and RateLimit. Their times are whole seconds, rounded up.
+// Headers returns the values of RateLimit-Policy and RateLimit. Their times are whole seconds, rounded up. Each request
+// of a limited class needs both, so they are built in one piece of memory.
 func (q Quota) Headers() (policy, state string) {
-	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-	return fmt.Sprintf("%q;q=%d;w=%d", q.Class, q.Burst, max(1, seconds(q.Window))), fmt.Sprintf("%q;r=%d;t=%d", q.Class, q.Left, seconds(q.Full))
+	var room [96]byte
+	b := appendPolicy(room[:0], q.Class, "q", q.Burst, "w", max(q.Window, time.Second))
+	n := len(b)
+	text := string(appendPolicy(b, q.Class, "r", q.Left, "t", q.Full))
+	return text[:n], text[n:]
+}
+
+// appendPolicy appends a value such as "read";q=5000;w=1.
+func appendPolicy(b []byte, class Class, number string, n int, seconds string, d time.Duration) []byte {
+	b = append(append(append(b, '"'), class.String()...), `";`...)
+	b = strconv.AppendInt(append(append(b, number...), '='), int64(n), 10)
+	b = append(append(append(b, ';'), seconds...), '=')
+	return strconv.AppendInt(b, int64((d+time.Second-1)/time.Second), 10)
 }

@@ -52,7 +52,7 @@ func (a *API) admitted(route string, h echo.HandlerFunc) echo.HandlerFunc {
 	}
 	return func(c echo.Context) (err error) {
 		guest, refused := a.cfg.Admission.Arrive(a.users.Of(c.Request()), class(c))
-		a.announceLimit(c, guest)
+		announceLimit(c, &guest)
 		if refused != nil {
 			return refused
 		}
@@ -61,9 +61,13 @@ func (a *API) admitted(route string, h echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// The names of the headers as net/http spells them. Every answer of a limited class has them, and Header.Set would spell
+// them anew each time.
+const headerPolicy, headerLimit = "Ratelimit-Policy", "Ratelimit"
+
 // announceLimit adds to an answer 2xx or 429 the headers with what is left of the user's limit, if there is a limit.
-func (a *API) announceLimit(c echo.Context, guest admission.Guest) {
-	quota, limited := a.cfg.Admission.Quota(guest)
+func announceLimit(c echo.Context, guest *admission.Guest) {
+	quota, limited := guest.Quota()
 	if !limited {
 		return
 	}
@@ -71,8 +75,9 @@ func (a *API) announceLimit(c echo.Context, guest admission.Guest) {
 	answer.Before(func() {
 		if answer.Status/100 == 2 || answer.Status == http.StatusTooManyRequests {
 			policy, state := quota.Headers()
-			answer.Header().Set("RateLimit-Policy", policy)
-			answer.Header().Set("RateLimit", state)
+			values := []string{policy, state}
+			header := answer.Header()
+			header[headerPolicy], header[headerLimit] = values[:1:1], values[1:]
 		}
 	})
 }
