@@ -92,7 +92,12 @@ func (g *Gate) sample(ctx context.Context) {
 }
 
 func (g *Gate) sampled(operations int, ok bool, now time.Time) {
-	g.depth = g.rules.depth.Sampled(g.depth, operations, ok, now)
+	g.judge(g.rules.depth.Sampled(g.depth, operations, ok, now), now)
+}
+
+// judge updates the depth and its breaker. The caller holds g.mu.
+func (g *Gate) judge(depth Depth, now time.Time) {
+	g.depth = depth
 	before := g.long.State
 	g.long = g.rules.depth.Judge(g.long, g.depth, now)
 	g.change("depth", before, g.long.State, g.long.Why)

@@ -51,10 +51,8 @@ func (g *Gate) EnterWrite(ctx context.Context, op *dbaas.Operation) (t Ticket, e
 		return g.enterNeeds(master, deadline)
 	}
 	// An operation must not wait for its turn if there is no broker or master to serve it.
-	for _, n := range []need{broker, master} {
-		if err = g.check(n, g.cfg.Now()); err != nil {
-			return t, err
-		}
+	if err = g.check(master, g.cfg.Now()); err != nil {
+		return t, err
 	}
 	if err = g.passEvent(ctx, op.User, deadline); err != nil {
 		return t, err
@@ -241,7 +239,8 @@ func (g *Gate) passDepth(ctx context.Context, user string, deadline time.Time) (
 	return p, cmp.Or(err, refusal)
 }
 
-// lookDepth admits an operation or refuses it with an error. If it does neither, the operation waits.
+// lookDepth admits an operation or refuses it with an error. If it does neither, the operation waits. More operations than
+// the queue should hold can arrive between two samples, so the operations of this orchestrator are counted each time.
 func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -249,10 +248,14 @@ func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	if manually && held == Closed {
 		return p, true, nil
 	}
+	own := int(g.own.Load())
+	if own > g.rules.depth.Open {
+		g.judge(Depth{Operations: own, at: g.depth.at}, now)
+	}
 	if manually || g.long.State == Open {
 		return p, false, dbaas.Refuse(dbaas.ReasonDepthBreaker, max(0, g.long.Until.Sub(now)), "too many writes are waiting")
 	}
-	if g.depth.Operations > g.rules.depth.Wait {
+	if max(own, g.depth.Operations) > g.rules.depth.Wait {
 		return p, false, nil
 	}
 	b, p, ok := g.long.Enter()

@@ -192,6 +192,22 @@ func TestGate_DepthBreaker(t *testing.T) {
 	})
 }
 
+// More writes than the queue should hold open the breaker before the next sample.
+func TestGate_DepthBetweenSamples(t *testing.T) {
+	limits := func(c *Config) { c.Settings.Depth = DepthSettings{Wait: 7, Open: 7} }
+	play(t, limits, func(r *rig) {
+		r.until(.15)
+		for range 8 {
+			op := r.operation()
+			ticket, err := r.EnterWrite(r.Context(), &op)
+			r.want("a write", err, "")
+			defer r.Ended(ticket, nil)
+		}
+		r.want("one more", r.write(nil), dbaas.ReasonDepthBreaker)
+		r.near("refused", .15)
+	})
+}
+
 // A broker that says slowly how deep the queue is makes no write wait.
 func TestGate_DepthSlow(t *testing.T) {
 	play(t, nil, func(r *rig) {
