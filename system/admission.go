@@ -39,7 +39,7 @@ func (c *orchestratorParts) newGate(cfg Config, m metrics) (*admission.Gate, err
 
 // readyWrites returns how many messages wait in writeQ.
 func (c *orchestratorParts) readyWrites(ctx context.Context) (int, error) {
-	depths, err := c.meter.Depths(ctx)
+	depths, err := c.meter.Depths(ctx, mq.WriteQ)
 	return depths[mq.WriteQ], err
 }
 

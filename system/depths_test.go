@@ -19,9 +19,9 @@ type countingMeter struct {
 	asked int // read when the bubble is at rest
 }
 
-func (m *countingMeter) Depths(ctx context.Context) (map[mq.Queue]int, error) {
+func (m *countingMeter) Depths(ctx context.Context, of ...mq.Queue) (map[mq.Queue]int, error) {
 	m.asked++
-	return m.Meter.Depths(ctx)
+	return m.Meter.Depths(ctx, of...)
 }
 
 // shown is what a scrape shows.

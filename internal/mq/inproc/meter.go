@@ -3,6 +3,7 @@ package inproc
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"rideshare/internal/mq"
 )
@@ -10,7 +11,7 @@ import (
 var _ mq.Meter = (*Conn)(nil)
 
 // Depths implements mq.Meter with the true counts. It never waits.
-func (c *Conn) Depths(context.Context) (map[mq.Queue]int, error) {
+func (c *Conn) Depths(_ context.Context, of ...mq.Queue) (map[mq.Queue]int, error) {
 	b := c.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -22,6 +23,9 @@ func (c *Conn) Depths(context.Context) (map[mq.Queue]int, error) {
 	}
 	depths := map[mq.Queue]int{}
 	for name, q := range b.queues {
+		if len(of) > 0 && !slices.Contains(of, name) {
+			continue
+		}
 		q.dropExpired(b.now())
 		depths[name] = q.ready.len()
 	}

@@ -26,13 +26,13 @@ func (s *suite) meter() mq.Meter {
 	return m
 }
 
-// depths waits until the meter returns want.
-func (s *suite) depths(m mq.Meter, want map[mq.Queue]int) {
+// depths waits until the meter returns want, asked for the queues of.
+func (s *suite) depths(m mq.Meter, want map[mq.Queue]int, of ...mq.Queue) {
 	s.Helper()
 	s.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 		defer cancel()
-		got, err := m.Depths(ctx)
+		got, err := m.Depths(ctx, of...)
 		if err != nil {
 			return err
 		}
@@ -50,6 +50,7 @@ func testDepths(s *suite) {
 	s.publish(c, mq.ReadQ, numbered(3)...)
 	s.publish(c, mq.WriteQ, numbered(4)...)
 	s.depths(m, map[mq.Queue]int{mq.ReadQ: 3, mq.LinearQ: 0, mq.WriteQ: 4, mq.DeadQ: 0})
+	s.depths(m, map[mq.Queue]int{mq.WriteQ: 4}, mq.WriteQ)
 	reads, writes := s.consume(c, mq.ReadQ, 1), s.consume(c, mq.WriteQ, 1)
 	reads.next("m0")
 	if err := writes.next("m0").Reject(); err != nil {
