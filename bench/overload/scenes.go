@@ -39,6 +39,8 @@ type Config struct {
 	Short bool
 	// Works are read, write or both.
 	Works []string
+	// Rows is how many rows an aggregate reads, and so how slow both works are: 10,000.
+	Rows int
 	// LaneLimit, if it is set, is the limit of the lanes during the scene.
 	LaneLimit *admission.LaneSetting
 	// Knee is the knee in requests a second; zero measures it.
@@ -118,6 +120,7 @@ func (c *Config) setDefaults() {
 	if len(c.Works) == 0 {
 		c.Works = []string{workRead, workWrite}
 	}
+	c.Rows = cmp.Or(c.Rows, readRows)
 	c.Length = cmp.Or(c.Length, time.Minute)
 	c.Writes = choose(c.Writes, c.Short, 200_000, 3000)
 	c.Clients = choose(c.Clients, c.Short, 256, 32)

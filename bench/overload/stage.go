@@ -56,7 +56,7 @@ func (s *stage) say(format string, args ...any) {
 
 // prepare makes the tables, and sets the limit of the lanes.
 func (s *stage) prepare(ctx context.Context) error {
-	statements := append(tables(), fillRows()...)
+	statements := append(tables(), fillRows(s.cfg.Rows)...)
 	_, err := api.Insist(ctx, func(ctx context.Context) api.Reply {
 		return s.client.Send(ctx, http.MethodPost, s.url+"/db/execute?transaction", statements)
 	}, http.StatusOK)

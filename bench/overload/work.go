@@ -23,7 +23,7 @@ const (
 func Works() []string { return []string{workRead, workWrite} }
 
 const (
-	// readRows is how many rows an aggregate reads.
+	// readRows is how many rows an aggregate reads by default.
 	readRows = 10_000
 	// rowsPerWrite is how many rows a write adds.
 	rowsPerWrite = 20
@@ -42,9 +42,9 @@ func tables() []any {
 }
 
 // fillRows fills the table of the aggregates.
-func fillRows() []any {
+func fillRows(n int) []any {
 	return []any{[]any{
-		"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i < ?) INSERT INTO scene_rows(id, v) SELECT i, i*7919%1000 FROM c", readRows,
+		"WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c WHERE i < ?) INSERT INTO scene_rows(id, v) SELECT i, i*7919%1000 FROM c", n,
 	}}
 }
 

@@ -37,6 +37,7 @@ func TestLoad_WrongUsage(t *testing.T) {
 		{"n1 --html x", "neither --html"},
 		{"n1 --knee=-1 --html x", "must not be negative"},
 		{"n1 --lane-limit 0", "adaptive"},
+		{"n1 --rows 19", "--rows at least 20"},
 		{"n1 --orchestrator nowhere", "--orchestrator"},
 		{"--pool-users 1 --mix read=100 --rate=-1", "at least 2"},
 		{"--pool-users 1 --mix read=100 --rate=-1", "the kinds"},

@@ -17,6 +17,7 @@ type sceneSettings struct {
 
 	Short      bool                   `env:"LOAD_SHORT" help:"Scenes: for some seconds; judges no times and no rates."`
 	Works      []string               `default:"read,write" enum:"read,write" env:"LOAD_WORKS" help:"n1, n2: an aggregate read of about 1 ms, a write of 20 rows after such an aggregate (${default})."`
+	Rows       int                    `default:"10000" env:"LOAD_ROWS" help:"n1, n2, n4, n5: rows of the aggregate, which decide how slow the works are (${default})."`
 	Knee       float64                `default:"0" env:"LOAD_KNEE" help:"n1, n2: requests a second that the system can just serve; 0 measures them."`
 	LaneLimit  *admission.LaneSetting `placeholder:"LIMIT" env:"LOAD_LANE_LIMIT" help:"n1, n2, n4, n5: limit of the lanes during the scene, a number or adaptive. Default: that of the system."`
 	Writes     int                    `default:"0" env:"LOAD_WRITES" help:"n4: how many writes; 0: 200000."`
@@ -51,8 +52,8 @@ func (l *loadCommand) playScene(ctx context.Context, out *output) error {
 func (l *loadCommand) scene(ctx context.Context, out *output) (overload.Config, error) {
 	targets, err := l.targets()
 	authorization, authErr := l.authorization(ctx, out)
-	if l.Knee < 0 || l.Writes < 0 || l.Kills < 0 || l.Clients < 0 || l.Rate < 0 || l.Duration <= 0 || len(l.Works) == 0 {
-		err = joinUsage(err, usagef("--knee, --writes, --kills, --clients and --rate must not be negative, --duration positive, --works not empty"))
+	if l.Knee < 0 || l.Writes < 0 || l.Kills < 0 || l.Clients < 0 || l.Rate < 0 || l.Duration <= 0 || len(l.Works) == 0 || l.Rows < 20 {
+		err = joinUsage(err, usagef("--knee, --writes, --kills, --clients and --rate must not be negative, --duration positive, --works not empty, --rows at least 20"))
 	}
 	if (l.AlarmSet == "") != (l.AlarmClear == "") {
 		err = joinUsage(err, usagef("--alarm-set and --alarm-clear need each other"))
@@ -64,7 +65,7 @@ func (l *loadCommand) scene(ctx context.Context, out *output) (overload.Config, 
 		return overload.Config{}, err
 	}
 	cfg := overload.Config{
-		Scene: l.Scene, Start: overload.Start(l.Start), Orchestrator: targets.Orchestrator, Authorization: authorization, TLS: out.tls, Short: l.Short, Works: l.Works,
+		Scene: l.Scene, Start: overload.Start(l.Start), Orchestrator: targets.Orchestrator, Authorization: authorization, TLS: out.tls, Short: l.Short, Works: l.Works, Rows: l.Rows,
 		LaneLimit: l.LaneLimit, Knee: l.Knee, Writes: l.Writes, Clients: l.Clients, Rate: l.Rate, Kills: l.Kills, AlarmSet: l.AlarmSet, AlarmClear: l.AlarmClear, Length: l.Duration, Progress: out.stderr,
 	}
 	if cfg.Start == overload.StartProcess {
