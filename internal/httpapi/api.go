@@ -54,9 +54,9 @@ type route struct {
 	course    bool
 	maxBody   int64
 	onRequest []func()
-	// refused counts the outage errors since the last successful answer, so that only the first is logged as a
-	// warning.
-	refused atomic.Int64
+	// refused counts the outage errors of the present outage, so that only the first is logged as a warning. refusedAt is
+	// the time of the last one, in Unix nanoseconds.
+	refused, refusedAt atomic.Int64
 }
 
 // Option is a setting of a path, for all its methods.

@@ -116,7 +116,7 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	case status == http.StatusInternalServerError:
 		level, message = slog.LevelError, "request went wrong"
 	case codeOf(err) == dbaas.CodeNotCaughtUp: // Not an outage: the client asked for a position far ahead.
-	case status > http.StatusInternalServerError && rt != nil && ctx.Err() == nil && rt.refused.Add(1) == 1:
+	case status > http.StatusInternalServerError && rt != nil && ctx.Err() == nil && rt.refuse(time.Now()):
 		level, message = slog.LevelWarn, "outage began"
 	}
 	if a.cfg.Log.Enabled(ctx, level) {
@@ -129,9 +129,19 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	writeError(c.Response(), c.Request(), rt != nil && rt.course, err)
 }
 
+// refuse counts an outage error, and reports whether it is the first one of an outage.
+func (rt *route) refuse(now time.Time) (first bool) {
+	rt.refusedAt.Store(now.UnixNano())
+	return rt.refused.Add(1) == 1
+}
+
+// outageRest is how long no request to a path must have been refused until an outage counts as over. Under overload
+// answers and refusals alternate, and a log line for each change would cost more than the refusals.
+const outageRest = time.Second
+
 // recovered ends a series of refusals on a path with one log line that counts them.
 func (a *API) recovered(c echo.Context, rt *route) {
-	if rt == nil || rt.refused.Load() == 0 {
+	if rt == nil || rt.refused.Load() == 0 || time.Now().UnixNano()-rt.refusedAt.Load() < int64(outageRest) {
 		return
 	}
 	if n := rt.refused.Swap(0); n > 0 {

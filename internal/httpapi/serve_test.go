@@ -1,11 +1,16 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -60,30 +65,6 @@ func TestAPI_OnRequestCountsRefusals(t *testing.T) {
 	}
 }
 
-// An outage is logged as one warning at its start and one with a count at its end.
-func TestAPI_OutageIsLoggedOnce(t *testing.T) {
-	var failing error = dbaas.ErrUnavailable
-	f := newFixture(t, func(a *httpapi.API) {
-		a.Handle(http.MethodGet, "/", func(c echo.Context) error {
-			if failing != nil {
-				return failing
-			}
-			return ok(c)
-		})
-	})
-	for range 3 {
-		f.do(t, http.MethodGet, "/", "")
-	}
-	failing = &dbaas.Error{Code: dbaas.CodeNotCaughtUp} // A client can cause that at any time.
-	f.do(t, http.MethodGet, "/", "")
-	failing = nil
-	f.do(t, http.MethodGet, "/", "")
-	f.do(t, http.MethodGet, "/", "")
-	if got := strings.Count(f.logs.String(), "\n"); got != 2 || !strings.Contains(f.logs.String(), `"count":3`) {
-		t.Errorf("got %d lines, want 2, the second with a count of 3:\n%s", got, f.logs.String())
-	}
-}
-
 // An error without a code is a bug: 500, logged, hidden from the client.
 func TestAPI_UncodedErrorIsHidden(t *testing.T) {
 	f := newFixture(t, func(a *httpapi.API) {
@@ -96,4 +77,36 @@ func TestAPI_UncodedErrorIsHidden(t *testing.T) {
 	if !strings.Contains(f.logs.String(), "/dev/sda") {
 		t.Error("the cause is not in the log")
 	}
+}
+
+// An outage is logged as one warning at its start and one with a count at its end, a second after the last refusal: under
+// overload answers and refusals alternate.
+func TestAPI_OutageIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs bytes.Buffer
+		var failing error
+		a := httpapi.New(httpapi.Config{Log: slog.New(slog.NewJSONHandler(&logs, nil))})
+		a.Handle(http.MethodGet, "/", func(c echo.Context) error {
+			if failing != nil {
+				return failing
+			}
+			return ok(c)
+		})
+		send := func(err error) {
+			failing = err
+			a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		}
+		for range 3 {
+			send(dbaas.ErrUnavailable)
+			time.Sleep(900 * time.Millisecond)
+			send(nil)
+		}
+		time.Sleep(time.Second)
+		send(&dbaas.Error{Code: dbaas.CodeNotCaughtUp}) // A client can cause that at any time.
+		send(nil)
+		send(nil)
+		if got := logs.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, `"count":3`) {
+			t.Errorf("got %s, want two lines, the second with a count of 3", got)
+		}
+	})
 }
