@@ -12,8 +12,11 @@ import (
 )
 
 const (
-	// DefaultLaneLimit is the lane limit if none is set, and the initial value of an adaptive limit.
+	// DefaultLaneLimit is the lane limit if none is set.
 	DefaultLaneLimit = 1024
+	// adaptiveStart is the highest initial value of an adaptive limit. From 64 to 1024 it takes 24,000 answers, which is
+	// seconds where a limit of 1024 makes sense. From 1024 down it would take many seconds where answers are slow.
+	adaptiveStart = 64
 	// The bounds of an adaptive limit.
 	minLaneLimit, maxLaneLimit = 16, 8192
 	// A window ends after windowAnswers answers or windowTime.
@@ -157,13 +160,17 @@ func NewLaneLimit(s LaneSetting) *LaneLimit {
 	return l
 }
 
-// Set applies a setting. An adaptive limit starts at s.Limit, or at the current limit if s.Limit is zero.
+// Set applies a setting. An adaptive limit starts at s.Limit, or if that is zero at the current limit, but not above
+// adaptiveStart. One that is adaptive already goes on.
 func (l *LaneLimit) Set(s LaneSetting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := s.limit()
-	if s.Adaptive && s.Limit == 0 {
-		start = int(l.limit.Load())
+	switch {
+	case s.Adaptive && s.Limit == 0 && l.adaptive.Load():
+		return
+	case s.Adaptive && s.Limit == 0:
+		start = min(adaptiveStart, int(l.limit.Load()))
 	}
 	l.limit.Store(int64(start))
 	l.state = Gradient{Limit: float64(start)}

@@ -101,13 +101,21 @@ func TestLaneLimit_Fixed(t *testing.T) {
 	}
 }
 
-// A limit follows its setting. One that becomes adaptive starts at the present limit, unless it has a number of its own.
+// A limit follows its setting. One that becomes adaptive starts at the present limit, at most 64, unless it has a number
+// of its own. One that is adaptive already goes on.
 func TestLaneLimit_Set(t *testing.T) {
-	l := admission.NewLaneLimit(admission.LaneSetting{Limit: 100})
+	l := admission.NewLaneLimit(admission.LaneSetting{Limit: 40})
 	for _, c := range []struct {
 		setting admission.LaneSetting
 		limit   int
-	}{{admission.LaneSetting{Adaptive: true}, 100}, {admission.LaneSetting{Limit: 7}, 7}, {admission.LaneSetting{}, 1024}, {admission.LaneSetting{Adaptive: true, Limit: 50}, 50}} {
+	}{
+		{admission.LaneSetting{Adaptive: true}, 40},
+		{admission.LaneSetting{Limit: 7}, 7},
+		{admission.LaneSetting{}, 1024},
+		{admission.LaneSetting{Adaptive: true}, 64},
+		{admission.LaneSetting{Adaptive: true, Limit: 100}, 100},
+		{admission.LaneSetting{Adaptive: true}, 100},
+	} {
 		l.Set(c.setting)
 		if l.Limit() != c.limit || l.Adaptive() != c.setting.Adaptive || l.Allows(c.limit) || !l.Allows(c.limit-1) {
 			t.Errorf("%s: got limit %d, adaptive %v, want %d", c.setting, l.Limit(), l.Adaptive(), c.limit)
