@@ -138,7 +138,7 @@ func (a *API) HandleHTTP(method, pattern string, h http.Handler, opts ...Option)
 	a.Handle(method, pattern, echo.WrapHandler(h), opts...)
 }
 
-// The headers that every answer has. All answers share these slices, which are never changed: code that sets such a
+// The headers that every answer has, or every answer to a GET. All answers share these slices, which are never changed: code that sets such a
 // header replaces the whole slice.
 var (
 	noSniff = []string{"nosniff"}
@@ -153,7 +153,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set(HeaderRequestID, id)
 	h["X-Content-Type-Options"] = noSniff
-	h["Cache-Control"] = noStore
+	// No cache keeps the answer to another method unless the answer allows it (RFC 9111). A header less matters: a map of
+	// more than 8 costs each answer some microseconds.
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		h["Cache-Control"] = noStore
+	}
 	state := &request{id: id, span: span, user: labelOf(r), held: holding{budget: a.cfg.Budget}}
 	defer state.held.end()
 	r = r.WithContext(context.WithValue(ctx, requestKey{}, state))

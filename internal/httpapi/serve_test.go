@@ -36,6 +36,19 @@ func TestAPI_PanicIsHiddenAndSurvived(t *testing.T) {
 	}
 }
 
+// No cache keeps the answer to a GET, nor to any other method: those are not kept unless the answer allows it.
+func TestAPI_AnswersAreNotKept(t *testing.T) {
+	f := newFixture(t, func(a *httpapi.API) {
+		a.Handle(http.MethodGet, "/x", ok)
+		a.Handle(http.MethodPost, "/x", ok)
+	})
+	for method, want := range map[string]string{http.MethodGet: "no-store", http.MethodHead: "no-store", http.MethodPost: ""} {
+		if resp, _ := f.do(t, method, "/x", ""); resp.Header.Get("Cache-Control") != want {
+			t.Errorf("%s: got Cache-Control %q, want %q", method, resp.Header.Get("Cache-Control"), want)
+		}
+	}
+}
+
 // Metrics see only patterns and standard methods, so that a client cannot create labels.
 func TestAPI_ObserveLabelsAreBounded(t *testing.T) {
 	f := newFixture(t, routes)

@@ -164,16 +164,15 @@ func (b *bucket) quota(class Class, now time.Time) Quota {
 // of a limited class needs both, so they are built in one piece of memory.
 func (q Quota) Headers() (policy, state string) {
 	var room [96]byte
-	b := appendPolicy(room[:0], q.Class, "q", q.Burst, "w", max(q.Window, time.Second))
+	b := q.appendTo(room[:0], ";q=", q.Burst, ";w=", max(q.Window, time.Second))
 	n := len(b)
-	text := string(appendPolicy(b, q.Class, "r", q.Left, "t", q.Full))
+	text := string(q.appendTo(b, ";r=", q.Left, ";t=", q.Full))
 	return text[:n], text[n:]
 }
 
-// appendPolicy appends a value such as "read";q=5000;w=1.
-func appendPolicy(b []byte, class Class, number string, n int, seconds string, d time.Duration) []byte {
-	b = append(append(append(b, '"'), class.String()...), `";`...)
-	b = strconv.AppendInt(append(append(b, number...), '='), int64(n), 10)
-	b = append(append(append(b, ';'), seconds...), '=')
-	return strconv.AppendInt(b, int64((d+time.Second-1)/time.Second), 10)
+// appendTo appends the class, a number and a time, such as "read";q=5000;w=1.
+func (q Quota) appendTo(b []byte, number string, n int, seconds string, d time.Duration) []byte {
+	b = append(append(append(b, '"'), q.Class.String()...), '"')
+	b = strconv.AppendInt(append(b, number...), int64(n), 10)
+	return strconv.AppendInt(append(b, seconds...), int64((d+time.Second-1)/time.Second), 10)
 }

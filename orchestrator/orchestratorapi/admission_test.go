@@ -241,3 +241,16 @@ func TestAdmission_Patch_Wrong_ChangesNothing(t *testing.T) {
 		}
 	}
 }
+
+// The answer to a limited read has at most 8 headers: a map of more costs microseconds, which every read would pay.
+func TestAdmission_LimitedRead_FewHeaders(t *testing.T) {
+	s := &system{cluster: dbaas.ClusterID{1}, read: func(dbaas.Read) (dbaas.ReadResult, error) {
+		return dbaas.ReadResult{Seq: 42, Body: []byte("[]"), Level: dbaas.LevelMiss}, nil
+	}}
+	limited := protected(t, func(s *admission.Settings) { s.Limits.Read = "1:1" })
+	h := newAPI(s, limited, func(c *orchestratorapi.Config) { c.Cache = &fakeCache{} })
+	w := call(t, h, "POST", "/api/v1/db/read", readBody)
+	if want(t, w, http.StatusOK, "[]"); len(w.Header()) > 8 || w.Header().Get("RateLimit") == "" || w.Header().Get("X-Cache") == "" {
+		t.Errorf("got %d headers, %v", len(w.Header()), w.Header())
+	}
+}
