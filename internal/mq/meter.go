@@ -14,12 +14,12 @@ const DeliveryLimit = 100
 // Meter counts the messages waiting at the bus. It has its own connection, because a connection on which the broker
 // does not answer is closed. It is safe for concurrent use.
 type Meter interface {
-	// Depths returns how many messages of the queues of wait for a consumer; without of, of each work queue and of DeadQ.
-	// Unacknowledged messages do not count. A queue that does not exist is left out.
+	// Depths returns how many messages wait for a consumer in each of the queues. If none is named, these are all work
+	// queues and DeadQ. Unacknowledged messages do not count. A queue that does not exist is left out.
 	//
 	// It waits for a connection and for the broker's answer until ctx ends. It returns ErrUnavailable when ctx ends
 	// or the connection is lost, and ErrClosed after Close.
-	Depths(ctx context.Context, of ...Queue) (map[Queue]int, error)
+	Depths(ctx context.Context, queues ...Queue) (map[Queue]int, error)
 
 	// Close ends the connection within a bounded time. It may be called twice.
 	Close() error

@@ -43,7 +43,7 @@ func DialMeter(config Config) (*Meter, error) {
 }
 
 // Depths implements mq.Meter.
-func (m *Meter) Depths(ctx context.Context, of ...mq.Queue) (map[mq.Queue]int, error) {
+func (m *Meter) Depths(ctx context.Context, queues ...mq.Queue) (map[mq.Queue]int, error) {
 	s, err := m.asking.next(ctx, nil, nil)
 	switch {
 	case errors.Is(err, mq.ErrClosed):
@@ -53,11 +53,11 @@ func (m *Meter) Depths(ctx context.Context, of ...mq.Queue) (map[mq.Queue]int, e
 	}
 	stop := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) }) // the library's calls take no context
 	defer stop()
-	if len(of) == 0 {
-		of = append(mq.WorkQueues(), mq.DeadQ)
+	if len(queues) == 0 {
+		queues = append(mq.WorkQueues(), mq.DeadQ)
 	}
 	depths := map[mq.Queue]int{}
-	for _, q := range of {
+	for _, q := range queues {
 		if m.config.cluster() && eachNode(q) {
 			m.sum(s, q, depths)
 			continue

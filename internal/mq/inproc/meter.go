@@ -11,7 +11,7 @@ import (
 var _ mq.Meter = (*Conn)(nil)
 
 // Depths implements mq.Meter with the true counts. It never waits.
-func (c *Conn) Depths(_ context.Context, of ...mq.Queue) (map[mq.Queue]int, error) {
+func (c *Conn) Depths(_ context.Context, queues ...mq.Queue) (map[mq.Queue]int, error) {
 	b := c.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,7 +23,7 @@ func (c *Conn) Depths(_ context.Context, of ...mq.Queue) (map[mq.Queue]int, erro
 	}
 	depths := map[mq.Queue]int{}
 	for name, q := range b.queues {
-		if len(of) > 0 && !slices.Contains(of, name) {
+		if len(queues) > 0 && !slices.Contains(queues, name) {
 			continue
 		}
 		q.dropExpired(b.now())

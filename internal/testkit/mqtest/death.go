@@ -35,7 +35,7 @@ func testRedelivery(s *suite) {
 	m1 := k.next("m1")
 	s.bus.Crash(s.T, victim)
 	// Until the broker has noticed the death it has only the other messages to give.
-	s.depths(s.meter(), map[mq.Queue]int{mq.ReadQ: 5, mq.LinearQ: 0, mq.WriteQ: 0, mq.DeadQ: 0})
+	s.depths(s.meter(), map[mq.Queue]int{mq.ReadQ: 5}, mq.ReadQ)
 	successor := s.consume(s.dial("successor"), mq.ReadQ, 10)
 	for i, body := range numbered(5) {
 		d := successor.next(body)

@@ -26,13 +26,13 @@ func (s *suite) meter() mq.Meter {
 	return m
 }
 
-// depths waits until the meter returns want, asked for the queues of.
-func (s *suite) depths(m mq.Meter, want map[mq.Queue]int, of ...mq.Queue) {
+// depths waits until the meter returns want for the queues; if none is named, for all.
+func (s *suite) depths(m mq.Meter, want map[mq.Queue]int, queues ...mq.Queue) {
 	s.Helper()
 	s.Eventually(func() error {
 		ctx, cancel := context.WithTimeout(s.Context(), s.Patience)
 		defer cancel()
-		got, err := m.Depths(ctx, of...)
+		got, err := m.Depths(ctx, queues...)
 		if err != nil {
 			return err
 		}
