@@ -79,15 +79,6 @@ func all() []scene {
 	}
 }
 
-// Names returns the names of the scenes.
-func Names() []string {
-	var names []string
-	for _, s := range all() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // ErrStart means that a scene compares two systems, and must start both.
 var ErrStart = errors.New("this scene starts two systems to compare them: it needs --start embedded or --start process")
 

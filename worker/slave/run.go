@@ -204,7 +204,7 @@ func (r *run) learn(read *dbaas.Read, began time.Time, left bool) {
 	if !left && !r.turn.slow.Load() {
 		return
 	}
-	slow := left || r.exec.now().Sub(began) >= r.exec.slowAfter
+	slow := left || r.exec.now().Sub(began) >= slowAfter
 	r.exec.slowOnes.learn(read, slow && r.turn.calls >= slowCalls)
 }
 
