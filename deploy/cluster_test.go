@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -113,6 +115,45 @@ func TestClusterInit_WrongHosts(t *testing.T) {
 			}
 			if _, err = os.Stat(dir); err == nil {
 				t.Errorf("%s was made", dir)
+			}
+		})
+	}
+}
+
+// A node of RabbitMQ ends when its log names every other node as partitioned, as after a pause. A node that was named and has come up
+// since does not count: the node that is well must not end because each of the others has been away once.
+func TestClusterRabbitMQ_EndsAlone(t *testing.T) {
+	const (
+		lostB = "2026-11-27 19:09:21.966+00:00 [error] <0.276.0> Mnesia('rabbit@10.0.0.1'): ** ERROR ** mnesia_event got {inconsistent_database, running_partitioned_network, 'rabbit@10.0.0.2'}\n"
+		upB   = "2026-11-27 19:09:39.143+00:00 [info] <0.528.0> rabbit on node 'rabbit@10.0.0.2' up\n"
+		lostC = "2026-11-27 19:10:20.110+00:00 [error] <0.276.0> Mnesia('rabbit@10.0.0.1'): ** ERROR ** mnesia_event got {inconsistent_database, running_partitioned_network, 'rabbit@10.0.0.3'}\n"
+	)
+	for name, test := range map[string]struct {
+		log  string
+		ends bool
+	}{
+		"both at once":           {lostC + lostB, true},
+		"one":                    {lostB, false},
+		"the same twice":         {lostB + lostB, false},
+		"one after the other":    {lostB + upB + lostC, false},
+		"one comes and is lost":  {lostB + upB + lostB + lostC, true},
+		"another one comes back": {lostC + upB + lostB, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := exec.CommandContext(t.Context(), "sleep", "600")
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+			follow := exec.CommandContext(t.Context(), "sh", "cluster/rabbitmq.sh", "2", strconv.Itoa(server.Process.Pid))
+			follow.Stdin = strings.NewReader(test.log)
+			out, err := follow.CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), test.log) {
+				t.Errorf("got %v, %s, want the log", err, out)
+			}
+			_ = server.Process.Signal(syscall.SIGTERM) // it may have ended
+			_ = server.Wait()                          // an error says which signal ended it
+			if ended := server.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL; ended != test.ends {
+				t.Errorf("ended: got %t, want %t, after %s", ended, test.ends, out)
 			}
 		})
 	}

@@ -1,14 +1,39 @@
 #!/bin/sh
-# Starts the host's node of RabbitMQ: rabbitmq.sh PEERS, the number of the other nodes.
+# Starts the host's node of RabbitMQ: rabbitmq.sh PEERS, the number of the other nodes. With a second argument, a process id, it only
+# follows the log on its input, and ends that process when it must start again.
 #
 # A node that was paused until the others gave it up serves clients without them when it goes on, and does not join them by
 # itself. Its log then names every other node as partitioned. So it is ended, and the engine starts it again. A node that
-# still has one of the others goes on.
+# still has one of the others goes on. A node that has come up since it was named is there again: otherwise the node that is well
+# would end itself once each of the others has been away.
 #
 # A node that was cut off waits for the others and starts again by itself, which hangs now and then. So a node that takes no clients
 # for a minute is ended too.
 set -eu
 peers=$1
+
+# follow SERVER: prints the log on its input, and ends SERVER when no other node is left.
+follow() {
+  lost= server=$1
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in
+      *"running_partitioned_network, '"*) node=${line##*running_partitioned_network, \'} ;;
+      *"rabbit on node '"*"' up") node=${line##*rabbit on node \'} ;;
+      *) continue ;;
+    esac
+    node=${node%%\'*} others=
+    for one in $lost; do [ "$one" = "$node" ] || others="$others $one"; done
+    case $line in *up) lost=$others ;; *) lost="$others $node" ;; esac
+    set -- $lost
+    [ $# -lt "$peers" ] || { echo "rabbitmq.sh: no other node is left:$lost; this node starts again"; kill -KILL "$server"; }
+  done
+}
+
+if [ $# = 2 ]; then
+  follow "$2"
+  exit
+fi
 cookie=/var/lib/rabbitmq/.erlang.cookie
 rm -f "$cookie"
 (umask 077 && cat /run/secrets/erlang-cookie >"$cookie")
@@ -17,17 +42,7 @@ mkfifo /tmp/log
 rabbitmq-server >/tmp/log 2>&1 &
 server=$!
 trap 'kill -TERM $server' TERM INT
-{
-  lost=
-  while IFS= read -r line; do
-    printf '%s\n' "$line"
-    case $line in *running_partitioned_network*) ;; *) continue ;; esac
-    node=${line##*running_partitioned_network,}
-    case $lost in *" $node "*) ;; *) lost="$lost $node " ;; esac
-    set -- $lost
-    [ $# -lt "$peers" ] || { echo "rabbitmq.sh: no other node is left: $lost; this node starts again"; kill -KILL $server; }
-  done
-} </tmp/log &
+follow $server </tmp/log &
 {
   silent=0
   while sleep 5; do
