@@ -85,9 +85,11 @@ func (k *Coordinator) Open(ctx context.Context) (coord.Session, error) {
 	}
 }
 
-// connect starts a session that does not exist on the server yet.
+// connect starts a session that does not exist on the server yet. The first server, that of the own host, is tried first: it is lost
+// only together with its clients.
 func (k *Coordinator) connect() (*Session, error) {
 	servers := slices.Clone(k.address.servers)
-	rand.Shuffle(len(servers), func(i, j int) { servers[i], servers[j] = servers[j], servers[i] }) //nolint:gosec // to spread load, not a secret
+	others := servers[1:]
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] }) //nolint:gosec // to spread load, not a secret
 	return start(k.address.root, &link{servers: servers, session: k.timeout, outage: k.outage}, k.timeout, k.log)
 }

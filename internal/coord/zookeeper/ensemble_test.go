@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,24 +159,18 @@ func (e *ensemble) register(c *client, pid int) {
 	c.before = stat(e.t, e.witness(), c.path)
 }
 
-// oneEach returns one registered client for each server, connected to that server. The servers' order in a client is
-// random, so clients are opened until there is one.
+// oneEach returns one registered client for each server, connected to that server: the first in its URL.
 func (e *ensemble) oneEach() []*client {
 	e.t.Helper()
-	clients := make([]*client, len(e.Servers))
-	for pid, missing := 1, len(clients); missing > 0; pid++ {
-		c := e.open(e.URL())
-		e.register(c, pid)
-		at, err := e.ServerOf(c.before.EphemeralOwner)
-		switch {
-		case err != nil:
-			e.t.Fatal(err)
-		case clients[at] == nil:
-			clients[at] = c
-			missing--
-		default:
-			_ = c.Close()
+	all := e.Addresses()
+	clients := make([]*client, len(all))
+	for own := range clients {
+		c := e.open("zk://" + strings.Join(slices.Concat(all[own:], all[:own]), ","))
+		e.register(c, own+1)
+		if at, err := e.ServerOf(c.before.EphemeralOwner); err != nil || at != own {
+			e.t.Fatalf("client with server %d first: got server %d and error %v, want that server", own+1, at+1, err)
 		}
+		clients[own] = c
 	}
 	return clients
 }
