@@ -10,6 +10,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/failpoint"
 	"rideshare/internal/logkey"
+	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 	"rideshare/worker/master"
 	"rideshare/worker/replica"
@@ -84,12 +85,20 @@ func (p phase) unlessOver(err error) error {
 	return nil
 }
 
+// busWait is the pause between two looks of a future slave at whether it has the bus.
+const busWait = 10 * time.Millisecond
+
 // serveReads serves reads as a slave until the phase ends. Pending reads are answered after it has returned: writes
 // must not wait for a slow read.
 func (w *Worker) serveReads(p phase, a workerapi.Assignment) error {
 	// Register only once the worker can serve reads.
 	if err := w.replica.WaitApplied(p.taking, dbaas.Head{}); err != nil {
 		return p.unlessOver(err)
+	}
+	for !w.config.Bus.State().Connected {
+		if !wait.For(p.taking, busWait) {
+			return p.unlessOver(p.taking.Err())
+		}
 	}
 	failpoint.Hit(failpoint.WorkerBeforeRegister)
 	w.registrar.announce(w.member(a))

@@ -74,6 +74,9 @@ const (
 	// Entries that do not fit are dropped and read from the log later.
 	maxInbox      = 8192
 	maxInboxBytes = 64 << 20
+	// bindWait is how long the first snapshot waits for the subscription, which saves a second look at the log. A cluster
+	// with a silent node binds no queue for some 10 s.
+	bindWait = 250 * time.Millisecond
 )
 
 // Replica is the worker's copy of the database. Its methods are safe for concurrent use.
@@ -113,8 +116,7 @@ func New(c Config) *Replica {
 	return &Replica{config: c, wake: wait.NewToken(), verify: make(chan struct{}, 1)}
 }
 
-// Subscriber returns the callbacks for the broadcasts of syncQ. The replica does not start before the subscription is
-// bound.
+// Subscriber returns the callbacks for the broadcasts of syncQ. The replica also serves without them, from the log.
 func (r *Replica) Subscriber() mq.Subscriber {
 	return mq.Subscriber{Entry: r.Offer, Gap: r.gap}
 }
@@ -176,9 +178,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer cancel()
 	watch.Go(func() { r.watchHead(ctx) })
 	watch.Go(func() { r.verifyAlways(ctx) })
-	if err := r.waitBound(ctx); err != nil {
-		return err
-	}
+	r.waitBound(ctx)
 	pause := wait.Backoff{First: r.config.Backoff, Cap: r.config.AntiEntropy, Jitter: 0.5}
 	for generation := 1; ctx.Err() == nil; generation++ {
 		f, err := r.install(ctx, generation)
@@ -215,18 +215,21 @@ func (r *Replica) explain(ctx context.Context, f *file, err error) {
 	}
 }
 
-func (r *Replica) waitBound(ctx context.Context) error {
+// waitBound waits for the subscription, for at most bindWait. When it is bound later, gap makes follow read the log again.
+func (r *Replica) waitBound(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, bindWait)
+	defer cancel()
 	for {
 		r.mu.Lock()
 		bound := r.bound
 		r.mu.Unlock()
 		if bound {
-			return nil
+			return
 		}
 		select {
 		case <-r.wake:
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		}
 	}
 }

@@ -42,19 +42,25 @@ func TestReplica_Run_LateStartReachesHead(t *testing.T) {
 	}
 }
 
-// The replica does not start before the subscription is bound: an entry committed between the snapshot and the bind
-// would be missed.
-func TestReplica_Run_WaitsForTheSubscription(t *testing.T) {
+// The first snapshot waits for the subscription, but not for long: a broker that cannot bind it must not keep a new replica from
+// serving. What is committed until then is read from the log once it is bound.
+func TestReplica_Run_WithoutSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := workertest.NewStore(t, schema)
 		l := run(t, store, nil)
 		l.broadcast(fill(store, 1, 1)...)
 		synctest.Wait()
 		if got := store.Calls("snapshot"); got != 0 {
-			t.Errorf("got %d snapshots before the bind, want 0", got)
+			t.Errorf("got %d snapshots at once, want the bind waited for", got)
 		}
-		l.Subscriber().Gap()
+		began := time.Now()
 		l.reaches(1)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("readable without a bind after %v, want a second at most", took)
+		}
+		fill(store, 2, 2)
+		l.Subscriber().Gap()
+		l.reaches(2)
 	})
 }
 
