@@ -84,10 +84,14 @@ func (p *planner) load() map[string]int {
 // surplus returns which of the slaves, which are in order, is to stop, or -1 if it is better to wait. With one launcher that
 // is the last slave. With several it is, of the slaves whose host answers, one that does not serve yet, then one of the
 // host with the most workers, then the last. As long as slaves are wanted, neither the last slave that serves is stopped,
-// nor the last slave on another host than the master's.
+// nor the last slave on another host than the master's. While a slave of a host that has just come back may register again, none is
+// stopped: otherwise that one would go, and its host would have no worker.
 func (p *planner) surplus(slaves []Worker) int {
 	if len(p.hosts) == 0 {
 		return len(slaves) - 1
+	}
+	if slices.ContainsFunc(slaves, p.comesBack) {
+		return -1
 	}
 	load := p.load()
 	for _, a := range p.actions {
@@ -105,6 +109,11 @@ func (p *planner) surplus(slaves []Worker) int {
 		}
 	}
 	return best
+}
+
+// comesBack reports whether a worker lost its registration while its host was away, and has not had the time to register again.
+func (p *planner) comesBack(w Worker) bool {
+	return w.reachable() && !w.LostAt.IsZero() && p.observed.Now.Sub(w.AnswersSince) < p.limits.Session
 }
 
 // needed reports whether a slave is the last of the slaves that serves, or the last on another host than the master's.

@@ -56,6 +56,8 @@ func TestPlan_Placement(t *testing.T) {
 	busyB[1].Starting = 1
 	failingB := hostsABC()
 	failingB[1].Failing = true
+	back := lost(on("c", slave(9)), ago(time.Minute))
+	back.AnswersSince = ago(time.Second)
 	stopping := on("b", slave(9))
 	stopping.Stopping = true
 	for name, tt := range map[string]struct {
@@ -78,6 +80,7 @@ func TestPlan_Placement(t *testing.T) {
 		"Surplus_FullestHost":              {hosts: hostsABC(), workers: []control.Worker{ma, sa, on("b", slave(8))}, slaves: 1, want: []string{"stop a2"}},
 		"SurplusEven_HighestPID":           {hosts: hostsABC(), workers: []control.Worker{ma, on("b", slave(4)), on("c", slave(3))}, slaves: 1, want: []string{"stop b4"}},
 		"SurplusNotServing_First":          {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, on("c", newcomer(1))}, slaves: 2, want: []string{"stop c1"}},
+		"SurplusComesBack_Waits":           {hosts: hostsABC(), workers: []control.Worker{ma, sa, sb, back}, slaves: 2},
 		"SurplusLastServing_Waits":         {hosts: hostsABC(), workers: []control.Worker{ma, sa, lost(sb, ago(0))}, slaves: 1},
 		"SurplusOnSilentHost_AnotherGoes":  {hosts: hostsABC("b"), workers: []control.Worker{ma, silent(ago(time.Minute), on("b", slave(9))), on("c", slave(2)), on("c", slave(3))}, slaves: 2, want: []string{"stop c3"}},
 		"SurplusOnlyOnSilentHost_Waits":    {hosts: hostsABC("b"), workers: []control.Worker{ma, silent(ago(time.Minute), on("b", slave(9)))}, slaves: 0},
