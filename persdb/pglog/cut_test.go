@@ -1,8 +1,10 @@
 package pglog_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/pgtest"
@@ -69,6 +71,20 @@ func TestLog_StatementLate_HasNoEffect(t *testing.T) {
 	wantHead(t, w.log, 1)
 	mustAppend(t, w.log, record(2, w.epoch, "two"))
 	wantRecords(t, w.log, record(1, w.epoch, "one"), record(2, w.epoch, "two"))
+}
+
+// A primary that is silent takes the whole time of a call. The next call tries the next server, so that callers with little time find
+// the new primary, too.
+func TestLog_PrimarySilent_ShortCallsFindTheNext(t *testing.T) {
+	w := openOnWires(t)
+	w.first.Cut()
+	testenv.Eventually(t, time.Minute, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := w.log.Head(ctx)
+		return err
+	})
+	mustAppend(t, w.log, record(2, w.epoch, "two"))
 }
 
 // A connection that ends while nothing runs on it costs at most one refused call.

@@ -52,7 +52,7 @@ type Log struct {
 	session *session // nil if there is none
 	active  bool     // no other process has taken over, as far as this one knows: sessions have a fence
 	lost    time.Time
-	first   int // index of the server that was the primary last
+	first   int // index of the server to try first: the primary, as far as is known
 	owed    int // bytes of an append whose outcome is unknown
 	last    outcome
 	failing wait.Streak
@@ -309,6 +309,10 @@ func (l *Log) ensure(ctx context.Context, create bool) error {
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, err))
+		if ctx.Err() != nil { // a silent server must not take the time of the next call, too
+			l.first = (at + 1) % len(l.servers)
+			break
+		}
 	}
 	err := errors.Join(errs...)
 	if l.failing.Fail() {
