@@ -3,7 +3,8 @@
 // time all is whole again when the host returns.
 //
 // It needs a Docker engine and root, for the rules that drop packets. CLUSTER_ROUNDS repeats all losses, and CLUSTER_RATE sets the
-// writes and the reads of a second.
+// writes and the reads of a second. To the file that CLUSTER_FIGURES names each loss adds a line, and the table is that of all
+// its lines; TestFigures prints it alone.
 package cluster
 
 import (
@@ -22,6 +23,8 @@ const (
 	away = 15 * time.Second
 	// backLimit bounds how long writes may be away after a loss; it only ends a broken run. CLUSTER.md has the times that are reached.
 	backLimit = 90 * time.Second
+	// readGoal is the time within which reads may fail. The logs of a loss that takes longer are kept.
+	readGoal = 2 * time.Second
 	// wholeLimit bounds how long the cluster may take to be whole again after a host has returned.
 	wholeLimit = 4 * time.Minute
 )
@@ -35,7 +38,7 @@ func TestCluster(t *testing.T) {
 	c := newCluster(t)
 	l := startLoad(t, c)
 	r := startRegisters(t, c)
-	report := &report{}
+	report := newReport(t)
 	for round := range number(t, "CLUSTER_ROUNDS", 1) {
 		c.loseAll(t, l, report, round)
 	}
@@ -43,7 +46,7 @@ func TestCluster(t *testing.T) {
 	l.stop()
 	l.keepFailed(t)
 	if t.Failed() {
-		c.keepLogs(t)
+		c.keepLogs(t, c.began)
 	}
 	r.stop()
 	c.awaitWhole(t)
@@ -82,11 +85,11 @@ func number(t *testing.T, variable string, normal int) int {
 // lose loses a host for a while, and waits until all is whole again.
 func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 	t.Helper()
-	o := outcome{kind: string(kind), host: h.name, led: c.ledBy(t, h)}
+	o := outcome{Kind: string(kind), Host: h.name, Led: c.ledBy(t, h)}
 	begin := time.Now()
 	c.strike(t, kind, h)
 	if o.leads("postgres") {
-		o.promotion = c.promote(t, h)
+		o.Promotion = c.promote(t, h)
 	}
 	l.awaitBack(t)
 	testenv.Eventually(t, away+time.Minute, l.ranUntil(begin.Add(away)))
@@ -94,6 +97,9 @@ func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 	c.heal(t, kind, h)
 	c.awaitWhole(t)
 	o.measure(l, begin, returned, time.Now())
+	if o.readsFail() > readGoal {
+		c.keepLogs(t, begin)
+	}
 	return o
 }
 
@@ -101,12 +107,12 @@ func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 func (c *cluster) loseLeader(t *testing.T, l *load, leader string) outcome {
 	t.Helper()
 	h := c.leaderOf(t, leader)
-	o := outcome{kind: "leader", host: h.name, led: []string{leader}}
+	o := outcome{Kind: "leader", Host: h.name, Led: []string{leader}}
 	begin := time.Now()
 	id := h.container(t, leader)
 	docker(t, "kill", id)
 	if leader == "postgres" {
-		o.promotion = c.promote(t, h)
+		o.Promotion = c.promote(t, h)
 	}
 	l.awaitBack(t)
 	returned := time.Now()

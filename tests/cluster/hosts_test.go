@@ -32,6 +32,7 @@ const tryLimit = 2 * time.Second
 // cluster is three hosts.
 type cluster struct {
 	root, dir     string // of the checkout; of what deploy/cluster/local.sh keeps
+	began         time.Time
 	env           []string
 	hosts         []*host
 	client        *http.Client
@@ -51,20 +52,19 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	project := fmt.Sprintf("rscluster-%d", os.Getpid())
-	c := &cluster{root: root, dir: filepath.Join(root, ".cluster", project), env: append(os.Environ(), "PROJECT="+project, "SLAVES=2", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+project)}
+	c := &cluster{root: root, dir: filepath.Join(root, ".cluster", project), began: time.Now(), env: append(os.Environ(), "PROJECT="+project, "SLAVES=2", "SCALE_PERIOD=1h", "RIDESHARE_IMAGE=rideshare/rideshare:"+project)}
 	t.Cleanup(func() {
 		if _, err := c.run(context.WithoutCancel(t.Context()), "./deploy/cluster/local.sh", "down"); err != nil {
 			t.Error(err)
 		}
 		docker(t, "rmi", "rideshare/rideshare:"+project)
 	})
-	begun := time.Now()
 	if _, err := c.run(t.Context(), "./deploy/cluster/local.sh", "up"); err != nil {
 		c.findHosts(t, project)
-		c.keepLogs(t)
+		c.keepLogs(t, c.began)
 		t.Fatal(err)
 	}
-	t.Logf("TIME up: %.1f s", time.Since(begun).Seconds())
+	t.Logf("TIME up: %.1f s", time.Since(c.began).Seconds())
 	c.findHosts(t, project)
 	c.client = c.newClient(t)
 	credentials := strings.Fields(c.read(t, "api-credentials"))
@@ -215,8 +215,8 @@ func (c *cluster) others(h *host) []*host {
 	return all
 }
 
-// keepLogs keeps the logs of all containers.
-func (c *cluster) keepLogs(t *testing.T) {
+// keepLogs keeps what all containers have logged since a time.
+func (c *cluster) keepLogs(t *testing.T, since time.Time) {
 	t.Helper()
 	f, err := testenv.Artefact("cluster-*.log")
 	if err != nil {
@@ -226,7 +226,7 @@ func (c *cluster) keepLogs(t *testing.T) {
 	defer func() { _ = f.Close() }()
 	for _, h := range c.hosts {
 		for _, id := range h.containers(t) {
-			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", "logs", "--timestamps", id)
+			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", "logs", "--timestamps", "--since", since.Format(time.RFC3339Nano), id)
 			cmd.Stdout, cmd.Stderr = f, f
 			_, err := fmt.Fprintf(f, "== %s %s\n", h.name, docker(t, "inspect", "-f", "{{.Name}} {{.State.Status}}", id))
 			if err = errors.Join(err, cmd.Run()); err != nil {
@@ -234,5 +234,5 @@ func (c *cluster) keepLogs(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("logs of all containers: %s", f.Name())
+	t.Logf("logs of all containers since %s: %s", since.Format(time.TimeOnly), f.Name())
 }

@@ -1,9 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,62 +17,125 @@ import (
 
 // outcome is what one loss did.
 type outcome struct {
-	kind, host string
-	led        []string
-	promotion  time.Duration // of PostgreSQL's standby, from the loss on
-	writes     time.Duration // longest time without an acknowledged write, from the loss until all was whole again
-	failed     int           // reads
-	during     time.Duration // from the first to the last read that failed while the host was away
-	returning  time.Duration // the same from its return on
-	whole      time.Duration // from its return until all was whole
+	Kind, Host string
+	Led        []string
+	Promotion  time.Duration // of PostgreSQL's standby, from the loss on
+	Writes     time.Duration // longest time without an acknowledged write, from the loss until all was whole again
+	Failed     int           // reads
+	During     time.Duration // from the first to the last read that failed while the host was away
+	Returning  time.Duration // the same from its return on
+	Whole      time.Duration // from its return until all was whole
 }
 
-func (o *outcome) leads(part string) bool { return slices.Contains(o.led, part) }
+func (o *outcome) leads(part string) bool { return slices.Contains(o.Led, part) }
+
+func (o outcome) readsFail() time.Duration { return max(o.During, o.Returning) }
 
 func (o *outcome) measure(l *load, begin, returned, whole time.Time) {
 	var after int
-	o.writes = l.longest(begin, whole)
-	o.failed, o.during = l.readsFailed(begin.Add(-tryLimit), returned)
-	after, o.returning = l.readsFailed(returned, whole)
-	o.failed += after
-	o.whole = whole.Sub(returned)
+	o.Writes = l.longest(begin, whole)
+	o.Failed, o.During = l.readsFailed(begin.Add(-tryLimit), returned)
+	after, o.Returning = l.readsFailed(returned, whole)
+	o.Failed += after
+	o.Whole = whole.Sub(returned)
 }
 
-// report is what all losses did.
-type report struct{ outcomes []outcome }
+// report is what all losses did: those of the file, and those of this run, which it adds to the file.
+type report struct {
+	file     string // none if empty
+	outcomes []outcome
+}
+
+func newReport(t *testing.T) *report {
+	t.Helper()
+	r := &report{file: os.Getenv("CLUSTER_FIGURES")}
+	r.read(t)
+	return r
+}
+
+// read reads the file, if it is there.
+func (r *report) read(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(r.file)
+	if r.file == "" || errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	for line := range bytes.Lines(text) {
+		var o outcome
+		err = errors.Join(err, json.Unmarshal(line, &o))
+		r.outcomes = append(r.outcomes, o)
+	}
+	if err != nil {
+		t.Fatalf("figures in %s: %v", r.file, err)
+	}
+}
 
 func (r *report) add(t *testing.T, o outcome) {
 	t.Helper()
 	r.outcomes = append(r.outcomes, o)
 	t.Log(o)
+	if r.file == "" {
+		return
+	}
+	line, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(r.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The table has the losses of the file that CLUSTER_FIGURES names, without a cluster. What is added to a file is read again.
+func TestFigures(t *testing.T) {
+	newReport(t).print(t)
+	r := &report{file: filepath.Join(t.TempDir(), "figures")}
+	for _, writes := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
+		r.add(t, outcome{Kind: "leader", Host: "a", Led: []string{"persdb"}, Writes: writes, Returning: writes / 2})
+	}
+	again := &report{file: r.file}
+	again.read(t)
+	const want = "| leader persdb | 3 | 2.0 / 3.0 | 0.0 / 0.0 | 1.0 / 1.5 | 0.0 / 0.0 |"
+	if got := again.table(); !strings.HasSuffix(got, want) {
+		t.Errorf("got %s, want the line %s", got, want)
+	}
 }
 
 func (o outcome) String() string {
 	return fmt.Sprintf("%s %s (%s): writes %s (promotion %s), %d reads failed within %s and %s, whole %s after return",
-		o.kind, o.host, cmp.Or(strings.Join(o.led, ", "), "led nothing"), seconds(o.writes), seconds(o.promotion), o.failed, seconds(o.during), seconds(o.returning), seconds(o.whole))
+		o.Kind, o.Host, cmp.Or(strings.Join(o.Led, ", "), "led nothing"), seconds(o.Writes), seconds(o.Promotion), o.Failed, seconds(o.During), seconds(o.Returning), seconds(o.Whole))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// print shows a table: for each kind the median and the longest of each time.
 func (r *report) print(t *testing.T) {
 	t.Helper()
+	t.Log("losses, times in seconds as median / longest\n" + r.table())
+}
+
+// table has for each kind of loss the median and the longest of each time.
+func (r *report) table() string {
 	kinds := map[string][]outcome{}
 	for _, o := range r.outcomes {
-		name := o.kind
+		name := o.Kind
 		if name == "leader" {
-			name += " " + o.led[0]
+			name += " " + o.Led[0]
 		}
 		kinds[name] = append(kinds[name], o)
 	}
-	lines := []string{"losses, times in seconds as median / longest", "| lost | times | without a write | of it promotion | reads fail | whole after return |", "|---|---|---|---|---|---|"}
+	lines := []string{"| lost | times | without a write | of it promotion | reads fail | whole after return |", "|---|---|---|---|---|---|"}
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		all := kinds[name]
 		lines = append(lines, fmt.Sprintf("| %s | %d | %s | %s | %s | %s |", name, len(all),
-			spread(all, func(o outcome) time.Duration { return o.writes }), spread(all, func(o outcome) time.Duration { return o.promotion }),
-			spread(all, func(o outcome) time.Duration { return max(o.during, o.returning) }), spread(all, func(o outcome) time.Duration { return o.whole })))
+			spread(all, func(o outcome) time.Duration { return o.Writes }), spread(all, func(o outcome) time.Duration { return o.Promotion }),
+			spread(all, outcome.readsFail), spread(all, func(o outcome) time.Duration { return o.Whole })))
 	}
-	t.Log(strings.Join(lines, "\n"))
+	return strings.Join(lines, "\n")
 }
 
 func spread(all []outcome, of func(outcome) time.Duration) string {
