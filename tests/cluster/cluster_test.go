@@ -86,6 +86,7 @@ func number(t *testing.T, variable string, normal int) int {
 func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 	t.Helper()
 	o := outcome{Kind: string(kind), Host: h.name, Led: c.ledBy(t, h)}
+	_ = l.stoodStill() // what was before does not count
 	begin := time.Now()
 	c.strike(t, kind, h)
 	if o.leads("postgres") {
@@ -108,6 +109,7 @@ func (c *cluster) loseLeader(t *testing.T, l *load, leader string) outcome {
 	t.Helper()
 	h := c.leaderOf(t, leader)
 	o := outcome{Kind: "leader", Host: h.name, Led: []string{leader}}
+	_ = l.stoodStill() // what was before does not count
 	begin := time.Now()
 	id := h.container(t, leader)
 	docker(t, "kill", id)

@@ -42,6 +42,7 @@ type load struct {
 	failed []failedRead
 	queued map[string]bool
 	wrong  []error
+	stood  time.Duration // the longest time without a tick since the last call of stoodStill
 }
 
 // failedRead is a read that no host answered.
@@ -68,11 +69,17 @@ func startLoad(t *testing.T, c *cluster) *load {
 func (l *load) tick(ctx context.Context, every time.Duration, send func(context.Context, int)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	last := time.Now()
 	for i := 0; ; i++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+			now := time.Now()
+			l.mu.Lock()
+			l.stood = max(l.stood, now.Sub(last)-every)
+			l.mu.Unlock()
+			last = now
 			l.all.Go(func() { send(context.WithoutCancel(ctx), i) })
 		}
 	}

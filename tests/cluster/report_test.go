@@ -25,6 +25,7 @@ type outcome struct {
 	During     time.Duration // from the first to the last read that failed while the host was away
 	Returning  time.Duration // the same from its return on
 	Whole      time.Duration // from its return until all was whole
+	Stood      time.Duration // longest time for which the client stood still
 }
 
 func (o *outcome) leads(part string) bool { return slices.Contains(o.Led, part) }
@@ -38,6 +39,17 @@ func (o *outcome) measure(l *load, begin, returned, whole time.Time) {
 	after, o.Returning = l.readsFailed(returned, whole)
 	o.Failed += after
 	o.Whole = whole.Sub(returned)
+	o.Stood = l.stoodStill()
+}
+
+// stoodStill returns the longest time since its last call for which this process did not get to send anything: the machine was busy
+// with something else, and the figures are not those of the cluster.
+func (l *load) stoodStill() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stood := l.stood
+	l.stood = 0
+	return stood
 }
 
 // report is what all losses did: those of the file, and those of this run, which it adds to the file.
@@ -100,15 +112,15 @@ func TestFigures(t *testing.T) {
 	}
 	again := &report{file: r.file}
 	again.read(t)
-	const want = "| leader persdb | 3 | 2.0 / 3.0 | 0.0 / 0.0 | 1.0 / 1.5 | 0.0 / 0.0 |"
+	const want = "| leader persdb | 3 | 2.0 / 3.0 | 0.0 / 0.0 | 1.0 / 1.5 | 0.0 / 0.0 | 0.0 / 0.0 |"
 	if got := again.table(); !strings.HasSuffix(got, want) {
 		t.Errorf("got %s, want the line %s", got, want)
 	}
 }
 
 func (o outcome) String() string {
-	return fmt.Sprintf("%s %s (%s): writes %s (promotion %s), %d reads failed within %s and %s, whole %s after return",
-		o.Kind, o.Host, cmp.Or(strings.Join(o.Led, ", "), "led nothing"), seconds(o.Writes), seconds(o.Promotion), o.Failed, seconds(o.During), seconds(o.Returning), seconds(o.Whole))
+	return fmt.Sprintf("%s %s (%s): writes %s (promotion %s), %d reads failed within %s and %s, whole %s after return; the client stood still for %s",
+		o.Kind, o.Host, cmp.Or(strings.Join(o.Led, ", "), "led nothing"), seconds(o.Writes), seconds(o.Promotion), o.Failed, seconds(o.During), seconds(o.Returning), seconds(o.Whole), seconds(o.Stood))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -128,12 +140,12 @@ func (r *report) table() string {
 		}
 		kinds[name] = append(kinds[name], o)
 	}
-	lines := []string{"| lost | times | without a write | of it promotion | reads fail | whole after return |", "|---|---|---|---|---|---|"}
+	lines := []string{"| lost | times | without a write | of it promotion | reads fail | whole after return | client stood still |", "|---|---|---|---|---|---|---|"}
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		all := kinds[name]
-		lines = append(lines, fmt.Sprintf("| %s | %d | %s | %s | %s | %s |", name, len(all),
+		lines = append(lines, fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %s |", name, len(all),
 			spread(all, func(o outcome) time.Duration { return o.Writes }), spread(all, func(o outcome) time.Duration { return o.Promotion }),
-			spread(all, outcome.readsFail), spread(all, func(o outcome) time.Duration { return o.Whole })))
+			spread(all, outcome.readsFail), spread(all, func(o outcome) time.Duration { return o.Whole }), spread(all, func(o outcome) time.Duration { return o.Stood })))
 	}
 	return strings.Join(lines, "\n")
 }
