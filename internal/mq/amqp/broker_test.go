@@ -233,6 +233,29 @@ func TestReady_NoConnectionForLargeMessages_SmallOnesPass(t *testing.T) {
 	}
 }
 
+// Consume returns at the end of its context although the broker does not answer it, and its connection stays.
+func TestConsume_NoAnswer_EndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b := sharedBus(t, mqtest.Limits{})
+	config, n := b.config("early")
+	n.hold, n.held = make(chan struct{}), "."+b.queue(mq.WriteQ) // the end of the consumer's name
+	c := b.open(t, config, n)
+	defer closeInTime(t, c)
+	defer close(n.hold)
+	wholly(t, c)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	running(t, func(context.Context) error {
+		ended <- c.Consume(ctx, mq.ConsumeConfig{Queue: mq.WriteQ, Prefetch: 1}, func(mq.Delivery) {})
+		return nil
+	})
+	testenv.Eventually(t, patience, n.holding)
+	end()
+	if err := receive(t, ended); !errors.Is(err, context.Canceled) || c.State().Lost != 0 {
+		t.Errorf("got %v and the state %+v, want the end of the context and no connection lost", err, c.State())
+	}
+}
+
 // A connection that cannot publish yet takes no messages, because it could not answer them: another consumer gets
 // them.
 func TestConsume_CannotPublishYet_TakesNothing(t *testing.T) {

@@ -114,7 +114,7 @@ func (c *Conn) consumeFrom(ctx context.Context, from *link[*session], config mq.
 			}
 		}
 		for {
-			k, err := c.consumer(s, config, turn)
+			k, err := c.consumer(ctx, s, config, turn)
 			if err != nil {
 				return err
 			}
@@ -126,8 +126,9 @@ func (c *Conn) consumeFrom(ctx context.Context, from *link[*session], config mq.
 	})
 }
 
-// consumer declares the queue if it is missing, and starts to consume it.
-func (c *Conn) consumer(s *session, config mq.ConsumeConfig, turn *sync.Mutex) (*consumer, error) {
+// consumer declares the queue if it is missing, and starts to consume it. It does not wait for the broker's answer after the end of
+// ctx: while the leader of a quorum queue is silent there is none, and a master that has lost its leadership must end.
+func (c *Conn) consumer(ctx context.Context, s *session, config mq.ConsumeConfig, turn *sync.Mutex) (*consumer, error) {
 	if err := s.declare(c.names, c.config); err != nil {
 		return nil, err
 	}
@@ -137,7 +138,21 @@ func (c *Conn) consumer(s *session, config mq.ConsumeConfig, turn *sync.Mutex) (
 		tag: c.config.Name + "." + name, settled: make(chan struct{}),
 	}
 	var err error
-	k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
+	answered := make(chan struct{})
+	go func() { // ends with the time limit of the call
+		k.ch, k.deliveries, err = s.consume(name, k.tag, config.Prefetch)
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-ctx.Done():
+		c.aside(func() {
+			if <-answered; err == nil {
+				s.closeChannel(k.ch)
+			}
+		})
+		return nil, ctx.Err()
+	}
 	if err != nil && c.config.cluster() {
 		err = missing(err)
 	}
