@@ -283,7 +283,8 @@ func testRestart(s *suite) {
 	if v, _, err := b.Value(s.Context(), "one"); string(v) != "kept" || err != nil {
 		s.Errorf("value after the restart: got %q and error %v, want kept", v, err)
 	}
-	// Its owner replaces the session: closing the old session frees the name immediately.
+	// Its owner replaces the session: closing the old session, once that is connected again, frees the name immediately.
+	s.wantMembers(a, m)
 	if err := a.Close(); err != nil {
 		s.Fatalf("close: got %v, want nil", err)
 	}
