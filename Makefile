@@ -83,13 +83,13 @@ test-real: setup services ## the API test set and some scenes of the examples on
 	  $(GO) $(VETTED) $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$|^($(APART))' -count=1 -timeout 30m ./tests/e2e && \
 	  $(GO) $(VETTED) $(RACE) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
-test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 12 minutes
+test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 15 minutes
 	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
 	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
 
-test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 8 minutes; CLUSTER_ROUNDS=20 for figures
+test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 6 minutes; CLUSTER_ROUNDS=20 for figures
 	$(GO) $(VETTED) $(RACE) -count=1 -v -timeout $$((20 * $${CLUSTER_ROUNDS:-1} + 10))m ./tests/cluster
 
 test-short: setup ## the tests without the fault runs
