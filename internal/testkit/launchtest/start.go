@@ -1,6 +1,7 @@
 package launchtest
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -104,7 +105,10 @@ func testList(s *suite) {
 	first, second, third := s.start("z"), s.start("a"), s.start("m")
 	s.kill(second.ID)
 	list := s.list()
-	sorted := slices.IsSortedFunc(list, launch.Order)
+	// The order is written out: launch.Order is what is tested.
+	sorted := slices.IsSortedFunc(list, func(a, b launch.Instance) int {
+		return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
+	})
 	if len(list) != 3 || !sorted {
 		s.Errorf("got %+v, want %s, %s and %s by start time, then id", list, first.ID, second.ID, third.ID)
 	}
