@@ -72,8 +72,9 @@ func get(t *testing.T, f *tlsfiles.Files, url string) string {
 	return "ok"
 }
 
-// refusal returns why the server ended a connection on which nothing was sent. In TLS 1.3 it looks at the client's certificate
-// only after the client's handshake: a request that is sent meanwhile can fail without the reason.
+// refusal returns why the server ended a connection on which nothing was sent. In TLS 1.3 the server checks the client's
+// certificate after the client has finished its handshake. If the client sends a request before that, its error may not name the
+// certificate.
 func refusal(t *testing.T, f *tlsfiles.Files, url string) string {
 	t.Helper()
 	var transport http.Transport

@@ -161,7 +161,7 @@ func NewLaneLimit(s LaneSetting) *LaneLimit {
 }
 
 // Set applies a setting. An adaptive limit starts at s.Limit, or if that is zero at the current limit, but not above
-// adaptiveStart. One that is adaptive already goes on.
+// adaptiveStart. A limit that is adaptive already stays as it is.
 func (l *LaneLimit) Set(s LaneSetting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

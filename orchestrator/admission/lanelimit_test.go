@@ -102,7 +102,7 @@ func TestLaneLimit_Fixed(t *testing.T) {
 }
 
 // A limit follows its setting. One that becomes adaptive starts at the present limit, at most 64, unless it has a number
-// of its own. One that is adaptive already goes on.
+// of its own. A limit that is adaptive already stays as it is.
 func TestLaneLimit_Set(t *testing.T) {
 	l := admission.NewLaneLimit(admission.LaneSetting{Limit: 40})
 	for _, c := range []struct {

@@ -61,8 +61,8 @@ func (a *API) admitted(route string, h echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// The names of the headers as net/http spells them. Every answer of a limited class has them, and Header.Set would spell
-// them anew each time.
+// The names of the headers in the form of net/http. Every answer of a limited class has these headers, and Header.Set would
+// convert the names each time.
 const headerPolicy, headerLimit = "Ratelimit-Policy", "Ratelimit"
 
 // announceLimit adds to an answer 2xx or 429 the headers with what is left of the user's limit, if there is a limit.

@@ -41,7 +41,7 @@ type Executor struct {
 	alone      chan struct{} // a token for each read whose worker has died
 	earlyAcked chan struct{} // a token for each waiting message that was acknowledged early
 	answers    budget        // of bytes that are rendered but not sent
-	slowOnes   slowOnes
+	slowReads  slowReads
 	vital      vital
 	unreadable atomic.Bool // the last Reader could not be opened
 	runs       sync.WaitGroup
@@ -63,7 +63,7 @@ func NewExecutor(c Config) *Executor {
 		alone:      make(chan struct{}, maxAlone),
 		earlyAcked: make(chan struct{}, maxEarlyAcked),
 		answers:    budget{limit: cmp.Or(c.AnswerBytes, DefaultAnswerBytes)},
-		slowOnes:   newSlowOnes(),
+		slowReads:  newSlowReads(),
 		vital:      vital{places: newPlaces(cmp.Or(c.Fast, runtime.GOMAXPROCS(0)))},
 	}
 }

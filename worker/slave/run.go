@@ -205,7 +205,7 @@ func (r *run) learn(read *dbaas.Read, began time.Time, left bool) {
 		return
 	}
 	slow := left || r.exec.now().Sub(began) >= slowAfter
-	r.exec.slowOnes.learn(read, slow && r.turn.calls >= slowCalls)
+	r.exec.slowReads.learn(read, slow && r.turn.calls >= slowCalls)
 }
 
 func (r *run) present(since time.Time) {

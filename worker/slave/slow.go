@@ -49,30 +49,30 @@ func (e *Executor) oneSlow(ctx context.Context, w *work, reader Reader, i int, a
 // expectsSlot reports whether a read should wait for a slow slot without being tried first: all slow slots are taken, and
 // its statements were slow before. To try it would only waste the time until it is cancelled.
 func (e *Executor) expectsSlot(read *dbaas.Read) bool {
-	return len(e.slow) == cap(e.slow) && e.slowOnes.has(read)
+	return len(e.slow) == cap(e.slow) && e.slowReads.has(read)
 }
 
 const (
 	// slowCalls is how often a slow read must have called pace to be remembered: about 50 us of work. Other reads were
 	// slow only because this process had no core.
 	slowCalls = 16
-	// maxSlowOnes bounds the remembered reads. When it is reached, a new one replaces an arbitrary one.
-	maxSlowOnes = 1024
+	// maxSlowReads bounds the remembered reads. When it is reached, a new read replaces any other.
+	maxSlowReads = 1024
 )
 
-// slowOnes remembers reads that were slow, by the text of their statements. It is safe for concurrent use.
-type slowOnes struct {
+// slowReads remembers reads that were slow, by the text of their statements. It is safe for concurrent use.
+type slowReads struct {
 	seed maphash.Seed
 
 	mu   sync.Mutex // guards the field below
 	keys map[uint64]struct{}
 }
 
-func newSlowOnes() slowOnes {
-	return slowOnes{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}}
+func newSlowReads() slowReads {
+	return slowReads{seed: maphash.MakeSeed(), keys: map[uint64]struct{}{}}
 }
 
-func (s *slowOnes) key(read *dbaas.Read) uint64 {
+func (s *slowReads) key(read *dbaas.Read) uint64 {
 	var key uint64
 	for i := range read.Statements {
 		key = key*31 + maphash.String(s.seed, read.Statements[i].SQL)
@@ -80,7 +80,7 @@ func (s *slowOnes) key(read *dbaas.Read) uint64 {
 	return key
 }
 
-func (s *slowOnes) has(read *dbaas.Read) bool {
+func (s *slowReads) has(read *dbaas.Read) bool {
 	key := s.key(read)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *slowOnes) has(read *dbaas.Read) bool {
 }
 
 // learn remembers a read that was slow, and forgets one that was not.
-func (s *slowOnes) learn(read *dbaas.Read, slow bool) {
+func (s *slowReads) learn(read *dbaas.Read, slow bool) {
 	key := s.key(read)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *slowOnes) learn(read *dbaas.Read, slow bool) {
 		delete(s.keys, key)
 		return
 	}
-	if len(s.keys) >= maxSlowOnes {
+	if len(s.keys) >= maxSlowReads {
 		for other := range s.keys {
 			delete(s.keys, other)
 			break

@@ -127,7 +127,7 @@ func (c *Conn) consumeFrom(ctx context.Context, from *link[*session], config mq.
 }
 
 // consumer declares the queue if it is missing, and starts to consume it. It does not wait for the broker's answer after the end of
-// ctx: while the leader of a quorum queue is silent there is none, and a master that has lost its leadership must end.
+// ctx. While the leader of a quorum queue is silent, the broker does not answer, but a master that has lost its leadership must end.
 func (c *Conn) consumer(ctx context.Context, s *session, config mq.ConsumeConfig, turn *sync.Mutex) (*consumer, error) {
 	if err := s.declare(c.names, c.config); err != nil {
 		return nil, err
