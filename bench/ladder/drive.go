@@ -52,7 +52,7 @@ func (r run) beside(ctx context.Context) (figure, error) {
 	return f, errors.Join(err, end())
 }
 
-// measure lets the clients send for the length of the run.
+// measure lets the clients send for the length of the run. A run that ctx ends early has no figure.
 func (r run) measure(ctx context.Context) (figure, error) {
 	clients, err := r.newClients()
 	if err != nil {
@@ -71,7 +71,10 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	runtime.GC() // so that garbage of the previous run does not count for this one
 	before := r.target.usage()
 	start := time.Now()
-	if _, err = loadgen.Run(ctx, plan); err != nil {
+	if _, err = loadgen.Run(ctx, plan); err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
 		return figure{}, err
 	}
 	took := time.Since(start)

@@ -113,6 +113,9 @@ func (t *target) join(ctx context.Context, cfg JoinConfig, rows int) (Joined, er
 		wrote <- outcome{f, runErr}
 	}()
 	took, err := t.replaceSlave(ctx, before)
+	if err == nil {
+		progress(cfg.Progress, "new slave ready after %v; writes go on until %v after the kill", took.Round(time.Millisecond), joinLength)
+	}
 	w := <-wrote
 	if err = errors.Join(err, w.err, w.wrong); err != nil {
 		return Joined{}, err

@@ -136,9 +136,6 @@ func (s *rig) measure(ctx context.Context, cfg Config, report *Report, c measure
 		r.offered = report.row(c.closed()).Samples[round] / 2
 	}
 	got, err := s.settled(ctx, r)
-	if err == nil {
-		err = ctx.Err()
-	}
 	if err != nil {
 		return fmt.Errorf("%s on %s: %w", c.Work, c.Path, err)
 	}

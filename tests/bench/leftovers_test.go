@@ -135,7 +135,7 @@ func TestLadder_AnyEnd_LeavesNothingAtTheServices(t *testing.T) {
 		"Interrupted":     {ladder, "round 1/1000", interrupt, 1},
 		"Starting":        {ladder, "started in", interrupt, 1},
 		"PathsKilled":     {ladder, "round 1/1000", killChildren, 1},
-		"JoinInterrupted": {[]string{"join", "--mib", "4"}, "MiB written", interrupt, 1},
+		"JoinInterrupted": {[]string{"join", "--mib", "4"}, "new slave ready", interrupt, 1},
 	})
 }
 
