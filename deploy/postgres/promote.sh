@@ -48,8 +48,7 @@ word() {
 # set_to SERVER SETTING VALUE: kept over restarts. Returns when new connections have it; by then all processes have been told.
 set_to() {
   [ "$(ask "$1" "SELECT current_setting('$2')")" != "$3" ] || return 0
-  ask "$1" "ALTER SYSTEM SET $2 = :'value'" -v value="$3"
-  [ "$(ask "$1" 'SELECT pg_reload_conf()')" = t ]
+  [ "$(ask "$1" "ALTER SYSTEM SET $2 = :'value'; SELECT pg_reload_conf()" -v value="$3")" = t ]
   await "$1" "SELECT current_setting('$2') = :'value'" "$2 does not change: is it set on the command line?" -v value="$3"
 }
 
@@ -181,7 +180,9 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ ${#servers[@]} -gt 0 ] || { usage >&2; exit 2; }
-command -v psql >/dev/null || die 'psql is missing (Debian: apt-get install postgresql-client)'
+program=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgresql-client)'
+# Debian's psql is a Perl script that looks for the program. Without it each question takes half the time.
+[ "$program" != /usr/bin/psql ] || for program in /usr/lib/postgresql/*/bin; do [ ! -x "$program/psql" ] || PATH=$program:$PATH; done
 
 inspect
 if [ ${#primaries[@]} = 1 ]; then
