@@ -242,7 +242,7 @@ func TestBackup_ClientStopsReading_OthersGoOn(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	table := sys.NewTable(t, "a")
 	for range 3 {
-		sys.Exec(t, "INSERT INTO "+table+" VALUES(randomblob(10000000))")
+		sys.statement(t, "/db/execute?timeout=30s", "INSERT INTO "+table+" VALUES(randomblob(10000000))") // longer than a busy disk takes
 	}
 	var stalled []net.Conn
 	for range 2 {
