@@ -14,11 +14,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"rideshare/internal/testkit/testenv"
 )
 
 // leaders are the parts of which one is the leader, by the names of their containers.
 var leaders = []string{"postgres", "rabbitmq", "zookeeper", "persdb", "orchestrator"}
+
+// lookAgain is the pause between two looks at the whole cluster, which take processor time from it.
+const lookAgain = time.Second
 
 // members is the part of GET /api/v1/cluster that the tests look at.
 type members struct {
@@ -68,7 +73,7 @@ func (c *cluster) is(t *testing.T, h *host, leader string) (bool, error) {
 	t.Helper()
 	switch leader {
 	case "postgres":
-		said, err := h.psql(t, "SELECT pg_is_in_recovery()")
+		said, err := c.ask(t.Context(), h, "SELECT pg_is_in_recovery()")
 		return said == "f", err
 	case "rabbitmq":
 		said, err := h.exec(t, "rabbitmq", "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "name", "leader")
@@ -126,9 +131,25 @@ func (c *cluster) leaderOf(t *testing.T, leader string) *host {
 	return found
 }
 
-func (h *host) psql(t *testing.T, statement string) (string, error) {
-	t.Helper()
-	return h.exec(t, "postgres", "env", "PGPASSFILE=/var/lib/postgresql/data/pgpass", "psql", "-XAt", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-c", statement)
+// ask returns the only value in the answer of the host's PostgreSQL.
+func (c *cluster) ask(ctx context.Context, h *host, question string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	config, err := pgconn.ParseConfig("postgres://postgres@" + h.address + ":5432/postgres?sslmode=disable")
+	if err != nil {
+		return "", err
+	}
+	config.Password = c.superuser
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	results, err := conn.Exec(ctx, question).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	return string(results[0].Rows[0][0]), nil
 }
 
 // zookeeper asks the host's server what it is.
@@ -155,7 +176,13 @@ func (h *host) zookeeper(t *testing.T) (string, error) {
 func (c *cluster) awaitWhole(t *testing.T) {
 	t.Helper()
 	for _, whole := range []func(*testing.T) error{c.wholeSystem, c.wholePostgres, c.wholeZooKeeper, c.wholeRabbitMQ, c.wholeSystem} {
-		testenv.Eventually(t, wholeLimit, func() error { return whole(t) })
+		testenv.Eventually(t, wholeLimit, func() error {
+			err := whole(t)
+			if err != nil {
+				time.Sleep(lookAgain)
+			}
+			return err
+		})
 	}
 }
 
@@ -190,7 +217,7 @@ func (c *cluster) wholePostgres(t *testing.T) error {
 	t.Helper()
 	var seen []string
 	for _, h := range c.hosts {
-		said, err := h.psql(t, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE (SELECT count(*)::text FROM pg_stat_replication WHERE state='streaming') END")
+		said, err := c.ask(t.Context(), h, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE (SELECT count(*)::text FROM pg_stat_replication WHERE state='streaming') END")
 		if err != nil {
 			return err
 		}
