@@ -28,7 +28,6 @@ func requireEngine(t *testing.T) {
 // thing after the other, while a client writes all the time. After each it is whole again by
 // itself, `rideshare check` is content, and nothing that was acknowledged is lost.
 func TestStack(t *testing.T) {
-	t.Parallel()
 	requireEngine(t)
 	s := newStack(t)
 	s.writeArchiveKey(t)

@@ -18,7 +18,6 @@ import (
 // TestPostgres brings up a stack whose log is in PostgreSQL. A write is in the log's table on both servers, and outlives
 // persdb and the primary: the standby is promoted, and the lost server comes back as a copy of it.
 func TestPostgres(t *testing.T) {
-	t.Parallel()
 	requireEngine(t)
 	s := newStack(t)
 	s.prometheus, s.extra = "", []string{"postgres1", "postgres2"}
