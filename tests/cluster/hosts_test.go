@@ -37,7 +37,6 @@ type cluster struct {
 	hosts         []*host
 	client        *http.Client
 	authorization string
-	superuser     string // the password of PostgreSQL's
 }
 
 // host is one host: a container whose network its parts share, and a project of docker-compose.
@@ -70,7 +69,6 @@ func newCluster(t *testing.T) *cluster {
 	c.client = c.newClient(t)
 	credentials := strings.Fields(c.read(t, "api-credentials"))
 	c.authorization = "Bearer " + credentials[len(credentials)-1]
-	c.superuser = strings.TrimSpace(c.read(t, "a/secrets/postgres-superuser"))
 	c.awaitWhole(t)
 	return c
 }

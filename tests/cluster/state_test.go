@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"rideshare/internal/testkit/pgtest"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -73,7 +72,7 @@ func (c *cluster) is(t *testing.T, h *host, leader string) (bool, error) {
 	t.Helper()
 	switch leader {
 	case "postgres":
-		said, err := c.ask(t.Context(), h, "SELECT pg_is_in_recovery()")
+		said, err := c.psql(t.Context(), h, "SELECT pg_is_in_recovery()")
 		return said == "f", err
 	case "rabbitmq":
 		said, err := h.exec(t, "rabbitmq", "rabbitmqctl", "-q", "--no-table-headers", "list_queues", "name", "leader")
@@ -131,25 +130,16 @@ func (c *cluster) leaderOf(t *testing.T, leader string) *host {
 	return found
 }
 
-// ask returns the only value in the answer of the host's PostgreSQL.
-func (c *cluster) ask(ctx context.Context, h *host, question string) (string, error) {
+// psql returns the only value in the answer of the host's PostgreSQL.
+func (c *cluster) psql(ctx context.Context, h *host, question string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	config, err := pgconn.ParseConfig("postgres://postgres@" + h.address + ":5432/postgres?sslmode=disable")
+	server := pgtest.Place{URL: "postgres://postgres@" + h.address + ":5432/postgres", PasswordFile: filepath.Join(c.dir, h.name, "secrets", "postgres-superuser")}
+	rows, err := server.Ask(ctx, question)
 	if err != nil {
 		return "", err
 	}
-	config.Password = c.superuser
-	conn, err := pgconn.ConnectConfig(ctx, config)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	results, err := conn.Exec(ctx, question).ReadAll()
-	if err != nil {
-		return "", err
-	}
-	return string(results[0].Rows[0][0]), nil
+	return rows[0][0], nil
 }
 
 // zookeeper asks the host's server what it is.
@@ -217,7 +207,7 @@ func (c *cluster) wholePostgres(t *testing.T) error {
 	t.Helper()
 	var seen []string
 	for _, h := range c.hosts {
-		said, err := c.ask(t.Context(), h, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE (SELECT count(*)::text FROM pg_stat_replication WHERE state='streaming') END")
+		said, err := c.psql(t.Context(), h, "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE (SELECT count(*)::text FROM pg_stat_replication WHERE state='streaming') END")
 		if err != nil {
 			return err
 		}

@@ -79,25 +79,37 @@ func (p *Place) Exec(tb testing.TB, sql string) [][]string {
 	return p.exec(tb, "SET synchronous_commit=local", sql)
 }
 
-// exec runs texts of SQL on a connection of their own, and returns the rows of the last statement.
+// exec is Ask, which must succeed.
 func (p *Place) exec(tb testing.TB, texts ...string) [][]string {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit) // cleanups run after the test's context has ended.
 	defer cancel()
-	conn, err := pgconn.ConnectConfig(ctx, p.config(tb))
+	rows, err := p.Ask(ctx, texts...)
 	if err != nil {
 		tb.Fatal(err)
+	}
+	return rows
+}
+
+// Ask runs texts of SQL on a connection of their own, and returns the rows of the last statement as text.
+func (p *Place) Ask(ctx context.Context, texts ...string) (rows [][]string, err error) {
+	config, err := p.config()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	var last *pgconn.Result
 	for _, text := range texts {
-		results, failed := conn.Exec(ctx, text).ReadAll()
-		if failed != nil {
-			tb.Fatalf("%s: %v", text, failed)
+		results, err := conn.Exec(ctx, text).ReadAll()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 		last = results[len(results)-1]
 	}
-	var rows [][]string
 	for _, row := range last.Rows {
 		columns := make([]string, len(row))
 		for i := range row {
@@ -105,26 +117,25 @@ func (p *Place) exec(tb testing.TB, texts ...string) [][]string {
 		}
 		rows = append(rows, columns)
 	}
-	return rows
+	return rows, nil
 }
 
 // config returns the settings of a connection to the primary.
-func (p *Place) config(tb testing.TB) *pgconn.Config {
-	tb.Helper()
+func (p *Place) config() (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig(p.URL)
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	if p.PasswordFile != "" {
-		password, missing := os.ReadFile(p.PasswordFile)
-		if missing != nil {
-			tb.Fatal(missing)
+		password, err := os.ReadFile(p.PasswordFile)
+		if err != nil {
+			return nil, err
 		}
 		config.Password = strings.TrimSpace(string(password))
 	}
 	config.Fallbacks, config.TLSConfig = nil, nil
 	config.RuntimeParams["application_name"] = "test"
-	return config
+	return config, nil
 }
 
 // Value returns the only value that a question has.
