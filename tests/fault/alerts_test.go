@@ -85,7 +85,8 @@ func TestAlerts_ArchiveAndDatabase(t *testing.T) {
 }
 
 // Alerts fire when an audit finds that the cache has another answer than a slave, whose replica somebody has changed, and while a
-// slave stands still and does not follow. No check runs: it would have the replica made again, maybe before its audit reads it.
+// slave stands still and does not follow. The check comes after the first alert: it has the replica made again, maybe before its own
+// audit of the cache reads it.
 func TestAlerts_Replica(t *testing.T) {
 	t.Parallel()
 	sys := startSystem(t, shared(t), 1, slowSession, "CACHE_AUDIT=100ms")
@@ -96,6 +97,10 @@ func TestAlerts_Replica(t *testing.T) {
 	slave := sys.cluster(t).pids("slave")[0]
 	changeReplica(t, slave, "UPDATE t SET n = 1")
 	alerts.Await(t, "RideshareCacheWrong")
+	if a, err := sys.try(t.Context(), http.MethodPost, "/api/v1/check", nil); err != nil || a.status != http.StatusOK {
+		t.Fatalf("check: got %d %.300s, %v", a.status, a.body, err)
+	}
+	testenv.Eventually(t, healLimit, func() error { return o.cached(t, "weak", "0") })
 
 	signal(t, slave, syscall.SIGSTOP)
 	for range 20 {
