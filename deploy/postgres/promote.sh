@@ -180,9 +180,9 @@ while [ $# -gt 0 ]; do
   shift
 done
 [ ${#servers[@]} -gt 0 ] || { usage >&2; exit 2; }
-program=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgresql-client)'
+found=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgresql-client)'
 # Debian's psql is a Perl script that looks for the program. Without it each question takes half the time.
-[ "$program" != /usr/bin/psql ] || for program in /usr/lib/postgresql/*/bin; do [ ! -x "$program/psql" ] || PATH=$program:$PATH; done
+[ "$found" != /usr/bin/psql ] || for folder in /usr/lib/postgresql/*/bin; do [ ! -x "$folder/psql" ] || PATH=$folder:$PATH; done
 
 inspect
 if [ ${#primaries[@]} = 1 ]; then
