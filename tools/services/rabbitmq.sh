@@ -59,7 +59,8 @@ END
 
 # rabbitmq_settings: the environment of the node and of its tools. The name of
 # the host is left out of it, as it may change while the data stays. The nodes of a
-# cluster have names, in a file (internal/testkit/testenv/cluster.go).
+# cluster have names, in a file (internal/testkit/testenv/cluster.go). net_setuptime is
+# that of deploy/cluster; a single node never uses it.
 rabbitmq_settings() {
   local base=$dir/rabbitmq loopback='-kernel inet_dist_use_interface {127,0,0,1}'
   cat <<END
@@ -71,7 +72,7 @@ export RABBITMQ_ADVANCED_CONFIG_FILE='$base/advanced.config' RABBITMQ_CONFIG_FIL
 export RABBITMQ_ENABLED_PLUGINS_FILE='$base/enabled_plugins'
 export RABBITMQ_MNESIA_BASE='$base/data' RABBITMQ_LOG_BASE='$base/log' RABBITMQ_PID_FILE='$base/node.pid'
 export RABBITMQ_GENERATED_CONFIG_DIR='$base/data/config' RABBITMQ_FEATURE_FLAGS_FILE='$base/data/feature_flags'
-export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='$loopback' RABBITMQ_CTL_ERL_ARGS='$loopback'
+export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS='$loopback -kernel net_setuptime 3' RABBITMQ_CTL_ERL_ARGS='$loopback'
 END
 }
 
