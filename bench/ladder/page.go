@@ -43,7 +43,7 @@ func (r *Report) rateSection() report.Section {
 	for _, work := range workOrder() {
 		bars := report.Chart{Title: work, Y: "answers a second", Series: []report.Series{{Name: "median of the rounds"}}}
 		for _, row := range r.Rows {
-			if row.Work == work && row.Loop == loopClosed && row.Clients == r.cfg.Clients[0] && row.Invalid == "" {
+			if closed := closedAt(work, row.Path, r.cfg.Clients[0]); row == r.find(closed) && row.Invalid == "" {
 				bars.Labels = append(bars.Labels, row.Path)
 				bars.Series[0].Points = append(bars.Series[0].Points, report.Point{Y: row.Rate})
 			}

@@ -135,7 +135,7 @@ func (r *Report) finish() {
 			{pathTutorial, pathInProcess},
 			{pathBestRPC, pathInProcess},
 		} {
-			r.ratio(w+"/"+pair[0]+"/"+pair[1], measurement{Work: w, Path: pair[0], Clients: point.Clients}, measurement{Work: w, Path: pair[1], Clients: point.Clients})
+			r.ratio(w+"/"+pair[0]+"/"+pair[1], closedAt(w, pair[0], point.Clients), closedAt(w, pair[1], point.Clients))
 		}
 	}
 	r.ratio("ride-get/batched/point-read", measurement{Work: workRide, Path: pathBatched, Clients: point.Clients}, point)

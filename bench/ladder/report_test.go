@@ -58,6 +58,23 @@ func TestCells_AreOnKnownPaths(t *testing.T) {
 	}
 }
 
+// Work that a slow machine cannot answer in time for many clients is measured with few, and still has its ratio and its bars.
+func TestReport_CountDistinct_HasFewClients(t *testing.T) {
+	r := newReport(Config{Clients: []int{128}})
+	for _, c := range allMeasurements(r.cfg.Clients) {
+		if c.Work == workCount {
+			r.row(c).add(figure{rate: float64(c.Clients)}, nil)
+		}
+	}
+	r.finish()
+	if got := r.Ratios["count-distinct/batched/batched-uncached"].Median; got != 1 {
+		t.Errorf("got ratio %v, want 1", got)
+	}
+	if charts := r.rateSection().Charts; len(charts) != 1 || charts[0].Series[0].Points[0].Y != countClients {
+		t.Errorf("got charts %+v, want one with the rates of %d clients", charts, countClients)
+	}
+}
+
 // The open loop follows the closed one that says how much is half, so that both meet the same machine.
 func TestCells_OpenLoopFollowsItsClosedOne(t *testing.T) {
 	var last measurement
