@@ -40,7 +40,9 @@ func (r *Report) addGoals() {
 		ratio string
 		want  float64
 	}{
-		{"point-read/batched/inprocess", 1},
+		{"point-read-hit/batched/inprocess", 1},
+		{"20-row-read-hit/batched/inprocess", 1},
+		{"point-read/batched/inprocess", 0.8},
 		{"point-read-once/batched/batched-uncached", 0.95},
 		{"count-distinct/batched/batched-uncached", 1000},
 		{"mixed-90-10/batched/batched-uncached", 0.95},

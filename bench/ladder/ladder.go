@@ -157,6 +157,13 @@ func (s *rig) settled(ctx context.Context, r run) (figure, error) {
 		return figure{}, err
 	}
 	r.target.touched = r.target.touched || writes(r.work)
+	if hotRows(r.work) > 0 {
+		warm := r
+		warm.length /= warmUp
+		if _, err = warm.measure(ctx); err != nil {
+			return figure{}, err
+		}
+	}
 	got, err := r.beside(ctx)
 	if err != nil {
 		return got, err

@@ -44,13 +44,15 @@ func (c measurement) closed() measurement {
 // of them are measured.
 func everywhere() map[string][]string {
 	return map[string][]string{
-		workPoint: {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded, pathTutorial, pathBestRPC},
-		workOnce:  {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded},
-		workCount: {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
-		workRange: {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
-		workWrite: {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathPostgres, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
-		workMixed: {pathInProcess, pathBatched, pathUncached, pathTwoSlaves, pathEmbedded, pathEmbeddedUncached, pathTutorial, pathBestRPC},
-		workRide:  {pathBatched, pathEmbedded},
+		workPoint:    {pathHTTP, pathInProcess, pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathUnbatched, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded, pathTutorial, pathBestRPC},
+		workOnce:     {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached, pathGuarded, pathUnguarded, pathEmbeddedGuarded, pathEmbeddedUnguarded},
+		workCount:    {pathBatched, pathUncached, pathEmbedded, pathEmbeddedUncached},
+		workRange:    {pathInProcess, pathBatched, pathTwoSlaves, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workHit:      {pathInProcess, pathBatched, pathEmbedded},
+		workRangeHit: {pathInProcess, pathBatched, pathEmbedded},
+		workWrite:    {pathInProcess, pathBatched, pathNoSlave, pathTwoSlaves, pathPostgres, pathEmbedded, pathUnbatched, pathTutorial, pathBestRPC},
+		workMixed:    {pathInProcess, pathBatched, pathUncached, pathTwoSlaves, pathEmbedded, pathEmbeddedUncached, pathTutorial, pathBestRPC},
+		workRide:     {pathBatched, pathEmbedded},
 	}
 }
 
@@ -66,7 +68,7 @@ func essential() map[string][]string {
 }
 
 func workOrder() []string {
-	return []string{workPoint, workOnce, workCount, workRange, workWrite, workMixed, workRide}
+	return []string{workPoint, workHit, workOnce, workCount, workRange, workRangeHit, workWrite, workMixed, workRide}
 }
 
 // allMeasurements returns the measurements in the order of the report. An open-loop measurement comes after the closed-loop one

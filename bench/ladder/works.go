@@ -17,9 +17,12 @@ const (
 	// workCount is a COUNT(DISTINCT) over all rows, by an index that does not cover it.
 	workCount = "count-distinct"
 	workRange = "20-row-read"
-	workWrite = "write"
-	workMixed = "mixed-90-10"
-	workRide  = "ride-get"
+	// workHit and workRangeHit ask for the same few rows again and again. A cache has all of them before the measurement begins.
+	workHit      = "point-read-hit"
+	workRangeHit = "20-row-read-hit"
+	workWrite    = "write"
+	workMixed    = "mixed-90-10"
+	workRide     = "ride-get"
 	// workBesideSlow is point reads while a slow statement runs now and then.
 	workBesideSlow = "point-beside-slow"
 	// workNothing is a point read whose answer is not checked.
@@ -29,6 +32,8 @@ const (
 const (
 	// groupRows is how many rows the range read returns.
 	groupRows = 20
+	// hotKeys is how many keys or groups workHit and workRangeHit ask for.
+	hotKeys = 100
 	// benchRides and rideUsers are how many rides and users the application's tables have.
 	benchRides = 1000
 	rideUsers  = 100
@@ -65,16 +70,24 @@ var errWork = errors.New("no such work")
 func newWork(name string, rows, client int) (*work, error) {
 	next := map[string]func(*work, *request){
 		workPoint: (*work).point, workRange: (*work).group, workWrite: (*work).write, workMixed: (*work).mixed, workRide: (*work).ride, workNothing: (*work).nothing,
-		workBesideSlow: (*work).point, workOnce: (*work).once, workCount: (*work).count,
+		workBesideSlow: (*work).point, workOnce: (*work).once, workCount: (*work).count, workHit: (*work).point, workRangeHit: (*work).group,
 	}[name]
 	if next == nil {
 		return nil, fmt.Errorf("%s: %w", name, errWork)
+	}
+	if hot := hotRows(name); hot > 0 {
+		rows = min(rows, hot)
 	}
 	return &work{rows: rows, client: client, next: next, random: rand.New(rand.NewPCG(rand.Uint64(), 1))}, nil //nolint:gosec // load, not secrets.
 }
 
 // writes reports whether a work adds rows.
 func writes(work string) bool { return work == workWrite || work == workMixed }
+
+// hotRows returns how many rows a work reads again and again, 0 if it reads all rows.
+func hotRows(work string) int {
+	return map[string]int{workHit: hotKeys, workRangeHit: hotKeys * groupRows}[work]
+}
 
 func (w *work) point(r *request) {
 	r.method, r.path, r.gateway, r.rows, r.want = "POST", "/api/v1/db/read", false, 1, r.wantRow

@@ -54,6 +54,25 @@ func TestRequest_Check(t *testing.T) {
 	}
 }
 
+// Reads that a cache is to answer ask for few rows.
+func TestWork_Hits_FewKeys(t *testing.T) {
+	for _, name := range []string{workHit, workRangeHit} {
+		w, err := newWork(name, 100_000, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := map[string]bool{}
+		for range 10_000 {
+			var r request
+			w.next(w, &r)
+			asked[string(r.body)] = true
+		}
+		if len(asked) != hotKeys {
+			t.Errorf("%s: got %d different reads, want %d", name, len(asked), hotKeys)
+		}
+	}
+}
+
 // A write never asks for a key that a read asks for, or another client's.
 func TestWork_WriteKeysAreNew(t *testing.T) {
 	seen := map[string]bool{}
