@@ -260,7 +260,7 @@ func TestEncodeEntry_LargeIsAway(t *testing.T) {
 			want.Away, want.Changes = true, nil
 		}
 		got, err := wire.DecodeEntry(b)
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); err != nil || diff != "" {
 			t.Errorf("%d bytes of changes, %v (-want +got):\n%s", tc.entry.Size(), err, diff)
 		}
 		if _, err = wire.DecodeEntries(b); !errors.Is(err, wire.ErrMalformed) {
@@ -298,7 +298,7 @@ func TestEncodeEntries_LargeChangesAreNotCopied(t *testing.T) {
 		t.Errorf("%d of 3 changes are not copied", same)
 	}
 	got, err := wire.DecodeEntries(bytes.Join(parts, nil))
-	if diff := cmp.Diff(entries, got); err != nil || diff != "" {
+	if diff := cmp.Diff(entries, got, cmp.Comparer(bytes.Equal)); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	rows.Data = make([]byte, wire.MaxBytes)
