@@ -3,7 +3,6 @@ package fault_test
 import (
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 
 	"rideshare/internal/testkit/testenv"
@@ -13,31 +12,29 @@ import (
 // from one clock to another would have passed at once, or never.
 const clockShift = 40
 
-// shiftableBinary returns the path of a binary whose clock can be wrong.
-var shiftableBinary = sync.OnceValues(func() (string, error) {
-	target := filepath.Join(binaryDir, "rideshare-shiftable")
-	return target, testenv.BuildShiftable(target)
-})
+// shifted builds a binary whose clock is wrong, and returns its path.
+func shifted(t *testing.T, seconds int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rideshare"+strconv.Itoa(seconds))
+	if err := testenv.BuildShifted(path, seconds); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // While the clocks of persdb and of the workers are wrong, each in another direction, every request is answered as ever, and an
 // alert tells of it.
 func TestClocks_Differ_NoRequestFails(t *testing.T) {
 	t.Parallel()
-	path, err := shiftableBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ahead, behind := shifted(t, clockShift), shifted(t, -clockShift)
 	on := shared(t)
-	for name, store := range map[string]int{"PersdbAhead": clockShift, "PersdbBehind": -clockShift} {
+	for name, programs := range map[string]struct{ store, workers string }{"PersdbAhead": {ahead, behind}, "PersdbBehind": {behind, ahead}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSplit(t, on, 1)
-			s.program, s.store = path, path
-			s.env = []string{patient, testenv.ShiftEnv + "=" + strconv.Itoa(store)}
+			s.store, s.program, s.env = programs.store, programs.workers, []string{patient}
 			s.startPersdb(t)
-			s.env = []string{patient, testenv.ShiftEnv + "=" + strconv.Itoa(-store)}
 			s.startLauncher(t)
-			s.env = []string{patient}
 			o := s.startOrchestrator(t)
 			l := startLoad(t, o.system)
 			o.watchAlerts(t).Await(t, "RideshareClocksDiffer")

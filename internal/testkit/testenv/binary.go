@@ -30,7 +30,7 @@ func BuildBinary(target string, tags ...string) error {
 }
 
 func goBuild(target string, flags ...string) error {
-	_, err := goTool(slices.Concat([]string{"build", "-o", target}, flags, []string{"rideshare/cmd/rideshare"})...)
+	_, err := goTool(slices.Concat([]string{"build", "-o", target}, flags, []string{program})...)
 	return err
 }
 

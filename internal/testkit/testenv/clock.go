@@ -1,77 +1,82 @@
 package testenv
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// ShiftEnv is the variable that says by how many seconds the clock of a process of BuildShiftable is ahead.
-const ShiftEnv = "RIDESHARE_TEST_CLOCK_AHEAD"
+// program is the package of the binary.
+const program = "rideshare/cmd/rideshare"
 
-// shiftSource is added to package time. It may not import packages that need time.
-const shiftSource = `package time
-
-import "syscall"
-
-var clockAhead = func() (seconds int64) {
-	text, _ := syscall.Getenv("` + ShiftEnv + `")
-	sign := int64(1)
-	for _, c := range text {
-		if c == '-' {
-			sign = -1
-		} else {
-			seconds = seconds*10 + int64(c-'0')
-		}
-	}
-	return sign * seconds
-}()
-`
-
-// readsClock is the line of time.Now that reads both clocks, and shiftsClock what it becomes.
+// readsClock is the line of time.Now that reads both clocks, and shiftsClock what it becomes. Every other line stays where it is.
 const (
 	readsClock  = "sec, nsec, mono := runtimeNow()\n"
-	shiftsClock = readsClock + "\tsec += clockAhead\n"
+	shiftsClock = "sec, nsec, mono := runtimeNow(); sec += %d\n"
 )
 
-// BuildShiftable is BuildBinary for a binary whose wall clock can be wrong; see ShiftEnv. Its monotonic clock, and so its
-// timers, are those of the machine. The first build compiles everything again, the standard library included.
-func BuildShiftable(target string) error {
-	overlay, err := writeOverlay(target + ".clock")
+// BuildShifted builds the binary at target with a wall clock that is ahead by seconds, or behind if they are negative. Its
+// monotonic clock, and so its timers, are those of the machine. Two binaries in one folder need different names.
+//
+// Only package time is compiled again, and linked with all other packages as they are: go build would compile each of them again,
+// the standard library included. The linker takes it, since what it exports is the same.
+func BuildShifted(target string, seconds int) error {
+	dir := target + ".clock"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("shifted clock: %w", err)
+	}
+	shifted, err := compileTime(dir, seconds)
 	if err != nil {
 		return fmt.Errorf("shifted clock: %w", err)
 	}
-	return goBuild(target, "-trimpath", "-overlay", overlay)
+	list, err := goTool("list", "-trimpath", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", program)
+	if err != nil {
+		return err
+	}
+	var packages strings.Builder
+	var main string
+	for line := range strings.Lines(list) {
+		name, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "time":
+			file = shifted
+		case program:
+			main = file
+		}
+		if file != "" { // package unsafe has none
+			fmt.Fprintf(&packages, "packagefile %s=%s\n", name, file)
+		}
+	}
+	files := filepath.Join(dir, "packages")
+	if err = os.WriteFile(files, []byte(packages.String()), 0o600); err != nil {
+		return fmt.Errorf("shifted clock: %w", err)
+	}
+	_, err = goTool("tool", "link", "-importcfg", files, "-o", target, "-buildmode=exe", main)
+	return err
 }
 
-// writeOverlay writes a package time whose clock can be shifted into dir, and returns the file that tells go build of it.
-func writeOverlay(dir string) (string, error) {
+// compileTime compiles package time with a shifted clock, and returns the file.
+func compileTime(dir string, seconds int) (file string, err error) {
 	std, err := goTool("list", "-f", "{{.Dir}}", "time")
 	if err != nil {
 		return "", err
 	}
-	text, err := fs.ReadFile(os.DirFS(std), "time.go")
+	source := filepath.Join(std, "time.go")
+	text, err := os.ReadFile(source) //nolint:gosec // a file of Go's own
 	if err != nil {
 		return "", fmt.Errorf("source of time.Now: %w", err)
 	}
 	if !strings.Contains(string(text), readsClock) {
 		return "", fmt.Errorf("time.Now of this Go does not have the line %q, which is to be changed", readsClock)
 	}
-	plan, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(std, "time.go"): filepath.Join(dir, "time.go"), filepath.Join(std, "ahead.go"): filepath.Join(dir, "ahead.go"),
-	}})
-	if err = errors.Join(err, os.Mkdir(dir, 0o700)); err != nil {
-		return "", fmt.Errorf("overlay: %w", err)
+	changed, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json")
+	shifted := strings.ReplaceAll(string(text), readsClock, fmt.Sprintf(shiftsClock, seconds))
+	if err = os.WriteFile(changed, []byte(shifted), 0o600); err != nil { //nolint:gosec // a file of this test
+		return "", err
 	}
-	to, err := os.OpenRoot(dir)
-	if err != nil {
-		return "", fmt.Errorf("overlay: %w", err)
+	if err = os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace": {%q: %q}}`, source, changed), 0o600); err != nil {
+		return "", err
 	}
-	return filepath.Join(dir, "overlay.json"), errors.Join(
-		to.WriteFile("time.go", []byte(strings.ReplaceAll(string(text), readsClock, shiftsClock)), 0o600),
-		to.WriteFile("ahead.go", []byte(shiftSource), 0o600), to.WriteFile("overlay.json", plan, 0o600), to.Close())
+	return goTool("list", "-trimpath", "-export", "-overlay", overlay, "-f", "{{.Export}}", "time")
 }
