@@ -12,12 +12,15 @@ FAULT_PARALLEL ?= 2
 # They take long, or measure the binary as delivered, which has no race detector: TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
 DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond|TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered
-# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process.
-APART     = TestAuth_|TestClients_(Blocks|Gorqlite|Rqbench|RqliteShell_Statements)|TestDocument_|TestHealthcheck_|TestRoles_|TestShell_|TestCheck_NobodyThere|TestRides_List_HasOnly|TestScenes_|TestTLS_(PersdbVerifies|WrongUsage)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output)
+# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process. make test-fault and make test-containers
+# do the rest on real parts.
+APART     = TestAdmission_|TestAuth_|TestBackup_(Blocks|Client|Command|Random)|TestCheck_(Missing|NobodyThere|With)|TestClients_|TestCorpus_|TestCounters_|TestDocument_|TestFaults_(SecondSignal|WorkersCrashed)|TestHealthcheck_|TestPersdb_|TestRestore_FromABucket|TestRides_List_HasOnly|TestRoles_|TestScenes_|TestShell_|TestTLS_(Certificate|PersdbVerifies|WrongUsage)|TestTerminal_|TestTraces_(LogLines|NoCollector|Sampled)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output|Same)|TestUsers_(HostileName|NameOf)
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
-# These take longest. They are started first, so that none of them runs alone at the end.
-LONGEST = ./tests/e2e ./internal/mq/amqp ./internal/coord/zookeeper ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
+# These take longest, or wait most. They are started first, so that none of them runs alone at the end.
+LONGEST = ./tests/e2e ./internal/mq/amqp ./persdb/pglog ./internal/coord/zookeeper ./cmd/rideshare ./tests/bench ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
+# It takes minutes with the race detector. test-sim runs it without.
+UNRACED = TestStore_PowerLoss_AtEachStepOfOpen
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
@@ -66,7 +69,7 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 $(GO) $(VETTED) $(RACE) -p 3 -skip '^$(LOAD)$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(GO) $(VETTED) $(RACE) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
 	$(GO) $(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
