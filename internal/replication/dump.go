@@ -13,6 +13,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // dumpBuffer is the size of a dump's write buffer in bytes.
@@ -81,7 +82,7 @@ func (d *dump) choose(only []string) error {
 	}
 	return d.c.Query("SELECT name, sql FROM sqlite_master WHERE type='table' ORDER BY rowid", func(r sqlite.Row) error {
 		t := s.tables[r.Text(0)]
-		wanted := only == nil || slices.ContainsFunc(only, func(name string) bool { return strings.EqualFold(name, r.Text(0)) })
+		wanted := only == nil || slices.ContainsFunc(only, func(name string) bool { return sqltext.SameName(name, r.Text(0)) })
 		if t != nil && wanted {
 			d.tables = append(d.tables, dumped{t, r.Text(1)})
 		}
@@ -150,7 +151,7 @@ func (d *dump) counters(chosen bool) error {
 	var names []string
 	for _, o := range d.tables {
 		if o.table.sequence {
-			names = append(names, strings.ToLower(o.table.name))
+			names = append(names, sqltext.Fold(o.table.name))
 		}
 	}
 	if len(names) == 0 {
@@ -165,7 +166,7 @@ func (d *dump) counters(chosen bool) error {
 		usual := r.Int(0) == next
 		next = r.Int(0) + 1
 		switch {
-		case chosen && !slices.Contains(names, strings.ToLower(r.Text(1))):
+		case chosen && !slices.Contains(names, sqltext.Fold(r.Text(1))):
 			return nil
 		case chosen:
 			d.text("DELETE FROM sqlite_sequence WHERE name=" + string(appendLiteral(nil, r.Borrow(1))) + ";\n")
@@ -181,7 +182,7 @@ func (d *dump) counters(chosen bool) error {
 func (d *dump) others(chosen bool) error {
 	tables := map[string]bool{}
 	for _, o := range d.tables {
-		tables[strings.ToLower(o.table.name)] = true
+		tables[sqltext.Fold(o.table.name)] = true
 	}
 	return d.c.Query(`SELECT sql, type, lower(tbl_name) FROM sqlite_master WHERE type<>'table' AND sql IS NOT NULL
 		ORDER BY type='trigger' AND lower(tbl_name) IN (SELECT lower(name) FROM sqlite_master WHERE type='view'), type, rowid`, func(r sqlite.Row) error {

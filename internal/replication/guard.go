@@ -9,6 +9,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // prefix begins the names of the system's own tables. Clients cannot use such names. Captures and hashes leave these
@@ -115,7 +116,7 @@ func (g *Guard) authorizeSchema(a sqlite.Action) *dbaas.Error {
 	if a.Op == sqlite.OpAlter {
 		altered = a.On
 	}
-	same := func(name string) bool { return strings.EqualFold(name, altered) }
+	same := func(name string) bool { return sqltext.SameName(name, altered) }
 	if a.Op != sqlite.OpSchema && slices.ContainsFunc(g.protected, same) {
 		return refused(altered + " belongs to the application and cannot be altered or dropped")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqltext"
 )
 
 // keyRead is a query of the only form that gets narrower tags than the table's:
@@ -168,7 +169,7 @@ func (r *keyReader) column(table string) string {
 	if !r.skip(".") {
 		return name
 	}
-	r.failed = !strings.EqualFold(name, table) || r.failed
+	r.failed = !sqltext.SameName(name, table) || r.failed
 	return r.name()
 }
 

@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // readPlan says how to compute the tags of one prepared query.
@@ -121,13 +122,13 @@ func leavesOpen(texts string) bool {
 // collation; the read then has only the table's tag.
 func (p *readPlan) bind(c *sqlite.Conn, f *sqlite.Facts, definition string) error {
 	q, ok := parseKeyRead(f.SQL, f.Params)
-	if !ok || !strings.EqualFold(q.table, f.Tables[0]) || strings.Contains(strings.ToUpper(definition), "COLLATE") {
+	if !ok || !sqltext.SameName(q.table, f.Tables[0]) || strings.Contains(strings.ToUpper(definition), "COLLATE") {
 		return nil
 	}
 	more, key := true, 0
 	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0 ORDER BY pk`, func(r sqlite.Row) error {
 		key++
-		i := slices.IndexFunc(q.equal, func(e equality) bool { return strings.EqualFold(e.column, r.Text(0)) })
+		i := slices.IndexFunc(q.equal, func(e equality) bool { return sqltext.SameName(e.column, r.Text(0)) })
 		kind := affinityOf(r.Text(1))
 		if more = more && i >= 0 && kind != affinityUncertain; more {
 			p.bound = append(p.bound, boundColumn{affinity: kind, value: q.equal[i].value})

@@ -2,10 +2,10 @@ package replication
 
 import (
 	"fmt"
-	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
@@ -82,7 +82,7 @@ func unreferenced(c *sqlite.Conn, name string) (bool, error) {
 		return nil
 	}, dbaas.Text(name))
 	for _, child := range children {
-		if err != nil || strings.EqualFold(child, name) {
+		if err != nil || sqltext.SameName(child, name) {
 			return false, err
 		}
 		empty := true

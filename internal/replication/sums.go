@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/packed"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -166,7 +166,7 @@ func (k *Capture) takeSchema() error {
 	tables, err := k.load()
 	for name, t := range tables {
 		_, known := s.total[name]
-		if err == nil && (!known || slices.ContainsFunc(s.again, func(a string) bool { return strings.EqualFold(a, name) })) {
+		if err == nil && (!known || slices.ContainsFunc(s.again, func(a string) bool { return sqltext.SameName(a, name) })) {
 			s.pending[name], err = sumTable(c, t)
 		}
 	}

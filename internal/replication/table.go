@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
+	"rideshare/internal/sqltext"
 )
 
 // table is what capture, apply and hashes know about one application table.
@@ -73,10 +74,10 @@ func (s *schema) load() (map[string]*table, error) {
 	return tables, err
 }
 
-// find returns an application table by its name, ignoring case, or nil.
+// find returns an application table by its name, which SQLite compares, or nil.
 func (s *schema) find(name string) *table {
 	for have, t := range s.tables {
-		if strings.EqualFold(have, name) {
+		if sqltext.SameName(have, name) {
 			return t
 		}
 	}
@@ -114,7 +115,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	keys := map[int]int{} // place in the primary key -> place in columns
 	err = c.Query(`SELECT cid, name, pk, hidden, "notnull", type FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
-		all = append(all, strings.ToLower(name))
+		all = append(all, sqltext.Fold(name))
 		if name == alias {
 			t.alias = len(t.columns) + 1
 		}

@@ -5,11 +5,11 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
 	"rideshare/internal/sqljson"
+	"rideshare/internal/sqltext"
 )
 
 // Event is an entry of the log in the form that the change feed sends: one JSON object. It is safe for concurrent use.
@@ -216,7 +216,7 @@ func (r *renderer) use(in *input) bool {
 // describe reads the description of a table. It returns nil if the description is malformed.
 func describe(feed *Reader, name string, without bool) *table {
 	member := func(name string) []byte { return append(sqljson.AppendText(nil, name), ':') }
-	t := &table{name: string(sqljson.AppendText(nil, name)), lower: strings.ToLower(name), withoutRowid: without}
+	t := &table{name: string(sqljson.AppendText(nil, name)), lower: sqltext.Fold(name), withoutRowid: without}
 	t.rowid = member(feed.Text())
 	t.alias = int(feed.Uint())
 	for n := feed.Uint(); n > 0 && !feed.Bad; n-- {

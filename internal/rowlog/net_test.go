@@ -36,10 +36,14 @@ func TestEvent_NetEffect(t *testing.T) {
 {"op":"schema","sql":"ALTER TABLE n ADD m"}
 {"op":"delete","table":"n","key":{"rowid":2},"before":{"v":"x","m":null}}`},
 		"several operations": {`INSERT INTO p VALUES('x',1,1)|INSERT INTO n VALUES('y')|DELETE FROM p WHERE a='x'`, `{"op":"insert","table":"n","key":{"rowid":2},"after":{"v":"y"}}`},
+		"tables of similar names": {`INSERT INTO É VALUES(1); UPDATE é SET b=2`, `{"op":"insert","table":"É","key":{"rowid":1},"after":{"a":1}}
+{"op":"update","table":"é","key":{"rowid":1},"before":{"b":1},"after":{"b":2}}`},
+		"tables of similar names, one row": {`INSERT INTO É VALUES(1); DELETE FROM é`, `{"op":"insert","table":"É","key":{"rowid":1},"after":{"a":1}}
+{"op":"delete","table":"é","key":{"rowid":1},"before":{"a":1,"b":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t)
-			l.commit(t, `CREATE TABLE p(a TEXT PRIMARY KEY, b, c); INSERT INTO p VALUES('one',10,20)`, `CREATE TABLE n(v); INSERT INTO n VALUES('a')`,
+			l.commit(t, `CREATE TABLE É(a); CREATE TABLE é(a, b); INSERT INTO é VALUES(1,1)`, `CREATE TABLE p(a TEXT PRIMARY KEY, b, c); INSERT INTO p VALUES('one',10,20)`, `CREATE TABLE n(v); INSERT INTO n VALUES('a')`,
 				`CREATE TABLE w(k PRIMARY KEY, v) WITHOUT ROWID; INSERT INTO w VALUES(1,'a'),(2,'b')`)
 			if got := changes(t, l.commit(t, strings.Split(tc.sql, "|")...)); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)

@@ -12,6 +12,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
+	"rideshare/internal/sqltext"
 )
 
 const ndjson = "application/x-ndjson"
@@ -43,7 +44,7 @@ func parse(r *http.Request) (request, error) {
 				position = given[0]
 			}
 		case name == "tables":
-			out.tables = strings.Split(strings.ToLower(given[0]), ",")
+			out.tables = strings.Split(sqltext.Fold(given[0]), ",")
 			if slices.Contains(out.tables, "") {
 				return out, dbaas.Errorf(dbaas.CodeInvalid, "tables is a list of names such as users,rides")
 			}

@@ -160,7 +160,7 @@ func (b *batch) withoutEffect(sql string) (without bool, err error) {
 
 // protected reports whether a table or index belongs to the application.
 func (s *Store) protected(name string) bool {
-	return slices.ContainsFunc(s.cfg.Protected, func(p string) bool { return strings.EqualFold(p, name) })
+	return slices.ContainsFunc(s.cfg.Protected, func(p string) bool { return sqltext.SameName(p, name) })
 }
 
 // object is a table, index or view of a client or of the application.

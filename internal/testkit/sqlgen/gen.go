@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/sqltext"
 )
 
 // Generator makes operations. It tracks the schema as if every statement had succeeded, so that most statements name
@@ -169,4 +170,4 @@ func (g *Generator) column(t *table) column {
 // known returns the table of that name, or nil if no such table should exist.
 func (g *Generator) known(name string) *table { return g.tables[fold(name)] }
 
-func fold(name string) string { return strings.ToLower(strings.Trim(name, `"`)) }
+func fold(name string) string { return sqltext.Fold(strings.Trim(name, `"`)) }
