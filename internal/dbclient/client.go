@@ -183,7 +183,7 @@ func (c *Client) statements(ctx context.Context, path string, write bool, opts O
 
 // header builds the headers of a call. seen is the position that a read must see beside its own, nil for none.
 func (c *Client) header(ctx context.Context, k call, seen *position) http.Header {
-	h := http.Header{"Accept": {"application/json, application/problem+json"}}
+	h := http.Header{"Accept": {"application/json, application/problem+json"}, httpapi.HeaderPlainText: {"true"}}
 	if k.body != nil {
 		h.Set("Content-Type", "application/json")
 	}

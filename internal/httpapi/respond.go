@@ -11,12 +11,13 @@ import (
 	"rideshare/internal/dbaas"
 )
 
-// Headers of positions and idempotent writes.
+// Headers of positions and idempotent writes, and of requests in the SQL form whose strings are never BLOBs.
 const (
 	HeaderSeq            = "X-Seq"
 	HeaderMinSeq         = "X-Min-Seq"
 	HeaderCluster        = "X-Cluster-Id"
 	HeaderIdempotencyKey = "Idempotency-Key"
+	HeaderPlainText      = "X-Plain-Text"
 )
 
 // maxIdempotencyKey is the longest accepted key, in characters.

@@ -87,6 +87,7 @@ func (a *API) parseBody(c echo.Context, body []byte) ([]dbaas.Statement, error) 
 		}
 	}
 	limits := sqlbody.Limits{
+		PlainText:  c.Request().Header.Get(httpapi.HeaderPlainText) != "",
 		Statements: a.cfg.MaxStatements,
 		Room:       func(bytes int64) error { return httpapi.Hold(c.Request().Context(), bytes) },
 	}

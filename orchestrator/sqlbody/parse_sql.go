@@ -27,6 +27,8 @@ const MaxStatements = 100_000
 
 // Limits bounds the memory of a parsed body. A short text may become values that take much more memory.
 type Limits struct {
+	// PlainText means that every string is a text, also one such as x'68'.
+	PlainText  bool
 	Statements int // of one request; zero means MaxStatements
 	// Room is called for each chunk of memory that the parameters need, except the first. bytes is the size of a chunk.
 	// An error of Room ends the parsing. If Room is nil, there is no bound.
@@ -194,7 +196,7 @@ func (p *sqlParser) parameter(room int64) (v dbaas.Value, err error) {
 	if err != nil {
 		return v, err
 	}
-	if bytes, ok := hexBlob(v); ok {
+	if bytes, ok := hexBlob(v); ok && !p.PlainText {
 		v, room = dbaas.Blob(bytes), room+int64(len(bytes))
 	}
 	return v, p.take(room)

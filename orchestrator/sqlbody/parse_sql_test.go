@@ -47,6 +47,17 @@ func TestParseSQL_DocumentedShapes_AreRead(t *testing.T) {
 	}
 }
 
+// With PlainText a string stays a text.
+func TestParseSQL_PlainText(t *testing.T) {
+	got, err := sqlbody.Limits{PlainText: true}.ParseSQL([]byte(`[["SELECT ?", "x'68'"], ["SELECT :a", {"a": " X'68' "}]]`))
+	want := []dbaas.Statement{
+		{SQL: "SELECT ?", Args: []dbaas.Value{dbaas.Text("x'68'")}}, {SQL: "SELECT :a", Named: []dbaas.NamedValue{{Name: "a", Value: dbaas.Text(" X'68' ")}}},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, statements (-want +got):\n%s", err, diff)
+	}
+}
+
 // What is no statement, or could be read in two ways, is invalid.
 func TestParseSQL_BrokenBodies_AreInvalid(t *testing.T) {
 	for body, says := range map[string]string{

@@ -17,6 +17,7 @@ func hostileNames() []string {
 		`a?b=c#d`, `a&b=c`, `a+b`, ` `, ` around `, `*`, `'; DROP TABLE users; --`, `" OR 1=1 --`,
 		`{"username":"x"}`, `null`, `0`, `-1`, `true`, `<script>alert(1)</script>`, `&amp;`, `$1`, `?1`, `:a`, `@a`,
 		`Ünï-çødé`, "e\u0301", "\u00e9", `日本語`, `👩‍👩‍👧‍👦`, "\u202eright to left", "\u2028separator", "\ufeffbom", "\ufffd", `count`, `_counts`,
+		`x'616e6e'`, `X'6A'`, ` x'6a' `,
 	}
 }
 
