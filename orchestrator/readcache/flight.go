@@ -15,19 +15,20 @@ const joinable = time.Second
 type flight struct {
 	cluster dbaas.ClusterID // as known when the flight began: rows of another cluster must not be shared
 	want    dbaas.Seq       // the position that the leader asked for
+	recent  bool            // the leader's answer includes every write acknowledged before
 	began   time.Time
 	done    chan struct{} // closed with the answer
 	result  dbaas.ReadResult
 	err     error
 }
 
-// fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. Otherwise
-// r leads a new flight.
+// fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. If r must see every
+// acknowledged write, the leader must too: where the head is not known yet, both want position 0. Otherwise r leads a new flight.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
 	cluster := c.cfg.Cluster()
 	c.mu.Lock()
 	now := c.cfg.Now()
-	if f := c.flights[key]; f != nil && f.cluster == cluster && f.want >= want && now.Sub(f.began) < joinable {
+	if f := c.flights[key]; f != nil && f.cluster == cluster && f.want >= want && (f.recent || !r.Recent) && now.Sub(f.began) < joinable {
 		c.mu.Unlock()
 		return c.join(ctx, r, key, f)
 	}
@@ -36,7 +37,7 @@ func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Se
 		c.mu.Unlock()
 		return result, nil
 	}
-	f := &flight{cluster: cluster, want: want, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
+	f := &flight{cluster: cluster, want: want, recent: r.Recent, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
 	c.flights[key] = f
 	c.mu.Unlock()
 	defer c.land(key, f) // also if Ask panics

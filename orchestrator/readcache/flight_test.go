@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/readtags"
 	"rideshare/orchestrator/readcache"
 )
 
@@ -51,6 +52,37 @@ func notShared(t *testing.T, leaders func(dbaas.ReadResult) dbaas.ReadResult, ch
 	if want := m.want(7, m.head()); got.Level != dbaas.LevelMiss || string(got.Body) != want || calls.Load() != 2 {
 		t.Errorf("got %s, %s, after %d questions, want %s, a miss, after 2", got.Body, got.Level, calls.Load(), want)
 	}
+}
+
+// Where the head is not known yet, a read that must see every acknowledged write does not join one that need not.
+func TestCache_FlightOfLevelNone_IsNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		block := make(chan struct{})
+		c := readcache.New(readcache.Config{
+			Seen: func() dbaas.Seq { return 0 }, Cluster: func() dbaas.ClusterID { return dbaas.ClusterID{} },
+			Ask: func(context.Context, dbaas.Read) (dbaas.ReadResult, error) {
+				if calls.Add(1) == 2 {
+					<-block
+				}
+				return dbaas.ReadResult{Body: []byte("rows"), Tags: readtags.Tags{}.Add(readtags.KindTable, readtags.Table("t"))}, nil
+			},
+		})
+		none := read(7)
+		none.Recent = false
+		wantLevel(t, c, none, dbaas.LevelMiss) // the statement is known
+		var flight sync.WaitGroup
+		flight.Go(func() { _, _ = c.Read(context.Background(), none) }) // its answer is not what is tested.
+		synctest.Wait()
+		var got dbaas.ReadResult
+		flight.Go(func() { got, _ = c.Read(context.Background(), read(7)) })
+		synctest.Wait()
+		close(block)
+		flight.Wait()
+		if got.Level != dbaas.LevelMiss || calls.Load() != 3 {
+			t.Errorf("got %s after %d questions, want a miss after 3", got.Level, calls.Load())
+		}
+	})
 }
 
 // A read that must see a write does not join a flight that began before the write.
