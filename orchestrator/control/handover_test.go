@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/orchestrator/control"
 )
@@ -109,6 +110,16 @@ func TestLoop_HandOverFromHungMaster_Done(t *testing.T) {
 		if got := s.roles(); len(got) < 2 || got[len(got)-3] != fmt.Sprintf("%d master 2", p+1) {
 			s.t.Errorf("got %v, want %d as master of epoch 2", got, p+1)
 		}
+	})
+}
+
+// A master that takes the slave's role after the loop has given up waiting for its answer is seen to be none any more.
+func TestLoop_DemotedWithoutAnAnswer_AnotherIsElected(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
+		p := s.first()
+		s.worker(s.running()[0].ID).announce(s.t, func(m *coord.Member) { m.Role, m.Epoch = dbaas.RoleSlave, 0 })
+		s.reconcile()
+		s.want(fmt.Sprintf("%d master 2", p), fmt.Sprintf("%d slave 0", p+1), fmt.Sprintf("%d slave 0", p+2))
 	})
 }
 

@@ -37,10 +37,12 @@ type memory struct {
 //
 // While this loop leads, its own record overrides the registration, since a worker stays registered with its old role
 // until it has the new one. The registration is adopted if the worker's role is unknown, if another orchestrator leads,
-// or if its epoch is newer than any that this loop knows for the worker.
+// if its epoch is newer than any that this loop knows for the worker, or if the worker was registered as master before and is a slave
+// now: a demotion whose answer was lost took effect.
 func (m *memory) look(member coord.Member, present, leading bool, now time.Time) (adopted bool) {
 	unknown := m.role == dbaas.RoleNone && !m.assigning
-	if present && (unknown || !leading || member.Epoch > m.newest) {
+	demoted := m.seen && m.role == dbaas.RoleMaster && member.Role == dbaas.RoleSlave
+	if present && (unknown || !leading || member.Epoch > m.newest || demoted) {
 		if adopted = m.role != member.Role || m.epoch != member.Epoch; adopted {
 			m.role, m.epoch, m.roleSince = member.Role, member.Epoch, now
 		}
