@@ -31,6 +31,8 @@ type source struct {
 	dir   string
 	epoch dbaas.Epoch
 	ops   int
+	// openLog opens another log than the store's own; nil for its own.
+	openLog func(dbaas.ClusterID) (commitlog.Log, error)
 
 	mu      sync.Mutex // guards what follows
 	now     time.Time
@@ -53,7 +55,7 @@ func (s *source) open(t *testing.T, dir string, a commitlog.Archive) {
 	s.Store, err = commitlog.Open(t.Context(), commitlog.Config{
 		Dir: dir, Schema: []string{"CREATE TABLE t(a INTEGER PRIMARY KEY AUTOINCREMENT, b)", "CREATE TABLE keyless(a, b)"},
 		Archive: &a, TrimEvery: -1, StatementLimit: time.Minute, OperationLimit: time.Minute, SharedLimit: time.Minute, Retain: commitlog.Retention{For: time.Hour, Bytes: 1 << 20},
-		Now: s.Now, Elapsed: func() time.Duration { return s.Now().Sub(midnight) },
+		OpenLog: s.openLog, Now: s.Now, Elapsed: func() time.Duration { return s.Now().Sub(midnight) },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 		return nil
 	}
 	a.mu.Lock()
-	asked := a.asked
+	asked, sinceThen, trimmed := a.asked, a.since, a.before // before Copy: uploads and trimming go on while it copies.
 	a.mu.Unlock()
 	made, err := a.store.Copy(ctx)
 	if err != nil {
@@ -66,7 +66,6 @@ func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, made.Body.Close()) }()
 	a.mu.Lock()
 	same := made.Head.Seq == a.last.seq && !a.last.made.IsZero()
-	sinceThen, trimmed := a.since, a.before
 	a.mu.Unlock()
 	h := archive.Header{
 		Cluster: made.Head.Cluster, Last: made.Head.Seq, Epoch: made.Head.Epoch, Made: a.cfg.Now(),

@@ -193,12 +193,14 @@ func (a *Archiver) remove(ctx context.Context, name string) error {
 }
 
 // removeOld removes the objects that no position younger than Keep needs: the snapshots before the newest snapshot that
-// is older than Keep, and the segments that end at or before that snapshot's Trimmed.
+// is older than Keep, and the segments that end at or before that snapshot's Trimmed. An older program may have written a
+// Trimmed above the snapshot's position: the segments after that position are replayed, so they stay.
 func (a *Archiver) removeOld(ctx context.Context, c *archive.Catalog) error {
 	oldest, h, err := a.oldestNeeded(ctx, c)
 	if err != nil || oldest == nil {
 		return err
 	}
+	h.Trimmed = min(h.Trimmed, oldest.Seq)
 	var names []string
 	for _, s := range c.Snapshots {
 		if s.Seq < oldest.Seq {
