@@ -187,3 +187,37 @@ func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {
 		})
 	}
 }
+
+// The second refusal of a message is as definite as the first: the message was acknowledged before, or it will be
+// redelivered and may run.
+func TestMaster_Run_SecondRefusalDependsOnTheSameAck(t *testing.T) {
+	for _, stale := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore(1)
+			store.classify = func(op dbaas.Operation, batch int) (dbaas.OperationResult, bool) {
+				if op.ID[0] == 2 && batch > 1 {
+					return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeSlow}, true // it comes in a later commit
+				}
+				return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeTooLarge}, true
+			}
+			m := start(t, store)
+			d := m.bus.message(t, "x", op(1, time.Second), op(2, time.Second))
+			d.stale = stale
+			m.bus.deliveries <- d
+			synctest.Wait()
+			want, events := dbaas.CodeTooLarge, []string{"ack x", "reply x", "reply x"}
+			if stale {
+				want, events = dbaas.CodeUnknown, []string{"reply x", "reply x"}
+			}
+			for n := byte(1); n <= 2; n++ {
+				if got := m.bus.code(dbaas.OpID{n}); got != want {
+					t.Errorf("ack lost: %v: operation %d: got %q, want %q", stale, n, got, want)
+				}
+			}
+			if diff := cmp.Diff(events, m.bus.without("")); diff != "" {
+				t.Errorf("ack lost: %v: events (-want +got):\n%s", stale, diff)
+			}
+			_ = m.finish()
+		})
+	}
+}

@@ -51,7 +51,7 @@ type settlement struct {
 const (
 	unsettled = iota
 	answered
-	replaced
+	replaced // or its acknowledgement failed, so that the broker redelivers the message
 )
 
 // claim sets the state if the delivery is unsettled, and reports whether it was.
@@ -169,7 +169,14 @@ func (m *Master) ackFirst(ctx context.Context, r *reply) bool {
 			return false
 		}
 	}
-	return r.end.claim(answered) && m.ack(ctx, r.end.delivery)
+	if !r.end.claim(answered) {
+		return false
+	}
+	if m.ack(ctx, r.end.delivery) {
+		return true
+	}
+	r.end.state.Store(replaced) // later refusals of the message are in doubt too
+	return false
 }
 
 // refuses reports whether any answer says that its operation was not done.

@@ -155,6 +155,37 @@ func TestMaster_Run_AcceptedWriteWaitsInTheDeadLetters(t *testing.T) {
 	})
 }
 
+// A dead letter whose failure persdb refuses by a result, as it does if the stored answer is damaged, is tried again only
+// after a long pause each time.
+func TestMaster_Run_RefusedDeadLetterIsTriedSeldom(t *testing.T) {
+	const ends = 100 // the refusals end then, so that a loop without a pause fails the test and does not hang it
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		refused, damaged := 0, true
+		store.classify = func(op dbaas.Operation, _ int) (dbaas.OperationResult, bool) {
+			refused++
+			return dbaas.OperationResult{ID: op.ID, Code: dbaas.CodeExpired, Message: "damaged"}, damaged && refused < ends
+		}
+		m := start(t, store)
+		m.bus.send(t, "accepted", op(1, 0))
+		<-time.After(29 * time.Second)
+		synctest.Wait()
+		// As a write, given up, and then from the dead letters after 0, 5, 10, 15, 20 and 25 s.
+		if got := len(store.asked()); got != 8 || !slices.Contains(m.bus.events, "reject accepted") {
+			t.Errorf("got %d commits, events %v; want 8 and the message rejected", got, m.bus.events)
+		}
+		store.mu.Lock()
+		damaged = false
+		store.mu.Unlock()
+		<-time.After(5 * time.Second)
+		synctest.Wait()
+		if r, stored := store.stored(dbaas.OpID{1}); !stored || len(r.Statements) != 1 || !slices.Contains(m.bus.events, "ack dead accepted") {
+			t.Errorf("stored: got %+v, events %v; want a failure and the dead letter acknowledged", r, m.bus.events)
+		}
+		_ = m.finish()
+	})
+}
+
 // Dead letters whose callers have gone are dropped, even while persdb is unreachable; those of accepted writes wait for
 // it. An unreadable dead letter is identified by its message id.
 func TestMaster_Run_DeadLetters(t *testing.T) {

@@ -131,7 +131,7 @@ func (r ref) op() *operation { return &r.m.ops[r.index] }
 // refuse answers an operation that was certainly not done. An operation that no caller waits for is given up instead:
 // it stays pending until persdb has stored its failure. If persdb does not accept the failure either, the message
 // becomes a dead letter, and the master receives it again from the dead-letter queue. A dead letter stays pending until
-// persdb accepts the failure.
+// persdb accepts the failure, and is tried again after each maxPause.
 func (r ref) refuse(code dbaas.Code, message string) {
 	op := r.op()
 	switch {
@@ -140,7 +140,8 @@ func (r ref) refuse(code dbaas.Code, message string) {
 	case op.GiveUp == "":
 		op.GiveUp, op.alone, op.share = message, 0, 1
 	case r.m.dead:
-		op.alone = patientTries - 1 // the longest pause again
+		// One more attempt alone after the longest pause, also if persdb refused it by a result and no commit failed.
+		op.alone, op.share, op.notBefore = patientTries-1, 1, time.Now().Add(maxPause)
 	default:
 		r.reject()
 	}
