@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,6 +192,20 @@ func TestKeys_OneEffectOneAnswer(t *testing.T) {
 		if n := instances[0].rows(t, condition); n != want {
 			t.Errorf("%s: got %d rows, want %d", condition, n, want)
 		}
+	}
+}
+
+// A repeated ride is stored once also if the database has the ride and no longer the answer to its key.
+func TestKeys_AnswerForgotten_RideStaysOne(t *testing.T) {
+	i := newInstance(t, uptest.Start(t), nil)
+	sum := sha256.Sum256([]byte("1/2025/1/1/old"))
+	a, err := i.db.Execute(t.Context(), db.Options{}, db.SQL("INSERT INTO ski_rides VALUES(1, 2025, 1, 1, ?, 21, 217, 0)", binary.BigEndian.Uint64(sum[:])>>2))
+	if err != nil || a.Err() != nil {
+		t.Fatal(a, err)
+	}
+	i.want(t, "POST", post(1, 2025, 1, 1), aRide, 201, "{}", "Idempotency-Key", "old")
+	if n := i.rows(t, "true"); n != 1 {
+		t.Errorf("got %d rows, want 1", n)
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *service) postRide(w http.ResponseWriter, c call) error {
 func (s *service) store(c call, async bool) (db.Answer, error) {
 	v := c.values
 	insert := func(id int64) db.Statement {
-		return db.SQL("INSERT INTO ski_rides VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
+		return db.SQL("INSERT INTO ski_rides VALUES(?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
 			v["resort"], v["season"], v["day"], v["skier"], id, v["lift"], v["time"], v["waitTime"])
 	}
 	key := c.Header.Get("Idempotency-Key")

@@ -96,6 +96,7 @@ func TestRoutes(t *testing.T) {
 			{"POST", ride, strings.Repeat(" ", 70<<10) + "{}", 413},
 			{"GET", "/writes/unknown", "", 404},
 			{"GET", ride + "?level=fast", "", 400},
+			{"GET", ride + "?level=weak%26associative", "", 400},
 		} {
 			if r := i.want(t, tt.method, tt.path, tt.body, tt.status, ""); !strings.HasPrefix(r.body, `{"message":"`) {
 				t.Errorf("%s: got %s, want a message", tt.path, r.body)

@@ -124,8 +124,8 @@ func (c *Client) statements(ctx context.Context, path string, o Options, stateme
 	if err != nil {
 		return Answer{}, fmt.Errorf("encode statements: %w", err)
 	}
-	path += "?level=" + cmp.Or(o.Level, "weak")
-	head := http.Header{}
+	path += "?level=" + url.QueryEscape(cmp.Or(o.Level, "weak"))
+	head := http.Header{"X-Plain-Text": {"true"}}
 	if o.Async {
 		head.Set("Prefer", "respond-async")
 	}
