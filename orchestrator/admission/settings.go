@@ -199,9 +199,32 @@ func parsePatch(text []byte) (object, error) {
 	return patch, nil
 }
 
+// checkNames returns an error if patched has a name that known lacks, at any level. The decoder does not see all of them:
+// it takes "Inflight" for "inflight".
+func checkNames(patched, known object) error {
+	for _, name := range slices.Sorted(maps.Keys(patched)) {
+		value, ok := known[name]
+		if !ok {
+			return dbaas.Errorf(dbaas.CodeInvalid, "unknown field %q", name)
+		}
+		inner, nested := patched[name].(object)
+		names, group := value.(object)
+		if !nested || !group {
+			continue // the decoder checks the type
+		}
+		if err := checkNames(inner, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // with returns the settings, overridden by those in patched. Errors are CodeInvalid: an unknown setting, or a value of
 // the wrong type.
 func (s Settings) with(patched object) (Settings, error) {
+	if err := checkNames(patched, asObject(s)); err != nil {
+		return s, err
+	}
 	text, err := json.Marshal(patched)
 	if err != nil {
 		return s, dbaas.WrapError(dbaas.CodeInvalid, "the settings cannot be kept", err)

@@ -222,6 +222,7 @@ func TestAdmission_Patch_Wrong_ChangesNothing(t *testing.T) {
 	for body, detail := range map[string]string{
 		``: "", `[]`: "object", `null`: "object", `{`: "", `{"inflight":1,"inflight":2}`: "duplicate",
 		`{"inflight":5,"unknown":1}`: "unknown", `{"breakers":{"writer":"open"}}`: "writer", `{"inflight":"5"}`: "inflight", `{"inflight":0}`: "inflight",
+		`{"INFLIGHT":5}`: "unknown", `{"breakers":{"Master":"open"}}`: "unknown", `{"Breakers":{"master":"open"}}`: "unknown", `{"inflight":{"a":1}}`: "inflight",
 		`{"inflight":5,"breakers":{"master":"ajar"}}`: "ajar", `{"event_breaker":{"preset":"1-1s"}}`: "2000-2s", `{"limits":{"read":"5"}}`: "RATE:BURST", `{"depth":{"wait":20000}}`: "depth",
 		`{"inflight":5,"lanes":{"read":0}}`: "lanes", `{"lanes":{"write":"fast"}}`: "adaptive", `{"lanes":{"weights":"ann=0"}}`: "ann=0", `{"lanes":{"weights":"ann=1,ann=2"}}`: "once",
 	} {
