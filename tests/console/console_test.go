@@ -157,6 +157,12 @@ func TestSQL_RunsShowsAndSaves(t *testing.T) {
 	if got := p.saved("CSV", "result.csv"); got != "big,name\r\n9007199254740993,a;b\r\n2,\r\n" {
 		t.Errorf("got %q", got)
 	}
+	p.fill("SQL", "SELECT big AS a, id AS a, big || '' AS b FROM t ORDER BY id")
+	p.click("Run as read")
+	p.wait(`[...document.querySelectorAll('.result th span')].map((e) => e.firstChild.textContent).join() === 'a,a,b'`)
+	if got := p.saved("JSON", "result.json"); got != "[{\"a\":9007199254740993,\"a\":1,\"b\":\"9007199254740993\"},\n{\"a\":2,\"a\":2,\"b\":\"2\"}]\n" {
+		t.Errorf("got %q", got)
+	}
 }
 
 // saved presses a button and returns the file that the browser saves.
@@ -220,6 +226,11 @@ func TestEvents_AsTheyHappen(t *testing.T) {
 	before := s.whole(t)
 	p := s.open(t, "events")
 	p.waitText("serves as master")
+	s.call(t, http.MethodPatch, "/api/v1/admission", `{"inflight":4000}`)
+	defer s.call(t, http.MethodPatch, "/api/v1/admission", `{"inflight":null}`)
+	p.fill("Kind", "limit")
+	p.wait(`!text().includes('serves as master') && /inflight: \d+ → 4000, \S/.test(text())`)
+	p.fill("Kind", "all")
 	var killed []int
 	if err := json.Unmarshal([]byte(s.call(t, http.MethodPost, "/api/v1/crash/slave", "")), &killed); err != nil {
 		t.Fatal(err)

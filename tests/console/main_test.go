@@ -21,6 +21,7 @@ import (
 
 	"rideshare/internal/httpapi"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/orchestrator/admission"
 	consolepkg "rideshare/orchestrator/console"
 	"rideshare/orchestrator/scale"
 	"rideshare/rides/usercheck"
@@ -64,9 +65,11 @@ func run(m *testing.M) int {
 func start(t *testing.T, credentials string) *system.System {
 	t.Helper()
 	const anyPort = "127.0.0.1:0"
+	protection := admission.Defaults()
 	cfg := system.Config{
 		Log: slog.New(slog.DiscardHandler), Data: t.TempDir(), Name: "console", Version: "v0.0.0-test", Slaves: 2, CallTimeout: patience, HungAfter: time.Minute,
 		Gateway: anyPort, Users: anyPort, Rides: anyPort, Orchestrator: anyPort,
+		Admission: &protection,
 		Scale:     system.Scale{Settings: scale.Settings{Policy: "reads", Min: 1, Max: 8, ReadsPerSlave: 20}, Period: time.Hour},
 		RideRules: system.RideRules{Now: time.Now, Location: time.UTC, UserCheck: usercheck.Lookup},
 		About: consolepkg.About{Version: "v0.0.0-test", Settings: []consolepkg.Setting{

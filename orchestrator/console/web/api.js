@@ -34,9 +34,14 @@ async function send(method, path, { body, headers = {}, signal } = {}) {
   throw new APIError(answer.status, problem.detail || problem.title || 'Answer ' + answer.status);
 }
 
-// whole keeps integers that a JavaScript number cannot hold, as text.
+// Whole is the text of an integer that a JavaScript number cannot hold. In JSON it is a number again.
+class Whole extends String {
+  toJSON() { return JSON.rawJSON(this.toString()); }
+}
+
+// whole keeps such integers.
 function whole(_, value, context) {
-  return typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value;
+  return typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? new Whole(context.source) : value;
 }
 
 // call returns the JSON of the answer, and the position of X-Seq.

@@ -8,6 +8,7 @@ const most = 1024; // as many as an orchestrator keeps
 function describe(type, data) {
   if (type === 'scale') return data.slaves === 1 ? '1 slave is wanted' : `${data.slaves} slaves are wanted`;
   if (type === 'role') return `${data.change === 'found' ? 'was found as' : 'was made'} ${data.role}` + (data.epoch ? `, epoch ${data.epoch}` : '');
+  if (type === 'breaker' || type === 'limit') return `${data.name}: ${data.from} → ${data.to}` + (data.why ? `, ${data.why}` : '');
   if (type !== 'membership') return JSON.stringify(data);
   const how = data.exit_code === undefined ? '' : data.exit_code === 137 ? ' (killed)' : `, exit code ${data.exit_code}`;
   return { serving: `serves as ${data.role}`, leaving: 'is leaving', lost: 'lost its registration', died: 'died' + how }[data.change] ?? data.change;
@@ -18,7 +19,7 @@ export function events(app) {
   const ended = new AbortController();
   const body = h('tbody', {});
   const empty = h('p', { class: 'muted' }, 'No events yet.');
-  const kind = h('select', {}, ['all', 'role', 'membership', 'scale'].map((name) => h('option', {}, name)));
+  const kind = h('select', {}, ['all', 'role', 'membership', 'scale', 'breaker', 'limit'].map((name) => h('option', {}, name)));
   const worker = h('input', { type: 'search', placeholder: 'pid or id' });
   const filter = () => {
     for (const row of body.rows) row.hidden = !(kind.value === 'all' || row.dataset.kind === kind.value) || !row.dataset.worker.includes(worker.value.trim());

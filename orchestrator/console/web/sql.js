@@ -26,6 +26,13 @@ function csv(result) {
   return [result.columns, ...result.values ?? []].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
 }
 
+// json writes the objects by hand, since columns may have equal names.
+function json(result) {
+  const names = result.columns.map((name) => JSON.stringify(name));
+  const rows = (result.values ?? []).map((row) => '{' + row.map((value, i) => `${names[i]}:${JSON.stringify(value)}`).join() + '}');
+  return '[' + rows.join(',\n') + ']\n';
+}
+
 // resultOf shows the result of one statement.
 function resultOf(statement, result) {
   if (result.error) return h('div', { class: 'result' }, h('pre', {}, statement), h('p', { class: 'outcome bad' }, result.error));
@@ -51,7 +58,7 @@ function resultOf(statement, result) {
   return h('div', { class: 'result' }, h('pre', {}, statement), place, h('p', { class: 'buttons' }, where,
     rows.length > page ? [button('Previous', () => turn(-page)), button('Next', () => turn(page))] : null,
     button('CSV', () => download('result.csv', 'text/csv', csv(result))),
-    button('JSON', () => download('result.json', 'application/json', JSON.stringify(rows.map((row) => Object.fromEntries(row.map((v, i) => [result.columns[i], v]))), null, 1)))));
+    button('JSON', () => download('result.json', 'application/json', json(result)))));
 }
 
 export function sql(app) {
