@@ -20,7 +20,7 @@ import (
 func initCluster(t *testing.T, args ...string) (dir, output string, err error) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "cluster")
-	out, err := exec.CommandContext(t.Context(), "bash", append([]string{"cluster/init.sh", dir}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `umask 077 && exec bash cluster/init.sh "$0" "$@"`, dir}, args...)...).CombinedOutput()
 	return dir, string(out), err
 }
 
@@ -47,6 +47,11 @@ func TestClusterInit(t *testing.T) {
 	} {
 		if !strings.Contains(read("b", "settings"), line+"\n") {
 			t.Errorf("settings of b: got %s, want a line %s", read("b", "settings"), line)
+		}
+	}
+	for path, want := range map[string]os.FileMode{"": 0o700, "a": 0o700, "a/secrets": 0o755, "b/tls": 0o755, "c/first": 0o755} { // the last three are mounted
+		if info, wrong := os.Stat(filepath.Join(dir, path)); wrong != nil || info.Mode().Perm() != want {
+			t.Errorf("DIR/%s: got %v, %v, want %v", path, info.Mode().Perm(), wrong, want)
 		}
 	}
 	roots := x509.NewCertPool()

@@ -9,7 +9,10 @@
 # IMAGES=official or IMAGES=debian takes the choice away.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-out=${1:-/dev/null}
+out=${1:-/dev/null} new=${1:-/dev/null}
+# Containers have users of their own, who read what is in the images, and what of deploy is mounted.
+umask 022
+find deploy ! -perm -o=r -exec chmod a+rX {} +
 
 official_rabbitmq=rabbitmq:3.13.7
 official_zookeeper=zookeeper:3.9.3
@@ -41,7 +44,7 @@ rideshare() {
     --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \
     --label "org.opencontainers.image.revision=$revision" "$context" >/dev/null
   note "rideshare: $image, version $version"
-  echo "RIDESHARE_IMAGE=$image" >>"$out"
+  echo "RIDESHARE_IMAGE=$image" >>"$new"
 }
 
 # third NAME VARIABLE OFFICIAL: an image that is not ours. chosen says which.
@@ -64,7 +67,7 @@ third() {
     standin "$name" "$image"
   fi
   chosen=$image
-  echo "$variable=$image" >>"$out"
+  echo "$variable=$image" >>"$new"
 }
 
 pull() { timeout 300 docker pull -q "$1" >/dev/null 2>&1; }
@@ -99,7 +102,7 @@ observers() {
 
 command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
 docker info >/dev/null 2>&1 || die "the Docker engine does not answer: is it running, and may this user use it?"
-[ "$out" = /dev/null ] || : >"$out"
+[ "$out" = /dev/null ] || { new=$out.new && : >"$new"; } # OUT is whole or as it was.
 rideshare
 third rabbitmq RABBITMQ_IMAGE "$official_rabbitmq"
 third zookeeper ZOOKEEPER_IMAGE "$official_zookeeper"
@@ -109,4 +112,5 @@ if [ "${POSTGRES:-0}" = 1 ]; then
   profiles+=,postgres
 fi
 [ "${OBSERVE:-0}" != 1 ] || observers
-[ -z "$profiles" ] || echo "COMPOSE_PROFILES=${profiles#,}" >>"$out"
+[ -z "$profiles" ] || echo "COMPOSE_PROFILES=${profiles#,}" >>"$new"
+[ "$out" = /dev/null ] || mv -f "$new" "$out"

@@ -12,7 +12,7 @@
 #   postgres-log                  the user of persdb's log in PostgreSQL
 #   archive-key                   ARCHIVE_KEY_FILE of persdb, empty until somebody writes the keys of a bucket into it
 #
-# To change them all: remove DIR, then make up.
+# To change them: make down, remove all files of DIR but postgres-* and archive-key, make up. PostgreSQL keeps its passwords.
 set -euo pipefail
 dir=$1
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -127,6 +127,21 @@ func TestStack_Up_FailedStart(t *testing.T) {
 	}
 }
 
+// A database whose passwords are gone cannot be used: nothing is started, and no other passwords are made.
+func TestStack_Up_PasswordsOfPostgresGone(t *testing.T) {
+	s := newStack(t)
+	s.write(filepath.Join(s.root, ".stack", "ours", "postgres"), "1\n")
+	s.write(filepath.Join(s.engine, "volumes"), "ours_postgres1\n")
+	if said, calls, failed := s.up(); !failed || !strings.Contains(said, "put these files back") || strings.Contains(calls, "up -d") {
+		t.Errorf("failed: %t, said:\n%s\ncalled:\n%s", failed, said, calls)
+	}
+	s.write(filepath.Join(s.root, ".stack", "ours", "secrets", "postgres-superuser"), "password\n")
+	s.write(filepath.Join(s.engine, "refusal"), "ERROR: no room\n")
+	if said, calls, _ := s.up(); !strings.Contains(calls, "up -d") {
+		t.Errorf("with the passwords nothing was started: %s", said)
+	}
+}
+
 // TLS_DIR adds a compose file and a copy of its files that containers may read. A file that is missing is named before
 // anything is made. Without TLS_DIR nothing of that happens.
 func TestStack_Up_TLS(t *testing.T) {

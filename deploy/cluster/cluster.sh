@@ -56,7 +56,10 @@ rideshare() { # rideshare ARG...: the command, on this host
 
 up() {
   need_compose
-  [ -s "$dir/images" ] || { POSTGRES=1 deploy/images.sh "$dir/images" && load; }
+  if [ ! -s "$dir/images" ]; then
+    POSTGRES=1 deploy/images.sh "$dir/images"
+    load
+  fi
   compose up -d --no-build 2>&1 | sed '/^$/d; s/^/cluster: /' >&2
 }
 

@@ -13,6 +13,7 @@
 #
 # It never changes a DIR that exists.
 set -euo pipefail
+umask 022 # containers have users of their own; nobody else enters DIR.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../secretlib.sh"
 

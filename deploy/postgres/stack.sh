@@ -16,6 +16,8 @@ check_postgres() {
   [ -z "$1" ] || kept=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)
   [ "$kept" = "$POSTGRES" ] ||
     die "the log of $PROJECT was begun with POSTGRES=$kept and cannot be moved; nothing was started. Another PROJECT, or make down VOLUMES=1, begins anew"
+  [ "$POSTGRES" = 0 ] || [ -z "$1" ] || [ -s "$STACK_SECRETS/postgres-superuser" ] ||
+    die "the database of $PROJECT has the passwords that were in $STACK_SECRETS/postgres-superuser and postgres-log; put these files back. Nothing was started"
   echo "$POSTGRES" >"$STACK_DIR/postgres"
   export POSTGRES_FIRST=postgres1
   case $'\n'$1$'\n' in *$'\n'"${PROJECT}_postgres1"$'\n'*) ;; *$'\n'"${PROJECT}_postgres2"$'\n'*) POSTGRES_FIRST=postgres2 ;; esac
