@@ -54,6 +54,7 @@ func TestGuard_Refuses(t *testing.T) {
 		{"PRAGMA foreign_key_check", "", ""},
 		{"PRAGMA database_list", "", ""},
 		{"PRAGMA table_info(t)", "", ""},
+		{"\ufeffEXPLAIN PRAGMA database_list", "PRAGMA database_list is not supported", "PRAGMA database_list is not supported"},
 		{"EXPLAIN PRAGMA database_list", "PRAGMA database_list is not supported", "PRAGMA database_list is not supported"},
 		{"SELECT file FROM pragma_database_list", "no such table: pragma_database_list", "no such table: pragma_database_list"},
 		{"ATTACH 'x' AS y", "ATTACH and DETACH", "ATTACH and DETACH"},

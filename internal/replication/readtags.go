@@ -178,18 +178,18 @@ const (
 )
 
 func affinityOf(declared string) affinity {
-	declared = strings.ToUpper(declared)
+	declared = sqltext.Fold(declared)
 	has := func(part string) bool { return strings.Contains(declared, part) }
 	switch {
-	case declared == "ANY": // no affinity in a STRICT table, NUMERIC in others
+	case declared == "any": // no affinity in a STRICT table, NUMERIC in others
 		return affinityUncertain
-	case has("INT"):
+	case has("int"):
 		return affinityNumeric
-	case has("CHAR"), has("CLOB"), has("TEXT"):
+	case has("char"), has("clob"), has("text"):
 		return affinityText
-	case has("BLOB"), declared == "":
+	case has("blob"), declared == "":
 		return affinityBlob
-	case has("REAL"), has("FLOA"), has("DOUB"): //nolint:misspell // the engine looks for these parts of words
+	case has("real"), has("floa"), has("doub"): //nolint:misspell // the engine looks for these parts of words
 		return affinityReal
 	default:
 		return affinityNumeric

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/packed"
 	"rideshare/internal/rowlog"
 	"rideshare/internal/sqlite"
@@ -12,6 +13,23 @@ import (
 // recordedCounter returns a counter of AUTOINCREMENT in its recorded form.
 func recordedCounter(n sqlite.Counter) string {
 	return string(packed.AppendValue(packed.AppendValue(nil, n.Name), n.Seq))
+}
+
+// maxCounters bounds the bytes of sqlite_sequence in an entry. Statements can write any value there, and each entry that counts has all.
+const maxCounters = 1 << 20
+
+// CheckSequences returns CodeTooLarge if sqlite_sequence has become too large for an entry. A statement that writes to it must be
+// undone then.
+func (k *Capture) CheckSequences() error {
+	rows, err := k.c.Counters()
+	size := 0
+	for _, row := range rows {
+		size += len(recordedCounter(row))
+	}
+	if size > maxCounters {
+		return dbaas.Errorf(dbaas.CodeTooLarge, "sqlite_sequence would have more than %d bytes", maxCounters)
+	}
+	return err
 }
 
 // takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts would change it on

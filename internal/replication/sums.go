@@ -209,8 +209,8 @@ func (t *table) appendRow(b []byte, r sqlite.Row) []byte {
 	if !t.withoutRowid {
 		b, first = packed.AppendInt(b, r.Int(0)), 1
 	}
-	for _, i := range t.index {
-		b = packed.AppendValue(b, r.Borrow(first+int(i)))
+	for _, place := range t.at {
+		b = packed.AppendValue(b, r.Borrow(first+place))
 	}
 	return b
 }

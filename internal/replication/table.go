@@ -19,13 +19,20 @@ type table struct {
 	// it is the row id.
 	columns []string
 	index   []int32 // the number of each of columns in the table
-	reals   []int32 // the numbers of the columns with affinity REAL
+	// stored are the quoted names of all columns that the file has, generated ones too if they are STORED, and at has the place of each
+	// of columns among them. A VIRTUAL column is never read: its expression may need any amount of memory.
+	stored []string
+	at     []int
+	reals  []int32 // the numbers of the columns with affinity REAL
 	// rowid is the name of the row id, "" for a table WITHOUT ROWID. It is also "" if columns take all names of the row
 	// id; such a table is rejected.
 	rowid        string
 	withoutRowid bool
 	key          []int // WITHOUT ROWID: indexes in columns of the primary key
-	notNull      []int // with a row id: indexes in columns of the primary key's columns for which the engine allows NULL
+	// identity is the condition on the columns of the primary key, each with the key's collation, which may be another one than the
+	// column's. Parameter n is the value of the nth of key.
+	identity string
+	notNull  []int // with a row id: indexes in columns of the primary key's columns for which the engine allows NULL
 	// primary has the numbers of the primary key's columns. It is empty if the key is the row id (rowidKey), or if there
 	// is no key.
 	primary  []int32
@@ -119,7 +126,11 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		if name == alias {
 			t.alias = len(t.columns) + 1
 		}
-		if r.Int(3) != 0 || name == alias {
+		place := len(t.stored)
+		if hidden := r.Int(3); hidden == plainColumn || hidden == storedColumn {
+			t.stored = append(t.stored, QuoteName(name))
+		}
+		if r.Int(3) != plainColumn || name == alias {
 			return nil
 		}
 		if pk := int(r.Int(2)); pk > 0 {
@@ -129,19 +140,17 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 			}
 		}
 		t.columns = append(t.columns, name)
-		t.index = append(t.index, int32(r.Int(0)))
+		t.index, t.at = append(t.index, int32(r.Int(0))), append(t.at, place)
 		if affinityOf(r.Text(5)) == affinityReal {
 			t.reals = append(t.reals, int32(r.Int(0)))
 		}
 		return nil
 	}, dbaas.Text(t.name))
-	for n := range len(keys) {
-		t.primary, t.places = append(t.primary, t.index[keys[n+1]]), append(t.places, keys[n+1])
-		if t.withoutRowid {
-			t.key = append(t.key, keys[n+1])
-		}
+	t.order(keys)
+	if t.rowidKey = alias != ""; err == nil && t.withoutRowid {
+		err = t.identify(c)
 	}
-	if t.rowidKey = alias != ""; err != nil || t.withoutRowid {
+	if err != nil || t.withoutRowid {
 		return err
 	}
 	if t.rowid = alias; alias != "" {
@@ -154,6 +163,31 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 	}
 	return nil
+}
+
+// order sets the primary key. keys has the place in columns by the place in the key, from 1 on.
+func (t *table) order(keys map[int]int) {
+	for n := range len(keys) {
+		t.primary, t.places = append(t.primary, t.index[keys[n+1]]), append(t.places, keys[n+1])
+		if t.withoutRowid {
+			t.key = append(t.key, keys[n+1])
+		}
+	}
+}
+
+// plainColumn and storedColumn are values of hidden in pragma_table_xinfo.
+const plainColumn, storedColumn = 0, 3
+
+// identify sets identity.
+func (t *table) identify(c *sqlite.Conn) error {
+	return c.Query(`SELECT x.name, x.coll FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x WHERE l.origin='pk' AND x.key=1 ORDER BY x.seqno`, func(r sqlite.Row) error {
+		n := slices.IndexFunc(t.key, func(k int) bool { return t.columns[k] == r.Text(0) })
+		if t.identity != "" {
+			t.identity += " AND "
+		}
+		t.identity += fmt.Sprintf("%s=?%d COLLATE %s", QuoteName(r.Text(0)), n+1, QuoteName(r.Text(1)))
+		return nil
+	}, dbaas.Text(t.name))
 }
 
 // rowidAlias returns the name of the column that is the row id itself, or "". Such a column is the only column of the
@@ -196,23 +230,19 @@ func (t *table) where() string {
 	if !t.withoutRowid {
 		return QuoteName(t.rowid) + "=?1"
 	}
-	terms := make([]string, len(t.key))
-	for n, k := range t.key {
-		terms[n] = fmt.Sprintf("%s=?%d", QuoteName(t.columns[k]), n+1)
-	}
-	return strings.Join(terms, " AND ")
+	return t.identity
 }
 
 // all returns the statement that reads all of the table's rows in storage order.
 func (t *table) all() string {
 	if !t.withoutRowid {
-		return fmt.Sprintf("SELECT %s, * FROM %s ORDER BY 1", QuoteName(t.rowid), QuoteName(t.name))
+		return fmt.Sprintf("SELECT %s, %s FROM %s ORDER BY 1", QuoteName(t.rowid), strings.Join(t.stored, ","), QuoteName(t.name))
 	}
 	names := make([]string, len(t.key))
 	for n, k := range t.key {
 		names[n] = QuoteName(t.columns[k])
 	}
-	return "SELECT * FROM " + QuoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
+	return "SELECT " + strings.Join(t.stored, ",") + " FROM " + QuoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
 }
 
 // QuoteName returns name as an SQL identifier.

@@ -195,7 +195,7 @@ func (s *Stmt) allowed() error {
 
 // Patterns for the beginning of a text. blanks are the white space, comments and semicolons that the engine skips.
 const (
-	blanks  = `(?:\s|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
+	blanks  = `(?:\s|\x{FEFF}|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
 	explain = `EXPLAIN\b` + blanks
 )
 

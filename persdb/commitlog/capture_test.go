@@ -64,6 +64,8 @@ func TestStore_Commit_AnyTable(t *testing.T) {
 		"ReplaceClause":   {{"CREATE TABLE x(id INTEGER PRIMARY KEY, u TEXT UNIQUE ON CONFLICT REPLACE)", "INSERT INTO x VALUES(1,'a'),(2,'b')"}, {"UPDATE x SET u='b' WHERE id=1", "INSERT INTO x VALUES(3,'b')"}},
 		"NoCaseKey":       {{"CREATE TABLE x(k TEXT NOT NULL COLLATE NOCASE PRIMARY KEY, v)", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}, {"DELETE FROM x", "INSERT INTO x VALUES('aNN',3)"}},
 		"NoCaseKeyOnly":   {{"CREATE TABLE x(k TEXT COLLATE NOCASE PRIMARY KEY, v) WITHOUT ROWID", "INSERT INTO x VALUES('ann',1)"}, {"UPDATE x SET k='Ann'"}, {"INSERT OR REPLACE INTO x VALUES('ANN',2)"}},
+		"CollationOfKey":  {{"CREATE TABLE x(k TEXT COLLATE NOCASE, v, PRIMARY KEY(k COLLATE BINARY)) WITHOUT ROWID", "INSERT INTO x VALUES('A',1),('a',1)"}, {"DELETE FROM x WHERE k='a' COLLATE BINARY"}, {"INSERT INTO x VALUES('a',1)"}, {"UPDATE x SET v=2 WHERE k='A' COLLATE BINARY"}},
+		"TwoCollations":   {{"CREATE TABLE x(k TEXT, v, PRIMARY KEY(k COLLATE NOCASE, k)) WITHOUT ROWID", "INSERT INTO x VALUES('A',1),('a',1)"}, {"DELETE FROM x WHERE k='a'"}, {"INSERT INTO x VALUES('a',1)"}, {"UPDATE x SET v=2 WHERE k='A'"}},
 		"NumbersAsKeys":   {{"CREATE TABLE x(k NOT NULL PRIMARY KEY, v)", "INSERT INTO x VALUES(1,1)"}, {"UPDATE x SET k=1.0"}, {"UPDATE x SET v=0.0"}, {"UPDATE x SET v=-0.0"}},
 		"NoKey":           {{"CREATE TABLE x(v)", "INSERT INTO x VALUES(1),(1),(NULL)"}, {"DELETE FROM x WHERE rowid=1", "UPDATE x SET v=2 WHERE rowid=2", "UPDATE x SET rowid=70 WHERE rowid=3"}, {"INSERT INTO x VALUES(9)"}},
 		"NullKeyFilled":   {{"CREATE TABLE x(k TEXT PRIMARY KEY, v)", "CREATE TRIGGER g AFTER INSERT ON x WHEN NEW.k IS NULL BEGIN UPDATE x SET k='key'||NEW.v WHERE rowid=NEW.rowid; END", "INSERT INTO x VALUES(NULL,1),(NULL,2)"}, {"DELETE FROM x WHERE k='key2'"}},
@@ -227,6 +229,26 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 		}
 	}
 	r.Follow(t, s)
+}
+
+// A statement that would make every later entry with a counter large is undone.
+func TestStore_Commit_LargeCounters(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
+	for n, tc := range []struct{ sql, want string }{
+		{"CREATE TABLE x(id INTEGER PRIMARY KEY AUTOINCREMENT)", "ok"},
+		{"INSERT INTO sqlite_sequence(name, seq) VALUES('a', zeroblob(600000))", "ok"},
+		{"INSERT INTO sqlite_sequence(name, seq) VALUES('b', zeroblob(600000))", "too_large: sqlite_sequence would have more than 1048576 bytes"},
+		{"INSERT INTO x DEFAULT VALUES", "ok"},
+	} {
+		if got := outcome(storetest.Commit(t, s, epoch, op(n, tc.sql)).Results[0]); got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.sql, got, tc.want)
+		}
+	}
+	r.Follow(t, s)
+	if n := count(t, r, "sqlite_sequence"); n != 2 {
+		t.Errorf("got %d counters, want those of a and x", n)
+	}
 }
 
 // An operation that takes longer than others may wait is deferred without affecting them. Alone it may use its full

@@ -99,7 +99,7 @@ func (b *batch) recorded(stmt *sqlite.Stmt, changes, version int64) error {
 		return err
 	}
 	if stmt.WritesSequence() { // the engine does not count these rows; the whole table is compared at the end.
-		return nil
+		return capture.CheckSequences()
 	}
 	if b.s.conn.TotalChanges()-changes > capture.Rows() {
 		return errNotRecorded
