@@ -12,14 +12,14 @@ FAULT_PARALLEL ?= 2
 # They take long, or measure the binary as delivered, which has no race detector: TestLoad runs in containers, the others on one process only.
 LOAD      = TestLoad_SlavesComeAndGo_NothingFails
 DELIVERED = TestPersdb_LargestWrites_FitItsMemory|TestUp_OneProcess_ReadyInAFractionOfASecond|TestBodies_HugeEndlessAndSlow_RefusedWhileOthersAreAnswered
-# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process. make test-fault and make test-containers
-# do the rest on real parts.
+# What they test is the same on every bus and coordinator and with every launcher, and has its run on one process; or make test-fault or
+# make test-containers tests it on real parts.
 APART     = TestAdmission_|TestAuth_|TestBackup_(Blocks|Client|Command|Random)|TestCheck_(Missing|NobodyThere|With)|TestClients_|TestCorpus_|TestCounters_|TestDocument_|TestFaults_(SecondSignal|WorkersCrashed)|TestHealthcheck_|TestPersdb_|TestRestore_FromABucket|TestRides_List_HasOnly|TestRoles_|TestScenes_|TestShell_|TestTLS_(Certificate|PersdbVerifies|WrongUsage)|TestTerminal_|TestTraces_(LogLines|NoCollector|Sampled)|TestUp_(BusyPort|Demo|ExitCodes|Help|Output|Same)|TestUsers_(HostileName|NameOf)
 # The scenes of the examples for which real parts matter: those that kill some of them, and one with asynchronous writes. All scenes run on one process.
 REAL_SCENES = ^TestScenes_Pass$$/^ski-(kill|queryable)$$|^TestScene_Kill$$
 # These take longest, or wait most. They are started first, so that none of them runs alone at the end.
 LONGEST = ./tests/e2e ./internal/mq/amqp ./persdb/pglog ./internal/coord/zookeeper ./cmd/rideshare ./tests/bench ./deploy/postgres ./orchestrator/launch/docker ./persdb/commitlog
-# It takes minutes with the race detector. test-sim runs it without.
+# This test takes minutes with the race detector. test-sim runs it without.
 UNRACED = TestStore_PowerLoss_AtEachStepOfOpen
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 

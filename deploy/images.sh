@@ -9,7 +9,7 @@
 # IMAGES=official or IMAGES=debian takes the choice away.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-out=${1:-/dev/null} new=${1:-/dev/null}
+out=${1:-/dev/null} choice=
 # Containers have users of their own, who read what is in the images, and what of deploy is mounted.
 umask 022
 find deploy ! -perm -o=r -exec chmod a+rX {} +
@@ -44,7 +44,7 @@ rideshare() {
     --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \
     --label "org.opencontainers.image.revision=$revision" "$context" >/dev/null
   note "rideshare: $image, version $version"
-  echo "RIDESHARE_IMAGE=$image" >>"$new"
+  choice+=RIDESHARE_IMAGE=$image$'\n'
 }
 
 # third NAME VARIABLE OFFICIAL: an image that is not ours. chosen says which.
@@ -67,7 +67,7 @@ third() {
     standin "$name" "$image"
   fi
   chosen=$image
-  echo "$variable=$image" >>"$new"
+  choice+=$variable=$image$'\n'
 }
 
 pull() { timeout 300 docker pull -q "$1" >/dev/null 2>&1; }
@@ -102,7 +102,6 @@ observers() {
 
 command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
 docker info >/dev/null 2>&1 || die "the Docker engine does not answer: is it running, and may this user use it?"
-[ "$out" = /dev/null ] || { new=$out.new && : >"$new"; } # OUT is whole or as it was.
 rideshare
 third rabbitmq RABBITMQ_IMAGE "$official_rabbitmq"
 third zookeeper ZOOKEEPER_IMAGE "$official_zookeeper"
@@ -112,5 +111,5 @@ if [ "${POSTGRES:-0}" = 1 ]; then
   profiles+=,postgres
 fi
 [ "${OBSERVE:-0}" != 1 ] || observers
-[ -z "$profiles" ] || echo "COMPOSE_PROFILES=${profiles#,}" >>"$new"
-[ "$out" = /dev/null ] || mv -f "$new" "$out"
+[ -z "$profiles" ] || choice+=COMPOSE_PROFILES=${profiles#,}$'\n'
+printf %s "$choice" >"$out" # only now: a run that fails leaves OUT as it was.

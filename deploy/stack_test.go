@@ -127,15 +127,36 @@ func TestStack_Up_FailedStart(t *testing.T) {
 	}
 }
 
+// A run of images.sh that fails leaves the choice as it was; one that ends well leaves all of it.
+func TestImages_ChoiceIsWhole(t *testing.T) {
+	root, bin := t.TempDir(), t.TempDir()
+	s := &stack{t: t}
+	s.write(filepath.Join(root, "deploy", "images.sh"), s.read("images.sh"))
+	s.write(filepath.Join(bin, "docker"), "#!/bin/sh\ncase \"$1 $2\" in 'image inspect'|'pull -q') exit \"$ABSENT\" ;; esac\n")
+	out := filepath.Join(root, "images")
+	const whole = "RIDESHARE_IMAGE=rideshare/rideshare:local\nRABBITMQ_IMAGE=r\nZOOKEEPER_IMAGE=z\nPOSTGRES_IMAGE=p\nCOMPOSE_PROFILES=postgres\n"
+	for absent, want := range map[string]string{"0": whole, "1": "before\n"} {
+		s.write(out, "before\n")
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "deploy", "images.sh"), out)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GO=true", "RABBITMQ_IMAGE=r", "ZOOKEEPER_IMAGE=z", "POSTGRES_IMAGE=p", "POSTGRES=1", "OBSERVE=0", "ABSENT="+absent)
+		said, err := cmd.CombinedOutput()
+		if got := s.read(out); (err == nil) != (want == whole) || got != want {
+			t.Errorf("images absent: %s: got %q, %v, want %q; said %s", absent, got, err, want, said)
+		}
+	}
+}
+
 // A database whose passwords are gone cannot be used: nothing is started, and no other passwords are made.
 func TestStack_Up_PasswordsOfPostgresGone(t *testing.T) {
 	s := newStack(t)
 	s.write(filepath.Join(s.root, ".stack", "ours", "postgres"), "1\n")
 	s.write(filepath.Join(s.engine, "volumes"), "ours_postgres1\n")
-	if said, calls, failed := s.up(); !failed || !strings.Contains(said, "put these files back") || strings.Contains(calls, "up -d") {
-		t.Errorf("failed: %t, said:\n%s\ncalled:\n%s", failed, said, calls)
+	for _, name := range []string{"postgres-superuser", "postgres-log"} {
+		if said, calls, failed := s.up(); !failed || !strings.Contains(said, "put these files back") || strings.Contains(calls, "up -d") {
+			t.Errorf("without %s: failed: %t, said:\n%s\ncalled:\n%s", name, failed, said, calls)
+		}
+		s.write(filepath.Join(s.root, ".stack", "ours", "secrets", name), "password\n")
 	}
-	s.write(filepath.Join(s.root, ".stack", "ours", "secrets", "postgres-superuser"), "password\n")
 	s.write(filepath.Join(s.engine, "refusal"), "ERROR: no room\n")
 	if said, calls, _ := s.up(); !strings.Contains(calls, "up -d") {
 		t.Errorf("with the passwords nothing was started: %s", said)

@@ -6,7 +6,6 @@
 #
 # FINISH.sh runs in the new root and makes it one program's image.
 set -euo pipefail
-umask 022
 
 out=$1 finish=$2
 shift 2

@@ -16,7 +16,7 @@ check_postgres() {
   [ -z "$1" ] || kept=$(cat "$STACK_DIR/postgres" 2>/dev/null || echo 0)
   [ "$kept" = "$POSTGRES" ] ||
     die "the log of $PROJECT was begun with POSTGRES=$kept and cannot be moved; nothing was started. Another PROJECT, or make down VOLUMES=1, begins anew"
-  [ "$POSTGRES" = 0 ] || [ -z "$1" ] || [ -s "$STACK_SECRETS/postgres-superuser" ] ||
+  [ "$POSTGRES" = 0 ] || [ -z "$1" ] || { [ -s "$STACK_SECRETS/postgres-superuser" ] && [ -s "$STACK_SECRETS/postgres-log" ]; } ||
     die "the database of $PROJECT has the passwords that were in $STACK_SECRETS/postgres-superuser and postgres-log; put these files back. Nothing was started"
   echo "$POSTGRES" >"$STACK_DIR/postgres"
   export POSTGRES_FIRST=postgres1

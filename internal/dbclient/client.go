@@ -183,9 +183,10 @@ func (c *Client) statements(ctx context.Context, path string, write bool, opts O
 
 // header builds the headers of a call. seen is the position that a read must see beside its own, nil for none.
 func (c *Client) header(ctx context.Context, k call, seen *position) http.Header {
-	h := http.Header{"Accept": {"application/json, application/problem+json"}, httpapi.HeaderPlainText: {"true"}}
+	h := http.Header{"Accept": {"application/json, application/problem+json"}}
 	if k.body != nil {
 		h.Set("Content-Type", "application/json")
+		h.Set(httpapi.HeaderPlainText, "true")
 	}
 	if k.authorization != "" {
 		h.Set("Authorization", k.authorization)

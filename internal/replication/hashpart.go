@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
@@ -60,7 +59,7 @@ func (t *table) hashRange(c *sqlite.Conn, from dbaas.HashFrom, left *int, betwee
 			}
 			first = from.After + 1
 		}
-		sql = fmt.Sprintf("SELECT %s, %s FROM %s WHERE %[1]s>=%[4]d ORDER BY 1", QuoteName(t.rowid), strings.Join(t.stored, ","), QuoteName(t.name), first)
+		sql = fmt.Sprintf("%s WHERE %s>=%d ORDER BY 1", t.rows(), QuoteName(t.rowid), first)
 	}
 	sum, err = hashRows(c, sql, between, func(r sqlite.Row, size int) error {
 		if *left -= size; *left > 0 || t.withoutRowid {

@@ -81,7 +81,7 @@ func (s *schema) load() (map[string]*table, error) {
 	return tables, err
 }
 
-// find returns an application table by its name, which SQLite compares, or nil.
+// find returns an application table by its name, which is compared as SQLite compares names, or nil.
 func (s *schema) find(name string) *table {
 	for have, t := range s.tables {
 		if sqltext.SameName(have, name) {
@@ -126,11 +126,11 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		if name == alias {
 			t.alias = len(t.columns) + 1
 		}
-		place := len(t.stored)
-		if hidden := r.Int(3); hidden == plainColumn || hidden == storedColumn {
+		hidden, place := r.Int(3), len(t.stored)
+		if hidden == plainColumn || hidden == storedColumn {
 			t.stored = append(t.stored, QuoteName(name))
 		}
-		if r.Int(3) != plainColumn || name == alias {
+		if hidden != plainColumn || name == alias {
 			return nil
 		}
 		if pk := int(r.Int(2)); pk > 0 {
@@ -146,12 +146,12 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		}
 		return nil
 	}, dbaas.Text(t.name))
-	t.order(keys)
-	if t.rowidKey = alias != ""; err == nil && t.withoutRowid {
-		err = t.identify(c)
-	}
-	if err != nil || t.withoutRowid {
+	if err != nil {
 		return err
+	}
+	t.order(keys)
+	if t.rowidKey = alias != ""; t.withoutRowid {
+		return t.identify(c)
 	}
 	if t.rowid = alias; alias != "" {
 		return nil
@@ -233,16 +233,25 @@ func (t *table) where() string {
 	return t.identity
 }
 
+// rows returns a statement that reads the table's rows, with the row id first if there is one.
+func (t *table) rows() string {
+	columns := strings.Join(t.stored, ",")
+	if !t.withoutRowid {
+		columns = QuoteName(t.rowid) + "," + columns
+	}
+	return "SELECT " + columns + " FROM " + QuoteName(t.name)
+}
+
 // all returns the statement that reads all of the table's rows in storage order.
 func (t *table) all() string {
 	if !t.withoutRowid {
-		return fmt.Sprintf("SELECT %s, %s FROM %s ORDER BY 1", QuoteName(t.rowid), strings.Join(t.stored, ","), QuoteName(t.name))
+		return t.rows() + " ORDER BY 1"
 	}
 	names := make([]string, len(t.key))
 	for n, k := range t.key {
 		names[n] = QuoteName(t.columns[k])
 	}
-	return "SELECT " + strings.Join(t.stored, ",") + " FROM " + QuoteName(t.name) + " ORDER BY " + strings.Join(names, ",")
+	return t.rows() + " ORDER BY " + strings.Join(names, ",")
 }
 
 // QuoteName returns name as an SQL identifier.

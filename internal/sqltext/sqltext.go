@@ -1,4 +1,4 @@
-// Package sqltext splits SQL text into statements without the engine.
+// Package sqltext splits SQL text into statements, and compares names, without the engine.
 package sqltext
 
 import (

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -199,8 +198,8 @@ func parsePatch(text []byte) (object, error) {
 	return patch, nil
 }
 
-// checkNames returns an error if patched has a name that known lacks, at any level. The decoder does not see all of them:
-// it takes "Inflight" for "inflight".
+// checkNames returns an error if patched has a name that known lacks, at any level. The decoder would not do: it takes
+// "Inflight" for "inflight".
 func checkNames(patched, known object) error {
 	for _, name := range slices.Sorted(maps.Keys(patched)) {
 		value, ok := known[name]
@@ -229,9 +228,7 @@ func (s Settings) with(patched object) (Settings, error) {
 	if err != nil {
 		return s, dbaas.WrapError(dbaas.CodeInvalid, "the settings cannot be kept", err)
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err = dec.Decode(&s); err != nil {
+	if err = json.Unmarshal(text, &s); err != nil {
 		return s, dbaas.Errorf(dbaas.CodeInvalid, "%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return s, nil

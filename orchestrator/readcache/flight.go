@@ -15,7 +15,7 @@ const joinable = time.Second
 type flight struct {
 	cluster dbaas.ClusterID // as known when the flight began: rows of another cluster must not be shared
 	want    dbaas.Seq       // the position that the leader asked for
-	recent  bool            // the leader's answer includes every write acknowledged before
+	recent  bool            // the leader must see every write that was acknowledged before it began
 	began   time.Time
 	done    chan struct{} // closed with the answer
 	result  dbaas.ReadResult

@@ -54,7 +54,7 @@ func notShared(t *testing.T, leaders func(dbaas.ReadResult) dbaas.ReadResult, ch
 	}
 }
 
-// Where the head is not known yet, a read that must see every acknowledged write does not join one that need not.
+// A read of level weak does not join a flight of level none, also while no position of the log is known.
 func TestCache_FlightOfLevelNone_IsNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

@@ -25,7 +25,7 @@ func ParseSQL(body []byte) ([]dbaas.Statement, error) { return Limits{}.ParseSQL
 // MaxStatements is how many statements a request may have unless Limits says otherwise.
 const MaxStatements = 100_000
 
-// Limits bounds the memory of a parsed body. A short text may become values that take much more memory.
+// Limits says how a body is parsed, and bounds its memory: a short text may become values that take much more memory.
 type Limits struct {
 	// PlainText means that every string is a text, also one such as x'68'.
 	PlainText  bool
