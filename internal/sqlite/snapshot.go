@@ -53,6 +53,9 @@ func (s *Snapshot) open(begun func(*Conn) error) error {
 	return err
 }
 
+// Bytes returns the size of the whole copy.
+func (s *Snapshot) Bytes() int64 { return s.count * PageSize }
+
 // Close ends the snapshot, whether or not it was read to its end. A second call does nothing.
 func (s *Snapshot) Close() error {
 	if s.source == nil {

@@ -172,7 +172,7 @@ func (g *Gate) use(patched object, why string) error {
 		if s.Value == before[name].Value {
 			continue
 		}
-		c := Change{Name: name, From: fmt.Sprint(before[name].Value), To: fmt.Sprint(s.Value), Why: why}
+		c := Change{Name: name, From: before[name].text(), To: s.text(), Why: why}
 		g.cfg.Log.Info("admission setting changed", "setting", name, "from", c.From, "to", c.To)
 		g.cfg.Event(EventLimit, c)
 	}

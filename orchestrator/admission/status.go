@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -93,6 +95,14 @@ type BreakerStatus struct {
 type Setting struct {
 	Value  any    `json:"value"`
 	Source string `json:"source"`
+}
+
+// text returns the value as a person writes it: one million is 1000000.
+func (s Setting) text() string {
+	if n, ok := s.Value.(float64); ok { // as JSON is decoded
+		return strconv.FormatFloat(n, 'f', -1, 64)
+	}
+	return fmt.Sprint(s.Value)
 }
 
 // StageStatus is what GET /api/v1/admission shows about a stage.

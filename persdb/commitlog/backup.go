@@ -106,15 +106,16 @@ func (b *backupBody) Close() error {
 }
 
 // copyTo writes a snapshot to a new file. It uses about half of a core. It returns CodeFull if the disk would have
-// less than Config.Reserve bytes free. It calls begun, unless that is nil, once the position is fixed.
+// less than Config.Reserve bytes free, before it writes anything if this is known then. It calls begun, unless that is
+// nil, once the position is fixed.
 func (s *Store) copyTo(ctx context.Context, path string, begun func(dbaas.Head) error) (head dbaas.Head, err error) {
-	snapshot, err := s.Snapshot(ctx)
+	head, body, err := s.snapshot(ctx)
 	if err != nil {
 		return head, err
 	}
-	defer func() { err = errors.Join(err, snapshot.Body.Close()) }()
+	defer func() { err = errors.Join(err, body.Close()) }()
 	if begun != nil {
-		if err = begun(snapshot.Head); err != nil {
+		if err = begun(head); err != nil {
 			return head, err
 		}
 	}
@@ -123,17 +124,19 @@ func (s *Store) copyTo(ctx context.Context, path string, begun func(dbaas.Head) 
 		return head, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	left := body.source.Bytes()
 	for turns := wait.NewTurns(); ; {
-		if freeBytes(s.cfg.Dir) < s.cfg.Reserve+backupChunk {
+		if s.reserve.free() < s.cfg.Reserve+max(left, backupChunk) {
 			return head, dbaas.Errorf(dbaas.CodeFull, "persdb's disk has no room for the file of a backup, which is as large as the tables")
 		}
-		_, err = io.CopyN(f, snapshot.Body, backupChunk)
+		copied, err := io.CopyN(f, body, backupChunk)
 		if errors.Is(err, io.EOF) {
-			return snapshot.Head, nil
+			return head, nil
 		}
 		if err != nil {
 			return head, err
 		}
+		left -= copied
 		if !turns.Rest(ctx) {
 			return head, context.Cause(ctx)
 		}
@@ -212,7 +215,7 @@ func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer release()
-	if freeBytes(s.cfg.Dir) < s.cfg.Reserve+int64(len(file)) {
+	if s.reserve.free() < s.cfg.Reserve+int64(len(file)) {
 		return nil, dbaas.Errorf(dbaas.CodeFull, "persdb's disk has no room for the file")
 	}
 	path := filepath.Join(dir, FileName)

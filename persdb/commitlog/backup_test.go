@@ -2,10 +2,53 @@ package commitlog_test
 
 import (
 	"database/sql"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/storetest"
+	"rideshare/persdb/commitlog"
 )
+
+// A copy that has no room beside the reserve is refused before it takes any of it.
+func TestBackup_NoRoom_NothingIsWritten(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	dir := t.TempDir()
+	s := open(t, commitlog.Config{Dir: dir, Reserve: mib})
+	storetest.Commit(t, s, storetest.Claim(t, s), op(1, "INSERT INTO users VALUES('ann', printf('%.*c', 5000000, 'x'))"))
+	asked, most := 0, int64(0)
+	s.OnFree(func() int64 {
+		asked++
+		most = max(most, bytesBelow(t, filepath.Join(dir, "backups")))
+		return 5 * mib // more than a chunk, less than the tables and the reserve
+	})
+	if _, err := s.Backup(t.Context(), dbaas.BackupForm{}); dbaas.CodeOf(err) != dbaas.CodeFull {
+		t.Errorf("got %v, want code %q", err, dbaas.CodeFull)
+	}
+	if asked == 0 || most > 0 {
+		t.Errorf("the free space was asked for %d times, and %d bytes were written", asked, most)
+	}
+}
+
+// bytesBelow returns the total size of the files below a folder.
+func bytesBelow(t *testing.T, dir string) (total int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		total += info.Size()
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return total
+}
 
 // witnessFile returns a database file that another way than the store's made.
 func witnessFile(t *testing.T, script string) []byte {

@@ -40,10 +40,13 @@ func Trimmable(p Retention, ages []time.Duration, ops int, bytes int64) int {
 func (s *Store) Watch(ctx context.Context) { s.watch(ctx) }
 
 // SetFree sets how many free bytes the disk has.
-func (s *Store) SetFree(n int64) {
+func (s *Store) SetFree(n int64) { s.OnFree(func() int64 { return n }) }
+
+// OnFree sets what returns how many free bytes the disk has.
+func (s *Store) OnFree(free func() int64) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	s.reserve.free = func() int64 { return n }
+	s.reserve.free = free
 }
 
 // SetBacklog sets how many bytes of entries may wait for the archive.

@@ -19,23 +19,31 @@ const maxSnapshots = 4
 // continue in the meantime, but the WAL grows until Body is closed, so the caller must close it soon. ctx bounds the
 // wait while other snapshots are read.
 func (s *Store) Snapshot(ctx context.Context) (*dbaas.Snapshot, error) {
-	if err := s.leftBehind(); err != nil {
+	head, body, err := s.snapshot(ctx)
+	if err != nil {
 		return nil, err
+	}
+	return &dbaas.Snapshot{Head: head, Body: body, Sum: body.announce}, nil
+}
+
+func (s *Store) snapshot(ctx context.Context) (head dbaas.Head, body *snapshotBody, err error) {
+	if err = s.leftBehind(); err != nil {
+		return head, nil, err
 	}
 	select {
 	case s.copying <- struct{}{}:
 	case <-ctx.Done():
-		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "other snapshots are being made", ctx.Err())
+		return head, nil, dbaas.WrapError(dbaas.CodeUnavailable, "other snapshots are being made", ctx.Err())
 	}
 	begun, err := replication.OpenSnapshot(s.path())
 	if err != nil {
 		<-s.copying
-		return nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
+		return head, nil, dbaas.WrapError(dbaas.CodeUnavailable, "no snapshot could be made", err)
 	}
-	body := &snapshotBody{source: begun, sum: dbaas.NewSnapshotSum(), release: sync.OnceFunc(func() { <-s.copying })}
-	head := begun.Head()
+	body = &snapshotBody{source: begun, sum: dbaas.NewSnapshotSum(), release: sync.OnceFunc(func() { <-s.copying })}
+	head = begun.Head()
 	head.Cluster = s.cluster
-	return &dbaas.Snapshot{Head: head, Body: body, Sum: body.announce}, nil
+	return head, body, nil
 }
 
 // snapshotBody computes the checksum of the bytes that are read.

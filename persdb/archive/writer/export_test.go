@@ -27,10 +27,8 @@ func (a *Archiver) Work(ctx context.Context) error {
 	if err := a.Upload(ctx); err != nil {
 		return err
 	}
-	if err := a.snapshotIfDue(ctx); err != nil {
-		return err
-	}
-	return a.tidy(ctx)
+	a.tidied = time.Time{}
+	return a.upkeep(ctx)
 }
 
 // Upload stores all segments that the archive lacks.

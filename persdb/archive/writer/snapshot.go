@@ -14,14 +14,9 @@ import (
 // maintain makes snapshots, and merges and removes objects, until ctx ends or another process writes.
 func (a *Archiver) maintain(ctx context.Context) {
 	again := wait.Backoff{First: time.Second, Cap: time.Minute, Jitter: 0.2}
-	tidied := time.Time{}
 	for !a.stopped.Load() {
 		next := time.Minute
-		err := a.snapshotIfDue(ctx)
-		if err == nil && a.isReady() && time.Since(tidied) >= tidyEvery {
-			err = a.tidy(ctx)
-			tidied = time.Now() // after a failure too: the next attempt is in an hour.
-		}
+		err := a.upkeep(ctx)
 		if err != nil && ctx.Err() == nil {
 			if a.giveUp(ctx, err) {
 				return
@@ -41,6 +36,18 @@ func (a *Archiver) maintain(ctx context.Context) {
 		case <-timer.C:
 		}
 	}
+}
+
+// upkeep makes the snapshot and the tidy that are due. A tidy does not wait until a snapshot succeeds: it may be what
+// makes room for one.
+func (a *Archiver) upkeep(ctx context.Context) error {
+	err := a.snapshotIfDue(ctx)
+	if !a.isReady() || time.Since(a.tidied) < tidyEvery {
+		return err
+	}
+	err = errors.Join(err, a.tidy(ctx))
+	a.tidied = time.Now() // after a failure too: the next attempt is in an hour.
+	return err
 }
 
 // snapshotDue reports whether a snapshot is due. The archive must have the whole log that existed at the start. In

@@ -54,6 +54,30 @@ func TestArchiver_GapDuringASnapshot(t *testing.T) {
 	verify(t, s, p, to(2, 2), to(7, 7))
 }
 
+// While no copy of the tables can be made, segments are merged all the same.
+func TestArchiver_NoCopy_Merges(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+	p := place.Folder(t.TempDir())
+	a := writer.New(s.Store, writer.Small(config(s, p)))
+	s.insert(t, 3)
+	work(t, a)
+	s.advance(5 * time.Hour)
+	for range 2 { // as many as there may be at a time
+		b, err := s.Backup(t.Context(), dbaas.BackupForm{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Body.Close()
+	}
+	if err := a.Work(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("got %v, want that no snapshot could be made", err)
+	}
+	if c := catalog(t, s, p); len(c.Segments) != 1 {
+		t.Errorf("got segments %v, want a merged one", c.Segments)
+	}
+}
+
 // A snapshot is stored although the log is trimmed past it while it is made.
 func TestArchiver_TrimmedDuringASnapshot(t *testing.T) {
 	t.Parallel()

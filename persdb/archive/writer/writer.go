@@ -68,6 +68,7 @@ type Archiver struct {
 
 	started time.Time
 	stopped atomic.Bool // another process writes, or the histories differ
+	tidied  time.Time   // when upkeep last called tidy; only upkeep uses it
 
 	mu       sync.Mutex   // guards the fields below
 	ready    bool         // begin has read the archive's state
