@@ -36,9 +36,14 @@ func TestExecutor_Serve_ReadsThatWereSlowBeforeRunOnce(t *testing.T) {
 		e := newExecutor(source, newBus())
 		<-serving(t, e, work(50))
 		var all sync.WaitGroup
-		for range 20 {
-			all.Go(func() { <-serving(t, e, work(50)) })
+		begin := func(reads int) {
+			for range reads {
+				all.Go(func() { <-serving(t, e, work(50)) })
+			}
 		}
+		begin(2)
+		<-time.After(20 * time.Millisecond) // now they have both slow slots
+		begin(18)
 		all.Wait()
 		e.Wait()
 		if got := source.begun["busy ?"]; got != 21 {
