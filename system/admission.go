@@ -106,14 +106,14 @@ func (d admittedDispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaa
 }
 
 // Enqueue implements orchestratorapi.Dispatcher.
-func (d admittedDispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
+func (d admittedDispatcher) Enqueue(ctx context.Context, op dbaas.Operation) (ended bool, err error) {
 	ticket, err := d.gate.EnterWrite(ctx, &op)
 	if err != nil {
-		return err
+		return false, err
 	}
-	err = d.Dispatcher.Enqueue(ctx, op)
+	ended, err = d.Dispatcher.Enqueue(ctx, op)
 	d.gate.Ended(ticket, err)
-	return err
+	return ended, err
 }
 
 // admissionMetrics returns the metrics of the gate, none if it is off.

@@ -46,14 +46,19 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 
 // Enqueue hands op to the broker, where op has no deadline and survives the death of any process. A nil error means
 // that the broker has op on disk; persdb has its outcome under op's id once it has run. On a bus that is not durable,
-// Enqueue calls Write instead.
+// Enqueue calls Write instead, and op has ended when Enqueue returns.
 //
 // Errors are as for Write.
-func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) error {
+func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) (ended bool, err error) {
 	if !d.cfg.Publisher.Durable() {
-		_, err := d.Write(ctx, op)
-		return err
+		_, err = d.Write(ctx, op)
+		return true, err
 	}
+	return false, d.publish(ctx, op)
+}
+
+// publish hands op to the broker. Errors are as for Write.
+func (d *Dispatcher) publish(ctx context.Context, op dbaas.Operation) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	if err := d.accept(ctx, &op, d.cfg.Now().Add(d.cfg.Timeout)); err != nil {

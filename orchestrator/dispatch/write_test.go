@@ -246,7 +246,7 @@ func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 		d.SawSeq(5)
 		op := operation(1)
 		op.Deadline = time.Now().Add(time.Second)
-		if err := d.Enqueue(t.Context(), op); dbaas.CodeOf(err) != c.code {
+		if _, err := d.Enqueue(t.Context(), op); dbaas.CodeOf(err) != c.code {
 			t.Errorf("publish %v: got %v, want %q", c.err, err, c.code)
 		}
 		m := p.got[0]
@@ -266,7 +266,13 @@ func TestDispatcher_Enqueue_OnAVolatileBusWrites(t *testing.T) {
 		call, messages := held()
 		d := newDispatcher(t, dispatch.Config{Caller: call, Publisher: &publisher{}})
 		done := make(chan error, 1)
-		go func() { done <- d.Enqueue(t.Context(), operation(1)) }()
+		go func() {
+			ended, err := d.Enqueue(t.Context(), operation(1))
+			if !ended {
+				t.Error("it has not ended")
+			}
+			done <- err
+		}()
 		(<-messages).commit(4)
 		if err := <-done; err != nil || d.SeenSeq() != 4 {
 			t.Errorf("got %v and position %d", err, d.SeenSeq())
@@ -308,7 +314,7 @@ func TestDispatcher_Write_WaitsForThePosition(t *testing.T) {
 		}})
 		defer func() { _ = d.Close(t.Context()) }()
 		queued := operation(3)
-		if err := d.Enqueue(t.Context(), queued); dbaas.CodeOf(err) != dbaas.CodeUnavailable || len(p.got) > 0 {
+		if _, err := d.Enqueue(t.Context(), queued); dbaas.CodeOf(err) != dbaas.CodeUnavailable || len(p.got) > 0 {
 			t.Errorf("queued: got %v and %d messages, want unavailable and none", err, len(p.got))
 		}
 		late := write(t.Context(), d, operation(1))

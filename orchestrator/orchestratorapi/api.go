@@ -32,7 +32,7 @@ const (
 type Dispatcher interface {
 	Read(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error)
 	Write(ctx context.Context, op dbaas.Operation) (dbaas.OperationResult, error)
-	Enqueue(ctx context.Context, op dbaas.Operation) error
+	Enqueue(ctx context.Context, op dbaas.Operation) (ended bool, err error)
 	// SawSeq records that a client learned of a write at seq other than from the result of Write.
 	SawSeq(seq dbaas.Seq)
 	// Cluster returns the cluster id of the database, or zero if it is not known yet.
@@ -156,7 +156,7 @@ func New(cfg Config) *API {
 		users: httpapi.NewUsers(cfg.Credentials),
 	}
 	a.inFlight.running = map[dbaas.OpID]dbaas.Fingerprint{}
-	a.pending.since = map[dbaas.OpID]time.Time{}
+	a.pending.ops = map[dbaas.OpID]pendingOp{}
 	a.started = cfg.Now()
 	a.sequence.last.Store(a.started.UnixMicro())
 	a.routes()
@@ -217,6 +217,8 @@ func (a *API) routes() {
 	a.answerOptions()
 }
 
+var errOtherRequest = dbaas.Errorf(dbaas.CodeMismatch, "this Idempotency-Key belongs to another request")
+
 // keysInFlight tracks the operations with an Idempotency-Key that run in this process.
 type keysInFlight struct {
 	mu      sync.Mutex // guards running
@@ -234,7 +236,7 @@ func (k *keysInFlight) begin(op *dbaas.Operation) error {
 		k.running[op.ID] = op.Fingerprint
 		return nil
 	case other != op.Fingerprint:
-		return dbaas.Errorf(dbaas.CodeMismatch, "this Idempotency-Key belongs to another request")
+		return errOtherRequest
 	default:
 		return dbaas.Errorf(dbaas.CodeConflict, "the request with this Idempotency-Key is still running")
 	}

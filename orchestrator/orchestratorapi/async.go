@@ -56,10 +56,11 @@ func (a *API) writeStatus(c echo.Context) error {
 	result, err := a.cfg.Store.Lookup(c.Request().Context(), id)
 	switch {
 	case dbaas.CodeOf(err) == dbaas.CodeNotFound:
-		if !a.mayBePending(id) {
+		state := a.unrecorded(id)
+		if state == "" {
 			return dbaas.Errorf(dbaas.CodeNotFound, "no such write, or it was too long ago")
 		}
-		return httpapi.JSON(c, http.StatusOK, writeState{ID: id.String(), Status: statusPending})
+		return httpapi.JSON(c, http.StatusOK, writeState{ID: id.String(), Status: state})
 	case err != nil:
 		return err
 	}
@@ -87,16 +88,25 @@ func stateOf(id dbaas.OpID, result *dbaas.OperationResult) writeState {
 	return s
 }
 
-// mayBePending reports whether an operation that persdb does not know may still run: either it
-// was accepted here, or its id is so recent that another orchestrator, or this one before a
-// restart, may have accepted it.
-func (a *API) mayBePending(id dbaas.OpID) bool {
+// unrecorded returns the state of an operation that persdb does not know, or "" if no such operation can exist. The
+// operation was accepted here, or its id is so recent that another orchestrator, or this one before a restart, may have
+// accepted it. If it has ended, it only read, so persdb did not record it.
+func (a *API) unrecorded(id dbaas.OpID) string {
 	now := a.cfg.Now()
-	if since, ok := a.pending.get(id); ok {
-		return now.Sub(since) < retainPending
+	op, ok := a.pending.get(id)
+	if !ok {
+		if op.since, ok = madeAt(id); op.since.After(now.Add(time.Minute)) {
+			return ""
+		}
 	}
-	made, ok := madeAt(id)
-	return ok && !made.After(now.Add(time.Minute)) && now.Sub(made) < retainPending
+	switch {
+	case !ok || now.Sub(op.since) >= retainPending:
+		return ""
+	case op.ended:
+		return statusApplied
+	default:
+		return statusPending
+	}
 }
 
 // madeAt returns the time in an id that dbaas.NewOpID made (UUIDv7); ok is false for any other id.
@@ -111,35 +121,42 @@ func madeAt(id dbaas.OpID) (time.Time, bool) {
 	return time.UnixMilli(ms), true
 }
 
+// pendingOp is an operation that was accepted here.
+type pendingOp struct {
+	since       time.Time
+	fingerprint dbaas.Fingerprint
+	ended       bool // it had ended when it was accepted
+}
+
 // pendingOps remembers the operations that were accepted here.
 type pendingOps struct {
-	mu    sync.Mutex // guards since
-	since map[dbaas.OpID]time.Time
+	mu  sync.Mutex // guards ops
+	ops map[dbaas.OpID]pendingOp
 }
 
-func (p *pendingOps) add(id dbaas.OpID, now time.Time) {
+func (p *pendingOps) add(id dbaas.OpID, op pendingOp) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for other := range p.since {
-		if len(p.since) < maxPending {
+	for other := range p.ops {
+		if len(p.ops) < maxPending {
 			break
 		}
-		delete(p.since, other)
+		delete(p.ops, other)
 	}
-	p.since[id] = now
+	p.ops[id] = op
 }
 
-func (p *pendingOps) get(id dbaas.OpID) (time.Time, bool) {
+func (p *pendingOps) get(id dbaas.OpID) (op pendingOp, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	since, ok := p.since[id]
-	return since, ok
+	op, ok = p.ops[id]
+	return op, ok
 }
 
 func (p *pendingOps) remove(id dbaas.OpID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.since, id)
+	delete(p.ops, id)
 }
 
 // sequence generates the numbers of queued writes. The first number is the start time in

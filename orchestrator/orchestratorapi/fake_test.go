@@ -21,6 +21,7 @@ type system struct {
 	read     func(dbaas.Read) (dbaas.ReadResult, error)
 	write    func(dbaas.Operation) (dbaas.OperationResult, error)
 	enqueue  func(dbaas.Operation) error
+	volatile bool // the bus: an operation has ended when Enqueue returns
 	lookup   func(dbaas.OpID) (dbaas.OperationResult, error)
 	crash    func() (int, bool, error)
 	handover func(pid int) (orchestratorapi.HandedOver, error)
@@ -73,14 +74,14 @@ func (s *system) Write(_ context.Context, op dbaas.Operation) (dbaas.OperationRe
 	return s.write(op)
 }
 
-func (s *system) Enqueue(_ context.Context, op dbaas.Operation) error {
+func (s *system) Enqueue(_ context.Context, op dbaas.Operation) (ended bool, err error) {
 	s.mu.Lock()
 	s.ops = append(s.ops, op)
 	s.mu.Unlock()
 	if s.enqueue == nil {
-		return nil
+		return s.volatile, nil
 	}
-	return s.enqueue(op)
+	return s.volatile, s.enqueue(op)
 }
 
 func (s *system) Lookup(_ context.Context, id dbaas.OpID) (dbaas.OperationResult, error) {

@@ -1,6 +1,7 @@
 package orchestratorapi
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"rideshare/internal/httpapi"
 	"rideshare/internal/wire"
 )
+
+// keyLookup is how long an accepted write with a key waits to learn whether persdb knows the key.
+const keyLookup = 500 * time.Millisecond
 
 // newOperation builds the operation of a write request. keyed reports whether the client sent
 // an Idempotency-Key. The error is CodeInvalid for a malformed key.
@@ -61,19 +65,50 @@ func (a *API) run(c echo.Context, op dbaas.Operation, keyed bool) (dbaas.Operati
 // enqueue hands op to the dispatcher without waiting for its result. It refuses op in the same cases as run. number is
 // the sequence number of the answer, 0 if the answer has none.
 func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool, number int64) error {
+	ctx := c.Request().Context()
 	if keyed {
 		if err := a.inFlight.begin(&op); err != nil {
 			return err
 		}
 		defer a.inFlight.end(op.ID)
-	}
-	if err := a.cfg.Dispatcher.Enqueue(c.Request().Context(), op); err != nil {
-		return err
+		if ended, err := a.again(ctx, op); ended || err != nil {
+			return err
+		}
 	}
 	now := a.cfg.Now()
-	a.pending.add(op.ID, now)
-	a.queued.add(queuedOp{op.ID, now, number})
+	ended, err := a.cfg.Dispatcher.Enqueue(ctx, op)
+	if err == nil || dbaas.CodeOf(err) == dbaas.CodeUnknown {
+		a.pending.add(op.ID, pendingOp{now, op.Fingerprint, ended})
+	}
+	if err != nil {
+		return err
+	}
+	if ended {
+		a.queued.numberDone(number)
+	} else {
+		a.queued.add(queuedOp{op.ID, now, number})
+	}
 	return nil
+}
+
+// again reports whether op, whose id is from a client's key, has ended already. It returns CodeMismatch if the key belongs
+// to another request that was accepted here or has ended. If persdb does not answer, op may be accepted again: then it
+// ends with the result of the first request.
+func (a *API) again(ctx context.Context, op dbaas.Operation) (ended bool, err error) {
+	other, accepted := a.pending.get(op.ID)
+	if accepted && other.fingerprint != op.Fingerprint && a.cfg.Now().Sub(other.since) < surelyKept { // later persdb may have forgotten the key
+		return false, errOtherRequest
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyLookup)
+	defer cancel()
+	if _, err = a.cfg.Store.Lookup(ctx, op.ID); err != nil {
+		return false, nil //nolint:nilerr // not known, or not to be known at the moment.
+	}
+	_, err = a.cfg.Dispatcher.Write(ctx, op) // persdb compares the requests, and runs nothing.
+	if err != nil && dbaas.CodeOf(err) != dbaas.CodeMismatch {
+		return false, nil //nolint:nilerr // it is queued, and compared later.
+	}
+	return err == nil, err
 }
 
 // wantsAsync reports whether the client prefers not to wait (RFC 7240).

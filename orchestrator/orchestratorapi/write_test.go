@@ -130,6 +130,57 @@ func TestRespondAsync_AnswersWithAnID(t *testing.T) {
 	}
 }
 
+// A key that belongs to another accepted write is refused, whether that write has ended or not. The same write is accepted
+// again, and is sent again unless persdb has its result.
+func TestRespondAsync_KeyOfAnotherRequest(t *testing.T) {
+	const async, key = "Prefer: respond-async", "Idempotency-Key: k"
+	other := strings.Replace(writeBody, "ann", "bob", 1)
+	s := &system{}
+	h := newAPI(s)
+	send := func(body string, status int, sent int) {
+		t.Helper()
+		before := len(s.ops)
+		want(t, call(t, h, "POST", "/api/v1/db/write", body, async, key), status, "")
+		if got := len(s.ops) - before; got != sent {
+			t.Errorf("%d operations were sent, want %d", got, sent)
+		}
+	}
+	send(writeBody, http.StatusAccepted, 1)
+	send(other, http.StatusUnprocessableEntity, 0)
+	send(writeBody, http.StatusAccepted, 1)
+
+	s = &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 5}, nil }}
+	s.enqueue = func(dbaas.Operation) error { t.Error("a known operation was enqueued"); return nil }
+	h = newAPI(s) // another orchestrator, after the write has ended
+	send(writeBody, http.StatusAccepted, 1)
+	s.write = func(dbaas.Operation) (dbaas.OperationResult, error) {
+		return dbaas.OperationResult{}, dbaas.Errorf(dbaas.CodeMismatch, "another request")
+	}
+	send(other, http.StatusUnprocessableEntity, 1)
+}
+
+// Where nothing survives a restart, an accepted write has ended when it is answered. persdb does not record a read.
+func TestRespondAsync_VolatileBus_HasEnded(t *testing.T) {
+	h := newAPI(&system{volatile: true})
+	w := call(t, h, "POST", "/db/execute", `["SELECT 1"]`, "Prefer: respond-async")
+	want(t, w, http.StatusAccepted, "")
+	state := call(t, h, "GET", w.Header().Get("Location"), "")
+	if want(t, state, http.StatusOK, ""); !strings.Contains(state.Body.String(), `"status":"applied"`) {
+		t.Errorf("got %s", state.Body)
+	}
+	want(t, call(t, h, "POST", "/db/execute?queue", `["SELECT 1"]`), http.StatusOK, "")
+	want(t, call(t, h, "POST", "/db/execute?queue&wait&timeout=1s", ""), http.StatusOK, "")
+}
+
+// A write whose acceptance is in doubt is pending.
+func TestRespondAsync_Unknown_IsPending(t *testing.T) {
+	s := &system{enqueue: func(op dbaas.Operation) error { return &dbaas.Error{Code: dbaas.CodeUnknown, Op: op.ID} }}
+	h := newAPI(s)
+	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Prefer: respond-async", "Idempotency-Key: k"), http.StatusGatewayTimeout, "{}")
+	id := s.lastOp(t).ID.String()
+	want(t, call(t, h, "GET", "/api/v1/db/writes/"+id, ""), http.StatusOK, `{"id":"`+id+`","status":"pending"}`)
+}
+
 // The state of a write is its outcome as stored in persdb.
 func TestWriteStatus_TellsWhatBecame(t *testing.T) {
 	id := dbaas.NewOpID(epochStart.Add(-time.Minute))

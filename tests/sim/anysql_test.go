@@ -131,7 +131,7 @@ func (c *anyClient) enqueue(m *mark) bool {
 	if o == nil {
 		return false
 	}
-	err := o.dispatcher.Enqueue(context.Background(), m.op)
+	_, err := o.dispatcher.Enqueue(context.Background(), m.op)
 	if err == nil {
 		m.queued = true
 		return true

@@ -22,7 +22,8 @@ func (c *client) queue() {
 	op, call := c.newWrite()
 	c.w.sent(op.ID)
 	pending := c.history.Begin(call)
-	switch code := dbaas.CodeOf(o.dispatcher.Enqueue(context.Background(), op)); code { //nolint:exhaustive // all other codes are wrong.
+	_, err := o.dispatcher.Enqueue(context.Background(), op)
+	switch code := dbaas.CodeOf(err); code { //nolint:exhaustive // all other codes are wrong.
 	case dbaas.CodeOK:
 		c.w.mu.Lock()
 		c.w.accepted = append(c.w.accepted, queued{op.ID, call.Value})
