@@ -24,6 +24,7 @@ type flight struct {
 
 // fly joins the key's flight if its leader asked for at least position want and began less than joinable ago. If r must see every
 // acknowledged write, the leader must too: where the head is not known yet, both want position 0. Otherwise r leads a new flight.
+// Nobody joins a read that wants a position after the head: it waits for a write, for which others need not wait.
 func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Seq) (dbaas.ReadResult, error) {
 	cluster := c.cfg.Cluster()
 	c.mu.Lock()
@@ -36,6 +37,10 @@ func (c *Cache) fly(ctx context.Context, r dbaas.Read, key string, want dbaas.Se
 	if result, ok := c.lookUp(&r, key, want); ok {
 		c.mu.Unlock()
 		return result, nil
+	}
+	if want > c.cfg.Seen() {
+		c.mu.Unlock()
+		return c.fill(ctx, r, key)
 	}
 	f := &flight{cluster: cluster, want: want, recent: r.Recent, began: now, done: make(chan struct{}), err: dbaas.ErrUnavailable}
 	c.flights[key] = f

@@ -85,6 +85,29 @@ func TestCache_FlightOfLevelNone_IsNotJoined(t *testing.T) {
 	})
 }
 
+// A read that waits for a position after the head, which may never come, is not joined.
+func TestCache_FlightForAFuturePosition_IsNotJoined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		block := make(chan struct{})
+		var m *model
+		m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+			if r.MinSeq > m.head() {
+				<-block
+			}
+			return m.ask(ctx, r)
+		}})
+		wantLevel(t, c, read(1), dbaas.LevelMiss) // the statement is known
+		future := read(7)
+		future.MinSeq = m.head() + 5
+		var leader sync.WaitGroup
+		leader.Go(func() { _, _ = c.Read(context.Background(), future) }) // its answer is not what is tested.
+		synctest.Wait()
+		wantLevel(t, c, read(7), dbaas.LevelMiss)
+		close(block)
+		leader.Wait()
+	})
+}
+
 // A read that must see a write does not join a flight that began before the write.
 func TestCache_FlightFromBeforeAWrite_IsNotJoined(t *testing.T) { synctest.Test(t, flightBeforeWrite) }
 
