@@ -128,6 +128,9 @@ func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	kind, out := "history", httpapi.NewStream(w, "text/event-stream", writeLimit)
+	if r.Method == http.MethodHead {
+		return
+	}
 	for data != nil {
 		if out.Send(r.Context(), fmt.Appendf(nil, "event: %s\ndata: %s\n\n", kind, data)) != nil || out.Flush() != nil {
 			return

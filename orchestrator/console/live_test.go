@@ -34,6 +34,15 @@ func (c *client) lines() []string {
 	return strings.Split(strings.TrimSpace(c.Body.String()), "\n")
 }
 
+// HEAD is answered and ends.
+func TestLive_Head_Ends(t *testing.T) {
+	w := httptest.NewRecorder()
+	console.NewLive().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/", http.NoBody))
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() != 0 {
+		t.Errorf("got %d %v %q, want only the headers of a stream", w.Code, w.Header(), w.Body)
+	}
+}
+
 // A stream begins with the history, and then has each second's traffic with the state of that moment. Without a stream
 // nobody looks at the system, and the history is kept all the same. Close ends the stream.
 func TestLive_StreamsHistoryAndThenEachSecond(t *testing.T) {

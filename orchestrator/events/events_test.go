@@ -48,6 +48,15 @@ func watch(t *testing.T, url, lastID string) func() string {
 	}
 }
 
+// HEAD is answered and ends.
+func TestLog_Head_Ends(t *testing.T) {
+	w := httptest.NewRecorder()
+	events.New().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/", http.NoBody))
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() != 0 {
+		t.Errorf("got %d %v %q, want only the headers of a stream", w.Code, w.Header(), w.Body)
+	}
+}
+
 func serve(t *testing.T) (*events.Log, string) {
 	t.Helper()
 	log := events.New()

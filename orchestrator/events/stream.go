@@ -45,6 +45,9 @@ func (l *Log) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := stream{log: l, out: httpapi.NewStream(w, "text/event-stream", writeLimit), last: last}
+	if r.Method == http.MethodHead {
+		return
+	}
 	s.run(r.Context())
 }
 

@@ -17,7 +17,7 @@ import (
 func (a *API) consoleRoutes() {
 	file := func(c echo.Context) error {
 		if !console.Files(c.Response(), c.Request(), httpapi.Param(c, "file")) {
-			return echo.ErrNotFound
+			return dbaas.Errorf(dbaas.CodeNotFound, "the console has no such file")
 		}
 		return nil
 	}

@@ -38,6 +38,11 @@ func TestWhoami_TellsTheRole(t *testing.T) {
 	}
 }
 
+// A file that the console does not have is an unknown path.
+func TestConsole_UnknownFile_Is404(t *testing.T) {
+	want(t, call(t, newAPI(&system{}), "GET", "/console/nothing.js", ""), http.StatusNotFound, "")
+}
+
 // In the console's stream a condition whose worker is there and does not serve yet is starting; without a worker it is
 // only missing.
 func TestLive_WorkerStarts_IsNotMissing(t *testing.T) {
