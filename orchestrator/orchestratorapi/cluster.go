@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,13 +106,9 @@ func outage(err error) error {
 // none, 409 if the cluster no longer matches the options worker and epoch. A body is ignored.
 func (a *API) crash(kill func(context.Context, dbaas.Seen) (int, bool, error)) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		seen := dbaas.Seen{Worker: dbaas.WorkerID(c.QueryParam("worker"))}
-		if text := c.QueryParam("epoch"); text != "" {
-			epoch, err := strconv.ParseUint(text, 10, 64)
-			if err != nil {
-				return dbaas.Errorf(dbaas.CodeInvalid, "epoch must be a number")
-			}
-			seen.Epoch = dbaas.Epoch(epoch)
+		seen, err := seenBy(c.Request().URL)
+		if err != nil {
+			return err
 		}
 		pid, ok, err := kill(c.Request().Context(), seen)
 		if err != nil {
@@ -122,6 +119,34 @@ func (a *API) crash(kill func(context.Context, dbaas.Seen) (int, bool, error)) e
 		}
 		return httpapi.JSONExactly(c, http.StatusOK, []int{pid})
 	}
+}
+
+// seenBy returns the options worker and epoch of a destructive request. Errors are CodeInvalid for an option that is
+// malformed, empty or there twice, since without it the request would do more, and CodeConflict for epoch 0, which no
+// master has.
+func seenBy(u *url.URL) (seen dbaas.Seen, err error) {
+	given, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return seen, dbaas.Errorf(dbaas.CodeInvalid, "the options cannot be read: %v", err)
+	}
+	for _, name := range []string{"worker", "epoch"} {
+		if values, ok := given[name]; ok && (len(values) > 1 || values[0] == "") {
+			return seen, dbaas.Errorf(dbaas.CodeInvalid, "%s needs one value", name)
+		}
+	}
+	seen.Worker = dbaas.WorkerID(given.Get("worker"))
+	if !given.Has("epoch") {
+		return seen, nil
+	}
+	epoch, err := strconv.ParseUint(given.Get("epoch"), 10, 64)
+	if err != nil {
+		return seen, dbaas.Errorf(dbaas.CodeInvalid, "epoch must be a number")
+	}
+	if epoch == 0 {
+		return seen, dbaas.Errorf(dbaas.CodeConflict, "no master has epoch 0: look at the cluster again")
+	}
+	seen.Epoch = dbaas.Epoch(epoch)
+	return seen, nil
 }
 
 // workers answers GET /api/v1/worker/list: the pids, ascending.

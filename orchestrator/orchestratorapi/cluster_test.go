@@ -48,7 +48,14 @@ func TestCrash_CarriesWhatWasSeen(t *testing.T) {
 	if s.asked != (dbaas.Seen{Epoch: 5}) {
 		t.Errorf("hand-over: asked with %+v", s.asked)
 	}
-	want(t, call(t, h, "POST", "/api/v1/crash/master?epoch=new", ""), http.StatusBadRequest, "{}")
+	s.crash = func() (int, bool, error) { t.Error("it was killed"); return 0, false, nil }
+	for query, status := range map[string]int{
+		"epoch=new": 400, "epoch=": 400, "epoch=-1": 400, "worker=": 400, "worker=a&worker=b": 400, "epoch=1&epoch=2": 400,
+		"worker=w1;x": 400, "epoch=%zz": 400, "epoch=0": 409,
+	} {
+		want(t, call(t, h, "POST", "/api/v1/crash/master?"+query, ""), status, "{}")
+		want(t, call(t, h, "POST", "/api/v1/crash/slave?"+query, ""), status, "{}")
+	}
 	s.crash = func() (int, bool, error) { return 0, false, dbaas.Seen{Epoch: 1}.CheckEpoch(2) }
 	want(t, call(t, h, "POST", "/api/v1/crash/master?epoch=1", "", "Accept: application/problem+json"), http.StatusConflict, "")
 }

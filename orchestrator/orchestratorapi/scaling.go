@@ -3,9 +3,11 @@ package orchestratorapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/strictjson"
 	"rideshare/orchestrator/scale"
@@ -49,7 +51,11 @@ func (a *API) changeScaling(c echo.Context) error {
 	if err = strictjson.Unmarshal(body, &change); err != nil {
 		return err
 	}
-	dry := c.QueryParams().Has("dry_run")
+	given, err := url.ParseQuery(c.Request().URL.RawQuery) // without a malformed dry_run the change would be made
+	if err != nil {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the options cannot be read: %v", err)
+	}
+	dry := given.Has("dry_run")
 	now, would, err := a.cfg.Scaling.Apply(c.Request().Context(), change, dry)
 	if err != nil {
 		return err

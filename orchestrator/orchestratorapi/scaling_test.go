@@ -38,6 +38,7 @@ func TestScaling_ShownAndChanged(t *testing.T) {
 	want(t, call(t, h, "GET", path, ""), http.StatusOK, `{"policy":"reads","min":1,"max":8,"reads_per_slave":20,"version":0,"period_s":120}`)
 	want(t, call(t, h, "PATCH", path, `{"max":3,"version":0}`), http.StatusOK, `{"settings":{"policy":"reads","min":1,"max":3,"reads_per_slave":20,"version":1,"period_s":120},"changed":true,"would":[]}`)
 	want(t, call(t, h, "PATCH", path+"?dry_run", `{"max":3}`), http.StatusOK, `{"settings":{"policy":"reads","min":1,"max":3,"reads_per_slave":20,"version":0,"period_s":120},"changed":false,"would":[]}`)
+	want(t, call(t, h, "PATCH", path+"?dry_run=%zz", `{"max":3}`), http.StatusBadRequest, "")
 	want(t, call(t, h, "PATCH", path, `{"version":7}`), http.StatusConflict, "")
 	for _, body := range []string{``, `[]`, `{"max":"3"}`, `{"slaves":3}`} {
 		want(t, call(t, h, "PATCH", path, body), http.StatusBadRequest, "")

@@ -86,12 +86,28 @@ func (a *API) parseBody(c echo.Context, body []byte) ([]dbaas.Statement, error) 
 			return []dbaas.Statement{st}, nil
 		}
 	}
+	plain, err := plainText(c.Request())
+	if err != nil {
+		return nil, err
+	}
 	limits := sqlbody.Limits{
-		PlainText:  c.Request().Header.Get(httpapi.HeaderPlainText) != "",
+		PlainText:  plain,
 		Statements: a.cfg.MaxStatements,
 		Room:       func(bytes int64) error { return httpapi.Hold(c.Request().Context(), bytes) },
 	}
 	return limits.ParseSQL(body)
+}
+
+// plainText reports whether the request says that no string is a BLOB.
+func plainText(r *http.Request) (bool, error) {
+	switch text := r.Header.Get(httpapi.HeaderPlainText); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, dbaas.Errorf(dbaas.CodeInvalid, "%s is true or false, not %q", httpapi.HeaderPlainText, text)
+	}
 }
 
 // execute answers POST /db/execute: writes, at the master.

@@ -227,6 +227,19 @@ func TestSQLForm_PlainText_IsOneStatement(t *testing.T) {
 	}
 }
 
+// With X-Plain-Text: true a string that looks like a BLOB is a text.
+func TestSQLForm_PlainTextHeader(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	for value, want := range map[string]dbaas.Value{"": dbaas.Blob([]byte("h")), "false": dbaas.Blob([]byte("h")), "true": dbaas.Text("x'68'")} {
+		call(t, h, "POST", "/db/execute", `[["INSERT INTO t VALUES(?)","x'68'"]]`, "X-Plain-Text: "+value)
+		if got := s.lastOp(t).Statements[0].Args; !cmp.Equal(got, []dbaas.Value{want}) {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+	want(t, call(t, h, "POST", "/db/execute", `["DELETE FROM t"]`, "X-Plain-Text: 1"), http.StatusBadRequest, "")
+}
+
 // Results of writes are in rqlite's format.
 func TestDBExecute_Results_AreRqlites(t *testing.T) {
 	s := &system{write: func(op dbaas.Operation) (dbaas.OperationResult, error) {

@@ -7,8 +7,8 @@ const (
 	// message within seconds, and replicas fetch the log every few seconds. Only hardBytes overrides it.
 	minAge = time.Minute
 	// hardBytes is the multiple of Retention.Bytes above which young entries are trimmed too. A full disk stops all
-	// writes. An entry trimmed early only costs a snapshot for a replica that is behind, and a refusal for a
-	// redelivered message. So the disk has priority.
+	// writes. An entry trimmed early costs a snapshot for a replica that is behind, a refusal for a redelivered message,
+	// and the key of a client that has not asked again within that time. So the disk has priority.
 	hardBytes = 2
 )
 

@@ -25,7 +25,7 @@ export function workers(app) {
     if (await ask(title, consequence, verb)) await said.run(button, async () => done((await send()).data));
   }
   function crash(button, member) {
-    const seen = new URLSearchParams({ worker: member.container, epoch: epoch() });
+    const seen = new URLSearchParams({ worker: member.container, ...(epoch() && { epoch: epoch() }) }); // 0: not known
     return act(button, {
       title: `Crash the ${member.role} ${member.pid}?`, verb: 'Crash',
       consequence: (member.role === 'master' ? 'Writes wait until a slave has followed, some hundred milliseconds.' : 'Its reads are sent to another slave.') + ' A new worker is started in its stead.',
