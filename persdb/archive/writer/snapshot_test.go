@@ -68,7 +68,7 @@ func TestArchiver_NoCopy_Merges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Body.Close()
+		t.Cleanup(func() { _ = b.Body.Close() })
 	}
 	if err := a.Work(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
 		t.Errorf("got %v, want that no snapshot could be made", err)
