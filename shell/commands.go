@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"rideshare/internal/sqltext"
 )
 
 // maxNested bounds how deep .read may be nested: a file may read itself.
@@ -120,7 +122,7 @@ func (s *shell) setTimer(_ context.Context, _ *bufio.Writer, args []string) erro
 // server created.
 func (s *shell) list(where string) func(context.Context, *bufio.Writer, []string) error {
 	return func(ctx context.Context, out *bufio.Writer, _ []string) error {
-		_, err := s.print(ctx, out, `SELECT name FROM sqlite_master WHERE `+where+users+` ORDER BY name`)
+		_, err := s.print(ctx, out, func(name string) string { return name }, `SELECT name FROM sqlite_master WHERE `+where+users+` ORDER BY name`)
 		return err
 	}
 }
@@ -129,20 +131,21 @@ func (s *shell) list(where string) func(context.Context, *bufio.Writer, []string
 const users = ` AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND tbl_name NOT LIKE 'rs\_%' ESCAPE '\'`
 
 func (s *shell) schema(ctx context.Context, out *bufio.Writer, args []string) error {
-	const texts = `SELECT sql||';' FROM sqlite_master WHERE sql IS NOT NULL` + users
+	const texts = `SELECT sql FROM sqlite_master WHERE sql IS NOT NULL` + users
 	if len(args) == 0 {
-		_, err := s.print(ctx, out, texts+` ORDER BY rowid`)
+		_, err := s.print(ctx, out, sqltext.Terminated, texts+` ORDER BY rowid`)
 		return err
 	}
-	shown, err := s.print(ctx, out, texts+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`, args[0])
+	shown, err := s.print(ctx, out, sqltext.Terminated, texts+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`, args[0])
 	if err == nil && shown == 0 {
 		return fmt.Errorf("no such table: %s", args[0])
 	}
 	return err
 }
 
-// print runs a query and prints its only column, one value a line, without a frame. It returns the number of rows.
-func (s *shell) print(ctx context.Context, out *bufio.Writer, sql string, values ...any) (int, error) {
+// print runs a query and prints its only column in the given form, one value a line, without a frame. It returns the
+// number of rows.
+func (s *shell) print(ctx context.Context, out *bufio.Writer, form func(string) string, sql string, values ...any) (int, error) {
 	r, err := s.ask(ctx, sql, values...)
 	if err != nil {
 		return 0, err
@@ -150,7 +153,7 @@ func (s *shell) print(ctx context.Context, out *bufio.Writer, sql string, values
 	for _, row := range r.Values {
 		var text string
 		if err = json.Unmarshal(row[0], &text); err == nil {
-			err = s.text(out, text+"\n")
+			err = s.text(out, form(text)+"\n")
 		}
 		if err != nil {
 			return 0, err

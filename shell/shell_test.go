@@ -167,11 +167,13 @@ func TestRun_LevelAndTimer(t *testing.T) {
 
 func TestRun_Catalog(t *testing.T) {
 	s := newServer(t)
-	const where = `SELECT sql||';' FROM sqlite_master WHERE sql IS NOT NULL` + users
-	s.answer(where+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`+"T", `{"columns":["s"],"values":[["CREATE TABLE t(\n\ta);"]]}`)
+	const where = `SELECT sql FROM sqlite_master WHERE sql IS NOT NULL` + users
+	s.answer(where+` AND tbl_name=? COLLATE NOCASE ORDER BY rowid`+"T", `{"columns":["s"],"values":[["CREATE TABLE t(\n\ta)"]]}`)
 	s.run(t, ".schema T").done(t, "CREATE TABLE t(\n\ta);\n")
 	s.run(t, ".schema u").failed(t, "no such table: u")
 	s.run(t, ".schema").done(t, "")
+	s.answer(where+` ORDER BY rowid`, `{"columns":["s"],"values":[["CREATE TABLE t(a) STRICT /* x"],["CREATE VIEW v AS SELECT 1 -- x"]]}`)
+	s.run(t, ".schema").done(t, "CREATE TABLE t(a) STRICT;\nCREATE VIEW v AS SELECT 1;\n")
 }
 
 func TestRun_Read_BoundsDepth(t *testing.T) {

@@ -21,8 +21,9 @@ const dumpBuffer = 64 << 10
 
 // DumpSQL writes the application's tables as SQL text: for each table the statement that creates it
 // and its rows, then the counters of AUTOINCREMENT, indexes, triggers and views. If only is not
-// nil, it writes only the tables named there, with their counters, indexes and triggers. A full dump,
-// run in a file without tables, makes a file with equal Hashes, row ids included.
+// nil, it writes only the tables named there, with their counters, indexes and triggers. Each statement of the schema
+// ends with its last word: comments and blanks behind that are left out. Apart from those, a full dump, run in a file
+// without tables, makes a file with equal Hashes, row ids included.
 //
 // The caller must have a transaction open on c, or be the only user of the file. If a name in only
 // is not a table's, DumpSQL returns CodeInvalid and writes nothing.
@@ -33,7 +34,7 @@ func DumpSQL(c *sqlite.Conn, w io.Writer, only []string) error {
 	}
 	d.text("PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\n")
 	for _, o := range d.tables {
-		d.text(o.sql + ";\n")
+		d.text(sqltext.Terminated(o.sql) + "\n")
 		if err := d.rows(o.table); err != nil {
 			return fmt.Errorf("dump table %s: %w", o.table.name, err)
 		}
@@ -187,7 +188,7 @@ func (d *dump) others(chosen bool) error {
 	return d.c.Query(`SELECT sql, type, lower(tbl_name) FROM sqlite_master WHERE type<>'table' AND sql IS NOT NULL
 		ORDER BY type='trigger' AND lower(tbl_name) IN (SELECT lower(name) FROM sqlite_master WHERE type='view'), type, rowid`, func(r sqlite.Row) error {
 		if name := r.Text(2); tables[name] || !chosen && !internal(name) {
-			d.text(r.Text(0) + ";\n")
+			d.text(sqltext.Terminated(r.Text(0)) + "\n")
 		}
 		return nil
 	})

@@ -86,6 +86,16 @@ func Statements(text string) iter.Seq[string] {
 	}
 }
 
+// Terminated returns the first statement of a text with a semicolon behind its last word, so that other statements can
+// follow it: a semicolon behind a comment at the end may be part of the comment. It returns "" for a text without a
+// statement.
+func Terminated(text string) string {
+	for sql := range Statements(text) {
+		return sql + ";"
+	}
+	return ""
+}
+
 // Pending reports whether a statement or a comment has begun and not ended.
 func (s *Splitter) Pending() bool { return s.state != atStart || s.open != "" }
 

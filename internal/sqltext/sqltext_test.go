@@ -35,6 +35,26 @@ func TestStatements(t *testing.T) {
 	}
 }
 
+// A comment at the end of a statement does not swallow the semicolon behind it.
+func TestTerminated(t *testing.T) {
+	t.Parallel()
+	trigger := "CREATE TRIGGER r AFTER INSERT ON t BEGIN SELECT 1; END"
+	for text, want := range map[string]string{
+		"":                                  "",
+		" -- a":                             "",
+		"CREATE TABLE t(a)":                 "CREATE TABLE t(a);",
+		"CREATE TABLE t(a /* b */)":         "CREATE TABLE t(a /* b */);",
+		"CREATE TABLE t(a) STRICT /* x":     "CREATE TABLE t(a) STRICT;",
+		"CREATE TABLE t(a) STRICT /* x */ ": "CREATE TABLE t(a) STRICT;",
+		"CREATE VIEW v AS SELECT '--' -- x": "CREATE VIEW v AS SELECT '--';",
+		trigger:                             trigger + ";",
+	} {
+		if got := sqltext.Terminated(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Whatever the text, nothing but semicolons, blanks and comments is left out.
 func FuzzStatements(f *testing.F) {
 	f.Add("CREATE TRIGGER a BEGIN x; END; SELECT ';' -- c\n;/* */")

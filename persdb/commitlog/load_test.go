@@ -113,6 +113,42 @@ func TestStore_Backup_LoadsIntoAFreshDatabase(t *testing.T) {
 	}
 }
 
+// A comment at the end of a schema's statement takes nothing of what follows it in a backup.
+func TestStore_Backup_CommentsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	schema := func(comments ...string) dbaas.Operation {
+		var text []string
+		for i, sql := range []string{
+			"CREATE TABLE plain(a)", "CREATE TABLE without(a PRIMARY KEY) WITHOUT ROWID", "CREATE TABLE strict(a ANY) STRICT",
+			"CREATE INDEX i ON plain(a)", "CREATE VIEW v AS SELECT a FROM plain", "CREATE TRIGGER r AFTER INSERT ON without BEGIN INSERT INTO plain VALUES(new.a); END",
+		} {
+			text = append(text, sql+comments[i%len(comments)])
+		}
+		return storetest.Op(1, append(text, "INSERT INTO without VALUES(1)", "INSERT INTO strict VALUES(2)")...)
+	}
+	want := open(t, commitlog.Config{})
+	storetest.Commit(t, want, storetest.Claim(t, want), schema(""))
+	for name, comments := range map[string][]string{"Line": {" -- x"}, "Open": {" /* x"}, "Closed": {" /* x */"}, "Blanks": {" \n"}, "Mixed": {" -- x; y", " /* x; y", "/* x */ -- y"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, commitlog.Config{})
+			storetest.Commit(t, s, storetest.Claim(t, s), schema(comments...))
+			_, text := backup(t, s, dbaas.BackupForm{SQL: true})
+			_, file := backup(t, s, dbaas.BackupForm{})
+			ofFile, err := s.FileSQL(t.Context(), file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for form, sql := range map[string][]byte{"text": text, "file": ofFile} {
+				to := open(t, commitlog.Config{})
+				if got := load(t, to, 1, dbaas.LoadReplace, string(sql)); !sameTables(t, want, to) {
+					t.Errorf("the %s: %s\n%s", form, got, sql)
+				}
+			}
+		})
+	}
+}
+
 // A number comes back bit by bit.
 func TestStore_Backup_KeepsFloats(t *testing.T) {
 	t.Parallel()
