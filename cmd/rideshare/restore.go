@@ -131,6 +131,12 @@ func (r *restoreCommand) report(out *output, made restore.Made) error {
 			return err
 		}
 	}
+	if made.Gap != nil {
+		const warning = "the archive has a gap here: positions %d to %d cannot be restored\n"
+		if _, err := fmt.Fprintf(out.stderr, warning, made.Gap.First, made.Gap.Last); err != nil {
+			return err
+		}
+	}
 	if _, err := fmt.Fprintf(out.stdout, "%s is cluster %s, at position %d\n", r.Data, made.Cluster, made.Seq); err != nil {
 		return err
 	}

@@ -176,7 +176,8 @@ type Range struct {
 	Last  dbaas.Seq `json:"last"`
 }
 
-// Ranges returns the positions that can be restored, oldest first. What lies between two ranges is a gap.
+// Ranges returns the positions that can be restored, oldest first. What lies between two ranges is a gap, as
+// is what the archive has after the last range.
 func (c *Catalog) Ranges() []Range {
 	var ranges []Range
 	for i := range c.Snapshots {
@@ -194,12 +195,20 @@ func (c *Catalog) Ranges() []Range {
 	return ranges
 }
 
-// Gaps returns the ranges between the oldest and the newest restorable position that cannot be restored.
+// Gaps returns the ranges that cannot be restored between the oldest restorable position and the newest position that
+// a segment or a snapshot has. There are none if nothing can be restored.
 func (c *Catalog) Gaps() []Range {
 	var gaps []Range
 	ranges := c.Ranges()
-	for i := 1; i < len(ranges); i++ {
-		gaps = append(gaps, Range{First: ranges[i-1].Last + 1, Last: ranges[i].First - 1})
+	newest, _ := c.Newest()
+	for i, r := range ranges {
+		last := newest
+		if i+1 < len(ranges) {
+			last = ranges[i+1].First - 1
+		}
+		if last > r.Last {
+			gaps = append(gaps, Range{First: r.Last + 1, Last: last})
+		}
 	}
 	return gaps
 }

@@ -40,6 +40,7 @@ func TestCatalog_FindsWhatCanBeRestored(t *testing.T) {
 			}
 			restorable[seq] = restorable[seq] || seq > 0 && restorable[seq-1] && has[seq]
 		}
+		newest, _ := c.Newest()
 		got, ranges := map[dbaas.Seq]bool{}, c.Ranges()
 		for i, r := range ranges {
 			for seq := r.First; seq <= r.Last; seq++ {
@@ -56,7 +57,7 @@ func TestCatalog_FindsWhatCanBeRestored(t *testing.T) {
 			}
 		}
 		for seq := dbaas.Seq(0); seq <= positions; seq++ {
-			inside := len(ranges) > 0 && seq > ranges[0].First && seq < ranges[len(ranges)-1].Last
+			inside := len(ranges) > 0 && seq > ranges[0].First && seq <= newest
 			if got[seq] != restorable[seq] || gaps[seq] != (inside && !restorable[seq]) {
 				t.Errorf("%d: in ranges %v, in gaps %v, restorable %v", seq, got[seq], gaps[seq], restorable[seq])
 			}
@@ -184,6 +185,25 @@ func TestCatalog_Plan(t *testing.T) {
 	}
 	if _, err := c.Without(c.Snapshots[2].Name).Plan(t.Context(), p, 22); !errors.As(err, &not) {
 		t.Errorf("without its snapshot: got %v, want NotRestorableError", err)
+	}
+}
+
+// A hole after the last restorable position is a gap, if the archive has entries behind it.
+func TestCatalog_HoleAtTheEnd(t *testing.T) {
+	t.Parallel()
+	p := place.Folder(t.TempDir())
+	putSnapshot(t, p, 4)
+	putSegment(t, p, 5, 8, 0)
+	putSegment(t, p, 13, 16, 0)
+	c := catalog(t, p)
+	if diff := cmp.Diff([]archive.Range{{First: 9, Last: 16}}, c.Gaps()); diff != "" {
+		t.Errorf("gaps (-want +got):\n%s", diff)
+	}
+	for seq, want := range map[dbaas.Seq]dbaas.Seq{7: 7, 8: 0, 10: 0, 15: 0, 20: 0} {
+		got, err := c.SeqAt(t.Context(), p, entryAt(seq).At)
+		if _, not := errors.AsType[*archive.NotRestorableError](err); got != want || not != (want == 0) {
+			t.Errorf("the time of entry %d: got %d, %v, want %d", seq, got, err, want)
+		}
 	}
 }
 

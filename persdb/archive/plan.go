@@ -126,13 +126,13 @@ var ErrBeforeAll = errors.New("the archive begins after this time")
 // SeqAt returns the position of the last entry that was committed at or before a time. It reads some headers and at
 // most one segment. The error is ErrBeforeAll, or a *NotRestorableError if that entry may lie in a gap.
 func (c *Catalog) SeqAt(ctx context.Context, p place.Place, at time.Time) (dbaas.Seq, error) {
-	ranges := c.Ranges()
-	for i, r := range slices.Backward(ranges) {
+	newest, _ := c.Newest()
+	for _, r := range slices.Backward(c.Ranges()) {
 		seq, err := c.seqWithin(ctx, p, r, at)
 		if errors.Is(err, ErrBeforeAll) {
 			continue
 		}
-		if err == nil && seq == r.Last && i < len(ranges)-1 { // the entries of the gap may be older than at.
+		if err == nil && seq == r.Last && seq < newest { // the entries of the gap may be older than at.
 			return 0, c.notRestorable(seq + 1)
 		}
 		return seq, err

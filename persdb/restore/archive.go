@@ -61,6 +61,11 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 	defer end()
 	seed.Epoch = epoch
 	made, err := build(ctx, cfg, seed, &archive.Position{Cluster: id, Seq: plan.Seq})
+	for _, gap := range c.Gaps() {
+		if gap.First == plan.Seq+1 {
+			made.Gap = &gap
+		}
+	}
 	return made, nearest(c, plan.Seq, err)
 }
 

@@ -26,6 +26,8 @@ type Made struct {
 	Epoch   dbaas.Epoch     `json:"epoch"` // the first epoch of the cluster is larger
 	// Parent is the position that the database was restored from; nil if the backup does not name it.
 	Parent *archive.Position `json:"parent,omitempty"`
+	// Gap is the gap of the archive that begins after Seq; nil if there is none.
+	Gap *archive.Range `json:"gap,omitempty"`
 }
 
 // build makes the data folder cfg.Dir from seed, with the schema and limits of cfg, and with the parent if that is not

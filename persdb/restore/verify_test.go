@@ -3,6 +3,7 @@ package restore_test
 import (
 	"bytes"
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,6 +93,31 @@ func TestVerify_WrongSnapshot_IsNamed(t *testing.T) {
 				t.Errorf("got %+v, want snapshot 4 named", report)
 			}
 		})
+	}
+}
+
+// Entries that cannot be restored, as one before them is missing, are told by the list, the drill and the restore of the
+// newest position. A restore up to a time among them is refused.
+func TestHoleAtTheEnd_IsTold(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	if err := r.p.Remove(t.Context(), r.catalog(t).Segments[4].Name); err != nil { // of entry 5
+		t.Fatal(err)
+	}
+	gap := archive.Range{First: 5, Last: 6}
+	if got := verify(t, r.p); len(got.Gaps) != 1 || got.Gaps[0] != gap || len(got.Bad) > 0 {
+		t.Errorf("verify: got %+v, want the gap %v", got, gap)
+	}
+	if got, err := restore.List(t.Context(), r.p, dbaas.ClusterID{}); err != nil || len(got) != 1 || len(got[0].Gaps) != 1 || got[0].Gaps[0] != gap {
+		t.Errorf("list: got %+v, %v, want the gap %v", got, err, gap)
+	}
+	made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), r.p, restore.Want{})
+	if err != nil || made.Seq != 4 || made.Gap == nil || *made.Gap != gap {
+		t.Errorf("the newest: got %+v, %v, want position 4 and the gap %v", made, err, gap)
+	}
+	made, err = restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), r.p, restore.Want{At: r.states[6].at})
+	if _, not := errors.AsType[*archive.NotRestorableError](err); !not {
+		t.Errorf("the time of entry 6: got %+v, %v, want it refused", made, err)
 	}
 }
 
