@@ -3,6 +3,7 @@ package commitlog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -236,17 +237,20 @@ func (s *Store) FileSQL(ctx context.Context, file []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// The format versions in the header of a database file. Source:
-// https://www.sqlite.org/fileformat2.html
+// The header of a database file, with offsets in bytes. Source: https://www.sqlite.org/fileformat2.html
 const (
-	versionsAt   = 18 // offset of the write version and the read version, one byte each
+	pageSizeAt   = 16 // two bytes; 1 means 65536
+	versionsAt   = 18 // the write version and the read version, one byte each
+	counterAt    = 24 // the change counter, four bytes
+	pagesAt      = 28 // the number of pages, four bytes
+	validForAt   = 92 // the change counter at which that number was written, four bytes
 	headerBytes  = 100
 	walVersion   = 2
 	plainVersion = 1
 )
 
 // writeForeign writes a database file that another program may have made. It switches a file in WAL mode to a rollback
-// journal, since the WAL did not come with the file.
+// journal, since the WAL did not come with the file. It returns CodeInvalid for a file whose end is missing.
 func writeForeign(path string, from io.Reader) error {
 	head := make([]byte, headerBytes)
 	if n, err := io.ReadFull(from, head); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -265,9 +269,34 @@ func writeForeign(path string, from io.Reader) error {
 	}
 	_, err = f.Write(head)
 	if err == nil {
-		_, err = io.Copy(f, from)
+		var more int64
+		if more, err = io.Copy(f, from); err == nil {
+			err = checkSize(head, headerBytes+more)
+		}
 	}
 	return errors.Join(err, f.Close())
+}
+
+// checkSize returns CodeInvalid if a file of this size is shorter than its pages. The engine would read what is missing
+// of the last page as zeros. Like the engine, checkSize believes the number of pages in the header only if the last
+// program that wrote the file wrote that number too, and permits more pages than that. A page size that no database has
+// is left to the engine.
+func checkSize(head []byte, size int64) error {
+	page := int64(binary.BigEndian.Uint16(head[pageSizeAt:]))
+	if page == 1 {
+		page = 1 << 16
+	}
+	if page < 512 || page&(page-1) != 0 {
+		return nil
+	}
+	pages := int64(binary.BigEndian.Uint32(head[pagesAt:]))
+	if pages == 0 || !bytes.Equal(head[counterAt:counterAt+4], head[validForAt:validForAt+4]) {
+		pages = (size + page - 1) / page
+	}
+	if size < pages*page {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: its pages take %d bytes, and it has only %d; copy or download it again", pages*page, size)
+	}
+	return nil
 }
 
 // limitedText is a buffer of at most dbaas.MaxLoad bytes.

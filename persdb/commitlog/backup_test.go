@@ -1,10 +1,12 @@
 package commitlog_test
 
 import (
+	"bytes"
 	"database/sql"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"rideshare/internal/dbaas"
@@ -30,6 +32,30 @@ func TestBackup_NoRoom_NothingIsWritten(t *testing.T) {
 	}
 	if asked == 0 || most > 0 {
 		t.Errorf("the free space was asked for %d times, and %d bytes were written", asked, most)
+	}
+}
+
+// A file whose end is missing is refused, though it may look whole to the engine, and so do its rows. Bytes behind the
+// pages do no harm.
+func TestStore_FileSQL_WithoutItsEnd(t *testing.T) {
+	t.Parallel()
+	s := open(t, commitlog.Config{})
+	load(t, s, 1, dbaas.LoadText, "CREATE TABLE t(a); "+strings.Repeat("INSERT INTO t VALUES(hex(randomblob(500)));", 50))
+	_, file := backup(t, s, dbaas.BackupForm{})
+	stale := bytes.Clone(file)
+	stale[27]++ // of the change counter: the header's number of pages no longer counts.
+	large := witnessFile(t, "PRAGMA page_size=65536; CREATE TABLE t(a)")
+	for name, bad := range map[string][]byte{
+		"LastByte": file[:len(file)-1], "LastPage": file[:len(file)-4096], "OldProgram": stale[:len(stale)-1], "LargePages": large[:len(large)-1],
+	} {
+		if _, err := s.FileSQL(t.Context(), bad); dbaas.CodeOf(err) != dbaas.CodeInvalid || !strings.Contains(err.Error(), "damaged: its pages take") {
+			t.Errorf("%s: got %v, want it refused as damaged", name, err)
+		}
+	}
+	for name, good := range map[string][]byte{"Whole": file, "OldProgram": stale, "LargePages": large, "More": append(bytes.Clone(file), '\n')} {
+		if _, err := s.FileSQL(t.Context(), good); err != nil {
+			t.Errorf("%s: got %v, want its text", name, err)
+		}
 	}
 }
 

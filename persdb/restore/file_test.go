@@ -171,9 +171,16 @@ func TestFromFile_UnusableFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	half := databaseOf(t, app+"CREATE TABLE t(x); WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) INSERT INTO t SELECT i FROM n")
-	if err := os.Truncate(half, 3*4096); err != nil {
-		t.Fatal(err)
+	cut := func(bytes int64) string {
+		path := databaseOf(t, app+"CREATE TABLE t(x); WITH n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) INSERT INTO t SELECT i FROM n")
+		info, err := os.Stat(path)
+		if err == nil {
+			err = os.Truncate(path, info.Size()-bytes)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
 	raw := t.TempDir()
 	own, err := commitlog.Open(t.Context(), in(raw))
@@ -187,7 +194,8 @@ func TestFromFile_UnusableFile(t *testing.T) {
 		"missing":       {filepath.Join(t.TempDir(), "none"), "no such file"},
 		"a folder":      {t.TempDir(), "not a regular file"},
 		"text":          {text, "not a database"},
-		"half":          {half, "damaged"},
+		"half":          {cut(4 * 4096), "damaged"},
+		"without end":   {cut(1), "damaged: its pages take"},
 		"virtual table": {databaseOf(t, app+"CREATE VIRTUAL TABLE v USING fts5(x)"), "virtual table"},
 		"pages":         {databaseOf(t, "PRAGMA page_size=8192;"+app), "page_size is 8192"},
 		"UTF-16":        {databaseOf(t, "PRAGMA encoding='UTF-16le';"+app), "encoding is UTF-16le"},
