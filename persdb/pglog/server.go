@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -46,10 +45,9 @@ func parse(cfg Config) ([]*server, error) {
 	if !strings.HasPrefix(cfg.URL, "postgres://") && !strings.HasPrefix(cfg.URL, "postgresql://") {
 		return nil, dbaas.Errorf(dbaas.CodeInvalid, "the log's address is not file, and does not begin with postgres://")
 	}
-	if u, err := url.Parse(cfg.URL); err == nil {
-		if _, given := u.User.Password(); given {
-			return nil, dbaas.Errorf(dbaas.CodeInvalid, "the log's address has a password, which every user of the machine can read: put the password into a file")
-		}
+	// An error of pgx shows the URL, with the passwords masked that pgx would take from it.
+	if !strings.Contains(pgconn.NewParseConfigError(cfg.URL, "", nil).Error(), cfg.URL) {
+		return nil, dbaas.Errorf(dbaas.CodeInvalid, "the log's address has a password, which every user of the machine can read: put the password into a file")
 	}
 	all, err := pgconn.ParseConfig(cfg.URL)
 	if err != nil {
