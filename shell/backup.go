@@ -11,16 +11,12 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"time"
 
 	"rideshare/internal/httpapi"
 )
 
 // Stdout is the file name that means standard output.
 const Stdout = "-"
-
-// backupStart is how long a backup may take to begin: the server copies the tables first.
-const backupStart = 15 * time.Minute
 
 // ErrExists is returned by Backup if the file exists and BackupConfig.Replace is not set.
 var ErrExists = errors.New("the file exists")
@@ -29,7 +25,7 @@ var ErrExists = errors.New("the file exists")
 type BackupConfig struct {
 	// URL is the orchestrator's base URL, without a trailing slash.
 	URL string
-	// Transport sends the request, within the time limit of LimitBackup.
+	// Transport sends the request, within the time limits of LimitTransfers.
 	Transport http.RoundTripper
 	// Authorization is the value of the Authorization header; "" sends none.
 	Authorization string
@@ -50,9 +46,6 @@ type Taken struct {
 	SHA256  string `json:"sha256"` // in hexadecimal digits
 }
 
-// LimitBackup sets the time limit of a backup's transport.
-func LimitBackup(t *http.Transport) { t.ResponseHeaderTimeout = backupStart }
-
 // Backup writes the database at one position as an SQLite file. The file appears complete or not at all, since the
 // answer is first written to a temporary file beside it. Bytes that were written to Out before an error stay there.
 //
@@ -64,8 +57,8 @@ func Backup(ctx context.Context, cfg BackupConfig) (Taken, error) {
 	if err := checkAbsent(&cfg); err != nil {
 		return Taken{}, err
 	}
-	s := &shell{cfg: Config{URL: cfg.URL, Authorization: cfg.Authorization}, http: clientOf(cfg.Transport)}
-	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath})
+	s := &shell{cfg: Config{URL: cfg.URL, Authorization: cfg.Authorization}, transfers: clientOf(cfg.Transport)}
+	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath, transfer: true})
 	if err != nil {
 		return Taken{}, hinted(err)
 	}

@@ -117,9 +117,9 @@ func TestBackup_ToStandardOutput(t *testing.T) {
 	}
 }
 
-// limitedBackup returns a transport with the limit of a backup.
+// limitedBackup returns a transport with the time limits of a backup.
 func limitedBackup() *http.Transport {
 	t := &http.Transport{}
-	shell.LimitBackup(t)
+	shell.LimitTransfers(t)
 	return t
 }

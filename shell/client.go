@@ -20,6 +20,8 @@ import (
 const (
 	// answerTimeout is how long an answer may take to begin once the request is sent. No statement may take that long.
 	answerTimeout = time.Minute
+	// transferTimeout is the same for a backup and a load: the server first copies the tables, or runs the whole load.
+	transferTimeout = 15 * time.Minute
 	// maxProblem is how many bytes of an error answer are read.
 	maxProblem = 64 << 10
 	// longBody is the length in bytes above which a body is sent only once the server has accepted the head, or has not
@@ -28,10 +30,11 @@ const (
 	continueTimeout = 5 * time.Second
 )
 
-// unknown is the message for a request without an answer.
-const unknown = "a change that was under way may be done or not"
-
-var errNotUTF8 = errors.New("the statement is not UTF-8")
+var (
+	errNotUTF8 = errors.New("the statement is not UTF-8")
+	// errUnknown is the error of a change without an answer.
+	errUnknown = errors.New("a change that was under way may be done or not")
+)
 
 // call is a request. body may be nil; size is its length in bytes, and kind its type.
 type call struct {
@@ -40,6 +43,11 @@ type call struct {
 	body         io.Reader
 	size         int64
 	kind         string
+	// transfer: the answer may take transferTimeout to begin, not only answerTimeout.
+	transfer bool
+	// key is the Idempotency-Key, "" for none. again: a request with this key was sent before, and its outcome is not known.
+	key   string
+	again bool
 }
 
 // lost returns the error of a request that may have arrived and has no answer.
@@ -47,7 +55,7 @@ func (k call) lost(err error) error {
 	if k.method == http.MethodGet {
 		return err
 	}
-	return fmt.Errorf("%w; %s", err, unknown)
+	return fmt.Errorf("%w; %w", err, errUnknown)
 }
 
 // clientOf returns a client that follows no redirection.
@@ -58,7 +66,8 @@ func clientOf(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// send sends a request and returns the answer, whose body the caller closes. Every status but 200 is an error.
+// send sends a request and returns the answer, whose body the caller closes. Every status but 200 is an error. The error is
+// errUnknown if the request may have changed something.
 func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, k.method, s.cfg.URL+k.path+"?"+k.query.Encode(), k.body)
 	if err != nil {
@@ -74,12 +83,19 @@ func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	if s.cfg.Authorization != "" {
 		req.Header.Set("Authorization", s.cfg.Authorization)
 	}
-	resp, err := s.http.Do(req)
+	if k.key != "" {
+		req.Header.Set(httpapi.HeaderIdempotencyKey, k.key)
+	}
+	client := s.http
+	if k.transfer {
+		client = s.transfers
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" {
+		if dial, ok := errors.AsType[*net.OpError](err); !ok || dial.Op != "dial" || k.again {
 			err = k.lost(err)
 		}
 		return nil, fmt.Errorf("no answer from %s: %w", s.cfg.URL, err)
@@ -90,7 +106,11 @@ func (s *shell) send(ctx context.Context, k call) (*http.Response, error) {
 	defer func() { _ = resp.Body.Close() }()                     // read only: nothing to lose.
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // without it the status is the message.
 	refused, _ := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, text)
-	return nil, &refusal{status: resp.StatusCode, err: refused}
+	err = &refusal{status: resp.StatusCode, err: refused}
+	if k.again || k.key != "" && resp.StatusCode == http.StatusGatewayTimeout {
+		err = k.lost(err)
+	}
+	return nil, err
 }
 
 // refusal is an answer that is an error.

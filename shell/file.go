@@ -3,6 +3,7 @@ package shell
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (s *shell) download(ctx context.Context, query url.Values, file string) err
 	if err := checkTarget(file); err != nil {
 		return err
 	}
-	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath, query: query})
+	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath, query: query, transfer: true})
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,8 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// load sends a file to /db/load. The server recognizes the kind of file, and may refuse it before all of it has arrived.
+// load sends a file to /db/load. The server recognizes the kind of file, and may refuse it before all of it has arrived. A load
+// without an answer is sent once more, under the same key: it takes effect once.
 func (s *shell) load(ctx context.Context, out *bufio.Writer, args []string) error {
 	f, err := os.Open(args[0])
 	if err != nil {
@@ -98,7 +100,13 @@ func (s *shell) load(ctx context.Context, out *bufio.Writer, args []string) erro
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", args[0])
 	}
-	r, err := s.result(ctx, call{method: http.MethodPost, path: "/db/load", body: f, size: info.Size(), kind: "application/octet-stream"})
+	k := call{method: http.MethodPost, path: "/db/load", size: info.Size(), kind: "application/octet-stream", transfer: true, key: rand.Text()}
+	k.body = io.NewSectionReader(f, 0, k.size)
+	r, err := s.result(ctx, k)
+	if errors.Is(err, errUnknown) && ctx.Err() == nil {
+		k.body, k.again = io.NewSectionReader(f, 0, k.size), true
+		r, err = s.result(ctx, k)
+	}
 	if err != nil {
 		return err
 	}

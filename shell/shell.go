@@ -18,12 +18,13 @@ import (
 	"rideshare/internal/sqltext"
 )
 
-// Config is the settings of a shell. URL, Transport, Mode, In, Out and Err are required.
+// Config is the settings of a shell. URL, Transport, Transfers, Mode, In, Out and Err are required.
 type Config struct {
 	// URL is the orchestrator's base URL, without a trailing slash.
 	URL string
-	// Transport sends the requests, within the time limits of Limit.
-	Transport http.RoundTripper
+	// Transport sends the requests, within the time limits of Limit. Transfers sends those of .backup, .dump and .load, within
+	// the time limits of LimitTransfers.
+	Transport, Transfers http.RoundTripper
 	// Authorization is the value of the Authorization header; "" sends none.
 	Authorization string
 	// Mode is one of Modes.
@@ -42,11 +43,12 @@ type Config struct {
 
 // shell is the state that the dot commands change.
 type shell struct {
-	cfg   Config
-	http  *http.Client
-	mode  string
-	level string
-	timer bool
+	cfg       Config
+	http      *http.Client
+	transfers *http.Client
+	mode      string
+	level     string
+	timer     bool
 	// interactive: lines come from a person, and an error does not count.
 	interactive bool
 	failed      int // statements and commands
@@ -60,15 +62,20 @@ var (
 	errInterrupted = errors.New("interrupted")
 )
 
-// Limit sets the time limits of a shell's transport.
+// Limit sets the time limits of a transport for statements.
 func Limit(t *http.Transport) {
 	t.ResponseHeaderTimeout, t.ExpectContinueTimeout = answerTimeout, continueTimeout
+}
+
+// LimitTransfers sets the time limits of a transport for backups and loads, which may take longer than a statement.
+func LimitTransfers(t *http.Transport) {
+	t.ResponseHeaderTimeout, t.ExpectContinueTimeout = transferTimeout, continueTimeout
 }
 
 // Run runs a shell until its input or ctx ends. It returns an error if there is no orchestrator, or, unless the shell is
 // interactive, if statements failed; their errors are then also printed to cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
-	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport)}
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport), transfers: clientOf(cfg.Transfers)}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {
 		return err
@@ -172,7 +179,7 @@ func (s *shell) step(ctx context.Context, from *input, st sqltext.Statement, run
 	}
 	switch {
 	case ctx.Err() != nil && err != nil && !errors.Is(err, errInterrupted):
-		return fmt.Errorf("%w; %s", errInterrupted, unknown)
+		return fmt.Errorf("%w; %w", errInterrupted, errUnknown)
 	case err == nil, errors.Is(err, errInterrupted), errors.Is(err, errQuit), errors.Is(err, errBail):
 		return err
 	}

@@ -85,7 +85,7 @@ type ran struct {
 func (s *server) run(t *testing.T, text string, change ...func(*Config)) ran {
 	t.Helper()
 	var out, errs strings.Builder
-	cfg := Config{URL: s.URL, Transport: limited(), Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
+	cfg := Config{URL: s.URL, Transport: limited(Limit), Transfers: limited(LimitTransfers), Mode: "table", In: strings.NewReader(text), Out: &out, Err: &errs}
 	for _, do := range change {
 		do(&cfg)
 	}
@@ -226,7 +226,7 @@ func TestRun_Connect(t *testing.T) {
 				_, _ = io.WriteString(w, tt.body)
 			}))
 			defer srv.Close()
-			err := Run(t.Context(), Config{URL: srv.URL, Transport: limited(), Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+			err := Run(t.Context(), Config{URL: srv.URL, Transport: limited(Limit), Authorization: "Bearer x", In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -247,7 +247,7 @@ func TestRun_Interrupted(t *testing.T) {
 	}
 	s.answer("endless", "other")
 	var errs strings.Builder
-	err := Run(ctx, Config{URL: s.URL, Transport: limited(), Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
+	err := Run(ctx, Config{URL: s.URL, Transport: limited(Limit), Mode: "table", In: strings.NewReader("endless; SELECT 1;"), Out: io.Discard, Err: &errs})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 || errs.Len() > 0 {
 		t.Errorf("got %v, statements %q, errors %q; want interrupted in the first, without another error", err, s.sent, errs.String())
 	}
@@ -292,7 +292,7 @@ func TestRun_WaitingForInput_EndsWithContext(t *testing.T) {
 	released := make(chan struct{})
 	defer close(released)
 	in := &waitingInput{strings.NewReader("SELECT 1;\n"), cancel, released}
-	err := Run(ctx, Config{URL: s.URL, Transport: limited(), Mode: "table", In: in, Out: io.Discard, Err: io.Discard})
+	err := Run(ctx, Config{URL: s.URL, Transport: limited(Limit), Mode: "table", In: in, Out: io.Discard, Err: io.Discard})
 	if !errors.Is(err, errInterrupted) || len(s.sent) != 1 {
 		t.Errorf("got %v after %d statements, want interrupted after one", err, len(s.sent))
 	}
@@ -304,20 +304,20 @@ func TestRun_LostAnswer_OutcomeIsUnknown(t *testing.T) {
 	s.answer("INSERT", "panic")
 	s.run(t, "INSERT;").failed(t, "Error near line 1: no answer from "+s.URL+": EOF; a change that was under way may be done or not")
 	s.answer("INSERT", "{} half of an answer")
-	s.run(t, "INSERT;").failed(t, "; "+unknown)
+	s.run(t, "INSERT;").failed(t, "; "+errUnknown.Error())
 	s.other = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "half") }
-	if got := s.run(t, ".status"); !strings.Contains(got.errs, "broke off") || strings.Contains(got.errs, unknown) {
+	if got := s.run(t, ".status"); !strings.Contains(got.errs, "broke off") || strings.Contains(got.errs, errUnknown.Error()) {
 		t.Errorf(".status: got errors %q, want that the answer broke off, and no change", got.errs)
 	}
 	s.Close()
-	if got := s.run(t, "INSERT;"); got.err == nil || strings.Contains(got.err.Error(), unknown) {
+	if got := s.run(t, "INSERT;"); got.err == nil || strings.Contains(got.err.Error(), errUnknown.Error()) {
 		t.Errorf("no server: got %v, want an error that is certain", got.err)
 	}
 }
 
-// limited returns a transport with the limits of a shell.
-func limited() *http.Transport {
+// limited returns a transport with the time limits that limit sets.
+func limited(limit func(*http.Transport)) *http.Transport {
 	t := &http.Transport{}
-	Limit(t)
+	limit(t)
 	return t
 }

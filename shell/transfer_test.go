@@ -1,15 +1,23 @@
 package shell
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 // A backup is the whole answer or nothing: not half of it, and not in the place of another backup.
@@ -52,6 +60,7 @@ func TestBackup_WholeOrNothing(t *testing.T) {
 func TestLoad(t *testing.T) {
 	s := newServer(t)
 	var got []string
+	keys := map[string]bool{}
 	answer, status := `{"results":[{"rows_affected":1}]}`, http.StatusOK
 	s.other = func(w http.ResponseWriter, r *http.Request) {
 		text := "not read"
@@ -59,6 +68,7 @@ func TestLoad(t *testing.T) {
 			body, _ := io.ReadAll(r.Body) // its length is compared.
 			text = fmt.Sprint(len(body))
 		}
+		keys[r.Header.Get("Idempotency-Key")] = true
 		got = append(got, r.Method+" "+r.URL.Path+" "+text+" "+r.Header.Get("Expect"))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, answer)
@@ -72,8 +82,114 @@ func TestLoad(t *testing.T) {
 	s.run(t, ".load "+file).failed(t, "too large, see rideshare restore (HTTP 413)")
 	s.run(t, ".load "+file+"x").failed(t, "no such file")
 	s.run(t, ".load "+filepath.Dir(file)).failed(t, "is not a regular file")
+	if len(keys) != 3 || keys[""] {
+		t.Errorf("got keys %v, want one for each load", keys)
+	}
 	read := fmt.Sprintf("POST /db/load %d 100-continue", 15<<20)
 	if diff := cmp.Diff([]string{read, read, "POST /db/load not read 100-continue"}, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// A load without an answer is sent once more, whole and under its key, and what the answer says then counts. The shell says that the
+// outcome is unknown unless an answer tells it.
+func TestLoad_NoAnswer_IsSentOnceMoreUnderItsKey(t *testing.T) {
+	t.Parallel()
+	const done, failure = `{"results":[{"rows_affected":1}]}`, `{"results":[{"error":"it fails"}]}`
+	for name, tt := range map[string]struct {
+		answers []string // "" breaks the connection, "gone" also ends the server, three digits are a status
+		fails   string   // part of the error, "" for none
+		unknown bool     // the error says so
+	}{
+		"at once":              {answers: []string{done}},
+		"fails":                {answers: []string{failure}, fails: "it fails"},
+		"refused":              {answers: []string{"503"}, fails: "(HTTP 503)"},
+		"lost":                 {answers: []string{"", done}},
+		"cut":                  {answers: []string{"{", done}},
+		"timed out":            {answers: []string{"504", done}},
+		"lost, then fails":     {answers: []string{"", failure}, fails: "it fails"},
+		"lost, then refused":   {answers: []string{"", "409"}, fails: "(HTTP 409)", unknown: true},
+		"lost twice":           {answers: []string{"", ""}, fails: "no answer", unknown: true},
+		"timed out twice":      {answers: []string{"504", "504"}, fails: "(HTTP 504)", unknown: true},
+		"lost with its server": {answers: []string{"gone"}, fails: "connection refused", unknown: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			var got []string
+			s.other = func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body) // it is compared.
+				got = append(got, r.Header.Get("Idempotency-Key")+" "+string(body))
+				answer := tt.answers[len(got)-1]
+				status, err := strconv.Atoi(answer)
+				switch {
+				case answer == "gone":
+					_ = s.Listener.Close() // the server's end closes it too.
+					panic(http.ErrAbortHandler)
+				case answer == "":
+					panic(http.ErrAbortHandler)
+				case err == nil:
+					w.WriteHeader(status)
+				default:
+					_, _ = io.WriteString(w, answer)
+				}
+			}
+			file := filepath.Join(t.TempDir(), "a.sql")
+			write(t, file, "INSERT INTO a VALUES(1);")
+			ran := s.run(t, ".load "+file)
+			if tt.fails == "" {
+				ran.done(t, "")
+			} else {
+				ran.failed(t, tt.fails)
+			}
+			if unknown := strings.Contains(ran.errs, errUnknown.Error()); unknown != tt.unknown {
+				t.Errorf("got %q, want that the outcome is unknown: %t", ran.errs, tt.unknown)
+			}
+			if len(got) != len(tt.answers) || len(got[0]) <= len(" INSERT INTO a VALUES(1);") || got[len(got)-1] != got[0] || !strings.HasSuffix(got[0], " INSERT INTO a VALUES(1);") {
+				t.Errorf("got requests %q, want %d equal ones with a key and the file", got, len(tt.answers))
+			}
+		})
+	}
+}
+
+// A backup and a load may take longer to be answered than a statement.
+func TestTransfers_MayTakeLonger(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a")
+	for line, fails := range map[string]bool{"slow;": true, ".backup " + file: false, ".dump " + file: false, ".load " + file: false} {
+		write(t, file, "SELECT 1;")
+		synctest.Test(t, func(t *testing.T) {
+			slow := func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				time.Sleep(10 * time.Minute)
+				_, _ = io.WriteString(w, `{"results":[]}`)
+			}
+			s := &server{answers: map[string]string{"slow": "other"}, other: slow}
+			pipes := testenv.Pipes{Conns: make(chan net.Conn)}
+			web := &http.Server{Handler: http.HandlerFunc(s.serve)}
+			go func() { _ = web.Serve(pipes) }() // ends with pipes.
+			piped := func(limit func(*http.Transport)) *http.Transport {
+				transport := limited(limit)
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					client, conn := net.Pipe()
+					pipes.Conns <- conn
+					return client, nil
+				}
+				return transport
+			}
+			statements, transfers := piped(Limit), piped(LimitTransfers)
+			s.Server = &httptest.Server{URL: "http://orchestrator"}
+			ran := s.run(t, line, func(c *Config) { c.Transport, c.Transfers = statements, transfers })
+			if fails {
+				ran.failed(t, "timeout awaiting response headers; "+errUnknown.Error())
+			} else {
+				ran.done(t, "")
+			}
+			statements.CloseIdleConnections()
+			transfers.CloseIdleConnections()
+			close(pipes.Conns)
+			_ = web.Close()       // it serves nothing any more.
+			time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
+		})
 	}
 }

@@ -33,7 +33,7 @@ Exit code 0: done. 1: no backup was made. 2: wrong usage, or FILE exists.`
 
 // Run makes the backup.
 func (b *backupCommand) Run(ctx context.Context, out *output) error {
-	base, transport, err := reachAPI(out, b.Orchestrator, shell.LimitBackup)
+	base, transport, err := reachAPI(out, b.Orchestrator, shell.LimitTransfers)
 	if err != nil {
 		return err
 	}

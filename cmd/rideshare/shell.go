@@ -41,12 +41,17 @@ func (c *shellCommand) Run(ctx context.Context, out *output) error {
 		return err
 	}
 	defer transport.CloseIdleConnections()
+	_, transfers, err := reachAPI(out, c.URL, shell.LimitTransfers)
+	if err != nil {
+		return err
+	}
+	defer transfers.CloseIdleConnections()
 	authorization, err := c.authorization(ctx, out)
 	if err != nil {
 		return err
 	}
 	return shell.Run(ctx, shell.Config{
-		URL: base, Transport: transport, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
+		URL: base, Transport: transport, Transfers: transfers, Authorization: authorization, Mode: c.Mode, Bail: c.Bail, Command: c.Command,
 		In: os.Stdin, Out: out.stdout, Err: out.stderr, History: c.history(),
 	})
 }
