@@ -1,7 +1,6 @@
 package shell
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,7 +58,7 @@ func render(w io.Writer, v view, r *result) error {
 	}
 	switch v.mode {
 	case "csv":
-		return renderCSV(w, columns, rows)
+		return renderCSV(w, columns, rows, r.Values)
 	case "line":
 		return renderLines(w, columns, rows)
 	default:
@@ -111,12 +110,29 @@ func renderJSON(w io.Writer, r *result) error {
 	return err
 }
 
-// renderCSV writes a line of column names and a line for each row.
-func renderCSV(w io.Writer, columns []string, rows [][]string) error {
-	out := csv.NewWriter(w)
-	_ = out.Write(columns) // Error returns its error.
-	_ = out.WriteAll(rows) // it flushes.
-	return out.Error()
+// renderCSV writes a line of column names and a line for each row. NULL is an empty field, and the empty text is "". No line is
+// empty, since readers skip empty lines: the only field of a row is "" for NULL, too.
+func renderCSV(w io.Writer, columns []string, rows [][]string, values [][]json.RawMessage) error {
+	for n, row := range slices.Insert(rows, 0, columns) {
+		fields := make([]string, len(row))
+		for i, text := range row {
+			if null := n > 0 && values[n-1][i][0] == 'n'; !null || len(row) == 1 {
+				fields[i] = csvField(text)
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(fields, ",")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// csvField returns a text as a field of CSV, in quotes if a reader needs them.
+func csvField(text string) string {
+	if text != "" && text != `\.` && text == strings.TrimSpace(text) && !strings.ContainsAny(text, "\",\r\n") {
+		return text
+	}
+	return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 }
 
 // renderLines writes each value on a line of its own, and an empty line between two rows.

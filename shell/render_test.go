@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"flag"
 	"os"
@@ -71,6 +72,30 @@ func checkRendered(t *testing.T, file string, v view, got string) {
 	for line := range strings.Lines(got) {
 		if n := runewidth.StringWidth(strings.TrimSuffix(line, "\n")); v.mode == "table" && v.width > 0 && n > v.width {
 			t.Errorf("%s: a line of %d characters, want at most %d: %s", file, n, v.width, line)
+		}
+	}
+}
+
+// A reader of CSV gets as many records as there are rows, with the values of the rows. Only a text without a character is quoted for
+// nothing: that tells it from NULL.
+func TestRender_CSV_EachRowIsARecord(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"columns":["a"],"values":[[null],[""],["x"]]}`:                                "a\n\"\"\n\"\"\nx\n",
+		`{"columns":["a","b"],"values":[[null,""],["",null],[null,null],["\\."," x"]]}`: "a,b\n,\"\"\n\"\",\n,\n\"\\.\",\" x\"\n",
+		`{"columns":[""],"values":[["a,b"],["\r\n"],["\"x"]]}`:                          "\"\"\n\"a,b\"\n\"\r\n\"\n\"\"\"x\"\n",
+	} {
+		var r result
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		if err := render(&got, view{mode: "csv"}, &r); err != nil || got.String() != want {
+			t.Errorf("%s: got %q, %v, want %q", text, got.String(), err, want)
+		}
+		records, err := csv.NewReader(strings.NewReader(got.String())).ReadAll()
+		if err != nil || len(records) != 1+len(r.Values) {
+			t.Errorf("%s: got %q, %v, want %d records", text, records, err, 1+len(r.Values))
 		}
 	}
 }
