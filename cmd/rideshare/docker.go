@@ -16,7 +16,7 @@ import (
 // dockerSettings says how to run workers as containers.
 type dockerSettings struct {
 	DockerHost       string  `default:"unix:///var/run/docker.sock" placeholder:"URL" env:"DOCKER_HOST" help:"docker: address of the engine (${default})."`
-	DockerStack      string  `default:"" placeholder:"NAME" env:"LAUNCHER_STACK" help:"docker: names the system in the labels and names of its containers. Default: the compose project, or rideshare."`
+	DockerStack      string  `default:"" placeholder:"NAME" env:"LAUNCHER_STACK" help:"docker: names the system in the labels and names of its containers. Default: the compose project, or else rideshare, or with up a name made from the path of --data."`
 	DockerProject    string  `default:"" placeholder:"NAME" env:"LAUNCHER_PROJECT" help:"docker: compose project whose 'down --remove-orphans' removes the workers too. None: no project."`
 	DockerImage      string  `default:"rideshare/rideshare:local" placeholder:"IMAGE" env:"LAUNCHER_IMAGE" help:"docker: image of the workers, made by 'make images' (${default})."`
 	DockerNetwork    string  `default:"host" placeholder:"NAME" env:"LAUNCHER_NETWORK" help:"docker: network of the workers. On one of the engine's networks they are reached by their names, so the orchestrator must be on it too; host is that of the engine's machine (${default})."`

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -236,6 +238,10 @@ func (u *upCommand) processes() (*system.Processes, error) {
 	busFile, err := writeBusFile(filepath.Join(u.Data, "secrets"), u.Bus, u.user())
 	if err != nil {
 		return nil, err
+	}
+	if u.DockerStack == "" && u.DockerProject == "" { // Of two systems with one name each would remove the other's workers.
+		sum := sha256.Sum256([]byte(busFile))
+		u.DockerStack = "up-" + hex.EncodeToString(sum[:6])
 	}
 	p.Docker = u.docker(busFile)
 	p.Docker.PrivateNetwork = true // Its workers are on this machine, in a network of the engine.

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Workers in containers belong to the system whose name they have. The name of an `up` depends on its data folder, so it differs from
+// that of any other `up` and of the stack of `make up`, and stays the same after a restart. The user's own names come first.
+func TestDockerStack_NamesOneSystem(t *testing.T) {
+	stackOf := func(data string, change dockerSettings) string {
+		change.DockerUser = fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+		p, err := (&upCommand{Data: data, Launcher: launcherDocker, dockerSettings: change}).processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Docker.Stack
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	a, b := stackOf("a", dockerSettings{}), stackOf("b", dockerSettings{})
+	if a == b || a == "rideshare" || b == "rideshare" || a == "" || b == "" {
+		t.Errorf("got %q and %q for two data folders, want two names of their own", a, b)
+	}
+	if again := stackOf(filepath.Join(dir, "a"), dockerSettings{}); again != a {
+		t.Errorf("after a restart: got %q, want %q", again, a)
+	}
+	for want, got := range map[string]string{
+		"given":     stackOf("a", dockerSettings{DockerStack: "given", DockerProject: "project"}),
+		"project":   stackOf("a", dockerSettings{DockerProject: "project"}),
+		"rideshare": dockerSettings{}.docker("").Stack,
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
