@@ -116,11 +116,12 @@ func TestLoad_NoAnswer_IsSentOnceMoreUnderItsKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
-			var got []string
 			s.other = func(w http.ResponseWriter, r *http.Request) {
 				body, _ := io.ReadAll(r.Body) // it is compared.
-				got = append(got, r.Header.Get("Idempotency-Key")+" "+string(body))
-				answer := tt.answers[len(got)-1]
+				s.mu.Lock()
+				answer := tt.answers[min(len(s.sent), len(tt.answers)-1)]
+				s.sent = append(s.sent, r.Header.Get("Idempotency-Key")+" "+string(body))
+				s.mu.Unlock()
 				status, err := strconv.Atoi(answer)
 				switch {
 				case answer == "gone":
@@ -145,7 +146,9 @@ func TestLoad_NoAnswer_IsSentOnceMoreUnderItsKey(t *testing.T) {
 			if unknown := strings.Contains(ran.errs, errUnknown.Error()); unknown != tt.unknown {
 				t.Errorf("got %q, want that the outcome is unknown: %t", ran.errs, tt.unknown)
 			}
-			if len(got) != len(tt.answers) || len(got[0]) <= len(" INSERT INTO a VALUES(1);") || got[len(got)-1] != got[0] || !strings.HasSuffix(got[0], " INSERT INTO a VALUES(1);") {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if got := s.sent; len(got) != len(tt.answers) || len(got[0]) <= len(" INSERT INTO a VALUES(1);") || got[len(got)-1] != got[0] || !strings.HasSuffix(got[0], " INSERT INTO a VALUES(1);") {
 				t.Errorf("got requests %q, want %d equal ones with a key and the file", got, len(tt.answers))
 			}
 		})
