@@ -25,10 +25,10 @@ type stream struct {
 
 // The kinds of answers.
 const (
-	kindAccepted = "accepted" // 200
+	kindAccepted = "accepted" // 200, and the statement was done
 	kindRefused  = "refused"  // 429 or 503: certainly not done
 	kindOther    = "other"    // the same, with another reason than the stream's
-	kindFailed   = "failed"   // everything else, such as 504 and no answer
+	kindFailed   = "failed"   // everything else, such as 504, no answer, and 200 with the error of a statement
 )
 
 const (
@@ -122,6 +122,9 @@ func (s *stage) flow(ctx context.Context, one stream) (figures, error) {
 // outcomeOf returns the kind of an answer and, unless it was accepted, its reason.
 func outcomeOf(r api.Reply) loadgen.Outcome {
 	failure := r.Failure(http.StatusOK)
+	if wrong(r) {
+		failure = "wrong"
+	}
 	if failure == "" {
 		return loadgen.Outcome{Kind: kindAccepted}
 	}

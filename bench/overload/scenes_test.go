@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -21,6 +22,7 @@ type fake struct {
 
 	mu      sync.Mutex // guards the fields below
 	rows    map[float64]int
+	sum     uint64 // of the values of the table that reads add up
 	writes  int
 	open    string           // the breaker that is open
 	patches []map[string]any // that were sent
@@ -35,6 +37,7 @@ const (
 	doublesWrites  = "doubles writes"
 	writesRefused  = "does what it refuses"
 	fails          = "fails"
+	readsFail      = "answers reads with 200 and an error"
 	refusesModest  = "refuses the modest user"
 	givesNoReason  = "gives no reason"
 	ignoresBreaker = "ignores open breakers"
@@ -126,7 +129,7 @@ func newFake(fault string) *fake {
 func (f *fake) query(w http.ResponseWriter, r *http.Request, text []byte) {
 	if r.URL.RawQuery == "" {
 		if !f.refuse(w, r) {
-			_, _ = io.WriteString(w, `{"results":[{"values":[[1]]}]}`)
+			f.read(w, text)
 		}
 		return
 	}
@@ -141,9 +144,39 @@ func (f *fake) query(w http.ResponseWriter, r *http.Request, text []byte) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"results": []any{map[string]any{"values": values}}})
 }
 
+// read answers a read of a work: like SQLite, a sum that is no 64-bit integer is an error. The caller holds mu.
+func (f *fake) read(w http.ResponseWriter, text []byte) {
+	var statements [1][2]json.RawMessage
+	var factor uint64
+	err := json.Unmarshal(text, &statements)
+	if err == nil {
+		err = json.Unmarshal(statements[0][1], &factor)
+	}
+	high, low := bits.Mul64(f.sum, factor)
+	if err != nil || high > 0 || low >= 1<<63 || f.fault == readsFail {
+		_, _ = io.WriteString(w, `{"results":[{"error":"integer overflow"}]}`)
+		return
+	}
+	_, _ = fmt.Fprintf(w, `{"results":[{"values":[[%d]]}]}`, low)
+}
+
+// fill fills the table that reads add up: the last of the statements has the number of rows. The caller holds mu.
+func (f *fake) fill(text []byte) {
+	var statements []json.RawMessage
+	var fill []any
+	if json.Unmarshal(text, &statements) != nil || json.Unmarshal(statements[len(statements)-1], &fill) != nil {
+		return
+	}
+	rows, bound := uint64(fill[1].(float64)), uint64(fill[2].(float64))
+	for i := range rows {
+		f.sum += (i + 1) * 7919 % bound
+	}
+}
+
 func (f *fake) execute(w http.ResponseWriter, r *http.Request, text []byte) {
 	var statements [][]any
 	if json.Unmarshal(text, &statements) != nil { // the tables
+		f.fill(text)
 		return
 	}
 	f.writes++
@@ -162,12 +195,18 @@ func (f *fake) execute(w http.ResponseWriter, r *http.Request, text []byte) {
 
 func play(t *testing.T, scene, fault string) (*overload.Result, *fake) {
 	t.Helper()
+	return playRows(t, scene, fault, 0)
+}
+
+// playRows plays the short form of a scene whose reads add up a number of rows; zero is the default.
+func playRows(t *testing.T, scene, fault string, rows int) (*overload.Result, *fake) {
+	t.Helper()
 	f := newFake(fault)
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
 	result, err := overload.Run(t.Context(), overload.Config{
 		Scene: scene, Start: overload.StartNone, Orchestrator: server.URL, Short: true, Writes: 1050, Clients: 4, // more than a page of verify
-		Progress: io.Discard,
+		Rows: rows, Progress: io.Discard,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -210,9 +249,11 @@ func TestRun_Fault_IsFound(t *testing.T) {
 		{"n1", losesWrites, "missing, doubled"},
 		{"n1", doublesWrites, "missing, doubled"},
 		{"n1", fails, "read, few clients: failed"},
+		{"n1", readsFail, "read, few clients: failed"},
 		{"n1", givesNoReason, "without a reason"},
 		{"n2", refusesModest, "read: refused of B"},
 		{"n2", fails, "write: failed of B"},
+		{"n2", readsFail, "read: failed of B"},
 		{"n4", losesWrites, "missing, doubled"},
 		{"n4", fails, "failed, also"},
 		{"n4", givesNoReason, "refused"},
@@ -233,6 +274,35 @@ func TestRun_Fault_IsFound(t *testing.T) {
 			}
 			t.Errorf("got checks %+v, want one missed with %q", result.Checks, c.missed)
 		})
+	}
+}
+
+// However many rows a read adds up, its sum is an integer.
+func TestRun_ManyRows_SumsDoNotOverflow(t *testing.T) {
+	const rows = 400_000
+	result, f := playRows(t, "n1", "", rows)
+	if f.sum < rows {
+		t.Fatalf("got a sum of %d, want that of %d rows", f.sum, rows)
+	}
+	if !result.OK {
+		t.Errorf("got %+v, want no answer with an error", result.Checks)
+	}
+}
+
+// Answers 200 with an error are failed, none is accepted, and the reason is named.
+func TestRun_ReadsFail_AreNotAccepted(t *testing.T) {
+	result, _ := play(t, "n1", readsFail)
+	reads := 0
+	for _, s := range result.Stages {
+		if s.Work != "read" {
+			continue
+		}
+		if reads++; s.Accepted != 0 || s.Failed == 0 || s.Reasons["wrong"] != s.Failed {
+			t.Errorf("%s: got %d accepted, %d failed, reasons %v, want all failed as wrong", s.Name, s.Accepted, s.Failed, s.Reasons)
+		}
+	}
+	if reads == 0 {
+		t.Error("got no stage of reads")
 	}
 }
 
