@@ -41,7 +41,7 @@ type FailoverReport struct {
 	System  string            `json:"system"`
 	Kills   int               `json:"kills"`
 	// Unavailable is the time from the kill to the first acknowledgement of a write sent after it. Gap is the longest
-	// time without any acknowledgement around the kill.
+	// time without any acknowledgement that overlaps the time from the kill until the system is complete again.
 	Unavailable Spread `json:"unavailable"`
 	Gap         Spread `json:"gap"`
 	// Died, Named and Serving are when the control loop reported the death, the new master, and that the new master
@@ -68,14 +68,14 @@ func (f *failover) report(kills []kill, changes []change) *FailoverReport {
 	slices.SortFunc(acks, func(a, b answered) int { return a.end.Compare(b.end) })
 	var unavailable, gaps, died, named, serving []time.Duration
 	for i, k := range kills {
-		until, seenUntil := k.whole, k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
+		seenUntil := k.whole.Add(failoverRest) // an event may arrive after the cluster was seen complete
 		if i+1 < len(kills) {
-			until, seenUntil = kills[i+1].at, kills[i+1].at
+			seenUntil = kills[i+1].at
 		}
 		if first, ok := firstAck(acks, k.at); ok {
 			unavailable = append(unavailable, first.Sub(k.at))
 		}
-		gaps = append(gaps, longestGap(acks, k.at, until))
+		gaps = append(gaps, longestGap(acks, k.at, k.whole))
 		for _, part := range []struct {
 			into *[]time.Duration
 			is   func(change) bool

@@ -50,6 +50,21 @@ func TestFailoverReport_OneKill_TimesAndCounts(t *testing.T) {
 	}
 }
 
+// A time without an acknowledgement begins before its kill. It counts for that kill alone, not for the kill before it too.
+func TestFailoverReport_TwoKills_EachHasItsOwnGap(t *testing.T) {
+	var writes []answered
+	for ms := 0; ms <= 2000; ms += 10 {
+		if first, second := ms > 100 && ms < 150, ms > 1000 && ms < 1200; !first && !second {
+			writes = append(writes, write(ms, ms, http.StatusOK))
+		}
+	}
+	f := &failover{load: &failoverLoad{writes: writes}}
+	r := f.report([]kill{{pid: 7, at: at(105), whole: at(400)}, {pid: 8, at: at(1005), whole: at(1300)}}, nil)
+	if want := (Spread{P50: 50, P90: 200, P99: 200, Max: 200, N: 2, P99IsMax: true}); r.Gap != want {
+		t.Errorf("got %+v, want %+v", r.Gap, want)
+	}
+}
+
 func TestSpread_TenTimes_NearestRanks(t *testing.T) {
 	var times []time.Duration
 	for i := 10; i > 0; i-- {
