@@ -70,11 +70,11 @@ type failover struct {
 	system *system.System // started for the run; nil if the system runs elsewhere
 }
 
-// ErrWrong means that acknowledged writes were lost or doubled: the report has their numbers.
-var ErrWrong = errors.New("acknowledged writes were lost or doubled")
+// ErrWrong means that writes were lost or doubled, or are there unasked: the report has their numbers.
+var ErrWrong = errors.New("writes were lost or doubled, or are there unasked")
 
 // Failover takes the master away repeatedly under a constant load, and measures how long no write is acknowledged. At the
-// end it looks for lost and doubled writes. If it finds any, it returns ErrWrong with a complete report.
+// end it looks for lost, doubled and unasked writes. If it finds any, it returns ErrWrong with a complete report.
 func Failover(ctx context.Context, cfg FailoverConfig) (report *FailoverReport, err error) {
 	f := &failover{FailoverConfig: cfg, measured: newMeasured("")}
 	if cfg.Orchestrator != "" {
@@ -147,10 +147,10 @@ func (f *failover) run(ctx context.Context) (*FailoverReport, error) {
 	load.end()
 	unwatch()
 	report := f.report(kills, <-changes)
-	if failed := load.compare(ctx, report); failed != nil || report.Lost+report.Doubled == 0 {
+	if failed := load.compare(ctx, report); failed != nil || report.Lost+report.Doubled+report.Unasked == 0 {
 		return report, failed
 	}
-	return report, fmt.Errorf("%w: %d lost, %d doubled", ErrWrong, report.Lost, report.Doubled)
+	return report, fmt.Errorf("%w: %d lost, %d doubled, %d unasked", ErrWrong, report.Lost, report.Doubled, report.Unasked)
 }
 
 // kill is one removal of a master.

@@ -107,7 +107,7 @@ func (l *failoverLoad) note(list *[]answered, a answered) loadgen.Outcome {
 	return loadgen.Outcome{}
 }
 
-// compare checks the database for acknowledged writes that are missing or doubled.
+// compare checks the database for acknowledged writes that are missing, and for writes that are there twice or unasked.
 func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) error {
 	var got struct {
 		Results []struct {
@@ -132,7 +132,7 @@ func (l *failoverLoad) compare(ctx context.Context, report *FailoverReport) erro
 	}
 	var check ledger.Check
 	l.ledger.Compare(&check, "write", found)
-	report.Lost, report.Doubled = check.Missing.Count, check.Doubled.Count
+	report.Lost, report.Doubled, report.Unasked = check.Missing.Count, check.Doubled.Count, check.Unasked.Count+len(found)
 	return l.f.call(ctx, http.MethodPost, "/db/execute", []string{"DROP TABLE " + l.table}, nil)
 }
 

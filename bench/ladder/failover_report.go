@@ -56,9 +56,11 @@ type FailoverReport struct {
 	ReadMax float64 `json:"read_max_ms"`
 	// Goals are for Gap, which is what a client sees.
 	Goals []Goal `json:"goals,omitempty"`
-	// Lost writes were acknowledged and are missing; Doubled writes are there twice. Both must be 0.
+	// Lost writes were acknowledged and are missing. Doubled writes are there twice. Unasked writes are there, although they
+	// were refused or never sent. All must be 0.
 	Lost    int `json:"lost"`
 	Doubled int `json:"doubled"`
+	Unasked int `json:"unasked"`
 }
 
 func (f *failover) report(kills []kill, changes []change) *FailoverReport {
@@ -233,8 +235,8 @@ func (r *FailoverReport) Print(out io.Writer) error {
 		_, _ = fmt.Fprintf(out, "goal: %s\n", g)
 	}
 	_, err := fmt.Fprintf(out, "writes: %d sent, %d acknowledged, %d refused (503), %d unknown (504), %d others\n"+
-		"reads: %d sent, %d errors, p99 %.1f ms, max %.1f ms\nlost writes: %d, doubled writes: %d\n",
+		"reads: %d sent, %d errors, p99 %.1f ms, max %.1f ms\nlost writes: %d, doubled writes: %d, unasked writes: %d\n",
 		r.Writes.Sent, r.Writes.OK, r.Writes.Refused, r.Writes.Unknown, r.Writes.Other,
-		r.Reads.Sent, r.Reads.Sent-r.Reads.OK, r.ReadP99, r.ReadMax, r.Lost, r.Doubled)
+		r.Reads.Sent, r.Reads.Sent-r.Reads.OK, r.ReadP99, r.ReadMax, r.Lost, r.Doubled, r.Unasked)
 	return err
 }

@@ -14,21 +14,31 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"rideshare/bench/api"
 )
 
-// fakeSystem is the orchestrator's API over one table, right unless it loses or doubles every tenth write.
+// fakeSystem is the orchestrator's API over one table, right unless it has a fault with every tenth write.
 type fakeSystem struct {
-	lose, double bool
-	master       int // its pid
+	fault  string
+	master int // its pid
 
-	mu            sync.Mutex // guards the fields below
-	rows          []string
-	writes        int
-	lost, doubled int
-	epoch         int
-	crashed       int // calls of crash/master
+	mu      sync.Mutex // guards the fields below
+	rows    []string
+	writes  int
+	faulty  int // writes with the fault
+	epoch   int
+	crashed int // calls of crash/master
 }
+
+// The faults.
+const (
+	loses   = "loses it"
+	doubles = "doubles it"
+	refuses = "does it and answers 503"
+	adds    = "adds one that was never sent"
+)
 
 func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/api/v1/events" {
@@ -50,8 +60,8 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/db/execute":
 		text, _ := io.ReadAll(r.Body)
 		var insert [][]string
-		if json.Unmarshal(text, &insert) == nil {
-			s.insert(insert[0][1])
+		if json.Unmarshal(text, &insert) == nil && s.insert(insert[0][1]) {
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	case "/db/query":
 		if r.URL.RawQuery == "" {
@@ -62,18 +72,24 @@ func (s *fakeSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (s *fakeSystem) insert(name string) {
-	faulty := s.writes%10 == 0
+// insert does a write, and reports whether it is to be refused all the same.
+func (s *fakeSystem) insert(name string) (refused bool) {
+	faulty := s.fault != "" && s.writes%10 == 0
 	s.writes++
-	if faulty && s.lose {
-		s.lost++
-		return
-	}
-	s.rows = append(s.rows, name)
-	if faulty && s.double {
-		s.doubled++
+	if !faulty {
 		s.rows = append(s.rows, name)
+		return false
 	}
+	s.faulty++
+	switch s.fault {
+	case doubles:
+		s.rows = append(s.rows, name, name)
+	case refuses:
+		s.rows = append(s.rows, name)
+	case adds:
+		s.rows = append(s.rows, name, name+"x")
+	}
+	return s.fault == refuses
 }
 
 func (s *fakeSystem) counts() (values [][]any) {
@@ -95,17 +111,30 @@ func (s *fakeSystem) measure(t *testing.T, mode FailoverMode) (*FailoverReport, 
 	return Failover(t.Context(), FailoverConfig{Orchestrator: server.URL, Mode: mode, Kills: 1, Writes: 50, Reads: 20, Progress: new(strings.Builder)})
 }
 
-// Every acknowledged write that is lost or doubled is counted and makes the run fail; a correct system passes.
+// Every write that is lost or doubled, or is there unasked, is counted and makes the run fail; a correct system passes.
 func TestFailover_WrongSystem_IsFound(t *testing.T) {
-	for name, s := range map[string]*fakeSystem{"Right": {}, "Loses": {lose: true}, "Doubles": {double: true}} {
-		t.Run(name, func(t *testing.T) {
+	for _, fault := range []string{"", loses, doubles, refuses, adds} {
+		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
+			s := &fakeSystem{fault: fault}
 			r, err := s.measure(t, FailoverCrash)
-			if wrong := s.lose || s.double; errors.Is(err, ErrWrong) != wrong || !wrong && err != nil {
-				t.Errorf("got %v, want an error if the system is wrong", err)
+			if wrong := fault != ""; errors.Is(err, ErrWrong) != wrong || !wrong && err != nil || wrong && s.faulty == 0 {
+				t.Fatalf("got %v, want an error if the system is wrong", err)
 			}
-			if r == nil || r.Lost != s.lost || r.Doubled != s.doubled || r.Writes.OK != s.writes || s.lost+s.doubled == 0 && (s.lose || s.double) {
-				t.Errorf("got %+v, want %d lost, %d doubled, %d acknowledged", r, s.lost, s.doubled, s.writes)
+			want := FailoverReport{Writes: Calls{Sent: s.writes, OK: s.writes}}
+			switch fault {
+			case loses:
+				want.Lost = s.faulty
+			case doubles:
+				want.Doubled = s.faulty
+			case refuses:
+				want.Unasked, want.Writes.Refused, want.Writes.OK = s.faulty, s.faulty, s.writes-s.faulty
+			case adds:
+				want.Unasked = s.faulty
+			}
+			got := FailoverReport{Lost: r.Lost, Doubled: r.Doubled, Unasked: r.Unasked, Writes: r.Writes}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -78,6 +78,7 @@ func playFailover(ctx context.Context, s *stage) error {
 			refused[off] += report.Writes.Refused + report.Reads.Refused
 			gap[off] += report.Gap.P50 / float64(rounds)
 			s.result.check(fmt.Sprintf("round %d, protection %s: writes lost or doubled", round+1, onOff(off)), report.Lost+report.Doubled, 0)
+			s.result.check(fmt.Sprintf("round %d, protection %s: refused writes that were done all the same", round+1, onOff(off)), report.Unasked, 0)
 		}
 	}
 	if !s.cfg.Short {
