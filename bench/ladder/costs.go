@@ -105,6 +105,7 @@ type consumers struct {
 	leave context.CancelFunc
 	all   sync.WaitGroup
 	bytes []atomic.Int64 // that each one got
+	cut   atomic.Int64   // streams that ended before leave
 }
 
 // openConsumers opens n streams.
@@ -127,6 +128,9 @@ func openConsumers(ctx context.Context, url string, n int) (*consumers, error) {
 			if resp.StatusCode == http.StatusOK {
 				c.read(resp.Body, &c.bytes[i])
 			}
+			if ctx.Err() == nil {
+				c.cut.Add(1)
+			}
 		})
 	}
 	return c, nil
@@ -143,8 +147,11 @@ func (c *consumers) read(body io.Reader, count *atomic.Int64) {
 	}
 }
 
-// check returns an error if a consumer got nothing.
+// check returns an error if a stream was cut off, since later rates are then with fewer streams, or if a consumer got nothing.
 func (c *consumers) check() error {
+	if n := c.cut.Load(); n > 0 {
+		return fmt.Errorf("%d of %d streams of changes were cut off", n, len(c.bytes))
+	}
 	for i := range c.bytes {
 		if c.bytes[i].Load() == 0 {
 			return fmt.Errorf("stream of changes %d of %d got nothing", i+1, len(c.bytes))
