@@ -21,6 +21,7 @@ type figure struct {
 	rate, p50, p99 float64 // a second, milliseconds, milliseconds
 	slowest        float64 // milliseconds
 	answers        int64
+	unsent         int64 // requests of the open loop that were due and not sent: they are in no percentile
 	errors         int64
 	wrong          error // the first error
 	cpu            usage // of each part, during the measurement
@@ -71,14 +72,12 @@ func (r run) measure(ctx context.Context) (figure, error) {
 	runtime.GC() // so that garbage of the previous run does not count for this one
 	before := r.target.usage()
 	start := time.Now()
-	if _, err = loadgen.Run(ctx, plan); err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	summary, err := loadgen.Run(ctx, plan)
+	if err = errors.Join(err, ctx.Err()); err != nil {
 		return figure{}, err
 	}
 	took := time.Since(start)
-	f := figure{cpu: r.target.usage().since(before)}
+	f := figure{unsent: summary.Unsent, cpu: r.target.usage().since(before)}
 	all := loadgen.NewTally()
 	for _, c := range clients {
 		all.Merge(c.tally)

@@ -70,10 +70,13 @@ func TestMeasure_OpenLoop_LatencyCountsFromTheDueTime(t *testing.T) {
 	if got.answers != 6 || !near(got.p50, 200) || !near(got.slowest, 350) {
 		t.Errorf("got %d answers, p50 %v, slowest %v ms, want 6, 200, 350", got.answers, got.p50, got.slowest)
 	}
+	if got.unsent != 5 { // due at 300, 350, ... 500 ms
+		t.Errorf("got %d unsent, want 5", got.unsent)
+	}
 	// A server that is fast enough: requests are due at 0, 50, ... 500 ms, and none waits.
 	got = measureSlow(t, 20, 520*time.Millisecond, 10*time.Millisecond)
-	if got.answers != 11 || !near(got.p50, 10) || !near(got.slowest, 10) {
-		t.Errorf("got %d answers, p50 %v, slowest %v ms, want 11, 10, 10", got.answers, got.p50, got.slowest)
+	if got.answers != 11 || !near(got.p50, 10) || !near(got.slowest, 10) || got.unsent != 0 {
+		t.Errorf("got %d answers, p50 %v, slowest %v ms, %d unsent, want 11, 10, 10, none", got.answers, got.p50, got.slowest, got.unsent)
 	}
 }
 

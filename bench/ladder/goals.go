@@ -9,7 +9,8 @@ type Goal struct {
 	// AtMost means that Want is an upper bound, not a lower one.
 	AtMost bool    `json:"at_most"`
 	Got    float64 `json:"got"`
-	Met    bool    `json:"met"`
+	// Met is false, whatever Got is, if the P99 of a row of the goal lacks too many requests that were due and not sent.
+	Met bool `json:"met"`
 }
 
 func (g Goal) String() string {
@@ -80,5 +81,5 @@ func (r *Report) atMost(name string, want float64, value func(a, b *Row) float64
 		return
 	}
 	got := value(first, second)
-	r.Goals = append(r.Goals, Goal{Name: name, Want: want, AtMost: true, Got: got, Met: got <= want})
+	r.Goals = append(r.Goals, Goal{Name: name, Want: want, AtMost: true, Got: got, Met: got <= want && !first.noP99() && !second.noP99()})
 }

@@ -85,7 +85,7 @@ func (r *Report) table() report.Section {
 		Head: []string{"work", "path", "clients", "loop", "rate/s", "range", "p50 ms", "p99 ms", "lag", "CPU", "memory", ""},
 	}
 	for _, row := range r.Rows {
-		t.Rows = append(t.Rows, append(row.columns(), row.memoryText(), row.invalidText()))
+		t.Rows = append(t.Rows, append(row.columns(), row.memoryText(), row.remark()))
 	}
 	ratios := report.Table{Caption: "Ratios of the rates of one round", Head: []string{"work/path/other path", "median", "range"}}
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {

@@ -25,6 +25,9 @@ type Row struct {
 	P50     float64 `json:"p50_ms"`            // median of the rounds, as is P99
 	P99     float64 `json:"p99_ms"`
 	Errors  int64   `json:"errors"`
+	// Unsent is how many requests of the open loop were due and not sent, because all clients waited for answers until the end of
+	// a round. P50 and P99 do not have them.
+	Unsent int64 `json:"unsent,omitempty"`
 	// Invalid is the first wrong answer. If it is set, the other figures are meaningless.
 	Invalid string    `json:"invalid,omitempty"`
 	Samples []float64 `json:"samples"` // the rate of each round
@@ -93,6 +96,7 @@ func (row *Row) add(f figure, resident map[string]float64) {
 	row.p50s = append(row.p50s, f.p50)
 	row.P99s = append(row.P99s, f.p99)
 	row.Errors += f.errors
+	row.Unsent += f.unsent
 	if f.wrong != nil && row.Invalid == "" {
 		row.Invalid = f.wrong.Error()
 	}
@@ -182,7 +186,7 @@ func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "work\tpath\tclients\tloop\trate/s\trange\tp50 ms\tp99 ms\tlag\tcpu us an answer\t") // Flush returns the error.
 	for _, row := range r.Rows {
-		_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.Join(row.columns(), "\t"), row.invalidText()) // Flush returns the error.
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", strings.Join(row.columns(), "\t"), row.remark()) // Flush returns the error.
 	}
 	_, _ = fmt.Fprintln(t, "\nratio at the first number of clients\t\trange\t") // Flush returns the error.
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
@@ -229,12 +233,22 @@ func partsText(figures map[string]float64, format string) string {
 	return strings.Join(parts, " ")
 }
 
-func (row *Row) invalidText() string {
-	if row.Invalid == "" {
+// remark says why figures of the row are meaningless or lack requests, or nothing.
+func (row *Row) remark() string {
+	switch {
+	case row.Invalid != "":
+		return fmt.Sprintf("INVALID (%d): %.200s", row.Errors, row.Invalid)
+	case row.noP99():
+		return fmt.Sprintf("NO P99: %d due, not sent", row.Unsent)
+	case row.Unsent > 0:
+		return fmt.Sprintf("%d due, not sent", row.Unsent)
+	default:
 		return ""
 	}
-	return fmt.Sprintf("INVALID (%d): %.200s", row.Errors, row.Invalid)
 }
+
+// noP99 reports whether more than 1 % of the requests that were due were not sent, so that P99 is not theirs.
+func (row *Row) noP99() bool { return 100*row.Unsent > row.answers+row.Unsent }
 
 func machine() map[string]string {
 	m := map[string]string{

@@ -45,6 +45,34 @@ func TestReport_WrongAnswerMakesRowInvalid(t *testing.T) {
 	}
 }
 
+// Requests that were due and not sent are told. If they are more than 1 % the row has no p99, and its goal is missed.
+func TestReport_Unsent_MarksTheRow(t *testing.T) {
+	for name, test := range map[string]struct {
+		unsent int64
+		remark string
+		met    bool
+	}{
+		"None": {0, "", true},
+		"Few":  {10, "10 due, not sent", true},
+		"Many": {11, "NO P99: 11 due, not sent", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReport(Config{Clients: []int{128}})
+			row := r.row(measurement{Work: workPoint, Path: pathBatched, Clients: 128, Open: true})
+			row.add(figure{rate: 1, p99: 1, answers: 500, unsent: test.unsent}, nil)
+			row.add(figure{rate: 1, p99: 1, answers: 500}, nil)
+			r.finish()
+			if row.Unsent != test.unsent || row.remark() != test.remark || len(r.Goals) != 1 || r.Goals[0].Met != test.met {
+				t.Errorf("got %d unsent, %q, goals %v, want %d, %q, one goal met: %v", row.Unsent, row.remark(), r.Goals, test.unsent, test.remark, test.met)
+			}
+			var text bytes.Buffer
+			if err := r.Print(&text); err != nil || !strings.Contains(text.String(), test.remark) {
+				t.Errorf("got %v and\n%s\nwant %q in it", err, text.String(), test.remark)
+			}
+		})
+	}
+}
+
 // Every row of the ladder is on a path that exists, and each work meets its alternatives.
 func TestCells_AreOnKnownPaths(t *testing.T) {
 	measurements := allMeasurements([]int{128, 1, 256})
