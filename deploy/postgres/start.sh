@@ -63,11 +63,18 @@ host replication postgres all scram-sha-256
 END
 }
 
+# own prints the newest timeline of the WAL here; pg_controldata may show an older one until the checkpoint after a promotion. Without
+# WAL it is higher than any: the engine says what is wrong, and nothing is copied over it.
+own() {
+  newest=$(ls "$data/pg_wal" | sed -n 's/^\([0-9A-F]\{8\}\)[0-9A-F]\{16\}$/\1/p' | sort | tail -n 1)
+  printf %d "0x${newest:-7FFFFFFF}"
+}
+
 # replaced SERVER...: this server's data are of a primary, and another server was promoted since.
 replaced() {
   [ ! -e "$data/standby.signal" ] || return 1
   look "$@"
-  [ -n "$primary" ] && [ "$timeline" -gt "$(pg_controldata -D "$data" | sed -n "s/^Latest checkpoint's TimeLineID: *//p")" ]
+  [ -n "$primary" ] && [ "$timeline" -gt "$(own)" ]
 }
 
 until [ -d "$data" ]; do

@@ -1,0 +1,118 @@
+package postgres_test
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// startScript is built in, as promoteScript is.
+//
+//go:embed start.sh
+var startScript string
+
+// programs are those that start.sh calls, in a folder in which $ROOT is the server's. The other server says what is in $ROOT/says.
+var programs = map[string]string{
+	"psql": `cat "$ROOT/says"`,
+	"pg_basebackup": `echo "$2" >"$ROOT/conninfo"
+mkdir -p "$4/pg_wal"
+touch "$4/standby.signal" "$4/pg_wal/000000020000000000000001"`,
+	"pg_controldata": `echo "Latest checkpoint's TimeLineID: 1" # as after each promotion, until the next checkpoint`,
+	"initdb":         `touch "$ROOT/initdb"; exit 1`,
+	"postgres":       `echo "$@" >"$ROOT/started"`,
+	"sleep":          `exit 1`,
+}
+
+// host is a server that start.sh starts, with programs that only note what they are called for.
+type host struct{ root, bin string }
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{root: t.TempDir(), bin: t.TempDir()}
+	script := strings.NewReplacer("/var/lib/postgresql/data", h.root, "/run/secrets", h.root).Replace(startScript)
+	if strings.Count(script, h.root) < 2 {
+		t.Fatal("start.sh has its files elsewhere")
+	}
+	h.write(t, filepath.Join(h.bin, "start.sh"), script)
+	h.write(t, filepath.Join(h.root, "postgres-superuser"), "secret")
+	for name, text := range programs {
+		h.program(t, name, text)
+	}
+	return h
+}
+
+func (h *host) program(t *testing.T, name, text string) {
+	t.Helper()
+	h.write(t, filepath.Join(h.bin, name), "#!/bin/sh\n"+text+"\n")
+}
+
+func (h *host) write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// has reports whether a file is below the server's folder.
+func (h *host) has(name string) bool {
+	_, err := os.Stat(filepath.Join(h.root, name))
+	return err == nil
+}
+
+// data makes the data of a server.
+func (h *host) data(t *testing.T, files ...string) {
+	t.Helper()
+	for _, name := range files {
+		h.write(t, filepath.Join(h.root, "main", name), "")
+	}
+}
+
+// start runs the script of server a, whose only other one is b, until it has become the engine or is killed.
+func (h *host) start(t *testing.T, env ...string) error {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `export SCRIPT=$$; exec sh "$0" "$@"`, filepath.Join(h.bin, "start.sh"), "a", "a", "b")
+	cmd.Env = append(os.Environ(), append(env, "PATH="+h.bin+":"+os.Getenv("PATH"), "ROOT="+h.root)...)
+	out, err := cmd.CombinedOutput()
+	t.Logf("start.sh: %v\n%s", err, out)
+	return err
+}
+
+// A former primary becomes a copy of a primary with a newer timeline, and of no other: the WAL says which timeline is its own. A
+// standby is no former primary.
+func TestStart_CopiesOnlyANewerPrimary(t *testing.T) {
+	t.Parallel()
+	const first, second, tenth = "pg_wal/000000010000000000000001", "pg_wal/000000020000000000000001", "pg_wal/0000000A0000000000000001"
+	for _, test := range []struct {
+		name   string
+		files  []string
+		says   string
+		copies bool
+	}{
+		{"another was promoted", []string{first}, "primary 2", true},
+		{"this one was promoted, too, before its first checkpoint", []string{first, second, "pg_wal/00000002.history"}, "primary 2", false},
+		{"this one was promoted after the other", []string{second, tenth}, "primary 9", false},
+		{"timelines are numbers", []string{second, tenth}, "primary 11", true},
+		{"a standby", []string{first, "standby.signal"}, "primary 2", false},
+		{"the other is a standby", []string{first}, "standby 0", false},
+		{"no WAL", []string{"pg_wal/xlogtemp.1"}, "primary 2", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.data(t, test.files...)
+			h.write(t, filepath.Join(h.root, "says"), test.says)
+			if err := h.start(t); err != nil {
+				t.Fatal(err)
+			}
+			if copied := h.has("conninfo"); copied != test.copies || !h.has("started") {
+				t.Errorf("copied: %t, started: %t; want %t, true", copied, h.has("started"), test.copies)
+			}
+		})
+	}
+}
