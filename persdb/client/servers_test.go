@@ -30,6 +30,7 @@ type instance struct {
 	group *group
 	err   error         // of Commit, if the instance is active
 	takes time.Duration // the time of a Commit
+	full  bool          // it cannot take over
 }
 
 // group knows which of its instances is active, and how often each was asked.
@@ -67,6 +68,9 @@ func (i *instance) Commit(ctx context.Context, _ dbaas.Leadership, ops []dbaas.O
 
 func (i *instance) TakeOver(context.Context) error {
 	i.group.ask("take over", i.name)
+	if i.full {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "no room for what another one has stored")
+	}
 	i.group.mu.Lock()
 	defer i.group.mu.Unlock()
 	if i.group.stay {
@@ -145,6 +149,18 @@ func TestClient_Instances_NoneActive(t *testing.T) {
 			t.Errorf("got %v, want code %q", err, dbaas.CodeUnavailable)
 		}
 		g.wantAsked(t, "commit a")
+	})
+}
+
+// An instance that cannot take over is left for the next one.
+func TestClient_Instances_OneCannotTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, a, _, c := twoInstances(t)
+		a.full = true
+		if err := commit(t, c); err != nil {
+			t.Fatal(err)
+		}
+		g.wantAsked(t, "commit a", "commit b", "take over a", "take over b", "commit b")
 	})
 }
 

@@ -113,13 +113,18 @@ func (s *Store) exclusive(ctx context.Context, fn func() error) error {
 //
 // Most entries are applied before the log changes hands. A failure before that, for example because this process lacks
 // entries that were trimmed, leaves the log to the other process. After a later failure no process is active until the
-// next TakeOver.
+// next TakeOver. Every failure is CodeUnavailable: it says nothing about the call that comes behind it, for example that
+// its operations find no room, and another process may be able to take over.
 func (s *Store) TakeOver(ctx context.Context) error {
 	shared, ok := s.log.(SharedLog)
 	if !ok {
 		return nil
 	}
-	return unavailableOrNil(s.takeOver(ctx, shared))
+	err := s.takeOver(ctx, shared)
+	if err == nil || dbaas.CodeOf(err) == dbaas.CodeUnavailable {
+		return err
+	}
+	return dbaas.WrapError(dbaas.CodeUnavailable, "this persdb cannot take over", err)
 }
 
 func (s *Store) takeOver(ctx context.Context, shared SharedLog) error {

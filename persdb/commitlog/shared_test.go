@@ -2,6 +2,8 @@ package commitlog_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -149,5 +151,65 @@ func TestStore_SharedLog_TakingOverHoldsNoLock(t *testing.T) {
 	}
 	if _, err := a.Lookup(t.Context(), storetest.ID(1)); err != nil {
 		t.Errorf("look-up after the claim: %v", err)
+	}
+}
+
+// turnLog is a farLog whose active process is another one until TakeOver.
+type turnLog struct {
+	*farLog
+
+	active bool // guarded by mu
+}
+
+func (l *turnLog) Head(ctx context.Context) (commitlog.Bounds, error) {
+	if err := l.Check(ctx); err != nil {
+		return commitlog.Bounds{}, err
+	}
+	return l.farLog.Head(ctx)
+}
+
+func (l *turnLog) Look(ctx context.Context) (commitlog.Bounds, error) { return l.farLog.Head(ctx) }
+
+func (l *turnLog) Check(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.active {
+		return dbaas.ErrNotActive
+	}
+	return nil
+}
+
+func (l *turnLog) TakeOver(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active = true
+	return nil
+}
+
+// A store whose tables have no room for what another one has stored cannot take over. That says nothing about the operations that
+// are to be done: another process may do them, and may have done them already. With room again it takes over.
+func TestStore_SharedLog_TakeOverWithoutRoomIsUnavailable(t *testing.T) {
+	far := &farLog{}
+	a, b := openShared(t, far), openShared(t, &turnLog{farLog: far})
+	room := func(pages int) {
+		t.Helper()
+		if _, err := b.Pragma(fmt.Sprintf("max_page_count=%d", pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	room(1) // what the file has already
+	storetest.Commit(t, a, storetest.Claim(t, a), op(1, "INSERT INTO users VALUES('ann', printf('%.*c', 900000, 'x'))"))
+	if err := b.TakeOver(t.Context()); dbaas.CodeOf(err) != dbaas.CodeUnavailable || !strings.Contains(err.Error(), "full") {
+		t.Errorf("got %v, want code %q, and the full disk as the cause", err, dbaas.CodeUnavailable)
+	}
+	if b.Active() {
+		t.Error("the store without room is the active one")
+	}
+	room(100_000)
+	if err := b.TakeOver(t.Context()); err != nil || !b.Active() {
+		t.Fatalf("with room again: got %v, want the active store", err)
+	}
+	if r, err := b.Lookup(t.Context(), storetest.ID(1)); err != nil || r.Seq != 1 {
+		t.Errorf("the operation of the other store: got %+v, %v, want position 1", r, err)
 	}
 }
