@@ -5,7 +5,8 @@
 #
 # Name every standby of the lost primary, by an address at which the other standbys reach it. The script stops replication on
 # all of them, promotes the standby that received most, and lets the others follow it. If one of the servers is a primary
-# already, nothing is promoted and the others follow that one. So after a failure run the script again, with the same words.
+# already, or a run was interrupted and the old primary is back, nothing is promoted and the others follow that one. So after a
+# failure run the script again, with the same words. Runs at the same time take turns.
 #
 #   --names NAME,NAME  application_name of each standby that the new primary waits for; the default is those of the other
 #                      servers. Necessary if only one server is left.
@@ -15,7 +16,7 @@
 set -euo pipefail
 export LC_ALL=C
 
-usage() { sed -n '2,15s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,16s/^# \{0,1\}//p' "$0"; }
 note() { echo "promote: $*" >&2; }
 die() { note "$*"; exit 1; }
 
@@ -24,6 +25,9 @@ export PGDATABASE=${PGDATABASE:-postgres} PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT:
 # Appended to primary_conninfo: of a repeated keyword the last value counts, so what the operator wrote can stay.
 added=" hostaddr='' host="
 stopped="${added}/stopped-by-promote"
+# The name of this run's sessions with locks, and whether the server has one.
+run=promote-$HOSTNAME-$$-$RANDOM
+locked="EXISTS(SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND application_name='$run')"
 
 # ask SERVER SQL [-v NAME=VALUE]: the answer. A server that is paused accepts connections, so the time is bounded.
 ask() { timeout "$((limit + 10))" psql -XAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" "${@:3}" <<<"$2"; }
@@ -52,13 +56,26 @@ set_to() {
   await "$1" "SELECT current_setting('$2') = :'value'" "$2 does not change: is it set on the command line?" -v value="$3"
 }
 
-# inspect asks every server before anything is changed.
+# lock SERVER returns when no other run works with it. The lock ends with this script, and when the server does not reach this host.
+lock() {
+  local session
+  exec {session}> >(PGAPPNAME=$run PGOPTIONS='-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3' \
+    exec psql -XAtq -h "${1%:*}" -p "${1##*:}" >/dev/null 2>&1)
+  echo "SELECT pg_advisory_lock(hashtext('promote.sh'));" >&"$session"
+  await "$1" "SELECT $locked" 'another run of this script works with it. Nothing was changed. Run again'
+}
+
+# inspect asks every server before anything is changed. Runs at the same time lock the servers in the same order.
 inspect() {
   local server answer
-  for server in "${servers[@]}"; do
-    if ! answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$server" "SELECT pg_is_in_recovery(), current_setting('primary_conninfo')"); then
+  for server in $(printf '%s\n' "${servers[@]}" | sort -u); do
+    if ! PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$server" 'SELECT 1' >/dev/null; then
       silent+=("$server")
-    elif [ "${answer%%|*}" = t ]; then
+      continue
+    fi
+    lock "$server"
+    answer=$(ask "$server" "SELECT pg_is_in_recovery(), current_setting('primary_conninfo')")
+    if [ "${answer%%|*}" = t ]; then
       standbys+=("$server")
       info[$server]=${answer#*|}
       [[ ${info[$server]} != postgres*://* ]] || die "$server: primary_conninfo is a URI; write it as host=... port=... user=..."
@@ -75,9 +92,14 @@ inspect() {
     die "only one server is left. Nothing was changed. Give --names, with the application_name of each standby that will follow it"
 }
 
-# no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one.
+# no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one. If an earlier run has
+# stopped replication, and all answer and none was promoted, it sets primaries to that server: the standbys follow it again.
 no_other_primary() {
-  local server followed host asked=
+  local server followed host asked= interrupted=
+  for server in "${standbys[@]}"; do
+    followed=${info[$server]%"$stopped"}
+    [ "$followed" = "${info[$server]}" ] || interrupted=yes
+  done
   for server in "${standbys[@]}"; do
     followed=${info[$server]%"$stopped"}
     host=$(word host "$followed")
@@ -86,8 +108,12 @@ no_other_primary() {
     [ "${old##*:}" ] || old+=5432
     [[ " ${servers[*]}$asked " != *" $old "* ]] || continue
     asked+=" $old" # once: it may be silent, and each question then takes the whole time limit
-    [ "$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$old" 'SELECT pg_is_in_recovery()' 2>/dev/null)" != f ] ||
+    [ "$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$old" 'SELECT pg_is_in_recovery()' 2>/dev/null)" = f ] || continue
+    [ -n "$interrupted" ] && [ ${#silent[@]} = 0 ] ||
       die "$old answers and is a primary. Nothing was changed. If it is to be replaced, stop it (pg_ctl stop -m fast); if not, name it too, and the others follow it"
+    note "an earlier run has stopped replication, and $old answers again. If it is to be replaced, stop it (pg_ctl stop -m fast), and run again"
+    primaries=("$old") old=''
+    return
   done
 }
 
@@ -185,6 +211,7 @@ found=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgr
 [ "$found" != /usr/bin/psql ] || for folder in /usr/lib/postgresql/*/bin; do [ ! -x "$folder/psql" ] || PATH=$folder:$PATH; done
 
 inspect
+[ ${#primaries[@]} = 1 ] || no_other_primary
 if [ ${#primaries[@]} = 1 ]; then
   primary=${primaries[0]}
   note "$primary is a primary already"
@@ -194,14 +221,13 @@ if [ ${#primaries[@]} = 1 ]; then
   # Only after follow_all: a former primary that became a standby without pg_rewind must not confirm writes.
   set_to "$primary" synchronous_standby_names "$names"
 else
-  no_other_primary
   for server in "${standbys[@]}"; do stop "$server"; done
   choose
   choose_names
   # Before the promotion: there is no moment at which a write counts that is on one machine.
   set_to "$primary" synchronous_standby_names "$names"
   note "promoting $primary"
-  [ "$(ask "$primary" "SELECT pg_promote(true, $limit)")" = t ] || die "$primary was not promoted within $limit s; see its log, and run again"
+  [ "$(ask "$primary" "SELECT pg_promote(true, $limit) WHERE $locked")" = t ] || die "$primary was not promoted within $limit s; see its log, and run again"
   follow_all
 fi
 # Before a checkpoint, pg_rewind does not see that the server was promoted, and leaves an old primary as it is.

@@ -37,12 +37,17 @@ const (
 	some = 20
 )
 
-// dyingPsql is psql, but the script that called it is killed after call number DIE_AT.
-const dyingPsql = `#!/bin/sh
-%s "$@"
+// brokenPsql is psql. Its first call with the arguments ON waits until somebody writes to HOLD, if that is a pipe. The script that
+// called it is killed after call number DIE_AT with the arguments ON. The session with a lock only ends with the script.
+const brokenPsql = `#!/bin/sh
+[ -z "$PGAPPNAME" ] || exec %[1]s "$@"
+case "$*" in *"$ON"*) [ ! -p "$HOLD" ] || { read -r go <"$HOLD"; rm "$HOLD"; } ;; esac
+%[1]s "$@"
 result=$?
-echo >>"$CALLS"
-[ "$(wc -l <"$CALLS")" -ne "$DIE_AT" ] || kill -KILL "$SCRIPT"
+case "$*" in *"$ON"*)
+	echo >>"$CALLS"
+	[ "$(wc -l <"$CALLS")" -ne "$DIE_AT" ] || kill -KILL "$SCRIPT" ;;
+esac
 exit $result
 `
 
@@ -66,7 +71,7 @@ func startTrio(t *testing.T) *trio {
 		t.Fatal(err)
 	}
 	c := &trio{pair: pair, first: pair.Standby, second: pair.StartSecond(t), password: strings.TrimSpace(string(password)), dir: t.TempDir()}
-	for name, text := range map[string][]byte{"promote.sh": promoteScript, "psql": fmt.Appendf(nil, dyingPsql, psql)} {
+	for name, text := range map[string][]byte{"promote.sh": promoteScript, "psql": fmt.Appendf(nil, brokenPsql, psql)} {
 		if err = os.WriteFile(filepath.Join(c.dir, name), text, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -96,9 +101,15 @@ func (c *trio) at(t *testing.T, host string) *pgtest.Place {
 // promote runs the script, which dies after dieAt calls of psql, and returns what it says.
 func (c *trio) promote(t *testing.T, dieAt int, args ...string) (string, error) {
 	t.Helper()
+	return c.run(t, []string{fmt.Sprint("DIE_AT=", dieAt)}, args...)
+}
+
+// run runs the script with settings of brokenPsql, and returns what it says.
+func (c *trio) run(t *testing.T, env []string, args ...string) (string, error) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", `export SCRIPT=$$; exec bash "$0" "$@"`, filepath.Join(c.dir, "promote.sh")}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+c.dir+":"+os.Getenv("PATH"), "PGUSER=rideshare", "PGPASSWORD="+c.password, "PGCONNECT_TIMEOUT=20",
-		fmt.Sprint("DIE_AT=", dieAt), "CALLS="+filepath.Join(t.TempDir(), "calls"))
+	cmd.Env = append(os.Environ(), append([]string{"PATH=" + c.dir + ":" + os.Getenv("PATH"), "PGUSER=rideshare", "PGPASSWORD=" + c.password, "PGCONNECT_TIMEOUT=20",
+		"DIE_AT=0", "CALLS=" + filepath.Join(t.TempDir(), "calls")}, env...)...)
 	out, err := cmd.CombinedOutput()
 	t.Logf("promote.sh %s: %v\n%s", strings.Join(args, " "), err, out)
 	return string(out), err

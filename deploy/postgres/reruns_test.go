@@ -1,0 +1,89 @@
+package postgres_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rideshare/internal/testkit/testenv"
+)
+
+// standbys returns the addresses of both, in the order in which the script works with them, and the arguments with which it
+// first calls psql to stop replication on the last one.
+func (c *trio) standbys() (first, last, stop string) {
+	first, last = min(c.first.URL, c.second.URL), max(c.first.URL, c.second.URL)
+	_, port, _ := strings.Cut(last, ":")
+	return first, last, "-p " + port + " -v value="
+}
+
+// The primary was only paused, and the script died after it had stopped replication. The same words make the standbys follow the
+// primary again. Later the primary is lost, and two runs at once promote one standby.
+func TestPromote_RunAgain_WritesGoOn(t *testing.T) {
+	c := startTrio(t)
+	w, stop := c.startWriter(t)
+	w.goesOn(t)
+	first, last, stops := c.standbys()
+
+	c.pair.Primary.Pause(t)
+	_, err := c.run(t, []string{"ON=" + stops, "DIE_AT=1"}, last, first)
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !killed(exit) {
+		t.Fatalf("got %v, want a script that was killed", err)
+	}
+	c.pair.Primary.Resume(t)
+	c.done(t, c.primary(t)+" is a primary already", last, first)
+	c.wantRole(t, first, "t")
+	c.wantRole(t, last, "t")
+	w.goesOn(t)
+
+	c.pair.Primary.Kill(t)
+	c.runTwice(t)
+	w.goesOn(t)
+	stop()
+}
+
+// runTwice runs the script while another run is about to stop replication on the last standby. Both must succeed.
+func (c *trio) runTwice(t *testing.T) {
+	t.Helper()
+	first, last, stops := c.standbys()
+	hold := filepath.Join(t.TempDir(), "hold")
+	if err := syscall.Mkfifo(hold, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := c.run(t, []string{"ON=" + stops, "HOLD=" + hold}, last, first)
+		one <- err
+	}()
+	held := make(chan *os.File, 1)
+	go func() {
+		if pipe, err := os.OpenFile(hold, os.O_WRONLY, 0); err == nil { // it is opened when the run reads
+			held <- pipe
+		}
+	}()
+	var pipe *os.File
+	select {
+	case pipe = <-held:
+	case err := <-one:
+		t.Fatalf("the first run has ended before it stopped replication: %v", err)
+	}
+	go func() {
+		_, err := c.promote(t, 0, first, last)
+		two <- err
+	}()
+	testenv.Eventually(t, soon, func() error {
+		if len(two) == 0 && c.at(t, first).Value(t, "SELECT count(*) FROM pg_locks WHERE locktype='advisory' AND NOT granted") == "0" {
+			return errors.New("the second run has not ended and does not wait")
+		}
+		return nil
+	})
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(<-one, <-two); err != nil {
+		t.Fatal(err)
+	}
+}
