@@ -10,7 +10,7 @@
 set -eu
 name=$1 first=$2
 shift 2
-root=/var/lib/postgresql/data data=$root/main new=$root/new
+root=/var/lib/postgresql/data data=$root/main new=$root/new old=$root/old
 export PGPASSFILE=$root/pgpass PGCONNECT_TIMEOUT=3
 (umask 077 && echo "*:*:*:postgres:$(cat /run/secrets/postgres-superuser)" >"$PGPASSFILE")
 
@@ -77,6 +77,9 @@ replaced() {
   [ -n "$primary" ] && [ "$timeline" -gt "$(own)" ]
 }
 
+# A start that was killed while it replaced the data has left the old ones: all of them until the new ones are in their place.
+[ -d "$data" ] || [ ! -d "$old" ] || mv "$old" "$data"
+rm -rf "$old"
 until [ -d "$data" ]; do
   look "$@"
   if [ -n "$primary" ]; then
@@ -92,8 +95,9 @@ done
 while replaced "$@"; do
   echo "start.sh: $primary was promoted while this server was away; copying it"
   copy || { sleep 1; continue; }
-  rm -rf "$data" # a start after this line copies again
+  mv "$data" "$old"
   mv "$new" "$data"
+  rm -rf "$old"
 done
 # A primary that was paused or cut off may find itself replaced while it runs. The engine starts this script again.
 # The second shell is not a child of the server, which wants to know its children.

@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +27,11 @@ touch "$4/standby.signal" "$4/pg_wal/000000020000000000000001"`,
 	"postgres":       `echo "$@" >"$ROOT/started"`,
 	"sleep":          `exit 1`,
 }
+
+// dying is a program that changes files; the script is killed in its call number DIE_AT. It has then done half of its work.
+const dying = `echo >>"$ROOT/calls"
+[ "$(wc -l <"$ROOT/calls")" -ne "$DIE_AT" ] || { %[2]s; kill -KILL "$SCRIPT"; exit 1; }
+%[1]s`
 
 // host is a server that start.sh starts, with programs that only note what they are called for.
 type host struct{ root, bin string }
@@ -114,5 +121,40 @@ func TestStart_CopiesOnlyANewerPrimary(t *testing.T) {
 				t.Errorf("copied: %t, started: %t; want %t, true", copied, h.has("started"), test.copies)
 			}
 		})
+	}
+}
+
+// The script is killed in each step in which it replaces the data. Its next start, at which no other server is there, makes no empty
+// database, and the start after that ends with a copy of the primary.
+func TestStart_Killed_StartsAgain(t *testing.T) {
+	t.Parallel()
+	deaths := 0
+	for ; ; deaths++ {
+		h := newHost(t)
+		h.data(t, "pg_wal/000000010000000000000001")
+		h.program(t, "rm", fmt.Sprintf(dying, `exec /bin/rm "$@"`, `/bin/rm -rf "$2/pg_wal"`))
+		h.program(t, "mv", fmt.Sprintf(dying, `exec /bin/mv "$@"`, `:`))
+		h.program(t, "pg_basebackup", fmt.Sprintf(dying, programs["pg_basebackup"], `mkdir "$4"`))
+		says := filepath.Join(h.root, "says")
+		h.write(t, says, "primary 2")
+		err := h.start(t, fmt.Sprint("DIE_AT=", deaths+1))
+		if err == nil {
+			break
+		}
+		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !killed(exit) {
+			t.Fatal(err)
+		}
+		for _, answer := range []string{"connection refused", "primary 2"} {
+			h.write(t, says, answer)
+			if err := h.start(t, "DIE_AT=0"); err != nil || !h.has("started") {
+				t.Fatalf("death %d, then %s: got %v, want a server that starts", deaths, answer, err)
+			}
+		}
+		if h.has("initdb") || !h.has("main/standby.signal") || h.has("new") || h.has("old") {
+			t.Fatalf("death %d: the server's folder has something else than a copy of the primary", deaths)
+		}
+	}
+	if deaths < 5 {
+		t.Errorf("the script died %d times, want at least 5: it was not killed in each step", deaths)
 	}
 }
