@@ -35,9 +35,11 @@ look() {
   done
 }
 
-copy() { # the primary's data to $new
+# copy copies the primary's data to $new. It has no application_name: commits would wait for a copy that has nothing on its disk for
+# certain. The server that is started later has the name, as cluster_name.
+copy() {
   rm -rf "$new"
-  pg_basebackup -d "host=$primary user=postgres passfile=$PGPASSFILE application_name=$name" -D "$new" -X stream -c fast -R
+  pg_basebackup -d "host=$primary user=postgres passfile=$PGPASSFILE" -D "$new" -X stream -c fast -R
 }
 
 make_database() {
@@ -106,4 +108,4 @@ done
     ! replaced "$@" || pg_ctl stop -D "$data" -m immediate >/dev/null
   done &
 )
-exec postgres -D "$data"
+exec postgres -D "$data" -c cluster_name="$name"

@@ -72,6 +72,15 @@ func (h *host) has(name string) bool {
 	return err == nil
 }
 
+func (h *host) read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // data makes the data of a server.
 func (h *host) data(t *testing.T, files ...string) {
 	t.Helper()
@@ -156,5 +165,21 @@ func TestStart_Killed_StartsAgain(t *testing.T) {
 	}
 	if deaths < 5 {
 		t.Errorf("the script died %d times, want at least 5: it was not killed in each step", deaths)
+	}
+}
+
+// A copy that is being made is no standby for which commits wait: only the server that follows later has the name.
+func TestStart_CopyHasNoNameOfAStandby(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.write(t, filepath.Join(h.root, "says"), "primary 1")
+	if err := h.start(t); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.read(t, "conninfo"); !strings.HasPrefix(got, "host=b user=postgres") || strings.Contains(got, "application_name") {
+		t.Errorf("the copy is made with %q, want no application_name", got)
+	}
+	if got := h.read(t, "started"); !strings.Contains(got, "-c cluster_name=a") {
+		t.Errorf("the server is started with %q, want its name", got)
 	}
 }
