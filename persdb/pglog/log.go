@@ -214,7 +214,8 @@ func (l *Log) Head(ctx context.Context) (commitlog.Bounds, error) {
 // fence; size is their size in bytes. The caller has the turn.
 //
 // Errors are *dbaas.Error: CodeUnknown if the statement may have been, or may still be, carried out; otherwise it was
-// not. Without an error, answer.done says whether the statement found the log as it expected.
+// not. Without an error the statement was done, unless answer.done says that an append found another epoch or head. If
+// another statement returns no row, the settings were wrong when it ran, also if the look finds them right.
 func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) (answer, error) {
 	for range 2 {
 		if err := l.ensure(ctx, false); err != nil {
@@ -227,7 +228,7 @@ func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) 
 		switch {
 		case err != nil:
 			return answer{}, err
-		case a.done || a.guarded && a.fence == l.session.fence:
+		case a.done || s == appendNext && a.guarded && a.fence == l.session.fence:
 			return a, nil
 		case a.guarded && a.owner != l.owner:
 			l.lose(ctx)

@@ -336,3 +336,29 @@ func TestLog_TwoWriters_EachSeqHasOneContent(t *testing.T) {
 		wantRecords(t, l, want...)
 	}
 }
+
+// A statement that finds wrong settings is not done, also if they are right again when the look behind it runs. The trigger stands
+// for such settings: it leaves a session its fence, and no statement does its work.
+func TestLog_SettingsRightAgain_NotDone(t *testing.T) {
+	p := pgtest.Shared(t)
+	l := open(t, config(p))
+	epoch := claim(t, l)
+	mustAppend(t, l, record(1, epoch, "one"))
+	mustAppend(t, l, record(2, epoch, "two"))
+	p.Exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER refuse BEFORE UPDATE ON log_meta FOR EACH ROW WHEN (OLD.fence = NEW.fence) EXECUTE FUNCTION refuse()`)
+	for name, call := range map[string]func() error{
+		"Claim":    func() error { _, err := l.Claim(t.Context()); return err },
+		"Trim":     func() error { return l.Trim(t.Context(), 1) },
+		"Head":     func() error { _, err := l.Head(t.Context()); return err },
+		"TakeOver": func() error { return l.TakeOver(t.Context()) },
+		"Append":   func() error { return l.Append(t.Context(), record(3, epoch, "three")) },
+	} {
+		t.Run(name, func(t *testing.T) { wantCode(t, call(), dbaas.CodeUnavailable) })
+	}
+	p.Exec(t, "DROP TRIGGER refuse ON log_meta")
+	wantHead(t, l, 2)
+	if next := claim(t, l); next != epoch+1 {
+		t.Errorf("got epoch %d, want %d", next, epoch+1)
+	}
+}
