@@ -6,7 +6,8 @@
 # primary. What is being made has another name until it is whole, so a start may be killed at any time.
 #
 # A primary that was lost, and replaced by promote.sh, becomes a copy of the new primary. No client has a confirmation for
-# what only the old primary has, since it had no standby any more.
+# what only the old primary has, since it had no standby any more. A standby that was away for so long that the primary has
+# removed WAL which it lacks becomes a copy, too.
 set -eu
 name=$1 first=$2
 shift 2
@@ -14,10 +15,12 @@ root=/var/lib/postgresql/data data=$root/main new=$root/new old=$root/old
 export PGPASSFILE=$root/pgpass PGCONNECT_TIMEOUT=3
 (umask 077 && echo "*:*:*:postgres:$(cat /run/secrets/postgres-superuser)" >"$PGPASSFILE")
 
+ask() { timeout 6 psql -XAt -h "$1" -U postgres -d postgres -c "$2" 2>&1 || true; } # ask ADDRESS SQL: the answer, or why there is none
+
 # is SERVER prints what it is: primary with its timeline, standby, absent, or unknown while it does not answer.
 is() {
-  said=$(timeout 6 psql -XAt -h "${1#*=}" -U postgres -d postgres -c "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby 0'
-    ELSE 'primary ' || ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int END" 2>&1) || true
+  said=$(ask "${1#*=}" "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby 0'
+    ELSE 'primary ' || ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int END")
   case $said in
     primary* | standby*) echo "$said" ;;
     *refused* | *"could not translate"* | *"No route"*) echo "absent 0" ;;
@@ -72,11 +75,32 @@ own() {
   printf %d "0x${newest:-7FFFFFFF}"
 }
 
-# replaced SERVER...: this server's data are of a primary, and another server was promoted since.
+# replaced SERVER...: this server's data are of a primary, and another server was promoted since; or of a standby that was behind,
+# and the primary is no older one.
 replaced() {
-  [ ! -e "$data/standby.signal" ] || return 1
+  newer=1
+  if [ -e "$data/standby.signal" ]; then
+    [ -s "$data/standby.signal" ] || return 1
+    newer=0
+  fi
   look "$@"
-  [ -n "$primary" ] && [ "$timeline" -gt "$(own)" ]
+  [ -n "$primary" ] && [ $((timeline - $(own))) -ge $newer ]
+}
+
+# stuck LSN: this standby's WAL ends before LSN, no more is on its disk, and it does not receive.
+stuck() {
+  [ "$(ask 127.0.0.1 "SELECT greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) < '$1' FROM pg_stat_activity
+    WHERE backend_type = 'startup' AND wait_event = 'RecoveryRetrieveRetryInterval' AND NOT EXISTS(SELECT FROM pg_stat_wal_receiver)")" = t ]
+}
+
+# behind SERVER...: this server is a standby, and lacks WAL that the primary has removed. It is noted in standby.signal, whose content
+# PostgreSQL does not read, and which goes with the data or with a promotion.
+behind() {
+  [ -e "$data/standby.signal" ] && stuck FFFFFFFF/FFFFFFFF || return 1
+  look "$@"
+  [ -n "$primary" ] && [ "$timeline" -ge "$(own)" ] || return 1
+  stuck "$(ask "$primary" "SELECT min(substr(name, 9, 8) || '/' || substr(name, 23) || '000000') FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}\$'")" &&
+    truncate -c -s 1 "$data/standby.signal"
 }
 
 # A start that was killed while it replaced the data has left the old ones: all of them until the new ones are in their place.
@@ -95,17 +119,18 @@ until [ -d "$data" ]; do
   mv "$new" "$data"
 done
 while replaced "$@"; do
-  echo "start.sh: $primary was promoted while this server was away; copying it"
+  echo "start.sh: the data of this server cannot follow the primary $primary; copying it"
   copy || { sleep 1; continue; }
   mv "$data" "$old"
   mv "$new" "$data"
   rm -rf "$old"
 done
+truncate -c -s 0 "$data/standby.signal" # whether it is behind is found out again
 # A primary that was paused or cut off may find itself replaced while it runs. The engine starts this script again.
 # The second shell is not a child of the server, which wants to know its children.
 (
   while sleep 5; do
-    ! replaced "$@" || pg_ctl stop -D "$data" -m immediate >/dev/null
+    ! { replaced "$@" || behind "$@"; } || pg_ctl stop -D "$data" -m immediate >/dev/null
   done &
 )
 exec postgres -D "$data" -c cluster_name="$name"

@@ -25,7 +25,8 @@ touch "$4/standby.signal" "$4/pg_wal/000000020000000000000001"`,
 	"pg_controldata": `echo "Latest checkpoint's TimeLineID: 1" # as after each promotion, until the next checkpoint`,
 	"initdb":         `touch "$ROOT/initdb"; exit 1`,
 	"postgres":       `echo "$@" >"$ROOT/started"`,
-	"sleep":          `exit 1`,
+	"pg_ctl":         `touch "$ROOT/stopped"`,
+	"sleep":          `[ ! -e "$ROOT/slept" ] && touch "$ROOT/slept" # once`,
 }
 
 // dying is a program that changes files; the script is killed in its call number DIE_AT. It has then done half of its work.
@@ -89,9 +90,13 @@ func (h *host) data(t *testing.T, files ...string) {
 	}
 }
 
-// start runs the script of server a, whose only other one is b, until it has become the engine or is killed.
+// start runs the script of server a, whose only other one is b, until it has become the engine and has looked once whether it is
+// replaced, or until it is killed.
 func (h *host) start(t *testing.T, env ...string) error {
 	t.Helper()
+	if err := os.RemoveAll(filepath.Join(h.root, "slept")); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `export SCRIPT=$$; exec sh "$0" "$@"`, filepath.Join(h.bin, "start.sh"), "a", "a", "b")
 	cmd.Env = append(os.Environ(), append(env, "PATH="+h.bin+":"+os.Getenv("PATH"), "ROOT="+h.root)...)
 	out, err := cmd.CombinedOutput()
@@ -181,5 +186,21 @@ func TestStart_CopyHasNoNameOfAStandby(t *testing.T) {
 	}
 	if got := h.read(t, "started"); !strings.Contains(got, "-c cluster_name=a") {
 		t.Errorf("the server is started with %q, want its name", got)
+	}
+}
+
+// A standby that was behind does not become a copy of a primary that is older than itself. Whether it is still behind is found out
+// again.
+func TestStart_BehindAnOlderPrimary_KeepsItsData(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.data(t, "pg_wal/000000020000000000000001")
+	h.write(t, filepath.Join(h.root, "main", "standby.signal"), "x")
+	h.write(t, filepath.Join(h.root, "says"), "primary 1")
+	if err := h.start(t); err != nil {
+		t.Fatal(err)
+	}
+	if h.has("conninfo") || h.has("stopped") || !h.has("started") || h.read(t, "main/standby.signal") != "" {
+		t.Error("the standby is a copy of an older primary, or is still marked")
 	}
 }

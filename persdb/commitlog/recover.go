@@ -26,7 +26,7 @@ func (s *Store) load(ctx context.Context) error {
 	if position.Seq < b.Trimmed || position.Seq > b.Head.Seq {
 		where, remedy := " in "+LogFileName, "put both files of one backup there"
 		if s.cfg.OpenLog != nil {
-			where, remedy = "", "use the data folder and the log that belong together; to begin with an empty log, use an empty data folder"
+			where, remedy = "", "use the data folder and the log that belong together, or a copy of another stopped persdb's data folder; to begin with an empty log, use an empty data folder"
 		}
 		return dbaas.Errorf(dbaas.CodeInternal, "the tables in %s are at entry %d, but the log%s has the entries after %d up to %d: %s",
 			FileName, position.Seq, where, b.Trimmed, b.Head.Seq, remedy)
