@@ -56,28 +56,32 @@ set_to() {
   await "$1" "SELECT current_setting('$2') = :'value'" "$2 does not change: is it set on the command line?" -v value="$3"
 }
 
-# lock SERVER returns when no other run works with it. The lock ends with this script, and when the server does not reach this host.
-lock() {
-  local session
+# enter SERVER waits until no other run works with it, and sets answer to what it is. It returns 1 if the server does not answer.
+# The lock ends with this script, and when the server does not reach this host.
+enter() {
+  local session until=$((SECONDS + limit))
   exec {session}> >(PGAPPNAME=$run PGOPTIONS='-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3' \
-    exec psql -XAtq -h "${1%:*}" -p "${1##*:}" >/dev/null 2>&1)
-  echo "SELECT pg_advisory_lock(hashtext('promote.sh'));" >&"$session"
-  await "$1" "SELECT $locked" 'another run of this script works with it. Nothing was changed. Run again'
+    exec psql -XAtq -h "${1%:*}" -p "${1##*:}" -c "SELECT pg_advisory_lock(hashtext('promote.sh'))" -f - >/dev/null 2>&1)
+  while answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$1" \
+    "SELECT $locked, pg_is_in_recovery(), current_setting('cluster_name'), current_setting('primary_conninfo')"); do
+    [[ $answer != t* ]] || return 0
+    [ $SECONDS -lt $until ] || die "$1: another run of this script works with it. Nothing was changed. Run again"
+    sleep 0.05
+  done
+  return 1
 }
 
 # inspect asks every server before anything is changed. Runs at the same time lock the servers in the same order.
 inspect() {
-  local server answer
+  local server answer recovery
   for server in $(printf '%s\n' "${servers[@]}" | sort -u); do
-    if ! PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$server" 'SELECT 1' >/dev/null; then
+    if ! enter "$server"; then
       silent+=("$server")
       continue
     fi
-    lock "$server"
-    answer=$(ask "$server" "SELECT pg_is_in_recovery(), current_setting('primary_conninfo')")
-    if [ "${answer%%|*}" = t ]; then
+    IFS='|' read -r _ recovery own[$server] info[$server] <<<"$answer"
+    if [ "$recovery" = t ]; then
       standbys+=("$server")
-      info[$server]=${answer#*|}
       [[ ${info[$server]} != postgres*://* ]] || die "$server: primary_conninfo is a URI; write it as host=... port=... user=..."
     else
       primaries+=("$server")
@@ -161,7 +165,7 @@ choose_names() {
   for server in "${standbys[@]}"; do
     [ -z "$given_names" ] && [ "$server" != "$primary" ] || continue
     name=$(word application_name "${info[$server]}")
-    [ -n "$name" ] || name=$(ask "$server" "SELECT coalesce(nullif(current_setting('cluster_name'), ''), 'walreceiver')")
+    [ -n "$name" ] || name=${own[$server]:-walreceiver}
     given+=("$name")
   done
   for name in "${given[@]}"; do
@@ -192,7 +196,7 @@ follow_all() {
 }
 
 servers=() silent=() standbys=() primaries=() given=() followers=()
-declare -A info
+declare -A info own
 names='' given_names='' accept_loss='' primary='' old=''
 while [ $# -gt 0 ]; do
   case $1 in
