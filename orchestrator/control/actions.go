@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -273,8 +274,10 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
 		m.stopping = true
-		if a.Kind == ActionKill && m.doomedAt.IsZero() {
-			m.doomedAt = l.cfg.Now()
+		m.proven = m.proven || a.Kind == ActionStop
+		if a.Kind == ActionKill {
+			m.doomedAt = cmp.Or(m.doomedAt, l.cfg.Now())
+			l.blame(m, a.Host, l.cfg.Now())
 		}
 	}
 	l.mu.Unlock()

@@ -114,6 +114,7 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role, seen dbaas.Seen) (int
 		return 0, false, nil
 	}
 	l.cfg.Log.InfoContext(ctx, "worker crashed on request", logkey.Worker, string(victim.Worker), logkey.PID, victim.PID, logkey.Role, string(role))
+	l.excuse(victim.Worker)
 	err = l.cfg.Launcher.Kill(ctx, victim.Worker)
 	if errors.Is(err, launch.ErrNoWorker) {
 		return 0, false, nil
@@ -123,6 +124,15 @@ func (l *Loop) crash(ctx context.Context, role dbaas.Role, seen dbaas.Seen) (int
 	}
 	l.Wake()
 	return victim.PID, true, nil
+}
+
+// excuse makes a worker proven, since it ends on request.
+func (l *Loop) excuse(id dbaas.WorkerID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.memory[id]; m != nil {
+		m.proven = true
+	}
 }
 
 // victimOf returns the member of that role with the highest pid.

@@ -75,8 +75,9 @@ func (l *listing) addRegistered(members map[dbaas.WorkerID]coord.Member) {
 	}
 }
 
-// failingFor is how long a host counts as failing after a start has failed there.
-const failingFor = time.Minute
+// failingFor is how long a host counts as failing after a start has failed there, or a worker that had not served has ended
+// there. It is well above Config.Ready, after which the next worker there would be killed.
+const failingFor = 5 * time.Minute
 
 // hostsOf returns the hosts as the plan sees them; none if the launcher has no name. The caller holds mu.
 func (l *Loop) hostsOf(now listing, starting map[string]string, at time.Time) []Host {

@@ -40,6 +40,8 @@ type machine struct {
 	kills            atomic.Int64
 	noStarts         atomic.Bool  // its engine is away
 	startsFailed     atomic.Int64 // since
+	starts           atomic.Int64 // workers that it made
+	silent, diesAt   atomic.Bool  // what its new workers do, as stubWorker's
 
 	mu       sync.Mutex // guards the fields below
 	received []string   // ids of starts that came while the machine was paused
@@ -125,7 +127,9 @@ func newHostsRig(t *testing.T, names ...string) *hostsRig {
 		m.Launcher = inproc.New(inproc.Config{
 			Dir: t.TempDir(), Run: name, Log: slog.New(slog.DiscardHandler),
 			Make: func(spec inproc.Spec) (inproc.Worker, error) {
-				w := &stubWorker{spec: spec, client: c.Dial(), rig: s.rig, opened: make(chan coord.Session, 1)}
+				w := &stubWorker{spec: spec, client: c.Dial(), rig: s.rig, diesAt: m.diesAt.Load(), opened: make(chan coord.Session, 1)}
+				w.silent.Store(m.silent.Load())
+				m.starts.Add(1)
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.workers[spec.ID] = w

@@ -2,7 +2,9 @@ package control_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -120,5 +122,62 @@ func TestLoop_StartsFailOnAHost_AnotherHostTakesOver(t *testing.T) {
 		if got := s.machine("c").startsFailed.Load(); got != 1 {
 			s.t.Errorf("got %d starts on c, want 1", got)
 		}
+	})
+}
+
+// A host whose workers start but never serve is passed over after the first one was killed, as long as it counts as failing.
+func TestLoop_WorkersOfAHostNeverServe_AnotherHostTakesOver(t *testing.T) {
+	onHosts(t, func(s *hostsRig, l *control.Loop) {
+		c := s.machine("c")
+		c.silent.Store(true)
+		before := c.starts.Load()
+		s.onHost("c", func(w *stubWorker) { _ = c.Launcher.Kill(s.t.Context(), w.spec.ID) })
+		pass(4 * time.Minute)
+		wantLayout(s.t, l, "a master 1", "a slave 0", "b slave 0")
+		if got := c.starts.Load() - before; got != 1 {
+			s.t.Errorf("got %d workers started on c, want 1", got)
+		}
+	})
+}
+
+// The first worker is started alone. If it ends before it takes a role, the next one is started on another host.
+func TestLoop_FirstWorkersHostFails_AnotherHostBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newHostsRig(t, "a", "b", "c")
+		s.machine("a").diesAt.Store(true)
+		l, stop := s.run(control.Config{Name: "o", Slaves: 2})
+		defer s.end()
+		defer stop()
+		s.reconcile()
+		if got := s.machine("a").starts.Load(); got != 1 {
+			t.Errorf("got %d workers started on a, want 1", got)
+		}
+		if present, _ := l.Master(); !present || len(layout(t, l)) != 3 {
+			t.Errorf("got %q, want a master and two slaves", layout(t, l))
+		}
+	})
+}
+
+// A worker that ends on request before it served says nothing of its host.
+func TestLoop_UnreadyWorkerEndsOnRequest_HostKeepsItsPlace(t *testing.T) {
+	onHosts(t, func(s *hostsRig, l *control.Loop) {
+		c := s.machine("c")
+		c.silent.Store(true)
+		crash := func() {
+			s.t.Helper()
+			members, err := l.Members(s.t.Context())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			newest := slices.MaxFunc(members, func(a, b control.Member) int { return a.PID - b.PID })
+			if _, ok, err := l.CrashSlave(s.t.Context(), dbaas.Seen{Worker: newest.Worker}); newest.Host != "c" || !ok || err != nil {
+				s.t.Fatalf("got %+v, %t, %v, want the slave of c killed", newest, ok, err)
+			}
+		}
+		s.onHost("c", func(w *stubWorker) { _ = c.Launcher.Kill(s.t.Context(), w.spec.ID) })
+		s.reconcile()
+		crash()
+		s.reconcile()
+		wantLayout(s.t, l, "a master 1", "b slave 0", "c slave 0")
 	})
 }

@@ -136,7 +136,7 @@ type Loop struct {
 	memory       map[dbaas.WorkerID]*memory
 	starting     map[string]string // ids of starts under way, with their hosts
 	starts       startLimit
-	startFailed  map[string]time.Time // when a start last failed on each host
+	startFailed  map[string]time.Time // when a start last failed on each host, or a worker that was not proven ended there
 	nextID       int
 	view         view
 	busSince     time.Time   // as Observed.BusSince

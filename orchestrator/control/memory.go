@@ -24,6 +24,7 @@ type memory struct {
 	leaving   bool
 	yieldTo   dbaas.WorkerID
 	found     bool // as Worker.Found
+	proven    bool // as Worker.Proven
 	assigning bool // as Worker.Assigning
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
@@ -48,6 +49,7 @@ func (m *memory) look(member coord.Member, present, leading bool, now time.Time)
 		}
 	}
 	if present {
+		m.proven = true
 		m.newest = max(m.newest, member.Epoch)
 		m.leaving, m.yieldTo = m.leaving || member.Leaving, member.YieldTo
 		m.lostAt = time.Time{}
@@ -79,7 +81,7 @@ func (m *memory) refused(now time.Time) {
 func (m *memory) worker(in launch.Instance) Worker {
 	return Worker{
 		ID: in.ID, PID: in.PID, Host: in.Host, Running: in.Running,
-		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found,
+		Role: m.role, Epoch: m.epoch, RoleSince: m.roleSince, ProgressAt: m.progress.at, Found: m.found, Proven: m.proven,
 		Registered: m.seen, LostAt: m.lostAt, BusLostAt: m.busLostAt, NoReplica: m.noReplica, Leaving: m.leaving, YieldTo: m.yieldTo, Assigning: m.assigning,
 		Stopping: m.stopping, KillSince: m.doomedAt,
 	}

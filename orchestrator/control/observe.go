@@ -44,7 +44,6 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, list listing,
 	leading := l.leading && l.leadsIn == session
 	l.busSince = since(l.busSince, l.cfg.BusUp(), now)
 	o := Observed{Now: now, CoordinatorUp: up, BusSince: l.busSince, Starting: unlisted(starting, list.instances)}
-	o.Hosts = l.hostsOf(list, starting, now)
 	if session != nil {
 		o.CoordinatorSince = l.sessionSince
 	}
@@ -52,19 +51,15 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, list listing,
 	for _, in := range list.instances {
 		known[in.ID] = true
 		member, registered := members[in.ID]
-		m := l.memory[in.ID]
-		if m == nil {
-			m = &memory{found: l.view.list.host(in.Host).Listed.IsZero()}
-			l.memory[in.ID] = m
-		}
-		if in.Running {
-			m.pid, m.host = in.PID, in.Host
-		}
+		m := l.recall(in)
 		before := *m
 		if up && m.look(member, registered, leading, now) {
 			l.emit(EventRole, WorkerEvent{PID: in.PID, Worker: in.ID, Host: in.Host, Role: m.role, Epoch: m.epoch, Change: "found"})
 		}
 		l.emitWorker(in, m, before)
+		if m.died && !before.died && in.ExitCode != 0 {
+			l.blame(m, in.Host, now)
+		}
 		w := m.worker(in)
 		host := list.host(in.Host)
 		w.SilentSince, w.AnswersSince, w.HostLost = host.SilentSince, host.AnswersSince, !l.view.lost[in.Host].IsZero()
@@ -73,12 +68,34 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, list listing,
 		o.Workers = append(o.Workers, w)
 	}
 	l.forget(known)
+	o.Hosts = l.hostsOf(list, starting, now)
 	l.look(list, o.returning(l.sessionTimeout(session)), now)
 	l.looked.Notify()
 	l.view.unsettled = up && (list.unsettled(now) || slices.ContainsFunc(o.Workers, func(w Worker) bool {
 		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered && w.reachable()
 	}))
 	return o
+}
+
+// recall returns what the loop remembers of a listed worker. The caller holds mu.
+func (l *Loop) recall(in launch.Instance) *memory {
+	m := l.memory[in.ID]
+	if m == nil {
+		found := l.view.list.host(in.Host).Listed.IsZero()
+		m = &memory{found: found, proven: found}
+		l.memory[in.ID] = m
+	}
+	if in.Running {
+		m.pid, m.host = in.PID, in.Host
+	}
+	return m
+}
+
+// blame makes the host of a worker that ends count as failing, unless the worker is proven. The caller holds mu.
+func (l *Loop) blame(m *memory, host string, now time.Time) {
+	if !m.proven {
+		l.startFailed[host] = now
+	}
 }
 
 // forget deletes what the loop remembers of workers that are not known any more.

@@ -12,7 +12,7 @@ type Host struct {
 	Name string
 	// Answers reports whether the host's launcher answers.
 	Answers bool
-	// Failing reports that a start has lately failed on the host.
+	// Failing reports that a start has lately failed on the host, or that a worker has lately ended there before it served.
 	Failing bool
 	// Starting is how many of Observed.Starting are under way on the host.
 	Starting int
@@ -45,7 +45,7 @@ func (p *planner) writtenOff(w Worker) bool {
 }
 
 // place returns the host for a new worker, and counts the worker there: of the hosts that answer, the host with the fewest
-// workers; of equal hosts the master's, which has fewer slaves; then the first by name. A host on which starts fail comes
+// workers; of equal hosts the master's, which has fewer slaves; then the first by name. A failing host comes
 // last. ok is false if no host answers. So the master and all slaves share a host only if no other host could take a worker
 // when the last of them was started.
 func (p *planner) place() (host string, ok bool) {
@@ -67,6 +67,13 @@ func (p *planner) place() (host string, ok bool) {
 	}
 	best.Starting++
 	return best.Name, true
+}
+
+// fails makes a host count as failing for the rest of this plan.
+func (p *planner) fails(host string) {
+	if i := slices.IndexFunc(p.hosts, func(h Host) bool { return h.Name == host }); i >= 0 {
+		p.hosts[i].Failing = true
+	}
 }
 
 // load returns how many workers each host has, with those that are starting.

@@ -58,6 +58,12 @@ func TestPlan_Placement(t *testing.T) {
 	failingB[1].Failing = true
 	back := lost(on("c", slave(9)), ago(time.Minute))
 	back.AnswersSince = ago(time.Second)
+	unready := on("c", newcomer(9))
+	unready.RoleSince = ago(2 * time.Minute)
+	served := unready
+	served.Proven = true
+	failing := hostsABC("b", "c")
+	failing[0].Failing = true
 	stopping := on("b", slave(9))
 	stopping.Stopping = true
 	for name, tt := range map[string]struct {
@@ -74,6 +80,9 @@ func TestPlan_Placement(t *testing.T) {
 		"EvenLoad_WithTheMaster":           {hosts: hostsABC("a"), workers: []control.Worker{on("c", master(1)), sb}, slaves: 2, want: []string{"start c"}},
 		"StartingCounts":                   {hosts: busyB, workers: []control.Worker{ma}, starting: 1, slaves: 2, want: []string{"start c"}},
 		"StartsFail_HostComesLast":         {hosts: failingB, workers: []control.Worker{ma, on("c", slave(2))}, slaves: 2, want: []string{"start a"}},
+		"NeverServed_ReplacedElsewhere":    {hosts: hostsABC(), workers: []control.Worker{ma, sb, unready}, slaves: 2, want: []string{"kill c9", "start a"}},
+		"HasServed_ReplacedThere":          {hosts: hostsABC(), workers: []control.Worker{ma, sb, served}, slaves: 2, want: []string{"kill c9", "start c"}},
+		"OnlyAFailingHostAnswers_Used":     {hosts: failing, workers: []control.Worker{ma}, slaves: 1, want: []string{"start a"}},
 		"StoppingDoesNotCount":             {hosts: hostsABC("c"), workers: []control.Worker{ma, stopping}, slaves: 1, want: []string{"start b"}},
 		"OthersSilent_WithTheMaster":       {hosts: hostsABC("b", "c"), workers: []control.Worker{ma}, slaves: 1, want: []string{"start a"}},
 		"HostBack_NothingMoves":            {hosts: hostsABC(), workers: []control.Worker{ma, sa, on("a", slave(4))}, slaves: 2},

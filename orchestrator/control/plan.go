@@ -32,6 +32,9 @@ type Worker struct {
 	// Found workers were running before this loop started. Even if Role is RoleNone, a Found worker may have a
 	// role and be about to register with it.
 	Found bool
+	// Proven workers have been registered, are Found, or were let go on purpose. If any other worker dies or has to be killed,
+	// its host may be unable to run workers.
+	Proven bool
 	// Registered reports whether the worker is now registered in the coordinator with this role. Only
 	// registered workers are caught up.
 	Registered bool
@@ -168,6 +171,9 @@ func (p *planner) kill(w Worker, reason string) {
 	if w.reachable() || w.Role == dbaas.RoleMaster {
 		p.add(ActionKill, w, reason)
 		p.killed[w.ID] = true
+		if !w.Proven {
+			p.fails(w.Host)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func ago(d time.Duration) time.Time { return planNow.Add(-d) }
 func master(pid int) control.Worker {
 	return control.Worker{
 		ID: dbaas.WorkerID(fmt.Sprintf("w%d", pid)), PID: pid, Running: true,
-		Role: dbaas.RoleMaster, Epoch: 1, RoleSince: ago(time.Hour), Registered: true,
+		Role: dbaas.RoleMaster, Epoch: 1, RoleSince: ago(time.Hour), Registered: true, Proven: true,
 	}
 }
 
