@@ -97,7 +97,7 @@ func TestPlan_Placement(t *testing.T) {
 		"SeveralSurplus_EvenlyFromTheHost": {hosts: hostsABC(), workers: []control.Worker{ma, sa, on("b", slave(4)), on("b", slave(5)), on("b", slave(6))}, slaves: 1, want: []string{"stop b6", "stop b5", "stop a2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := control.Plan(control.Observed{Now: planNow, CoordinatorUp: true, Workers: tt.workers, Hosts: tt.hosts, Starting: tt.starting}, control.Desired{Slaves: tt.slaves}, planLimits)
+			got := control.Plan(control.Observed{Now: planNow, CoordinatorUp: true, BusSince: ago(time.Hour), Workers: tt.workers, Hosts: tt.hosts, Starting: tt.starting}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, placed(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}

@@ -195,25 +195,22 @@ func (p *planner) live() []Worker {
 }
 
 // killSilent kills workers that should be registered with their role by now and are not, because they
-// hang, are cut off or never became ready.
+// hang, are cut off or never became ready. Without the broker no slave becomes ready, so only the time with it counts.
 func (p *planner) killSilent() {
 	for _, w := range p.live() {
 		if w.Registered || w.RoleSince.IsZero() || !w.reachable() {
 			continue
 		}
-		since, patience, reason := w.RoleSince, p.limits.Ready, "no progress"
-		if w.ProgressAt.After(since) {
-			since = w.ProgressAt
-		}
+		since, patience, reason := latest(w.RoleSince, w.ProgressAt, p.observed.BusSince), p.limits.Ready, "no progress"
 		if !w.LostAt.IsZero() {
 			since, patience, reason = w.LostAt, p.limits.Again, "registration lost"
 			if p.away || w.Role != dbaas.RoleMaster || w.Leaving {
 				patience = p.limits.Session
 			}
+		} else if p.observed.BusSince.IsZero() {
+			continue
 		}
-		if w.AnswersSince.After(since) { // the whole host was away
-			since = w.AnswersSince
-		}
+		since = latest(since, w.AnswersSince) // before that the whole host was away
 		if p.observed.Now.Sub(since) >= patience {
 			p.kill(w, reason)
 		}
@@ -315,6 +312,8 @@ func (p *planner) start(reason string) {
 		p.actions = append(p.actions, Action{Kind: ActionStart, Host: host, Reason: reason})
 	}
 }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 func filter(workers []Worker, keep func(Worker) bool) []Worker {
 	var out []Worker

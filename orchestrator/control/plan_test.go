@@ -166,7 +166,7 @@ func TestPlan_Situations(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := control.Plan(control.Observed{
-				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting,
+				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, BusSince: ago(time.Hour), Starting: tt.starting,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
@@ -220,6 +220,8 @@ func TestPlan_BusLost(t *testing.T) {
 	yielding.YieldTo = "w2"
 	leaving := slave(2)
 	leaving.Leaving = true
+	waits := slave(3)
+	waits.Registered, waits.RoleSince = false, ago(2*time.Minute)
 	for name, tt := range map[string]struct {
 		workers  []control.Worker
 		starting int
@@ -243,6 +245,9 @@ func TestPlan_BusLost(t *testing.T) {
 		"Election_WhoHasAReplicaBeatsPID":    {workers: []control.Worker{dead(master(1)), bare(slave(2)), slave(3)}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"Election_TheBusCountsMore":          {workers: []control.Worker{dead(master(1)), busLost(slave(2), short), bare(slave(3))}, own: long, slaves: 2, want: []string{"remove w1", "promote w3", "start "}},
 		"HandOver_NotToWhoHasNoReplica":      {workers: []control.Worker{yielding, bare(slave(2))}, own: long, slaves: 1},
+		"NewSlave_OursIsAwayToo_LeftAlone":   {workers: []control.Worker{master(1), waits}, slaves: 1},
+		"NewSlave_OursIsBackOnlyNow_Waits":   {workers: []control.Worker{master(1), waits}, own: ago(10 * time.Second), slaves: 1},
+		"NewSlave_OursIsBackForLong_Killed":  {workers: []control.Worker{master(1), waits}, own: ago(2 * time.Minute), slaves: 1, want: []string{"kill w3", "start "}},
 		"HandOver_NotToWhoHasLostTheBus":     {workers: []control.Worker{yielding, busLost(slave(2), short)}, own: long, slaves: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +291,7 @@ func TestPlan_Hung(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := control.Plan(control.Observed{
-				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, Starting: tt.starting,
+				Now: planNow, Workers: tt.workers, CoordinatorUp: !tt.away, BusSince: ago(time.Hour), Starting: tt.starting,
 			}, control.Desired{Slaves: tt.slaves}, planLimits)
 			if diff := cmp.Diff(tt.want, kinds(got)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
