@@ -27,7 +27,7 @@ func (p *planner) settleMaster() bool {
 		p.add(ActionPromote, candidate, "no master")
 		return true
 	}
-	if !slices.ContainsFunc(live, func(w Worker) bool { return stays(w) && w.reachable() }) && p.observed.Starting == 0 {
+	if !slices.ContainsFunc(live, electable) && p.observed.Starting == 0 {
 		p.start("no worker")
 	}
 	return false
@@ -81,11 +81,15 @@ func (p *planner) masterReturning(live []Worker) bool {
 	return p.observed.returning(p.limits.Session) && unknown && !known
 }
 
-// successor picks the next master among the workers of hosts that answer: the worker with the lowest pid, then by host
+// electable reports whether a worker can be promoted: it stays, its host answers, and the engine tells its pid, without
+// which it takes no role.
+func electable(w Worker) bool { return stays(w) && w.reachable() && w.PID > 0 }
+
+// successor picks the next master among the electable workers: the worker with the lowest pid, then by host
 // and id, in the first of these groups that is not empty: fit; registered with the bus; registered; any (as at the very
 // first start). Any choice is safe, since persdb has the authoritative data.
 func successor(live []Worker) (Worker, bool) {
-	live = filter(live, func(w Worker) bool { return stays(w) && w.reachable() })
+	live = filter(live, electable)
 	for _, group := range []func(Worker) bool{
 		fit,
 		func(w Worker) bool { return w.Registered && w.BusLostAt.IsZero() },
@@ -99,10 +103,10 @@ func successor(live []Worker) (Worker, bool) {
 	return Worker{}, false
 }
 
-// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, stays, and
-// its host answers.
+// fit reports whether a worker can take a role now: it is registered, has the bus and a replica, does not hang, and is
+// electable.
 func fit(w Worker) bool {
-	return w.reachable() && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == "" && stays(w)
+	return electable(w) && w.Registered && w.BusLostAt.IsZero() && !w.NoReplica && w.Hung == ""
 }
 
 // stays reports whether a worker has not announced that it is shutting down.

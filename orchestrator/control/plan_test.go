@@ -127,8 +127,10 @@ func TestPlan_Situations(t *testing.T) {
 			workers: []control.Worker{dead(master(1)), newcomer(2), slave(3)}, slaves: 2,
 			want: []string{"remove w1", "promote w3", "start ", "assignSlave w2"},
 		},
-		"AllStillLoading_LeftAlone": {workers: []control.Worker{loading, loadingSlave}, slaves: 1},
-		"LoadingNoFurther_Killed":   {workers: []control.Worker{stuck, loadingSlave}, slaves: 1, want: []string{"kill w1"}},
+		"MasterDead_NoPIDNotPromoted": {workers: []control.Worker{dead(master(1)), slave(0), slave(3)}, slaves: 1, want: []string{"remove w1", "promote w3"}},
+		"OnlyOneWithoutPID_StartsOne": {workers: []control.Worker{newcomer(0)}, slaves: 1, want: []string{"start "}},
+		"AllStillLoading_LeftAlone":   {workers: []control.Worker{loading, loadingSlave}, slaves: 1},
+		"LoadingNoFurther_Killed":     {workers: []control.Worker{stuck, loadingSlave}, slaves: 1, want: []string{"kill w1"}},
 		"MasterHung_KilledBeforeAnyElection": {
 			workers: []control.Worker{lost(master(1), ago(time.Second)), slave(2), slave(3)}, slaves: 2,
 			want: []string{"kill w1"},

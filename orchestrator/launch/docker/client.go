@@ -184,7 +184,9 @@ func (c *Client) List(ctx context.Context, label string) ([]Container, error) {
 	}
 	list := make([]Container, 0, len(found))
 	for i := range found {
-		list = append(list, Container{ID: found[i].ID, Labels: found[i].Labels})
+		list = append(list, Container{
+			ID: found[i].ID, Labels: found[i].Labels, Status: status(found[i].State), CreatedAt: time.Unix(found[i].Created, 0),
+		})
 	}
 	return list, nil
 }

@@ -191,29 +191,6 @@ func TestStart_EngineRefuses_LeavesNothing(t *testing.T) {
 	})
 }
 
-// A container that was created and is about to be started must not be removed. A container that was not started in time,
-// because its launcher was killed, is listed as dead, and so gets removed.
-func TestList_MadeButNotStarted(t *testing.T) {
-	bubble(t, func(s scene) {
-		t, f, l := s.T, s.engine, s.launcher
-		f.set(func() { f.lose["create"] = 1 })
-		if _, err := l.Start(t.Context(), "s1"); err == nil {
-			t.Fatal("got no error, want the lost answer")
-		}
-		if list, err := l.List(t.Context()); err != nil || len(list) != 0 {
-			t.Errorf("young: got %+v and error %v, want none listed", list, err)
-		}
-		time.Sleep(docker.AbandonedAfter) // of the bubble's own clock
-		list, err := l.List(t.Context())
-		if err != nil || len(list) != 1 || list[0].Running || list[0].PID != 0 {
-			t.Fatalf("abandoned: got %+v and error %v, want it listed as dead", list, err)
-		}
-		if err := l.Remove(t.Context(), list[0].ID); err != nil || len(f.containers) != 0 {
-			t.Errorf("remove: got %v and %d containers, want nil and none", err, len(f.containers))
-		}
-	})
-}
-
 // A kill that the engine did not do, or did not answer, is no kill: the caller must know.
 func TestKill_EngineFails_IsUnavailable(t *testing.T) {
 	bubble(t, func(s scene) {

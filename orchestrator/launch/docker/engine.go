@@ -26,7 +26,8 @@ type Engine interface {
 	Remove(ctx context.Context, id string) error
 	// Inspect returns the container with this id or name. errNotFound: there is none.
 	Inspect(ctx context.Context, idOrName string) (Container, error)
-	// List returns every container with this label ("key=value"), in any state. Only ID and Labels are set.
+	// List returns every container with this label ("key=value"), in any state, without waiting for any of them.
+	// Only ID, Labels, Status and CreatedAt are set.
 	List(ctx context.Context, label string) ([]Container, error)
 	// Tail returns the last lines of the container's two outputs.
 	Tail(ctx context.Context, id string, lines int) (string, error)

@@ -24,6 +24,8 @@ type fakeEngine struct {
 	// lose makes the answer to a call, by its name, get lost after it happened; fail returns the error instead of doing it.
 	lose map[string]int
 	fail map[string]error
+	// stuck are the ids of containers that Inspect waits for without end.
+	stuck map[string]bool
 
 	watches chan chan error // of each Watch, what ends it
 	changed func(docker.Change)
@@ -32,7 +34,7 @@ type fakeEngine struct {
 func newFake() *fakeEngine {
 	return &fakeEngine{
 		containers: map[string]*docker.Container{}, tails: map[string]string{}, pid: 100,
-		lose: map[string]int{}, fail: map[string]error{}, watches: make(chan chan error, 10),
+		lose: map[string]int{}, fail: map[string]error{}, stuck: map[string]bool{}, watches: make(chan chan error, 10),
 	}
 }
 
@@ -130,12 +132,18 @@ func (f *fakeEngine) Remove(_ context.Context, id string) error {
 	})
 }
 
-func (f *fakeEngine) Inspect(_ context.Context, idOrName string) (docker.Container, error) {
+func (f *fakeEngine) Inspect(ctx context.Context, idOrName string) (docker.Container, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, err := f.find(idOrName)
 	if err != nil {
 		return docker.Container{}, err
+	}
+	if f.stuck[c.ID] {
+		f.mu.Unlock()
+		<-ctx.Done()
+		f.mu.Lock()
+		return docker.Container{}, ctx.Err()
 	}
 	return *c, nil
 }
@@ -145,7 +153,7 @@ func (f *fakeEngine) List(_ context.Context, label string) (list []docker.Contai
 	err = f.do("list", "", func() error {
 		for _, c := range f.containers {
 			if c.Labels[key] == value {
-				list = append(list, docker.Container{ID: c.ID, Labels: c.Labels})
+				list = append(list, docker.Container{ID: c.ID, Labels: c.Labels, Status: c.Status, CreatedAt: c.CreatedAt})
 			}
 		}
 		return nil

@@ -15,39 +15,61 @@ import (
 // less, so its creator must have been killed in between.
 const abandonedAfter = time.Minute
 
+// inspectLimit bounds one Inspect of List. The engine answers none while it starts that container or cleans up after it,
+// and may never answer again. The other workers' states must not wait for that.
+const inspectLimit = 500 * time.Millisecond
+
 // List implements launch.Launcher. A container that was created and is about to be started is not listed, so that it is
 // not removed as dead. A container that was not started within abandonedAfter is listed as dead, so that the control
 // loop removes it.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
-	const what = "list workers"
 	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
 	if err != nil {
-		return nil, launch.Unavailable(what, err)
+		return nil, launch.Unavailable("list workers", err)
 	}
-	all := make([]Container, len(found))
-	errs := make([]error, len(found))
+	l.forget(found)
+	found = slices.DeleteFunc(found, l.aboutToStart)
+	there := make([]bool, len(found))
 	var group sync.WaitGroup
-	for n := range found { // only Inspect returns pids; each call takes a millisecond
-		if dead, ok := l.toldDead(found[n]); ok {
-			all[n] = dead
-			continue
-		}
-		group.Go(func() { all[n], errs[n] = l.engine.Inspect(ctx, found[n].ID) })
+	for n := range found {
+		group.Go(func() { found[n], there[n] = l.complete(ctx, found[n]) })
 	}
 	group.Wait()
-	l.forgetDead(found)
-	list := make([]launch.Instance, 0, len(all))
-	for n, c := range all {
-		switch {
-		case errors.Is(errs[n], errNotFound): // removed in the meantime
-		case errs[n] != nil:
-			return nil, launch.Unavailable(what, errs[n])
-		case !l.aboutToStart(c):
+	list := make([]launch.Instance, 0, len(found))
+	for n, c := range found {
+		if there[n] {
 			list = append(list, describe(c))
 		}
 	}
 	slices.SortFunc(list, launch.Order)
 	return list, nil
+}
+
+// complete completes what the engine's list says of a container by Inspect, which alone returns the pid, and takes a
+// millisecond. If the engine does not answer that in time, it completes it by what Inspect last returned, so the pid
+// is zero if Inspect never did. It reports false if the container has been removed in the meantime.
+func (l *Launcher) complete(ctx context.Context, listed Container) (Container, bool) {
+	if dead, ok := l.toldDead(listed); ok {
+		return dead, true
+	}
+	if listed.Status == statusCreated { // has no pid
+		return listed, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectLimit)
+	defer cancel()
+	c, err := l.engine.Inspect(ctx, listed.ID)
+	if errors.Is(err, errNotFound) {
+		return c, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.seen[c.ID] = c
+		return c, true
+	}
+	last := l.seen[listed.ID]
+	listed.PID, listed.ExitCode, listed.StartedAt = last.PID, last.ExitCode, last.StartedAt
+	return listed, true
 }
 
 // toldDead returns a container whose death the engine has reported in an event. After a death the engine answers no
@@ -60,13 +82,13 @@ func (l *Launcher) toldDead(c Container) (Container, bool) {
 	return c, ok
 }
 
-// forgetDead drops the entries of containers that are no longer in the engine's list: ids are never reused.
-func (l *Launcher) forgetDead(found []Container) {
+// forget drops what is known of containers that are no longer in the engine's list: ids are never reused.
+func (l *Launcher) forget(found []Container) {
+	gone := func(id string) bool { return !slices.ContainsFunc(found, func(c Container) bool { return c.ID == id }) }
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.dead, func(id string, _ int) bool {
-		return !slices.ContainsFunc(found, func(c Container) bool { return c.ID == id })
-	})
+	maps.DeleteFunc(l.dead, func(id string, _ int) bool { return gone(id) })
+	maps.DeleteFunc(l.seen, func(id string, _ Container) bool { return gone(id) })
 }
 
 func (l *Launcher) aboutToStart(c Container) bool {
