@@ -253,11 +253,12 @@ func (l *Loop) pass(ctx context.Context) bool {
 	return len(actions) > 0
 }
 
-// desired returns the wanted number of slaves. If the coordinator stores none, because this is the very first start or
-// because it has lost its data, the leading orchestrator writes the number that guessDesired returns.
+// desired returns the wanted number of slaves: what guessDesired returns if the coordinator does not answer. If the
+// coordinator stores none, because this is the very first start or because it has lost its data, the leading orchestrator
+// writes that number.
 func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool, o Observed) (Desired, error) {
 	if session == nil {
-		return Desired{Slaves: l.lastDesired()}, nil
+		return Desired{Slaves: l.guessDesired(o)}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
 	defer cancel()
@@ -270,7 +271,7 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 		}
 	}
 	if errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrSessionLost) {
-		return Desired{Slaves: l.lastDesired()}, nil
+		return Desired{Slaves: l.guessDesired(o)}, nil
 	}
 	if err != nil {
 		return Desired{}, fmt.Errorf("slave count: %w", err)
@@ -286,7 +287,7 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 	return Desired{Slaves: n}, nil
 }
 
-// guessDesired returns the wanted number of slaves when the coordinator stores none: the last known number, else the
+// guessDesired returns the wanted number of slaves when the coordinator stores none or does not answer: the last known number, else the
 // number of running slaves, else Config.Slaves.
 func (l *Loop) guessDesired(o Observed) int {
 	l.mu.Lock()

@@ -99,6 +99,26 @@ func TestLoop_OrchestratorRestarted_Adopts(t *testing.T) {
 	})
 }
 
+// A new orchestrator that cannot read the wanted number of slaves at first keeps those that run.
+func TestLoop_OrchestratorRestarted_CountUnread_KeepsTheSlaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		_, stop := s.orchestrate(5)
+		defer s.end()
+		s.reconcile()
+		before := s.roles()
+		stop()
+		s.coord.losesCount.Store(true)
+		_, stop = s.orchestrate(1)
+		defer stop()
+		s.reconcile()
+		if s.coord.losesCount.Load() {
+			t.Error("the count was not read")
+		}
+		s.want(before...)
+	})
+}
+
 // While one orchestrator leads, another one stands by; it takes over when the first is gone.
 func TestLoop_SecondOrchestrator_StandsBy(t *testing.T) {
 	withStandby(t, 1, func(s *rig, _, _ *control.Loop, stop func()) {

@@ -103,7 +103,7 @@ func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 // coordinator can freeze between two calls of a pass: from then on an orchestrator's calls get no answer.
 type coordinator struct {
 	*coordinproc.Coordinator
-	freezesAtLead, frozen atomic.Bool
+	freezesAtLead, frozen, losesCount atomic.Bool // losesCount: the next SlaveCount gets no answer
 }
 
 func (c *coordinator) Open(ctx context.Context) (coord.Session, error) {
@@ -143,6 +143,9 @@ func (s coordSession) Lead(ctx context.Context, name string) (bool, error) {
 }
 
 func (s coordSession) SlaveCount(ctx context.Context) (int, coord.Version, error) {
+	if s.coordinator.losesCount.CompareAndSwap(true, false) {
+		return 0, 0, coord.ErrUnavailable
+	}
 	if err := s.coordinator.answers(ctx); err != nil {
 		return 0, 0, err
 	}
