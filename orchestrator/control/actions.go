@@ -58,26 +58,6 @@ func (l *Loop) do(ctx context.Context, a Action) error {
 	}
 }
 
-// renewTimeout bounds one renewal. The next pass retries.
-const renewTimeout = time.Second
-
-// renew assigns the master its role again while the coordinator is away. So the master knows that no other master is
-// being elected, and keeps serving although its session is suspended.
-func (l *Loop) renew(ctx context.Context, o Observed) {
-	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
-	defer cancel()
-	for _, w := range o.Workers {
-		in, ok := l.instance(w.ID)
-		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
-			continue
-		}
-		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
-		if err != nil {
-			l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
-		}
-	}
-}
-
 func (l *Loop) claim(ctx context.Context) (dbaas.Epoch, error) {
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()

@@ -222,6 +222,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and is counted once
 	list, err := l.list(ctx)
 	if err != nil {
+		l.renewUnlisted(ctx, session)
 		return false
 	}
 	seen := l.observe(ctx, session, list, starting)

@@ -220,6 +220,27 @@ func TestLoop_CoordinatorAway_LeadershipRenewed(t *testing.T) {
 	})
 }
 
+// If the launcher is away too, the role of the master that was last seen is renewed.
+func TestLoop_CoordinatorAndLauncherAway_LeadershipRenewed(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
+		roles, before := s.roles(), s.assigned.Load()
+		s.launcher.noLists.Store(true)
+		s.reconcile()
+		if got := s.assigned.Load() - before; got != 0 {
+			s.t.Errorf("only the launcher is away: got %d renewals, want none", got)
+		}
+		s.coord.Stop()
+		s.reconcile()
+		if got := s.assigned.Load() - before; got < 2 {
+			s.t.Errorf("both away for 10 s: got %d renewals, want some", got)
+		}
+		s.coord.Start()
+		s.launcher.noLists.Store(false)
+		s.reconcile()
+		s.want(roles...)
+	})
+}
+
 // A coordinator that freezes after it has listed the members makes the rest of that pass slow. The role is renewed
 // within the same pass.
 func TestLoop_CoordinatorFreezesWithinPass_LeadershipRenewedInIt(t *testing.T) {

@@ -1,0 +1,50 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
+	"rideshare/internal/workerapi"
+)
+
+// renewTimeout bounds one renewal. The next pass retries.
+const renewTimeout = time.Second
+
+// renew assigns the master its role again while the coordinator is away. So the master knows that no other master is
+// being elected, and keeps serving although its session is suspended.
+func (l *Loop) renew(ctx context.Context, o Observed) {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	for _, w := range o.Workers {
+		in, ok := l.instance(w.ID)
+		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
+			continue
+		}
+		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
+		if err != nil {
+			l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
+		}
+	}
+}
+
+// renewUnlisted is renew for a pass in which no launcher answers: it renews the master that the last list showed.
+func (l *Loop) renewUnlisted(ctx context.Context, session coord.Session) {
+	if !l.isLeading() {
+		return
+	}
+	if _, up := membersOf(ctx, session); up {
+		return
+	}
+	var last Observed
+	l.mu.Lock()
+	for _, in := range l.view.list.instances {
+		if m := l.memory[in.ID]; m != nil {
+			last.Workers = append(last.Workers, m.worker(in))
+		}
+	}
+	l.mu.Unlock()
+	l.renew(ctx, last)
+}
