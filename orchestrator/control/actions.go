@@ -249,7 +249,8 @@ func (l *Loop) newStartID(host string) string {
 }
 
 // leave kills, stops or removes a worker in a goroutine of its own, and withdraws the worker's registration once it is
-// confirmed dead. A failure is retried after one period; until then the worker counts as stopping.
+// confirmed dead. A failure is retried after one period, failed removals of a worker ever later; until then the worker
+// counts as stopping.
 func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context) error) {
 	l.mu.Lock()
 	if m := l.memory[a.Worker]; m != nil {
@@ -270,7 +271,7 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		}
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.WarnContext(ctx, "worker not let go", "action", string(a.Kind), logkey.Worker, string(a.Worker), logkey.Error, err)
-			wait.For(ctx, l.cfg.Period)
+			wait.For(ctx, l.retryAfter(a))
 		}
 		l.mu.Lock()
 		if m := l.memory[a.Worker]; m != nil {
@@ -279,6 +280,19 @@ func (l *Loop) leave(ctx context.Context, a Action, engine func(context.Context)
 		l.mu.Unlock()
 		l.Wake()
 	})
+}
+
+// lastRemovalPause is the longest pause between two attempts to remove a dead worker, on which nothing waits.
+const lastRemovalPause = time.Minute
+
+// retryAfter returns the pause after an action of leave that failed.
+func (l *Loop) retryAfter(a Action) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.memory[a.Worker]; m != nil && a.Kind == ActionRemove {
+		return m.removal.Next()
+	}
+	return l.cfg.Period
 }
 
 // evict withdraws the registration of a dead worker. Without evict the registration

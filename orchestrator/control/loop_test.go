@@ -61,6 +61,25 @@ func TestLoop_SlaveKilled_Replaced(t *testing.T) {
 	})
 }
 
+// A dead worker that the engine cannot remove is replaced. The attempts to remove it become rare, and go on.
+func TestLoop_RemovalFails_RetriedEverLater(t *testing.T) {
+	bubble(t, func(s *rig, _ *control.Loop) {
+		s.launcher.noRemovals.Store(true)
+		if err := s.launcher.Kill(s.t.Context(), s.running()[1].ID); err != nil {
+			s.t.Fatal(err)
+		}
+		pass(10 * time.Minute)
+		if got := s.launcher.removalsFailed.Load(); got < 10 || got > 20 || len(s.running()) != 3 {
+			s.t.Errorf("got %d attempts in 10 minutes and %d workers, want about one a minute and 3", got, len(s.running()))
+		}
+		s.launcher.noRemovals.Store(false)
+		pass(time.Minute)
+		if all, err := s.launcher.List(s.t.Context()); err != nil || len(all) != 3 {
+			s.t.Errorf("got %d workers listed and error %v, want 3", len(all), err)
+		}
+	})
+}
+
 // If fewer slaves are wanted, those with the highest pids finish and leave; they are neither killed nor
 // treated as crashed. If more slaves are wanted, they are started.
 func TestLoop_SetSlaves_FollowsBothWays(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -28,7 +29,8 @@ type memory struct {
 	assigning bool // as Worker.Assigning
 	stopping  bool // a kill, a stop or a removal is under way
 	doomedAt  time.Time
-	pid       int // kept after the worker has died
+	removal   wait.Backoff // after failed removals
+	pid       int          // kept after the worker has died
 	host      string
 	died      bool      // the event for its death was emitted
 	heardAt   time.Time // when the worker last answered when it was asked for its pulse

@@ -8,6 +8,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
+	"rideshare/internal/wait"
 	"rideshare/orchestrator/launch"
 )
 
@@ -82,7 +83,7 @@ func (l *Loop) recall(in launch.Instance) *memory {
 	m := l.memory[in.ID]
 	if m == nil {
 		found := l.view.list.host(in.Host).Listed.IsZero()
-		m = &memory{found: found, proven: found}
+		m = &memory{found: found, proven: found, removal: wait.Backoff{First: l.cfg.Period, Cap: lastRemovalPause}}
 		l.memory[in.ID] = m
 	}
 	if in.Running {

@@ -78,11 +78,11 @@ func (s *rig) worker(id dbaas.WorkerID) *stubWorker {
 	return s.workers[id]
 }
 
-// engine is a launcher whose kills and lists can be made to fail.
+// engine is a launcher whose kills, removals and lists can be made to fail.
 type engine struct {
 	*inproc.Launcher
-	noKills, noLists atomic.Bool
-	killsFailed      atomic.Int64
+	noKills, noRemovals, noLists atomic.Bool
+	killsFailed, removalsFailed  atomic.Int64
 }
 
 func (e *engine) List(ctx context.Context) ([]launch.Instance, error) {
@@ -98,6 +98,14 @@ func (e *engine) Kill(ctx context.Context, id dbaas.WorkerID) error {
 		return launch.ErrUnavailable
 	}
 	return e.Launcher.Kill(ctx, id)
+}
+
+func (e *engine) Remove(ctx context.Context, id dbaas.WorkerID) error {
+	if e.noRemovals.Load() {
+		e.removalsFailed.Add(1)
+		return launch.ErrUnavailable
+	}
+	return e.Launcher.Remove(ctx, id)
 }
 
 // coordinator can freeze between two calls of a pass: from then on an orchestrator's calls get no answer.

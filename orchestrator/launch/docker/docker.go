@@ -100,6 +100,7 @@ type Launcher struct {
 	asked    map[dbaas.WorkerID]bool  // workers that were asked to end
 	dead     map[string]int           // exit codes of containers whose death the engine reported, by the engine's id
 	seen     map[string]Container     // what Inspect last returned to List, by the engine's id
+	recorded map[string]bool          // containers whose end was logged, by the engine's id
 }
 
 var _ launch.Launcher = (*Launcher)(nil)
@@ -113,7 +114,7 @@ func New(c Config) (*Launcher, error) {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	l := &Launcher{
 		config: c, engine: c.Engine, log: c.Log, events: wait.NewToken(),
-		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{}, dead: map[string]int{}, seen: map[string]Container{},
+		starting: map[string]chan struct{}{}, asked: map[dbaas.WorkerID]bool{}, dead: map[string]int{}, seen: map[string]Container{}, recorded: map[string]bool{},
 	}
 	ctx, end := context.WithCancel(context.Background())
 	l.end = end

@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -112,6 +113,40 @@ func TestRemove_RecordsTheEnd(t *testing.T) {
 		}
 		if text := log.String(); !strings.Contains(text, `"reason":"panic in died of 20"`) || !strings.Contains(text, `"code":2`) || strings.Contains(text, "panic in killed") {
 			t.Errorf("got log\n%s\nwant the words and the code of the container that died, and not of the other", text)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// However often the engine fails to remove a container, its end is logged once.
+func TestRemove_EngineFails_RecordsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, log := newFake(), &logs{}
+		c := fakeConfig(f)
+		c.Log = slog.New(slog.NewJSONHandler(log, nil))
+		l, err := docker.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := mustStart(t, l, "s1")
+		one := f.only()
+		f.set(func() { one.Status, one.ExitCode, one.PID, f.fail["remove"] = "exited", 2, 0, errLost })
+		for range 3 {
+			if _, err = l.List(t.Context()); err != nil {
+				t.Errorf("list: %v", err)
+			}
+			if err = l.Remove(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
+			}
+		}
+		f.set(func() { f.fail["remove"] = nil })
+		if err = l.Remove(t.Context(), i.ID); err != nil {
+			t.Errorf("remove: %v", err)
+		}
+		if got := strings.Count(log.String(), "container died"); got != 1 {
+			t.Errorf("got %d records, want one:\n%s", got, log.String())
 		}
 		if err := l.Close(t.Context()); err != nil {
 			t.Errorf("close: %v", err)

@@ -89,6 +89,7 @@ func (l *Launcher) forget(found []Container) {
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.dead, func(id string, _ int) bool { return gone(id) })
 	maps.DeleteFunc(l.seen, func(id string, _ Container) bool { return gone(id) })
+	maps.DeleteFunc(l.recorded, func(id string, _ bool) bool { return gone(id) })
 }
 
 func (l *Launcher) aboutToStart(c Container) bool {

@@ -114,13 +114,17 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	return nil
 }
 
-// record logs a worker's end, with its last output unless the end was requested.
+// record logs a worker's end once, with its last output unless the end was requested.
 func (l *Launcher) record(ctx context.Context, c Container) {
 	id := identity(c)
 	log := l.log.With(logkey.Worker, string(id), "container", c.Name, logkey.Code, c.ExitCode)
 	l.mu.Lock()
-	asked := l.asked[id]
+	asked, again := l.asked[id], l.recorded[c.ID]
+	l.recorded[c.ID] = true
 	l.mu.Unlock()
+	if again {
+		return
+	}
 	if asked || c.ExitCode == 0 {
 		log.InfoContext(ctx, "container ended")
 		return
