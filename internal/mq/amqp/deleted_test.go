@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	amqp091 "github.com/rabbitmq/amqp091-go"
+
 	"rideshare/internal/mq"
 	"rideshare/internal/testkit/testenv"
 )
@@ -49,6 +51,35 @@ func testReplyQueueDeleted(t *testing.T, b *bus) {
 	if name := receive(t, replies); name == "" || name == first {
 		t.Errorf("after the deletion: got name %q, want another than %q", name, first)
 	}
+}
+
+// If syncQ is deleted and declared again, a subscriber whose queue lived on gets broadcasts again.
+func testSyncQDeleted(t *testing.T, b *bus) {
+	t.Helper()
+	c := b.connected(t, "one")
+	entered, gap := make(chan []byte, 1), make(chan bool, 10)
+	running(t, func(ctx context.Context) error {
+		return c.Subscribe(ctx, mq.Subscriber{
+			Entry: func(body []byte) {
+				select {
+				case entered <- body:
+				default:
+				}
+			},
+			Gap: func() { gap <- true },
+		})
+	})
+	receive(t, gap)
+	b.admin(t, func(ch *amqp091.Channel) error { return ch.ExchangeDelete(b.exchange(), false, false) })
+	testenv.Eventually(t, patience, func() error {
+		if err := c.Broadcast(t.Context(), []byte("after"), nil); err != nil {
+			return err
+		}
+		if len(entered) == 0 {
+			return errors.New("the subscriber got no broadcast")
+		}
+		return nil
+	})
 }
 
 // A queue that exists with other arguments is an operator's mistake: the bus reports it, without flooding the broker

@@ -28,6 +28,7 @@ func TestFault(t *testing.T) {
 		"WriteQDoesNotConfirm_ReadsGoOn":             testWriteQSuspended,
 		"WriteQForgetsConsumer_ItFindsOut":           testWriteQForgetsConsumer,
 		"ReplyQueueDeleted_AnotherOneIsMade":         testReplyQueueDeleted,
+		"SyncQDeleted_SubscriberIsBoundAgain":        testSyncQDeleted,
 		"OtherArguments_UnavailableUntilTheyAreGone": testOtherArguments,
 		"BrokerFrozen_MeterAnswersInTime":            testMeterFrozen,
 		"QueueSuspended_MeterDisturbsNobody":         testMeterQueueSuspended,

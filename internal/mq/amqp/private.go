@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
@@ -19,6 +20,7 @@ const privatePrefetch = 64
 // private is a queue that only this connection uses, with its only consumer.
 type private struct {
 	name       string
+	exchange   string // that it is bound to; empty if to none
 	ch         *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
 }
@@ -46,15 +48,30 @@ func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*privat
 	if err != nil {
 		return nil, fmt.Errorf("consume %s: %w", name, err)
 	}
-	return &private{name: name, ch: ch, deliveries: deliveries}, nil
+	return &private{name: name, exchange: exchange, ch: ch, deliveries: deliveries}, nil
 }
 
-// serve calls handle with each delivery until ctx ends or the queue is lost.
-func (q *private) serve(ctx context.Context, handle func(d *amqp091.Delivery)) error {
+// bindAgain is the time between two bindings of a private queue to its exchange.
+const bindAgain = 5 * time.Second
+
+// serve calls handle with each delivery until ctx ends or the queue is lost. With again it binds the queue every bindAgain:
+// an exchange that an operator deleted has lost its bindings when it is declared again, and nobody tells its queues.
+func (q *private) serve(ctx context.Context, again bool, handle func(d *amqp091.Delivery)) error {
+	var bind <-chan time.Time
+	if again {
+		ticker := time.NewTicker(bindAgain)
+		defer ticker.Stop()
+		bind = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-bind:
+			// Without an answer, for which deliveries would wait. If the exchange is missing, the broker closes the channel.
+			if err := q.ch.QueueBind(q.name, "", q.exchange, true, nil); err != nil {
+				return fmt.Errorf("bind %s to %s again: %w", q.name, q.exchange, err)
+			}
 		case d, ok := <-q.deliveries:
 			switch {
 			case !ok:
@@ -84,7 +101,7 @@ func (c *Conn) Subscribe(ctx context.Context, to mq.Subscriber) error {
 		defer c.aside(func() { s.closeChannel(q.ch) })
 		alive()
 		to.Gap()
-		return q.serve(ctx, func(d *amqp091.Delivery) { to.Entry(d.Body) })
+		return q.serve(ctx, !c.config.cluster(), func(d *amqp091.Delivery) { to.Entry(d.Body) })
 	})
 }
 
@@ -163,6 +180,6 @@ func (c *Conn) replies(ctx context.Context, from *link[*session], ready func(nam
 		alive()
 		defer ready("")
 		ready(q.name)
-		return q.serve(ctx, func(d *amqp091.Delivery) { handle(message(d)) })
+		return q.serve(ctx, false, func(d *amqp091.Delivery) { handle(message(d)) })
 	})
 }
