@@ -2,11 +2,31 @@ package replication
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/sqlite"
 	"rideshare/internal/sqltext"
 )
+
+// CheckCalls returns CodeInvalid for a schema change that calls these functions if it may fail on a replica although it
+// succeeds here. ALTER TABLE ... ADD CHECK looks at the rows wherever it runs, and random() or changes() are different there.
+func CheckCalls(calls []string) error {
+	if !slices.Contains(calls, "sqlite_fail") { // the engine's own function that ends such a look
+		return nil
+	}
+	for _, name := range calls {
+		if name = strings.ToLower(name); !deterministic[name] && !strings.HasPrefix(name, "sqlite_") {
+			return dbaas.Errorf(dbaas.CodeInvalid, "a CHECK that ALTER TABLE adds cannot call %s(), whose result may be different on a replica", name)
+		}
+	}
+	return nil
+}
+
+// maxColumns is how many columns a result may have: SQLITE_MAX_COLUMN.
+const maxColumns = 2000
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
 // uses reserved names, or that has a UNIQUE index on a protected table.
@@ -16,14 +36,22 @@ func (k *Capture) checkReplicable() error {
 		return err
 	}
 	for _, t := range tables {
-		if t.rowid == "" && !t.withoutRowid {
+		switch {
+		case t.repeated:
+			return dbaas.Errorf(dbaas.CodeInvalid, "table %s names a column twice in its PRIMARY KEY", t.name)
+		case t.withoutRowid:
+		case t.rowid == "" && !t.rowidKey:
 			return dbaas.Errorf(dbaas.CodeInvalid, "table %s needs a PRIMARY KEY, its column _rowid_ hides the row id", t.name)
+		case len(t.stored) >= maxColumns: // a row is read with its row id
+			return dbaas.Errorf(dbaas.CodeInvalid, "table %s has too many columns, at most %d are possible", t.name, maxColumns-1)
 		}
 	}
-	if err := k.checkProtected(); err != nil {
-		return err
+	for _, check := range []func() error{k.checkProtected, k.checkReserved, k.checkTexts} {
+		if err := check(); err != nil {
+			return err
+		}
 	}
-	return k.checkReserved()
+	return nil
 }
 
 // checkProtected rejects UNIQUE indexes of clients on protected tables: they would reject rows that the application
@@ -40,7 +68,8 @@ func (k *Capture) checkProtected() error {
 	return nil
 }
 
-// checkReserved rejects objects that got a reserved name through a rename, and foreign keys on internal tables.
+// checkReserved rejects objects that got a reserved name through a rename, and foreign keys, views and triggers that refer
+// to internal tables: replicas lack some of these tables, and cannot rename anything beside such a view or trigger.
 func (k *Capture) checkReserved() error {
 	names, err := internalNames(k.c)
 	if err != nil {
@@ -58,6 +87,21 @@ func (k *Capture) checkReserved() error {
 		return nil
 	})
 }
+
+// checkTexts rejects views and triggers whose text has the name of an internal table as a word.
+func (k *Capture) checkTexts() error {
+	return k.c.Query(`SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') AND sql LIKE '%rs\_%' ESCAPE '\'`, func(r sqlite.Row) error {
+		for _, word := range reservedWord.FindAllString(r.Text(1), -1) {
+			if k.reserved[strings.ToLower(word)] {
+				return dbaas.Errorf(dbaas.CodeInvalid, "%s refers to %s, which belongs to the system", r.Text(0), word)
+			}
+		}
+		return nil
+	})
+}
+
+// reservedWord finds words that begin with prefix.
+var reservedWord = regexp.MustCompile(`(?i)\b` + prefix + `\w+`)
 
 // internalNames returns the names of the system's own tables and indexes.
 func internalNames(c *sqlite.Conn) (map[string]bool, error) {

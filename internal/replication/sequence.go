@@ -32,8 +32,8 @@ func (k *Capture) CheckSequences() error {
 	return err
 }
 
-// takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts would change it on
-// replicas. sqlite_sequence has one row for each table with AUTOINCREMENT.
+// takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts or schema changes could
+// change it on replicas. sqlite_sequence has one row for each table with AUTOINCREMENT.
 func (k *Capture) takeSequences() error {
 	rows, err := k.c.Counters()
 	if err != nil {
@@ -41,7 +41,7 @@ func (k *Capture) takeSequences() error {
 	}
 	k.pending = rows
 	same := maps.EqualFunc(rows, k.sequences, func(a, b sqlite.Counter) bool { return recordedCounter(a) == recordedCounter(b) })
-	if same && !k.counted {
+	if same && !k.counted && !k.sums.schema {
 		return nil
 	}
 	k.buf = packed.AppendUint(append(k.buf, rowlog.Sequence), uint64(len(rows)))

@@ -32,6 +32,7 @@ type table struct {
 	// identity is the condition on the columns of the primary key, each with the key's collation, which may be another one than the
 	// column's. Parameter n is the value of the nth of key.
 	identity string
+	repeated bool  // the primary key names a column twice
 	notNull  []int // with a row id: indexes in columns of the primary key's columns for which the engine allows NULL
 	// primary has the numbers of the primary key's columns. It is empty if the key is the row id (rowidKey), or if there
 	// is no key.
@@ -118,19 +119,21 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
+	t.rowidKey = alias != nil
 	var all []string
 	keys := map[int]int{} // place in the primary key -> place in columns
 	err = c.Query(`SELECT cid, name, pk, hidden, "notnull", type FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, sqltext.Fold(name))
-		if name == alias {
+		isAlias := alias != nil && name == *alias
+		if isAlias {
 			t.alias = len(t.columns) + 1
 		}
 		hidden, place := r.Int(3), len(t.stored)
 		if hidden == plainColumn || hidden == storedColumn {
 			t.stored = append(t.stored, QuoteName(name))
 		}
-		if hidden != plainColumn || name == alias {
+		if hidden != plainColumn || isAlias {
 			return nil
 		}
 		if pk := int(r.Int(2)); pk > 0 {
@@ -150,10 +153,11 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		return err
 	}
 	t.order(keys)
-	if t.rowidKey = alias != ""; t.withoutRowid {
+	if t.withoutRowid {
 		return t.identify(c)
 	}
-	if t.rowid = alias; alias != "" {
+	if t.rowidKey {
+		t.rowid = *alias
 		return nil
 	}
 	for _, name := range rowidNames {
@@ -168,9 +172,14 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 // order sets the primary key. keys has the place in columns by the place in the key, from 1 on.
 func (t *table) order(keys map[int]int) {
 	for n := range len(keys) {
-		t.primary, t.places = append(t.primary, t.index[keys[n+1]]), append(t.places, keys[n+1])
+		k, ok := keys[n+1]
+		if !ok {
+			t.repeated = true // a column has the first of its places
+			return
+		}
+		t.primary, t.places = append(t.primary, t.index[k]), append(t.places, k)
 		if t.withoutRowid {
-			t.key = append(t.key, keys[n+1])
+			t.key = append(t.key, k)
 		}
 	}
 }
@@ -190,27 +199,29 @@ func (t *table) identify(c *sqlite.Conn) error {
 	}, dbaas.Text(t.name))
 }
 
-// rowidAlias returns the name of the column that is the row id itself, or "". Such a column is the only column of the
-// primary key, has type INTEGER, and the key has no index.
-func (t *table) rowidAlias(c *sqlite.Conn) (string, error) {
+// rowidAlias returns the name of the column that is the row id itself, or nil. Such a column is the only column of the
+// primary key, has type INTEGER, and the key has no index. Its name may be empty.
+func (t *table) rowidAlias(c *sqlite.Conn) (*string, error) {
 	if t.withoutRowid {
-		return "", nil
+		return nil, nil //nolint:nilnil // as the comment says.
 	}
-	name, keys, indexes := "", 0, 0
+	var name *string
+	keys, indexes := 0, 0
 	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0`, func(r sqlite.Row) error {
 		if keys++; strings.EqualFold(r.Text(1), "INTEGER") {
-			name = r.Text(0)
+			text := r.Text(0)
+			name = &text
 		}
 		return nil
 	}, dbaas.Text(t.name))
-	if err == nil && name != "" {
+	if err == nil && name != nil {
 		err = c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE origin='pk'`, func(sqlite.Row) error {
 			indexes++
 			return nil
 		}, dbaas.Text(t.name))
 	}
 	if keys != 1 || indexes > 0 {
-		name = ""
+		name = nil
 	}
 	return name, err
 }

@@ -11,6 +11,9 @@ type Facts struct {
 	Memo any
 }
 
+// Calls returns the functions that the statement calls, those of the engine's own checks included.
+func (s *Stmt) Calls() []string { return s.seen.calls }
+
 // Facts describes the only statement of the last AppendRead. It returns nil if that was not exactly one SELECT that ran
 // without error. The result belongs to the schema that the statement saw.
 func (c *Conn) Facts() *Facts {

@@ -96,6 +96,9 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				op(7, "CREATE TABLE mine(x)", "ALTER TABLE mine RENAME TO rs_mine"), op(8, "CREATE TABLE a(x INTEGER PRIMARY KEY REFERENCES rs_log)"),
 				op(9, "CREATE TABLE a(x TEXT NOT NULL, y INT NOT NULL, PRIMARY KEY(x,y))"), op(10, "CREATE TABLE b(x TEXT PRIMARY KEY) WITHOUT ROWID"),
 				op(11, "INSERT INTO a VALUES(1,2)", "INSERT INTO b VALUES(1)"),
+				op(21, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a COLLATE NOCASE, b)) WITHOUT ROWID"), op(22, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a, b))"),
+				op(23, "CREATE TABLE w("+columns(2000)+")"), op(24, "CREATE VIEW v AS SELECT 'rs_none' AS rs_x, * FROM Rs_Sums"),
+				op(25, "ALTER TABLE a ADD CHECK(changes()=2)"), op(26, "ALTER TABLE a ADD CONSTRAINT x CHECK(random()<>x)"),
 				op(12, "DROP INDEX rides_route"), op(13, "CREATE INDEX rides_seats ON rides(seats)", "CREATE UNIQUE INDEX one_ride ON rides(created_by)"), op(14, "ALTER TABLE rides DROP COLUMN seats"),
 			},
 			want: []string{
@@ -106,10 +109,35 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				"invalid: CREATE TABLE AS SELECT is not supported, create the table and then insert",
 				"invalid: virtual tables are not supported, they cannot be replicated",
 				"ok; invalid: names that begin with rs_ are reserved", "invalid: no such table: rs_log", "ok", "ok", "ok; ok",
+				"invalid: table k names a column twice in its PRIMARY KEY", "invalid: table k names a column twice in its PRIMARY KEY",
+				"invalid: table w has too many columns, at most 1999 are possible", "invalid: v refers to Rs_Sums, which belongs to the system",
+				"invalid: a CHECK that ALTER TABLE adds cannot call changes(), whose result may be different on a replica",
+				"invalid: a CHECK that ALTER TABLE adds cannot call random(), whose result may be different on a replica",
 				"invalid: rides_route belongs to the application and cannot be altered or dropped", "ok; invalid: rides belongs to the application and cannot have another UNIQUE index",
 				"invalid: rides belongs to the application and cannot be altered or dropped",
 			},
 			tables: "users=2 a=1 b=1",
+		},
+		"AlteredConstraints": {
+			before: []string{"CREATE TABLE t(a, b)", "INSERT INTO t VALUES(1,2),(3,4)"},
+			batch: []dbaas.Operation{
+				op(1, "UPDATE t SET a=a", "ALTER TABLE t ALTER b SET NOT NULL", "ALTER TABLE t ADD CONSTRAINT small CHECK(length(a)<3)", "INSERT INTO t VALUES(7,NULL)"),
+				op(2, "ALTER TABLE t ALTER b DROP NOT NULL", "INSERT INTO t VALUES(7,NULL)", "INSERT INTO t VALUES(1000,1)", "ALTER TABLE t DROP CONSTRAINT small", "INSERT INTO t VALUES(1000,1)"),
+			},
+			want: []string{"ok; ok; ok; constraint: NOT NULL constraint failed: t.b", "ok; ok; constraint: CHECK constraint failed: small; ok; ok"},
+			tables: "t=4",
+		},
+		"CountersThatOnlyMove": {
+			before: []string{"CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO t VALUES(5)"},
+			batch:  []dbaas.Operation{op(1, "DROP TABLE t", "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO sqlite_sequence(name, seq) VALUES('t', 5)"), op(2, ann)},
+			want:   []string{"ok; ok; ok", "ok"},
+			tables: "users=1 sqlite_sequence=1",
+		},
+		"ColumnWithoutAName": {
+			before: []string{`CREATE TABLE t("", b)`, `CREATE TABLE u("" INTEGER PRIMARY KEY, b)`},
+			batch:  []dbaas.Operation{op(1, "INSERT INTO t VALUES(1,2)", "INSERT INTO u VALUES(1,2)", `UPDATE t SET ""=3`, `UPDATE u SET "" = 4`)},
+			want:   []string{"ok; ok; ok; ok"},
+			tables: "t=1 u=1",
 		},
 		"DropOfParentCascades": {
 			before: []string{"CREATE TABLE p(id INTEGER PRIMARY KEY)", "CREATE TABLE k(id INTEGER PRIMARY KEY, p REFERENCES p ON DELETE CASCADE)", "INSERT INTO p VALUES(1),(2)", "INSERT INTO k VALUES(7,1),(8,NULL)"},
@@ -175,6 +203,15 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// columns returns the definitions of n columns.
+func columns(n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("c%d", i)
+	}
+	return strings.Join(names, ",")
 }
 
 func count(t *testing.T, r *storetest.Replica, table string) int {

@@ -117,6 +117,9 @@ var errNotRecorded = &dbaas.Error{Code: dbaas.CodeInternal, Message: "the statem
 // schema runs a statement that changes the schema. The change becomes a separate part of the entry, as text. If
 // replicas could not follow the new schema, the statement is undone, or the whole operation if that is atomic.
 func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
+	if err = replication.CheckCalls(p.Calls()); err != nil {
+		return result, err
+	}
 	run := func() error {
 		return b.s.capture.Schema(p.Text(), p.Rewritten(), func() error {
 			return b.droppedWhole(p.Stmt, func() error {
