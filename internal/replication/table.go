@@ -119,13 +119,12 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
-	t.rowidKey = alias != nil
 	var all []string
 	keys := map[int]int{} // place in the primary key -> place in columns
 	err = c.Query(`SELECT cid, name, pk, hidden, "notnull", type FROM pragma_table_xinfo(?) ORDER BY cid`, func(r sqlite.Row) error {
 		name := r.Text(1)
 		all = append(all, sqltext.Fold(name))
-		isAlias := alias != nil && name == *alias
+		isAlias := t.rowidKey && name == alias
 		if isAlias {
 			t.alias = len(t.columns) + 1
 		}
@@ -157,7 +156,7 @@ func (t *table) loadColumns(c *sqlite.Conn) error {
 		return t.identify(c)
 	}
 	if t.rowidKey {
-		t.rowid = *alias
+		t.rowid = alias
 		return nil
 	}
 	for _, name := range rowidNames {
@@ -199,30 +198,27 @@ func (t *table) identify(c *sqlite.Conn) error {
 	}, dbaas.Text(t.name))
 }
 
-// rowidAlias returns the name of the column that is the row id itself, or nil. Such a column is the only column of the
-// primary key, has type INTEGER, and the key has no index. Its name may be empty.
-func (t *table) rowidAlias(c *sqlite.Conn) (*string, error) {
+// rowidAlias returns the name of the column that is the row id itself, which may be empty, and sets rowidKey if there is such a
+// column. It is the only column of the primary key, has type INTEGER, and the key has no index.
+func (t *table) rowidAlias(c *sqlite.Conn) (name string, err error) {
 	if t.withoutRowid {
-		return nil, nil //nolint:nilnil // as the comment says.
+		return "", nil
 	}
-	var name *string
-	keys, indexes := 0, 0
-	err := c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0`, func(r sqlite.Row) error {
+	keys, integers, indexes := 0, 0, 0
+	err = c.Query(`SELECT name, type FROM pragma_table_xinfo(?) WHERE pk>0`, func(r sqlite.Row) error {
 		if keys++; strings.EqualFold(r.Text(1), "INTEGER") {
-			text := r.Text(0)
-			name = &text
+			name = r.Text(0)
+			integers++
 		}
 		return nil
 	}, dbaas.Text(t.name))
-	if err == nil && name != nil {
+	if err == nil && integers > 0 {
 		err = c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE origin='pk'`, func(sqlite.Row) error {
 			indexes++
 			return nil
 		}, dbaas.Text(t.name))
 	}
-	if keys != 1 || indexes > 0 {
-		name = nil
-	}
+	t.rowidKey = keys == 1 && integers == 1 && indexes == 0
 	return name, err
 }
 

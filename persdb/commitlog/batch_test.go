@@ -124,7 +124,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				op(1, "UPDATE t SET a=a", "ALTER TABLE t ALTER b SET NOT NULL", "ALTER TABLE t ADD CONSTRAINT small CHECK(length(a)<3)", "INSERT INTO t VALUES(7,NULL)"),
 				op(2, "ALTER TABLE t ALTER b DROP NOT NULL", "INSERT INTO t VALUES(7,NULL)", "INSERT INTO t VALUES(1000,1)", "ALTER TABLE t DROP CONSTRAINT small", "INSERT INTO t VALUES(1000,1)"),
 			},
-			want: []string{"ok; ok; ok; constraint: NOT NULL constraint failed: t.b", "ok; ok; constraint: CHECK constraint failed: small; ok; ok"},
+			want:   []string{"ok; ok; ok; constraint: NOT NULL constraint failed: t.b", "ok; ok; constraint: CHECK constraint failed: small; ok; ok"},
 			tables: "t=4",
 		},
 		"CountersThatOnlyMove": {
