@@ -240,17 +240,23 @@ func (c *cluster) wholeZooKeeper(t *testing.T) error {
 }
 
 // wholeRabbitMQ asks every node, since a node that was away may believe to be whole without the others. One node asks the others:
-// each start of rabbitmqctl takes seconds.
+// each start of rabbitmqctl takes seconds. The members of a quorum queue must have what was committed: if another node is lost before
+// that, a member that lacks entries may wait two minutes for them, and so do the writes.
 func (c *cluster) wholeRabbitMQ(t *testing.T) error {
 	t.Helper()
 	const (
 		ask = "All = rabbit_mnesia:cluster_nodes(all), {Running, Silent} = rpc:multicall(All, rabbit_mnesia, cluster_nodes, [running], 2000), " +
-			"{Partitions, _} = rpc:multicall(All, rabbit_node_monitor, partitions, [], 2000), {[length(R) || R <- Running], Silent, lists:append(Partitions)}."
-		want = "{[3,3,3],[],[]}"
+			"{Partitions, _} = rpc:multicall(All, rabbit_node_monitor, partitions, [], 2000), " +
+			"Status = fun(Q) -> rabbit_quorum_queue:status(<<\"/\">>, Q) end, Get = fun proplists:get_value/2, " +
+			"Caught = fun(Q) -> Committed = lists:max([Get(<<\"Commit Index\">>, M) || M <- Status(Q)]), Now = Status(Q), " +
+			"lists:sort([Get(<<\"Raft State\">>, M) || M <- Now]) =:= [follower, follower, leader] andalso " +
+			"length(lists:usort([Get(<<\"Term\">>, M) || M <- Now])) =:= 1 andalso lists:all(fun(M) -> Get(<<\"Log Index\">>, M) >= Committed end, Now) end, " +
+			"{[length(R) || R <- Running], Silent, lists:append(Partitions), [Caught(Q) || Q <- [<<\"writeQ.v3\">>, <<\"dead.write.v3\">>]]}."
+		want = "{[3,3,3],[],[],[true,true]}"
 	)
 	said, err := c.hosts[0].exec(t, "rabbitmq", "rabbitmqctl", "-q", "eval", ask)
 	if err == nil && said != want {
-		err = fmt.Errorf("RabbitMQ: got %s, want %s: how many nodes each node finds, the nodes that do not answer, and the partitions", said, want)
+		err = fmt.Errorf("RabbitMQ: got %s, want %s: how many nodes each node finds, the nodes that do not answer, the partitions, and whether the members of the queues have caught up", said, want)
 	}
 	return err
 }
