@@ -68,8 +68,7 @@ func (k *Capture) checkProtected() error {
 	return nil
 }
 
-// checkReserved rejects objects that got a reserved name through a rename, and foreign keys, views and triggers that refer
-// to internal tables: replicas lack some of these tables, and cannot rename anything beside such a view or trigger.
+// checkReserved rejects objects that got a reserved name through a rename, and foreign keys on internal tables.
 func (k *Capture) checkReserved() error {
 	names, err := internalNames(k.c)
 	if err != nil {
@@ -88,7 +87,8 @@ func (k *Capture) checkReserved() error {
 	})
 }
 
-// checkTexts rejects views and triggers whose text has the name of an internal table as a word.
+// checkTexts rejects views and triggers whose text has the name of an internal table as a word: replicas lack some of these
+// tables, and beside such a view or trigger they could rename nothing.
 func (k *Capture) checkTexts() error {
 	return k.c.Query(`SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger') AND sql LIKE '%rs\_%' ESCAPE '\'`, func(r sqlite.Row) error {
 		for _, word := range reservedWord.FindAllString(r.Text(1), -1) {

@@ -219,21 +219,6 @@ func TestGate_StartWithoutABroker_IsTold(t *testing.T) {
 	}, broker)
 }
 
-// The event of a changed setting has numbers and texts as people write them.
-func TestGate_SettingChanged_IsTold(t *testing.T) {
-	play(t, nil, func(r *rig) {
-		for _, patched := range []object{{"inflight": 2_000_000.0}, {"inflight": 2_000_000.0, "lanes": object{"read": "adaptive"}}} {
-			if err := r.use(patched, "a test"); err != nil {
-				r.Fatal(err)
-			}
-		}
-		want := []Change{{"inflight", "4096", "2000000", "a test"}, {"lanes.read", "1024", "adaptive", "a test"}}
-		if !slices.Equal(r.changes, want) {
-			r.Errorf("got %v, want %v", r.changes, want)
-		}
-	})
-}
-
 // Requests that fail open the breaker of what failed, and of nothing else.
 func TestGate_Failures(t *testing.T) {
 	lost := dbaas.WrapError(dbaas.CodeUnknown, "no answer", mq.ErrReplyLost)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,9 +27,9 @@ type request struct {
 
 // parse reads a request. Errors are CodeInvalid.
 func parse(r *http.Request) (request, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
+	values, err := httpapi.Query(r.URL)
 	if err != nil {
-		return request{}, dbaas.Errorf(dbaas.CodeInvalid, "malformed query string")
+		return request{}, err
 	}
 	out := request{now: true, lines: accepts(r.Header, ndjson)}
 	position := r.Header.Get("Last-Event-ID")

@@ -24,7 +24,7 @@ const (
 // backup answers GET /db/backup: the application's tables at one position. Persdb makes the backup;
 // this orchestrator only passes it on. A failure after the first byte cuts the connection.
 func (a *API) backup(c echo.Context) (err error) {
-	form, compress, err := backupOptions(c.Request().URL.RawQuery)
+	form, compress, err := backupOptions(c.Request().URL)
 	if err != nil {
 		return err
 	}
@@ -77,10 +77,10 @@ func (w pacedWriter) Write(p []byte) (int, error) {
 
 // backupOptions reads the query of GET /db/backup. As in the SQL form, a flag is on if its name is
 // present, and what is not supported is refused.
-func backupOptions(query string) (form dbaas.BackupForm, compress bool, err error) {
-	values, err := url.ParseQuery(query)
+func backupOptions(u *url.URL) (form dbaas.BackupForm, compress bool, err error) {
+	values, err := httpapi.Query(u)
 	if err != nil {
-		return form, false, dbaas.Errorf(dbaas.CodeInvalid, "malformed query string")
+		return form, false, err
 	}
 	for name, given := range values {
 		if len(given) > 1 {

@@ -125,9 +125,9 @@ func (a *API) crash(kill func(context.Context, dbaas.Seen) (int, bool, error)) e
 // malformed, empty or there twice, since without it the request would do more, and CodeConflict for epoch 0, which no
 // master has.
 func seenBy(u *url.URL) (seen dbaas.Seen, err error) {
-	given, err := url.ParseQuery(u.RawQuery)
+	given, err := httpapi.Query(u)
 	if err != nil {
-		return seen, dbaas.Errorf(dbaas.CodeInvalid, "the options cannot be read: %v", err)
+		return seen, err
 	}
 	for _, name := range []string{"worker", "epoch"} {
 		if values, ok := given[name]; ok && (len(values) > 1 || values[0] == "") {

@@ -2,7 +2,6 @@ package orchestratorapi
 
 import (
 	"cmp"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/httpapi"
 )
 
 // options are the query parameters of the SQL form.
@@ -36,13 +36,12 @@ type options struct {
 // is accepted. Errors are CodeInvalid.
 func (a *API) parseOptions(c echo.Context) (options, error) {
 	o := options{level: "weak"}
-	raw := c.Request().URL.RawQuery
-	if raw == "" {
+	if c.Request().URL.RawQuery == "" {
 		return o, nil
 	}
-	values, err := url.ParseQuery(raw)
+	values, err := httpapi.Query(c.Request().URL)
 	if err != nil {
-		return o, dbaas.Errorf(dbaas.CodeInvalid, "malformed query string")
+		return o, err
 	}
 	for name, given := range values {
 		if len(given) > 1 {

@@ -3,11 +3,9 @@ package orchestratorapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/labstack/echo/v4"
 
-	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
 	"rideshare/internal/strictjson"
 	"rideshare/orchestrator/scale"
@@ -51,9 +49,9 @@ func (a *API) changeScaling(c echo.Context) error {
 	if err = strictjson.Unmarshal(body, &change); err != nil {
 		return err
 	}
-	given, err := url.ParseQuery(c.Request().URL.RawQuery) // without a malformed dry_run the change would be made
+	given, err := httpapi.Query(c.Request().URL) // without a malformed dry_run the change would be made
 	if err != nil {
-		return dbaas.Errorf(dbaas.CodeInvalid, "the options cannot be read: %v", err)
+		return err
 	}
 	dry := given.Has("dry_run")
 	now, would, err := a.cfg.Scaling.Apply(c.Request().Context(), change, dry)

@@ -85,17 +85,24 @@ func TestEvents_DeathTold_IsListedAtOnce(t *testing.T) {
 	})
 }
 
+// logging returns a launcher that logs to log.
+func logging(t *testing.T, f *fakeEngine, log *logs) *docker.Launcher {
+	t.Helper()
+	c := fakeConfig(f)
+	c.Log = slog.New(slog.NewJSONHandler(log, nil))
+	l, err := docker.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // The last output of a worker that died unasked is logged before it is removed; for a worker that was asked to end it is
 // not logged.
 func TestRemove_RecordsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, log := newFake(), &logs{}
-		c := fakeConfig(f)
-		c.Log = slog.New(slog.NewJSONHandler(log, nil))
-		l, err := docker.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := logging(t, f, log)
 		died, killed := mustStart(t, l, "died"), mustStart(t, l, "killed")
 		for id, one := range f.containers {
 			f.set(func() { f.tails[id] = "panic in " + one.Labels["rideshare.start"] })
@@ -124,25 +131,20 @@ func TestRemove_RecordsTheEnd(t *testing.T) {
 func TestRemove_EngineFails_RecordsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, log := newFake(), &logs{}
-		c := fakeConfig(f)
-		c.Log = slog.New(slog.NewJSONHandler(log, nil))
-		l, err := docker.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := logging(t, f, log)
 		i := mustStart(t, l, "s1")
 		one := f.only()
 		f.set(func() { one.Status, one.ExitCode, one.PID, f.fail["remove"] = "exited", 2, 0, errLost })
 		for range 3 {
-			if _, err = l.List(t.Context()); err != nil {
+			if _, err := l.List(t.Context()); err != nil {
 				t.Errorf("list: %v", err)
 			}
-			if err = l.Remove(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
+			if err := l.Remove(t.Context(), i.ID); !errors.Is(err, launch.ErrUnavailable) {
 				t.Errorf("got %v, want %v", err, launch.ErrUnavailable)
 			}
 		}
 		f.set(func() { f.fail["remove"] = nil })
-		if err = l.Remove(t.Context(), i.ID); err != nil {
+		if err := l.Remove(t.Context(), i.ID); err != nil {
 			t.Errorf("remove: %v", err)
 		}
 		if got := strings.Count(log.String(), "container died"); got != 1 {
