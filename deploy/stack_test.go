@@ -127,7 +127,7 @@ func TestStack_Up_FailedStart(t *testing.T) {
 	}
 }
 
-// A run of images.sh that fails leaves the choice as it was; one that ends well leaves all of it.
+// If images.sh fails, the file with the chosen images stays as it was. If it succeeds, the file has all of them.
 func TestImages_ChoiceIsWhole(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	s := &stack{t: t}

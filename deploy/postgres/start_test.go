@@ -16,7 +16,7 @@ import (
 //go:embed start.sh
 var startScript string
 
-// programs are those that start.sh calls, in a folder in which $ROOT is the server's. The other server says what is in $ROOT/says.
+// programs stand in for the programs that start.sh calls. $ROOT is the server's folder. The other server's answer is in $ROOT/says.
 var programs = map[string]string{
 	"psql": `cat "$ROOT/says"`,
 	"pg_basebackup": `echo "$2" >"$ROOT/conninfo"

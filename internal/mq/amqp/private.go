@@ -55,7 +55,7 @@ func (s *session) openPrivate(exchange, tag string, args amqp091.Table) (*privat
 const bindAgain = 5 * time.Second
 
 // serve calls handle with each delivery until ctx ends or the queue is lost. With again it binds the queue every bindAgain:
-// an exchange that an operator deleted has lost its bindings when it is declared again, and nobody tells its queues.
+// if an operator deletes the exchange, it has no bindings when it is declared again, and the broker does not tell its queues.
 func (q *private) serve(ctx context.Context, again bool, handle func(d *amqp091.Delivery)) error {
 	var bind <-chan time.Time
 	if again {
