@@ -26,8 +26,12 @@ const (
 	cut   loss = "cut"   // no packet passes between it and the other two
 )
 
-// tryLimit bounds one try of a request at one host.
-const tryLimit = 2 * time.Second
+const (
+	// tryLimit bounds one try of a request at one host.
+	tryLimit = 2 * time.Second
+	// askLimit bounds a question of the test about a host's state. The test shares its cores with all hosts.
+	askLimit = 10 * time.Second
+)
 
 // cluster is three hosts.
 type cluster struct {

@@ -38,7 +38,7 @@ type members struct {
 
 // get asks one host for a document.
 func (c *cluster) get(ctx context.Context, url string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*tryLimit)
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *cluster) leaderOf(t *testing.T, leader string) *host {
 
 // psql returns the only value in the answer of the host's PostgreSQL.
 func (c *cluster) psql(ctx context.Context, h *host, question string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	server := pgtest.Place{URL: "postgres://postgres@" + h.address + ":5432/postgres", PasswordFile: filepath.Join(c.dir, h.name, "secrets", "postgres-superuser")}
 	rows, err := server.Ask(ctx, question)
@@ -145,14 +145,14 @@ func (c *cluster) psql(ctx context.Context, h *host, question string) (string, e
 // zookeeper asks the host's server what it is.
 func (h *host) zookeeper(t *testing.T) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), tryLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), askLimit)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.address+":2181")
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	if err = conn.SetDeadline(time.Now().Add(tryLimit)); err != nil {
+	if err = conn.SetDeadline(time.Now().Add(askLimit)); err != nil {
 		return "", err
 	}
 	if _, err = io.WriteString(conn, "srvr"); err != nil {
