@@ -99,8 +99,7 @@ func planRead(c *sqlite.Conn, f *sqlite.Facts) (*readPlan, error) {
 
 // describe returns the kind of name in the schema, such as table or view, and its definition.
 func describe(c *sqlite.Conn, name string) (kind, sql string, err error) {
-	err = c.Query(`SELECT l.type, m.sql FROM pragma_table_list l JOIN sqlite_master m ON m.name=l.name AND m.type IN('table','view')
-		WHERE l.schema='main' AND l.name=?`, func(r sqlite.Row) error {
+	err = c.Query(`SELECT type, sql FROM sqlite_master WHERE type IN('table','view') AND name=?`, func(r sqlite.Row) error {
 		kind, sql = r.Text(0), r.Text(1)
 		return nil
 	}, dbaas.Text(name))

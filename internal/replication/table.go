@@ -95,8 +95,9 @@ func (s *schema) find(name string) *table {
 // loadTables reads the application's tables.
 func loadTables(c *sqlite.Conn) (map[string]*table, error) {
 	tables := map[string]*table{}
-	err := c.Query(`SELECT l.name, l.wr, m.sql FROM pragma_table_list l JOIN sqlite_master m ON m.name=l.name AND m.type='table'
-		WHERE l.schema='main' AND l.type='table'`, func(r sqlite.Row) error {
+	// index_info finds columns under the name of a table only if that table is WITHOUT ROWID. table_list says it too, but
+	// prepares every view.
+	err := c.Query(`SELECT name, EXISTS(SELECT 1 FROM pragma_index_info(m.name)), sql FROM sqlite_master m WHERE type='table'`, func(r sqlite.Row) error {
 		name := r.Text(0)
 		if internal(name) || strings.HasPrefix(name, "sqlite_") {
 			return nil
