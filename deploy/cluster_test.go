@@ -149,7 +149,7 @@ func TestClusterRabbitMQ_EndsAlone(t *testing.T) {
 			if err := server.Start(); err != nil {
 				t.Fatal(err)
 			}
-			follow := exec.CommandContext(t.Context(), "sh", "cluster/rabbitmq.sh", "2", strconv.Itoa(server.Process.Pid))
+			follow := exec.CommandContext(t.Context(), "sh", "cluster/rabbitmq.sh", "2", "follow", strconv.Itoa(server.Process.Pid))
 			follow.Stdin = strings.NewReader(test.log)
 			out, err := follow.CombinedOutput()
 			if err != nil || !strings.HasPrefix(string(out), test.log) {
@@ -161,5 +161,41 @@ func TestClusterRabbitMQ_EndsAlone(t *testing.T) {
 				t.Errorf("ended: got %t, want %t, after %s", ended, test.ends, out)
 			}
 		})
+	}
+}
+
+// A node of RabbitMQ that takes no clients gets a minute, then twice as long at each start: a limit that is shorter than a start would
+// end it for ever. A node that takes clients has a minute again.
+func TestClusterRabbitMQ_EachStartGetsLonger(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"sleep": `echo sleep "$1" >>"$CALLS"`,
+		"grep":  `[ "$(wc -l <"$CALLS")" -eq "$LISTENS_AT" ]`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for start, test := range []struct{ listensAt, sleeps int }{{0, 12}, {0, 24}, {0, 48}, {3, 3 + 12}, {0, 24}} {
+		server := exec.CommandContext(t.Context(), "tail", "-f", "/dev/null")
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		calls := filepath.Join(dir, "calls")
+		if err := os.WriteFile(calls, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		watch := exec.CommandContext(t.Context(), "sh", "cluster/rabbitmq.sh", "2", "watch", strconv.Itoa(server.Process.Pid), filepath.Join(dir, "limit"))
+		watch.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CALLS="+calls, "LISTENS_AT="+strconv.Itoa(test.listensAt))
+		if out, err := watch.CombinedOutput(); err != nil {
+			t.Fatalf("start %d: %v, %s", start, err, out)
+		}
+		_ = server.Wait() // an error says which signal ended it
+		if signal := server.ProcessState.Sys().(syscall.WaitStatus).Signal(); signal != syscall.SIGKILL {
+			t.Errorf("start %d ended by %v, want SIGKILL", start, signal)
+		}
+		if text, err := os.ReadFile(calls); err != nil || strings.Count(string(text), "sleep 5\n") != test.sleeps {
+			t.Errorf("start %d: ended after %d times 5 s, want %d (%v)", start, strings.Count(string(text), "\n"), test.sleeps, err)
+		}
 	}
 }

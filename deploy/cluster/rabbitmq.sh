@@ -1,6 +1,6 @@
 #!/bin/sh
-# Starts the host's node of RabbitMQ: rabbitmq.sh PEERS, the number of the other nodes. With a second argument, a process id, it only
-# follows the log on its input, and ends that process when it must start again.
+# Starts the host's node of RabbitMQ: rabbitmq.sh PEERS, the number of the other nodes. Two parts of it run alone, for the tests:
+# rabbitmq.sh PEERS follow SERVER, and rabbitmq.sh PEERS watch SERVER FILE. SERVER is a process id.
 #
 # A node that was paused until the others gave it up serves clients without them when it goes on, and does not join them by
 # itself. Its log then names every other node as partitioned. So it is ended, and the engine starts it again. A node that
@@ -8,7 +8,7 @@
 # would end itself once each of the others has been away.
 #
 # A node that was cut off waits for the others and starts again by itself, which hangs now and then. So a node that takes no clients
-# for a minute is ended too.
+# for a minute is ended too. After each such end the node gets twice the time: a start on a slow machine may just take longer.
 set -eu
 peers=$1
 
@@ -30,8 +30,30 @@ follow() {
   done
 }
 
-if [ $# = 2 ]; then
-  follow "$2"
+# watch SERVER FILE: ends SERVER once it has had no listener for too long. FILE keeps how many seconds the next start gets.
+watch() {
+  silent=0 limit=60
+  [ ! -s "$2" ] || limit=$(cat "$2")
+  while sleep 5; do
+    if grep -Eq ':1628 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; then
+      silent=0 limit=60
+      rm -f "$2"
+    else
+      silent=$((silent + 5))
+    fi
+    if [ "$silent" -ge "$limit" ]; then
+      echo "rabbitmq.sh: no listener for $limit s; this node starts again"
+      [ "$limit" -ge 960 ] || limit=$((2 * limit))
+      echo "$limit" >"$2"
+      kill -KILL "$1"
+      return
+    fi
+  done
+}
+
+if [ $# -gt 1 ]; then
+  shift
+  "$@"
   exit
 fi
 cookie=/var/lib/rabbitmq/.erlang.cookie
@@ -43,13 +65,7 @@ rabbitmq-server >/tmp/log 2>&1 &
 server=$!
 trap 'kill -TERM $server' TERM INT
 follow $server </tmp/log &
-{
-  silent=0
-  while sleep 5; do
-    if grep -Eq ':1628 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; then silent=0; else silent=$((silent + 5)); fi
-    [ $silent -lt 60 ] || { echo "rabbitmq.sh: no listener for a minute; this node starts again"; kill -KILL $server; silent=0; }
-  done
-} &
+watch $server /var/lib/rabbitmq/start-limit &
 wait $server && code=0 || code=$?
 # A signal ends the wait, not the server.
 while kill -0 $server 2>/dev/null; do wait $server && code=0 || code=$?; done
