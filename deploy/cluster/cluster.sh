@@ -95,7 +95,8 @@ down() {
 load
 case $verb in
   up) up ;;
-  queues) rideshare queues --bus-file /run/secrets/operator-bus ;;
+  # A node that hangs at its first start is ended after a minute (rabbitmq.sh), and starts again.
+  queues) rideshare queues --wait 4m --bus-file /run/secrets/operator-bus ;;
   wait) wait_ready ;;
   promote) promote "$@" ;;
   check) rideshare check --orchestrator https://127.0.0.1:8083 --persdb "$PERSDB_URLS" --auth-file /run/secrets/api-credentials ;;
