@@ -70,9 +70,10 @@ func (g *Generator) createTable() Statement {
 		t.columns = append(t.columns, c)
 		defs = append(defs, strings.TrimSpace(c.name+" "+c.kind)+g.constraints(c))
 	}
-	if g.chance(3) {
-		t.columns = append(t.columns, column{name: "rowid"})
-		defs = append(defs, "rowid"+g.sometimes(50, " "+kinds[len(kinds)-1])+g.constraints(column{}))
+	if g.chance(5) {
+		c := column{name: of(g, "rowid", `""`)}
+		t.columns = append(t.columns, c)
+		defs = append(defs, c.name+g.sometimes(50, " "+kinds[len(kinds)-1])+g.constraints(column{}))
 	}
 	if g.chance(15) {
 		defs = append(defs, g.generated(t, strict))
@@ -123,7 +124,8 @@ func (g *Generator) key(t *table, kinds []string) (def, after string) {
 	default:
 		c.kind = one(g, kinds)
 		def = strings.TrimSpace("id "+c.kind) + g.sometimes(40, " NOT NULL") + g.collate()
-		after = fmt.Sprintf("PRIMARY KEY(id%s, a%s%s)%s", g.collate(), g.collate(), g.sometimes(30, " DESC"), g.onConflict())
+		again := g.sometimes(20, ", "+of(g, "id", "a")+g.collate())
+		after = fmt.Sprintf("PRIMARY KEY(id%s, a%s%s%s)%s", g.collate(), g.collate(), g.sometimes(30, " DESC"), again, g.onConflict())
 	}
 	t.columns = append(t.columns, c)
 	t.single = after == ""
@@ -246,13 +248,14 @@ func (g *Generator) createView() Statement {
 		fmt.Sprintf("SELECT %s AS a, %s AS b FROM %s", g.column(t).name, g.column(t).name, t.name),
 		fmt.Sprintf("SELECT * FROM %s", t.name),
 		fmt.Sprintf("SELECT x.%s AS a, y.%s AS b FROM %s x JOIN %s y ON x.%s = y.%s", g.column(t).name, g.column(u).name, t.name, u.name, g.column(t).name, g.column(u).name),
-		fmt.Sprintf("SELECT %s AS a, count(*) AS b FROM %s GROUP BY 1", g.column(t).name, t.name))
+		fmt.Sprintf("SELECT %s AS a, count(*) AS b FROM %s GROUP BY 1", g.column(t).name, t.name),
+		of(g, "SELECT type AS a, name AS b FROM sqlite_master", "SELECT name AS a, seq AS b FROM sqlite_sequence"))
 	return schema(fmt.Sprintf("CREATE VIEW %s%s AS %s", g.ifNotExists(), one(g, viewNames), body))
 }
 
 func (g *Generator) alter() Statement {
 	t := g.table()
-	switch g.rnd.IntN(6) {
+	switch g.rnd.IntN(7) {
 	case 0:
 		to := one(g, tableNames)
 		if g.known(t.name) == t && g.known(to) == nil {
@@ -269,6 +272,8 @@ func (g *Generator) alter() Statement {
 		}
 		more := of(g, "", "", " DEFAULT "+literal(g.valueFor(c)), " COLLATE NOCASE", " NOT NULL DEFAULT 1", " CHECK("+c.name+" IS NOT 3)", " AS (typeof(a))", " "+g.references())
 		return schema(strings.TrimSpace(fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s", t.name, c.name, c.kind)) + more)
+	case 4:
+		return g.alterConstraint(t)
 	default:
 		c := g.column(t)
 		if len(t.columns) > 1 && !c.key {
@@ -276,6 +281,13 @@ func (g *Generator) alter() Statement {
 		}
 		return schema(fmt.Sprintf("ALTER TABLE %s DROP COLUMN %s", t.name, c.name))
 	}
+}
+
+func (g *Generator) alterConstraint(t *table) Statement {
+	c := g.column(t).name
+	return schema(fmt.Sprintf("ALTER TABLE %s ", t.name) + of(g,
+		fmt.Sprintf("ALTER COLUMN %s SET NOT NULL%s", c, g.onConflict()), fmt.Sprintf("ALTER COLUMN %s DROP NOT NULL", c),
+		fmt.Sprintf("ADD CONSTRAINT k CHECK(%s IS NOT %s)", c, g.looseOr("random()", "3")), "DROP CONSTRAINT k"))
 }
 
 func (g *Generator) renameColumn(t *table) Statement {
