@@ -39,7 +39,7 @@ up: ## the whole system in containers; PROJECT=name for another one beside it, O
 	@deploy/stack.sh up
 
 down: ## remove the containers, workers and networks; VOLUMES=1: the data too
-	@deploy/stack.sh down $(if $(VOLUMES),--volumes)
+	@$(if $(filter-out 0 1,$(VOLUMES))$(word 2,$(VOLUMES)),$(error VOLUMES is $(VOLUMES); allowed: 0, 1))deploy/stack.sh down$(if $(filter 1,$(VOLUMES)), --volumes)
 
 up-cluster: ## three hosts of a cluster on this machine, in containers, ready in some minutes: docs/CLUSTER.md
 	@deploy/cluster/local.sh up

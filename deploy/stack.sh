@@ -17,14 +17,22 @@ for part in composelib.sh observe.sh postgres/stack.sh; do . "deploy/$part"; don
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
 
-# What stands in .env counts unless the environment says otherwise, as compose has it.
+# What stands in .env counts unless the environment says otherwise, and quotes and comments are no part of a value, as compose
+# has it.
 read_settings() {
-  local line name
+  local line name value
   [ -e .env ] || return 0
   while IFS= read -r line || [ -n "$line" ]; do
-    case $line in '' | '#'* | [!A-Z]*) continue ;; esac
-    name=${line%%=*}
-    [ -n "${!name+set}" ] || export "$line"
+    case $line in [A-Z]*=*) ;; *) continue ;; esac
+    name=${line%%=*} value=${line#*=}
+    value=${value%$'\r'}
+    if [[ $value =~ ^\"([^\"]*)\"[[:space:]]*(#.*)?$ || $value =~ ^\'([^\']*)\'[[:space:]]*(#.*)?$ ]]; then
+      value=${BASH_REMATCH[1]}
+    else
+      value=${value%%[[:space:]]#*}
+      value=${value%"${value##*[![:space:]]}"}
+    fi
+    [ -n "${!name+set}" ] || export "$name=$value"
   done <.env
 }
 
@@ -97,11 +105,12 @@ other_scheme() {
   [ -n "$urls" ] && grep -qv "^$STACK_SCHEME://" <<<"$urls"
 }
 
-# What is published for this machine alone must not answer a web page whose own name resolves to it.
+# What is published for this machine alone must not answer a web page whose own name resolves to it. Where names are limited,
+# those by which the other parts call gateway and orchestrator are allowed.
 choose_hosts() {
   case ${BIND:-127.0.0.1} in
     127.* | localhost | ::1) STACK_HOSTS=gateway,orchestrator${ALLOWED_HOSTS:+,$ALLOWED_HOSTS} ;;
-    *) STACK_HOSTS=${ALLOWED_HOSTS:-} ;;
+    *) STACK_HOSTS=${ALLOWED_HOSTS:+gateway,orchestrator,$ALLOWED_HOSTS} ;;
   esac
   export STACK_HOSTS
 }

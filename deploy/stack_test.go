@@ -26,7 +26,7 @@ case "$*" in
   'ps -aq '*) cat "$ENGINE/containers" 2>/dev/null ;;
   'ps -a '*service=worker*control*) cat "$ENGINE/workers" 2>/dev/null ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
-  'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; cat "$ENGINE/refusal" >&2; exit 1 ;;
+  'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; cat "$ENGINE/refusal" >&2; exit 1 ;;
   'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
 esac
 exit 0
