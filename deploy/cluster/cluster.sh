@@ -2,6 +2,7 @@
 # One host of a cluster of three, in containers. DIR is what deploy/cluster/init.sh made for this host; docs/CLUSTER.md has the steps.
 #
 #   deploy/cluster/cluster.sh up DIR                 build or find the images and start all parts; at the first start on each host, then queues on one
+#   deploy/cluster/cluster.sh up DIR --build         the same with images of this checkout, though others are there: an upgrade
 #   deploy/cluster/cluster.sh queues DIR             once, when all hosts are up: declare the queues on all three
 #   deploy/cluster/cluster.sh wait DIR               until this host's orchestrator is ready
 #   deploy/cluster/cluster.sh promote DIR NAME       the host NAME, which has PostgreSQL's primary, is lost: promote the better standby
@@ -17,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 note() { echo "cluster: $*" >&2; }
 die() { note "$*"; exit 1; }
-usage() { sed -n '4,13s/^# *//p' deploy/cluster/cluster.sh >&2; exit 2; }
+usage() { sed -n '4,14s/^# *//p' deploy/cluster/cluster.sh >&2; exit 2; }
 
 [ $# -ge 2 ] || usage
 verb=$1 dir=$2
@@ -27,19 +28,30 @@ cd "$OLDPWD"
 [ -r "$dir/settings" ] || die "$dir/settings is not there or cannot be read: deploy/cluster/init.sh makes it"
 : "${PROJECT:=rideshare-cluster}"
 
-# load sets the settings of the host, and its images if they are known.
+# load sets the settings of the host: what compose.yml names, and what this script and images.sh read.
 load() {
-  local line
-  while IFS= read -r line; do
-    case $line in '#'* | '') ;; *) export "${line?}" ;; esac
+  local line known
+  known=" PROJECT HOST_NAME OTHER_HOSTS ALLOWED_HOSTS IMAGES $(grep -o '\${[A-Z_]*' deploy/cluster/compose.yml | tr -d '${' | tr '\n' ' ')"
+  while IFS= read -r line || [ -n "$line" ]; do
+    case $line in '#'* | '') continue ;; esac
+    [[ $line = *=* && $known = *" ${line%%=*} "* ]] || die "$dir/settings: ${line%%=*} is no setting of a cluster, or has no value; lines are NAME=value"
+    export "${line?}"
   done <"$dir/settings"
   export COMPOSE_PROJECT_NAME=$PROJECT COMPOSE_FILE=deploy/cluster/compose.yml HOST_DIR=$dir
   export POSTGRES_COMMAND="$HOST_NAME /etc/rideshare/first/database $OTHER_HOSTS"
-  [ ! -s "$dir/images" ] || . "$dir/images"
-  export RIDESHARE_IMAGE=${RIDESHARE_IMAGE-} RABBITMQ_IMAGE=${RABBITMQ_IMAGE-} ZOOKEEPER_IMAGE=${ZOOKEEPER_IMAGE-} POSTGRES_IMAGE=${POSTGRES_IMAGE-}
+  # Where names are limited, those by which the other hosts call gateway and orchestrator are allowed.
+  export CLUSTER_HOSTS=${ALLOWED_HOSTS:+$ALLOWED_HOSTS,$(echo "$HOST_ADDRESS" $(others) | tr ' ' ,)}
 }
 
-# addresses: those of the other hosts, but for the host $1.
+# load_images sets the images of the host. While none are known, it is enough for all but up that compose gets some name, and the
+# command is in the image that images.sh made last.
+load_images() {
+  [ ! -s "$dir/images" ] || . "$dir/images"
+  : "${RIDESHARE_IMAGE:=rideshare/rideshare:local}" "${RABBITMQ_IMAGE:=none}" "${ZOOKEEPER_IMAGE:=none}" "${POSTGRES_IMAGE:=none}"
+  export RIDESHARE_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE POSTGRES_IMAGE
+}
+
+# others: the addresses of the other hosts, but for the host $1.
 others() {
   local host
   for host in $OTHER_HOSTS; do
@@ -55,11 +67,10 @@ rideshare() { # rideshare ARG...: the command, on this host
 }
 
 up() {
+  case ${1-} in '' | --build) ;; *) usage ;; esac
   need_compose
-  if [ ! -s "$dir/images" ]; then
-    POSTGRES=1 deploy/images.sh "$dir/images"
-    load
-  fi
+  if [ "${1-}" = --build ] || [ ! -s "$dir/images" ]; then POSTGRES=1 deploy/images.sh "$dir/images"; fi
+  load_images
   compose up -d --no-build 2>&1 | sed '/^$/d; s/^/cluster: /' >&2
 }
 
@@ -93,8 +104,9 @@ down() {
 }
 
 load
+[ "$verb" = up ] || load_images
 case $verb in
-  up) up ;;
+  up) up "$@" ;;
   # A node that hangs at its first start is ended after a minute (rabbitmq.sh), and starts again.
   queues) rideshare queues --wait 4m --bus-file /run/secrets/operator-bus ;;
   wait) wait_ready ;;

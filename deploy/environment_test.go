@@ -1,0 +1,74 @@
+package deploy_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+// environments returns the environment of each part of ours in a compose file, with the defaults of the variables in it.
+func environments(t *testing.T, path string) map[string]map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string `yaml:"environment"`
+		} `yaml:"services"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	variable := regexp.MustCompile(`\$\{[A-Z_]+:?-([^}]*)\}`)
+	parts := map[string]map[string]string{}
+	for _, part := range []string{"gateway", "users", "rides", "orchestrator", "launcher", "persdb"} {
+		parts[part] = map[string]string{}
+		for name, value := range file.Services[part].Environment {
+			parts[part][name] = variable.ReplaceAllString(value, "$1")
+		}
+	}
+	return parts
+}
+
+// Every setting of the stack is one of the cluster, with the same default, but for what is meant to differ.
+func TestCluster_SettingsOfTheStack(t *testing.T) {
+	own := map[string]string{ // the names by which the parts find each other, and what a cluster has more of
+		"gateway":      "GATEWAY_LISTEN GATEWAY_ORDER USERS_URL RIDES_URL",
+		"users":        "USERS_LISTEN ORCHESTRATOR_URL AUTH_FILE",
+		"rides":        "RIDES_LISTEN RIDES_ORIGIN ORCHESTRATOR_URL GATEWAY_URL AUTH_FILE",
+		"orchestrator": "ORCHESTRATOR_LISTEN ORCHESTRATOR_ADVERTISE RIDESHARE_COORDINATOR RIDESHARE_LAUNCHER PERSDB_URL AUTH_FILE RIDESHARE_SLAVES SCALE_MIN",
+		"launcher":     "LAUNCHER_LISTEN RIDESHARE_COORDINATOR RIDESHARE_BUS_FILE PERSDB_URL",
+		"persdb":       "PERSDB_LISTEN PERSDB_LOG PERSDB_LOG_PASSWORD_FILE ARCHIVE_URL",
+	}
+	// Workers are containers in the stack and processes in the cluster. Only in the stack networks keep callers away from persdb and the launcher.
+	other := map[string]string{
+		"launcher": "LAUNCHER_ENGINE LAUNCHER_PROJECT LAUNCHER_IMAGE LAUNCHER_NETWORK WORKER_MEMORY_MIB WORKER_REPLICA_MIB WORKER_CPUS WORKER_TLS LAUNCHER_ADDRESS LAUNCHER_DATA GOMEMLIMIT PRIVATE_NETWORK",
+		"persdb":   "PRIVATE_NETWORK",
+	}
+	stack, tls, cluster := environments(t, "../docker-compose.yml"), environments(t, "docker-compose.tls.yml"), environments(t, "cluster/compose.yml")
+	for part, names := range own {
+		for name, value := range tls[part] {
+			stack[part][name] = value
+		}
+		for _, name := range strings.Fields(names) {
+			if _, ok := cluster[part][name]; !ok {
+				t.Errorf("%s has no %s", part, name)
+			}
+			delete(stack[part], name)
+			delete(cluster[part], name)
+		}
+		for _, name := range strings.Fields(other[part]) {
+			delete(stack[part], name)
+			delete(cluster[part], name)
+		}
+		if diff := cmp.Diff(stack[part], cluster[part]); diff != "" {
+			t.Errorf("environment of %s (-stack +cluster):\n%s", part, diff)
+		}
+	}
+}
