@@ -25,8 +25,8 @@ export PGDATABASE=${PGDATABASE:-postgres} PGCONNECT_TIMEOUT=${PGCONNECT_TIMEOUT:
 # Appended to primary_conninfo: of a repeated keyword the last value counts, so what the operator wrote can stay.
 added=" hostaddr='' host="
 stopped="${added}/stopped-by-promote"
-# The name of this run's sessions with locks, and whether the server has one.
-run=promote-$HOSTNAME-$$-$RANDOM
+# The name of this run's sessions with locks, and whether the server has one. PostgreSQL keeps 63 bytes of a name.
+run=promote-${HOSTNAME:0:30}-$$-$RANDOM
 locked="EXISTS(SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND application_name='$run')"
 
 # ask SERVER SQL [-v NAME=VALUE]: the answer. A server that is paused accepts connections, so the time is bounded.
