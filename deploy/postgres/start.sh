@@ -68,6 +68,18 @@ host replication postgres all scram-sha-256
 END
 }
 
+# may: this server may make the database.
+may() { [ "$name" = "$first" ] || [ -e "$first" ]; }
+
+# waits_for SERVER...: says at each 60th call, which is once a minute at most, why there is no data yet.
+waited=0
+waits_for() {
+  why='another server is there, or its host does not answer, and may have the database'
+  may || why="this server may not make the database: it is not $first, and no file $first exists"
+  [ $((waited % 60)) != 0 ] || echo "start.sh: waiting, since no primary answers at $*, and $why" >&2
+  waited=$((waited + 1))
+}
+
 # own prints the newest timeline of the WAL here; pg_controldata may show an older one until the checkpoint after a promotion. Without
 # WAL it is higher than any: the engine says what is wrong, and nothing is copied over it.
 own() {
@@ -110,9 +122,10 @@ until [ -d "$data" ]; do
   look "$@"
   if [ -n "$primary" ]; then
     copy || { sleep 1; continue; }
-  elif [ -n "$absent" ] && { [ "$name" = "$first" ] || [ -e "$first" ]; }; then
+  elif [ -n "$absent" ] && may; then
     make_database "$@"
   else
+    waits_for "$@"
     sleep 1
     continue
   fi

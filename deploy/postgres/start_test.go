@@ -204,3 +204,27 @@ func TestStart_BehindAnOlderPrimary_KeepsItsData(t *testing.T) {
 		t.Error("the standby is a copy of an older primary, or is still marked")
 	}
 }
+
+// A server without data that may not make the database says why it waits, once a minute at most.
+func TestStart_NoPrimary_SaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ first, says, want string }{
+		{"/no/file", "connection refused", "may not make the database: it is not /no/file, and no file /no/file exists"},
+		{"b", "connection refused", "may not make the database: it is not b, and no file b exists"},
+		{"a", "standby 0", "another server is there"},
+		{"a", "timeout expired", "does not answer"},
+	} {
+		h := newHost(t)
+		h.program(t, "sleep", `echo >>"$ROOT/sleeps"; [ "$(wc -l <"$ROOT/sleeps")" -le 60 ]`) // the script ends at an error
+		h.write(t, filepath.Join(h.root, "says"), test.says)
+		cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(h.bin, "start.sh"), "a", test.first, "b")
+		cmd.Env = append(os.Environ(), "PATH="+h.bin+":"+os.Getenv("PATH"), "ROOT="+h.root)
+		out, err := cmd.CombinedOutput()
+		if err == nil || h.has("initdb") || h.has("started") {
+			t.Errorf("%+v: got %v, want a server that waits", test, err)
+		}
+		if strings.Count(string(out), test.want) != 2 || strings.Count(string(out), "\n") != 2 {
+			t.Errorf("%+v: waited for 61 s, and said %q; want two lines", test, out)
+		}
+	}
+}
