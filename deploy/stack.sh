@@ -4,7 +4,7 @@
 #
 #   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is; OBSERVE=1: with Prometheus; POSTGRES=1: with PostgreSQL
 #   deploy/stack.sh down [--volumes]   remove it, workers and networks included; with --volumes the data too
-#   deploy/stack.sh logs [SERVICE...]  follow the logs, those of the workers included
+#   deploy/stack.sh logs [SERVICE...]  follow the logs; without SERVICE those of the workers too
 #   deploy/stack.sh ps                 its containers
 #   deploy/stack.sh images             only find or make the images
 #   deploy/stack.sh compose ARG...     anything else of docker-compose
@@ -12,7 +12,7 @@
 # Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for part in composelib.sh observe.sh postgres/stack.sh; do . "deploy/$part"; done
+for part in composelib.sh logs.sh observe.sh postgres/stack.sh; do . "deploy/$part"; done
 
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
@@ -215,7 +215,7 @@ holder() {
 give_up() {
   show_sick
   [ -z "$before" ] || die "$reason; make logs shows more, make down removes the stack"
-  compose logs --no-color >"$STACK_DIR/failed.log" 2>&1 || true
+  keep_logs "$STACK_DIR/failed.log"
   if [ -n "$volumes" ]; then down; else down --volumes; fi
   die "it did not start: $reason; what it made is removed, its logs are in $STACK_DIR/failed.log"
 }
@@ -320,12 +320,6 @@ left() {
   local what
   what=$(docker ps -aq "$(ours)"; docker network ls -q "$(ours)")
   [ -z "$what" ] || die "could not remove: $(tr '\n' ' ' <<<"$what")"
-}
-
-logs() {
-  use_images
-  if [ $# -gt 0 ]; then compose logs -f --tail=100 "$@"; return; fi
-  compose logs -f --tail=100
 }
 
 ps_stack() { docker ps -a "$(ours)" --format 'table {{.Names}}\t{{.Status}}\t{{.Ports}}'; }

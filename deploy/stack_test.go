@@ -25,6 +25,9 @@ case "$*" in
   'ps -aq '*unhealthy*|'ps -aq '*exited*|'ps -aq '*worker*) ;;
   'ps -aq '*) cat "$ENGINE/containers" 2>/dev/null ;;
   'ps -a '*service=worker*control*) cat "$ENGINE/workers" 2>/dev/null ;;
+  'ps -a '*service=worker*Names*) cat "$ENGINE/names" 2>/dev/null ;;
+  'logs -f '*) echo "said by $*"; exec tail -f /dev/null ;;
+  'logs '*) echo "said by $*" >&2 ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
   'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; cat "$ENGINE/refusal" >&2; exit 1 ;;
   'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
@@ -42,7 +45,7 @@ type stack struct {
 func newStack(t *testing.T) *stack {
 	t.Helper()
 	s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
-	for _, file := range []string{"stack.sh", "composelib.sh", "observe.sh", "postgres/stack.sh", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/recording.yml"} {
+	for _, file := range []string{"stack.sh", "composelib.sh", "logs.sh", "observe.sh", "postgres/stack.sh", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/recording.yml"} {
 		s.write(filepath.Join(s.root, "deploy", file), s.read(file))
 	}
 	s.write(filepath.Join(s.root, "deploy", "images.sh"), "#!/bin/sh\necho RIDESHARE_IMAGE=one >\"$1\"\n[ $OBSERVE = 0 ] || echo COMPOSE_PROFILES=observe >>\"$1\"\n")
@@ -116,9 +119,14 @@ func TestStack_Up_FailedStart(t *testing.T) {
 			s.write(filepath.Join(s.engine, "refusal"), refusal)
 			s.write(filepath.Join(s.engine, "containers"), tc.containers)
 			s.write(filepath.Join(s.engine, "volumes"), tc.volumes)
+			s.write(filepath.Join(s.engine, "names"), "ours-w1\n")
 			said, calls, failed := s.up()
 			if !failed || !strings.Contains(said, tc.want) || strings.Contains(said, "180 s") {
 				t.Errorf("failed: %t, said:\n%s\nwant %q", failed, said, tc.want)
+			}
+			const logs = "said by logs --no-color\nours-w1 | said by logs ours-w1\n"
+			if kept, _ := os.ReadFile(filepath.Join(s.root, ".stack", "ours", "failed.log")); tc.down != "" && string(kept) != logs {
+				t.Errorf("failed.log has %q, want %q", kept, logs)
 			}
 			if tc.down == "" && strings.Contains(calls, "down") || !strings.Contains(calls, tc.down) {
 				t.Errorf("want %q of:\n%s", tc.down, calls)
