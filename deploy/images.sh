@@ -83,6 +83,9 @@ standin() {
   note "$name: $official cannot be had; making the stand-in $image of Debian's packages"
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
     die "that needs Debian's apt-get and dpkg-deb. Connect to a registry, or load an image and name it: $variable=..."
+  # Its files belong to users of the container.
+  [ "$(id -u)" = 0 ] ||
+    die "that needs root: run 'sudo $PWD/deploy/debian/image.sh $name $image $recipe', then this again. Or connect to a registry, or load an image and name it: $variable=..."
   deploy/debian/image.sh "$name" "$image" "$recipe"
 }
 

@@ -1,0 +1,50 @@
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The files of a stand-in belong to several users, which only root can make. For others images.sh ends with what to do, before it
+// makes the image; a stand-in that is there needs no root.
+func TestImages_StandinWithoutRoot(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, user, there, want string }{
+		{"not there", "1000", "0", "deploy/debian/image.sh rabbitmq rideshare/rabbitmq:debian12 "},
+		{"there", "1000", "1", "made earlier"},
+		{"root", "0", "0", "making the stand-in"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
+			for _, file := range []string{"images.sh", "debian/unpack.sh", "debian/rabbitmq.sh", "debian/rabbitmq.packages"} {
+				s.write(filepath.Join(s.root, "deploy", file), s.read(file))
+			}
+			s.write(filepath.Join(s.root, "deploy", "debian", "image.sh"), "#!/bin/sh\ntouch \"$ENGINE/made\"\n")
+			s.write(filepath.Join(s.engine, "bin", "id"), "#!/bin/sh\necho \"$USER_ID\"\n")
+			s.write(filepath.Join(s.engine, "bin", "docker"), `#!/bin/sh
+case "$*" in
+  *rideshare.recipe*rabbitmq*) [ "$THERE" = 0 ] || cat deploy/debian/unpack.sh deploy/debian/image.sh deploy/debian/rabbitmq.* | cksum | cut -d' ' -f1 ;;
+  'image inspect rideshare/rabbitmq'*) [ "$THERE" = 1 ] ;;
+  'image inspect zookeeper'*|'buildx version') ;;
+  'image inspect '*|pull*) exit 1 ;;
+esac
+`)
+			for _, name := range []string{"apt-get", "dpkg-deb"} {
+				s.write(filepath.Join(s.engine, "bin", name), "#!/bin/sh\n")
+			}
+			cmd := exec.CommandContext(t.Context(), filepath.Join(s.root, "deploy", "images.sh"))
+			cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"), "ENGINE="+s.engine, "GO=true", "RABBITMQ_IMAGE=", "ZOOKEEPER_IMAGE=",
+				"IMAGES=", "POSTGRES=0", "OBSERVE=0", "USER_ID="+test.user, "THERE="+test.there)
+			out, err := cmd.CombinedOutput()
+			if refused := test.name == "not there"; !strings.Contains(string(out), test.want) || (err != nil) != refused {
+				t.Errorf("got %v, %s; want %q", err, out, test.want)
+			}
+			if _, err := os.Stat(filepath.Join(s.engine, "made")); (err == nil) != (test.name == "root") {
+				t.Errorf("made a stand-in: %t", err == nil)
+			}
+		})
+	}
+}
