@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -53,17 +54,15 @@ func TestCluster_SettingsOfTheStack(t *testing.T) {
 	}
 	stack, tls, cluster := environments(t, "../docker-compose.yml"), environments(t, "docker-compose.tls.yml"), environments(t, "cluster/compose.yml")
 	for part, names := range own {
-		for name, value := range tls[part] {
-			stack[part][name] = value
-		}
-		for _, name := range strings.Fields(names) {
+		maps.Copy(stack[part], tls[part])
+		for name := range strings.FieldsSeq(names) {
 			if _, ok := cluster[part][name]; !ok {
 				t.Errorf("%s has no %s", part, name)
 			}
 			delete(stack[part], name)
 			delete(cluster[part], name)
 		}
-		for _, name := range strings.Fields(other[part]) {
+		for name := range strings.FieldsSeq(other[part]) {
 			delete(stack[part], name)
 			delete(cluster[part], name)
 		}
