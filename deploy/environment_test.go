@@ -45,7 +45,7 @@ func TestCluster_SettingsOfTheStack(t *testing.T) {
 		"rides":        "RIDES_LISTEN RIDES_ORIGIN ORCHESTRATOR_URL GATEWAY_URL AUTH_FILE",
 		"orchestrator": "ORCHESTRATOR_LISTEN ORCHESTRATOR_ADVERTISE RIDESHARE_COORDINATOR RIDESHARE_LAUNCHER PERSDB_URL AUTH_FILE RIDESHARE_SLAVES SCALE_MIN",
 		"launcher":     "LAUNCHER_LISTEN RIDESHARE_COORDINATOR RIDESHARE_BUS_FILE PERSDB_URL",
-		"persdb":       "PERSDB_LISTEN PERSDB_LOG PERSDB_LOG_PASSWORD_FILE ARCHIVE_URL",
+		"persdb":       "PERSDB_LISTEN PERSDB_LOG PERSDB_LOG_PASSWORD_FILE ARCHIVE_URL MAX_DATABASE_MIB",
 	}
 	// Workers are containers in the stack and processes in the cluster. Only in the stack networks keep callers away from persdb and the launcher.
 	other := map[string]string{
