@@ -59,8 +59,8 @@ func limitBody(w http.ResponseWriter, r *http.Request, limit int64) error {
 	return nil
 }
 
-// readUnknown reads a body of unknown length. Once the body exceeds smallHold, it takes room for the route's whole
-// limit.
+// readUnknown reads a body of unknown length. A body that ends within smallHold gives back what it did not need. Once
+// the body exceeds smallHold, it takes room for the route's whole limit.
 func readUnknown(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	state := requestOf(r.Context())
 	if err := Hold(r.Context(), smallHold); err != nil {
@@ -80,6 +80,9 @@ func readUnknown(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		limit = state.maxBody
 	}
 	if err := readPieces(w, r, smallHold, smallHold, move); err != nil || ended {
+		if state != nil {
+			state.held.release(smallHold - int64(buf.Len()))
+		}
 		return buf.Bytes(), err
 	}
 	if err := Hold(r.Context(), limit); err != nil {

@@ -170,6 +170,17 @@ func (h *holding) take(ctx context.Context, n int64) error {
 	return nil
 }
 
+// release returns n of the bytes that were taken from the reserve before the request has been answered.
+func (h *holding) release(n int64) {
+	if h.budget == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.small -= n
+	h.budget.small.give(n)
+}
+
 // end returns everything to the budget.
 func (h *holding) end() {
 	if h.large != 0 {

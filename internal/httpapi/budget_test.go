@@ -145,6 +145,36 @@ func TestBudget_SmallBodies_PassLargeOnes(t *testing.T) {
 	})
 }
 
+// A short body of unknown length holds its own bytes once it has arrived, not the room that was taken to receive it.
+func TestBudget_ShortChunkedBodies_HoldWhatTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBusy(4*mib, func(c echo.Context, _ []byte) error {
+			time.Sleep(time.Minute)
+			return httpapi.Empty(c, http.StatusOK)
+		})
+		var wg sync.WaitGroup
+		for _, chunked := range []bool{true, false} {
+			for range 100 {
+				wg.Go(func() {
+					if w := b.post(t, 80, chunked); w.Code != http.StatusOK {
+						t.Errorf("a short body beside others, chunked %v: got %d %s", chunked, w.Code, w.Body)
+					}
+				})
+			}
+			synctest.Wait()
+		}
+		wg.Wait()
+		for range 4 { // together they need the whole reserve
+			wg.Go(func() {
+				if w := b.post(t, 64<<10, false); w.Code != http.StatusOK {
+					t.Errorf("afterwards: got %d %s", w.Code, w.Body)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 // Memory that a request holds besides its body counts too. A request that alone needs more than the budget can never
 // succeed: 413.
 func TestHold_CountsUntilTheAnswer(t *testing.T) {
