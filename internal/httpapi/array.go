@@ -13,17 +13,19 @@ import (
 const arrayPiece = 64 << 10
 
 // Array answers with a JSON array whose items are sent one by one, without holding all of them in memory. An error
-// after the first piece was sent aborts the answer, so that the client cannot take it for complete.
+// after the first piece was sent aborts the answer, so that the client cannot take it for complete. A long answer is cut
+// off as by WriteLong: all its pieces are one transfer.
 type Array struct {
-	c   echo.Context
-	buf bytes.Buffer
-	enc *json.Encoder
-	n   int
+	c    echo.Context
+	buf  bytes.Buffer
+	enc  *json.Encoder
+	n    int
+	sent *transfer
 }
 
 // NewArray returns an Array that has sent nothing yet.
 func NewArray(c echo.Context) *Array {
-	a := &Array{c: c}
+	a := &Array{c: c, sent: newAnswering(c)}
 	a.enc = json.NewEncoder(&a.buf)
 	a.enc.SetEscapeHTML(false)
 	return a
@@ -44,6 +46,7 @@ func (a *Array) Add(item any) error {
 	if a.buf.Len() < arrayPiece {
 		return nil
 	}
+	a.sent.pool = poolOf(a.c.Request(), smallHold+1) // long, so its room is not that of short requests
 	return a.flush()
 }
 
@@ -54,7 +57,7 @@ func (a *Array) flush() error {
 		w.Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
 		w.WriteHeader(http.StatusOK)
 	}
-	_, err := w.Write(a.buf.Bytes())
+	err := a.sent.write(a.c, a.buf.Bytes())
 	a.buf.Reset()
 	return err
 }

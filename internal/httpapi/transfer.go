@@ -33,12 +33,15 @@ type transfers struct {
 	looked time.Time // when evict last checked the transfers
 }
 
-// transfer is one body or answer in transfer.
+// transfer is one body or answer in transfer. It may have several parts: the time between them does not count, since
+// nothing waits for the client then.
 type transfer struct {
-	since   time.Time
-	done    atomic.Int64 // bytes
+	pool    *pool         // that holds its room; nil if nobody waits for that
+	stop    func()        // unblocks the read or write that waits for the client
+	took    time.Duration // of the parts before
+	since   time.Time     // the start of this part
+	done    atomic.Int64  // bytes
 	evicted atomic.Bool
-	stop    func() // unblocks the read or write that waits for the client
 }
 
 // begin registers a transfer; end removes it.
@@ -66,7 +69,7 @@ func (ts *transfers) evict() {
 	}
 	ts.looked = time.Now()
 	for t := range ts.all {
-		took := time.Since(t.since)
+		took := t.took + time.Since(t.since)
 		if took > ts.grace && float64(t.done.Load()) < took.Seconds()*slowRate && t.evicted.CompareAndSwap(false, true) {
 			t.stop()
 		}
@@ -86,12 +89,12 @@ func poolOf(r *http.Request, n int64) *pool {
 // past is a deadline in the past, which unblocks a reader or writer immediately.
 func past() time.Time { return time.Unix(1, 0) }
 
-// pieces calls move for the next bytes, up to n in total, as long as the client is fast enough for the requests that
-// wait for room in the pool. It returns nil if move returns io.EOF.
-func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
-	t := &transfer{since: time.Now(), stop: stop}
-	if p != nil {
-		p.transfers.begin(t)
+// part calls move for the next bytes, up to n in total, as long as the client is fast enough for the requests that wait
+// for room in the pool. It returns nil if move returns io.EOF.
+func (t *transfer) part(n int64, move func(n int64) error) error {
+	t.since = time.Now()
+	if t.pool != nil {
+		t.pool.transfers.begin(t)
 	}
 	var err error
 	for n > 0 && err == nil && !t.evicted.Load() {
@@ -100,9 +103,10 @@ func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 		t.done.Add(next)
 		n -= next
 	}
-	if p != nil {
-		p.transfers.end(t) // after this the transfer can no longer be evicted
+	if t.pool != nil {
+		t.pool.transfers.end(t) // after this the transfer can no longer be evicted
 	}
+	t.took += time.Since(t.since)
 	switch {
 	case t.evicted.Load():
 		return errTooSlow
@@ -114,21 +118,32 @@ func pieces(p *pool, n int64, stop func(), move func(n int64) error) error {
 
 // readPieces reads up to n bytes of the body with move. held bytes were taken for the body.
 func readPieces(w http.ResponseWriter, r *http.Request, held, n int64, move func(n int64) error) error {
-	return pieces(poolOf(r, held), n, func() {
+	t := &transfer{pool: poolOf(r, held), stop: func() {
 		_ = http.NewResponseController(w).SetReadDeadline(past()) // an error means that there is no connection.
-	}, move)
+	}}
+	return t.part(n, move)
 }
 
 // WriteLong writes an answer, or a part of it, of any length. If the client takes a long one too slowly while other
 // requests wait for its room, the answer is cut off.
 func WriteLong(c echo.Context, data []byte) error {
-	var p *pool
+	t := newAnswering(c)
 	if n := int64(len(data)); n > smallHold {
-		p = poolOf(c.Request(), n)
+		t.pool = poolOf(c.Request(), n)
 	}
-	return pieces(p, int64(len(data)), func() {
+	return t.write(c, data)
+}
+
+// newAnswering returns the transfer of an answer, which is not evicted as long as its pool is nil.
+func newAnswering(c echo.Context) *transfer {
+	return &transfer{stop: func() {
 		_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(past()) // an error means that there is no connection.
-	}, func(n int64) error {
+	}}
+}
+
+// write writes data as the next part of the answer.
+func (t *transfer) write(c echo.Context, data []byte) error {
+	return t.part(int64(len(data)), func(n int64) error {
 		_, err := c.Response().Write(data[:n])
 		data = data[n:]
 		return err

@@ -18,7 +18,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / answers 3 MiB.
+// bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / answers 3 MiB, and
+// GET /list answers with an Array of that size, whose items come slowly with ?slow.
 type bubble struct {
 	listener testenv.Pipes
 	server   *http.Server
@@ -38,6 +39,21 @@ func newBubble() *bubble {
 		}
 		return httpapi.WriteLong(c, make([]byte, 3*mib))
 	})
+	a.Handle(http.MethodGet, "/list", func(c echo.Context) error {
+		if err := httpapi.Hold(c.Request().Context(), 3*mib); err != nil {
+			return err
+		}
+		list := httpapi.NewArray(c)
+		for i := range 3 * 1024 {
+			if i%64 == 0 && c.QueryParams().Has("slow") {
+				time.Sleep(200 * time.Millisecond)
+			}
+			if err := list.Add(strings.Repeat("x", 1021)); err != nil {
+				return err
+			}
+		}
+		return list.End()
+	})
 	b := &bubble{listener: testenv.Pipes{Conns: make(chan net.Conn)}, server: &http.Server{Handler: a, ReadTimeout: time.Hour, WriteTimeout: time.Hour}}
 	go func() { _ = b.server.Serve(b.listener) }()
 	return b
@@ -52,13 +68,18 @@ func (b *bubble) close() {
 // dial returns a connection that has sent the head of a request.
 func (b *bubble) dial(t *testing.T, method string, length int) net.Conn {
 	t.Helper()
+	return b.dialPath(t, method, "/", length)
+}
+
+func (b *bubble) dialPath(t *testing.T, method, path string, length int) net.Conn {
+	t.Helper()
 	client, conn := net.Pipe()
 	b.listener.Conns <- conn
 	kind := fmt.Sprintf("Content-Length: %d", length)
 	if length < 0 {
 		kind = "Transfer-Encoding: chunked"
 	}
-	if _, err := fmt.Fprintf(client, "%s / HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", method, kind); err != nil {
+	if _, err := fmt.Fprintf(client, "%s %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n", method, path, kind); err != nil {
 		t.Fatal(err)
 	}
 	return client
@@ -170,20 +191,47 @@ func TestReadBody_SlowClientAlone_IsServed(t *testing.T) {
 	})
 }
 
-// A client that does not take its long answer is evicted too: the answer is cut off.
+// A client that does not take its long answer is evicted too, in one piece or as a list: the answer is cut off. A client
+// that takes it fast enough gets all of it, however slowly the answer is made.
 func TestWriteLong_SlowClient_LosesItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble()
-		slow := b.dial(t, "GET", 0)
-		time.Sleep(3 * time.Second)
-		fast := b.dial(t, "POST", 2*mib)
-		go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
-		if status, body := answered(t, fast); status != 200 {
-			t.Errorf("the fast one: got %d %s, want 200", status, body)
-		}
-		if n, err := io.Copy(io.Discard, slow); err != nil || n >= 3*mib {
-			t.Errorf("the slow one got %d bytes, %v, want it cut off", n, err)
-		}
-		b.close()
-	})
+	for _, tt := range []struct {
+		name, path string
+		pause      time.Duration // after each 64 KiB
+		fast       int
+	}{
+		{"Stalled", "/", time.Minute, 200},
+		{"StalledList", "/list", time.Minute, 200},
+		{"DribblingList", "/list", time.Second, 200},
+		{"FastEnoughList", "/list", 100 * time.Millisecond, 503},
+		{"SlowSource", "/list?slow", 0, 503},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble()
+				slow := b.dialPath(t, "GET", tt.path, 0)
+				took := make(chan int64, 1)
+				go func() {
+					all := int64(0)
+					for {
+						n, err := io.CopyN(io.Discard, slow, 64<<10)
+						if all += n; err != nil {
+							break
+						}
+						time.Sleep(tt.pause)
+					}
+					took <- all
+				}()
+				time.Sleep(3 * time.Second)
+				fast := b.dial(t, "POST", 2*mib)
+				go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
+				if status, body := answered(t, fast); status != tt.fast {
+					t.Errorf("the fast one: got %d %s, want %d", status, body, tt.fast)
+				}
+				if n, whole := <-took, tt.fast != 200; (n >= 3*mib) != whole {
+					t.Errorf("the slow one got %d bytes, want all of them: %v", n, whole)
+				}
+				b.close()
+			})
+		})
+	}
 }
