@@ -115,15 +115,15 @@ func (s *System) startOrchestrator(ctx context.Context) error {
 	return nil
 }
 
-// startServices starts users, rides and the gateway. The gateway listens first, since rides needs its address, and gets
-// its routes last.
+// startServices starts users, the gateway and rides. The gateway listens before rides, which needs its address, and gets
+// its routes last. They stop in reverse: rides ask users through the gateway.
 func (s *System) startServices(ctx context.Context) error {
-	routes := httpapi.NewLateHandler()
-	var err error
-	if s.gateway, err = s.serveOpen(ctx, "gateway", s.cfg.Gateway, routes); err != nil {
+	err := s.startUsers(ctx)
+	if err != nil {
 		return err
 	}
-	if err = s.startUsers(ctx); err != nil {
+	routes, needs := httpapi.NewLateHandler(), s.closeLater()
+	if s.gateway, err = s.serveOpen(ctx, "gateway", s.cfg.Gateway, routes); err != nil {
 		return err
 	}
 	if err = s.startRides(ctx); err != nil {
@@ -142,7 +142,7 @@ func (s *System) startServices(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	s.onClose(g.Close)
+	needs(g.Close)
 	routes.Set(g.Handler())
 	return nil
 }
@@ -163,7 +163,8 @@ func (s *System) startRides(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	routes := httpapi.NewLateHandler() // rides identifies itself by its address, which is known once it listens
+	// rides identifies itself by its address, which is known once it listens
+	routes, needs := httpapi.NewLateHandler(), s.closeLater()
 	if s.rides, err = s.serveOpen(ctx, "rides", s.cfg.Rides, routes); err != nil {
 		return err
 	}
@@ -175,12 +176,12 @@ func (s *System) startRides(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
-	s.onClose(func(context.Context) error { check.Close(); return nil })
+	needs(func(context.Context) error { check.Close(); return nil })
 	rides, err := ridesapi.New(ridesapi.Config{Config: cfg, Users: check, Now: s.cfg.RideRules.Now, Location: s.cfg.RideRules.Location})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)
 	}
-	s.onClose(rides.Close)
+	needs(rides.Close)
 	routes.Set(rides.Handler())
 	return nil
 }
@@ -235,6 +236,13 @@ func (s *System) serve(ctx context.Context, part string, cfg httpapi.ServerConfi
 
 func (s *System) onClose(f func(context.Context) error) { s.closers = append(s.closers, f) }
 
+// closeLater returns an onClose for what is started after a server, and closed once that server has stopped.
+func (s *System) closeLater() (onClose func(f func(context.Context) error)) {
+	var closers []func(context.Context) error
+	s.onClose(func(ctx context.Context) error { return closeAll(ctx, closers) })
+	return func(f func(context.Context) error) { closers = append(closers, f) }
+}
+
 // URLs returns where the system listens.
 func (s *System) URLs() URLs {
 	urls := URLs{Orchestrator: s.orchestrator.URL()}
@@ -287,8 +295,9 @@ func (s *System) Ready(ctx context.Context) error {
 	}
 }
 
-// Close stops everything, and gives up when ctx ends. Listeners stop first, so that clients notice early and pending
-// requests can finish if they do so soon. Everything acknowledged is on disk in any case.
+// Close stops everything, and gives up when ctx ends. The servers stop first, so that clients notice early, each before
+// the parts that its requests need: rides, gateway, users, orchestrator. So pending requests can finish if they do so
+// soon. Everything acknowledged is on disk in any case.
 func (s *System) Close(ctx context.Context) error {
 	closing, drained := httpapi.Draining(ctx, s.servers...)
 	defer drained()
