@@ -14,7 +14,7 @@ import (
 // Users is what this package needs from the users service. *usercheck.Client implements it.
 type Users interface {
 	// Exists asks the users service, exactly once and without a cache, whether this user exists at minSeq or later.
-	// CodeUnavailable: the users service did not answer.
+	// CodeUnavailable: the users service did not answer. A refusal of the users service has its own code.
 	Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error)
 }
 

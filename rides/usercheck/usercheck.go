@@ -35,6 +35,7 @@ const (
 	idleTimeout  = 30 * time.Second // below the server's 60 s
 	maxIdleConns = 256
 	maxAnswer    = 256 << 20 // bytes
+	maxRefusal   = 64 << 10  // bytes of an error's body
 	// countPath is the path of the users counter; no user can have this name.
 	countPath = "_count"
 )
@@ -77,7 +78,8 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) Close() { c.pool.CloseIdleConnections() }
 
 // Exists asks once, without a cache, whether this user exists at minSeq or later. A gateway that takes no connection is not
-// asked: the next one is. CodeUnavailable means that the users service gave no valid answer.
+// asked: the next one is. A refusal of the users service, 429 or 503, is returned with its reason and its time to retry.
+// CodeUnavailable means otherwise that the users service gave no valid answer.
 func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (bool, error) {
 	if name == "" || name == countPath {
 		return false, nil
@@ -102,6 +104,9 @@ func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (boo
 		return false, unavailable(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // Read as far as needed; a close error does not matter.
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		return false, refused(resp)
+	}
 	found, err := c.read(name, resp.StatusCode, json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)))
 	if err != nil {
 		return false, unavailable(err)
@@ -110,6 +115,7 @@ func (c *Client) Exists(ctx context.Context, name string, minSeq dbaas.Seq) (boo
 }
 
 func (c *Client) setHeaders(req *http.Request, minSeq dbaas.Seq) {
+	req.Header.Set("Accept", "application/json, application/problem+json") // a refusal has its reason only in a problem
 	if c.cfg.Origin != "" {
 		req.Header.Set("Origin", c.cfg.Origin)
 	}
@@ -170,6 +176,23 @@ func listed(name string, names *json.Decoder) (bool, error) {
 	return found, nil
 }
 
+// refused returns the error of a refusal. The status stays what it is: a body that gives the code of another status does
+// not count.
+func refused(resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if err != nil {
+		return unavailable(err)
+	}
+	e, coded := httpapi.ErrorFromAnswer(resp.StatusCode, resp.Header, body)
+	if !coded || httpapi.StatusOf(e.Code) != resp.StatusCode {
+		e.Code, e.Message = httpapi.CodeFromStatus(resp.StatusCode), cannotAsk
+	}
+	return e
+}
+
+// cannotAsk is the message if the users service gives no reason.
+const cannotAsk = "the users service cannot be asked"
+
 func unavailable(err error) error {
-	return dbaas.WrapError(dbaas.CodeUnavailable, "the users service cannot be asked", err)
+	return dbaas.WrapError(dbaas.CodeUnavailable, cannotAsk, err)
 }

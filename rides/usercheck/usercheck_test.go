@@ -1,12 +1,14 @@
 package usercheck_test
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/httpapi"
@@ -144,4 +146,35 @@ func TestClient_Exists_Gateways(t *testing.T) {
 			t.Errorf("the first gateway was asked %d times, want twice", got)
 		}
 	})
+}
+
+// A refusal of the users service keeps its code, reason and time to retry. Any other answer without the user means that the
+// users service cannot be asked.
+func TestClient_Exists_Refused(t *testing.T) {
+	for _, mode := range []usercheck.Mode{usercheck.Lookup, usercheck.List} {
+		var refusal *dbaas.Error
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			httpapi.WriteError(w, r, true, refusal) // as the course's routes do
+		}))
+		t.Cleanup(server.Close)
+		c, err := usercheck.New(usercheck.Config{Gateway: server.URL, Mode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		for _, code := range []dbaas.Code{dbaas.CodeQuota, dbaas.CodeUnavailable, dbaas.CodeFull, dbaas.CodeNotCaughtUp} {
+			refusal = &dbaas.Error{Code: code, Message: "the rest is used up", Reason: "user", RetryAfter: 1500 * time.Millisecond}
+			_, err := c.Exists(t.Context(), "ann", 0)
+			e, ok := errors.AsType[*dbaas.Error](err)
+			if !ok || e.Code != code || e.Message != refusal.Message || e.Reason != refusal.Reason || e.RetryAfter != refusal.RetryAfter {
+				t.Errorf("%s: got %#v, want %#v", mode, err, refusal)
+			}
+		}
+		for _, code := range []dbaas.Code{dbaas.CodeInvalid, dbaas.CodeTimeout, dbaas.CodeForbidden, dbaas.CodeInternal} {
+			refusal = &dbaas.Error{Code: code, Message: "for another reason"}
+			if _, err := c.Exists(t.Context(), "ann", 0); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+				t.Errorf("%s, %s: got %v, want CodeUnavailable", mode, code, err)
+			}
+		}
+	}
 }
