@@ -15,6 +15,8 @@ import (
 const (
 	// largeAnswer is the size in bytes above which an answer counts against the budget and is sent in pieces, uncopied.
 	largeAnswer = 64 << 10
+	// bufferedAnswer is the size in bytes up to which net/http adds the Content-Length itself.
+	bufferedAnswer = 2 << 10
 	// indentRoom is the most extra room, in bytes per byte, for indenting: a digit and a comma become a line of their own.
 	indentRoom = 24
 )
@@ -37,7 +39,7 @@ func (a *API) respond(c echo.Context, o *options, ans answer) error {
 // send sends the answer without indenting it. It sends a large answer piece by piece.
 func send(c echo.Context, ans answer) error {
 	if len(ans.body) <= largeAnswer {
-		return c.JSONBlob(http.StatusOK, ans.join())
+		return blob(c, ans.join())
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
@@ -49,6 +51,14 @@ func send(c echo.Context, ans answer) error {
 		}
 	}
 	return nil
+}
+
+// blob sends body in one piece, with its length: a client takes an answer without a length for a very large one.
+func blob(c echo.Context, body []byte) error {
+	if len(body) > bufferedAnswer {
+		c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+	}
+	return c.JSONBlob(http.StatusOK, body)
 }
 
 // join returns the answer in one piece.
@@ -73,5 +83,5 @@ func indent(c echo.Context, ans answer) error {
 	if err := json.Indent(&out, ans.join(), "", prettyIndent); err != nil {
 		return fmt.Errorf("indent answer: %w", err)
 	}
-	return c.JSONBlob(http.StatusOK, out.Bytes())
+	return blob(c, out.Bytes())
 }
