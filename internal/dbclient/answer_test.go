@@ -2,10 +2,12 @@ package dbclient_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/dbclient"
@@ -47,6 +49,37 @@ func TestClient_NonsenseAnswer(t *testing.T) {
 		t.Cleanup(server.Close)
 		if _, err := newClient(t, server.URL).Query(t.Context(), dbclient.Options{}, dbclient.SQL("SELECT 1")); dbaas.CodeOf(err) != dbaas.CodeInternal {
 			t.Errorf("%q: got %v, want CodeInternal", body, err)
+		}
+	}
+}
+
+// A statement that the database ended because it was over a limit is no bug of this program: its answer was too large, or it
+// took too long and certainly was not done.
+func TestClient_StatementOverALimit(t *testing.T) {
+	for text, want := range map[string]dbaas.Code{
+		"the answer is over the limit of 67108864 bytes":           dbaas.CodeTooLarge,
+		"the answer is over the limit of 1000 rows":                dbaas.CodeTooLarge,
+		"the statement needs more than 128 MiB":                    dbaas.CodeTooLarge,
+		"string or blob too big":                                   dbaas.CodeTooLarge,
+		"execute timeout":                                          dbaas.CodeUnavailable,
+		"query timeout":                                            dbaas.CodeUnavailable,
+		"interrupted: the statement took too long":                 dbaas.CodeUnavailable,
+		"UNIQUE constraint failed: users.username":                 dbaas.CodeConstraint,
+		"done, its answer was not kept":                            dbaas.CodeInternal, // it was done
+		"no such table: the answer is over the limit of 1 bytes":   dbaas.CodeInternal,
+		"no such column: interrupted: the statement took too long": dbaas.CodeInternal,
+	} {
+		c := answering(t, 10*time.Second, func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(map[string]any{"results": []any{map[string]string{"error": text}}})
+		})
+		stmt := dbclient.SQL("DELETE FROM users")
+		_, query := c.Query(t.Context(), dbclient.Options{}, stmt)
+		_, execute := c.Execute(t.Context(), dbclient.Options{}, stmt)
+		_, rows := c.Rows(t.Context(), dbclient.Options{}, stmt, func(dbaas.Seq, []any) error { return nil })
+		for name, err := range map[string]error{"query": query, "execute": execute, "rows": rows} {
+			if dbaas.CodeOf(err) != want {
+				t.Errorf("%s, %s: got %v, want %s", name, text, err, want)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"rideshare/internal/dbaas"
@@ -127,11 +128,25 @@ func exact(rows [][]any) error {
 	return nil
 }
 
-// statementError returns the error for SQLite's message about one statement. All constraint violations get the same
-// wording; anything else is a bug in this program's SQL.
+// The beginnings of the texts with which the database ends a statement that is over a limit: what a statement may take, in
+// docs/OPERATIONS.md.
+var (
+	overSize = []string{"the answer is over the limit of ", "the statement needs more than ", "string or blob too big"}
+	overTime = []string{"execute timeout", "query timeout", "interrupted: the statement took too long"}
+)
+
+// statementError returns the error for the database's message about one statement. All constraint violations get the same
+// wording. A statement that took too long has failed for good, and changed nothing. Anything else is a bug in this
+// program's SQL.
 func statementError(text string) error {
-	if strings.Contains(text, "constraint failed") {
+	begins := func(start string) bool { return strings.HasPrefix(text, start) }
+	switch {
+	case strings.Contains(text, "constraint failed"):
 		return dbaas.Errorf(dbaas.CodeConstraint, "%s", text)
+	case slices.ContainsFunc(overSize, begins):
+		return dbaas.Errorf(dbaas.CodeTooLarge, "%s", text)
+	case slices.ContainsFunc(overTime, begins):
+		return dbaas.Errorf(dbaas.CodeUnavailable, "%s: the statement takes too long, it was not done", text)
 	}
 	return dbaas.Errorf(dbaas.CodeInternal, "statement: %s", text)
 }
