@@ -172,6 +172,39 @@ func TestGateway_BodiesAndHeaders(t *testing.T) {
 	}
 }
 
+// A change sent by a page of the gateway's own host comes without Origin: the instance, which is called by another host, would
+// take it for one of another site. Any other Origin passes.
+func TestGateway_Origin(t *testing.T) {
+	users := instance(t, "users")
+	s := newGateway(t, gateway.Config{Users: []string{users.URL}, Rides: []string{users.URL}})
+	for _, tt := range []struct{ method, host, origin, want string }{
+		{"DELETE", "app.example", "http://app.example", ""},
+		{"DELETE", "app.example:8080", "https://app.example:8080", ""},
+		{"DELETE", "app.example", "http://app.example:8080", "http://app.example:8080"},
+		{"DELETE", "app.example", "http://other.example", "http://other.example"},
+		{"DELETE", "app.example", "null", "null"},
+		{"DELETE", "app.example", users.URL, users.URL},
+		{"GET", "app.example", "http://app.example", "http://app.example"}, // as the check of a user may have it
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, s.URL+"/api/v1/users/_count", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = tt.host
+		req.Header.Set("Origin", tt.origin)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g got
+		err = json.NewDecoder(resp.Body).Decode(&g)
+		_ = resp.Body.Close()
+		if origin := g.Header.Get("Origin"); err != nil || origin != tt.want {
+			t.Errorf("%+v: got Origin %q, %v", tt, origin, err)
+		}
+	}
+}
+
 // Statuses, also redirects, and headers of answers pass unchanged; a 405 keeps its Allow.
 func TestGateway_AnswersPassUnchanged(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,8 +28,8 @@ func newTransport(answerTimeout time.Duration) *http.Transport {
 	}
 }
 
-// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one. The pool chooses the
-// instance.
+// rewrite makes the outgoing request. Only the hop-by-hop headers differ from the incoming one, and the Origin of a page of
+// the gateway's own host. The pool chooses the instance.
 func rewrite(p *httputil.ProxyRequest) {
 	p.SetXForwarded()
 	p.Out.Header.Set(httpapi.HeaderRequestID, httpapi.RequestID(p.In.Context()))
@@ -41,6 +41,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	if raw, _, _ := strings.Cut(p.In.RequestURI, "?"); strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") {
 		p.Out.URL.Opaque = raw
 	}
+	httpapi.DropOwnOrigin(p.In, p.Out)
 }
 
 // copyBytes is the size of the buffers that answers pass through.
