@@ -32,7 +32,7 @@ func (t tlsSettings) load(out *output) (*tlsfiles.Files, error) {
 	}
 	files := &tlsfiles.Files{}
 	w := &reload.Watcher{What: filesTLS, Paths: paths, Apply: func(contents [][]byte) error {
-		var cert, key, ca []byte
+		var cert, key, ca []byte // nil only without the setting: the contents of an empty file are not nil
 		if t.TLSCert != "" {
 			cert, key, contents = contents[0], contents[1], contents[2:]
 		}

@@ -33,11 +33,12 @@ type contents struct {
 }
 
 // Replace makes PEM texts the contents: a certificate, with its chain, and its key, or neither; and one or more
-// certificates of CAs, or none. After an error nothing has changed. A certificate that has expired is refused, except
-// at the first call: a part may start with it, and can warn about it with Expires.
+// certificates of CAs, or none. Nil means that there is no such file; the text of an empty file is refused. After an
+// error nothing has changed. A certificate that has expired is refused, except at the first call: a part may start with
+// it, and can warn about it with Expires.
 func (f *Files) Replace(cert, key, ca []byte) error {
 	next, old := &contents{}, f.now.Load()
-	if len(cert)+len(key) > 0 {
+	if cert != nil || key != nil {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return fmt.Errorf("certificate and key: %w", err)
@@ -47,7 +48,7 @@ func (f *Files) Replace(cert, key, ca []byte) error {
 		}
 		next.cert = &pair
 	}
-	if len(ca) > 0 {
+	if ca != nil {
 		next.ca = x509.NewCertPool()
 		if !next.ca.AppendCertsFromPEM(ca) {
 			return errors.New("the file of the CA has no certificate in PEM")

@@ -150,7 +150,7 @@ func TestFiles_OldProtocols_AreRefused(t *testing.T) {
 	}
 }
 
-// A new pair counts for the next connection, of both sides; a bad one changes nothing.
+// A new pair counts for the next connection, of both sides; a bad one changes nothing. An empty file is bad.
 func TestFiles_Replace(t *testing.T) {
 	ours, next := certtest.New(t), certtest.New(t)
 	server, client := files(t, ours, "127.0.0.1", time.Hour, nil), files(t, ours, "", 0, ours)
@@ -161,6 +161,7 @@ func TestFiles_Replace(t *testing.T) {
 	before := server.Expires()
 	for _, bad := range [][3][]byte{
 		{cert, nil, nil}, {nil, key, nil}, {[]byte("x"), key, nil}, {otherCert, key, nil}, {expired, expiredKey, nil}, {cert, key, []byte("x")}, {cert, key, key},
+		{cert, key, {}}, {{}, {}, nil}, {cert, {}, nil}, {{}, key, nil},
 	} {
 		if err := server.Replace(bad[0], bad[1], bad[2]); err == nil || server.Expires() != before {
 			t.Errorf("bad files: got %v", err)
