@@ -38,6 +38,29 @@ func TestRides_MadeAndJoined(t *testing.T) {
 	}
 }
 
+// A name that is typed is a text, also if it looks like a BLOB.
+func TestRides_NamesLikeBLOBs_AreTexts(t *testing.T) {
+	s := anywhere(t)
+	p := s.open(t, "rides")
+	const ann, bob = "x'616e6e'", "X'626F62'"
+	for _, name := range []string{ann, bob} {
+		p.fill("Name", name)
+		p.click("Create user")
+		p.waitText(name + " was created")
+	}
+	p.wait(`document.querySelectorAll('form select')[0].options.length > 100`)
+	p.fill("By", ann)
+	p.click("Create ride")
+	p.waitText("Ride 1 was created.")
+	p.fill("Who joins", bob)
+	p.click("Join ride 1")
+	p.waitText(bob + " has joined ride 1.")
+	got := s.call(t, http.MethodPost, "/db/query", `["SELECT group_concat(typeof(username)), (SELECT created_by FROM rides), (SELECT user FROM riders) FROM users"]`)
+	if !strings.Contains(got, `"values":[["text,text","x'616e6e'","X'626F62'"]]`) {
+		t.Errorf("got %s", got)
+	}
+}
+
 // A view whose first load fails says so, and is filled once it succeeds.
 func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
 	s := start(t, "")

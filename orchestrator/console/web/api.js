@@ -45,15 +45,16 @@ function whole(_, value, context) {
 }
 
 // call returns the JSON of the answer, and the position of X-Seq.
-export async function call(method, path, body) {
-  const answer = await send(method, path, { body: body === undefined ? undefined : JSON.stringify(body) });
+export async function call(method, path, body, headers) {
+  const answer = await send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), headers });
   const text = await answer.text();
   return { data: text ? JSON.parse(text, whole) : null, seq: answer.headers.get('X-Seq'), cache: answer.headers.get('X-Cache') };
 }
 
-// query and execute run [SQL, parameters...] and return the first result, or throw its error.
+// query and execute run [SQL, parameters...] and return the first result, or throw its error. Every string is a text, also
+// one that looks like a BLOB.
 async function statement(path, parts) {
-  const { data } = await call('POST', path, [parts]);
+  const { data } = await call('POST', path, [parts], { 'X-Plain-Text': 'true' });
   if (data.results[0].error) throw new APIError(200, data.results[0].error);
   return data.results[0];
 }
