@@ -6,6 +6,7 @@ import { split } from './split.js';
 
 const remembered = 'rideshare.statements'; // in the browser only
 const longest = 50;
+const longestText = 64 << 10; // characters; a longer text is not remembered
 const page = 200; // rows that are shown at once
 
 function history() {
@@ -15,14 +16,25 @@ function history() {
     return [];
   }
 }
+// remember lets the oldest texts go while there is no room. Without a store nothing is remembered: SQL runs all the same.
 function remember(text) {
-  localStorage.setItem(remembered, JSON.stringify([text, ...history().filter((one) => one !== text)].slice(0, longest)));
+  if (text.length > longestText) return;
+  for (const all = [text, ...history().filter((one) => one !== text)].slice(0, longest); all.length > 0; all.pop()) {
+    try {
+      localStorage.setItem(remembered, JSON.stringify(all));
+      return;
+    } catch {
+      // Full or blocked: try fewer.
+    }
+  }
 }
 
 const show = (value) => value === null ? h('i', { class: 'muted' }, 'NULL') : typeof value === 'object' ? JSON.stringify(value) : String(value);
 
+// csv follows the shell: NULL is an empty field, but not an empty line, since readers drop empty lines.
 function csv(result) {
-  const cell = (value) => value === null ? '' : /[",\r\n]|^\s|\s$/.test(String(value)) || value === '' ? `"${String(value).replaceAll('"', '""')}"` : String(value);
+  const none = result.columns.length === 1 ? '""' : '';
+  const cell = (value) => value === null ? none : /[",\r\n]|^\s|\s$/.test(String(value)) || value === '' ? `"${String(value).replaceAll('"', '""')}"` : String(value);
   return [result.columns, ...result.values ?? []].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
 }
 
