@@ -64,6 +64,24 @@ func run(m *testing.M) int {
 // start runs an embedded system with two slaves. credentials is the contents of a file of credentials, or "".
 func start(t *testing.T, credentials string) *system.System {
 	t.Helper()
+	if credentials == "" {
+		return startWith(t, nil)
+	}
+	return startWith(t, parsed(t, credentials))
+}
+
+func parsed(t *testing.T, credentials string) *httpapi.Credentials {
+	t.Helper()
+	k, err := httpapi.ParseCredentials(strings.NewReader(credentials))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// startWith is start with credentials that the test may replace.
+func startWith(t *testing.T, credentials *httpapi.Credentials) *system.System {
+	t.Helper()
 	const anyPort = "127.0.0.1:0"
 	protection := admission.Defaults()
 	cfg := system.Config{
@@ -76,12 +94,8 @@ func start(t *testing.T, credentials string) *system.System {
 			{Name: "--scale-max", Value: "8", Source: "default"}, {Name: "--archive-snapshot-every", Value: "24h0m0s", Source: "default", Env: "ARCHIVE_SNAPSHOT_EVERY"},
 		}},
 	}
-	if credentials != "" {
-		var err error
-		if cfg.Credentials, err = httpapi.ParseCredentials(strings.NewReader(credentials)); err != nil {
-			t.Fatal(err)
-		}
-		cfg.Authorization = cfg.Credentials.Own("up", httpapi.Write)
+	if credentials != nil {
+		cfg.Credentials, cfg.Authorization = credentials, credentials.Own("up", httpapi.Write)
 	}
 	s, err := system.Start(t.Context(), cfg)
 	if err != nil {

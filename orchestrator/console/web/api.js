@@ -6,9 +6,14 @@ export const session = {
   set authorization(value) { value ? sessionStorage.setItem(key, value) : sessionStorage.removeItem(key); },
 };
 
-// authorizationOf returns the header of a user with a password, or of a token if there is no user.
+// authorizationOf returns the header of a user with a password, or of a token if there is no user. A token that a header
+// cannot carry is refused: fetch would fail as without an answer.
 export function authorizationOf(user, secret) {
-  if (!user) return 'Bearer ' + secret;
+  if (!user) {
+    const token = secret.trim();
+    if (!/^[\x21-\x7e]+$/.test(token)) throw new APIError(401, 'The token is wrong: a token has no blanks, and letters, digits and signs of ASCII only.');
+    return 'Bearer ' + token;
+  }
   return 'Basic ' + btoa(String.fromCharCode(...new TextEncoder().encode(user + ':' + secret)));
 }
 
@@ -19,7 +24,8 @@ export class APIError extends Error {
   }
 }
 
-// send never lets the browser add credentials or ask for them itself.
+// send never lets the browser add credentials or ask for them itself. A refusal of the credentials or of their role is
+// told to the frame of the page as well.
 async function send(method, path, { body, headers = {}, signal } = {}) {
   const all = { Accept: 'application/problem+json, application/json, text/event-stream', ...headers };
   if (session.authorization) all.Authorization = session.authorization;
@@ -31,7 +37,9 @@ async function send(method, path, { body, headers = {}, signal } = {}) {
   }
   if (answer.ok) return answer;
   const problem = await answer.json().catch(() => ({}));
-  throw new APIError(answer.status, problem.detail || problem.title || 'Answer ' + answer.status);
+  const err = new APIError(answer.status, problem.detail || problem.title || 'Answer ' + answer.status);
+  if (err.status === 401 || err.status === 403) dispatchEvent(new CustomEvent('unauthorized', { detail: err }));
+  throw err;
 }
 
 // Whole is the text of an integer that a JavaScript number cannot hold. In JSON it is a number again.

@@ -21,13 +21,14 @@ const banner = document.getElementById('banner');
 
 // app is what views see: who is signed in, the points of the last 15 minutes, and the newest state of the system.
 export const app = {
-  me: null, points: [], state: null, alive: true, lastSeen: 0,
+  me: null, points: [], state: null, alive: true, refused: '', lastSeen: 0, // refused tells why there is no live stream
   may(role) { return this.me !== null && ranks[this.me.role] >= ranks[role]; },
 };
 
 let view = null; // {element, update, close} of the shown view
 
-function open() {
+// open shows the view that the address names; above it a refusal, if there is one.
+function open(refusal) {
   const name = location.hash.slice(1) in views ? location.hash.slice(1) : 'overview';
   view?.close?.();
   view = views[name](app);
@@ -36,7 +37,7 @@ function open() {
     if (link.hash === '#' + name) link.setAttribute('aria-current', 'page');
     else link.removeAttribute('aria-current');
   }
-  main.replaceChildren(view.element);
+  main.replaceChildren(...refusal ? [h('p', { class: 'outcome bad', role: 'alert' }, refusal.message)] : [], view.element);
   refresh();
 }
 
@@ -46,12 +47,14 @@ function refresh() {
   const missing = health.filter((condition) => !condition.ok && !condition.starting);
   const lacks = [...named('missing', missing), ...named('starting', health.filter((condition) => condition.starting))];
   const line = document.getElementById('health');
-  line.className = !app.alive || missing.length > 0 ? 'bad' : lacks.length > 0 ? 'warn' : health.length > 0 ? 'good' : '';
-  setText(line, !app.alive ? 'no answer' : lacks.length > 0 ? lacks.join('; ') : health.length > 0 ? 'ready' : '');
+  line.className = !app.alive || missing.length > 0 ? 'bad' : app.refused || lacks.length > 0 ? 'warn' : health.length > 0 ? 'good' : '';
+  setText(line, !app.alive ? 'no answer' : app.refused ? 'not live' : lacks.length > 0 ? lacks.join('; ') : health.length > 0 ? 'ready' : '');
   document.body.classList.toggle('dead', !app.alive);
-  banner.hidden = app.alive;
+  banner.hidden = app.alive && !app.refused;
   if (!app.alive) {
     setText(banner, app.lastSeen ? `The orchestrator has not answered since ${clock(app.lastSeen)}. The page shows what it knew then, and asks on.` : 'The orchestrator does not answer. The page asks on.');
+  } else if (app.refused) {
+    setText(banner, `There are no live data: ${app.refused}`);
   }
   for (const button of document.querySelectorAll('button.act')) button.disabled = !app.alive;
   view?.update?.();
@@ -63,6 +66,7 @@ async function follow() {
   while (live === null && !document.hidden && app.me !== null) {
     const mine = live = new AbortController();
     let quiet;
+    let refused = '';
     const seen = () => {
       clearTimeout(quiet);
       quiet = setTimeout(() => mine.abort(), silence);
@@ -72,6 +76,7 @@ async function follow() {
       await stream('/api/v1/live', (type, data) => {
         seen();
         app.alive = true;
+        app.refused = '';
         if (type === 'history') {
           app.points = data;
         } else {
@@ -84,12 +89,14 @@ async function follow() {
       }, { signal: mine.signal });
     } catch (err) {
       if (err instanceof APIError && err.status === 401) return signIn(err);
+      if (err instanceof APIError && err.status > 0) refused = err.message; // an answer, too
     } finally {
       clearTimeout(quiet);
       live = null;
     }
     if (document.hidden || app.me === null) return;
-    app.alive = false;
+    app.alive = refused !== '';
+    app.refused = refused;
     refresh();
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
@@ -98,13 +105,36 @@ async function follow() {
 // A hidden page has no stream: a browser has few connections for each host.
 document.addEventListener('visibilitychange', () => document.hidden ? live?.abort() : follow());
 addEventListener('hashchange', () => { if (app.me !== null) open(); });
-addEventListener('unauthorized', () => signIn(new Error('')));
+addEventListener('unauthorized', (event) => askAgain(event.detail));
+
+let asking = false;
+
+// askAgain finds out whether a refusal comes from another role than the page knows. Only then does it change what is shown,
+// so that a view which is refused is not opened again and again.
+async function askAgain(refusal) {
+  const before = app.me;
+  if (before === null || asking) return;
+  asking = true;
+  try {
+    const me = (await call('GET', '/api/v1/whoami')).data;
+    if (app.me !== before) return;
+    if (me.role === 'none') return signIn(refusal);
+    app.me = me;
+    showWho();
+    if (me.role !== before.role) open(refusal);
+  } catch {
+    // The next refusal asks again.
+  } finally {
+    asking = false;
+  }
+}
 
 function signIn(reason) {
   session.authorization = '';
-  app.me = null;
+  Object.assign(app, { me: null, alive: true, refused: '' });
   view?.close?.();
   view = null;
+  refresh();
   const user = h('input', { id: 'user', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
   const secret = h('input', { id: 'secret', type: 'password', required: true, autocomplete: 'current-password' });
   const said = outcome();
@@ -113,8 +143,10 @@ function signIn(reason) {
     class: 'panel sign-in',
     onsubmit: (event) => {
       event.preventDefault();
-      session.authorization = authorizationOf(user.value, secret.value);
-      said.run(button, start);
+      said.run(button, () => {
+        session.authorization = authorizationOf(user.value, secret.value);
+        return start();
+      });
     },
   }, h('h2', {}, 'Sign in'), h('p', { class: 'muted' }, 'This orchestrator asks for credentials. They are kept in this tab only, and end with it.'),
   field('User', user, 'leave empty for a token'), field('Password or token', secret), button, said.element);

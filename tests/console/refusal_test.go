@@ -1,0 +1,126 @@
+package console
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// An orchestrator that refuses the live stream answers: the page tells its reason, and everything else works.
+func TestLive_Refused_IsNotDead(t *testing.T) {
+	base := start(t, "").URLs().Orchestrator
+	var streams []*http.Response
+	for {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/live", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed below: a stream stays open until then
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, resp)
+		if resp.StatusCode != http.StatusOK {
+			break
+		}
+	}
+	p := newPage(t, base)
+	p.letFail() // 503
+	p.load("workers")
+	p.waitText("streams are open, and no more are allowed")
+	p.click("Run the check")
+	p.waitText("All invariants hold.")
+	if text := eval[string](p, "text()"); strings.Contains(text, "no answer") || strings.Contains(text, "not answer") {
+		t.Errorf("the page says %s", text)
+	}
+	for _, resp := range streams {
+		_ = resp.Body.Close()
+	}
+	p.wait(`document.getElementById('banner').hidden && document.getElementById('health').textContent === 'ready'`)
+}
+
+// tokenOf is the line of a file of credentials for the token "secret".
+func tokenOf(name, role string) string {
+	return fmt.Sprintf("token %s %s sha256:%x\n", name, role, sha256.Sum256([]byte("secret")))
+}
+
+// A role that was lowered takes its buttons along with the first refusal, whose reason is shown. Without a role the page
+// asks for credentials.
+func TestRole_Lowered_IsNoticed(t *testing.T) {
+	credentials := parsed(t, tokenOf("ann", "admin"))
+	p := newPage(t, startWith(t, credentials).URLs().Orchestrator)
+	p.token = "secret"
+	p.letFail() // 403
+	p.load("workers")
+	become := func(file string) {
+		t.Helper()
+		if err := credentials.Replace([]byte(file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.waitText("token: admin")
+	p.wait(`button('Run the check')`)
+	become(tokenOf("ann", "read"))
+	p.click("Run the check")
+	p.waitText("token: read")
+	p.wait(`!button('Run the check') && text().includes('this needs the role admin')`)
+
+	become(tokenOf("ann", "write"))
+	p.load("sql")
+	p.waitText("token: write")
+	become(tokenOf("ann", "read"))
+	p.click("Run as write")
+	p.wait(`!button('Run as write') && text().includes('this needs the role write')`)
+	p.show("rides")
+	p.wait(`!text().includes('this needs the role write')`)
+
+	become("token bob admin sha256:" + strings.Repeat("0", 2*sha256.Size))
+	p.wait(`document.querySelector('.sign-in')`)
+}
+
+// A refusal that is not about the role leaves the view as it is, with the reason.
+func TestRole_RefusedOtherwise_KeepsTheView(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "workers")
+	p.waitText("master")
+	eval[bool](p, `(() => { const real = fetch; window.asked = 0;
+window.fetch = async (path, options) => {
+  if (path === '/api/v1/check') return new Response('{"detail":"not from here"}', { status: 403 });
+  const answer = await real(path, options);
+  if (path === '/api/v1/whoami') window.asked++;
+  return answer;
+};
+return document.querySelector('.view').marked = true })()`)
+	for i := range 3 {
+		p.click("Run the check")
+		p.waitText("not from here")
+		p.wait(fmt.Sprintf("window.asked === %d", i+1))
+	}
+	if !eval[bool](p, `document.querySelector('.view').marked && text().includes('not from here') && !!button('Run the check')`) {
+		t.Error("the view was opened again")
+	}
+}
+
+// A token that no request can carry is wrong, and is not kept.
+func TestSignIn_TokenThatCannotBeSent_IsRefused(t *testing.T) {
+	p := newPage(t, start(t, tokenOf("ann", "read")).URLs().Orchestrator)
+	p.letFail() // 401
+	p.load("overview")
+	for _, token := range []string{"s\u0113cret", "s\u00e9cret", "sec ret"} {
+		p.fill("Password or token", token)
+		p.click("Sign in")
+		p.wait(`document.querySelector('.sign-in .outcome.bad')`)
+		if said := eval[string](p, `document.querySelector('.sign-in .outcome').textContent`); !strings.Contains(said, "token") {
+			t.Errorf("%q: the page says %q", token, said)
+		}
+		if kept := eval[string](p, `JSON.stringify(sessionStorage)`); kept != "{}" {
+			t.Errorf("%q: the tab keeps %s", token, kept)
+		}
+		p.load("overview")
+		p.wait(`document.querySelector('.sign-in')`)
+	}
+	p.fill("Password or token", "secret ")
+	p.click("Sign in")
+	p.waitText("token: read")
+}
