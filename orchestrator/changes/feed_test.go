@@ -113,7 +113,7 @@ func TestFeed_Tables_PositionMovesOn(t *testing.T) {
 	})
 }
 
-// A position that cannot be read on from is 410 with what can.
+// A position that cannot be read on from is 410 with what can, in a body that ends with a newline.
 func TestFeed_Gone(t *testing.T) {
 	p := newPersdb()
 	p.first = 5
@@ -129,8 +129,8 @@ func TestFeed_Gone(t *testing.T) {
 		}
 		detail, _ := got["detail"].(string)
 		if s.Status != http.StatusGone || got["code"] != "gone" || got["oldest_seq"] != 5.0 || got["head_seq"] != 7.0 || got["cluster_id"] != id ||
-			!strings.Contains(detail, reason) || s.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: got %d %s", target, s.Status, s.Body)
+			!strings.Contains(detail, reason) || s.Header.Get("Content-Type") != "application/problem+json" || !strings.HasSuffix(s.Body, "}\n") {
+			t.Errorf("%s: got %d %q", target, s.Status, s.Body)
 		}
 	}
 	wantCommits(t, open(t, f, path+"?after=4"), 5, 7)

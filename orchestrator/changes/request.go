@@ -119,7 +119,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	body, _ := json.Marshal(p) // strings and numbers
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may have gone
+	_, _ = w.Write(append(body, '\n')) // the client may have gone
 }
 
 // ServeHTTP streams the commits after a position. See docs/API.md.
