@@ -55,7 +55,7 @@ func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, 
 	if err != nil {
 		return nil, err
 	}
-	if err := telemetry.Register(m.registry, workerCounts(workers)); err != nil {
+	if err := telemetry.Register(m.registry, LauncherMetric(workers)); err != nil {
 		return nil, err
 	}
 	return &Launcher{service: launchapi.New(launchapi.Config{
@@ -63,7 +63,8 @@ func newLauncher(cfg Config, token string, workers launch.Launcher) (*Launcher, 
 	})}, nil
 }
 
-func workerCounts(workers launch.Launcher) telemetry.Sampled {
+// LauncherMetric returns the metric of a launcher that serves orchestrators in other processes.
+func LauncherMetric(workers launch.Launcher) telemetry.Sampled {
 	return telemetry.Sampled{
 		Name: "rideshare_launcher_workers", Help: "Workers that were not removed, by state.", Gauge: true, Labels: []string{"state"},
 		Read: func(emit func(float64, ...string)) {

@@ -22,6 +22,7 @@ import (
 	"rideshare/internal/testkit/apitest"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/orchestrator/admission"
+	"rideshare/orchestrator/launch"
 	"rideshare/orchestrator/scale"
 	"rideshare/system"
 )
@@ -36,10 +37,11 @@ func startSystem(t *testing.T) *system.System {
 		t.Fatal(err)
 	}
 	inSync := func() (time.Duration, bool) { return 0, true }
-	if err := telemetry.Register(registry, system.ActiveMetric(func() bool { return true }), system.ClockMetric(inSync)); err != nil {
+	err := telemetry.Register(registry, system.ActiveMetric(func() bool { return true }), system.ClockMetric(inSync), system.LauncherMetric(noWorkers{}))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {
+	if err = telemetry.Register(registry, telemetry.Expiry(func() time.Time { return time.Now().Add(time.Hour) })); err != nil {
 		t.Fatal(err)
 	}
 	protection := admission.Defaults()
@@ -66,6 +68,11 @@ func startSystem(t *testing.T) *system.System {
 	}
 	return sys
 }
+
+// noWorkers is a launcher without workers.
+type noWorkers struct{ launch.Launcher }
+
+func (noWorkers) List(context.Context) ([]launch.Instance, error) { return nil, nil }
 
 // metric is what the documentation says of one.
 type metric struct {
@@ -108,7 +115,7 @@ func parse(text []byte) map[string]*metric {
 
 const intro = `# Metrics
 
-Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides and persdb at their own port, a worker at its control
+Every part has ` + "`GET /metrics`" + ` in Prometheus' text format: the orchestrator, users, rides, persdb and the launcher at their own port, a worker at its control
 address. The gateway's path of that name belongs to the rides service behind it: its own are at the listener of ` + "`--admin`" + `, which every part can have. ` + "`up`" + ` has the
 numbers of all parts of its process at each of its ports. Besides these there are the ` + "`go_*` and `process_*`" + ` metrics of the Go client. A worker's own port has ` + "`rideshare_worker_applied_seq`" + `,
 ` + "`_serving`, `_reads_*` and `_events_total`" + `, and its own ` + "`rideshare_bus_*`" + `, persdb's own ` + "`rideshare_persdb_*`" + `; the orchestrator has the former, and the commits of the latter, only where they
