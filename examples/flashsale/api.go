@@ -153,10 +153,10 @@ func (s *service) read(r *http.Request, level, text string, args ...any) (db.Ans
 	return answer, cmp.Or(err, answer.Err())
 }
 
-// readRow is read for a query with at most one row. Without a row it returns 404 and the answer.
+// readRow is read for a query with at most one row. Without a row it returns 404 and the answer, after a failure no answer.
 func (s *service) readRow(r *http.Request, level, what, text string, args ...any) (found db.Answer, row []any, err error) {
 	if found, err = s.read(r, level, text, args...); err != nil {
-		return found, nil, err
+		return db.Answer{}, nil, err
 	}
 	if len(found.Results[0].Values) == 0 {
 		return found, nil, unknown(what)

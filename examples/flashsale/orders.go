@@ -100,24 +100,26 @@ func (s *service) getOrder(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := r.PathValue("id")
-	found, row, err := s.readRow(r, "", "order", selectOrder, id, user)
-	if len(found.Results) == 1 && row == nil && s.leases != nil && recent(id) {
+	found, row, err := s.readRow(r, "", "order", selectOrder, id)
+	switch {
+	case len(found.Results) == 1 && row == nil && s.undecided(id):
 		return web.Answer(w, http.StatusOK, found, map[string]string{"order": id, "user": user, "state": pending})
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case row[4] != user:
+		return unknown("order")
 	}
 	return web.Answer(w, http.StatusOK, found, map[string]any{
 		"order": id, "goods": row[0], "user": user, "state": row[1], "created_at": moment(row[2]), "expires_at": moment(row[3]),
 	})
 }
 
-// recent reports whether an order was sent so recently that it may still be on its way to the database: the database ends an
-// operation within an hour. Only the id of an order without a client's key has a time.
-func recent(id string) bool {
+// undecided reports whether the write of an order without a row may still arrive: until the last attempt has ended, or under a
+// lease until the database has ended the accepted operation. Only the id of an order without a client's key has a time.
+func (s *service) undecided(id string) bool {
+	limit := map[bool]time.Duration{false: writeLimit + db.CallLimit, true: time.Hour}[s.leases != nil]
 	made, err := uuid.Parse(id)
-	seconds, _ := made.Time().UnixTime()
-	return err == nil && made.Version() == 7 && time.Since(time.Unix(seconds, 0)).Abs() < time.Hour
+	return err == nil && made.Version() == 7 && time.Since(time.Unix(made.Time().UnixTime())).Abs() < limit
 }
 
 // payOrCancel pays or cancels an order with one statement. The order's state after the statement decides the answer: the
@@ -132,17 +134,18 @@ func (s *service) payOrCancel(w http.ResponseWriter, r *http.Request) error {
 		statement, want = cancelOrder, cancelled
 	}
 	done, err := s.write(r.Context(), db.Options{Key: strings.ToLower(want) + "-" + uuid.NewString(), Rows: true},
-		db.SQL(statement, id, user), db.SQL(selectOrder, id, user))
+		db.SQL(statement, id, user), db.SQL(selectOrder, id))
 	if err != nil {
 		return err
 	}
-	if len(done.Results[1].Values) == 0 {
-		if s.leases != nil && recent(id) {
-			return &problem{status: http.StatusConflict, Message: "the order is not decided yet", Reason: strings.ToLower(pending)}
-		}
+	rows := done.Results[1].Values
+	switch {
+	case len(rows) == 0 && s.undecided(id):
+		return &problem{status: http.StatusConflict, Message: "the order is not decided yet", Reason: strings.ToLower(pending)}
+	case len(rows) == 0 || rows[0][4] != user:
 		return unknown("order")
 	}
-	state := fmt.Sprint(done.Results[1].Values[0][1])
+	state := fmt.Sprint(rows[0][1])
 	if state == want {
 		return web.Answer(w, http.StatusOK, done, map[string]string{"order": id, "state": want})
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -100,6 +102,48 @@ func TestOrders_FromHeldToTheirEnd(t *testing.T) {
 	audit := call(t, http.MethodGet, goods+"/audit", "")
 	if want := "map[free:1 held:0 leased:0 ok:true orders:map[CANCELLED:1 PAID:1] sold:1 total:2]"; fmt.Sprint(without(audit.body, "seq")) != want {
 		t.Errorf("audit: got %v, want %s", audit.body, want)
+	}
+}
+
+// v7 is an order's id that was made before.
+func v7(t *testing.T, before time.Duration) string {
+	t.Helper()
+	id, ms := uuid.Must(uuid.NewV7()), time.Now().Add(-before).UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id.String()
+}
+
+// An order without a row is pending while its write may still arrive, also without leases. So a 404 is final, but for the id of
+// an order with a key, which has no time. No order of another buyer is pending.
+func TestOrders_UnknownIDIsPendingWhileItsWriteMayArrive(t *testing.T) {
+	bases := map[bool]string{false: start(t), true: start(t, "--leases", "1")}
+	other := call(t, http.MethodPost, sell(t, bases[false], skis)+"/orders", "", "X-User", "bob")
+	for _, tt := range []struct {
+		name, id string
+		leases   bool
+		want     int
+	}{
+		{"New", v7(t, 0), false, 200},
+		{"OfAClockAhead", v7(t, -5*time.Second), false, 200},
+		{"Old", v7(t, 31*time.Second), false, 404},
+		{"OldWithLeases", v7(t, 31*time.Second), true, 200},
+		{"VeryOldWithLeases", v7(t, 2*time.Hour), true, 404},
+		{"OfAKey", uuid.NewSHA1(uuid.NameSpaceURL, []byte("k")).String(), false, 404},
+		{"NoID", "x", false, 404},
+		{"OfAnother", other.body["order"].(string), false, 404},
+		{"OfAnotherWithLeases", other.body["order"].(string), true, 404},
+	} {
+		order := bases[tt.leases] + "/orders/" + tt.id
+		head := []string{"X-User", "ann", "X-Min-Seq", other.head.Get("X-Seq")}
+		if g := call(t, http.MethodGet, order, "", head...); g.status != tt.want || (tt.want == 200) != (g.body["state"] == pending) {
+			t.Errorf("%s: got %+v, want %d", tt.name, g, tt.want)
+		}
+		want := map[int]int{200: 409, 404: 404}[tt.want]
+		if g := call(t, http.MethodPost, order+"/pay", "", head...); g.status != want {
+			t.Errorf("%s, pay: got %+v, want %d", tt.name, g, want)
+		}
 	}
 }
 

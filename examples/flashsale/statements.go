@@ -31,7 +31,7 @@ ON o.goods_id = g.goods_id AND o.user_id = ? AND o.state IN ('HELD','PAID') WHER
 
 	payOrder    = `UPDATE sale_orders SET state = 'PAID' WHERE order_id = ? AND user_id = ? AND state = 'HELD' AND expires_at > ` + now
 	cancelOrder = `UPDATE sale_orders SET state = 'CANCELLED' WHERE order_id = ? AND user_id = ? AND state = 'HELD'`
-	selectOrder = `SELECT goods_id, state, created_at, expires_at FROM sale_orders WHERE order_id = ? AND user_id = ?`
+	selectOrder = `SELECT goods_id, state, created_at, expires_at, user_id FROM sale_orders WHERE order_id = ?`
 
 	// expireOrders ends a bounded number of holds, so that a sweep is never a long write.
 	expireOrders = `UPDATE sale_orders SET state = 'EXPIRED' WHERE order_id IN

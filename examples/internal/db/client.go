@@ -24,6 +24,9 @@ import (
 	"time"
 )
 
+// CallLimit is how long a call waits for its answer. The database ends a call earlier, by default within 5 s.
+const CallLimit = 10 * time.Second
+
 // Client talks to one orchestrator for one user. It is safe for concurrent use.
 type Client struct {
 	base, user, authorization string
@@ -149,7 +152,7 @@ func (c *Client) Operation(ctx context.Context, id string) (state json.RawMessag
 
 // call sends one request and decodes the body of a 2xx into answer. The headers returned are never nil.
 func (c *Client) call(ctx context.Context, path string, body []byte, head http.Header, answer any) (http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // The database itself answers within 5 s.
+	ctx, cancel := context.WithTimeout(ctx, CallLimit)
 	defer cancel()
 	resp, err := c.send(ctx, path, body, head)
 	if err != nil {
