@@ -23,6 +23,7 @@ type dockerSettings struct {
 	DockerUser       string  `default:"" placeholder:"UID:GID" env:"LAUNCHER_USER" help:"docker: user of the workers, in numbers, who must be able to read the file with the broker's URL. Default: that of this process, or 65532:65532 if that is root."`
 	WorkerMemoryMiB  int64   `name:"worker-memory-mib" default:"1536" env:"WORKER_MEMORY_MIB" help:"docker: memory of a worker in MiB, its replica included (${default})."`
 	WorkerReplicaMiB int64   `name:"worker-replica-mib" default:"256" env:"WORKER_REPLICA_MIB" help:"docker: room for a worker's replica in MiB, in memory: the database must fit (${default})."`
+	WorkerAnswerMiB  int64   `name:"worker-answer-mib" default:"96" env:"WORKER_ANSWER_MIB" help:"docker: answers of a worker in MiB that may wait to be sent, all together; a read that finds no room is refused (${default})."`
 	WorkerCPUs       float64 `name:"worker-cpus" default:"1" env:"WORKER_CPUS" help:"docker: processors of a worker (${default})."`
 	WorkerTLS        string  `name:"worker-tls" default:"" placeholder:"DIR" env:"WORKER_TLS" help:"docker: directory on the engine's machine with the workers' cert.pem, key.pem and ca.pem, which they see as files of their own. Default: workers without TLS."`
 	WorkerPIDs       int64   `name:"worker-pids" default:"256" env:"WORKER_PIDS" help:"docker: threads of a worker (${default})."`
@@ -41,7 +42,7 @@ func (d dockerSettings) docker(busFile string) *system.Docker {
 	return &system.Docker{
 		Host: d.DockerHost, Stack: stack, Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile, TLS: d.WorkerTLS,
 		Limits: docker.Limits{
-			User: d.DockerUser, Memory: d.WorkerMemoryMiB << 20, Replica: d.WorkerReplicaMiB << 20, CPUs: d.WorkerCPUs, PIDs: d.WorkerPIDs,
+			User: d.DockerUser, Memory: d.WorkerMemoryMiB << 20, Replica: d.WorkerReplicaMiB << 20, Answers: d.WorkerAnswerMiB << 20, CPUs: d.WorkerCPUs, PIDs: d.WorkerPIDs,
 		},
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"rideshare/orchestrator/launch/docker"
 )
 
 // Workers in containers belong to the system whose name they have. The name of an `up` depends on its data folder, so it differs from
@@ -35,5 +37,13 @@ func TestDockerStack_NamesOneSystem(t *testing.T) {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// The limits of a worker in a container come from the settings, in bytes.
+func TestDockerSettings_Limits(t *testing.T) {
+	got := dockerSettings{DockerUser: "1:1", WorkerMemoryMiB: 512, WorkerReplicaMiB: 64, WorkerAnswerMiB: 32, WorkerCPUs: 2, WorkerPIDs: 64}.docker("bus").Limits
+	if want := (docker.Limits{User: "1:1", Memory: 512 << 20, Replica: 64 << 20, Answers: 32 << 20, CPUs: 2, PIDs: 64}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -55,6 +55,8 @@ type Limits struct {
 	Memory int64
 	// Replica is the size of the in-memory file system for the replica, in bytes.
 	Replica int64
+	// Answers bounds the answers that wait to be sent, in bytes: whole MiB.
+	Answers int64
 	CPUs    float64
 	// PIDs is the maximum number of threads.
 	PIDs int64
@@ -77,6 +79,9 @@ func (c Config) check() error {
 	}
 	if c.Limits.Replica <= 0 || c.Limits.Memory < c.Limits.Replica+minMemory || c.Limits.CPUs <= 0 || c.Limits.PIDs <= 0 {
 		return fmt.Errorf("limits must be positive, and memory %d MiB more than the replica", minMemory>>20)
+	}
+	if c.Limits.Answers < 1<<20 {
+		return fmt.Errorf("the limit of answers that wait is %d bytes, not at least 1 MiB", c.Limits.Answers)
 	}
 	return nil
 }

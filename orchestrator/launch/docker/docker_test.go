@@ -19,7 +19,7 @@ func fakeConfig(f *fakeEngine) docker.Config {
 	return docker.Config{
 		Engine: f, Stack: "test", Image: "rideshare:test", Network: "net", BusFile: "/secrets/bus",
 		Coordinator: "zk://zookeeper", Session: 4 * time.Second, Persdb: "http://persdb",
-		Limits: docker.Limits{User: "65532:65532", Memory: 512 << 20, Replica: 128 << 20, CPUs: 1, PIDs: 64},
+		Limits: docker.Limits{User: "65532:65532", Memory: 512 << 20, Replica: 128 << 20, Answers: 32 << 20, CPUs: 1, PIDs: 64},
 	}
 }
 
@@ -81,7 +81,7 @@ func TestStart_TellsTheWorkerItsSettings(t *testing.T) {
 		t, f, l := s.T, s.engine, s.launcher
 		mustStart(t, l, "s1")
 		for _, want := range []string{
-			"RIDESHARE_BUS_FILE=/run/secrets/bus", "RIDESHARE_COORDINATOR=zk://zookeeper", "RIDESHARE_SESSION=4s", "PERSDB_URL=http://persdb",
+			"RIDESHARE_BUS_FILE=/run/secrets/bus", "RIDESHARE_COORDINATOR=zk://zookeeper", "RIDESHARE_SESSION=4s", "PERSDB_URL=http://persdb", "WORKER_ANSWER_MIB=32",
 		} {
 			if !slices.Contains(f.planned.Env, want) {
 				t.Errorf("got %q, want %s among it", f.planned.Env, want)
@@ -308,6 +308,7 @@ func TestNew_BadSettings(t *testing.T) {
 		"NoStack":    func(c *docker.Config) { c.Stack = "" },
 		"NoSession":  func(c *docker.Config) { c.Session = 0 },
 		"NoRoom":     func(c *docker.Config) { c.Limits.Memory = c.Limits.Replica },
+		"NoAnswers":  func(c *docker.Config) { c.Limits.Answers = 1<<20 - 1 },
 		"NoCPU":      func(c *docker.Config) { c.Limits.CPUs = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {

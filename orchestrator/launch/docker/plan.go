@@ -127,6 +127,7 @@ func (l *Launcher) plan(startID string) (Plan, error) {
 			"RIDESHARE_SESSION=" + c.Session.String(), "RIDESHARE_PREFIX=" + c.Prefix, "PERSDB_URL=" + c.Persdb, "LOG_LEVEL=" + c.LogLevel,
 			// The garbage collector works harder before the kernel would kill the worker.
 			"GOMEMLIMIT=" + strconv.FormatInt((c.Limits.Memory-c.Limits.Replica)*9/10, 10),
+			"WORKER_ANSWER_MIB=" + strconv.FormatInt(c.Limits.Answers>>20, 10),
 		},
 		Binds:       map[string]string{busPath: c.BusFile},
 		Tmpfs:       map[string]string{replicaPath: tmpfs(c.Limits.Replica), "/tmp": tmpfs(tempBytes)},

@@ -141,7 +141,7 @@ func (b *bench) config(tb testing.TB) docker.Config {
 	return docker.Config{
 		Engine: c, Stack: fmt.Sprintf("%s-%d", runName, stacks.Add(1)), Image: b.image, Network: b.network,
 		BusFile: busFile, Coordinator: "zk://zookeeper:2181/test", Session: 6 * time.Second, Persdb: "http://persdb:9530", LogLevel: "info",
-		Limits: docker.Limits{User: "65532:65532", Memory: 128 << 20, Replica: 16 << 20, CPUs: 1, PIDs: 64},
+		Limits: docker.Limits{User: "65532:65532", Memory: 128 << 20, Replica: 16 << 20, Answers: 16 << 20, CPUs: 1, PIDs: 64},
 	}
 }
 
