@@ -117,7 +117,10 @@ func (s *service) getOrder(w http.ResponseWriter, r *http.Request) error {
 // undecided reports whether the write of an order without a row may still arrive: until the last attempt has ended, or under a
 // lease until the database has ended the accepted operation. Only the id of an order without a client's key has a time.
 func (s *service) undecided(id string) bool {
-	limit := map[bool]time.Duration{false: writeLimit + db.CallLimit, true: time.Hour}[s.leases != nil]
+	limit := writeLimit + db.CallLimit
+	if s.leases != nil {
+		limit = time.Hour
+	}
 	made, err := uuid.Parse(id)
 	return err == nil && made.Version() == 7 && time.Since(time.Unix(made.Time().UnixTime())).Abs() < limit
 }
