@@ -160,8 +160,17 @@ func TestFiles_Replace(t *testing.T) {
 	expired, expiredKey := next.Issue("127.0.0.1", -time.Hour)
 	before := server.Expires()
 	for _, bad := range [][3][]byte{
-		{cert, nil, nil}, {nil, key, nil}, {[]byte("x"), key, nil}, {otherCert, key, nil}, {expired, expiredKey, nil}, {cert, key, []byte("x")}, {cert, key, key},
-		{cert, key, {}}, {{}, {}, nil}, {cert, {}, nil}, {{}, key, nil},
+		{cert, nil, nil},
+		{nil, key, nil},
+		{[]byte("x"), key, nil},
+		{otherCert, key, nil},
+		{expired, expiredKey, nil},
+		{cert, key, []byte("x")},
+		{cert, key, key},
+		{cert, key, {}},
+		{{}, {}, nil},
+		{cert, {}, nil},
+		{{}, key, nil},
 	} {
 		if err := server.Replace(bad[0], bad[1], bad[2]); err == nil || server.Expires() != before {
 			t.Errorf("bad files: got %v", err)

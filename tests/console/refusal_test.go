@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
@@ -11,20 +12,19 @@ import (
 // An orchestrator that refuses the live stream answers: the page tells its reason, and everything else works.
 func TestLive_Refused_IsNotDead(t *testing.T) {
 	base := start(t, "").URLs().Orchestrator
-	var streams []*http.Response
-	for {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/api/v1/live", http.NoBody)
+	streaming, stop := context.WithCancel(t.Context())
+	defer stop()
+	for refused := false; !refused; {
+		req, err := http.NewRequestWithContext(streaming, http.MethodGet, base+"/api/v1/live", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed below: a stream stays open until then
+		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		streams = append(streams, resp)
-		if resp.StatusCode != http.StatusOK {
-			break
-		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		refused = resp.StatusCode != http.StatusOK
 	}
 	p := newPage(t, base)
 	p.letFail() // 503
@@ -35,9 +35,7 @@ func TestLive_Refused_IsNotDead(t *testing.T) {
 	if text := eval[string](p, "text()"); strings.Contains(text, "no answer") || strings.Contains(text, "not answer") {
 		t.Errorf("the page says %s", text)
 	}
-	for _, resp := range streams {
-		_ = resp.Body.Close()
-	}
+	stop()
 	p.wait(`document.getElementById('banner').hidden && document.getElementById('health').textContent === 'ready'`)
 }
 
