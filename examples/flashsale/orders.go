@@ -117,12 +117,9 @@ func (s *service) getOrder(w http.ResponseWriter, r *http.Request) error {
 // undecided reports whether the write of an order without a row may still arrive: until the last attempt has ended, or under a
 // lease until the database has ended the accepted operation. Only the id of an order without a client's key has a time.
 func (s *service) undecided(id string) bool {
-	limit := writeLimit + db.CallLimit
-	if s.leases != nil {
-		limit = time.Hour
-	}
 	made, err := uuid.Parse(id)
-	return err == nil && made.Version() == 7 && time.Since(time.Unix(made.Time().UnixTime())).Abs() < limit
+	age := time.Since(time.Unix(made.Time().UnixTime())).Abs()
+	return err == nil && made.Version() == 7 && (age < writeLimit+db.CallLimit || s.leases != nil && age < time.Hour)
 }
 
 // payOrCancel pays or cancels an order with one statement. The order's state after the statement decides the answer: the
