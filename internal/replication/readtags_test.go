@@ -3,6 +3,7 @@ package replication_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -241,23 +242,35 @@ func TestCapture_Empty_TableOfASimilarNameStays(t *testing.T) {
 	}
 }
 
-// A prepared query gets new tags when a schema change alters what it reads.
+// A prepared query gets new tags when a schema change alters what it reads, even if its first run after the change fails.
 func TestReadTags_SchemaChange_NewTags(t *testing.T) {
-	c, _ := sqlitetest.Open(t, sqlite.Options{})
-	sqlitetest.Exec(t, c, "CREATE TABLE t(a)", "CREATE TABLE u(a)", "CREATE VIEW v AS SELECT a FROM t")
-	for range 2 {
-		if _, tags, err := answer(c, dbaas.Statement{SQL: "SELECT * FROM v"}); err != nil || tags.Len() != 1 {
-			t.Fatalf("got %v, %v", tags, err)
-		}
-	}
-	sqlitetest.Exec(t, c, "DROP VIEW v", "CREATE VIEW v AS SELECT a FROM u")
-	_, tags, err := answer(c, dbaas.Statement{SQL: "SELECT * FROM v"})
-	found := false
-	for i := range tags.Len() {
-		_, slot := tags.At(i)
-		found = found || slot == readtags.Table("u")
-	}
-	if err != nil || !found {
-		t.Errorf("got %v, %v, want the tag of u", tags, err)
+	for name, firstFails := range map[string]bool{"FirstRunSucceeds": false, "FirstRunFails": true} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := sqlitetest.Open(t, sqlite.Options{})
+			sqlitetest.Exec(t, c, "CREATE TABLE t(a)", "CREATE TABLE u(a)", "CREATE VIEW v AS SELECT a FROM t")
+			query := func(n int64) dbaas.Statement {
+				return dbaas.Statement{SQL: "SELECT abs(?1), count(*) AS n FROM v", Args: []dbaas.Value{dbaas.Integer(n)}}
+			}
+			for range 2 {
+				if _, tags, err := answer(c, query(1)); err != nil || tags.Len() != 1 {
+					t.Fatalf("got %v, %v", tags, err)
+				}
+			}
+			sqlitetest.Exec(t, c, "DROP VIEW v", "CREATE VIEW v AS SELECT a FROM u")
+			if firstFails {
+				if b, _, err := answer(c, query(math.MinInt64)); err != nil || !strings.Contains(b, "integer overflow") {
+					t.Fatalf("abs of the smallest integer: got %s, %v", b, err)
+				}
+			}
+			_, tags, err := answer(c, query(1))
+			found := false
+			for i := range tags.Len() {
+				_, slot := tags.At(i)
+				found = found || slot == readtags.Table("u")
+			}
+			if err != nil || !found {
+				t.Errorf("got %v, %v, want the tag of u", tags, err)
+			}
+		})
 	}
 }

@@ -31,13 +31,15 @@ func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
 	}
 	defer s.reset()
 	size := 0
-	for {
+	for first := true; ; first = false {
 		more, err := s.step()
 		if err != nil {
 			return dbaas.StatementResult{}, err
 		}
-		if out.Columns == nil && len(s.results) > 0 {
+		if first {
 			s.refresh()
+		}
+		if first && len(s.results) > 0 {
 			out.Columns, out.Types = slices.Clone(s.named(in.QualifyColumns)), slices.Clone(s.declared)
 		}
 		if !more {

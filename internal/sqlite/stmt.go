@@ -259,6 +259,7 @@ func (s *Stmt) step() (bool, error) {
 	c := s.c
 	c.guard = s.guard // the engine may have to reprepare the statement, and then calls the authorizer.
 	c.seen = s.seen   // the engine also prepares statements of its own as part of this one.
+	c.seen.sequence = false // the authorizer sets it again if the engine reprepares the statement.
 	c.denied = nil
 	c.boundValues(s.guard)
 	if s.guard != nil {
@@ -279,6 +280,7 @@ func (s *Stmt) step() (bool, error) {
 		return false, nil
 	default:
 		err := c.failure(rc)
+		s.refresh() // the engine may have reprepared the statement before it failed, and will not do so again.
 		s.reset()
 		if e := c.resume(); e != nil {
 			return false, e
@@ -288,14 +290,15 @@ func (s *Stmt) step() (bool, error) {
 }
 
 // refresh rereads the columns if the engine reprepared the statement because the schema had changed. Call it after the
-// first step.
+// first step. A step that fails calls it itself.
 func (s *Stmt) refresh() {
 	if n := lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0); n != s.prepared {
 		s.prepared = n
 		s.describeColumns()
 		// The authorizer was asked again. Its earlier answers are kept too, so seen may have more than the statement reads
-		// now.
+		// now. Only sequence is exact, since the rows of a statement that changes sqlite_sequence are not counted.
 		s.seen.tables, s.seen.calls, s.seen.rowid = s.c.seen.tables, s.c.seen.calls, s.seen.rowid || s.c.seen.rowid
+		s.seen.sequence = s.c.seen.sequence
 		s.facts = nil
 	}
 }

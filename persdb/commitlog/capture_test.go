@@ -240,6 +240,10 @@ func TestStore_Commit_LargeCounters(t *testing.T) {
 		{"INSERT INTO sqlite_sequence(name, seq) VALUES('a', zeroblob(600000))", "ok"},
 		{"INSERT INTO sqlite_sequence(name, seq) VALUES('b', zeroblob(600000))", "too_large: sqlite_sequence would have more than 1048576 bytes"},
 		{"INSERT INTO x DEFAULT VALUES", "ok"},
+		{"CREATE TABLE y(v)", "ok"},
+		{"INSERT INTO y VALUES(1)", "ok"}, // stays prepared
+		{"CREATE TRIGGER g AFTER INSERT ON y BEGIN INSERT INTO sqlite_sequence(name, seq) VALUES('b', zeroblob(600000)); END", "ok"},
+		{"INSERT INTO y VALUES(1)", "too_large: sqlite_sequence would have more than 1048576 bytes"},
 	} {
 		if got := outcome(storetest.Commit(t, s, epoch, op(n, tc.sql)).Results[0]); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.sql, got, tc.want)
