@@ -21,6 +21,8 @@ const (
 	probes = 5
 	// A breaker first opens for firstOpen. Each failed probe doubles that time, up to longestOpen.
 	firstOpen, longestOpen = 2 * time.Second, 30 * time.Second
+	// probeTime is how long a probe keeps its place. A read may wait for a position for much longer.
+	probeTime = firstOpen
 )
 
 // Breaker is a circuit breaker that closes after successful probes. It is a value: its methods return the next state.
@@ -32,13 +34,18 @@ type Breaker struct {
 	Why   string
 	last  time.Duration // how long it was open last time; zero once it has closed since
 	life  int           // counts the changes of State, so that the result of an old probe is ignored
-	// out is how many probes have not ended, passed how many have succeeded since the breaker became half-open.
-	out, passed int
+	// places has the time since which a probe has each place, or zero. passed is how many probes have succeeded since the
+	// breaker became half-open.
+	places [probes]time.Time
+	passed int
 }
 
 // Pass is what Enter returns for a request and the caller passes to Left. The zero value belongs to a request that is
 // not a probe.
-type Pass struct{ life int }
+type Pass struct {
+	life, place int
+	since       time.Time
+}
 
 // Outcome is how a request ended.
 type Outcome int
@@ -60,18 +67,21 @@ func (b Breaker) halfOpen() Breaker {
 
 func (b Breaker) closed() Breaker { return Breaker{life: b.life + 1} }
 
-// Enter returns the breaker after a request has arrived; ok reports whether the request is admitted. A closed breaker
-// admits every request, an open one none. A half-open breaker admits up to five at a time, as probes.
-func (b Breaker) Enter() (_ Breaker, p Pass, ok bool) {
+// Enter returns the breaker after a request has arrived at now; ok reports whether the request is admitted. A closed
+// breaker admits every request, an open one none. A half-open breaker admits up to five at a time, as probes. A probe
+// that takes longer than probeTime gives its place to another request; its outcome still counts.
+func (b Breaker) Enter(now time.Time) (_ Breaker, p Pass, ok bool) {
 	switch b.State {
 	case Open:
 		return b, p, false
 	case HalfOpen:
-		if b.out >= probes {
-			return b, p, false
+		for i, since := range b.places {
+			if since.IsZero() || now.Sub(since) >= probeTime {
+				b.places[i] = now
+				return b, Pass{b.life, i, now}, true
+			}
 		}
-		b.out++
-		return b, Pass{b.life}, true
+		return b, p, false
 	case Closed:
 	}
 	return b, p, true
@@ -83,7 +93,9 @@ func (b Breaker) Left(p Pass, outcome Outcome, now time.Time) Breaker {
 	if b.State != HalfOpen || p.life != b.life {
 		return b
 	}
-	b.out--
+	if b.places[p.place].Equal(p.since) {
+		b.places[p.place] = time.Time{}
+	}
 	switch outcome {
 	case Failed:
 		return b.open(min(2*max(b.last, firstOpen), longestOpen), now, b.Why)

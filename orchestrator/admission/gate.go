@@ -234,7 +234,7 @@ func (g *Gate) enter(n need, now time.Time, probe bool) (p Pass, err error) {
 	g.look(n, now)
 	ok := d.State != Open
 	if probe {
-		d.Breaker, p, ok = d.Enter()
+		d.Breaker, p, ok = d.Enter(now)
 	}
 	if !ok {
 		return p, dbaas.Refuse(needReasons[n], max(0, d.Until.Sub(now)), needMessages[n])

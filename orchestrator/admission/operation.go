@@ -258,7 +258,7 @@ func (g *Gate) lookDepth(now time.Time) (p Pass, admitted bool, err error) {
 	if max(own, g.depth.Operations) > g.rules.depth.Wait {
 		return p, false, nil
 	}
-	b, p, ok := g.long.Enter()
+	b, p, ok := g.long.Enter(now)
 	if !ok {
 		return p, false, dbaas.Refuse(dbaas.ReasonDepthBreaker, 0, "writes are being tried again after too many were waiting")
 	}

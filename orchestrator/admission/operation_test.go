@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/mq"
 )
 
 // delaying is an event-count breaker that is open from the start and whose clock the test turns.
@@ -233,5 +234,29 @@ func TestGate_DepthUnknown(t *testing.T) {
 		r.near("admitted", .95)
 		r.until(1.25)
 		r.want("a write a second later", r.write(nil), dbaas.ReasonDepthWait)
+	})
+}
+
+// Probes that take long do not keep other requests out.
+func TestGate_SlowProbes_MakeRoom(t *testing.T) {
+	play(t, nil, func(r *rig) {
+		for range enough {
+			_ = r.read(dbaas.WrapError(dbaas.CodeUnavailable, "no answer", mq.ErrReplyLost))
+		}
+		r.until(2.05)
+		for range probes {
+			ticket, err := r.EnterRead(&dbaas.Read{Deadline: time.Now().Add(50 * time.Second)})
+			r.want("a slow probe", err, "")
+			defer r.Ended(ticket, nil)
+		}
+		r.until(4)
+		r.want("a read while the probes are new", r.read(nil), dbaas.ReasonSlaves)
+		r.until(4.05)
+		for range probes {
+			r.want("a read after that", r.read(nil), "")
+		}
+		if got := r.Breakers()[dbaas.ReasonSlaves].State; got != Closed.String() {
+			r.Errorf("got %s after five probes", got)
+		}
 	})
 }

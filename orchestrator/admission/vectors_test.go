@@ -183,7 +183,7 @@ func TestDepthRule_FailedSamples(t *testing.T) {
 // probe lets one probe pass and end.
 func probe(t *testing.T, b Breaker, outcome Outcome, now time.Time) Breaker {
 	t.Helper()
-	b, p, ok := b.Enter()
+	b, p, ok := b.Enter(now)
 	if !ok {
 		t.Fatalf("no probe was admitted by %+v", b)
 	}
@@ -203,7 +203,7 @@ func TestBreaker_FailedProbes_OpenForLonger(t *testing.T) {
 		if b.State != Open || !b.Until.Equal(at(now+want)) {
 			t.Fatalf("got %v until %v, want open for %g s", b.State, b.Until, want)
 		}
-		if _, _, ok := b.Enter(); ok {
+		if _, _, ok := b.Enter(at(now)); ok {
 			t.Error("an open breaker admitted a request")
 		}
 		now += want
@@ -230,18 +230,18 @@ func TestBreaker_Probes(t *testing.T) {
 	b := Breaker{}.open(firstOpen, at(0), "test").halfOpen()
 	var passes []Pass
 	for range probes {
-		next, p, ok := b.Enter()
+		next, p, ok := b.Enter(at(0))
 		if !ok {
 			t.Fatal("a probe was refused")
 		}
 		b = next
 		passes = append(passes, p)
 	}
-	if _, _, ok := b.Enter(); ok {
+	if _, _, ok := b.Enter(at(0)); ok {
 		t.Error("a sixth probe was admitted")
 	}
 	b = b.Left(passes[0], Neither, at(0))
-	b, again, ok := b.Enter()
+	b, again, ok := b.Enter(at(0))
 	if !ok {
 		t.Error("no probe was admitted after one had left")
 	}
@@ -251,8 +251,43 @@ func TestBreaker_Probes(t *testing.T) {
 			t.Error("a probe of an earlier time opened the breaker")
 		}
 	}
-	if b.out != 0 {
-		t.Errorf("%d probes are out, want none", b.out)
+	for range probes {
+		if b, _, ok = b.Enter(at(0)); !ok {
+			t.Error("an earlier probe has a place")
+		}
+	}
+}
+
+// A probe that takes long gives its place to another request, and its outcome still counts.
+func TestBreaker_SlowProbes(t *testing.T) {
+	b := Breaker{}.open(firstOpen, at(0), "test").halfOpen()
+	var slow []Pass
+	enter := func(seconds float64, want bool) (p Pass) {
+		t.Helper()
+		var ok bool
+		if b, p, ok = b.Enter(at(seconds)); ok != want {
+			t.Errorf("at %g: admitted %t, want %t", seconds, ok, want)
+		}
+		return p
+	}
+	for i := range probes {
+		slow = append(slow, enter(float64(i)/10, true))
+	}
+	enter(1.9, false)
+	second := enter(2, true)
+	enter(2, false)
+	b = b.Left(slow[0], Succeeded, at(2))
+	enter(2, false)
+	b = b.Left(second, Succeeded, at(2))
+	enter(2, true)
+	for _, p := range slow[1:3] {
+		b = b.Left(p, Succeeded, at(2.05))
+	}
+	if failed := b.Left(slow[3], Failed, at(9)); failed.State != Open {
+		t.Errorf("got %v after a slow probe has failed, want open", failed.State)
+	}
+	if b = b.Left(slow[3], Succeeded, at(9)); b.State != Closed {
+		t.Errorf("got %v after five probes, want closed", b.State)
 	}
 }
 
