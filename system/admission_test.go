@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,26 +90,61 @@ func TestAdmission_ReasonsInAnswers(t *testing.T) {
 // gated returns the API with a gate and a dispatcher on a bus. They end with the test.
 func gated(t *testing.T, settings admission.Settings, bus func(ctx context.Context) error, depth int) http.Handler {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
+	d := behindGate(t, settings, depth, dispatch.Config{
+		Caller: callFunc(func(ctx context.Context, _ mq.Queue, _ []byte, _ func([]byte) bool) error { return bus(ctx) }),
+	})
+	return orchestratorapi.New(orchestratorapi.Config{Log: slog.New(slog.DiscardHandler), Dispatcher: d, Admission: d.gate, Cluster: cluster{}})
+}
+
+// behindGate returns a dispatcher behind a gate. Both end with the test.
+func behindGate(t *testing.T, settings admission.Settings, depth int, cfg dispatch.Config) admittedDispatcher {
+	t.Helper()
 	gate, err := admission.New(admission.Config{
-		Log: log, Settings: settings, CallTimeout: 5 * time.Second, Broker: func() bool { return true },
+		Log: slog.New(slog.DiscardHandler), Settings: settings, CallTimeout: 5 * time.Second, Broker: func() bool { return true },
 		Master: allServe{}.Master, Slaves: allServe{}.Slaves,
 		Ready: func(context.Context) (int, error) { return depth, nil }, Unanswered: func() int { return 0 },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := dispatch.New(dispatch.Config{
-		Caller:       callFunc(func(ctx context.Context, _ mq.Queue, _ []byte, _ func([]byte) bool) error { return bus(ctx) }),
-		Availability: allServe{}, Gate: gate.Check, ResendPause: -1,
-	})
+	cfg.Availability, cfg.Gate, cfg.ResendPause = allServe{}, gate.Check, -1
+	d := dispatch.New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	go gate.Run(ctx)
 	t.Cleanup(func() {
 		cancel()
 		_ = d.Close(ctx) // what is in flight ends with an error.
 	})
-	return orchestratorapi.New(orchestratorapi.Config{Log: log, Dispatcher: admittedDispatcher{d, gate}, Admission: gate, Cluster: cluster{}})
+	return admittedDispatcher{d, gate}
+}
+
+// Requests that end before they were sent, since persdb has not told the newest position, say nothing about the workers.
+func TestAdmission_UnknownPosition_OpensNoBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := behindGate(t, admission.Defaults(), 0, dispatch.Config{
+			Head: func(context.Context) (dbaas.Head, error) { return dbaas.Head{}, mq.ErrUnavailable },
+		})
+		var all sync.WaitGroup
+		deadline := time.Now().Add(time.Second)
+		for range 20 {
+			all.Go(func() {
+				if _, err := d.Read(t.Context(), dbaas.Read{Deadline: deadline, Recent: true}); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+					t.Errorf("got %v from a read", err)
+				}
+			})
+			all.Go(func() {
+				if _, err := d.Write(t.Context(), dbaas.Operation{Deadline: deadline}); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+					t.Errorf("got %v from a write", err)
+				}
+			})
+		}
+		all.Wait()
+		for name, b := range d.gate.Breakers() {
+			if b.State != admission.Closed.String() {
+				t.Errorf("breaker %s is %s: %s", name, b.State, b.Why)
+			}
+		}
+	})
 }
 
 // send sends a read or a write.

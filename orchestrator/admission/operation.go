@@ -10,6 +10,10 @@ import (
 	"rideshare/internal/mq"
 )
 
+// ErrNotSent is wrapped by the error of a request that the dispatcher ended before it made a message, for a reason that
+// says nothing about the broker or the workers.
+var ErrNotSent = errors.New("the request was not sent")
+
 // Ticket is a request between EnterRead or EnterWrite and Ended.
 type Ticket struct {
 	need   need // besides the broker
@@ -129,7 +133,7 @@ func (g *Gate) publishOutcome(err error) Outcome {
 
 // outcomeOf returns what the end of a request says about its dependency. The dependency failed if the dispatcher had to
 // end the request without an answer from a worker. These ends say nothing: a time-out after less than meant, a refusal
-// by another limit, a position far ahead of the head, and a client that has gone.
+// by another limit, a position far ahead of the head, ErrNotSent, and a client that has gone.
 func outcomeOf(err error, given time.Duration) Outcome {
 	if err == nil {
 		return Succeeded
@@ -147,9 +151,9 @@ func outcomeOf(err error, given time.Duration) Outcome {
 	return Failed
 }
 
-// probed returns the outcome of a probe of the depth breaker. Any 503 or 504 is a failure.
+// probed returns the outcome of a probe of the depth breaker. Any other 503 or 504 than ErrNotSent is a failure.
 func probed(err error) Outcome {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSent) {
 		return Neither
 	}
 	switch dbaas.CodeOf(err) { //nolint:exhaustive // The others are answers of a service that works.

@@ -2,12 +2,14 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/wait"
+	"rideshare/orchestrator/admission"
 )
 
 const (
@@ -168,7 +170,8 @@ func (d *Dispatcher) AwaitSeen(ctx context.Context, deadline time.Time) (dbaas.S
 	case <-d.heads.known:
 		return d.SeenSeq(), nil
 	case <-ctx.Done():
-		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the newest position of the database is not known yet; try again", ctx.Err())
+		cause := fmt.Errorf("%w: %w", admission.ErrNotSent, ctx.Err())
+		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the newest position of the database is not known yet; try again", cause)
 	}
 }
 
