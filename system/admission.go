@@ -112,6 +112,9 @@ func (d admittedDispatcher) Enqueue(ctx context.Context, op dbaas.Operation) (en
 		return false, err
 	}
 	ended, err = d.Dispatcher.Enqueue(ctx, op)
+	if ticket.Queued = !ended; ticket.Queued && err == nil {
+		d.gate.SentMessage(1)
+	}
 	d.gate.Ended(ticket, err)
 	return ended, err
 }

@@ -147,6 +147,51 @@ func TestAdmission_UnknownPosition_OpensNoBreaker(t *testing.T) {
 	})
 }
 
+// durable is a publisher to a broker that keeps every message.
+type durable struct{}
+
+func (durable) Durable() bool                                        { return true }
+func (durable) Publish(context.Context, mq.Queue, mq.Message) error { return nil }
+
+// The messages of queued writes count for the mean number of operations in a message.
+func TestAdmission_QueuedWrites_CountForTheMean(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := behindGate(t, admission.Defaults(), 50, dispatch.Config{Publisher: durable{}})
+		for range 99 {
+			if _, err := d.Enqueue(t.Context(), dbaas.Operation{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.gate.SentMessage(101)
+		time.Sleep(time.Second) // a sample is taken
+		if got := d.gate.Depth(); got != 100 {
+			t.Errorf("got a depth of %d operations for 50 messages of 2 on average, want 100", got)
+		}
+	})
+}
+
+// Queued writes do not show whether a master serves: they close the breaker of the broker and no other.
+func TestAdmission_QueuedWrites_DoNotCloseTheMastersBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := behindGate(t, admission.Defaults(), 0, dispatch.Config{
+			Publisher: durable{},
+			Caller:    callFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error { return mq.ErrReplyLost }),
+		})
+		for range 20 {
+			_, _ = d.Write(t.Context(), dbaas.Operation{})
+		}
+		time.Sleep(2100 * time.Millisecond)
+		for range 5 {
+			if _, err := d.Enqueue(t.Context(), dbaas.Operation{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := d.gate.Breakers()["master"].State; got != admission.HalfOpen.String() {
+			t.Errorf("got %s after five queued writes, want half-open", got)
+		}
+	})
+}
+
 // send sends a read or a write.
 func send(t *testing.T, api http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()

@@ -22,6 +22,9 @@ type Ticket struct {
 	// given is the request's timeout, from its admission to its deadline.
 	given time.Duration
 	write bool
+	// Queued means that the operation was only handed to the broker, so that its end says nothing about the master. The
+	// caller sets it before Ended.
+	Queued bool
 }
 
 // EnterRead admits a read that is about to be handed to the dispatcher, or returns why it is refused. If the error is
@@ -105,9 +108,14 @@ func (g *Gate) Ended(t Ticket, err error) {
 	now := g.cfg.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	published := Succeeded
-	if notTaken(err) { // the worker was not asked
+	published := Neither // it may have waited in its lane until its end
+	switch {
+	case notTaken(err): // the worker was not asked
 		published, outcome = g.publishOutcome(err), Neither
+	case t.Queued:
+		published, outcome = outcome, Neither
+	case outcome == Succeeded:
+		published = Succeeded
 	}
 	g.ended(broker, t.passes[broker], published, now)
 	g.ended(t.need, t.passes[t.need], outcome, now)

@@ -260,3 +260,34 @@ func TestGate_SlowProbes_MakeRoom(t *testing.T) {
 		}
 	})
 }
+
+// Only what the broker took closes its breaker.
+func TestGate_BrokerProbes_NeedEvidence(t *testing.T) {
+	late := dbaas.WrapError(dbaas.CodeUnknown, "no answer", context.DeadlineExceeded)
+	late.Reason = dbaas.ReasonDeadline
+	for name, c := range map[string]struct {
+		end  error
+		want State
+	}{
+		"answered":     {nil, Closed},
+		"answered 503": {dbaas.Errorf(dbaas.CodeUnavailable, "x"), Closed},
+		"late":         {late, HalfOpen},
+		"lane full":    {dbaas.Refuse(dbaas.ReasonLaneFull, 0, "x"), HalfOpen},
+		"not sent":     {dbaas.WrapError(dbaas.CodeTooLarge, "x", ErrNotSent), HalfOpen},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(r *rig) {
+				for range enough {
+					_ = r.read(dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused))
+				}
+				r.until(2.05)
+				for range probes {
+					r.want("a probe", r.read(c.end), "")
+				}
+				if got := r.Breakers()[dbaas.ReasonBroker].State; got != c.want.String() {
+					r.Errorf("got %s after five probes, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}

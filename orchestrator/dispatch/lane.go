@@ -226,10 +226,10 @@ func (l *lane[Q, R]) enqueue(w *waiter[Q, R], now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return dbaas.Errorf(dbaas.CodeUnavailable, "the orchestrator is stopping")
+		return dbaas.WrapError(dbaas.CodeUnavailable, "the orchestrator is stopping", admission.ErrNotSent)
 	}
 	if w.charged = l.bytes.take(w.size); !w.charged {
-		return dbaas.Errorf(dbaas.CodeUnavailable, "too many large requests are waiting; try again")
+		return dbaas.WrapError(dbaas.CodeUnavailable, "too many large requests are waiting; try again", admission.ErrNotSent)
 	}
 	user, cost := l.share(&w.req)
 	if !l.limit.Allows(l.waiting.Len() + int(l.handed.Load())) {

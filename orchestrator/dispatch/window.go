@@ -3,12 +3,14 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
 	"rideshare/internal/tracing"
 	"rideshare/internal/wire"
+	"rideshare/orchestrator/admission"
 )
 
 // window is one message in flight. All fields but since, counts and isHeld belong to its
@@ -244,10 +246,14 @@ func (win *window[Q, R]) settle(err error) {
 	}
 }
 
+func tooLarge(cause error) error {
+	return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", fmt.Errorf("%w: %w", admission.ErrNotSent, cause))
+}
+
 func (win *window[Q, R]) failure(w *waiter[Q, R], err error) error {
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
-		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
+		return tooLarge(err)
 	case w.sent:
 		return win.lane.lost(&w.req, err)
 	default:
