@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,41 @@ func TestDispatcher_Enqueue_OnADurableBus(t *testing.T) {
 		if o := sent.Operations[0]; o.ID != op.ID || !o.Deadline.IsZero() || o.SeenSeq != 5 {
 			t.Errorf("got operation %+v", o)
 		}
+	}
+}
+
+// silentBroker is a publisher to a broker that confirms nothing.
+type silentBroker struct{ publisher }
+
+func (silentBroker) Publish(ctx context.Context, _ mq.Queue, _ mq.Message) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Enqueue ends at the operation's deadline, with what is known by then.
+func TestDispatcher_Enqueue_EndsAtTheDeadline(t *testing.T) {
+	db := &database{} // that does not answer
+	for name, c := range map[string]struct {
+		cfg  dispatch.Config
+		code dbaas.Code
+	}{
+		"SilentBroker": {dispatch.Config{}, dbaas.CodeUnknown},
+		"UnknownHead":  {dispatch.Config{Head: db.Head}, dbaas.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.cfg.Publisher = &silentBroker{publisher{durable: true}}
+				d := newDispatcher(t, c.cfg)
+				for _, timeout := range []time.Duration{time.Second, 20 * time.Second} {
+					op, began := operation(1), time.Now()
+					op.Deadline = began.Add(timeout)
+					_, err := d.Enqueue(t.Context(), op)
+					if took := time.Since(began); dbaas.CodeOf(err) != c.code || took != timeout {
+						t.Errorf("got %v after %v of the bubble's time, want %q after %v", err, took, c.code, timeout)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -45,8 +45,8 @@ func (d *Dispatcher) Write(ctx context.Context, op dbaas.Operation) (dbaas.Opera
 }
 
 // Enqueue hands op to the broker, where op has no deadline and survives the death of any process. A nil error means
-// that the broker has op on disk; persdb has its outcome under op's id once it has run. On a bus that is not durable,
-// Enqueue calls Write instead, and op has ended when Enqueue returns.
+// that the broker has op on disk; persdb has its outcome under op's id once it has run. Enqueue itself ends at op's deadline.
+// On a bus that is not durable, it calls Write instead, and op has ended when Enqueue returns.
 //
 // Errors are as for Write.
 func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) (ended bool, err error) {
@@ -59,15 +59,16 @@ func (d *Dispatcher) Enqueue(ctx context.Context, op dbaas.Operation) (ended boo
 
 // publish hands op to the broker. Errors are as for Write.
 func (d *Dispatcher) publish(ctx context.Context, op dbaas.Operation) error {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
+	deadline := d.deadline(ctx, op.Deadline)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	if err := d.accept(ctx, &op, d.cfg.Now().Add(d.cfg.Timeout)); err != nil {
+	if err := d.accept(ctx, &op, deadline); err != nil {
 		return err
 	}
 	op.Deadline = time.Time{}
 	body, err := wire.WriteRequest{Operations: []dbaas.Operation{op}}.Encode(d.cfg.Now())
 	if err != nil {
-		return dbaas.WrapError(dbaas.CodeTooLarge, "the request is too large", err)
+		return tooLarge(err)
 	}
 	request := []tracing.Link{tracing.Of(ctx)}
 	ctx, span := tracing.Batch(ctx, tracing.Orchestrator, "message", request, request)
