@@ -104,6 +104,7 @@ func (a *API) barrier(c echo.Context, o *options, start time.Time) error {
 	defer cancel()
 	last := dbaas.Operation{
 		ID: dbaas.NewOpID(start), Deadline: start.Add(timeout), Statements: []dbaas.Statement{{SQL: ";"}}, RequestID: httpapi.RequestID(ctx),
+		User: a.users.Of(c.Request()),
 	}
 	last.Fingerprint = wire.FingerprintOf(last.Atomic, last.Statements)
 	if _, err := a.cfg.Dispatcher.Write(ctx, last); err != nil {

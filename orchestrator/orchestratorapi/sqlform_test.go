@@ -119,6 +119,9 @@ func TestDBExecute_Barrier_WaitsForQueuedWrites(t *testing.T) {
 	want(t, call(t, h, "POST", "/db/execute?queue", `["a"]`), http.StatusOK, "")
 	want(t, call(t, h, "POST", "/db/execute", `["b"]`, "Prefer: respond-async"), http.StatusAccepted, "")
 	w := call(t, h, "POST", "/db/execute?queue&wait", "")
+	if user := s.lastOp(t).User; user != "default" {
+		t.Errorf("the barrier's write is of user %q", user)
+	}
 	var got struct {
 		Results  []any `json:"results"`
 		Sequence int64 `json:"sequence_number"`
