@@ -156,6 +156,10 @@ func TestRead_PositionOfAnotherCluster_IsGone(t *testing.T) {
 		want(t, call(t, h, target.method, target.path, target.body, other), http.StatusOK, "")
 		want(t, call(t, h, target.method, target.path, target.body, "X-Min-Seq: 3"), http.StatusOK, "")
 	}
+	s.cluster = dbaas.ClusterID{} // not known
+	if w := call(t, h, "GET", "/db/query?q=SELECT+1", "", "X-Min-Seq: 3", own); len(w.Header().Values("X-Cluster-Id")) > 0 {
+		t.Errorf("got headers %v, want no cluster id", w.Header())
+	}
 }
 
 // Operators see the cluster, the scaler's decisions and a page with the routes.

@@ -152,6 +152,8 @@ func (a *API) checkCluster(c echo.Context, deadline time.Time) error {
 		return err
 	}
 	err = a.cfg.Dispatcher.CheckCluster(c.Request().Context(), id, deadline)
-	c.Response().Header().Set(httpapi.HeaderCluster, a.cfg.Dispatcher.Cluster().String()) // the check may have found another cluster
+	if now := a.cfg.Dispatcher.Cluster(); !now.IsZero() { // the check may have found another cluster
+		c.Response().Header().Set(httpapi.HeaderCluster, now.String())
+	}
 	return err
 }
