@@ -80,6 +80,8 @@ func (c *Cache) compare(ctx context.Context, key string) (same, compared bool, e
 		return false, false, err
 	}
 	r.Deadline, r.MinSeq, r.RequestID = c.auditUntil(ctx), dbaas.Seq(max(applied, it.p)), "read-cache-audit"
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the dispatcher counts the answer until then
 	result, err := c.cfg.Ask(ctx, r)
 	if err != nil || !c.reached(ctx, e, result.Seq) {
 		return false, false, err

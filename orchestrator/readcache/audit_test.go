@@ -13,8 +13,12 @@ import (
 // The auditor finds a wrong answer and removes it, and does not blame a right one.
 func TestCache_Audit_FindsAWrongAnswer(t *testing.T) {
 	var wrong atomic.Bool
+	var audit []context.Context
 	var m *model
 	m, c := upToDate(t, readcache.Config{Ask: func(ctx context.Context, r dbaas.Read) (dbaas.ReadResult, error) {
+		if !r.WantTags {
+			audit = append(audit, ctx)
+		}
 		result, err := m.ask(ctx, r)
 		if wrong.Load() && !r.WantTags {
 			result.Body = []byte("another answer")
@@ -31,6 +35,11 @@ func TestCache_Audit_FindsAWrongAnswer(t *testing.T) {
 		t.Errorf("got %d audited, %d wrong, %v", audited, mismatches, err)
 	}
 	wantLevel(t, c, read(1), dbaas.LevelMiss)
+	for i, ctx := range audit { // an answer takes room at the dispatcher until then
+		if ctx.Err() == nil {
+			t.Errorf("the context of read %d has not ended", i)
+		}
+	}
 }
 
 // An audit with a deadline waits until then for a busy worker; without one, for a second.
