@@ -189,6 +189,9 @@ func (g *Gate) swap(settings Settings, r rules, patched object) (old Settings, c
 		return old, false
 	}
 	if r.event != g.rules.event {
+		if g.event.Open {
+			g.change("event", Open, Closed, "the preset changed")
+		}
 		g.event = EventState{}
 		g.closings++ // an operation that waits for the old breaker stops waiting
 	}
