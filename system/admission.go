@@ -131,7 +131,7 @@ func (c *orchestratorParts) admissionMetrics() []telemetry.Sampled {
 	return []telemetry.Sampled{
 		{
 			Name: "rideshare_admission_total", Labels: []string{"stage", "class", "outcome", "reason"},
-			Help: "Requests by class: refused, by the stage and its reason, or admitted by all stages (stage chain).",
+			Help: "Requests by class: refused, by the stage and its reason, or ended without such a refusal (stage chain), even if they failed.",
 			Read: func(emit func(float64, ...string)) {
 				for _, n := range c.gate.Counts() {
 					emit(float64(n.Requests), n.Stage, n.Class, n.Outcome, n.Reason)
