@@ -197,7 +197,7 @@ func (g *Gate) swap(settings Settings, r rules, patched object) (old Settings, c
 	}
 	g.settings, g.rules = settings, r
 	g.places.Weigh(r.lanes.Weights)
-	g.arrivals.use(r, g.cfg.Now())
+	g.arrivals.use(r, g.cfg.Now)
 	return old, true
 }
 

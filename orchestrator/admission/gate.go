@@ -115,7 +115,7 @@ func New(cfg Config) (*Gate, error) {
 	g := &Gate{cfg: cfg, settings: cfg.Settings, rules: r, depth: Depth{at: cfg.Now()}, waiting: map[string]int{}, quiet: cfg.Now().Add(startTime)}
 	g.places = NewFair[context.CancelCauseFunc](r.lanes.Weights)
 	g.arrivals.users = map[string]*user{}
-	g.arrivals.use(r, cfg.Now())
+	g.arrivals.use(r, cfg.Now)
 	return g, nil
 }
 

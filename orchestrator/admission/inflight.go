@@ -48,10 +48,11 @@ type arrivals struct {
 	shares   shares
 }
 
-// use applies new rules. Buckets whose limit has not changed keep their tokens.
-func (a *arrivals) use(r rules, now time.Time) {
+// use applies new rules. Buckets whose limit has not changed keep their tokens. clock is read under the lock.
+func (a *arrivals) use(r rules, clock func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := clock()
 	a.rules = r
 	if a.shares.on = r.shared; !r.shared {
 		a.shares = shares{}

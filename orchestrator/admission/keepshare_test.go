@@ -28,7 +28,7 @@ func TestArrivals_KeepShare(t *testing.T) {
 			if !c.none {
 				a.shares.until = after(0).Add(lease)
 			}
-			a.keepShare(after(c.began), after(c.ended))
+			a.keepShare(after(c.began), func() time.Time { return after(c.ended) })
 			if got := a.shares.usable(after(c.ended)) == nil; got != c.want {
 				t.Errorf("share counts: %v, want %v", got, c.want)
 			}
@@ -57,4 +57,19 @@ func TestShared_PausedThenCutOff_GivesNothing(t *testing.T) {
 			t.Error("no request was admitted after the share was read again")
 		}
 	})
+}
+
+// The clock is read under the lock: time never goes backwards for a bucket.
+func TestArrivals_ClockUnderTheLock(t *testing.T) {
+	a := &arrivals{}
+	clock := func() time.Time {
+		if a.mu.TryLock() {
+			a.mu.Unlock()
+			t.Error("the clock was read without the lock")
+		}
+		return start
+	}
+	a.use(rules{shared: true}, clock)
+	a.share(parts{}, start, clock)
+	a.keepShare(start, clock)
 }

@@ -136,10 +136,11 @@ func (s *shares) level(buckets [classes]*bucket, now time.Time) {
 }
 
 // share sets this orchestrator's share, which was read by a call that began at began. If the lease had lapsed, or there
-// was no share yet, the buckets start empty.
-func (a *arrivals) share(p parts, began, now time.Time) {
+// was no share yet, the buckets start empty. clock is read under the lock, so that time never goes backwards for a bucket.
+func (a *arrivals) share(p parts, began time.Time, clock func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := clock()
 	s := &a.shares
 	if !s.on {
 		return
@@ -164,12 +165,13 @@ func (a *arrivals) share(p parts, began, now time.Time) {
 	}
 }
 
-// keepShare extends the share while the coordinator is unavailable. The call that failed lasted from began to now. A
-// share that had lapsed before the call stays lapsed, since another orchestrator may have it now. A share also lapses
-// if the call lasted longer than a lease: the process was paused then.
-func (a *arrivals) keepShare(began, now time.Time) {
+// keepShare extends the share while the coordinator is unavailable. The call that failed began at began. A share that had
+// lapsed before the call stays lapsed, since another orchestrator may have it now. A share also lapses if the call lasted
+// longer than a lease: the process was paused then.
+func (a *arrivals) keepShare(began time.Time, clock func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	now := clock()
 	if began.Before(a.shares.until) && now.Sub(began) < lease {
 		a.shares.until = now.Add(lease)
 	}

@@ -54,10 +54,10 @@ func (g *Gate) share(ctx context.Context, s *sharing) {
 	if err == nil {
 		err = g.lead(ctx, s, leading{all, present, version})
 	}
-	if now := g.cfg.Now(); err != nil {
-		g.arrivals.keepShare(began, now)
+	if err != nil {
+		g.arrivals.keepShare(began, g.cfg.Now)
 	} else if p, ok := present[g.cfg.Name]; ok {
-		g.arrivals.share(p, began, now)
+		g.arrivals.share(p, began, g.cfg.Now)
 	}
 }
 
