@@ -150,7 +150,7 @@ func TestAdmission_UnknownPosition_OpensNoBreaker(t *testing.T) {
 // durable is a publisher to a broker that keeps every message.
 type durable struct{}
 
-func (durable) Durable() bool                                        { return true }
+func (durable) Durable() bool                                       { return true }
 func (durable) Publish(context.Context, mq.Queue, mq.Message) error { return nil }
 
 // The messages of queued writes count for the mean number of operations in a message.

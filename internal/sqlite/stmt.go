@@ -257,8 +257,8 @@ func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
 // step runs the statement to its next row. After an error the statement has been reset.
 func (s *Stmt) step() (bool, error) {
 	c := s.c
-	c.guard = s.guard // the engine may have to reprepare the statement, and then calls the authorizer.
-	c.seen = s.seen   // the engine also prepares statements of its own as part of this one.
+	c.guard = s.guard       // the engine may have to reprepare the statement, and then calls the authorizer.
+	c.seen = s.seen         // the engine also prepares statements of its own as part of this one.
 	c.seen.sequence = false // the authorizer sets it again if the engine reprepares the statement.
 	c.denied = nil
 	c.boundValues(s.guard)

@@ -33,7 +33,8 @@ func TestGate_PresetChanged_ClosesTheBreaker(t *testing.T) {
 			r.Fatal(err)
 		}
 		want := []Change{
-			{"event", "closed", "open", "too many operations within an interval"}, {"event", "open", "closed", "the preset changed"},
+			{"event", "closed", "open", "too many operations within an interval"},
+			{"event", "open", "closed", "the preset changed"},
 			{"event_breaker.preset", "10000-5s", None, "a test"},
 		}
 		if !slices.Equal(r.changes, want) {
