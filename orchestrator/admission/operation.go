@@ -22,8 +22,8 @@ type Ticket struct {
 	// given is the request's timeout, from its admission to its deadline.
 	given time.Duration
 	write bool
-	// Queued means that the operation was only handed to the broker, so that its end says nothing about the master. The
-	// caller sets it before Ended.
+	// Queued means that the operation was only handed to the broker, so that a failure is the broker's and not the master's.
+	// The caller sets it before Ended.
 	Queued bool
 }
 
@@ -113,7 +113,9 @@ func (g *Gate) Ended(t Ticket, err error) {
 	case notTaken(err): // the worker was not asked
 		published, outcome = g.publishOutcome(err), Neither
 	case t.Queued:
-		published, outcome = outcome, Neither
+		if published = outcome; outcome == Failed {
+			outcome = Neither
+		}
 	case outcome == Succeeded:
 		published = Succeeded
 	}
