@@ -16,7 +16,7 @@ import (
 func TestMaster_Run_DoubtIsOfTheOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(1)
-		store.lose = func() error { store.gone = true; return dbaas.ErrUnknown }
+		store.lose = func() error { store.gone = away; return dbaas.ErrUnknown }
 		m := start(t, store)
 		o := op(1, 5*time.Second)
 		m.bus.send(t, "first", o)

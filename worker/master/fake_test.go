@@ -28,7 +28,7 @@ type fakeStore struct {
 	// frame, if set, is the frame of every entry.
 	frame []byte
 	took  time.Duration
-	gone  bool // persdb cannot be reached
+	gone  error // of a persdb that cannot be reached
 }
 
 // away is the error of an unreachable persdb.
@@ -44,7 +44,9 @@ func (s *fakeStore) asked() [][]dbaas.OpID {
 func (s *fakeStore) setAway(gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = gone
+	if s.gone = nil; gone {
+		s.gone = away
+	}
 }
 
 func newStore(epoch dbaas.Epoch) *fakeStore {
@@ -67,8 +69,8 @@ func (s *fakeStore) Commit(ctx context.Context, by dbaas.Leadership, ops []dbaas
 	if by.Epoch < s.head.Epoch {
 		return dbaas.Commit{}, dbaas.ErrStaleEpoch
 	}
-	if s.gone {
-		return dbaas.Commit{}, away
+	if s.gone != nil {
+		return dbaas.Commit{}, s.gone
 	}
 	if s.fail != nil {
 		if err := s.fail(ops); err != nil {

@@ -17,7 +17,8 @@ func (m *Master) failed(ctx context.Context, batch []ref, epoch dbaas.Epoch, err
 	}
 	m.Stats.CommitErrors.Add(1)
 	code := dbaas.CodeOf(err)
-	if errors.Is(err, context.DeadlineExceeded) {
+	// A connection that was not made in time sent nothing, so the commit was certainly not done.
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, dbaas.ErrUnreachable) {
 		code = dbaas.CodeUnknown
 	}
 	switch {

@@ -3,6 +3,7 @@ package master_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -134,31 +135,36 @@ func TestMaster_Run_LostAnswerIsTriedAgain(t *testing.T) {
 // While persdb is unreachable each operation is answered at its own deadline, as certainly not done; an operation
 // without a deadline waits.
 func TestMaster_Run_StoreAwayAnswersAtDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(1)
-		store.setAway(true)
-		m := start(t, store)
-		m.bus.send(t, "x", op(1, 100*time.Millisecond), op(2, 3*time.Second))
-		m.bus.send(t, "queued", op(3, 0))
-		<-time.After(time.Hour)
-		synctest.Wait()
-		for n, at := range map[byte]time.Duration{1: 100 * time.Millisecond, 2: 3 * time.Second} {
-			id := dbaas.OpID{n}
-			if got := m.bus.code(id); got != dbaas.CodeUnavailable {
-				t.Errorf("operation %d: got %q, want unavailable", n, got)
-			}
-			if got := m.bus.at[id]; got < at || got > at+20*time.Millisecond {
-				t.Errorf("operation %d: answered after %v, want %v", n, got, at)
-			}
-		}
-		store.setAway(false)
-		<-time.After(time.Second)
-		synctest.Wait()
-		if got := m.bus.code(dbaas.OpID{3}); got != dbaas.CodeOK {
-			t.Errorf("operation without deadline: got %q, want ok", got)
-		}
-		_ = m.finish()
-	})
+	dropped := fmt.Errorf("%w: %w", dbaas.ErrUnreachable, context.DeadlineExceeded) // no connection within the call's time
+	for name, err := range map[string]error{"Refused": away, "Dropped": dbaas.WrapError(dbaas.CodeUnavailable, "away", dropped)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(1)
+				store.gone = err
+				m := start(t, store)
+				m.bus.send(t, "x", op(1, 100*time.Millisecond), op(2, 3*time.Second))
+				m.bus.send(t, "queued", op(3, 0))
+				<-time.After(time.Hour)
+				synctest.Wait()
+				for n, at := range map[byte]time.Duration{1: 100 * time.Millisecond, 2: 3 * time.Second} {
+					id := dbaas.OpID{n}
+					if got := m.bus.code(id); got != dbaas.CodeUnavailable {
+						t.Errorf("operation %d: got %q, want unavailable", n, got)
+					}
+					if got := m.bus.at[id]; got < at || got > at+20*time.Millisecond {
+						t.Errorf("operation %d: answered after %v, want %v", n, got, at)
+					}
+				}
+				store.setAway(false)
+				<-time.After(time.Second)
+				synctest.Wait()
+				if got := m.bus.code(dbaas.OpID{3}); got != dbaas.CodeOK {
+					t.Errorf("operation without deadline: got %q, want ok", got)
+				}
+				_ = m.finish()
+			})
+		})
+	}
 }
 
 // A late operation is not run; if it was delivered before, it is first looked up at persdb.
