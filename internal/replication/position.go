@@ -35,7 +35,7 @@ func Position(c *sqlite.Conn) (dbaas.Head, error) {
 		return nil
 	})
 	if err == nil && !found {
-		err = dbaas.Errorf(dbaas.CodeInternal, "the file has no position")
+		err = dbaas.WrapError(dbaas.CodeInternal, "the file has no position", sqlite.ErrDamaged)
 	}
 	if err != nil {
 		return h, fmt.Errorf("read position: %w", err)

@@ -16,6 +16,9 @@ var (
 	errTooLong  = &dbaas.Error{Code: dbaas.CodeTimeout, Message: "interrupted: the statement took too long"}
 )
 
+// ErrDamaged is wrapped in an error when the file is not a sound database, or the disk cannot read it.
+var ErrDamaged = errors.New("the database file is damaged")
+
 func errTooManyRows(limit int) *dbaas.Error {
 	return dbaas.Errorf(dbaas.CodeTooLarge, "the answer is over the limit of %d rows", limit)
 }
@@ -38,7 +41,23 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 		return errNoMemory
 	}
 	message := libc.GoString(lib.Xsqlite3_errmsg(c.tls, c.db))
-	return &dbaas.Error{Code: codeOf(rc), Message: message}
+	err := &dbaas.Error{Code: codeOf(rc), Message: message}
+	if damaged(rc) {
+		err.Err = ErrDamaged
+	}
+	return err
+}
+
+// damaged reports whether rc is about the contents of the file. SQLITE_CORRUPT_VTAB is about rows that a client may have
+// written, and most kinds of SQLITE_IOERR are about locks, memory or temporary files.
+func damaged(rc int32) bool {
+	switch rc {
+	case lib.SQLITE_CORRUPT, lib.SQLITE_CORRUPT_INDEX, lib.SQLITE_CORRUPT_SEQUENCE, lib.SQLITE_NOTADB,
+		lib.SQLITE_IOERR_READ, lib.SQLITE_IOERR_DATA, lib.SQLITE_IOERR_CORRUPTFS:
+		return true
+	default:
+		return false
+	}
 }
 
 // stopped reports whether rc means that a statement ran out of memory, temporary file space or time.

@@ -1,7 +1,10 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -83,6 +86,16 @@ func (f *file) open(o sqlite.Options) (*sqlite.Conn, error) {
 		return nil, fmt.Errorf("open for reading: %w", err)
 	}
 	return c, nil
+}
+
+// spoiled reports whether err, from opening a Reader, means that no Reader can be opened on f any more. A lack of memory
+// or of file descriptors does not mean that: it passes, and the next file could not be opened either.
+func (f *file) spoiled(err error) bool {
+	if errors.Is(err, sqlite.ErrDamaged) {
+		return true
+	}
+	_, err = os.Stat(f.path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (f *file) release(c *sqlite.Conn) {

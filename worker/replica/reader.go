@@ -39,12 +39,17 @@ func (r *Replica) Reader() (*Reader, error) {
 	return r.reader(f, ok, (*file).acquire, (*file).release)
 }
 
-// scanner returns a Reader for scanning the whole file that entries are applied to.
+// scanner returns a Reader for scanning the whole file that entries are applied to. A file that no Reader can be opened
+// on, because it is damaged or gone, is discarded.
 func (r *Replica) scanner() (*Reader, error) {
 	r.mu.Lock()
 	f, ok := r.file, r.ready
 	r.mu.Unlock()
-	return r.reader(f, ok, (*file).scan, (*file).drop)
+	rd, err := r.reader(f, ok, (*file).scan, (*file).drop)
+	if err != nil && ok && f.spoiled(err) {
+		r.invalidate(f, err)
+	}
+	return rd, err
 }
 
 // reader returns a Reader of f, provided ok is true. connect opens its connection and release returns it.
@@ -121,6 +126,9 @@ func (rd *Reader) failed(ctx context.Context, read *dbaas.Read, err error) dbaas
 	result := dbaas.ReadResult{Code: dbaas.CodeOf(err), Message: "internal error", Seq: rd.head.Seq}
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && result.Code != dbaas.CodeInternal {
 		result.Message = e.Message
+	}
+	if errors.Is(err, sqlite.ErrDamaged) {
+		rd.r.suspect(rd.file, err)
 	}
 	if result.Code == dbaas.CodeInternal {
 		rd.r.Stats.ReadErrors.Add(1)

@@ -93,8 +93,9 @@ type Replica struct {
 	bound      bool       // syncQ has been bound once
 	inbox      []dbaas.Entry
 	inboxBytes int
-	behind     bool  // the log has, or may have, entries that the replica lacks
-	broken     error // if not nil, a goroutine other than Run's found this reason to discard file
+	behind     bool      // the log has, or may have, entries that the replica lacks
+	broken     error     // if not nil, a goroutine other than Run's found this reason to discard file
+	suspected  time.Time // when a read last had a file discarded
 	file       *file
 	head       dbaas.Head // position of file
 	ready      bool       // file has caught up with the log once

@@ -19,6 +19,8 @@ const (
 	// verifyShare is the least ratio of the pause before a comparison to the duration of the previous one: so at most
 	// about 2 % of the time is spent on hashing.
 	verifyShare = 50
+	// suspectEvery is the least time between two files that are discarded because of a read.
+	suspectEvery = 10 * time.Minute
 )
 
 // verifyAlways compares the replica with persdb periodically until ctx ends.
@@ -161,6 +163,20 @@ func (r *Replica) invalidate(f *file, reason error) {
 	}
 	r.mu.Unlock()
 	r.wake.Give()
+}
+
+// suspect makes Run discard f because a read has met damage, but not more often than suspectEvery: if persdb's file has
+// the same damage, the next snapshot has it too, and all other reads would suffer each time.
+func (r *Replica) suspect(f *file, reason error) {
+	r.mu.Lock()
+	again := r.file == f && r.broken == nil && (r.suspected.IsZero() || time.Since(r.suspected) >= suspectEvery)
+	if again {
+		r.suspected = time.Now()
+	}
+	r.mu.Unlock()
+	if again {
+		r.invalidate(f, reason)
+	}
 }
 
 func noAnswer(err error) error {
