@@ -25,6 +25,7 @@ type registrar struct {
 	mu        sync.Mutex // guards the fields below
 	want      coord.Member
 	have      coord.Member    // what is registered in the session; zero if nothing is
+	doubt     bool            // a registration failed after have, and may have been done
 	suspended <-chan struct{} // the Suspended channel of the session that holds have
 	session   coord.Session   // the current session, or nil
 	changed   wait.Signal     // notified when a field above changes
@@ -194,14 +195,14 @@ func (r *registrar) keep(ctx context.Context, s coord.Session) {
 	}
 }
 
-// put registers r.want in s, unless s already holds it unchanged. If an earlier session of this worker has left a node,
+// put registers r.want in s, unless s certainly holds it unchanged. If an earlier session of this worker has left a node,
 // put removes it. A node of another worker with the same pid expires by itself, and a later attempt succeeds.
 func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	r.mu.Lock()
-	want, have := r.want, r.have
+	want, have, doubt := r.want, r.have, r.doubt
 	r.mu.Unlock()
 	want.Applied = r.applied()
-	if want.PID == 0 || want == have {
+	if want.PID == 0 || want == have && !doubt {
 		return nil
 	}
 	err := s.Register(ctx, want)
@@ -209,6 +210,9 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 		err = s.Register(ctx, want)
 	}
 	if err != nil {
+		r.mu.Lock()
+		r.doubt = true
+		r.mu.Unlock()
 		r.log.DebugContext(ctx, "not registered", logkey.PID, want.PID, logkey.Error, err)
 		return err
 	}
@@ -219,7 +223,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 	defer r.mu.Unlock()
 	position := have
 	position.Applied = want.Applied
-	r.have, r.suspended = want, s.Suspended()
+	r.have, r.doubt, r.suspended = want, false, s.Suspended()
 	if position != want { // more than the position has changed
 		r.changed.Notify()
 	}
@@ -230,7 +234,7 @@ func (r *registrar) put(ctx context.Context, s coord.Session) error {
 func (r *registrar) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.have, r.suspended = coord.Member{}, nil
+	r.have, r.doubt, r.suspended = coord.Member{}, false, nil
 	r.changed.Notify()
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -42,5 +43,57 @@ func TestRegistrar_WritesAreBounded(t *testing.T) {
 		if perSecond > 100 || k.registrations < 2 {
 			t.Errorf("got %d registrations in a minute, %.0f in a second from %d workers, want at most 100", k.registrations, perSecond, workers)
 		}
+	})
+}
+
+// doubtful is a coordinator that does one registration and loses the answer.
+type doubtful struct {
+	counting
+	node coord.Member // what is registered
+	lose bool         // the next answer
+}
+
+func (d *doubtful) Open(context.Context) (coord.Session, error) { return d, nil }
+
+func (d *doubtful) Register(_ context.Context, m coord.Member) error {
+	d.node = m
+	if d.lose {
+		d.lose = false
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// A registration without an answer may have been done. If the worker's state is back by the next try, it is registered
+// again: the coordinator would otherwise keep the state in between.
+func TestRegistrar_LostAnswer_StateInBetweenDoesNotStay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &doubtful{}
+		r := newRegistrar(&Config{
+			Coordinator: d, Log: slog.New(slog.DiscardHandler), RegisterRetry: time.Second, RegisterRefresh: time.Hour,
+		}, func() dbaas.Seq { return 7 })
+		r.announce(coord.Member{PID: 1, Worker: "w1", Role: dbaas.RoleSlave})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			r.run(ctx)
+			close(ended)
+		}()
+		synctest.Wait()
+		d.lose = true
+		r.replica(true)
+		synctest.Wait()
+		if !d.node.NoReplica {
+			t.Fatal("the loss of the replica is not registered")
+		}
+		r.replica(false)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if d.node.NoReplica {
+			t.Errorf("registered %+v, want a replica", d.node)
+		}
+		cancel()
+		<-ended
 	})
 }
