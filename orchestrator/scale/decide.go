@@ -85,7 +85,7 @@ func (s *Scaler) carryOut(ctx context.Context, w window) (next *window) {
 		s.cfg.Log.InfoContext(ctx, "scaling decided", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
 		s.report(*d)
 	default:
-		d.Why += "; not written, overtaken by the next tick"
+		d.Why += "; not carried out, overtaken by a later decision"
 		s.remember(*d)
 		s.cfg.Log.WarnContext(ctx, "scaling decision overtaken", "reads", d.Count, "wanted", d.Wanted, logkey.Reason, d.Why)
 		s.report(*d)
@@ -128,7 +128,8 @@ func (s *Scaler) untilDone(ctx context.Context, report func(context.Context, err
 }
 
 // decide makes one attempt to decide about w and write the decision. An earlier attempt may have done part of
-// this, even if it failed: its decision is found in the ledger by orchestrator and time.
+// this, even if it failed: its decision is found in the ledger by orchestrator and time. If the ledger has a decision
+// after it, the decision is overtaken and is not carried out.
 //
 // The decision is written to the ledger before it is carried out. So two orchestrators whose ticks
 // coincide make only one decision, and a death between the two steps is noticed.
@@ -138,7 +139,7 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 	if err == nil {
 		if i := l.find(&d); i >= 0 {
 			d = l.Decisions[i]
-			if d.Done {
+			if overtaken := i < len(l.Decisions)-1; d.Done || overtaken {
 				return &d, nil
 			}
 			return &d, s.conclude(ctx, &d, &l, version)

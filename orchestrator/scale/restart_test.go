@@ -1,6 +1,7 @@
 package scale_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -106,5 +107,45 @@ func TestScaler_TwoOrchestrators_OneDecisionForTheReadsOfBoth(t *testing.T) {
 		read(b, 21)
 		pass(period)
 		want(t, b, c, []outcome{{30, 2, true}, {41, 3, true}, {21, 2, true}}, []int{2, 3, 2})
+	})
+}
+
+// pausing is the cluster as an orchestrator sees it that is paused before its first change of the number of slaves, which
+// then fails.
+type pausing struct {
+	*cluster
+	resumed chan struct{} // closed when the pause ends
+	paused  bool
+}
+
+func (p *pausing) SetSlaves(ctx context.Context, n int) error {
+	if p.paused {
+		return p.cluster.SetSlaves(ctx, n)
+	}
+	p.paused = true
+	<-p.resumed
+	return errAway
+}
+
+// An orchestrator that was paused between writing its decision and carrying it out does not overwrite the newer decision
+// of another one.
+func TestScaler_PausedBeforeCarryingOut_NewerDecisionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		p := &pausing{cluster: c, resumed: make(chan struct{})}
+		cfg := configOf(c, "a")
+		cfg.Cluster = p
+		a, b := start(t, cfg), start(t, configOf(c, "b"))
+		defer closeScaler(t, a)
+		defer closeScaler(t, b)
+		read(a, 41)
+		pass(period * 3 / 4)
+		read(b, 21)
+		pass(period) // a ticks and is paused; then b ticks
+		decided := []outcome{{41, 3, false}, {21, 2, true}}
+		want(t, b, c, decided, []int{2})
+		close(p.resumed)
+		pass(10 * time.Second)
+		want(t, b, c, decided, []int{2})
 	})
 }
