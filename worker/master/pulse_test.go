@@ -103,3 +103,36 @@ func (d stuckDelivery) Message() mq.Message {
 	<-d.until
 	return d.Delivery.Message()
 }
+
+// slowToReject is a delivery that cannot be decoded, and whose rejection waits for the broker.
+type slowToReject struct {
+	mq.Delivery
+	until <-chan struct{}
+}
+
+func (slowToReject) Message() mq.Message { return mq.Message{Body: []byte("x")} }
+
+func (d slowToReject) Reject() error {
+	<-d.until
+	return nil
+}
+
+// A master that waits for the broker to take a rejected read is at rest.
+func TestMaster_Pulse_RejectingAReadIsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, until := start(t, newStore(1)), make(chan struct{})
+		r.bus.linear <- slowToReject{until: until}
+		synctest.Wait()
+		if got := r.working(); len(got) > 0 || r.Stats.Rejected.Load() != 1 {
+			t.Errorf("at work: got %v after %d rejections, want nothing after one", got, r.Stats.Rejected.Load())
+		}
+		close(until)
+		synctest.Wait()
+		if got := r.working(); len(got) > 0 {
+			t.Errorf("at work after that: got %v, want nothing", got)
+		}
+		if err := r.finish(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -26,7 +26,7 @@ func (m *Master) receiveRead(ctx context.Context, cancel context.CancelCauseFunc
 	req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 	if err != nil {
 		m.Log.WarnContext(ctx, "message rejected", logkey.Queue, mq.LinearQ, logkey.Error, err)
-		m.reject(ctx, d)
+		m.Pulse.taking.Wait(func() { m.reject(ctx, d) }) // the broker must confirm a copy
 		return
 	}
 	m.confirming.Add(1)

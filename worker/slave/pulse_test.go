@@ -130,3 +130,42 @@ func (d stuckDelivery) Message() mq.Message {
 	<-d.until
 	return d.Delivery.Message()
 }
+
+// slowToReject is a delivery that cannot be decoded, and whose rejection waits for the broker.
+type slowToReject struct {
+	mq.Delivery
+
+	until <-chan struct{}
+}
+
+func (slowToReject) Message() mq.Message { return mq.Message{Body: []byte("x")} }
+
+func (d slowToReject) Reject() error {
+	<-d.until
+	return nil
+}
+
+// A slave that waits for the broker to take a rejected message is at rest.
+func TestSlave_Pulse_RejectingIsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus, source, until := newBus(), newSource(1), make(chan struct{})
+		e := newExecutor(source, bus)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- slave.New(bus, source, e, slog.New(slog.DiscardHandler)).Run(ctx, nil, func(bool) {}) }()
+		bus.deliveries <- slowToReject{until: until}
+		synctest.Wait()
+		if got := steps(e); len(got) > 0 || e.Stats.Rejected.Load() != 1 {
+			t.Errorf("at work: got %v after %d rejections, want nothing after one", got, e.Stats.Rejected.Load())
+		}
+		close(until)
+		synctest.Wait()
+		if got := steps(e); len(got) > 0 {
+			t.Errorf("at work after that: got %v, want nothing", got)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the end of the context", err)
+		}
+	})
+}

@@ -119,7 +119,7 @@ func (s *Slave) consume(ctx, stopCtx context.Context, lost <-chan struct{}, pend
 		defer s.exec.vital.taking.Rest()
 		req, err := wire.DecodeReadRequest(d.Message().Body, time.Now())
 		if err != nil {
-			s.reject(ctx, d, err)
+			s.exec.vital.taking.Wait(func() { s.reject(ctx, d, err) }) // the broker must confirm a copy
 			return
 		}
 		pending.Go(func() { s.exec.Serve(ctx, d, req) })
