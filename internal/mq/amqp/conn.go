@@ -6,6 +6,7 @@ package amqp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -141,8 +142,8 @@ func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
 	return nil
 }
 
-// Reply implements mq.Conn. A name that the broker did not generate is unroutable: a forged name could write to any
-// queue.
+// Reply implements mq.Conn. While the connection is lost, it waits for the next one (forReply). A name that the broker
+// did not generate is unroutable: a forged name could write to any queue.
 func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 	if !strings.HasPrefix(to, replyPrefix) {
 		if err := c.Ready(); err != nil {
@@ -199,7 +200,19 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], to destination
 	if c.config.cluster() {
 		return c.throughNodes(ctx, by, to, message)
 	}
-	return publish(ctx, by, &publication{key: c.name(to, node{}), message: message, mandatory: true})
+	send := func(p *publisher) error {
+		return p.publish(ctx, &publication{key: c.name(to, node{}), message: message, mandatory: true})
+	}
+	p, _, err := by.get()
+	if err == nil {
+		err = send(p)
+	}
+	if to.reply != "" && errors.Is(err, mq.ErrUnavailable) && (p == nil || p.lost()) {
+		if next, lost := forReply(ctx, by, p, m.TTL); lost == nil {
+			return send(next)
+		}
+	}
+	return err
 }
 
 // name returns the broker's name of a destination, for a publisher at a node.

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,14 @@ func another(ctx context.Context, by *link[*publisher], used *publisher) (*publi
 		return nil, err
 	}
 	return nil, fmt.Errorf("connection lost: %w", mq.ErrUnavailable)
+}
+
+// forReply returns the connection after used, on which a reply was certainly not sent. The reply's request is acknowledged
+// next, so nobody else would answer it. forReply waits for at most connectWait, or the reply's TTL if it has one.
+func forReply(ctx context.Context, by *link[*publisher], used *publisher, ttl time.Duration) (*publisher, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(connectWait, cmp.Or(max(ttl, 0), connectWait)))
+	defer cancel()
+	return another(ctx, by, used)
 }
 
 // through publishes over one connection. Reads go to the queue at its node; if the broker returns them, to the queue at
