@@ -28,6 +28,14 @@ func FailAbove(c *Conn, n int64) {
 	c.meter.most = n - reserveBytes
 }
 
+// Watched returns the text of the statement on c that the watchdog sees, "" if it sees none.
+func Watched(c *Conn) string {
+	if text := c.meter.watched.text.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // Next binds n to the only parameter if first is set, and steps once; the row, if there is one, stays.
 func Next(s *Stmt, first bool, n int64) (bool, error) {
 	if first {

@@ -57,6 +57,7 @@ var held atomic.Int64
 
 // begin starts counting for a new statement.
 func (m *meter) begin() {
+	m.leave() // a panic may have left the last statement running
 	m.end()
 	m.used, m.stop = 0, goOn
 	m.statement.Add(1)
@@ -70,7 +71,7 @@ func (m *meter) enter(preparing bool) {
 
 func (m *meter) leave() { m.running, m.preparing = false, false }
 
-// end subtracts the statement's share from held, and ends its watch.
+// end subtracts the statement's share from held, and ends its watch if it has not ended.
 func (m *meter) end() {
 	if n := m.published.Load(); n != 0 {
 		m.published.Store(0)

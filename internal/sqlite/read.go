@@ -21,6 +21,7 @@ func (c *Conn) AppendRead(b []byte, r *dbaas.Read, guard Guard) ([]byte, error) 
 	}}
 	out := b
 	c.queried = nil
+	defer c.meter.watched.end() // also if the engine panics
 	err := c.Until(r.Deadline, func() (err error) {
 		if r.Format == dbaas.FormatObjects {
 			out, err = w.only(b, r.Statements)

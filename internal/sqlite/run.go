@@ -21,6 +21,7 @@ func (s *Stmt) Run(in *dbaas.Statement, limit int) (dbaas.StatementResult, error
 // transaction back. Exception: if returned rows are the reason (more than limit bytes, too many rows, an infinity), the
 // caller must undo the statement's effects.
 func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
+	defer s.reset()
 	var out dbaas.StatementResult
 	args, err := in.take(s)
 	if err == nil {
@@ -29,7 +30,6 @@ func (s *Stmt) RunPart(in *Input, limit int) (dbaas.StatementResult, error) {
 	if err != nil {
 		return out, err
 	}
-	defer s.reset()
 	size := 0
 	for first := true; ; first = false {
 		more, err := s.step()

@@ -55,7 +55,6 @@ func (c *Conn) Prepare(sql string, guard Guard) (*Stmt, error) {
 	short := len(sql) <= maxKeptSQL
 	if short {
 		if s := c.guarded[sql]; s != nil && s.guard == guard {
-			c.meter.watched.begin(&s.sql, c.deadline)
 			return s, nil
 		}
 	}
@@ -111,6 +110,7 @@ func (c *Conn) compile(sql string, guard Guard) (*Stmt, error) {
 		}
 		watching := sql
 		c.meter.watched.begin(&watching, c.deadline)
+		defer c.meter.watched.end() // the statement may never run
 		c.meter.enter(true)
 		defer c.meter.leave()
 	}
@@ -263,6 +263,9 @@ func (s *Stmt) step() (bool, error) {
 	c.denied = nil
 	c.boundValues(s.guard)
 	if s.guard != nil {
+		if !c.meter.running { // the first step
+			c.meter.watched.begin(&s.sql, c.deadline)
+		}
 		c.meter.enter(false)
 	}
 	if s.seen.schema {

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// watched is the watchdog's view of the running statement of a connection.
+// watched is the watchdog's view of the running statement of a connection. The statement is watched only while the
+// engine works on it: from the begin to the end of its preparation, and from its first step to its reset.
 type watched struct {
 	onStuck  func(sql string)
+	number   atomic.Uint64          // of this watch on the connection
 	text     atomic.Pointer[string] // nil: no statement runs
 	deadline atomic.Int64           // nanoseconds since 1970; 0: none
 	limit    atomic.Int64           // nanoseconds from the begin to the deadline
@@ -22,6 +24,7 @@ func (w *watched) begin(text *string, deadline time.Time) {
 	}
 	w.deadline.Store(deadline.UnixNano())
 	w.limit.Store(int64(max(0, time.Until(deadline))))
+	w.number.Add(1)
 	w.text.Store(text)
 }
 
@@ -42,10 +45,10 @@ var watchStart sync.Once
 
 // sight is what the watchdog knows of a statement that it sees.
 type sight struct {
-	statement uint64
-	limit     time.Duration // the statement's allowed time
-	over      time.Duration // how long the watchdog has seen it run after its deadline
-	reported  bool
+	number   uint64        // of the watch
+	limit    time.Duration // the statement's allowed time
+	over     time.Duration // how long the watchdog has seen it run after its deadline
+	reported bool
 }
 
 // stuck is asked at each check, elapsed after the previous one. A check that comes late counts as one in time: then the
@@ -71,16 +74,16 @@ func watch() {
 			if m == nil {
 				continue
 			}
-			statement, text := m.statement.Load(), m.watched.text.Load()
+			number, text := m.watched.number.Load(), m.watched.text.Load()
 			if text == nil {
 				continue
 			}
 			s, ok := seen[m]
-			if !ok || s.statement != statement {
-				s = sight{statement: statement, limit: time.Duration(m.watched.limit.Load())}
+			if !ok || s.number != number {
+				s = sight{number: number, limit: time.Duration(m.watched.limit.Load())}
 			}
 			deadline := time.Unix(0, m.watched.deadline.Load())
-			if s.stuck(now, deadline, elapsed) && m.statement.Load() == statement {
+			if s.stuck(now, deadline, elapsed) && m.watched.number.Load() == number && m.watched.text.Load() != nil {
 				s.reported = true
 				m.watched.onStuck(strings.Clone(*text))
 			}

@@ -37,6 +37,44 @@ func TestOptions_OnStuck(t *testing.T) {
 	}
 }
 
+// Only a running statement is watched. A prepared statement may never run, and its connection may stay idle.
+func TestOptions_OnStuck_IdleStatement(t *testing.T) {
+	t.Parallel()
+	c, _ := sqlitetest.Open(t, sqlite.Options{OnStuck: func(string) {}})
+	sqlitetest.Exec(t, c, "CREATE TABLE t(a UNIQUE)")
+	one := []dbaas.Value{dbaas.Integer(1)}
+	for _, tc := range []struct {
+		name string
+		in   dbaas.Statement
+		runs bool
+		fail bool
+	}{
+		{"prepared", dbaas.Statement{SQL: "SELECT ?"}, false, false},
+		{"prepared again", dbaas.Statement{SQL: "SELECT ?"}, false, false},
+		{"schema change, prepared", dbaas.Statement{SQL: "CREATE TABLE x(a)"}, false, false},
+		{"done", dbaas.Statement{SQL: "INSERT INTO t VALUES(?)", Args: one}, true, false},
+		{"failed", dbaas.Statement{SQL: "INSERT INTO t VALUES(?)", Args: one}, true, true},
+		{"no value", dbaas.Statement{SQL: "INSERT INTO t VALUES(?)"}, true, true},
+		{"no value for a schema change", dbaas.Statement{SQL: "CREATE TABLE IF NOT EXISTS t(a CHECK(a>?))"}, true, true},
+		{"value of no kind", dbaas.Statement{SQL: "INSERT INTO t VALUES(?)", Args: []dbaas.Value{{Kind: 99}}}, true, true},
+		{"infinity", dbaas.Statement{SQL: "VALUES(9e999)"}, true, true},
+	} {
+		err := c.Until(time.Now().Add(time.Minute), func() error {
+			s, err := c.Prepare(tc.in.SQL, writes)
+			if err == nil && tc.runs {
+				_, err = s.Run(&tc.in, 1<<20)
+			}
+			return err
+		})
+		if (err != nil) != tc.fail {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if sql := sqlite.Watched(c); sql != "" {
+			t.Errorf("%s: %q is watched", tc.name, sql)
+		}
+	}
+}
+
 // A process that was stopped, or got no processor, has no stuck statement for that.
 func TestOptions_OnStuck_ProcessStopped(t *testing.T) {
 	t.Parallel()
