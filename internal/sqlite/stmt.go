@@ -229,6 +229,9 @@ func (s *Stmt) named(qualify bool) []string {
 	return names
 }
 
+// Parameters returns how many parameters the statement has.
+func (s *Stmt) Parameters() int { return len(s.names) }
+
 // Schema reports whether the statement changes the schema.
 func (s *Stmt) Schema() bool { return s.seen.schema }
 

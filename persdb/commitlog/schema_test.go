@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"testing"
 
+	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/storetest"
 	"rideshare/persdb/commitlog"
 )
@@ -36,4 +37,27 @@ func TestOpen_Schema_IsTheConfigurations(t *testing.T) {
 	if err != nil || len(after.Tables) != len(before.Tables) || after.Tables["kept"] != before.Tables["kept"] {
 		t.Errorf("got tables %v, %v, want %v", after.Tables, err, before.Tables)
 	}
+}
+
+// A statement that changes the schema has no parameters, also where the engine skips the definition with them: the log
+// has only its text. The statement is refused, and the replicas follow.
+func TestStore_Commit_SchemaWithParameters(t *testing.T) {
+	s := open(t, commitlog.Config{})
+	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
+	one := dbaas.Integer(1)
+	o := op(1)
+	o.Statements = []dbaas.Statement{
+		{SQL: "CREATE TABLE IF NOT EXISTS users(a CHECK(a>?))", Args: []dbaas.Value{one}},
+		{SQL: "CREATE TABLE IF NOT EXISTS users(a CHECK(a>:n))", Named: []dbaas.NamedValue{{Name: "n", Value: one}}},
+		{SQL: "SELECT ?; CREATE TABLE IF NOT EXISTS users(a CHECK(a>?)); SELECT 1", Args: []dbaas.Value{one, one}},
+		{SQL: "CREATE TABLE IF NOT EXISTS users(a CHECK(a>?))"},
+	}
+	c := storetest.Commit(t, s, epoch, o, op(2, ann))
+	for i, result := range c.Results[0].Statements {
+		const want = "a statement that changes the schema cannot have parameters"
+		if result.Code != dbaas.CodeInvalid || result.Message != want {
+			t.Errorf("statement %d: got %s %s, want %s", i, result.Code, result.Message, want)
+		}
+	}
+	r.Follow(t, s)
 }

@@ -117,6 +117,9 @@ var errNotRecorded = &dbaas.Error{Code: dbaas.CodeInternal, Message: "the statem
 // schema runs a statement that changes the schema. The change becomes a separate part of the entry, as text. If
 // replicas could not follow the new schema, the statement is undone, or the whole operation if that is atomic.
 func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
+	if p.Parameters() > 0 { // the engine accepts them in a definition that it skips, as IF NOT EXISTS may make it do.
+		return result, errSchemaParameters
+	}
 	if err = replication.CheckCalls(p.Calls()); err != nil {
 		return result, err
 	}
@@ -135,6 +138,8 @@ func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
 	}
 	return result, b.together(run)
 }
+
+var errSchemaParameters = &dbaas.Error{Code: dbaas.CodeInvalid, Message: "a statement that changes the schema cannot have parameters"}
 
 // together calls run within a savepoint, and undoes its changes if it fails.
 func (b *batch) together(run func() error) error {
