@@ -254,7 +254,8 @@ func (s *Stmt) Dropped() []string {
 	return s.seen.rewritten
 }
 
-// WritesSequence reports whether the statement itself changes sqlite_sequence.
+// WritesSequence reports whether the statement itself or a trigger changes sqlite_sequence. Ask after the statement has
+// run: it may have been prepared before the trigger was made.
 func (s *Stmt) WritesSequence() bool { return s.seen.sequence }
 
 // step runs the statement to its next row. After an error the statement has been reset.
@@ -276,7 +277,8 @@ func (s *Stmt) step() (bool, error) {
 	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
 	c.guard = nil
-	if rc != lib.SQLITE_ROW { // otherwise values are fetched next, which takes memory too.
+	s.seen.sequence = s.seen.sequence || c.seen.sequence // a newer trigger may write to it
+	if rc != lib.SQLITE_ROW {                            // otherwise values are fetched next, which takes memory too.
 		c.meter.leave()
 	}
 	switch rc {

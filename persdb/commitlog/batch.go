@@ -36,7 +36,9 @@ type plan struct {
 	strict bool                     // check the size of the tables after each operation
 	undo   bool                     // a statement failed after it had changed rows: give each statement a savepoint
 	watch  bool                     // find the statement that changed the schema without being recorded
-	used   int64                    // pages of the file at the last check
+	// sequence means that the last statement may have changed sqlite_sequence, which no count of rows shows.
+	sequence bool
+	used     int64 // pages of the file at the last check
 	// unlinked makes a load run without foreign keys, which are checked at its end.
 	unlinked bool
 

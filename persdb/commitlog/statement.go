@@ -260,6 +260,7 @@ func (b *batch) ownFull() (bool, error) {
 // returns false
 //   - after OR ROLLBACK or an interrupt, which end the transaction,
 //   - after a failure that was found when the statement had already run,
+//   - if the statement writes to sqlite_sequence, whose rows are not recorded,
 //   - if rows were recorded or a deferred foreign key is open: OR FAIL keeps the rows before the failed one, and
 //     without a statement journal the engine keeps them too, as with a wrong type in a STRICT table.
 func (b *batch) untouched(at stmtRef, e *dbaas.Error, readOnly bool) bool {
@@ -269,5 +270,5 @@ func (b *batch) untouched(at stmtRef, e *dbaas.Error, readOnly bool) bool {
 	if readOnly || b.atomic(at.op) {
 		return true
 	}
-	return b.s.capture.Rows() == 0 && !b.s.conn.OpenForeignKeys() && (e.Code == dbaas.CodeInvalid || e.Code == dbaas.CodeConstraint)
+	return !b.plan.sequence && b.s.capture.Rows() == 0 && !b.s.conn.OpenForeignKeys() && (e.Code == dbaas.CodeInvalid || e.Code == dbaas.CodeConstraint)
 }

@@ -20,6 +20,7 @@ func (b *batch) text(at stmtRef) (result dbaas.StatementResult, untouched bool, 
 	}
 	if p.Rest() == "" && (p.undone || !b.plan.undo) {
 		result, err = b.execute(p)
+		b.plan.sequence = p.WritesSequence()
 		return result, p.ReadOnly(), err
 	}
 	several := func() (err error) {
