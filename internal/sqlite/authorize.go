@@ -193,14 +193,14 @@ func (s *Stmt) allowed() error {
 	return nil
 }
 
-// Patterns for the beginning of a text. blanks are the white space, comments and semicolons that the engine skips.
+// Patterns for the beginning of a text. blanks are the white space, comments and semicolons that the engine skips. It
+// skips a vertical tab only behind other white space.
 const (
-	blanks  = `(?:\s|\x{FEFF}|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
+	blanks  = `(?:\s[\s\v]*|\x{FEFF}|;|--[^\n]*(?:\n|$)|/\*(?:[^*]|\*+[^*/])*(?:\*+/|\**$))*`
 	explain = `EXPLAIN\b` + blanks
 )
 
 var (
-	isBlank   = regexp.MustCompile(`^` + blanks + `$`)
-	isExplain = regexp.MustCompile(`(?i)^` + blanks + explain)
-	isVacuum  = regexp.MustCompile(`(?i)^` + blanks + `(?:` + explain + `(?:QUERY\b` + blanks + `PLAN\b` + blanks + `)?)?VACUUM\b`)
+	isBlank  = regexp.MustCompile(`^` + blanks + `$`)
+	isVacuum = regexp.MustCompile(`(?i)^` + blanks + `(?:` + explain + `(?:QUERY\b` + blanks + `PLAN\b` + blanks + `)?)?VACUUM\b`)
 )

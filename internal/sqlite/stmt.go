@@ -159,13 +159,17 @@ func (c *Conn) prepareFirst(sql string) (p uintptr, from, to int, err error) {
 		return 0, 0, 0, err
 	}
 	defer libc.Xfree(c.tls, text)
-	c.seen, c.denied = actions{explain: c.guard != nil && isExplain.MatchString(sql)}, nil
+	c.seen, c.denied = actions{}, nil
 	at := text
 	for {
 		p, tail, err := c.prepareAt(at)
 		switch {
 		case err != nil:
 			return 0, 0, 0, err
+		case p != 0 && c.guard != nil && !c.seen.explain && lib.Xsqlite3_stmt_isexplain(c.tls, p) != 0:
+			lib.Xsqlite3_finalize(c.tls, p)
+			c.seen = actions{explain: true} // the guard is asked again about the same text, now that this is known
+			continue
 		case p != 0:
 			return p, int(at - text), int(tail - text), nil
 		case *ref[byte](tail) == 0 || tail == at:
