@@ -158,6 +158,9 @@ func (d *dump) counters(chosen bool) error {
 	if len(names) == 0 {
 		return nil
 	}
+	if exists, err := d.c.HasCounters(); err != nil || !exists { // AUTOINCREMENT may be a word of a comment.
+		return err
+	}
 	if !chosen {
 		d.text("DELETE FROM sqlite_sequence;\n")
 	}

@@ -14,15 +14,20 @@ const CounterTable = "sqlite_sequence"
 // Counter is a row of CounterTable: a table's name and the last number used. Clients may store any value in both.
 type Counter struct{ Name, Seq dbaas.Value }
 
-// Counters returns the rows of CounterTable by row id, or none if the file has no such table.
-func (c *Conn) Counters() (map[int64]Counter, error) {
-	rows := map[int64]Counter{}
-	exists := false
-	err := c.Query("SELECT 1 FROM sqlite_master WHERE name='sqlite_sequence'", func(Row) error {
+// HasCounters reports whether the file has CounterTable. The engine makes it with the first table with AUTOINCREMENT.
+func (c *Conn) HasCounters() (exists bool, err error) {
+	err = c.Query("SELECT 1 FROM sqlite_master WHERE name='sqlite_sequence'", func(Row) error {
 		exists = true
 		return nil
 	})
-	if err == nil && exists {
+	return exists, err
+}
+
+// Counters returns the rows of CounterTable by row id, or none if the file has no such table.
+func (c *Conn) Counters() (map[int64]Counter, error) {
+	rows := map[int64]Counter{}
+	exists, err := c.HasCounters()
+	if exists {
 		err = c.Query("SELECT rowid, name, seq FROM sqlite_sequence", func(r Row) error {
 			rows[r.Int(0)] = Counter{Name: r.Value(1), Seq: r.Value(2)}
 			return nil
