@@ -34,8 +34,7 @@ func DumpForeign(c *sqlite.Conn, w io.Writer) error {
 }
 
 // CheckForeign returns CodeInvalid for a file that is damaged or has virtual tables. It must run before anything else
-// reads the file. It runs within the limits of c, like a client's statement, since the expressions of a schema can ask
-// for any amount of memory.
+// reads the file. It runs within the limits of c, like a client's statement, and computes no expression of the file's schema.
 func CheckForeign(c *sqlite.Conn) error { return foreignError(checkForeign(c)) }
 
 func checkForeign(c *sqlite.Conn) error {
@@ -44,30 +43,19 @@ func checkForeign(c *sqlite.Conn) error {
 			return err
 		}
 	}
-	check, err := c.Prepare("PRAGMA quick_check(1)", foreignGuard{})
-	if err != nil {
-		return err
-	}
-	result, err := check.Run(&dbaas.Statement{}, dumpBuffer)
+	damage, err := c.Damage(foreignGuard{})
 	if e, ok := errors.AsType[*dbaas.Error](err); ok && e.Code == dbaas.CodeTooLarge {
 		return dbaas.WrapError(dbaas.CodeInvalid, "the file cannot be checked: "+e.Message, err)
 	}
 	if err != nil {
 		return err
 	}
-	if len(result.Rows) != 1 || result.Rows[0][0].Text != "ok" {
-		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: %s", firstText(result.Rows))
+	if damage != "" {
+		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: %s", damage)
 	}
 	return c.Query("SELECT name FROM sqlite_master WHERE type='table' AND rootpage=0", func(r sqlite.Row) error {
 		return dbaas.Errorf(dbaas.CodeInvalid, "table %s of the file is a virtual table, which is not supported", r.Text(0))
 	})
-}
-
-func firstText(rows []dbaas.Row) string {
-	if len(rows) == 0 {
-		return "it could not be checked"
-	}
-	return rows[0][0].Text
 }
 
 // foreignError converts the error of a file that cannot be read to CodeInvalid, the client's fault,

@@ -40,16 +40,6 @@ func (c *Conn) RoomToGrow() (room bool, err error) {
 // CheckpointPassive moves the WAL into the file as far as readers and free space allow.
 func (c *Conn) CheckpointPassive() { _ = c.ExecOnce("PRAGMA wal_checkpoint(PASSIVE)") } // a later commit does the rest.
 
-// QuickCheck reads the whole file and returns a CodeInternal error if its structure is damaged.
-func (c *Conn) QuickCheck() error {
-	return c.Query("PRAGMA quick_check(1)", func(r Row) error {
-		if text := r.Text(0); text != "ok" {
-			return dbaas.Errorf(dbaas.CodeInternal, "database file is damaged: %s", text)
-		}
-		return nil
-	})
-}
-
 // SchemaVersion returns SQLite's version number of the schema, which changes with each schema change.
 func (c *Conn) SchemaVersion() (version int64, err error) {
 	err = c.Query("PRAGMA schema_version", func(r Row) error {

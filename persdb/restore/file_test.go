@@ -216,6 +216,19 @@ func TestFromFile_UnusableFile(t *testing.T) {
 	}
 }
 
+// A file whose CHECKs and VIRTUAL columns fail when a check of the file computes them is restored, and the folder starts again.
+func TestFromFile_ExpressionsAreNotComputed(t *testing.T) {
+	file := databaseOf(t, `CREATE TABLE app(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT); INSERT INTO app(name) VALUES('ann');
+		CREATE TABLE x(v CHECK(last_insert_rowid()<>0)); INSERT INTO x VALUES(1);
+		CREATE TABLE j(v TEXT); INSERT INTO j VALUES('not json'); ALTER TABLE j ADD COLUMN a TEXT AS (v->>'a');
+		CREATE TABLE m(v); INSERT INTO m VALUES(1); ALTER TABLE m ADD COLUMN a TEXT AS (hex(zeroblob(400000000)))`)
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := restore.FromFile(t.Context(), in(dir), file); err != nil {
+		t.Fatal(err)
+	}
+	contents(t, open(t, dir), dir)
+}
+
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
