@@ -189,14 +189,26 @@ const plainColumn, storedColumn = 0, 3
 
 // identify sets identity.
 func (t *table) identify(c *sqlite.Conn) error {
-	return c.Query(`SELECT x.name, x.coll FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x WHERE l.origin='pk' AND x.key=1 ORDER BY x.seqno`, func(r sqlite.Row) error {
+	var equal []string
+	err := c.Query(`SELECT x.name, x.coll FROM pragma_index_list(?) l, pragma_index_xinfo(l.name) x WHERE l.origin='pk' AND x.key=1 ORDER BY x.seqno`, func(r sqlite.Row) error {
 		n := slices.IndexFunc(t.key, func(k int) bool { return t.columns[k] == r.Text(0) })
-		if t.identity != "" {
-			t.identity += " AND "
-		}
-		t.identity += fmt.Sprintf("%s=?%d COLLATE %s", QuoteName(r.Text(0)), n+1, QuoteName(r.Text(1)))
+		equal = append(equal, fmt.Sprintf("%s=?%d COLLATE %s", QuoteName(r.Text(0)), n+1, QuoteName(r.Text(1))))
 		return nil
 	}, dbaas.Text(t.name))
+	t.identity = all(equal)
+	return err
+}
+
+// maxChain is how many conditions are joined to a plain chain, which is as deep as it has conditions. The engine limits the depth.
+const maxChain = 100
+
+// all joins conditions with AND, many of them to a balanced tree.
+func all(conditions []string) string {
+	half := len(conditions) / 2
+	if len(conditions) <= maxChain {
+		return strings.Join(conditions, " AND ")
+	}
+	return "(" + all(conditions[:half]) + ") AND (" + all(conditions[half:]) + ")"
 }
 
 // rowidAlias returns the name of the column that is the row id itself, which may be empty, and sets rowidKey if there is such a

@@ -47,7 +47,7 @@ type Conn struct {
 	looks                 uint      // number of calls of onProgress
 	foreignKeys, triggers bool
 	limits                Limits
-	longest               int // bytes; the longest value that the running statement may make
+	bounded               bounds // for the running statement
 	meter                 meter
 	functions             uintptr // the data of our functions, in C memory
 	frames                walFrames

@@ -149,7 +149,7 @@ func (c *call) fail(message string) {
 // alloc returns n bytes of the engine's memory, counted as the statement's. If the statement may not have them, it sets
 // the function's error and returns false.
 func (c *call) alloc(n int) (uintptr, bool) {
-	if n > c.conn.longest {
+	if n > c.conn.bounded.value {
 		lib.Xsqlite3_result_error_toobig(c.tls, c.ctx)
 		return 0, false
 	}

@@ -36,8 +36,8 @@ const (
 	defaultMemoryAll  = 192 << 20
 	defaultValue      = 64 << 20
 	defaultLength     = 8 << 20
-	defaultParameters = 32_766
-	defaultDepth      = 1_000
+	defaultParameters = 32_766 // the engine's own limit
+	defaultDepth      = 1_000  // the engine's own limit
 	defaultAnswer     = 64 << 20
 	// engineValue is the engine's own limit for a value, in bytes. The system's statements have no lower limit, because
 	// they carry values that clients' statements made, on replicas too.
@@ -61,23 +61,28 @@ func (c *Conn) bound(id int32, n int) {
 	lib.Xsqlite3_limit(c.tls, c.db, id, int32(min(n, engineValue)))
 }
 
-// boundValues sets the longest value allowed for statements under guard; without a guard, the engine's longest.
+// bounds are the engine's limits that are different for clients' statements.
+type bounds struct{ value, parameters, depth int }
+
+// boundValues sets the engine's limits for statements under guard; without a guard, the engine's highest. The system's own
+// statements carry what clients' statements made elsewhere, perhaps under higher limits.
 func (c *Conn) boundValues(guard Guard) {
-	n := engineValue
+	b := bounds{engineValue, defaultParameters, defaultDepth}
 	if guard != nil {
-		n = c.limits.Value
+		b = bounds{c.limits.Value, c.limits.Parameters, c.limits.Depth}
 	}
-	if n != c.longest {
-		c.longest = n
-		c.bound(lib.SQLITE_LIMIT_LENGTH, n)
+	if b == c.bounded {
+		return
 	}
+	c.bounded = b
+	c.bound(lib.SQLITE_LIMIT_LENGTH, b.value)
+	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, b.parameters)
+	c.bound(lib.SQLITE_LIMIT_EXPR_DEPTH, b.depth)
 }
 
-// bounds sets the engine's limits for all statements of a new connection.
-func (c *Conn) bounds() {
+// boundAll sets the engine's limits for all statements of a new connection.
+func (c *Conn) boundAll() {
 	c.boundValues(nil)
-	c.bound(lib.SQLITE_LIMIT_VARIABLE_NUMBER, c.limits.Parameters)
-	c.bound(lib.SQLITE_LIMIT_EXPR_DEPTH, c.limits.Depth)
 	c.bound(lib.SQLITE_LIMIT_WORKER_THREADS, 0) // a thread of the engine's own would not be metered.
 }
 

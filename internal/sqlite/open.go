@@ -139,7 +139,7 @@ func fileURI(path string, readOnly bool) (string, error) {
 
 func (c *Conn) configure(o Options) error {
 	lib.Xsqlite3_busy_timeout(c.tls, c.db, int32(busyTimeout/time.Millisecond))
-	c.bounds()
+	c.boundAll()
 	lib.Xsqlite3_progress_handler(c.tls, c.db, progressOps, callback(onProgress), address(c))
 	if rc := lib.Xsqlite3_set_authorizer(c.tls, c.db, callback(onAuthorize), address(c)); rc != lib.SQLITE_OK {
 		return c.failure(rc)
