@@ -49,6 +49,8 @@ type Capture struct {
 	sequences map[int64]sqlite.Counter // committed counters of AUTOINCREMENT
 	pending   map[int64]sqlite.Counter
 	counted   bool // a row was inserted into a table with AUTOINCREMENT: replicas advance the counter too
+	// sequenceSize is the bytes of sequences if the batch will record them.
+	sequenceSize int64
 }
 
 // NewCapture attaches a Capture to c permanently. The statements that it records must be prepared with guard. When a
@@ -64,7 +66,7 @@ func NewCapture(c *sqlite.Conn, guard *Guard, limit int64) *Capture {
 // Begin drops earlier records and starts recording. The caller must have opened a transaction that has changed nothing
 // yet.
 func (k *Capture) Begin() error {
-	k.on, k.changes, k.size, k.buf = true, nil, 0, nil
+	k.on, k.changes, k.size, k.sequenceSize, k.buf = true, nil, 0, 0, nil
 	k.table, k.skip, k.pending, k.counted, k.over = nil, nil, nil, false, false
 	k.sums.begin()
 	k.feed.begin()
@@ -106,7 +108,7 @@ func (k *Capture) Over() bool { return k.over }
 func (k *Capture) Err() error { return k.err }
 
 // Size returns how many bytes the batch has recorded.
-func (k *Capture) Size() int64 { return k.size + int64(len(k.buf)) }
+func (k *Capture) Size() int64 { return k.size + k.sequenceSize + int64(len(k.buf)) }
 
 // Schema records the text of a schema change and calls run, which executes it. Rows of the tables in rewritten are not
 // recorded: replicas get their changes by executing the text. Rows of other tables, such as the cascades of DROP TABLE,
@@ -125,6 +127,7 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	k.flush()
 	k.changes = append(k.changes, dbaas.Change{Kind: dbaas.ChangeSchema, Data: []byte(text)})
 	k.size += int64(len(text))
+	k.countSequences()
 	k.skip = rewritten
 	k.sums.schema, k.sums.again = true, append(k.sums.again, rewritten...)
 	err := run()
@@ -189,7 +192,10 @@ func (k *Capture) row(ch *sqlite.RowChange) {
 	if len(t.notNull) > 0 && ch.Op != sqlite.RowDelete {
 		k.checkKey(t, ch)
 	}
-	k.counted = k.counted || t.sequence && ch.Op == sqlite.RowInsert
+	if t.sequence && ch.Op == sqlite.RowInsert {
+		k.counted = true
+		k.countSequences()
+	}
 	k.feed.check(k.Size())
 	if k.over = k.Size() > k.limit; k.over {
 		k.c.Stop()

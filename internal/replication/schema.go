@@ -29,7 +29,8 @@ func CheckCalls(calls []string) error {
 const maxColumns = 2000
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
-// uses reserved names, or that has a UNIQUE index on a protected table.
+// uses reserved names, or that has a UNIQUE index on a protected table. It returns CodeTooLarge for counters that no entry has
+// room for.
 func (k *Capture) checkReplicable() error {
 	tables, err := k.load()
 	if err != nil {
@@ -45,6 +46,9 @@ func (k *Capture) checkReplicable() error {
 		case len(t.stored) >= maxColumns: // a row is read with its row id
 			return dbaas.Errorf(dbaas.CodeInvalid, "table %s has too many columns, at most %d are possible", t.name, maxColumns-1)
 		}
+	}
+	if err = checkCounters(tables); err != nil {
+		return err
 	}
 	for _, check := range []func() error{k.checkProtected, k.checkReserved, k.checkTexts} {
 		if err := check(); err != nil {

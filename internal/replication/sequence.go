@@ -2,6 +2,7 @@ package replication
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"rideshare/internal/dbaas"
@@ -32,6 +33,31 @@ func (k *Capture) CheckSequences() error {
 	return err
 }
 
+// checkCounters returns CodeTooLarge if the counters of all tables with AUTOINCREMENT could become too large for an entry: the engine
+// stores a counter, with the table's name, at the first row.
+func checkCounters(tables map[string]*table) error {
+	size := 0
+	for _, t := range tables {
+		if t.sequence {
+			size += len(recordedCounter(sqlite.Counter{Name: dbaas.Text(t.name), Seq: dbaas.Integer(math.MaxInt64)}))
+		}
+	}
+	if size > maxCounters {
+		return dbaas.Errorf(dbaas.CodeTooLarge, "the names of tables with AUTOINCREMENT would have more than %d bytes", maxCounters)
+	}
+	return nil
+}
+
+// countSequences counts all of sqlite_sequence to the batch's size, since takeSequences will record it.
+func (k *Capture) countSequences() {
+	if k.sequenceSize > 0 {
+		return
+	}
+	for _, row := range k.sequences {
+		k.sequenceSize += int64(len(recordedCounter(row)))
+	}
+}
+
 // takeSequences records all of sqlite_sequence if it has changed, or if applying the batch's inserts or schema changes could
 // change it on replicas. sqlite_sequence has one row for each table with AUTOINCREMENT.
 func (k *Capture) takeSequences() error {
@@ -39,7 +65,7 @@ func (k *Capture) takeSequences() error {
 	if err != nil {
 		return err
 	}
-	k.pending = rows
+	k.pending, k.sequenceSize = rows, 0
 	same := maps.EqualFunc(rows, k.sequences, func(a, b sqlite.Counter) bool { return recordedCounter(a) == recordedCounter(b) })
 	if same && !k.counted && !k.sums.schema {
 		return nil

@@ -231,30 +231,6 @@ func TestStore_Commit_EmptiedAtAnySize(t *testing.T) {
 	r.Follow(t, s)
 }
 
-// A statement that would make every later entry with a counter large is undone.
-func TestStore_Commit_LargeCounters(t *testing.T) {
-	s := open(t, commitlog.Config{})
-	epoch, r := storetest.Claim(t, s), storetest.NewReplica(t, s)
-	for n, tc := range []struct{ sql, want string }{
-		{"CREATE TABLE x(id INTEGER PRIMARY KEY AUTOINCREMENT)", "ok"},
-		{"INSERT INTO sqlite_sequence(name, seq) VALUES('a', zeroblob(600000))", "ok"},
-		{"INSERT INTO sqlite_sequence(name, seq) VALUES('b', zeroblob(600000))", "too_large: sqlite_sequence would have more than 1048576 bytes"},
-		{"INSERT INTO x DEFAULT VALUES", "ok"},
-		{"CREATE TABLE y(v)", "ok"},
-		{"INSERT INTO y VALUES(1)", "ok"}, // stays prepared
-		{"CREATE TRIGGER g AFTER INSERT ON y BEGIN INSERT INTO sqlite_sequence(name, seq) VALUES('b', zeroblob(600000)); END", "ok"},
-		{"INSERT INTO y VALUES(1)", "too_large: sqlite_sequence would have more than 1048576 bytes"},
-	} {
-		if got := outcome(storetest.Commit(t, s, epoch, op(n, tc.sql)).Results[0]); got != tc.want {
-			t.Errorf("%s: got %s, want %s", tc.sql, got, tc.want)
-		}
-	}
-	r.Follow(t, s)
-	if n := count(t, r, "sqlite_sequence"); n != 2 {
-		t.Errorf("got %d counters, want those of a and x", n)
-	}
-}
-
 // An operation that takes longer than others may wait is deferred without affecting them. Alone it may use its full
 // time; statements that have not finished by then fail permanently.
 func TestStore_Commit_SlowOperationIsPutOff(t *testing.T) {
