@@ -129,13 +129,19 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	k.size += int64(len(text))
 	k.countSequences()
 	k.skip = rewritten
-	k.sums.schema, k.sums.again = true, append(k.sums.again, rewritten...)
-	err := run()
-	k.skip = nil
-	if err != nil {
-		return err
+	k.sums.schema = true
+	before, err := k.load()
+	if err == nil {
+		err = run()
 	}
-	return k.checkReplicable()
+	k.skip = nil
+	if err == nil {
+		err = k.checkReplicable()
+	}
+	if err == nil {
+		k.sums.altered(rewritten, before, k.tables)
+	}
+	return err
 }
 
 // Take ends the batch's recording and returns the changes. The last change has the read tags that the batch touches. It

@@ -13,11 +13,12 @@ type Mark struct {
 	over            bool   // the feed was given up before
 	delta           map[string]tableSum
 	emptied         map[string]bool
+	moved           map[string]string
 }
 
 // Mark returns the current position.
 func (k *Capture) Mark() Mark {
-	return Mark{parts: len(k.changes), buffered: len(k.buf), fed: k.feed.buf, over: k.feed.over, delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied)}
+	return Mark{parts: len(k.changes), buffered: len(k.buf), fed: k.feed.buf, over: k.feed.over, delta: maps.Clone(k.sums.delta), emptied: maps.Clone(k.sums.emptied), moved: maps.Clone(k.sums.moved)}
 }
 
 // Rewind drops everything recorded after m. The caller has undone these changes.
@@ -36,5 +37,5 @@ func (k *Capture) Rewind(m Mark) {
 		k.changes = k.changes[:m.parts]
 	}
 	k.buf, k.table = k.buf[:m.buffered], nil
-	k.sums.delta, k.sums.emptied = maps.Clone(m.delta), maps.Clone(m.emptied)
+	k.sums.delta, k.sums.emptied, k.sums.moved = maps.Clone(m.delta), maps.Clone(m.emptied), maps.Clone(m.moved)
 }

@@ -31,6 +31,7 @@ type sums struct {
 	delta   map[string]tableSum // of the batch
 	emptied map[string]bool     // tables whose delta begins at zero
 	again   []string            // tables to sum up afresh: a schema change rewrote their rows
+	moved   map[string]string   // the names in total of tables that the batch has renamed, by their new names
 	schema  bool                // the batch changes the schema
 	pending map[string]tableSum // entries of total to be set
 	gone    []string            // entries of total to be deleted
@@ -38,6 +39,7 @@ type sums struct {
 
 func (s *sums) begin() {
 	s.delta, s.emptied, s.again, s.schema = map[string]tableSum{}, map[string]bool{}, nil, false
+	s.moved = map[string]string{}
 	s.pending, s.gone = nil, nil
 }
 
@@ -142,7 +144,7 @@ func (k *Capture) takeSums() error {
 	}
 	s.pending = make(map[string]tableSum, len(s.delta))
 	for name, d := range s.delta {
-		if was := s.total[name]; !s.emptied[name] {
+		if was := s.total[s.origin(name)]; !s.emptied[name] {
 			d = tableSum{rows: was.rows + d.rows, sum: was.sum + d.sum}
 		}
 		s.pending[name] = d
@@ -165,8 +167,8 @@ func (k *Capture) takeSchema() error {
 	s, c := &k.sums, k.c
 	tables, err := k.load()
 	for name, t := range tables {
-		_, known := s.total[name]
-		if err == nil && (!known || slices.ContainsFunc(s.again, func(a string) bool { return sqltext.SameName(a, name) })) {
+		_, known := s.total[s.origin(name)]
+		if err == nil && (!known || s.afresh(name)) {
 			s.pending[name], err = sumTable(c, t)
 		}
 	}
@@ -180,6 +182,66 @@ func (k *Capture) takeSchema() error {
 		}
 	}
 	return err
+}
+
+// afresh reports whether a table must be summed up.
+func (s *sums) afresh(name string) bool {
+	return slices.ContainsFunc(s.again, func(a string) bool { return sqltext.SameName(a, name) })
+}
+
+// origin returns a table's name in total.
+func (s *sums) origin(name string) string {
+	if was, moved := s.moved[name]; moved {
+		return was
+	}
+	return name
+}
+
+// altered notes which sums a schema change has made useless. rewritten are the tables that it drops or alters, before and after are
+// all tables. A table whose rows are as they were keeps its sum, also under a new name: summing up a large table takes longer than a
+// commit may.
+func (s *sums) altered(rewritten []string, before, after map[string]*table) {
+	for _, name := range rewritten {
+		old := (&schema{tables: before}).find(name)
+		if old == nil {
+			s.again = append(s.again, name)
+			continue
+		}
+		if now := after[old.name]; now != nil {
+			if !now.sameRows(old) {
+				s.again = append(s.again, old.name)
+			}
+			continue
+		}
+		if now := added(before, after); now != nil && now.sameRows(old) && !s.afresh(old.name) {
+			s.move(old.name, now.name)
+		}
+		s.again = append(s.again, old.name) // another table may get the name
+	}
+}
+
+// move gives a table's sum to the table's new name.
+func (s *sums) move(from, to string) {
+	s.moved[to] = s.origin(from)
+	s.delta[to], s.emptied[to] = s.delta[from], s.emptied[from]
+	delete(s.delta, from)
+	delete(s.emptied, from)
+}
+
+// added returns the table that is only in after, or nil.
+func added(before, after map[string]*table) *table {
+	for name, t := range after {
+		if before[name] == nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// sameRows reports whether an ALTER TABLE that made t from old has left the recorded form of each row as it was. One statement adds
+// or drops one column at most.
+func (t *table) sameRows(old *table) bool {
+	return len(t.stored) == len(old.stored) && slices.Equal(t.index, old.index) && slices.Equal(t.at, old.at) && slices.Equal(t.reals, old.reals)
 }
 
 // committed makes the batch's sums the committed ones.
