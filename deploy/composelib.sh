@@ -1,7 +1,8 @@
 # docker-compose, in either of its forms; deploy/stack.sh and deploy/cluster/cluster.sh read this file, which have note and die.
 
+compose_options=()
 compose() {
-  if docker compose version >/dev/null 2>&1; then docker compose "$@"; else docker-compose "$@"; fi
+  if docker compose version >/dev/null 2>&1; then docker compose "${compose_options[@]}" "$@"; else docker-compose "${compose_options[@]}" "$@"; fi
 }
 
 need_compose() {

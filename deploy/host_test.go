@@ -80,11 +80,11 @@ func TestCluster_Settings(t *testing.T) {
 // verbs that start nothing work, too.
 func TestCluster_Images(t *testing.T) {
 	t.Parallel()
-	const built, start = "built with RIDESHARE_IMAGE= RABBITMQ_IMAGE= POSTGRES=1\n", "docker-compose up -d --no-build: new new\n"
+	const built, start = "built with RIDESHARE_IMAGE= RABBITMQ_IMAGE= POSTGRES=1\n", "docker-compose --env-file deploy/cluster/none.env up -d --no-build: new new\n"
 	h := newClusterHost(t)
 	for verb, want := range map[string]string{
-		"ps": "docker-compose ps: rideshare/rideshare:local none\n", "down": "docker-compose down: rideshare/rideshare:local none\n",
-		"logs": "docker-compose logs -f --tail=100: rideshare/rideshare:local none\n",
+		"ps": "docker-compose --env-file deploy/cluster/none.env ps: rideshare/rideshare:local none\n", "down": "docker-compose --env-file deploy/cluster/none.env down: rideshare/rideshare:local none\n",
+		"logs": "docker-compose --env-file deploy/cluster/none.env logs -f --tail=100: rideshare/rideshare:local none\n",
 	} {
 		if said, calls, failed := h.do(verb); failed || calls != want {
 			t.Errorf("%s without images: failed: %t, said %q, called %q; want %q", verb, failed, said, calls, want)
@@ -99,7 +99,7 @@ func TestCluster_Images(t *testing.T) {
 		broken, fails     bool
 	}{
 		{"the first one", "", built + start, nil, false, false},
-		{"with known images", "RIDESHARE_IMAGE=old\nRABBITMQ_IMAGE=old\n", "docker-compose up -d --no-build: old old\n", nil, true, false},
+		{"with known images", "RIDESHARE_IMAGE=old\nRABBITMQ_IMAGE=old\n", "docker-compose --env-file deploy/cluster/none.env up -d --no-build: old old\n", nil, true, false},
 		{"an upgrade", "RIDESHARE_IMAGE=old\nRABBITMQ_IMAGE=old\n", built + start, []string{"--build"}, false, false},
 		{"a failed upgrade", "RIDESHARE_IMAGE=old\nRABBITMQ_IMAGE=old\n", "", []string{"--build"}, true, true},
 		{"an unknown option", "", "", []string{"--rebuild"}, false, true},

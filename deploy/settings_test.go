@@ -55,6 +55,8 @@ func TestStack_Up_ValuesOfEnv(t *testing.T) {
 		`LOG_LEVEL="a`:                      `"a`,
 		`LOG_LEVEL=`:                        "",
 		`LOG_LEVEL= # none`:                 "",
+		`LOG_LEVEL= debug`:                  "debug",
+		`LOG_LEVEL= "debug"`:                "debug",
 	} {
 		s.write(filepath.Join(s.root, ".env"), "# A comment\n"+line+"\nCACHE=off\n")
 		if got := s.started("LOG_LEVEL"); got != want {

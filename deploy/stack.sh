@@ -26,11 +26,11 @@ read_settings() {
     case $line in [A-Z]*=*) ;; *) continue ;; esac
     name=${line%%=*} value=${line#*=}
     value=${value%$'\r'}
-    if [[ $value =~ ^\"([^\"]*)\"[[:space:]]*(#.*)?$ || $value =~ ^\'([^\']*)\'[[:space:]]*(#.*)?$ ]]; then
+    if [[ $value =~ ^[[:space:]]*\"([^\"]*)\"[[:space:]]*(#.*)?$ || $value =~ ^[[:space:]]*\'([^\']*)\'[[:space:]]*(#.*)?$ ]]; then
       value=${BASH_REMATCH[1]}
     else
       value=${value%%[[:space:]]#*}
-      value=${value%"${value##*[![:space:]]}"}
+      value=${value%"${value##*[![:space:]]}"} value=${value#"${value%%[![:space:]]*}"}
     fi
     [ -n "${!name+set}" ] || export "$name=$value"
   done <.env

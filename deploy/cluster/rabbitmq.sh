@@ -8,7 +8,8 @@
 # would end itself once each of the others has been away.
 #
 # A node that was cut off waits for the others and starts again by itself, which hangs now and then. So a node that takes no clients
-# for a minute is ended too. After each such end the node gets twice the time: a start on a slow machine may just take longer.
+# for a minute is ended too. After each such end the node gets twice the time, four minutes at most: a start on a slow machine may just
+# take longer.
 set -eu
 peers=$1
 
@@ -33,19 +34,19 @@ follow() {
 # watch SERVER FILE: ends SERVER once it has had no listener for too long. FILE keeps how many seconds the next start gets.
 watch() {
   silent=0 limit=60
-  [ ! -s "$2" ] || limit=$(cat "$2")
+  case $(cat "$2" 2>/dev/null) in 120) limit=120 ;; 240) limit=240 ;; esac
   while sleep 5; do
     if grep -Eq ':1628 0+:0000 0A' /proc/net/tcp /proc/net/tcp6; then
       silent=0 limit=60
-      rm -f "$2"
+      rm -f "$2" || :
     else
       silent=$((silent + 5))
     fi
     if [ "$silent" -ge "$limit" ]; then
       echo "rabbitmq.sh: no listener for $limit s; this node starts again"
-      [ "$limit" -ge 960 ] || limit=$((2 * limit))
-      echo "$limit" >"$2"
       kill -KILL "$1"
+      [ "$limit" -ge 240 ] || limit=$((2 * limit))
+      echo "$limit" >"$2" || : # the disk may be full
       return
     fi
   done

@@ -2,6 +2,7 @@
 # Makes a stand-in for an official image: image.sh rabbitmq|zookeeper|prometheus|postgres IMAGE RECIPE.
 # User, paths, variables and command are those of the official one as far as docker-compose.yml uses them.
 set -euo pipefail
+umask 022 # users of the container read the files
 cd "$(dirname "${BASH_SOURCE[0]}")"
 name=$1 image=$2 recipe=$3
 tar=$(mktemp)
