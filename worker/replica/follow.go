@@ -17,6 +17,8 @@ import (
 var (
 	// errBehindLog: persdb's log cannot return the entry after the position, because it was trimmed or is damaged.
 	errBehindLog = errors.New("the log has no good entry after the position")
+	// errSuspect: a read has met damage. Other reads may go on with the file until the next one is ready.
+	errSuspect = errors.New("a read has met damage")
 	// errFuture: persdb's head is before the position, because persdb has lost its newest entries.
 	errFuture = errors.New("position is beyond persdb's head")
 	// errCluster: persdb's database has a different history.

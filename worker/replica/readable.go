@@ -119,7 +119,7 @@ func (r *Replica) caughtUp(ctx context.Context, f *file) {
 // stays readable until the next file is ready; reads that need a later position wait. A file with wrong contents is
 // retired immediately, together with any old file.
 func (r *Replica) leave(ctx context.Context, f *file, err error) {
-	prefix := errors.Is(err, replication.ErrDiverged) || errors.Is(err, errBehindLog)
+	prefix := errors.Is(err, replication.ErrDiverged) || errors.Is(err, errBehindLog) || errors.Is(err, errSuspect)
 	r.mu.Lock()
 	kept := prefix && r.ready && ctx.Err() == nil && f.rollback()
 	gone := []*file{f}

@@ -175,7 +175,7 @@ func (r *Replica) suspect(f *file, reason error) {
 	}
 	r.mu.Unlock()
 	if again {
-		r.invalidate(f, reason)
+		r.invalidate(f, fmt.Errorf("%w: %w", errSuspect, reason))
 	}
 }
 
