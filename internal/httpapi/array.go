@@ -46,7 +46,7 @@ func (a *Array) Add(item any) error {
 	if a.buf.Len() < arrayPiece {
 		return nil
 	}
-	a.sent.pool = poolOf(a.c.Request(), smallHold+1) // long, so its room is not that of short requests
+	a.sent.pool = heldPool(a.c.Request())
 	return a.flush()
 }
 

@@ -86,6 +86,20 @@ func poolOf(r *http.Request, n int64) *pool {
 	return nil
 }
 
+// heldPool returns the pool of which the request holds room for a long answer, or nil if it holds none.
+func heldPool(r *http.Request) *pool {
+	state := requestOf(r.Context())
+	if state == nil || state.held.budget == nil {
+		return nil
+	}
+	state.held.mu.Lock()
+	defer state.held.mu.Unlock()
+	if state.held.large == 0 {
+		return nil
+	}
+	return &state.held.budget.large
+}
+
 // past is a deadline in the past, which unblocks a reader or writer immediately.
 func past() time.Time { return time.Unix(1, 0) }
 
