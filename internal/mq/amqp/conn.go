@@ -142,7 +142,7 @@ func (c *Conn) Publish(ctx context.Context, q mq.Queue, m mq.Message) error {
 	return nil
 }
 
-// Reply implements mq.Conn. While the connection is lost, it waits for the next one (forReply). A name that the broker
+// Reply implements mq.Conn. While the connection is lost, a short reply waits for the next one (forReply). A name that the broker
 // did not generate is unroutable: a forged name could write to any queue.
 func (c *Conn) Reply(ctx context.Context, to string, m mq.Message) error {
 	if !strings.HasPrefix(to, replyPrefix) {
@@ -207,7 +207,8 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], to destination
 	if err == nil {
 		err = send(p)
 	}
-	if to.reply != "" && errors.Is(err, mq.ErrUnavailable) && (p == nil || p.lost()) {
+	// A long reply does not wait: replies behind it can be sent over the other connection.
+	if to.reply != "" && by != c.bulk && errors.Is(err, mq.ErrUnavailable) && (p == nil || p.lost()) {
 		if next, lost := forReply(ctx, by, p, m.TTL); lost == nil {
 			return send(next)
 		}
