@@ -136,7 +136,7 @@ func (k *Capture) Schema(text string, rewritten []string, run func() error) erro
 	}
 	k.skip = nil
 	if err == nil {
-		err = k.checkReplicable()
+		err = k.checkReplicable(before)
 	}
 	if err == nil {
 		k.sums.altered(rewritten, before, k.tables)

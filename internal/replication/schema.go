@@ -30,8 +30,8 @@ const maxColumns = 2000
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
 // uses reserved names, or that has a UNIQUE index on a protected table. It returns CodeTooLarge for counters that no entry has
-// room for.
-func (k *Capture) checkReplicable() error {
+// room for. before are the tables before the schema change.
+func (k *Capture) checkReplicable(before map[string]*table) error {
 	tables, err := k.load()
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (k *Capture) checkReplicable() error {
 			return dbaas.Errorf(dbaas.CodeInvalid, "table %s has too many columns, at most %d are possible", t.name, maxColumns-1)
 		}
 	}
-	if err = checkCounters(tables); err != nil {
+	if err = checkCounters(before, tables); err != nil {
 		return err
 	}
 	for _, check := range []func() error{k.checkProtected, k.checkReserved, k.checkTexts} {

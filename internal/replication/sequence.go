@@ -34,18 +34,23 @@ func (k *Capture) CheckSequences() error {
 }
 
 // checkCounters returns CodeTooLarge if the counters of all tables with AUTOINCREMENT could become too large for an entry: the engine
-// stores a counter, with the table's name, at the first row.
-func checkCounters(tables map[string]*table) error {
-	size := 0
+// stores a counter, with the table's name, at the first row. A change that makes them no larger is accepted: the tables may be older
+// than this limit.
+func checkCounters(before, after map[string]*table) error {
+	if size := countersOf(after); size > maxCounters && size > countersOf(before) {
+		return dbaas.Errorf(dbaas.CodeTooLarge, "the names of tables with AUTOINCREMENT would have more than %d bytes", maxCounters)
+	}
+	return nil
+}
+
+// countersOf returns how many bytes the counters of the tables may take in an entry.
+func countersOf(tables map[string]*table) (size int) {
 	for _, t := range tables {
 		if t.sequence {
 			size += len(recordedCounter(sqlite.Counter{Name: dbaas.Text(t.name), Seq: dbaas.Integer(math.MaxInt64)}))
 		}
 	}
-	if size > maxCounters {
-		return dbaas.Errorf(dbaas.CodeTooLarge, "the names of tables with AUTOINCREMENT would have more than %d bytes", maxCounters)
-	}
-	return nil
+	return size
 }
 
 // countSequences counts all of sqlite_sequence to the batch's size, since takeSequences will record it.

@@ -116,7 +116,9 @@ func (s *actions) note(op int32, a Action) {
 		s.query, s.pragma = true, true
 		s.files = strings.EqualFold(a.Name, "database_list")
 	case OpCall:
-		s.calls = append(s.calls, a.Name)
+		if !slices.Contains(s.calls, a.Name) {
+			s.calls = append(s.calls, a.Name)
+		}
 	case OpRead:
 		if !slices.Contains(s.tables, a.Name) {
 			s.tables = append(s.tables, a.Name)

@@ -20,7 +20,7 @@ func (b *batch) text(at stmtRef) (result dbaas.StatementResult, untouched bool, 
 	}
 	if p.Rest() == "" && (p.undone || !b.plan.undo) {
 		result, err = b.execute(p)
-		b.plan.sequence = p.WritesSequence()
+		b.plan.sequence = p.WritesSequence() && !p.Schema() // a schema change that fails is undone as a whole
 		return result, p.ReadOnly(), err
 	}
 	several := func() (err error) {
