@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rideshare/internal/mq"
+	"rideshare/internal/testkit/mqtest"
 )
 
 // working returns the parts of the master that are at work.
@@ -62,7 +62,7 @@ func TestMaster_Pulse_StuckPartIsNamed(t *testing.T) {
 	for part, stick := range map[string]func(t *testing.T, r *running, until <-chan struct{}){
 		"taking": func(t *testing.T, r *running, until <-chan struct{}) {
 			t.Helper()
-			r.bus.deliveries <- stuckDelivery{r.bus.message(t, "x", op(1, time.Minute)), until}
+			r.bus.deliveries <- mqtest.StuckDelivery{Delivery: r.bus.message(t, "x", op(1, time.Minute)), Until: until}
 		},
 		"committing": func(t *testing.T, r *running, until <-chan struct{}) {
 			t.Helper()
@@ -93,35 +93,11 @@ func TestMaster_Pulse_StuckPartIsNamed(t *testing.T) {
 	}
 }
 
-// stuckDelivery does not show its message before until is closed.
-type stuckDelivery struct {
-	mq.Delivery
-	until <-chan struct{}
-}
-
-func (d stuckDelivery) Message() mq.Message {
-	<-d.until
-	return d.Delivery.Message()
-}
-
-// slowToReject is a delivery that cannot be decoded, and whose rejection waits for the broker.
-type slowToReject struct {
-	mq.Delivery
-	until <-chan struct{}
-}
-
-func (slowToReject) Message() mq.Message { return mq.Message{Body: []byte("x")} }
-
-func (d slowToReject) Reject() error {
-	<-d.until
-	return nil
-}
-
 // A master that waits for the broker to take a rejected read is at rest.
 func TestMaster_Pulse_RejectingAReadIsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, until := start(t, newStore(1)), make(chan struct{})
-		r.bus.linear <- slowToReject{until: until}
+		r.bus.linear <- mqtest.SlowToReject{Until: until}
 		synctest.Wait()
 		if got := r.working(); len(got) > 0 || r.Stats.Rejected.Load() != 1 {
 			t.Errorf("at work: got %v after %d rejections, want nothing after one", got, r.Stats.Rejected.Load())

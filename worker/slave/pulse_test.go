@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
-	"rideshare/internal/mq"
+	"rideshare/internal/testkit/mqtest"
 	"rideshare/worker/slave"
 )
 
@@ -76,7 +76,7 @@ func TestExecutor_Pulse_StuckPartIsNamed(t *testing.T) {
 		"taking reads": func(t *testing.T, bus *fakeBus, _ *fakeSource, until <-chan struct{}) {
 			t.Helper()
 			d, _ := request(t, read("a", time.Minute))
-			bus.deliveries <- stuckDelivery{d, until}
+			bus.deliveries <- mqtest.StuckDelivery{Delivery: d, Until: until}
 		},
 		"reading in slot 1": func(t *testing.T, bus *fakeBus, source *fakeSource, until <-chan struct{}) {
 			t.Helper()
@@ -119,32 +119,6 @@ func TestExecutor_Pulse_StuckPartIsNamed(t *testing.T) {
 	}
 }
 
-// stuckDelivery does not show its message before until is closed.
-type stuckDelivery struct {
-	mq.Delivery
-
-	until <-chan struct{}
-}
-
-func (d stuckDelivery) Message() mq.Message {
-	<-d.until
-	return d.Delivery.Message()
-}
-
-// slowToReject is a delivery that cannot be decoded, and whose rejection waits for the broker.
-type slowToReject struct {
-	mq.Delivery
-
-	until <-chan struct{}
-}
-
-func (slowToReject) Message() mq.Message { return mq.Message{Body: []byte("x")} }
-
-func (d slowToReject) Reject() error {
-	<-d.until
-	return nil
-}
-
 // A slave that waits for the broker to take a rejected message is at rest.
 func TestSlave_Pulse_RejectingIsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +127,7 @@ func TestSlave_Pulse_RejectingIsRest(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- slave.New(bus, source, e, slog.New(slog.DiscardHandler)).Run(ctx, nil, func(bool) {}) }()
-		bus.deliveries <- slowToReject{until: until}
+		bus.deliveries <- mqtest.SlowToReject{Until: until}
 		synctest.Wait()
 		if got := steps(e); len(got) > 0 || e.Stats.Rejected.Load() != 1 {
 			t.Errorf("at work: got %v after %d rejections, want nothing after one", got, e.Stats.Rejected.Load())
