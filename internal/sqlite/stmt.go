@@ -281,8 +281,7 @@ func (s *Stmt) step() (bool, error) {
 	}
 	rc := lib.Xsqlite3_step(c.tls, s.p)
 	c.guard = nil
-	s.seen.sequence = s.seen.sequence || c.seen.sequence // a newer trigger may write to it
-	if rc != lib.SQLITE_ROW {                            // otherwise values are fetched next, which takes memory too.
+	if rc != lib.SQLITE_ROW { // otherwise values are fetched next, which takes memory too.
 		c.meter.leave()
 	}
 	switch rc {
