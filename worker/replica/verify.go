@@ -169,13 +169,13 @@ func (r *Replica) invalidate(f *file, reason error) {
 // the same damage, the next snapshot has it too, and all other reads would suffer each time.
 func (r *Replica) suspect(f *file, reason error) {
 	r.mu.Lock()
-	again := r.file == f && r.broken == nil && (r.suspected.IsZero() || time.Since(r.suspected) >= suspectEvery)
+	again := r.file == f && r.broken == nil && time.Since(r.suspected) >= suspectEvery
 	if again {
-		r.suspected = time.Now()
+		r.suspected, r.broken = time.Now(), fmt.Errorf("%w: %w", errSuspect, reason)
 	}
 	r.mu.Unlock()
 	if again {
-		r.invalidate(f, fmt.Errorf("%w: %w", errSuspect, reason))
+		r.wake.Give()
 	}
 }
 
