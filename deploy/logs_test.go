@@ -47,7 +47,7 @@ func TestStack_Logs_WorkersToo(t *testing.T) {
 	}
 	follow()
 	wants["ours-w3 | said by logs -f --tail=100 ours-w3"] = true
-	s.write(filepath.Join(s.engine, "names"), "ours-w1\nours-w2\nours-w3\n") // started meanwhile
+	s.write(filepath.Join(s.engine, "names"), "ours-w1\nours-w2\nours-w3\n") // a third worker has started since
 	follow()
 	_ = cmd.Cancel()                                          // it may have ended
 	if _, err := io.Copy(io.Discard, out); ctx.Err() != nil { // until no process has the pipe

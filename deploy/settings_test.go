@@ -38,7 +38,7 @@ func TestStack_Up_AllowedHosts(t *testing.T) {
 	}
 }
 
-// The values of .env are those that compose reads there: without quotes, comments and the ends of lines of other systems.
+// stack.sh reads the values of .env as compose does: quotes, comments and carriage returns are no part of a value.
 func TestStack_Up_ValuesOfEnv(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)

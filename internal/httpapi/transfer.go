@@ -36,7 +36,7 @@ type transfers struct {
 // transfer is one body or answer in transfer. It may have several parts: the time between them does not count, since
 // nothing waits for the client then.
 type transfer struct {
-	pool    *pool         // that holds its room; nil if nobody waits for that
+	pool    *pool         // its room is taken from this pool; nil if no request waits for that room
 	stop    func()        // unblocks the read or write that waits for the client
 	took    time.Duration // of the parts before
 	since   time.Time     // the start of this part

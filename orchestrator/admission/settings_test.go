@@ -21,7 +21,7 @@ func TestGate_SettingChanged_IsTold(t *testing.T) {
 	})
 }
 
-// Another preset closes an open event-count breaker, and that is told.
+// Another preset closes an open event-count breaker, with an event.
 func TestGate_PresetChanged_ClosesTheBreaker(t *testing.T) {
 	play(t, func(c *Config) { c.Settings.EventBreaker.Preset = "10000-5s" }, func(r *rig) {
 		r.Gate.mu.Lock()

@@ -92,7 +92,7 @@ func another(ctx context.Context, by *link[*publisher], used *publisher) (*publi
 }
 
 // forReply returns the connection after used, on which a reply was certainly not sent. The reply's request is acknowledged
-// next, so nobody else would answer it. forReply waits for at most connectWait, or the reply's TTL if it has one.
+// next, so no other worker would answer it. forReply waits for at most connectWait, or the reply's TTL if it has one.
 func forReply(ctx context.Context, by *link[*publisher], used *publisher, ttl time.Duration) (*publisher, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(connectWait, cmp.Or(max(ttl, 0), connectWait)))
 	defer cancel()

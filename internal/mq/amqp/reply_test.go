@@ -15,7 +15,7 @@ import (
 )
 
 // A reply that was certainly not sent, because the connection that publishes was lost, is sent over the next connection.
-// Its reads are acknowledged afterwards, so nobody else would answer them.
+// Its reads are acknowledged afterwards, so no other worker would answer them.
 func TestReply_ConnectionLost_SentOverTheNext(t *testing.T) {
 	t.Parallel()
 	config := Config{URL: testenv.RabbitMQ(t), Prefix: "test." + rand.Text() + ".", Name: "reply", Log: slog.New(slog.DiscardHandler)}
