@@ -38,7 +38,9 @@ func (l *Log) open(ctx context.Context, at *server, create bool) error {
 	l.session = s
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.at.end()
 	l.at.from, l.at.session = at, l.at.session+1
+	l.at.over, l.at.end = context.WithCancel(l.ctx)
 	return nil
 }
 

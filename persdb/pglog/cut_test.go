@@ -2,13 +2,17 @@ package pglog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/pgtest"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/persdb/commitlog"
 	"rideshare/persdb/pglog"
 )
 
@@ -85,6 +89,36 @@ func TestLog_PrimarySilent_ShortCallsFindTheNext(t *testing.T) {
 		return err
 	})
 	mustAppend(t, w.log, record(2, w.epoch, "two"))
+}
+
+// A read that waits for a silent primary goes on at the next primary, once that is found.
+func TestLog_PrimarySilent_ReadGoesOnAtTheNext(t *testing.T) {
+	w := openOnWires(t)
+	one := record(1, w.epoch, "one")
+	for range 4 { // on each of the log's connections for reads
+		wantRecords(t, w.log, one)
+	}
+	w.first.Stall(testenv.ToClient)
+	var got []commitlog.Record
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = w.log.Read(t.Context(), 0, commitlog.Limit{Records: 10, Bytes: 1 << 20})
+		read <- err
+	}()
+	testenv.Eventually(t, soon, func() error {
+		if !w.first.Holds("one") {
+			return errors.New("the read has no answer yet that waits")
+		}
+		return nil
+	})
+	wantHead(t, w.log, 1)
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]commitlog.Record{one}, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
 }
 
 // A connection that ends while nothing runs on it costs at most one refused call.

@@ -74,6 +74,8 @@ type place struct {
 	session uint64 // the number of the session that found the server
 	stored  dbaas.Seq
 	epoch   dbaas.Epoch
+	over    context.Context // it ends when a newer session is found: the server may be paused, and reads go to another one
+	end     context.CancelFunc
 }
 
 // readerCount is how many reads run at the same time.
@@ -92,6 +94,7 @@ func Open(ctx context.Context, cfg Config, cluster dbaas.ClusterID) (*Log, error
 		turn: make(chan struct{}, 1), readers: make(chan *reader, readerCount),
 	}
 	l.ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.at.over, l.at.end = context.WithCancel(l.ctx)
 	for range readerCount {
 		l.readers <- &reader{}
 	}

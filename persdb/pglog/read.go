@@ -40,8 +40,14 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 	defer func() { l.readers <- r }()
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	defer context.AfterFunc(l.ctx, cancel)()
-	records, err := l.readOn(ctx, r, after, limit)
+	var records []commitlog.Record
+	var err error
+	for at := l.place(); ; at = l.place() {
+		records, err = l.readOn(ctx, r, at, after, limit)
+		if err == nil || at.over.Err() == nil || ctx.Err() != nil || l.ctx.Err() != nil {
+			break
+		}
+	}
 	if err != nil && dbaas.CodeOf(err) == dbaas.CodeInternal {
 		r.close()
 		err = dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be read", err)
@@ -55,12 +61,18 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 	return records, nil
 }
 
-// readOn reads on a reader's connection. It copies l.at before it reads: the entries up to at.stored are on the
-// server at.from, and do not change.
-func (l *Log) readOn(ctx context.Context, r *reader, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
+func (l *Log) place() place {
 	l.mu.Lock()
-	at := l.at
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	return l.at
+}
+
+// readOn reads on a reader's connection, until a newer session is found. The entries up to at.stored are on the server at.from, and do
+// not change.
+func (l *Log) readOn(ctx context.Context, r *reader, at place, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(at.over, cancel)()
 	if r.conn != nil && r.session != at.session {
 		r.close()
 	}
