@@ -243,7 +243,11 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 }
 
 // announceHeld notifies the caller that from now on only this worker holds the message and, if running is not nil, that
-// read *running now runs alone. It reports false if the notification failed: the message then stays unacknowledged.
+// read *running now runs alone. It reports false if the notification was not sent: the message then stays unacknowledged.
+//
+// A missing confirm is no such failure. It usually means that the caller's reply queue is at a silent node: the caller takes
+// another queue within about a second, and resends the reads. Messages that stay unacknowledged would fill the prefetch, and the
+// resent reads would wait behind them.
 func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // no notification may follow the last reply
 	defer func() { <-m.sending }()
@@ -252,7 +256,7 @@ func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	}
 	body, err := wire.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
-	return err == nil || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits
+	return err == nil || errors.Is(err, mq.ErrUnconfirmed) || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits
 }
 
 func closed(done <-chan struct{}) bool {

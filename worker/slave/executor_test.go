@@ -154,7 +154,7 @@ func TestExecutor_Serve_MinSeqWaitsAside(t *testing.T) {
 }
 
 // Reads that cannot be answered yet do not fill the consumer's prefetch: their message is acknowledged while they wait,
-// and still answered. Before that the caller is notified which worker holds the message; while the notification fails,
+// and still answered. Before that the caller is notified which worker holds the message; if the notification cannot be sent,
 // the message stays unacknowledged.
 func TestExecutor_Serve_SlowMessageIsAcknowledgedEarly(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -166,7 +166,8 @@ func TestExecutor_Serve_SlowMessageIsAcknowledgedEarly(t *testing.T) {
 		"Waits":      {readAt(9, "x", 0), nil, []dbaas.WorkerID{"w7"}, 1},
 		"Slow":       {read("slow 900 ms", 0), nil, []dbaas.WorkerID{"w7"}, 1},
 		"CallerGone": {read("slow 900 ms", 0), mq.ErrUnroutable, []dbaas.WorkerID{"w7"}, 1},
-		"Unheard":    {read("slow 900 ms", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 0},
+		"Silent":     {readAt(9, "x", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 1},
+		"Unsent":     {read("slow 900 ms", 0), mq.ErrUnavailable, []dbaas.WorkerID{"w7"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
