@@ -27,8 +27,10 @@ const (
 )
 
 const (
-	// tryLimit bounds one try of a request at one host.
-	tryLimit = 2 * time.Second
+	// readLimit and writeLimit bound one try of a request at one host. A host that runs is asked to answer early: a try without an
+	// answer closes its connection, and TLS handshakes take cores that the hosts need.
+	readLimit, writeLimit = 2 * time.Second, 5 * time.Second
+	early                 = 100 * time.Millisecond
 	// askLimit bounds a question of the test about a host's state. The test shares its cores with all hosts.
 	askLimit = 10 * time.Second
 )
@@ -108,8 +110,9 @@ func (c *cluster) newClient(t *testing.T) *http.Client {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	transport.MaxIdleConnsPerHost = 64
-	transport.ForceAttemptHTTP2 = false // a paused host would hold all requests of a connection
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024
+	transport.TLSHandshakeTimeout = readLimit // a paused host that continues gets few of those that wait
+	transport.ForceAttemptHTTP2 = false       // a paused host would hold all requests of a connection
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }

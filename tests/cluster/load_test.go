@@ -97,9 +97,13 @@ type answer struct {
 	body   []byte
 }
 
-// post sends a request to one host.
+// post sends a request to one host: a write if it has a key, or a read.
 func (c *cluster) post(ctx context.Context, h *host, path string, body any, key string) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	limit := readLimit
+	if key != "" {
+		limit = writeLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -109,6 +113,7 @@ func (c *cluster) post(ctx context.Context, h *host, path string, body any, key 
 	if err != nil {
 		return answer{}, err
 	}
+	req.URL.RawQuery = strings.TrimPrefix(req.URL.RawQuery+"&timeout="+(limit-early).String(), "&")
 	req.Header.Set("Authorization", c.authorization)
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)

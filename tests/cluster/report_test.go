@@ -35,7 +35,7 @@ func (o outcome) readsFail() time.Duration { return max(o.During, o.Returning) }
 func (o *outcome) measure(l *load, begin, returned, whole time.Time) {
 	var after int
 	o.Writes = l.longest(begin, whole)
-	o.Failed, o.During = l.readsFailed(begin.Add(-tryLimit), returned)
+	o.Failed, o.During = l.readsFailed(begin.Add(-readLimit), returned)
 	after, o.Returning = l.readsFailed(returned, whole)
 	o.Failed += after
 	o.Whole = whole.Sub(returned)
