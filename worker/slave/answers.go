@@ -21,6 +21,8 @@ const (
 	partBytes = 4 << 20
 	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times slowAfter.
 	earlyAckAfter = 50 * time.Millisecond
+	// announceTime is how long that acknowledgement waits until the caller's notification is confirmed.
+	announceTime = 200 * time.Millisecond
 	// maxEarlyAcked bounds the waiting messages that are acknowledged but not answered.
 	maxEarlyAcked = 256
 	// minReplyTTL is the shortest TTL of a reply whose reads are all past their deadline: the caller may wait a little
@@ -231,7 +233,10 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 				}
 			}
 			m.exec.Stats.AckedEarly.Add(1)
-			if m.announceHeld(ctx, nil) {
+			soon, cancel := context.WithTimeout(ctx, announceTime)
+			held := m.announceHeld(soon, nil)
+			cancel()
+			if held {
 				m.ack(ctx)
 			}
 			select {
@@ -246,7 +251,7 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 // read *running now runs alone. It reports false if the notification was not sent: the message then stays unacknowledged.
 //
 // A missing confirm is no such failure. It usually means that the caller's reply queue is at a silent node: the caller takes
-// another queue within about a second, and resends the reads. Messages that stay unacknowledged would fill the prefetch, and the
+// another queue within 2 s, and resends the reads. Messages that stay unacknowledged would fill the prefetch, and the
 // resent reads would wait behind them.
 func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	m.sending <- struct{}{} // no notification may follow the last reply

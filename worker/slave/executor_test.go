@@ -166,7 +166,7 @@ func TestExecutor_Serve_SlowMessageIsAcknowledgedEarly(t *testing.T) {
 		"Waits":      {readAt(9, "x", 0), nil, []dbaas.WorkerID{"w7"}, 1},
 		"Slow":       {read("slow 900 ms", 0), nil, []dbaas.WorkerID{"w7"}, 1},
 		"CallerGone": {read("slow 900 ms", 0), mq.ErrUnroutable, []dbaas.WorkerID{"w7"}, 1},
-		"Silent":     {readAt(9, "x", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 1},
+		"Unheard":    {readAt(9, "x", 0), mq.ErrUnconfirmed, []dbaas.WorkerID{"w7"}, 1},
 		"Unsent":     {read("slow 900 ms", 0), mq.ErrUnavailable, []dbaas.WorkerID{"w7"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,6 +200,28 @@ func TestExecutor_Serve_SlowMessageIsAcknowledgedEarly(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller whose node is silent does not keep a message that waits from being acknowledged for long: other reads follow it.
+func TestExecutor_Serve_SilentCallerDelaysNoOtherReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus()
+		bus.silent = true
+		e := newExecutor(newSource(1), bus)
+		d, req := request(t, readAt(9, "x", time.Second))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			e.Serve(t.Context(), d, req)
+			e.Wait()
+		}()
+		<-time.After(260 * time.Millisecond)
+		synctest.Wait()
+		if got := d.ackCount(); got != 1 {
+			t.Errorf("got acked %d after 260 ms, want 1", got)
+		}
+		<-done
+	})
 }
 
 // Without a replica reads wait for one, until their own deadlines.

@@ -197,6 +197,7 @@ type fakeBus struct {
 	begin      time.Time
 	replies    []sentReply
 	err        error               // of Reply
+	silent     bool                // no announcement is confirmed
 	takes      time.Duration       // how long a Reply takes
 	others     map[string]*fakeBus // receive the replies to their names
 	held       []dbaas.WorkerID    // the workers that announced that they hold a message
@@ -221,9 +222,14 @@ func (b *fakeBus) Reply(ctx context.Context, to string, m mq.Message) error {
 	if b.takes > 0 {
 		<-time.After(b.takes)
 	}
+	held, noHeld := wire.DecodeReadHeld(m.Body)
+	if b.silent && noHeld == nil {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if held, err := wire.DecodeReadHeld(m.Body); err == nil {
+	if noHeld == nil {
 		b.held = append(b.held, held.Worker)
 		if held.Running != nil {
 			b.running = append(b.running, *held.Running)
