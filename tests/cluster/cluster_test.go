@@ -24,8 +24,10 @@ const (
 	// backLimit bounds how long writes may be away after a loss; it only ends a broken run. CLUSTER.md has the times that are reached.
 	backLimit = 90 * time.Second
 	// readGoal is the time within which reads may fail, and writeGoal the longest time without an acknowledged write, of the slowest
-	// kind of loss. The logs of a loss that takes longer are kept.
+	// kind of loss. The logs of a loss that takes longer than a goal are kept.
 	readGoal, writeGoal = 2 * time.Second, 15 * time.Second
+	// wholeGoal is far more than the cluster usually takes to be whole again.
+	wholeGoal = time.Minute
 	// wholeLimit bounds how long the cluster may take to be whole again after a host has returned.
 	wholeLimit = 4 * time.Minute
 )
@@ -99,7 +101,7 @@ func (c *cluster) lose(t *testing.T, l *load, kind loss, h *host) outcome {
 	c.heal(t, kind, h)
 	c.awaitWhole(t)
 	o.measure(l, begin, returned, time.Now())
-	if o.readsFail() > readGoal || o.Writes > writeGoal {
+	if o.readsFail() > readGoal || o.Writes > writeGoal || o.Whole > wholeGoal {
 		c.keepLogs(t, begin)
 	}
 	return o
