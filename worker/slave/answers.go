@@ -21,7 +21,7 @@ const (
 	partBytes = 4 << 20
 	// earlyAckAfter is how long a message may take before it is acknowledged early: ten times slowAfter.
 	earlyAckAfter = 50 * time.Millisecond
-	// announceTime is how long that acknowledgement waits until the caller's notification is confirmed.
+	// announceTime is how long a notification of the caller may take, and the pause after a notification that was not sent.
 	announceTime = 200 * time.Millisecond
 	// maxEarlyAcked bounds the waiting messages that are acknowledged but not answered.
 	maxEarlyAcked = 256
@@ -233,12 +233,16 @@ func (m *message) earlyAck(ctx context.Context, room chan struct{}) {
 				}
 			}
 			m.exec.Stats.AckedEarly.Add(1)
-			soon, cancel := context.WithTimeout(ctx, announceTime)
-			held := m.announceHeld(soon, nil)
-			cancel()
-			if held {
-				m.ack(ctx)
+			for !m.announceHeld(ctx, nil) {
+				select {
+				case <-time.After(announceTime):
+				case <-m.done:
+					return
+				case <-ctx.Done():
+					return
+				}
 			}
+			m.ack(ctx)
 			select {
 			case <-m.done:
 			case <-ctx.Done():
@@ -259,6 +263,8 @@ func (m *message) announceHeld(ctx context.Context, running *int) bool {
 	if m.delivery.Message().ReplyTo == "" || closed(m.done) {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, announceTime)
+	defer cancel()
 	body, err := wire.ReadHeld{Shard: m.shard, Worker: m.exec.worker, Running: running}.Encode()
 	err = m.reply(ctx, body, err)
 	return err == nil || errors.Is(err, mq.ErrUnconfirmed) || errors.Is(err, mq.ErrUnroutable) // unroutable: the caller no longer waits

@@ -145,6 +145,34 @@ func TestExecutor_Serve_LargeAnswersAreSentAsTheyCome(t *testing.T) {
 	})
 }
 
+// A run whose answers fill a reply gives its slot up while the broker takes the reply: reads of other callers go on.
+func TestExecutor_Serve_LargeReplyHoldsNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, quick := newBus(), newBus()
+		slow.takes = 5 * time.Second
+		slow.others = map[string]*fakeBus{"quick": quick}
+		e := slave.NewExecutor(slave.Config{Worker: "w7", Source: newSource(1), Bus: slow, Log: slog.New(slog.DiscardHandler), Fast: 1})
+		var serving sync.WaitGroup
+		large := read("large 4200000", time.Minute)
+		d, req := request(t, large, large, large)
+		serving.Go(func() { e.Serve(t.Context(), d, req) })
+		<-time.After(100 * time.Millisecond)
+		d, req = request(t, read("x", time.Minute))
+		d.message.ReplyTo = "quick"
+		serving.Go(func() { e.Serve(t.Context(), d, req) })
+		<-time.After(100 * time.Millisecond)
+		synctest.Wait()
+		if results, _ := quick.answers(); len(results) != 1 {
+			t.Errorf("got %d answers to the other caller after 100 ms, want 1", len(results))
+		}
+		serving.Wait()
+		e.Wait()
+		if results, _ := slow.answers(); len(results) != 3 {
+			t.Errorf("got %d large answers, want 3", len(results))
+		}
+	})
+}
+
 // The reads of a message whose previous worker died run one after another, each after its caller was notified.
 func TestExecutor_Serve_ReadsOfADeadWorkerRunAlone(t *testing.T) {
 	for name, mark := range map[string]func(*fakeDelivery, *bool){

@@ -197,7 +197,7 @@ type fakeBus struct {
 	begin      time.Time
 	replies    []sentReply
 	err        error               // of Reply
-	silent     bool                // no announcement is confirmed
+	silent     time.Duration       // how long a confirm is waited for, in vain; none is sent once its context is over
 	takes      time.Duration       // how long a Reply takes
 	others     map[string]*fakeBus // receive the replies to their names
 	held       []dbaas.WorkerID    // the workers that announced that they hold a message
@@ -223,9 +223,12 @@ func (b *fakeBus) Reply(ctx context.Context, to string, m mq.Message) error {
 		<-time.After(b.takes)
 	}
 	held, noHeld := wire.DecodeReadHeld(m.Body)
-	if b.silent && noHeld == nil {
-		<-ctx.Done()
-		return fmt.Errorf("%w: %w", mq.ErrUnconfirmed, ctx.Err())
+	if b.silent > 0 {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", mq.ErrUnavailable, ctx.Err())
+		}
+		wait.For(ctx, b.silent)
+		return mq.ErrUnconfirmed
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -76,7 +76,7 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 			<-e.fast
 		}
 		w.m.flush(ctx)
-		if !r.refused || w.empty() || !e.enterAgain(ctx, w) {
+		if !r.refused && !r.paused || w.empty() || !e.enterAgain(ctx, w) {
 			return
 		}
 	}
@@ -110,6 +110,7 @@ type run struct {
 	since   time.Time // when the current read began; zero between reads
 	slow    bool      // another run has taken over
 	refused bool      // the current read is slow, and no slow slot is free
+	paused  bool      // its answers fill a reply, which is sent without the slot
 	over    bool
 }
 
@@ -147,8 +148,9 @@ func (r *run) do(ctx context.Context) bool {
 		if r.leaves() {
 			return true
 		}
-		if r.work.m.full() { // so that the answers to many large reads are not all held until the run ends
-			r.place.beat.Wait(func() { r.work.m.flush(ctx) })
+		if r.work.m.full() { // the answers to many large reads are not all held until the last one
+			r.paused = true
+			return true
 		}
 	}
 }
