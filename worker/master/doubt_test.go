@@ -1,6 +1,7 @@
 package master_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -128,33 +129,41 @@ func TestMaster_Run_OtherBodyUnderTheKey_ReplacesNothing(t *testing.T) {
 // A message whose confirm was lost is published again. If both copies are redelivered on the same connection, both are
 // acknowledged, and the operation runs once: a delivery that is never settled keeps writeQ from the next master.
 func TestMaster_Run_TwoCopiesOnOneConnection_BothAreAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := newStore(1)
-		store.setAway(true)
-		m := start(t, store)
-		for range 3 {
-			d := m.bus.message(t, "x", op(1, time.Minute))
-			d.redelivered = true
-			m.bus.deliveries <- d
-			synctest.Wait()
+	for _, redelivered := range []bool{true, false} {
+		t.Run(fmt.Sprint(redelivered), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { copies(t, redelivered) }) })
+	}
+}
+
+func copies(t *testing.T, redelivered bool) {
+	t.Helper()
+	store := newStore(1)
+	store.setAway(true)
+	m := start(t, store)
+	for range 3 {
+		d := m.bus.message(t, "x", op(1, time.Second))
+		d.redelivered = redelivered
+		m.bus.deliveries <- d
+		<-time.After(400 * time.Millisecond)
+	}
+	store.setAway(false)
+	<-time.After(time.Second)
+	synctest.Wait()
+	if diff := cmp.Diff([][]dbaas.OpID{{{1}}}, store.batches); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	acks := 0
+	for _, event := range m.bus.without("") {
+		if event == "ack x" {
+			acks++
 		}
-		store.setAway(false)
-		<-time.After(time.Second)
-		synctest.Wait()
-		if diff := cmp.Diff([][]dbaas.OpID{{{1}}}, store.batches); diff != "" {
-			t.Errorf("batches (-want +got):\n%s", diff)
-		}
-		acks := 0
-		for _, event := range m.bus.without("") {
-			if event == "ack x" {
-				acks++
-			}
-		}
-		if acks != 3 {
-			t.Errorf("got %d acknowledgements, want 3: %v", acks, m.bus.without(""))
-		}
-		_ = m.finish()
-	})
+	}
+	if acks != 3 {
+		t.Errorf("got %d acknowledgements, want 3: %v", acks, m.bus.without(""))
+	}
+	if got := m.bus.code(dbaas.OpID{1}); got != dbaas.CodeOK {
+		t.Errorf("got %q, want the write done", got)
+	}
+	_ = m.finish()
 }
 
 // Refusals are not stored. A refusal is sent only after the message is acknowledged, so that no redelivery can run what

@@ -34,9 +34,11 @@ const (
 	finishing = 2
 
 	defaultCommitTimeout = 10 * time.Second
-	defaultSendTimeout   = time.Second
-	defaultBackoff       = 10 * time.Millisecond
-	maxBackoff           = 500 * time.Millisecond
+	// defaultSendTimeout exceeds the bus's own times: a confirm that is missing in a cluster, the way to another node, and the confirm
+	// there. A shorter one would end a reply before its repetition.
+	defaultSendTimeout = 4 * time.Second
+	defaultBackoff     = 10 * time.Millisecond
+	maxBackoff         = 500 * time.Millisecond
 )
 
 // Store is the part of persdb that this package needs.
@@ -251,24 +253,23 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	m.put(newMessage(d, req))
 }
 
-// put adds a message. A redelivered message replaces a pending copy of the same message. Usually the older delivery was
+// put adds a message. It replaces a pending copy of the same message. Usually the older delivery was
 // lost with its connection. But a message whose confirm was lost is published again, so both deliveries may belong to
-// this connection. Therefore put acknowledges the older delivery: otherwise it would occupy a slot of the prefetch, and
+// this connection, and neither needs to be marked as redelivered. Each copy counts its deadline for itself: the older one must not be
+// answered as not done while the newer one may still run. Therefore put acknowledges the older delivery: otherwise it would occupy a slot of the prefetch, and
 // after the end of the leadership keep writeQ from the next master. The newer delivery stays unacknowledged until its
 // operations are answered.
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	var older []*settlement
 	m.mu.Lock()
-	if msg.delivery.Redelivered() {
-		m.pending = slices.DeleteFunc(m.pending, func(old *message) bool {
-			is := msg.replaces(old)
-			if is {
-				older = append(older, old.end)
-			}
-			return is
-		})
-	}
+	m.pending = slices.DeleteFunc(m.pending, func(old *message) bool {
+		is := msg.replaces(old)
+		if is {
+			older = append(older, old.end)
+		}
+		return is
+	})
 	m.pending = append(m.pending, msg)
 	m.mu.Unlock()
 	for _, end := range older {
