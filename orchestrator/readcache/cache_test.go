@@ -261,6 +261,21 @@ func joinedRead(t *testing.T) {
 	leader.Wait()
 }
 
+// A page of the log that takes long, as one with a large entry, is read to its end.
+func TestCache_SlowPage_IsReadToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, c := upToDate(t, readcache.Config{})
+		m.pieces.Store(8)
+		m.change(1)
+		c.Subscriber().Entry(m.frame(t, m.change(2))) // the entry before is missing
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if applied, _, serving := c.Position(); applied != m.head() || !serving {
+			t.Errorf("got position %d, serving %t, want %d and true", applied, serving, m.head())
+		}
+	})
+}
+
 // A read does not wait for a leader that has been stuck for long.
 func TestCache_StuckLeader_IsNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ const (
 	maxBehind = 1000
 	// silence is how long the head may be ahead of the cache before the log is read.
 	silence = 100 * time.Millisecond
-	// pageTimeout bounds one call for a page of the log, retryPause is the wait after a failed call.
+	// pageTimeout is how long a page of the log may bring nothing: one entry may have 80 MiB. retryPause is the wait after a failed call.
 	pageTimeout, retryPause = 2 * time.Second, 200 * time.Millisecond
 )
 
@@ -162,7 +162,7 @@ func (c *Cache) catchUp(ctx context.Context) error {
 		if !gap {
 			return nil
 		}
-		callCtx, cancel := context.WithTimeout(ctx, pageTimeout)
+		callCtx, cancel := wait.UntilQuiet(ctx, pageTimeout)
 		page, err := c.cfg.Store.Log(callCtx, after, 0)
 		cancel()
 		switch code := dbaas.CodeOf(err); {

@@ -15,6 +15,7 @@ import (
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/readtags"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 	"rideshare/orchestrator/readcache"
 )
@@ -30,7 +31,8 @@ type model struct {
 	rows    [modelKeys][]version // the values of each row, by position
 	sums    []version            // of all rows
 	cluster dbaas.ClusterID
-	away    atomic.Bool // persdb does not answer
+	away    atomic.Bool  // persdb does not answer
+	pieces  atomic.Int64 // in how many pieces a page comes, a second apart
 	asked   atomic.Int64
 	slave   func(*model, dbaas.Seq) dbaas.Seq // the position of the slave that answers
 }
@@ -101,9 +103,15 @@ func (m *model) commit(schema string, keys []int) dbaas.Seq {
 	return seq
 }
 
-func (m *model) Log(_ context.Context, after dbaas.Seq, _ time.Duration) (dbaas.Page, error) {
+func (m *model) Log(ctx context.Context, after dbaas.Seq, _ time.Duration) (dbaas.Page, error) {
 	if m.away.Load() {
 		return dbaas.Page{}, errors.New("away")
+	}
+	for range m.pieces.Load() {
+		wait.Heard(ctx)
+		if !wait.For(ctx, time.Second) {
+			return dbaas.Page{}, ctx.Err()
+		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
