@@ -199,3 +199,22 @@ func TestClusterRabbitMQ_EachStartGetsLonger(t *testing.T) {
 		}
 	}
 }
+
+// The limit of the next start is kept before the node is ended: the container may end with the node.
+func TestClusterRabbitMQ_LimitIsKeptBeforeTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{"sleep": "exit 0", "grep": "exit 1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := filepath.Join(dir, "limit")
+	itself := exec.CommandContext(t.Context(), "sh", "-c", `exec sh cluster/rabbitmq.sh 2 watch $$ "$1"`, "sh", limit)
+	itself.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	if out, err := itself.CombinedOutput(); err == nil {
+		t.Fatalf("got no error, want the process ended: %s", out)
+	}
+	if text, err := os.ReadFile(limit); err != nil || string(text) != "120\n" {
+		t.Errorf("got the limit %q and %v, want 120", text, err)
+	}
+}

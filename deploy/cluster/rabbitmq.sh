@@ -44,9 +44,9 @@ watch() {
     fi
     if [ "$silent" -ge "$limit" ]; then
       echo "rabbitmq.sh: no listener for $limit s; this node starts again"
-      kill -KILL "$1"
       [ "$limit" -ge 240 ] || limit=$((2 * limit))
       echo "$limit" >"$2" || : # the disk may be full
+      kill -KILL "$1" # last: the container ends with it, and this process too
       return
     fi
   done

@@ -124,5 +124,8 @@ func (c *cluster) loseLeader(t *testing.T, l *load, leader string) outcome {
 	docker(t, "start", id)
 	c.awaitWhole(t)
 	o.measure(l, begin, returned, time.Now())
+	if o.Whole > wholeGoal {
+		c.keepLogs(t, begin)
+	}
 	return o
 }
