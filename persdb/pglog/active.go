@@ -135,8 +135,8 @@ func (l *Log) Check(ctx context.Context) error {
 	if !l.active {
 		return dbaas.ErrNotActive
 	}
-	if l.session == nil { // the next statement opens one.
-		return nil
+	if l.session == nil {
+		return l.checkAnew(ctx)
 	}
 	over := time.AfterFunc(l.session.least, l.session.close)
 	defer over.Stop()
@@ -147,6 +147,23 @@ func (l *Log) Check(ctx context.Context) error {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)
 	case seen.owner != l.owner:
 		l.lose(ctx)
+		return dbaas.ErrNotActive
+	}
+	return nil
+}
+
+// checkTime bounds how long a check holds the turn to open a session.
+const checkTime = 2 * time.Second
+
+// checkAnew opens a session, and returns ErrNotActive if another process has taken over. Otherwise an idle process whose session
+// was lost would take itself for the active one until its next statement. The caller has the turn.
+func (l *Log) checkAnew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if err := l.ensure(ctx, false); err != nil {
+		return err
+	}
+	if !l.active {
 		return dbaas.ErrNotActive
 	}
 	return nil

@@ -2,6 +2,7 @@ package pglog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -171,6 +172,38 @@ func TestStore_Instances_NoneActive_NotTakenBack(t *testing.T) {
 	if h, err := a.Head(t.Context()); err != nil || h.Seq != 2 {
 		t.Errorf("got head %d, %v, want 2", h.Seq, err)
 	}
+}
+
+// A store that lost its connection while another one was made the active one learns of that without a call, and follows.
+func TestStore_Instances_IdleLearnsOfTheTakeOver(t *testing.T) {
+	p := pgtest.Shared(t)
+	wire := testenv.NewNetwork(t, p.Primary(t))
+	cfg := config(p)
+	cfg.URL = p.Through(t, wire.Addr())
+	a := instances(t, 1, cfg)[0]
+	by := storetest.Claim(t, a)
+	wire.Cut()
+	wire.Reset()
+	testenv.Eventually(t, soon, func() error {
+		if _, err := a.Head(t.Context()); err == nil {
+			return errors.New("the store still reaches its log")
+		}
+		return nil
+	})
+	b := storeOn(t, t.TempDir(), config(p))
+	closed(t, b)
+	if err := b.TakeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Commit(t, b, by, storetest.Op(1, "INSERT INTO users VALUES('ann','x')"))
+	wire.Heal()
+	testenv.Eventually(t, soon, func() error {
+		if a.Active() {
+			return errors.New("the store still takes itself for the active one")
+		}
+		return nil
+	})
+	wantFollowed(t, b, a)
 }
 
 // After an append whose answer was lost, Head has its entry: a store that follows may have shown it already.
