@@ -84,7 +84,7 @@ func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool
 		a.out, a.err = once(ctx)
 	case a.whom == toOpen:
 		if a.err = probe(ctx, to); a.err == nil {
-			a.out, a.err = once(ctx)
+			a.out, a.err = begun(ctx, to, once)
 		}
 	default:
 		a.out, a.err = watched(ctx, to, once)
@@ -135,16 +135,37 @@ var errSilent = errors.New("it does not answer")
 func watched[T any](ctx context.Context, to *rpc.Caller, call func(context.Context) (T, error)) (T, error) {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	defer probeOften(ctx, to, end)()
+	return call(ctx)
+}
+
+// begun is watched for a call whose answer is read after the call: the server is probed until the answer begins.
+func begun[T any](ctx context.Context, to *rpc.Caller, call func(context.Context) (T, error)) (T, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	stop := probeOften(ctx, to, end)
+	out, err := call(ctx)
+	stop()
+	if err != nil {
+		end(nil) // otherwise the answer's reader needs the context
+	}
+	return out, err
+}
+
+// probeOften probes a server until stop is called or ctx ends, and calls end when the server does not answer.
+func probeOften(ctx context.Context, to *rpc.Caller, end context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	timer := time.AfterFunc(probeAfter, func() {
 		for ctx.Err() == nil {
-			if err := probe(ctx, to); err != nil {
+			if err := probe(ctx, to); err != nil && ctx.Err() == nil {
 				end(errSilent)
 			}
 			wait.For(ctx, probeAfter)
 		}
 	})
-	defer timer.Stop()
-	return call(ctx)
+	return func() {
+		timer.Stop()
+		cancel()
+	}
 }
 
 func probe(ctx context.Context, to *rpc.Caller) error {

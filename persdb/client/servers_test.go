@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -238,6 +239,9 @@ func (h hosts) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer := httptest.NewRecorder()
 	to.ServeHTTP(answer, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
 	return answer.Result(), nil
 }
 
@@ -257,4 +261,56 @@ func TestClient_Instances_PausedIsLeft_SlowIsNot(t *testing.T) {
 		}
 		g.wantAsked(t, "commit slow")
 	})
+}
+
+// An instance that is paused after a snapshot or a backup was asked for, and before that begins, is left as well.
+func TestClient_Instances_PausedBeforeTheAnswerIsLeft(t *testing.T) {
+	for name, call := range map[string]func(context.Context, *client.Client) (io.Closer, error){
+		"Snapshot": func(ctx context.Context, c *client.Client) (io.Closer, error) {
+			s, err := c.Snapshot(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.Body, nil
+		},
+		"Backup": func(ctx context.Context, c *client.Client) (io.Closer, error) {
+			b, err := c.Backup(ctx, dbaas.BackupForm{})
+			if err != nil {
+				return nil, err
+			}
+			return b.Body, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int64
+				pauses := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if asked.Add(1) > 1 {
+						<-r.Context().Done()
+					}
+					_, _ = w.Write([]byte("{}"))
+				})
+				answers := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/livez" {
+						_, _ = w.Write([]byte("{}"))
+					} else {
+						w.Header().Set(client.HeaderSeq, "1")
+						w.Header().Set(client.HeaderEpoch, "1")
+						w.Header().Set(client.HeaderCluster, dbaas.ClusterID{1}.String())
+					}
+				})
+				began := time.Now()
+				body, err := call(t.Context(), among(t, client.Config{URL: "http://pauses,http://answers"}, hosts{"pauses": pauses, "answers": answers}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if left := time.Since(began); left > 2*time.Second {
+					t.Errorf("the paused instance was left after %v", left)
+				}
+				if err = body.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
