@@ -275,7 +275,7 @@ func bounds(c *sqlite.Conn) (Bounds, error) {
 }
 
 // Trim implements Log.
-func (l *FileLog) Trim(ctx context.Context, seq dbaas.Seq) error {
+func (l *FileLog) Trim(ctx context.Context, seq dbaas.Seq, _ int64) error {
 	err := l.alone(ctx, func() error {
 		err := l.writer.Exec("DELETE FROM rs_log WHERE seq<=? AND seq<(SELECT max(seq) FROM rs_log)", integer(seq))
 		if err != nil || l.writer.Changes() == 0 {

@@ -30,8 +30,9 @@ type Log interface {
 	// Head returns the range of entries that the log holds.
 	Head(ctx context.Context) (Bounds, error)
 	// Trim removes the records up to and including seq, but never the newest record. CodeUnknown means that they may
-	// have been removed; a later Head shows whether they were. After any other error they were not removed.
-	Trim(ctx context.Context, seq dbaas.Seq) error
+	// have been removed; a later Head shows whether they were. After any other error they were not removed. size is about
+	// how many bytes they have: a log that bounds the time of a statement gives a large one more time.
+	Trim(ctx context.Context, seq dbaas.Seq, size int64) error
 	// Close ends running calls of Read and Head, waits for them, and closes the log. Claim, Append and Trim may not be
 	// running, and no method may be called afterwards.
 	Close() error

@@ -105,7 +105,7 @@ func (l *farLog) Head(context.Context) (commitlog.Bounds, error) {
 	return l.bounds, nil
 }
 
-func (l *farLog) Trim(_ context.Context, seq dbaas.Seq) error {
+func (l *farLog) Trim(_ context.Context, seq dbaas.Seq, _ int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.records) > 1 && l.records[0].Entry.Seq <= seq {
@@ -136,7 +136,7 @@ func TestStore_Log_TrimmedMeanwhile_SaysWhereItBegins(t *testing.T) {
 	for n := range 4 {
 		storetest.Commit(t, s, epoch, op(n, fmt.Sprintf("INSERT INTO users VALUES('u%d','x')", n)))
 	}
-	if err := far.Trim(t.Context(), 2); err != nil { // the store does not know it yet.
+	if err := far.Trim(t.Context(), 2, 0); err != nil { // the store does not know it yet.
 		t.Fatal(err)
 	}
 	page, err := s.Log(t.Context(), 0, 0)
@@ -212,8 +212,8 @@ func (l *lossyLog) Claim(ctx context.Context) (dbaas.Epoch, error) {
 	return epoch, l.lost(err)
 }
 
-func (l *lossyLog) Trim(ctx context.Context, seq dbaas.Seq) error {
-	return l.lost(l.FileLog.Trim(ctx, seq))
+func (l *lossyLog) Trim(ctx context.Context, seq dbaas.Seq, size int64) error {
+	return l.lost(l.FileLog.Trim(ctx, seq, size))
 }
 
 // A trim and a claim that were durable although they returned an error are detected before the next step.

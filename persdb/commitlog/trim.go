@@ -92,7 +92,11 @@ func (s *Store) trimSome(ctx context.Context) (int, error) {
 	if err := s.keepTables(ctx, last.Seq); err != nil {
 		return 0, unavailable(err)
 	}
-	if err := s.log.Trim(ctx, last.Seq); err != nil {
+	size := int64(0)
+	for i := range records {
+		size += x.entries[i].bytes
+	}
+	if err := s.log.Trim(ctx, last.Seq, size); err != nil {
 		s.doubtful = s.doubtful || dbaas.CodeOf(err) == dbaas.CodeUnknown
 		return 0, err
 	}

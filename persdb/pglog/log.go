@@ -181,12 +181,12 @@ func (l *Log) Append(ctx context.Context, r commitlog.Record) error {
 }
 
 // Trim implements commitlog.Log.
-func (l *Log) Trim(ctx context.Context, seq dbaas.Seq) error {
+func (l *Log) Trim(ctx context.Context, seq dbaas.Seq, size int64) error {
 	if err := l.take(ctx); err != nil {
 		return err
 	}
 	defer l.give()
-	if _, err := l.run(ctx, 0, trim, number(int64(seq))); err != nil {
+	if _, err := l.run(ctx, int(size), trim, number(int64(seq))); err != nil {
 		return fmt.Errorf("trim log up to %d: %w", seq, err)
 	}
 	return nil

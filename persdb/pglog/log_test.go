@@ -282,7 +282,7 @@ func TestLog_TwoWriters_EachSeqHasOneContent(t *testing.T) {
 	_, err = b.Head(t.Context())
 	wantNotActive(t, err)
 	wantNotActive(t, b.Append(t.Context(), record(2, old, "b2")))
-	wantNotActive(t, b.Trim(t.Context(), 1))
+	wantNotActive(t, b.Trim(t.Context(), 1, 0))
 	if bounds, failed := b.Look(t.Context()); failed != nil || bounds.Head != (dbaas.Head{Seq: 1, Epoch: old}) {
 		t.Errorf("got %+v, %v, want entry 1 of epoch %d", bounds, failed, old)
 	}
@@ -322,7 +322,7 @@ func TestLog_SettingsRightAgain_NotDone(t *testing.T) {
 		CREATE TRIGGER refuse BEFORE UPDATE ON log_meta FOR EACH ROW WHEN (OLD.fence = NEW.fence) EXECUTE FUNCTION refuse()`)
 	for name, call := range map[string]func() error{
 		"Claim":    func() error { _, err := l.Claim(t.Context()); return err },
-		"Trim":     func() error { return l.Trim(t.Context(), 1) },
+		"Trim":     func() error { return l.Trim(t.Context(), 1, 0) },
 		"Head":     func() error { _, err := l.Head(t.Context()); return err },
 		"TakeOver": func() error { return l.TakeOver(t.Context()) },
 		"Append":   func() error { return l.Append(t.Context(), record(3, epoch, "three")) },

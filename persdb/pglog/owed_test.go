@@ -56,3 +56,32 @@ func TestLog_UnknownAppend_IsOwed(t *testing.T) {
 		t.Errorf("got %+v, and %d bytes owed, want entry 1 and none", b, l.owed)
 	}
 }
+
+// A trim gets time for the bytes that it removes. The trigger stands for the time that these take.
+func TestLog_LargeTrim_IsGivenTime(t *testing.T) {
+	p := pgtest.Shared(t)
+	l, err := Open(t.Context(), Config{URL: p.URL, PasswordFile: p.PasswordFile, Log: slog.New(slog.DiscardHandler)}, dbaas.NewClusterID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if failed := l.Close(); failed != nil {
+			t.Error(failed)
+		}
+	})
+	epoch, err := l.Claim(t.Context())
+	for seq := dbaas.Seq(1); seq <= 2 && err == nil; seq++ {
+		err = l.Append(t.Context(), commitlog.Record{Entry: dbaas.Entry{Seq: seq, Epoch: epoch}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Exec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NULL; END';
+		CREATE TRIGGER wait BEFORE DELETE ON log FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
+	if err = l.Trim(t.Context(), 1, 80<<20); err != nil {
+		t.Error(err)
+	}
+	if b, failed := l.Head(t.Context()); failed != nil || b.Trimmed != 1 {
+		t.Errorf("got %+v and %v, want entry 1 trimmed", b, failed)
+	}
+}

@@ -179,7 +179,7 @@ func trimKeepsNewest(t *testing.T, s subject) {
 	s.mustAppend(t, epoch, 5, 10)
 	trim := func(seq dbaas.Seq) {
 		t.Helper()
-		if err := s.Trim(t.Context(), seq); err != nil {
+		if err := s.Trim(t.Context(), seq, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
