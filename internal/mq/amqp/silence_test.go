@@ -1,0 +1,48 @@
+package amqp_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rideshare/internal/mq"
+	"rideshare/internal/testkit/mqtest"
+	"rideshare/internal/testkit/testenv"
+)
+
+// The own node of a worker becomes silent. The worker takes reads from the queue of another node, whose callers are well:
+// they get every answer, through another node.
+func TestReply_OwnNodeSilent_GoesThroughAnotherNode(t *testing.T) {
+	t.Parallel()
+	// To its clients one broker behind three networks is a cluster of three nodes.
+	user, host, _ := strings.Cut(testenv.RabbitMQ(t), "@")
+	networks, nodes := make([]*testenv.Network, 3), make([]*testenv.Service, 3)
+	for i := range networks {
+		networks[i] = testenv.NewNetwork(t, user+"@"+host)
+		nodes[i] = &testenv.Service{URL: user + "@" + networks[i].Addr() + "/"}
+	}
+	b := clusterBus(t, nodes, mqtest.Limits{})
+	b.admins = 1
+	worker, other := b.joined(t, "worker", 0), b.joined(t, "other", 1)
+	running(t, func(ctx context.Context) error { return answering(ctx, worker, mq.ReadQ) })
+	call := caller(t, other)
+	testenv.Eventually(t, patience, func() error { return call(mq.ReadQ) })
+
+	networks[0].Cut()
+	const reads = 50
+	ticker := time.NewTicker(time.Second / reads)
+	defer ticker.Stop()
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for i := range reads {
+		calls.Go(func() {
+			begun := time.Now()
+			if err := call(mq.ReadQ); err != nil {
+				t.Errorf("read %d: got %v after %v, want an answer", i, err, time.Since(begun))
+			}
+		})
+		<-ticker.C
+	}
+}
