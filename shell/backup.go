@@ -57,7 +57,7 @@ func Backup(ctx context.Context, cfg BackupConfig) (Taken, error) {
 	if err := checkAbsent(&cfg); err != nil {
 		return Taken{}, err
 	}
-	s := &shell{cfg: Config{URL: cfg.URL, Authorization: cfg.Authorization}, transfers: clientOf(cfg.Transport)}
+	s := &shell{cfg: Config{URL: cfg.URL, Authorization: cfg.Authorization}, transfers: transfersOf(cfg.Transport)}
 	resp, err := s.send(ctx, call{method: http.MethodGet, path: backupPath, transfer: true})
 	if err != nil {
 		return Taken{}, hinted(err)

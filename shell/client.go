@@ -22,6 +22,9 @@ const (
 	answerTimeout = time.Minute
 	// transferTimeout is the same for a backup and a load: the server first copies the tables, or runs the whole load.
 	transferTimeout = 15 * time.Minute
+	// pieceTimeout is how long the server may take for a piece of a body that it reads or writes. It allows a slow client
+	// half of that.
+	pieceTimeout = time.Minute
 	// maxProblem is how many bytes of an error answer are read.
 	maxProblem = 64 << 10
 	// longBody is the length in bytes above which a body is sent only once the server has accepted the head, or has not

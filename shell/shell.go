@@ -67,15 +67,14 @@ func Limit(t *http.Transport) {
 	t.ResponseHeaderTimeout, t.ExpectContinueTimeout = answerTimeout, continueTimeout
 }
 
-// LimitTransfers sets the time limits of a transport for backups and loads, which may take longer than a statement.
-func LimitTransfers(t *http.Transport) {
-	t.ResponseHeaderTimeout, t.ExpectContinueTimeout = transferTimeout, continueTimeout
-}
+// LimitTransfers sets the time limits of a transport for backups and loads, which may take longer than a statement. The
+// shell and Backup limit the silence of the server.
+func LimitTransfers(t *http.Transport) { t.ExpectContinueTimeout = continueTimeout }
 
 // Run runs a shell until its input or ctx ends. It returns an error if there is no orchestrator, or, unless the shell is
 // interactive, if statements failed; their errors are then also printed to cfg.Err.
 func Run(ctx context.Context, cfg Config) error {
-	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport), transfers: clientOf(cfg.Transfers)}
+	s := &shell{cfg: cfg, mode: cfg.Mode, level: levels[0], http: clientOf(cfg.Transport), transfers: transfersOf(cfg.Transfers)}
 	s.interactive = cfg.Command == nil && isTerminal(cfg.In) && isTerminal(cfg.Out)
 	if err := s.connect(ctx); err != nil {
 		return err

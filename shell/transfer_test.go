@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"rideshare/internal/httpapi"
 	"rideshare/internal/testkit/testenv"
 )
 
@@ -155,44 +157,129 @@ func TestLoad_NoAnswer_IsSentOnceMoreUnderItsKey(t *testing.T) {
 	}
 }
 
-// A backup and a load may take longer to be answered than a statement.
+// piped runs do in a bubble, with a server that is reached through pipes and a transport to it for each limit. other answers
+// what is not a statement, and the statement "slow".
+func piped(t *testing.T, other http.HandlerFunc, do func(t *testing.T, s *server, transport func(limit func(*http.Transport)) *http.Transport)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answers: map[string]string{"slow": "other"}, other: other}
+		s.Server = &httptest.Server{URL: "http://orchestrator"}
+		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
+		web := &http.Server{Handler: http.HandlerFunc(s.serve)}
+		go func() { _ = web.Serve(pipes) }() // ends with pipes.
+		var all []*http.Transport
+		do(t, s, func(limit func(*http.Transport)) *http.Transport {
+			transport := limited(limit)
+			transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				client, conn := net.Pipe()
+				pipes.Conns <- conn
+				return client, nil
+			}
+			all = append(all, transport)
+			return transport
+		})
+		for _, transport := range all {
+			transport.CloseIdleConnections()
+		}
+		close(pipes.Conns)
+		_ = web.Close()       // it serves nothing any more.
+		time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
+	})
+}
+
+// A backup and a load may take longer to be answered than a statement, and longer than the server may be silent.
 func TestTransfers_MayTakeLonger(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a")
 	for line, fails := range map[string]bool{"slow;": true, ".backup " + file: false, ".dump " + file: false, ".load " + file: false} {
-		write(t, file, "SELECT 1;")
-		synctest.Test(t, func(t *testing.T) {
-			slow := func(w http.ResponseWriter, r *http.Request) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				time.Sleep(10 * time.Minute)
-				_, _ = io.WriteString(w, `{"results":[]}`)
+		write(t, file, strings.Repeat("SELECT 1;\n", 40_000))
+		slow := func(w http.ResponseWriter, r *http.Request) {
+			for left := int64(1); left > 0; time.Sleep(50 * time.Second) {
+				left, _ = io.CopyN(io.Discard, r.Body, 100<<10)
 			}
-			s := &server{answers: map[string]string{"slow": "other"}, other: slow}
-			pipes := testenv.Pipes{Conns: make(chan net.Conn)}
-			web := &http.Server{Handler: http.HandlerFunc(s.serve)}
-			go func() { _ = web.Serve(pipes) }() // ends with pipes.
-			piped := func(limit func(*http.Transport)) *http.Transport {
-				transport := limited(limit)
-				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-					client, conn := net.Pipe()
-					pipes.Conns <- conn
-					return client, nil
-				}
-				return transport
+			time.Sleep(10 * time.Minute)
+			for _, piece := range []string{`{"results"`, `:`, `[]}`} {
+				_, _ = io.WriteString(w, piece)
+				_ = http.NewResponseController(w).Flush() // the stand-in's own connection.
+				time.Sleep(50 * time.Second)
 			}
-			statements, transfers := piped(Limit), piped(LimitTransfers)
-			s.Server = &httptest.Server{URL: "http://orchestrator"}
-			ran := s.run(t, line, func(c *Config) { c.Transport, c.Transfers = statements, transfers })
+		}
+		piped(t, slow, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+			ran := s.run(t, line, func(c *Config) { c.Transport, c.Transfers = transport(Limit), transport(LimitTransfers) })
 			if fails {
 				ran.failed(t, "timeout awaiting response headers; "+errUnknown.Error())
 			} else {
 				ran.done(t, "")
 			}
-			statements.CloseIdleConnections()
-			transfers.CloseIdleConnections()
-			close(pipes.Conns)
-			_ = web.Close()       // it serves nothing any more.
-			time.Sleep(time.Hour) // of the fake clock: every waiting request has ended
 		})
 	}
+}
+
+// A server that is silent for a minute in the middle of a backup or a load ends it, and no part of the backup is left.
+func TestTransfers_SilentServer_Fail(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a.sql")
+	write(t, file, strings.Repeat("-- a long file\n", 1<<18))
+	for line, want := range map[string]string{
+		".backup " + filepath.Join(dir, "b"): "b is not written: the server has sent and taken nothing for 1m0s",
+		".dump " + filepath.Join(dir, "d"):   "d is not written: the server has sent and taken nothing for 1m0s",
+		".load " + file:                      "no answer from http://orchestrator: the server has sent and taken nothing for 1m0s; " + errUnknown.Error(),
+	} {
+		paused := func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				_, _ = io.WriteString(w, "half")
+				_ = http.NewResponseController(w).Flush() // the stand-in's own connection.
+			}
+			time.Sleep(20 * time.Minute)
+			panic(http.ErrAbortHandler)
+		}
+		piped(t, paused, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+			began := time.Now()
+			s.run(t, line, func(c *Config) { c.Transport, c.Transfers = transport(Limit), transport(LimitTransfers) }).failed(t, want)
+			if took := time.Since(began); took > 3*time.Minute {
+				t.Errorf("%s ended after %v, want at most 3 minutes", line, took)
+			}
+		})
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("got files %v, %v; want a.sql", names, err)
+	}
+}
+
+// A server that does not answer ends a backup, but later.
+func TestTransfers_NoAnswer_Fail(t *testing.T) {
+	t.Parallel()
+	paused := func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Minute) }
+	piped(t, paused, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+		_, err := Backup(t.Context(), BackupConfig{URL: s.URL, Transport: transport(LimitTransfers), File: Stdout, Out: io.Discard})
+		if want := "the server has sent and taken nothing for 15m0s"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	})
+}
+
+// sleepy is a writer that takes two minutes.
+type sleepy struct{ strings.Builder }
+
+func (w *sleepy) Write(p []byte) (int, error) {
+	time.Sleep(2 * time.Minute)
+	return w.Builder.Write(p)
+}
+
+// The silence of the server does not count while the backup waits for its own output.
+func TestBackup_SlowOutput(t *testing.T) {
+	t.Parallel()
+	const size = 200 << 10
+	whole := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(httpapi.HeaderCluster, "x")
+		_, _ = io.WriteString(w, strings.Repeat("x", size))
+	}
+	piped(t, whole, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+		var out sleepy
+		_, err := Backup(t.Context(), BackupConfig{URL: s.URL, Transport: transport(LimitTransfers), File: Stdout, Out: &out})
+		if err != nil || out.Len() != size {
+			t.Errorf("got %d bytes, %v; want %d", out.Len(), err, size)
+		}
+	})
 }
