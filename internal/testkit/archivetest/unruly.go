@@ -29,6 +29,8 @@ type Behaviour struct {
 	Slow time.Duration
 	// Hangs makes each call last until its context ends.
 	Hangs bool
+	// Stuck, if not nil, makes each call last until it is closed, whatever becomes of the call's context.
+	Stuck chan struct{}
 	// Cut, if not 0, is the number of bytes after which the body of each object that is stored ends with an error.
 	Cut int
 	// DiesAt is the number of the change (store, replace, remove) at which the caller dies, counted from 1. From then on
@@ -65,6 +67,9 @@ func (u *Unruly) before(ctx context.Context, change bool) (b Behaviour, after, e
 			return b, nil, ErrAway
 		}
 		after = ErrAway
+	}
+	if b.Stuck != nil {
+		<-b.Stuck
 	}
 	if b.Hangs {
 		<-ctx.Done()

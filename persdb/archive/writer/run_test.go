@@ -168,3 +168,84 @@ func TestArchiver_AwayAtStart(t *testing.T) {
 		verify(t, s, p, to(5, 5))
 	})
 }
+
+// A start waits 5 s for a place whose calls do not end with their contexts, and archives when they have ended. A close in
+// the meantime waits 2 s.
+func TestArchiver_StuckAtStart(t *testing.T) {
+	for name, closed := range map[string]bool{"back": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+				p, stuck := &archivetest.Unruly{Place: place.Folder(t.TempDir())}, make(chan struct{})
+				p.Set(archivetest.Behaviour{Stuck: stuck})
+				began := time.Now()
+				a := start(t, s, p)
+				if took := time.Since(began); took != 5*time.Second {
+					t.Errorf("the start took %v, want 5s", took)
+				}
+				s.insert(t, 1)
+				if closed {
+					closeTakes(t, a, 2*time.Second)
+				}
+				close(stuck)
+				if closed {
+					synctest.Wait() // the calls that were left behind have ended, and do nothing more.
+					verify(t, s, p)
+					return
+				}
+				within(t, time.Minute, "all is archived", func() bool { return s.ArchiveState().Backlog == 0 })
+				a.Close()
+				verify(t, s, p, to(1, 1))
+			})
+		})
+	}
+}
+
+// An archive that has another history, but could not say so at the start, is noticed when its calls end.
+func TestArchiver_StuckAtStart_TwoHistories(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+		s.insert(t, 3)
+		old := copyOf(t, s, t.TempDir())
+		s.insert(t, 2)
+		p, stuck := &archivetest.Unruly{Place: place.Folder(t.TempDir())}, make(chan struct{})
+		work(t, writer.New(s.Store, config(s, p)))
+		p.Set(archivetest.Behaviour{Stuck: stuck})
+		a := start(t, old, p)
+		defer a.Close()
+		close(stuck)
+		within(t, time.Minute, "archiving stops", func() bool { return a.Stats().Stopped })
+		verify(t, s, p, to(5, 5))
+	})
+}
+
+// A close waits 2 s for the last entry, also if the call of the place does not end with its context.
+func TestArchiver_StuckAtClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+		p, stuck := &archivetest.Unruly{Place: place.Folder(t.TempDir())}, make(chan struct{})
+		a := start(t, s, p)
+		s.insert(t, 1)
+		within(t, time.Minute, "all is archived", func() bool { return s.ArchiveState().Backlog == 0 })
+		synctest.Wait()
+		p.Set(archivetest.Behaviour{Stuck: stuck})
+		s.insert(t, 1)
+		closeTakes(t, a, 2*time.Second)
+		close(stuck)
+		synctest.Wait() // the call that was left behind has ended.
+		verify(t, s, p, to(0, 1))
+	})
+}
+
+// closeTakes closes an Archiver and fails the test if that does not take as long as want.
+func closeTakes(t *testing.T, a *writer.Archiver, want time.Duration) {
+	t.Helper()
+	began := time.Now()
+	a.Close()
+	if took := time.Since(began); took != want {
+		t.Errorf("Close took %v, want %v", took, want)
+	}
+}

@@ -101,15 +101,30 @@ func Start(ctx context.Context, store *commitlog.Store, cfg Config) (*Archiver, 
 	a := newArchiver(store, cfg)
 	first, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
+	begun := make(chan error, 1)
+	a.done.Go(func() {
+		defer close(begun)
+		begun <- a.begin(first) // if the place hangs in the kernel, it outlasts first.
+	})
+	var err error
+	select {
+	case err = <-begun:
+	case <-first.Done():
+		err = context.Cause(first)
+	}
 	var other *HistoryError
-	if err := a.begin(first); errors.As(err, &other) {
+	if errors.As(err, &other) {
 		return nil, err
 	} else if err != nil {
 		a.cfg.Log.ErrorContext(ctx, "the archive does not answer, nothing of the log is trimmed until it does", logkey.Error, err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
-	a.done.Go(func() { a.upload(running) })
+	a.done.Go(func() {
+		for range begun { // until begin has ended
+		}
+		a.upload(running)
+	})
 	a.done.Go(func() { a.maintain(running) })
 	return a, nil
 }
@@ -135,22 +150,30 @@ func (a *Archiver) Close() {
 	a.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), lastUpload)
 	defer cancel()
-	ended := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
 		a.done.Wait()
-		close(ended)
+		ended <- a.uploadRest(ctx)
 	}()
+	var err error
 	select {
-	case <-ended:
+	case err = <-ended:
 	case <-ctx.Done():
-		return
+		err = context.Cause(ctx)
 	}
-	for a.isReady() && !a.stopped.Load() && a.lag() > 0 {
+	if err != nil && a.owes() {
+		a.cfg.Log.WarnContext(ctx, "the archive lacks the end of the log until the next start", logkey.Error, err)
+	}
+}
+
+// uploadRest stores the entries that the archive lacks.
+func (a *Archiver) uploadRest(ctx context.Context) error {
+	for ctx.Err() == nil && a.owes() {
 		if err := a.next(ctx); err != nil {
-			a.cfg.Log.WarnContext(ctx, "the archive lacks the end of the log until the next start", logkey.Error, err)
-			return
+			return err
 		}
 	}
+	return context.Cause(ctx)
 }
 
 // Stats holds the values for metrics of an Archiver. commitlog.ArchiveState has the others.
@@ -192,6 +215,9 @@ func (a *Archiver) lag() dbaas.Seq {
 	}
 	return state.Head - min(state.Head, a.position)
 }
+
+// owes reports whether this process has entries to store.
+func (a *Archiver) owes() bool { return a.isReady() && !a.stopped.Load() && a.lag() > 0 }
 
 // begin reads the archive's state and makes this process the archive's writer.
 func (a *Archiver) begin(ctx context.Context) error {
