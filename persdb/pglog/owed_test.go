@@ -71,7 +71,7 @@ func TestLog_LargeTrim_IsGivenTime(t *testing.T) {
 	})
 	epoch, err := l.Claim(t.Context())
 	for seq := dbaas.Seq(1); seq <= 2 && err == nil; seq++ {
-		err = l.Append(t.Context(), commitlog.Record{Entry: dbaas.Entry{Seq: seq, Epoch: epoch}})
+		err = l.Append(t.Context(), commitlog.Record{Entry: dbaas.Entry{Seq: seq, Epoch: epoch}, Operations: []byte("x")})
 	}
 	if err != nil {
 		t.Fatal(err)
