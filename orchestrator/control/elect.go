@@ -33,9 +33,14 @@ func (p *planner) settleMaster() bool {
 	return false
 }
 
+// newestOf returns the master with the newest epoch.
+func newestOf(masters []Worker) Worker {
+	return slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
+}
+
 // newest returns the master with the newest epoch and kills all others.
 func (p *planner) newest(masters []Worker) Worker {
-	newest := slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) })
+	newest := newestOf(masters)
 	for _, w := range masters {
 		if w.ID != newest.ID && w.reachable() {
 			p.kill(w, "a newer master exists")

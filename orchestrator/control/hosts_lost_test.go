@@ -69,6 +69,30 @@ func TestLoop_MastersHostLost_ReplacedBeforeItsSessionEnds(t *testing.T) {
 	}
 }
 
+// The dead master of a lost host takes no time from the renewal of its successor.
+func TestLoop_CoordinatorAwayAfterMastersHostLost_SuccessorRenewed(t *testing.T) {
+	for name, listed := range map[string]bool{"Listed": true, "Unlisted": false} {
+		t.Run(name, func(t *testing.T) {
+			onHosts(t, func(s *hostsRig, l *control.Loop) {
+				s.pause("a")
+				s.awaitMaster(l, 1)
+				pass(2 * hostSession)
+				before := s.assigned.Load()
+				s.coord.Stop()
+				for _, m := range s.machines[1:] {
+					if !listed {
+						m.launcher.Store(refuses)
+					}
+				}
+				s.reconcile()
+				if got := s.assigned.Load() - before; got < 2 {
+					s.t.Errorf("away for 10 s: got %d renewals, want some", got)
+				}
+			})
+		})
+	}
+}
+
 // A host counts as lost only if its workers are silent too, if another host's launcher answers, and if the coordinator
 // answers. Otherwise no master is elected before the session of the old one ends.
 func TestLoop_HostNotLost(t *testing.T) {

@@ -142,7 +142,7 @@ func (p *planner) masterHost() string {
 	if len(masters) == 0 {
 		return ""
 	}
-	return slices.MaxFunc(masters, func(a, b Worker) int { return cmp.Compare(a.Epoch, b.Epoch) }).Host
+	return newestOf(masters).Host
 }
 
 func (p *planner) hostOf(id dbaas.WorkerID) string {

@@ -13,20 +13,23 @@ import (
 // renewTimeout bounds one renewal. The next pass retries.
 const renewTimeout = time.Second
 
-// renew assigns the master its role again while the coordinator is away. So the master knows that no other master is
-// being elected, and keeps serving although its session is suspended.
+// renew assigns the newest master its role again while the coordinator is away. So the master knows that no other master is
+// being elected, and keeps serving although its session is suspended. An older master, as that of a lost host, gets no time.
 func (l *Loop) renew(ctx context.Context, o Observed) {
+	masters := filter(o.Workers, func(w Worker) bool { return w.Running && !w.Stopping && w.Role == dbaas.RoleMaster })
+	if len(masters) == 0 {
+		return
+	}
+	w := newestOf(masters)
+	in, ok := l.instance(w.ID)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	for _, w := range o.Workers {
-		in, ok := l.instance(w.ID)
-		if !ok || !w.Running || w.Stopping || w.Role != dbaas.RoleMaster {
-			continue
-		}
-		err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
-		if err != nil {
-			l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
-		}
+	err := l.cfg.Workers.Assign(ctx, in.Control, workerapi.Assignment{Worker: w.ID, Role: w.Role, PID: in.PID, Host: in.Host, Epoch: w.Epoch})
+	if err != nil {
+		l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
 	}
 }
 
