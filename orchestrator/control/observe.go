@@ -18,8 +18,8 @@ type Launcher = launch.Launcher
 // view is what the last pass saw, for the methods that report it.
 type view struct {
 	list         listing
-	lost         map[string]time.Time // the lost hosts, with the times since when they have counted as lost
-	members      map[dbaas.WorkerID]coord.Member
+	lost         map[string]time.Time            // the lost hosts, with the times since when they have counted as lost
+	members      map[dbaas.WorkerID]coord.Member // nil until the coordinator was read
 	desired      int
 	desiredKnown bool
 	// slaves is how many slaves serve. slaveless is the time since which no slave has served; zero while one
@@ -123,13 +123,18 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 
 // look updates the view: how many slaves serve, and since when there has been no slave or no master. returning means that
 // the session is new: then a running worker that has lost its registration still counts as serving, since the coordinator
-// lost the registration. The workers of a lost host do not count.
+// lost the registration. The workers of a lost host do not count. As long as the coordinator was never read, the roles are
+// unknown, and the workers may serve: one of them counts as the master, the others as slaves.
 func (l *Loop) look(list listing, returning bool, now time.Time) {
 	l.view.list = list
-	slaves, masters := 0, 0
+	slaves, masters, unknown := 0, 0, 0
 	for _, in := range list.instances {
 		m := l.memory[in.ID]
 		if !in.Running || m == nil || m.stopping || !l.view.lost[in.Host].IsZero() {
+			continue
+		}
+		if l.view.members == nil {
+			unknown++
 			continue
 		}
 		member, registered := l.view.members[in.ID]
@@ -145,6 +150,9 @@ func (l *Loop) look(list listing, returning bool, now time.Time) {
 			masters++
 		case dbaas.RoleNone:
 		}
+	}
+	if unknown > 0 {
+		slaves, masters = unknown-1, 1
 	}
 	l.view.slaves = slaves
 	l.view.slaveless = since(l.view.slaveless, slaves == 0, now)

@@ -234,6 +234,42 @@ func TestLoop_CoordinatorDataLost_LateMasterIsWaitedFor(t *testing.T) {
 	}
 }
 
+// An orchestrator that starts while the coordinator is away does not know the roles. It counts one of the workers as the
+// master and the others as slaves, since they may serve. Without any worker nothing serves.
+func TestLoop_StartedWhileCoordinatorAway_WorkersServeOn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before bool // workers run
+		slaves int
+	}{"Workers": {before: true, slaves: 2}, "FirstStart": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newRig(t)
+				defer s.end()
+				if tt.before {
+					_, stop := s.orchestrate(2)
+					s.reconcile()
+					stop()
+				}
+				pids := s.pids()
+				s.coord.Stop()
+				l, stop := s.orchestrate(2)
+				defer stop()
+				pass(5 * time.Second)
+				n, _ := l.Slaves()
+				if master, _ := l.Master(); n != tt.slaves || master != tt.before {
+					t.Errorf("got %d slaves, a master: %t; want %d, %t", n, master, tt.slaves, tt.before)
+				}
+				s.coord.Start()
+				s.reconcile()
+				n, _ = l.Slaves()
+				if master, _ := l.Master(); n != 2 || !master || tt.before && !slices.Equal(s.pids(), pids) {
+					t.Errorf("coordinator is back: got %d slaves, a master: %t, pids %v of %v; want 2 and a master", n, master, s.pids(), pids)
+				}
+			})
+		})
+	}
+}
+
 // wantSlaves checks the wanted number of slaves.
 func (s *rig) wantSlaves(l *control.Loop, want int) {
 	s.t.Helper()
