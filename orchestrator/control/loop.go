@@ -126,6 +126,8 @@ type Loop struct {
 	wake wait.Token
 	jobs sync.WaitGroup
 
+	opening chan opened // gets the session that is being opened; nil if none is. Only Run's goroutine uses this field.
+
 	mu           sync.Mutex // guards the fields below
 	session      coord.Session
 	sessionSince time.Time   // when session was opened
@@ -167,6 +169,7 @@ func New(cfg Config) *Loop {
 // another orchestrator's loop adopts them.
 func (l *Loop) Run(ctx context.Context) error {
 	defer l.closeSession()
+	defer l.closeOpened()
 	defer l.jobs.Wait()
 	l.jobs.Go(func() { l.watchPulses(ctx) })
 	if l.cfg.LeaderAnswers != nil {

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"rideshare/internal/coord"
@@ -10,8 +11,14 @@ import (
 )
 
 // openTimeout bounds how long a pass waits for a session. Without a session the
-// pass continues with what the engine reports.
+// pass continues with what the engine reports. A later pass takes a session that needs longer.
 const openTimeout = 2 * time.Second
+
+// opened is the end of an attempt to open a session.
+type opened struct {
+	session coord.Session
+	err     error
+}
 
 // coordTimeout bounds one call to the coordinator, since a frozen coordinator neither
 // answers nor refuses.
@@ -28,9 +35,7 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 			return s
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	s, err := l.cfg.Coordinator.Open(ctx)
+	s, err := l.awaitSession(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -46,6 +51,36 @@ func (l *Loop) openSession(ctx context.Context) coord.Session {
 	return s
 }
 
+// awaitSession waits for the session that is being opened. It begins to open a session if none is being opened. The attempt
+// goes on when the pass waits no longer: each attempt begins with little patience for slow servers.
+func (l *Loop) awaitSession(ctx context.Context) (coord.Session, error) {
+	if l.opening == nil {
+		opening := make(chan opened, 1)
+		l.jobs.Go(func() {
+			s, err := l.cfg.Coordinator.Open(ctx)
+			opening <- opened{s, err}
+		})
+		l.opening = opening
+	}
+	select {
+	case o := <-l.opening:
+		l.opening = nil
+		return o.session, o.err
+	case <-time.After(openTimeout):
+		return nil, fmt.Errorf("%w: no session within %v", coord.ErrUnavailable, openTimeout)
+	}
+}
+
+// closeOpened closes the session that no pass has taken. The attempts to open a session are over.
+func (l *Loop) closeOpened() {
+	if l.opening == nil {
+		return
+	}
+	if o := <-l.opening; o.err == nil {
+		l.close(o.session)
+	}
+}
+
 func (l *Loop) currentSession() coord.Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,9 +92,12 @@ func (l *Loop) closeSession() {
 	s := l.session
 	l.session = nil
 	l.mu.Unlock()
-	if s == nil {
-		return
+	if s != nil {
+		l.close(s)
 	}
+}
+
+func (l *Loop) close(s coord.Session) {
 	if err := s.Close(); err != nil && !errors.Is(err, coord.ErrSessionLost) {
 		l.cfg.Log.Warn("session not closed", logkey.Error, err)
 	}
