@@ -143,6 +143,9 @@ func accept[In any](w *stubWorker, do func(context.Context, In) error) rpc.Handl
 }
 
 func (w *stubWorker) assign(ctx context.Context, a workerapi.Assignment) (err error) {
+	if w.diesAt {
+		return errors.New("it is about to end")
+	}
 	have := w.member
 	switch {
 	case a.Worker != w.spec.ID:
