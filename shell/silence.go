@@ -77,7 +77,7 @@ type sent struct {
 // Read implements io.Reader. It is called when the server has taken what was read before.
 func (b sent) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		b.silence.allow(transferTimeout)
 	} else {
 		b.silence.allow(pieceTimeout)
@@ -96,7 +96,7 @@ func (b received) Read(p []byte) (int, error) {
 	b.silence.allow(pieceTimeout)
 	n, err := b.ReadCloser.Read(p)
 	b.silence.timer.Stop()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = b.silence.cause(err)
 	}
 	return n, err

@@ -205,6 +205,7 @@ func TestTransfers_MayTakeLonger(t *testing.T) {
 			}
 		}
 		piped(t, slow, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+			t.Helper()
 			ran := s.run(t, line, func(c *Config) { c.Transport, c.Transfers = transport(Limit), transport(LimitTransfers) })
 			if fails {
 				ran.failed(t, "timeout awaiting response headers; "+errUnknown.Error())
@@ -235,6 +236,7 @@ func TestTransfers_SilentServer_Fail(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		piped(t, paused, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+			t.Helper()
 			began := time.Now()
 			s.run(t, line, func(c *Config) { c.Transport, c.Transfers = transport(Limit), transport(LimitTransfers) }).failed(t, want)
 			if took := time.Since(began); took > 3*time.Minute {
@@ -252,6 +254,7 @@ func TestTransfers_NoAnswer_Fail(t *testing.T) {
 	t.Parallel()
 	paused := func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Minute) }
 	piped(t, paused, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+		t.Helper()
 		_, err := Backup(t.Context(), BackupConfig{URL: s.URL, Transport: transport(LimitTransfers), File: Stdout, Out: io.Discard})
 		if want := "the server has sent and taken nothing for 15m0s"; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -276,6 +279,7 @@ func TestBackup_SlowOutput(t *testing.T) {
 		_, _ = io.WriteString(w, strings.Repeat("x", size))
 	}
 	piped(t, whole, func(t *testing.T, s *server, transport func(func(*http.Transport)) *http.Transport) {
+		t.Helper()
 		var out sleepy
 		_, err := Backup(t.Context(), BackupConfig{URL: s.URL, Transport: transport(LimitTransfers), File: Stdout, Out: &out})
 		if err != nil || out.Len() != size {

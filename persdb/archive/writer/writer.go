@@ -112,8 +112,7 @@ func Start(ctx context.Context, store *commitlog.Store, cfg Config) (*Archiver, 
 	case <-first.Done():
 		err = context.Cause(first)
 	}
-	var other *HistoryError
-	if errors.As(err, &other) {
+	if _, other := errors.AsType[*HistoryError](err); other {
 		return nil, err
 	} else if err != nil {
 		a.cfg.Log.ErrorContext(ctx, "the archive does not answer, nothing of the log is trimmed until it does", logkey.Error, err)
