@@ -55,8 +55,18 @@ func (a *Archiver) upkeep(ctx context.Context) error {
 func (a *Archiver) snapshotDue() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old := a.cfg.Now().Sub(a.last.made) >= a.cfg.SnapshotEvery
+	old := a.sinceSnapshot() >= a.cfg.SnapshotEvery
 	return a.ready && a.position >= a.goal && (a.want || old || a.since >= a.cfg.SnapshotBytes)
+}
+
+// sinceSnapshot returns the age of the newest snapshot. If that snapshot was made while the clock was ahead, its age
+// counts from the first call after the clock was set right. The caller holds mu.
+func (a *Archiver) sinceSnapshot() time.Duration {
+	now := a.cfg.Now()
+	if a.last.made.After(now) {
+		a.last.made = now
+	}
+	return now.Sub(a.last.made)
 }
 
 func (a *Archiver) snapshotIfDue(ctx context.Context) (err error) {

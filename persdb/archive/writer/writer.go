@@ -191,11 +191,11 @@ type Stats struct {
 func (a *Archiver) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	made := a.last.made
-	if made.IsZero() {
-		made = a.started
+	age := a.sinceSnapshot()
+	if a.last.made.IsZero() {
+		age = a.cfg.Now().Sub(a.started)
 	}
-	return Stats{SnapshotAge: a.cfg.Now().Sub(made), SnapshotEvery: a.cfg.SnapshotEvery, Gaps: a.gaps, Stopped: a.stopped.Load()}
+	return Stats{SnapshotAge: age, SnapshotEvery: a.cfg.SnapshotEvery, Gaps: a.gaps, Stopped: a.stopped.Load()}
 }
 
 func (a *Archiver) isReady() bool {
