@@ -94,7 +94,7 @@ func (k *kept) persdb(ctx context.Context, t *testing.T, point failpoint.Point) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, path, "persdb", "--listen", "127.0.0.1:0", "--data", k.dir, "--archive", "file://"+k.folder, "--archive-keep", "3h")
+	cmd := exec.CommandContext(ctx, path, "persdb", "--listen", "127.0.0.1:0", "--data", k.dir, "--archive", "file://"+k.folder, "--archive-keep", "100m")
 	if cmd.Env = os.Environ(); point != "" {
 		cmd.Env = append(cmd.Env, failpoint.EnvArm+"="+string(point)+"="+string(failpoint.Kill))
 	}
@@ -129,7 +129,7 @@ func (k *kept) check(t *testing.T, after string) (segments int) {
 	}
 	ranges := c.Ranges()
 	if len(ranges) != 1 || ranges[0].Last != keptEntries || ranges[0].First > keptEntries/2+1 {
-		t.Fatalf("%s: positions %v can be restored, want those of the last three hours", after, ranges)
+		t.Fatalf("%s: positions %v can be restored, want those of the 100 minutes before the newest entry", after, ranges)
 	}
 	for _, seq := range []dbaas.Seq{ranges[0].First, (ranges[0].First + keptEntries) / 2, keptEntries} {
 		if seq > 0 {

@@ -1,15 +1,61 @@
 package writer_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"rideshare/internal/dbaas"
 	"rideshare/persdb/archive/place"
 	"rideshare/persdb/archive/writer"
 	"rideshare/persdb/commitlog"
 )
 
 const day = 24 * time.Hour
+
+// dated is a place with a clock of its own.
+type dated struct {
+	place.Place
+
+	now time.Time
+}
+
+func (d dated) List(ctx context.Context, prefix string) ([]place.Object, error) {
+	objects, err := d.Place.List(ctx, prefix)
+	for i := range objects {
+		objects[i].Modified = d.now
+	}
+	return objects, err
+}
+
+// A clock that is ahead removes nothing that is younger than Keep by the newest entry, or by the clock of the place.
+func TestArchiver_ClockAhead_RemovesNothing(t *testing.T) {
+	t.Parallel()
+	for name, commits := range map[string]int{"without a commit": 0, "with commits": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSource(t, commitlog.Archive{Backlog: 1 << 30})
+			p := place.Folder(t.TempDir())
+			cfg := config(s, p)
+			cfg.SnapshotEvery, cfg.Keep = day, 7*day
+			for range 3 {
+				s.insert(t, 2)
+				work(t, writer.New(s.Store, cfg))
+				s.advance(day)
+			}
+			right := s.Now()
+			s.advance(30 * day)
+			if commits > 0 {
+				cfg.Place = dated{p, right}
+				s.insert(t, commits)
+			}
+			for range 2 {
+				work(t, writer.New(s.Store, cfg))
+			}
+			verify(t, s, p, to(2, 6+dbaas.Seq(commits)))
+		})
+	}
+}
 
 // A snapshot that was made while the clock was ahead does not delay the next one, and its age is not negative.
 func TestArchiver_ClockWasAhead_MakesSnapshots(t *testing.T) {

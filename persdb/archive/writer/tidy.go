@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -227,17 +228,45 @@ func (a *Archiver) removeOld(ctx context.Context, c *archive.Catalog) error {
 	return err
 }
 
-// oldestNeeded returns the newest snapshot that is older than Keep, with its header; nil if there is none.
+// oldestNeeded returns the newest snapshot that is older than Keep, with its header; nil if there is none. Ages count
+// from the newest entry or from the newest object by the clock of the place, if that is before Now: a clock that is ahead
+// must not make everything old.
 func (a *Archiver) oldestNeeded(ctx context.Context, c *archive.Catalog) (*archive.Snapshot, archive.Header, error) {
-	from := a.cfg.Now().Add(-a.cfg.Keep)
+	entry, stored := a.newestTimes(c)
 	for i := len(c.Snapshots) - 1; i >= 0; i-- {
 		h, err := archive.ReadHeader(ctx, a.cfg.Place, c.Snapshots[i].Name)
 		if err != nil {
 			return nil, h, err
 		}
-		if !h.LastAt.After(from) {
+		entry = later(entry, h.LastAt)
+		now := slices.MinFunc([]time.Time{a.cfg.Now(), entry, stored}, time.Time.Compare)
+		if !h.LastAt.After(now.Add(-a.cfg.Keep)) {
 			return &c.Snapshots[i], h, nil
 		}
 	}
 	return nil, archive.Header{}, nil
+}
+
+// newestTimes returns the time of the newest entry in a segment whose header is in memory, and the time of the newest
+// object by the clock of the place.
+func (a *Archiver) newestTimes(c *archive.Catalog) (entry, stored time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, h := range a.headers {
+		entry = later(entry, h.LastAt)
+	}
+	for i := range c.Segments {
+		stored = later(stored, c.Segments[i].Modified)
+	}
+	for i := range c.Snapshots {
+		stored = later(stored, c.Snapshots[i].Modified)
+	}
+	return entry, stored
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -99,7 +99,7 @@ func TestArchiver_DiesAtAnyChange(t *testing.T) {
 	work(t, a)
 	s.advance(4 * time.Hour)
 	s.insert(t, 2)
-	verify(t, s, place.Folder(template), to(4, 7))
+	verify(t, s, place.Folder(template), to(3, 7))
 	for n, done := 1, false; !done; n++ {
 		for _, after := range []bool{false, true} {
 			dir := t.TempDir()
