@@ -42,15 +42,19 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 	if err != nil {
 		return Made{}, err
 	}
-	c, err := archive.Read(ctx, p, id)
-	if err != nil {
-		return Made{}, err
-	}
-	plan, err := planOf(ctx, p, c, want)
-	if err != nil {
-		return Made{}, nearest(c, plan.Seq, err)
-	}
-	epoch, err := newestEpoch(ctx, p)
+	var c *archive.Catalog
+	var plan archive.Plan
+	var epoch dbaas.Epoch
+	err = again(func() (err error) {
+		if c, err = archive.Read(ctx, p, id); err != nil {
+			return err
+		}
+		if plan, err = planOf(ctx, p, c, want); err != nil {
+			return nearest(c, plan.Seq, err)
+		}
+		epoch, err = newestEpoch(ctx, p)
+		return err
+	})
 	if err != nil {
 		return Made{}, err
 	}
@@ -67,6 +71,16 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 		}
 	}
 	return made, nearest(c, plan.Seq, err)
+}
+
+// again calls f, and once more if an object was missing: the running system may have merged or removed it after f had
+// listed the archive.
+func again(f func() error) error {
+	err := f()
+	if errors.Is(err, place.ErrNotFound) {
+		err = f()
+	}
+	return err
 }
 
 // choose returns the id of the cluster to restore.
@@ -164,7 +178,7 @@ func seedOf(ctx context.Context, p place.Place, plan archive.Plan, progress func
 	}
 	seed = commitlog.Seed{After: after}
 	seed.Entries = func(add func(commitlog.Record) error) error {
-		return entries(ctx, p, segments, after, func(e archive.Entry) (bool, error) {
+		return entries(ctx, p, segments, after, plan.Seq, func(e archive.Entry) (bool, error) {
 			decoded, err := e.Decode(plan.Snapshot.Cluster)
 			if err != nil || e.Seq > plan.Seq {
 				return false, err
@@ -203,10 +217,12 @@ func addPosition(add func(commitlog.Record) error, h *archive.Header) error {
 }
 
 // entries calls each for the entries after a position in order, until each returns more = false. Every segment is still
-// read to its end, since only then is it known to be intact.
-func entries(ctx context.Context, p place.Place, segments []archive.Segment, after dbaas.Seq, each func(archive.Entry) (more bool, err error)) error {
+// read to its end, since only then is it known to be intact. The segments have all entries up to last. If the running
+// system merges some of them meanwhile, the merged ones are read in their place.
+func entries(ctx context.Context, p place.Place, segments []archive.Segment, after, last dbaas.Seq, each func(archive.Entry) (more bool, err error)) error {
 	more := true
-	for _, s := range segments {
+	for len(segments) > 0 {
+		s := segments[0]
 		_, err := archive.ReadSegment(ctx, p, s, func(e archive.Entry) error {
 			if e.Seq != after+1 || !more { // segments may overlap
 				return nil
@@ -217,11 +233,30 @@ func entries(ctx context.Context, p place.Place, segments []archive.Segment, aft
 			}
 			return err
 		})
-		if err != nil {
+		switch {
+		case err == nil:
+			segments = segments[1:]
+		case !errors.Is(err, place.ErrNotFound):
 			return err
+		default:
+			c, failed := archive.Read(ctx, p, s.Cluster)
+			if failed != nil {
+				return failed
+			}
+			chain, reached := c.Chain(after)
+			if reached < last || lists(c, s.Name) { // the entries are gone, or the place lists what it has not.
+				return err
+			}
+			segments = upTo(chain, last)
 		}
 	}
 	return nil
+}
+
+// lists reports whether a catalog has the named object.
+func lists(c *archive.Catalog, name string) bool {
+	less := c.Without(name)
+	return len(less.Segments)+len(less.Snapshots) < len(c.Segments)+len(c.Snapshots)
 }
 
 // nearest adds to the error of a bad object which positions can be restored without that object. Other errors stay as

@@ -51,6 +51,92 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
+// tidied returns a copy of the run's archive. At the open numbered at of a segment, all segments of it are merged and
+// removed, and so are all snapshots but the newest if old is set.
+func (r *run) tidied(t *testing.T, at int64, old bool) *hooked {
+	t.Helper()
+	c, dir, first := r.catalog(t), t.TempDir(), r.p
+	copyArchive(t, first, dir)
+	p := place.Folder(dir)
+	return &hooked{Place: p, part: "/log/", at: at, opening: func() {
+		r.p, r.seq = p, 0
+		r.segmentAfter(t, 0)
+		r.p = first
+		var names []string
+		for i := range c.Segments {
+			names = append(names, c.Segments[i].Name)
+		}
+		for i := range c.Snapshots[1:] {
+			if old {
+				names = append(names, c.Snapshots[i].Name)
+			}
+		}
+		for _, name := range names {
+			if err := p.Remove(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+}
+
+// At whatever moment of a restore or a list the running system merges segments, the restore and the list succeed.
+func TestFromArchive_MergedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	at := int64(1)
+	for ; ; at++ {
+		p := r.tidied(t, at, false)
+		made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{At: r.states[6].at})
+		if err != nil || made.Seq != 6 {
+			t.Errorf("merged at open %d: got %+v, %v, want position 6", at, made, err)
+		}
+		if p.opens.Load() < at {
+			break
+		}
+	}
+	if at < 8 {
+		t.Errorf("the segments were merged at %d moments, want one for each of the 6 segments at least", at-1)
+	}
+	for at := range int64(2) {
+		if got, err := restore.List(t.Context(), r.tidied(t, at+1, false), dbaas.ClusterID{}); err != nil || len(got) != 1 || len(got[0].Bad) > 0 {
+			t.Errorf("list: got %+v, %v", got, err)
+		}
+	}
+}
+
+// A segment that is listed and missing all the same ends a restore.
+func TestFromArchive_ListedAndMissing(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	p := &hooked{Place: r.p, part: "/log/", at: 4}
+	p.opening = func() { p.Place = absent{r.p} }
+	if made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), p, restore.Want{}); !errors.Is(err, place.ErrNotFound) {
+		t.Errorf("got %+v, %v, want ErrNotFound", made, err)
+	}
+}
+
+// absent is a place that lists objects and has none.
+type absent struct{ place.Place }
+
+func (absent) Open(context.Context, string) (io.ReadCloser, error) { return nil, place.ErrNotFound }
+
+// At whatever moment of a drill the running system merges segments and removes snapshots, the drill finds nothing bad.
+func TestVerify_TidiedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	r.snapshot(t)
+	for at := int64(1); ; at++ {
+		p := r.tidied(t, at, at%2 == 0)
+		report := verify(t, p)
+		if n := len(report.Positions); n == 0 || report.Positions[n-1].Seq != 6 || len(report.Bad)+len(report.Gaps) > 0 {
+			t.Errorf("tidied at open %d: got %+v, want nothing bad, and position 6", at, report)
+		}
+		if p.opens.Load() < at {
+			break
+		}
+	}
+}
+
 // A snapshot whose bytes stop coming behind its header is no damaged file: the error names the object.
 func TestFromArchive_CutConnection_IsNoDamage(t *testing.T) {
 	t.Parallel()

@@ -44,8 +44,8 @@ func List(ctx context.Context, p place.Place, want dbaas.ClusterID) ([]Listed, e
 	}
 	var all []Listed
 	for _, id := range ids {
-		l, err := list(ctx, p, id)
-		if err != nil {
+		var l Listed
+		if err = again(func() (err error) { l, err = list(ctx, p, id); return err }); err != nil {
 			return nil, err
 		}
 		all = append(all, l)

@@ -45,14 +45,17 @@ type drill struct {
 
 	cfg  commitlog.Config
 	p    place.Place
-	c    *archive.Catalog
+	c    *archive.Catalog // without bad objects
+	bad  []string         // their names
+	read map[string]bool  // the names of the objects that were read
 	tell func(what string)
 }
 
 // Verify checks the archive of a cluster by restoring from it. cluster may be zero if there is only one. Verify reads
 // every object. It makes the tables of each snapshot, from its file and from the snapshot before it, and compares their
 // hashes. Last it restores the newest position and opens it as persdb does. It works in a folder of its own below
-// cfg.Dir and removes that at the end. tell is called before each step.
+// cfg.Dir and removes that at the end. tell is called before each step. The running system may merge and
+// remove objects meanwhile.
 //
 // The report lists what is bad. An error means that the check itself failed, for example that the archive could not be
 // read.
@@ -61,8 +64,8 @@ func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster db
 	if err != nil {
 		return Report{}, err
 	}
-	d := &drill{Report: Report{Cluster: id, Positions: []Drilled{}, Bad: []string{}}, cfg: cfg, p: p, tell: tell}
-	if d.c, err = archive.Read(ctx, p, id); err != nil {
+	d := &drill{Report: Report{Cluster: id, Positions: []Drilled{}, Bad: []string{}}, cfg: cfg, p: p, read: map[string]bool{}, tell: tell}
+	if err = d.list(ctx); err != nil {
 		return d.Report, err
 	}
 	if d.cfg.Dir, err = os.MkdirTemp(cfg.Dir, "rideshare-verify-*"); err != nil {
@@ -79,32 +82,75 @@ func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster db
 	return d.Report, d.newest(ctx)
 }
 
-// objects reads every object to its end. Bad objects are excluded from the later steps.
+// list lists the archive's objects. It leaves out those that were found bad.
+func (d *drill) list(ctx context.Context) (err error) {
+	if d.c, err = archive.Read(ctx, d.p, d.Cluster); err != nil {
+		return err
+	}
+	for _, name := range d.bad {
+		d.c = d.c.Without(name)
+	}
+	return nil
+}
+
+// isGone reports whether err says that an object is missing, and a new list lacks that object too: the running system has
+// merged or removed it. The drill goes on with the new list. Any other err is returned.
+func (d *drill) isGone(ctx context.Context, name string, err error) (bool, error) {
+	if !errors.Is(err, place.ErrNotFound) {
+		return false, err
+	}
+	if failed := d.list(ctx); failed != nil {
+		return false, failed
+	}
+	if lists(d.c, name) {
+		return false, err
+	}
+	return true, nil
+}
+
+// objects reads every object to its end. Bad objects are excluded from the later steps. If the running system removes an
+// object meanwhile, objects continues with a new list.
 func (d *drill) objects(ctx context.Context) error {
-	all := d.c
-	_, err := archive.ReadCluster(ctx, d.p, all.Cluster)
+	_, err := archive.ReadCluster(ctx, d.p, d.Cluster)
 	if errors.Is(err, place.ErrNotFound) {
 		err = nil
 	}
-	if err = d.meet(err); err != nil {
-		return err
+	err = d.meet(err)
+	for more := true; more && err == nil; {
+		more, err = d.unread(ctx)
 	}
-	for i := range all.Snapshots {
-		d.tell("read " + all.Snapshots[i].Name)
-		_, err = archive.ReadSnapshot(ctx, d.p, all.Snapshots[i], io.Discard)
-		if err = d.meet(err); err != nil {
+	d.Objects = len(d.read)
+	return err
+}
+
+// unread reads the objects of the list that were not read. It ends early, with more = true, at an object that is gone.
+func (d *drill) unread(ctx context.Context) (more bool, err error) {
+	snapshots, segments := d.c.Snapshots, d.c.Segments
+	for i := 0; i < len(snapshots) && !more && err == nil; i++ {
+		more, err = d.object(ctx, snapshots[i].Name, func() error {
+			_, err := archive.ReadSnapshot(ctx, d.p, snapshots[i], io.Discard)
 			return err
-		}
+		})
 	}
-	for i := range all.Segments {
-		d.tell("read " + all.Segments[i].Name)
-		_, err = archive.ReadSegment(ctx, d.p, all.Segments[i], func(archive.Entry) error { return nil })
-		if err = d.meet(err); err != nil {
+	for i := 0; i < len(segments) && !more && err == nil; i++ {
+		more, err = d.object(ctx, segments[i].Name, func() error {
+			_, err := archive.ReadSegment(ctx, d.p, segments[i], func(archive.Entry) error { return nil })
 			return err
-		}
+		})
 	}
-	d.Objects = len(all.Snapshots) + len(all.Segments)
-	return nil
+	return more, err
+}
+
+// object reads an object, unless it was read. It reports whether the object is gone.
+func (d *drill) object(ctx context.Context, name string, read func() error) (gone bool, err error) {
+	if d.read[name] {
+		return false, nil
+	}
+	d.tell("read " + name)
+	if gone, err = d.isGone(ctx, name, d.meet(read())); !gone {
+		d.read[name] = true
+	}
+	return gone, err
 }
 
 // meet records and excludes a bad object, and returns any other error.
@@ -113,7 +159,7 @@ func (d *drill) meet(err error) error {
 	if !ok {
 		return err
 	}
-	d.Bad = append(d.Bad, bad.Error())
+	d.Bad, d.bad = append(d.Bad, bad.Error()), append(d.bad, bad.Name)
 	d.c = d.c.Without(bad.Name)
 	return nil
 }
@@ -121,16 +167,21 @@ func (d *drill) meet(err error) error {
 // snapshots makes the tables of each snapshot, from its file and from the snapshot before it, and compares their hashes
 // with those that persdb computed.
 func (d *drill) snapshots(ctx context.Context) error {
-	for i := range d.c.Snapshots {
-		s := d.c.Snapshots[i]
+	c := d.c
+	for i := range c.Snapshots {
+		s := c.Snapshots[i]
 		h, err := archive.ReadHeader(ctx, d.p, s.Name)
+		gone, err := d.isGone(ctx, s.Name, err)
 		if err != nil {
 			return err
 		}
+		if gone {
+			continue
+		}
 		plans := []archive.Plan{{Seq: s.Seq, Snapshot: s, Trimmed: s.Seq}}
 		if i > 0 {
-			before := d.c.Snapshots[i-1]
-			if chain, reached := d.c.Chain(before.Seq); reached >= s.Seq {
+			before := c.Snapshots[i-1]
+			if chain, reached := c.Chain(before.Seq); reached >= s.Seq {
 				plans = append(plans, archive.Plan{Seq: s.Seq, Snapshot: before, Replay: upTo(chain, s.Seq), Trimmed: s.Seq})
 			}
 		}
@@ -153,31 +204,51 @@ func upTo(chain []archive.Segment, seq dbaas.Seq) []archive.Segment {
 
 // newest restores the newest position and opens it as persdb does.
 func (d *drill) newest(ctx context.Context) error {
+	plan, at, err := d.newestPlan(ctx)
+	if errors.Is(err, place.ErrNotFound) { // merged since the list was made
+		if err = d.list(ctx); err == nil {
+			plan, at, err = d.newestPlan(ctx)
+		}
+	}
+	if errors.Is(err, errNothing) {
+		d.Bad = append(d.Bad, err.Error())
+		return nil
+	}
+	if err == nil {
+		_, err = d.restore(ctx, plan, at)
+	}
+	return err
+}
+
+var errNothing = errors.New("nothing can be restored")
+
+// newestPlan returns the plan for the newest position of the list, and the time of that position.
+func (d *drill) newestPlan(ctx context.Context) (archive.Plan, time.Time, error) {
 	ranges := d.c.Ranges()
 	if len(ranges) == 0 {
-		d.Bad = append(d.Bad, "nothing can be restored")
-		return nil
+		return archive.Plan{}, time.Time{}, errNothing
 	}
 	seq := ranges[len(ranges)-1].Last
 	plan, err := d.c.Plan(ctx, d.p, seq)
 	if err != nil {
-		return err
+		return plan, time.Time{}, err
 	}
 	h, err := archive.ReadHeader(ctx, d.p, nameOf(d.c, seq))
-	if err != nil {
-		return err
-	}
-	_, err = d.restore(ctx, plan, h.LastAt)
-	return err
+	return plan, h.LastAt, err
 }
 
 // restore makes the database of a position, records the position, and returns the hashes of its tables. If the position
-// cannot be restored, restore records that in Bad and returns nil.
+// cannot be restored, restore records that in Bad and returns nil. It also returns nil if the running system has removed
+// the plan's snapshot.
 func (d *drill) restore(ctx context.Context, plan archive.Plan, at time.Time) (map[string]string, error) {
 	d.tell(fmt.Sprintf("restore position %d from snapshot %d", plan.Seq, plan.Snapshot.Seq))
 	tables, err := d.hashes(ctx, plan)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	gone, err := d.isGone(ctx, plan.Snapshot.Name, err)
+	if gone {
+		return nil, err
 	}
 	if code := dbaas.CodeOf(err); err != nil && (code == dbaas.CodeFull || code == dbaas.CodeUnavailable) {
 		return nil, err // a fault of this machine, not of the archive
@@ -197,7 +268,11 @@ func (d *drill) hashes(ctx context.Context, plan archive.Plan) (tables map[strin
 		return nil, err
 	}
 	defer end()
-	if seed.Epoch, err = newestEpoch(ctx, d.p); err != nil {
+	err = again(func() (err error) {
+		seed.Epoch, err = newestEpoch(ctx, d.p)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	cfg := d.cfg

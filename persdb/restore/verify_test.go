@@ -62,6 +62,12 @@ func TestVerify_ChangedByte_IsNamed(t *testing.T) {
 	if report := verify(t, &changed{Place: r.p, name: c.Segments[4].Name, at: 100}); len(report.Bad) != 1 || report.Positions[len(report.Positions)-1].Seq != 4 {
 		t.Errorf("the entry 5 is bad: got %+v, want 4 as the newest position", report)
 	}
+	if err := archive.WriteCluster(t.Context(), r.p, archive.Cluster{ID: r.head.Cluster}); err != nil {
+		t.Fatal(err)
+	}
+	if report := verify(t, &changed{Place: r.p, name: r.head.Cluster.String() + "/cluster.json", at: 20}); len(report.Bad) != 1 || len(report.Positions) != 4 {
+		t.Errorf("cluster.json is bad: got %+v, want it named alone, and 4 positions", report)
+	}
 }
 
 // A snapshot that is whole but has other rows than persdb had is named.
