@@ -38,6 +38,7 @@ var ErrCluster = errors.New("name one of the archive's clusters")
 // Errors: ErrTarget for the folder; ErrCluster; *archive.NotRestorableError; *archive.BadObjectError, with what can still
 // be restored in its text.
 func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want Want) (Made, error) {
+	p = &source{Place: p}
 	id, err := choose(ctx, p, want.Cluster)
 	if err != nil {
 		return Made{}, err

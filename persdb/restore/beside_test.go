@@ -9,8 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/testkit/archivetest"
 	"rideshare/persdb/archive"
 	"rideshare/persdb/archive/place"
 	"rideshare/persdb/restore"
@@ -50,6 +53,14 @@ func (h *hooked) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// silent is a body from which nothing comes until ctx ends.
+type silent struct{ ctx context.Context }
+
+func (s silent) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, context.Cause(s.ctx)
+}
 
 // tidied returns a copy of the run's archive. At the open numbered at of a segment, all segments of it are merged and
 // removed, and so are all snapshots but the newest if old is set.
@@ -134,6 +145,56 @@ func TestVerify_TidiedMeanwhile(t *testing.T) {
 		if p.opens.Load() < at {
 			break
 		}
+	}
+}
+
+// A place that stops in the middle of an answer ends a restore, a list and a drill within minutes. No folder is left.
+func TestSilentPlace_IsGivenUp(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	within := func(what string, try func(ctx context.Context, dir string) error) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			parent, began := t.TempDir(), time.Now()
+			err := try(ctx, parent)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Minute {
+				t.Errorf("%s: got %v after %v, want an error within minutes", what, err, took)
+			}
+			if left := names(t, parent); len(left) > 0 {
+				t.Errorf("%s: left behind: %v", what, left)
+			}
+		})
+	}
+	stops := func(at int64) *hooked {
+		return &hooked{Place: r.p, at: at, body: func(ctx context.Context, body io.Reader) io.Reader {
+			return io.MultiReader(io.LimitReader(body, 100), silent{ctx})
+		}}
+	}
+	hangs := &archivetest.Unruly{Place: r.p}
+	hangs.Set(archivetest.Behaviour{Hangs: true})
+	afterList := &hooked{Place: &archivetest.Unruly{Place: r.p}, at: 1}
+	afterList.opening = func() { afterList.Place = hangs }
+	for what, p := range map[string]place.Place{
+		"listing": hangs, "opening": afterList, "header": stops(1), "snapshot": stops(4), "segment": stops(5),
+	} {
+		within("restore, "+what, func(ctx context.Context, dir string) error {
+			_, err := restore.FromArchive(ctx, in(filepath.Join(dir, "data")), p, restore.Want{})
+			return err
+		})
+	}
+	for what, p := range map[string]place.Place{"listing": hangs, "object": stops(2)} {
+		within("list, "+what, func(ctx context.Context, _ string) error {
+			_, err := restore.List(ctx, p, dbaas.ClusterID{})
+			return err
+		})
+	}
+	for what, p := range map[string]place.Place{"listing": hangs, "object": stops(2)} {
+		within("verify, "+what, func(ctx context.Context, dir string) error {
+			_, err := restore.Verify(ctx, in(dir), p, dbaas.ClusterID{}, func(string) {})
+			return err
+		})
 	}
 }
 

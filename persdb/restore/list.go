@@ -34,6 +34,7 @@ type Span struct {
 
 // List returns what an archive has, by cluster; only of cluster want if that is not zero.
 func List(ctx context.Context, p place.Place, want dbaas.ClusterID) ([]Listed, error) {
+	p = &source{Place: p}
 	ids, err := archive.Clusters(ctx, p)
 	if err == nil && (!want.IsZero() || len(ids) == 0) {
 		want, err = choose(ctx, p, want)

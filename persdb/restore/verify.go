@@ -60,6 +60,7 @@ type drill struct {
 // The report lists what is bad. An error means that the check itself failed, for example that the archive could not be
 // read.
 func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster dbaas.ClusterID, tell func(what string)) (report Report, err error) {
+	p = &source{Place: p}
 	id, err := choose(ctx, p, cluster)
 	if err != nil {
 		return Report{}, err
