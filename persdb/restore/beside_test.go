@@ -148,6 +148,25 @@ func TestVerify_TidiedMeanwhile(t *testing.T) {
 	}
 }
 
+// A fault of the place in any step of a drill is the drill's error. The report says nothing bad of the archive.
+func TestVerify_PlaceFails_IsNoDamage(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	reset := errors.New("connection reset")
+	for at := int64(2); ; at++ { // the first open is that of cluster.json, which is missing
+		p := &hooked{Place: r.p, at: at, body: func(_ context.Context, body io.Reader) io.Reader {
+			return io.MultiReader(io.LimitReader(body, 100), failing{reset})
+		}}
+		report, err := restore.Verify(t.Context(), in(t.TempDir()), p, dbaas.ClusterID{}, func(string) {})
+		if p.opens.Load() < at {
+			break
+		}
+		if !errors.Is(err, reset) || len(report.Bad) > 0 {
+			t.Errorf("open %d fails: got %v, %v, want the place's error and nothing bad", at, report.Bad, err)
+		}
+	}
+}
+
 // A place that stops in the middle of an answer ends a restore, a list and a drill within minutes. No folder is left.
 func TestSilentPlace_IsGivenUp(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,10 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"rideshare/internal/wait"
@@ -13,13 +15,31 @@ import (
 // quiet is how long a call of the place may go without progress.
 const quiet = time.Minute
 
-// source is the place of the archive that is read. A call of it, or a read of a body, fails if nothing comes for quiet.
-type source struct{ place.Place }
+// source is the place of the archive that is read. A call of it, or a read of a body, fails if nothing comes for quiet. It
+// remembers the last fault of the place.
+type source struct {
+	place.Place
 
-// note returns the error of a call, with the reason if ctx has ended.
+	mu   sync.Mutex // guards last
+	last error
+}
+
+// fault returns the last error that was not a missing object; nil if there was none.
+func (s *source) fault() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// note returns the error of a call, with the reason if ctx has ended, and remembers it.
 func (s *source) note(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	if err != nil && !errors.Is(err, place.ErrNotFound) {
+		s.mu.Lock()
+		s.last = err
+		s.mu.Unlock()
 	}
 	return err
 }
@@ -64,6 +84,9 @@ func (b *body) bounded(call func()) {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (n int, err error) {
 	b.bounded(func() { n, err = b.in.Read(p) })
+	if err == io.EOF { //nolint:errorlint // a body ends with it as it is; an error may wrap it.
+		return n, err
+	}
 	return n, b.source.note(b.ctx, err)
 }
 

@@ -44,7 +44,7 @@ type drill struct {
 	Report
 
 	cfg  commitlog.Config
-	p    place.Place
+	p    *source
 	c    *archive.Catalog // without bad objects
 	bad  []string         // their names
 	read map[string]bool  // the names of the objects that were read
@@ -60,12 +60,12 @@ type drill struct {
 // The report lists what is bad. An error means that the check itself failed, for example that the archive could not be
 // read.
 func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster dbaas.ClusterID, tell func(what string)) (report Report, err error) {
-	p = &source{Place: p}
-	id, err := choose(ctx, p, cluster)
+	from := &source{Place: p}
+	id, err := choose(ctx, from, cluster)
 	if err != nil {
 		return Report{}, err
 	}
-	d := &drill{Report: Report{Cluster: id, Positions: []Drilled{}, Bad: []string{}}, cfg: cfg, p: p, read: map[string]bool{}, tell: tell}
+	d := &drill{Report: Report{Cluster: id, Positions: []Drilled{}, Bad: []string{}}, cfg: cfg, p: from, read: map[string]bool{}, tell: tell}
 	if err = d.list(ctx); err != nil {
 		return d.Report, err
 	}
@@ -248,8 +248,8 @@ func (d *drill) restore(ctx context.Context, plan archive.Plan, at time.Time) (m
 		return nil, ctx.Err()
 	}
 	gone, err := d.isGone(ctx, plan.Snapshot.Name, err)
-	if gone {
-		return nil, err
+	if gone || err != nil && d.p.fault() != nil {
+		return nil, err // a fault of the place is none of what it stores
 	}
 	if code := dbaas.CodeOf(err); err != nil && (code == dbaas.CodeFull || code == dbaas.CodeUnavailable) {
 		return nil, err // a fault of this machine, not of the archive
