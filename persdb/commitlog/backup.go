@@ -253,7 +253,7 @@ const (
 // journal, since the WAL did not come with the file. It returns CodeInvalid for a file whose end is missing.
 func writeForeign(path string, from io.Reader) error {
 	head := make([]byte, headerBytes)
-	if n, err := io.ReadFull(from, head); err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // io.ReadFull returns them as they are; an error of from may wrap them.
+	if n, err := io.ReadFull(from, head); err == io.EOF || err == io.ErrUnexpectedEOF { // io.ReadFull returns them as they are; an error of from may wrap them.
 		return dbaas.Errorf(dbaas.CodeInvalid, "the file is damaged: it has only %d bytes", n)
 	} else if err != nil {
 		return err

@@ -179,7 +179,7 @@ func seedOf(ctx context.Context, p place.Place, plan archive.Plan, progress func
 	}
 	seed = commitlog.Seed{After: after}
 	seed.Entries = func(add func(commitlog.Record) error) error {
-		return entries(ctx, p, segments, after, plan.Seq, func(e archive.Entry) (bool, error) {
+		return stretch{segments, after, plan.Seq}.entries(ctx, p, func(e archive.Entry) (bool, error) {
 			decoded, err := e.Decode(plan.Snapshot.Cluster)
 			if err != nil || e.Seq > plan.Seq {
 				return false, err
@@ -217,11 +217,17 @@ func addPosition(add func(commitlog.Record) error, h *archive.Header) error {
 	return add(commitlog.Record{Entry: dbaas.Entry{Seq: h.Last, Epoch: h.Epoch, At: h.LastAt}, Operations: none})
 }
 
-// entries calls each for the entries after a position in order, until each returns more = false. Every segment is still
-// read to its end, since only then is it known to be intact. The segments have all entries up to last. If the running
+// stretch is the entries of an archive after a position, up to last. The segments have all of them.
+type stretch struct {
+	segments    []archive.Segment
+	after, last dbaas.Seq
+}
+
+// entries calls each for the entries in order, until each returns more = false. Every segment is still
+// read to its end, since only then is it known to be intact. If the running
 // system merges some of them meanwhile, the merged ones are read in their place.
-func entries(ctx context.Context, p place.Place, segments []archive.Segment, after, last dbaas.Seq, each func(archive.Entry) (more bool, err error)) error {
-	more := true
+func (of stretch) entries(ctx context.Context, p place.Place, each func(archive.Entry) (more bool, err error)) error {
+	segments, after, more := of.segments, of.after, true
 	for len(segments) > 0 {
 		s := segments[0]
 		_, err := archive.ReadSegment(ctx, p, s, func(e archive.Entry) error {
@@ -245,10 +251,10 @@ func entries(ctx context.Context, p place.Place, segments []archive.Segment, aft
 				return failed
 			}
 			chain, reached := c.Chain(after)
-			if reached < last || lists(c, s.Name) { // the entries are gone, or the place lists what it has not.
+			if reached < of.last || lists(c, s.Name) { // the entries are gone, or the place lists what it has not.
 				return err
 			}
-			segments = upTo(chain, last)
+			segments = upTo(chain, of.last)
 		}
 	}
 	return nil

@@ -129,14 +129,14 @@ func (d *drill) unread(ctx context.Context) (more bool, err error) {
 	snapshots, segments := d.c.Snapshots, d.c.Segments
 	for i := 0; i < len(snapshots) && !more && err == nil; i++ {
 		more, err = d.object(ctx, snapshots[i].Name, func() error {
-			_, err := archive.ReadSnapshot(ctx, d.p, snapshots[i], io.Discard)
-			return err
+			_, failed := archive.ReadSnapshot(ctx, d.p, snapshots[i], io.Discard)
+			return failed
 		})
 	}
 	for i := 0; i < len(segments) && !more && err == nil; i++ {
 		more, err = d.object(ctx, segments[i].Name, func() error {
-			_, err := archive.ReadSegment(ctx, d.p, segments[i], func(archive.Entry) error { return nil })
-			return err
+			_, failed := archive.ReadSegment(ctx, d.p, segments[i], func(archive.Entry) error { return nil })
+			return failed
 		})
 	}
 	return more, err
