@@ -157,9 +157,9 @@ func TestExecutor_Serve_LargeReplyHoldsNoSlot(t *testing.T) {
 		d, req := request(t, large, large, large)
 		serving.Go(func() { e.Serve(t.Context(), d, req) })
 		<-time.After(100 * time.Millisecond)
-		d, req = request(t, read("x", time.Minute))
-		d.message.ReplyTo = "quick"
-		serving.Go(func() { e.Serve(t.Context(), d, req) })
+		other, point := request(t, read("x", time.Minute))
+		other.message.ReplyTo = "quick"
+		serving.Go(func() { e.Serve(t.Context(), other, point) })
 		<-time.After(100 * time.Millisecond)
 		synctest.Wait()
 		if results, _ := quick.answers(); len(results) != 1 {
