@@ -33,9 +33,10 @@ const (
 
 // endOf returns how an attempt ended, given the status of its answer and the error that it is converted to. A position
 // that is not reached counts as answered: the client asked for a position too far ahead. Waiting for it again would
-// pass the deadline of the request, and it must not count against the database.
+// pass the deadline of the request, and it must not count against the database. So does a full database: it takes writes that
+// make room, and those must not be refused for the ones that need room.
 func endOf(status int, err error, write bool) end {
-	if dbaas.CodeOf(err) == dbaas.CodeNotCaughtUp {
+	if code := dbaas.CodeOf(err); code == dbaas.CodeNotCaughtUp || code == dbaas.CodeFull {
 		return endAnswered
 	}
 	switch status {

@@ -225,6 +225,7 @@ func TestClient_RepeatsOverHTTP(t *testing.T) {
 		{"WriteUnknown", true, []http.HandlerFunc{fail(dbaas.CodeUnknown), fail(dbaas.CodeConflict), done}, 3, dbaas.CodeOK},
 		{"WriteCut", true, []http.HandlerFunc{cut, fail(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
 		{"WriteRefused", true, []http.HandlerFunc{fail(dbaas.CodeQuota), fail(dbaas.CodeUnavailable), fail(dbaas.CodeQuota)}, 3, dbaas.CodeQuota},
+		{"WriteFull", true, []http.HandlerFunc{fail(dbaas.CodeFull)}, 1, dbaas.CodeFull},
 		{"WriteInvalid", true, []http.HandlerFunc{fail(dbaas.CodeMismatch)}, 1, dbaas.CodeMismatch},
 		{"ReadRefused", false, []http.HandlerFunc{fail(dbaas.CodeUnavailable), fail(dbaas.CodeQuota), done}, 3, dbaas.CodeOK},
 		{"ReadNotCaughtUp", false, []http.HandlerFunc{fail(dbaas.CodeNotCaughtUp)}, 1, dbaas.CodeNotCaughtUp},
