@@ -184,6 +184,35 @@ func TestCounter_WritesAtMostOncePerInterval(t *testing.T) {
 	})
 }
 
+// Callers of Value do not wait for each other for ever while the database is silent.
+func TestCounter_DatabaseSilent_ValuesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &fakeDB{answer: func(ctx context.Context) error {
+			select {
+			case <-time.After(10 * time.Second):
+			case <-ctx.Done():
+			}
+			return dbaas.ErrUnavailable
+		}}
+		c := apicount.New(apicount.Config{Service: "users", DB: db, Log: slog.New(slog.DiscardHandler)})
+		c.Add()
+		began := time.Now()
+		var callers sync.WaitGroup
+		for range 12 {
+			callers.Go(func() {
+				if _, _, err := c.Value(t.Context(), 0); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+					t.Errorf("got %v, want %q", err, dbaas.CodeUnavailable)
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("the last of 12 callers was answered after %v", took)
+		}
+		_ = c.Close(t.Context())
+	})
+}
+
 // While the database is not available, attempts become rare, one log line reports the start, and one the end.
 func TestCounter_DatabaseAway_BacksOffAndRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

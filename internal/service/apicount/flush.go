@@ -2,6 +2,7 @@ package apicount
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,14 +11,20 @@ import (
 	"rideshare/internal/logkey"
 )
 
+// flushWait is how long a flush waits for another one, about as long as that may take.
+const flushWait = 10 * time.Second
+
 // flush writes the counts that were pending when it was called and returns the position of the write, zero if there
-// was nothing to write. Only one flush runs at a time; waiting for the other ends with ctx. An error loses no counts.
+// was nothing to write. Only one flush runs at a time; waiting for the other ends with ctx, or after flushWait. An error loses
+// no counts.
 func (c *Counter) flush(ctx context.Context) (dbaas.Seq, error) {
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
 	case <-ctx.Done():
 		return 0, dbaas.WrapError(dbaas.CodeUnavailable, "the request counter is busy", ctx.Err())
+	case <-time.After(flushWait):
+		return 0, dbaas.Errorf(dbaas.CodeUnavailable, "the request counter is busy")
 	}
 	// A batch with an unknown outcome is written first and alone, under its old key.
 	old, err := c.writePending(ctx)
