@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -34,8 +35,8 @@ type contents struct {
 
 // Replace makes PEM texts the contents: a certificate, with its chain, and its key, or neither; and one or more
 // certificates of CAs, or none. Nil means that there is no such file; the text of an empty file is refused. After an
-// error nothing has changed. A certificate that has expired is refused, except at the first call: a part may start with
-// it, and can warn about it with Expires.
+// error nothing has changed. A certificate that has expired, or is not valid yet, is refused, except at the first call: a
+// part may start with it, and can warn about it with Expires.
 func (f *Files) Replace(cert, key, ca []byte) error {
 	next, old := &contents{}, f.now.Load()
 	if cert != nil || key != nil {
@@ -43,15 +44,18 @@ func (f *Files) Replace(cert, key, ca []byte) error {
 		if err != nil {
 			return fmt.Errorf("certificate and key: %w", err)
 		}
-		if old != nil && time.Now().After(pair.Leaf.NotAfter) {
+		switch now := time.Now(); {
+		case old != nil && now.After(pair.Leaf.NotAfter):
 			return fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		case old != nil && now.Before(pair.Leaf.NotBefore):
+			return fmt.Errorf("the certificate is not valid before %s", pair.Leaf.NotBefore.Format(time.RFC3339))
 		}
 		next.cert = &pair
 	}
 	if ca != nil {
-		next.ca = x509.NewCertPool()
-		if !next.ca.AppendCertsFromPEM(ca) {
-			return errors.New("the file of the CA has no certificate in PEM")
+		var err error
+		if next.ca, err = poolOf(ca); err != nil {
+			return fmt.Errorf("the file of the CA: %w", err)
 		}
 	}
 	if old != nil {
@@ -59,6 +63,28 @@ func (f *Files) Replace(cert, key, ca []byte) error {
 	}
 	f.now.Store(next)
 	return nil
+}
+
+// poolOf returns the certificates of a PEM text. A text of which a part is no certificate is refused: the certificates of
+// others may be signed by the CA of that part.
+func poolOf(text []byte) (*x509.CertPool, error) {
+	pool, found := x509.NewCertPool(), false
+	for len(bytes.TrimSpace(text)) > 0 {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return nil, errors.New("a part of it is not PEM")
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		pool.AddCert(cert)
+		text, found = rest, true
+	}
+	if !found {
+		return nil, errors.New("it has no certificate in PEM")
+	}
+	return pool, nil
 }
 
 // Expires returns when the certificate expires; zero without a certificate.

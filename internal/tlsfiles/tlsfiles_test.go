@@ -1,12 +1,14 @@
 package tlsfiles_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,6 +160,8 @@ func TestFiles_Replace(t *testing.T) {
 	cert, key := next.Issue("127.0.0.1", 2*time.Hour)
 	otherCert, _ := next.Issue("127.0.0.1", time.Hour)
 	expired, expiredKey := next.Issue("127.0.0.1", -time.Hour)
+	early, earlyKey := next.IssueFrom("127.0.0.1", time.Now().Add(time.Hour), 2*time.Hour)
+	damaged := append(slices.Clone(ours.PEM), bytes.Replace(next.PEM, []byte("\nMI"), []byte("\nxx"), 1)...)
 	before := server.Expires()
 	for _, bad := range [][3][]byte{
 		{cert, nil, nil},
@@ -165,6 +169,9 @@ func TestFiles_Replace(t *testing.T) {
 		{[]byte("x"), key, nil},
 		{otherCert, key, nil},
 		{expired, expiredKey, nil},
+		{early, earlyKey, nil},
+		{cert, key, damaged},
+		{cert, key, append(slices.Clone(ours.PEM), "rest"...)},
 		{cert, key, []byte("x")},
 		{cert, key, key},
 		{cert, key, {}},

@@ -46,11 +46,17 @@ func New(tb testing.TB) *CA {
 // Issue returns a certificate for a DNS name or an address, for servers and clients, that ends after valid, and its key.
 func (ca *CA) Issue(name string, valid time.Duration) (cert, key []byte) {
 	ca.tb.Helper()
+	return ca.IssueFrom(name, time.Now().Add(-2*time.Hour), valid)
+}
+
+// IssueFrom is Issue for a certificate that is valid from a time on.
+func (ca *CA) IssueFrom(name string, from time.Time, valid time.Duration) (cert, key []byte) {
+	ca.tb.Helper()
 	own := newKey(ca.tb)
 	template := &x509.Certificate{
 		SerialNumber: serial(ca.tb), Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		NotBefore:   time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid),
+		NotBefore:   from, NotAfter: time.Now().Add(valid),
 	}
 	if ip := net.ParseIP(name); ip != nil {
 		template.IPAddresses = []net.IP{ip}
