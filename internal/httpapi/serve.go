@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -113,6 +115,7 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 	level, message := slog.LevelDebug, "request refused"
 	switch {
 	case err == errPanicked: //nolint:errorlint // It is never wrapped, and was logged where it happened.
+	case c.Response().Committed && ofConnection(err): // The client has left, or does not read.
 	case status == http.StatusInternalServerError:
 		level, message = slog.LevelError, "request went wrong"
 	case codeOf(err) == dbaas.CodeNotCaughtUp: // Not an outage: the client asked for a position far ahead.
@@ -127,6 +130,12 @@ func (a *API) fail(c echo.Context, rt *route, err error) {
 		return
 	}
 	writeError(c.Response(), c.Request(), rt != nil && rt.course, err)
+}
+
+// ofConnection reports whether an error is of the connection to the client.
+func ofConnection(err error) bool {
+	_, ok := errors.AsType[*net.OpError](err)
+	return ok
 }
 
 // refuse counts an outage error, and reports whether it is the first one of an outage.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +91,27 @@ func TestAPI_UncodedErrorIsHidden(t *testing.T) {
 	}
 	if !strings.Contains(f.logs.String(), "/dev/sda") {
 		t.Error("the cause is not in the log")
+	}
+}
+
+// A client that leaves in the middle of an answer is no error of this process.
+func TestAPI_ClientLeaves_IsNoError(t *testing.T) {
+	var logs bytes.Buffer
+	a := httpapi.New(httpapi.Config{Log: slog.New(slog.NewJSONHandler(&logs, nil))})
+	a.Handle(http.MethodGet, "/", func(c echo.Context) error {
+		c.Response().WriteHeader(http.StatusOK)
+		return fmt.Errorf("write: %w", &net.OpError{Op: "write", Err: syscall.EPIPE})
+	})
+	func() {
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler { //nolint:errorlint // It is the value itself, as net/http documents.
+				t.Errorf("got %v, want the answer aborted", p)
+			}
+		}()
+		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}()
+	if logs.Len() > 0 {
+		t.Errorf("got %s, want nothing", logs.String())
 	}
 }
 
