@@ -136,13 +136,14 @@ func (g *Gate) Arrive(name string, class Class) (Guest, error) {
 	u.requests++
 	a.shares.asked[class]++
 	err := admitInflight(a.inflight, u.inflight, a.rules.inflight)
-	if err == nil && a.rules.limited {
+	b := cmp.Or(u.buckets[class], a.totals[class])
+	if err == nil && b != nil { // a class without a limit needs no share of it
 		if err = a.shares.usable(now); err == nil {
 			err = takeBoth(u.buckets[class], a.totals[class], now)
 		}
 	}
 	guest := Guest{user: u, class: class}
-	if b := cmp.Or(u.buckets[class], a.totals[class]); b != nil {
+	if b != nil {
 		guest.quota, guest.limited = b.quota(class, now), true
 	}
 	if err != nil {
