@@ -38,6 +38,8 @@ func (c cluster) Status(ctx context.Context) (orchestratorapi.ClusterStatus, err
 	}
 	out := overview(status, c.positions(), time.Now())
 	out.StartsHeldBack, _ = c.StartsHeldBack()
+	ctx, cancel := context.WithTimeout(ctx, positionsTimeout)
+	defer cancel()
 	if sizes, err := c.store.Sizes(ctx); err == nil {
 		out.Database = &sizes
 	}

@@ -27,6 +27,11 @@ func (s hung) Head(ctx context.Context) (dbaas.Head, error) {
 	return dbaas.Head{}, ctx.Err()
 }
 
+func (hung) Sizes(ctx context.Context) (dbaas.Sizes, error) {
+	<-ctx.Done()
+	return dbaas.Sizes{}, ctx.Err()
+}
+
 // answering is a persdb that answers with one head.
 type answering struct {
 	persdb
@@ -54,6 +59,19 @@ func TestPositions_PersdbHangs_CallersShareTheWait(t *testing.T) {
 	if n := calls.Load(); n > all/4 {
 		t.Errorf("%d callers at once made %d questions to persdb, want few", all, n)
 	}
+}
+
+// A scrape of the metrics does not wait long for a persdb that hangs: the other metrics would be lost with it.
+func TestStoreMetrics_PersdbHangs_ScrapeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		for _, m := range StoreMetrics(hung{calls: &atomic.Int64{}}) {
+			m.Read(func(float64, ...string) { t.Errorf("%s: got a value of a persdb that hangs", m.Name) })
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("got an end after %v", took)
+		}
+	})
 }
 
 // While persdb does not answer, the cluster is shown with the last known epoch and head, and with their age. Before persdb

@@ -57,7 +57,7 @@ func (c *orchestratorParts) dispatchMetrics() []telemetry.Sampled {
 func (c *orchestratorParts) clusterMetrics() []telemetry.Sampled {
 	number := func(name, help string, value func(ctx context.Context) (float64, error)) telemetry.Sampled {
 		return telemetry.Sampled{Name: name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
-			if v, err := value(context.Background()); err == nil {
+			if v, err := briefly(value); err == nil {
 				emit(v)
 			}
 		}}
@@ -79,7 +79,7 @@ func (c *orchestratorParts) clusterMetrics() []telemetry.Sampled {
 }
 
 func (c *orchestratorParts) readLag(emit func(float64, ...string)) {
-	status, err := c.cluster().Status(context.Background())
+	status, err := briefly(c.cluster().Status)
 	if err != nil {
 		return
 	}
@@ -89,7 +89,7 @@ func (c *orchestratorParts) readLag(emit func(float64, ...string)) {
 }
 
 func (c *orchestratorParts) readWorkers(emit func(float64, ...string)) {
-	members, err := c.loop.Members(context.Background())
+	members, err := briefly(c.loop.Members)
 	if err != nil {
 		return
 	}

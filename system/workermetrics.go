@@ -70,18 +70,25 @@ type Store interface {
 	Sizes(ctx context.Context) (dbaas.Sizes, error)
 }
 
+// briefly asks for a sample, for at most positionsTimeout: a part that hangs must not take the other metrics away.
+func briefly[T any](ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), positionsTimeout)
+	defer cancel()
+	return ask(ctx)
+}
+
 // StoreMetrics returns the metrics of persdb that any process with access to persdb can export.
 func StoreMetrics(store Store) []telemetry.Sampled {
 	head := func(value func(dbaas.Head) float64) func(func(float64, ...string)) {
 		return func(emit func(float64, ...string)) {
-			if h, err := store.Head(context.Background()); err == nil {
+			if h, err := briefly(store.Head); err == nil {
 				emit(value(h))
 			}
 		}
 	}
 	size := func(name, help string, value func(dbaas.Sizes) int64) telemetry.Sampled {
 		return telemetry.Sampled{Name: "rideshare_persdb_" + name, Help: help, Gauge: true, Read: func(emit func(float64, ...string)) {
-			if s, err := store.Sizes(context.Background()); err == nil {
+			if s, err := briefly(store.Sizes); err == nil {
 				emit(float64(value(s)))
 			}
 		}}
@@ -96,7 +103,7 @@ func StoreMetrics(store Store) []telemetry.Sampled {
 			Name: "rideshare_persdb_full", Gauge: true, Labels: []string{"what"},
 			Help: "Whether writes are refused for want of room: the disk is full, or the database has reached its limit.",
 			Read: func(emit func(float64, ...string)) {
-				if s, err := store.Sizes(context.Background()); err == nil {
+				if s, err := briefly(store.Sizes); err == nil {
 					emit(oneIf(s.DiskFull), "disk")
 					emit(oneIf(s.Full), "database")
 				}
