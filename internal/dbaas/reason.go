@@ -25,6 +25,9 @@ const (
 	ReasonDeadline     = "deadline"
 )
 
+// ReasonRunning is the reason of a conflict with an earlier request under the same key, which still runs.
+const ReasonRunning = "running"
+
 // ReasonNotActive is the reason of a persdb that leaves the log to another one. persdb's client acts on it and does not
 // pass it on.
 const ReasonNotActive = "not_active"

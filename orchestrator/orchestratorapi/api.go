@@ -238,7 +238,7 @@ func (k *keysInFlight) begin(op *dbaas.Operation) error {
 	case other != op.Fingerprint:
 		return errOtherRequest
 	default:
-		return dbaas.Errorf(dbaas.CodeConflict, "the request with this Idempotency-Key is still running")
+		return &dbaas.Error{Code: dbaas.CodeConflict, Reason: dbaas.ReasonRunning, Message: "the request with this Idempotency-Key is still running"}
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 )
 
 // maxPending bounds how many accepted operations are remembered. The state of an operation that
-// is forgotten here still follows from its id or from persdb.
+// is forgotten here still follows from persdb, or from its id if that has a time.
 const maxPending = 65536
 
 // writeState is the answer about an operation.
@@ -128,22 +128,24 @@ type pendingOp struct {
 	ended       bool // it had ended when it was accepted
 }
 
-// pendingOps remembers the operations that were accepted here.
+// pendingOps remembers the operations that were accepted here, the newest maxPending of them.
 type pendingOps struct {
-	mu  sync.Mutex // guards ops
-	ops map[dbaas.OpID]pendingOp
+	mu    sync.Mutex // guards the fields below
+	ops   map[dbaas.OpID]pendingOp
+	order []dbaas.OpID // as they were accepted; some have been removed from ops
 }
 
 func (p *pendingOps) add(id dbaas.OpID, op pendingOp) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for other := range p.ops {
-		if len(p.ops) < maxPending {
-			break
-		}
-		delete(p.ops, other)
+	if _, known := p.ops[id]; !known {
+		p.order = append(p.order, id)
 	}
 	p.ops[id] = op
+	if len(p.order) > maxPending {
+		delete(p.ops, p.order[0])
+		p.order = p.order[1:]
+	}
 }
 
 func (p *pendingOps) get(id dbaas.OpID) (op pendingOp, ok bool) {

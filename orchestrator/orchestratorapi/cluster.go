@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -201,13 +202,20 @@ const (
 
 // missing returns the names of everything that is missing to serve reads and, if master is set, writes.
 func (a *API) missing(ctx context.Context, master bool) []string {
+	// All are asked at the same time: a part that is silent takes no time from the others.
+	failed := make([]bool, len(a.cfg.Checks))
+	var probes sync.WaitGroup
+	for i, check := range a.cfg.Checks {
+		probes.Go(func() { failed[i] = check.Probe(ctx) != nil })
+	}
+	workers, err := a.cfg.Cluster.Workers(ctx)
+	probes.Wait()
 	var missing []string
-	for _, check := range a.cfg.Checks {
-		if check.Probe(ctx) != nil {
+	for i, check := range a.cfg.Checks {
+		if failed[i] {
 			missing = append(missing, check.Name)
 		}
 	}
-	workers, err := a.cfg.Cluster.Workers(ctx)
 	has := func(role dbaas.Role) bool {
 		return slices.ContainsFunc(workers, func(w WorkerInfo) bool { return w.Role == role && w.Ready })
 	}

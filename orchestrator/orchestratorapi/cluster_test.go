@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -133,6 +134,31 @@ func TestReadyz_NamesWhatIsMissing(t *testing.T) {
 		t.Errorf("got %s", w.Body)
 	}
 	want(t, call(t, h, "GET", "/livez", ""), http.StatusOK, "{}")
+}
+
+// A part that is silent takes no time from the question for the others.
+func TestReadyz_SilentPart_IsNamedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &system{}
+		h := newAPI(s, func(c *orchestratorapi.Config) {
+			c.Checks = []orchestratorapi.Check{{"persdb", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}}
+			c.Cluster = hasty{c.Cluster}
+		})
+		w := call(t, h, "GET", "/readyz", "")
+		if want(t, w, http.StatusServiceUnavailable, ""); !strings.Contains(w.Body.String(), `"missing: persdb"`) {
+			t.Errorf("got %s, want only persdb missing", w.Body)
+		}
+	})
+}
+
+// hasty is a cluster whose workers cannot be asked once the time is over.
+type hasty struct{ orchestratorapi.Cluster }
+
+func (c hasty) Workers(ctx context.Context) ([]orchestratorapi.WorkerInfo, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return c.Cluster.Workers(ctx)
 }
 
 // A read that waits for a position of another cluster is 410 and goes nowhere. Without a position the header says nothing.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/labstack/echo/v4"
 
@@ -77,13 +78,17 @@ type condition struct {
 func (a *API) liveState(ctx context.Context) any {
 	var state liveState
 	starting := map[string]bool{}
-	if status, err := a.cfg.Cluster.Status(ctx); err == nil {
+	var missing []string
+	var asked sync.WaitGroup
+	asked.Go(func() { missing = a.missing(ctx, true) })
+	status, err := a.cfg.Cluster.Status(ctx)
+	asked.Wait()
+	if err == nil {
 		state.Cluster = &status
 		for _, m := range status.Members {
 			starting[conditionOf(m.Role)] = true
 		}
 	}
-	missing := a.missing(ctx, true)
 	names := []string{}
 	for _, check := range a.cfg.Checks {
 		names = append(names, check.Name)

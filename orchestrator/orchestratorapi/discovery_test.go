@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -119,6 +120,32 @@ func TestStatus_SequenceNumberIsConfirmed(t *testing.T) {
 	if d := cmp.Diff([]string{"0", numbers[90], numbers[99], numbers[99]}, got[:4]); d != "" {
 		t.Error(d)
 	}
+}
+
+// A queued write that is sent again with its key has ended under its new number, too.
+func TestStatus_SequenceNumberOfARepetition(t *testing.T) {
+	s := &system{lookup: func(dbaas.OpID) (dbaas.OperationResult, error) { return dbaas.OperationResult{Seq: 1}, nil }}
+	h := newAPI(s)
+	w := call(t, h, "POST", "/db/execute?queue", `["INSERT INTO t VALUES(1)"]`, "Idempotency-Key: k")
+	got := call(t, h, "GET", "/status?key=http.queue._default.sequence_number", "").Body.String()
+	if !strings.Contains(w.Body.String(), `"sequence_number":`+got) || got == "0" {
+		t.Errorf("got %s after %s", got, w.Body)
+	}
+}
+
+// Of the writes that were accepted here, the newest are remembered.
+func TestRespondAsync_NewestAreRemembered(t *testing.T) {
+	s := &system{}
+	h := newAPI(s)
+	var ids []string
+	for i := range orchestratorapi.MaxPending + 100 {
+		call(t, h, "POST", "/db/execute", `["DELETE FROM t"]`, "Prefer: respond-async", fmt.Sprint("Idempotency-Key: ", i))
+		ids = append(ids, s.lastOp(t).ID.String())
+	}
+	for _, id := range ids[200:300] {
+		want(t, call(t, h, "GET", "/api/v1/db/writes/"+id, ""), http.StatusOK, `{"id":"`+id+`","status":"pending"}`)
+	}
+	want(t, call(t, h, "GET", "/api/v1/db/writes/"+ids[0], ""), http.StatusNotFound, "")
 }
 
 // Without a master the node is ready only for clients that need none.

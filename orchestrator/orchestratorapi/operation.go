@@ -72,6 +72,9 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool, number int
 		}
 		defer a.inFlight.end(op.ID)
 		if ended, err := a.again(ctx, op); ended || err != nil {
+			if err == nil {
+				a.queued.numberDone(number)
+			}
 			return err
 		}
 	}

@@ -98,6 +98,9 @@ func TestIdempotencyKey_StillRunning_IsConflict(t *testing.T) {
 	go func() { done <- call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k").Code }()
 	<-started
 	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k"), http.StatusConflict, "{}")
+	if w := call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k", "Accept: application/problem+json"); !strings.Contains(w.Body.String(), `"reason":"running"`) {
+		t.Errorf("got %s, want the reason running", w.Body)
+	}
 	want(t, call(t, h, "POST", "/api/v1/db/write", strings.Replace(writeBody, "ann", "bob", 1), "Idempotency-Key: k"), http.StatusUnprocessableEntity, "{}")
 	want(t, call(t, h, "POST", "/api/v1/db/write", writeBody, "Idempotency-Key: k", "Prefer: respond-async"), http.StatusConflict, "{}")
 	want(t, call(t, h, "POST", "/api/v1/db/clear", "", "Idempotency-Key: k", "Prefer: respond-async"), http.StatusAccepted, "")
