@@ -126,6 +126,9 @@ func (l *Log) TakeOver(ctx context.Context) error {
 	return nil
 }
 
+// checkTime bounds how long a check holds the turn to open a session.
+const checkTime = 2 * time.Second
+
 // Check implements commitlog.SharedLog.
 func (l *Log) Check(ctx context.Context) error {
 	if err := l.take(ctx); err != nil {
@@ -135,8 +138,10 @@ func (l *Log) Check(ctx context.Context) error {
 	if !l.active {
 		return dbaas.ErrNotActive
 	}
-	if l.session == nil {
-		return l.checkAnew(ctx)
+	if l.session == nil { // an idle process, whose session was lost, must learn of a takeover, too.
+		limited, cancel := context.WithTimeout(ctx, checkTime)
+		defer cancel()
+		return l.ensureActive(limited)
 	}
 	over := time.AfterFunc(l.session.least, l.session.close)
 	defer over.Stop()
@@ -147,23 +152,6 @@ func (l *Log) Check(ctx context.Context) error {
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)
 	case seen.owner != l.owner:
 		l.lose(ctx)
-		return dbaas.ErrNotActive
-	}
-	return nil
-}
-
-// checkTime bounds how long a check holds the turn to open a session.
-const checkTime = 2 * time.Second
-
-// checkAnew opens a session, and returns ErrNotActive if another process has taken over. Otherwise an idle process whose session
-// was lost would take itself for the active one until its next statement. The caller has the turn.
-func (l *Log) checkAnew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	if err := l.ensure(ctx, false); err != nil {
-		return err
-	}
-	if !l.active {
 		return dbaas.ErrNotActive
 	}
 	return nil

@@ -221,11 +221,8 @@ func (l *Log) Head(ctx context.Context) (commitlog.Bounds, error) {
 // another statement returns no row, the settings were wrong when it ran, also if the look finds them right.
 func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) (answer, error) {
 	for range 2 {
-		if err := l.ensure(ctx, false); err != nil {
+		if err := l.ensureActive(ctx); err != nil {
 			return answer{}, err
-		}
-		if !l.active {
-			return answer{}, dbaas.ErrNotActive
 		}
 		a, err := l.send(l.session, size, s, append([][]byte{number(int64(l.session.fence))}, params...)...)
 		switch {
@@ -240,6 +237,18 @@ func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) 
 		l.drop() // the next session says what is wrong.
 	}
 	return answer{}, dbaas.Errorf(dbaas.CodeUnavailable, "the log refused the statement twice: its settings change")
+}
+
+// ensureActive opens a session if there is none. It returns ErrNotActive if another process has taken over. The caller has
+// the turn.
+func (l *Log) ensureActive(ctx context.Context) error {
+	if err := l.ensure(ctx, false); err != nil {
+		return err
+	}
+	if !l.active {
+		return dbaas.ErrNotActive
+	}
+	return nil
 }
 
 // send runs a statement on a session and notes its outcome. A session on which a statement has failed is over.

@@ -22,13 +22,11 @@ func TestLimit_GrowsWithTheBytes(t *testing.T) {
 	}
 }
 
-// The next statements get time for the bytes of an append whose outcome is unknown, until one of them has succeeded.
-func TestLog_UnknownAppend_IsOwed(t *testing.T) {
-	p := pgtest.Shared(t)
-	first, second := testenv.NewNetwork(t, p.Primary(t)), testenv.NewNetwork(t, p.Primary(t))
-	l, err := Open(t.Context(), Config{
-		URL: p.Through(t, first.Addr(), second.Addr()), PasswordFile: p.PasswordFile, Log: slog.New(slog.DiscardHandler), least: slow, connect: slow,
-	}, dbaas.NewClusterID())
+// claimed opens a log and claims an epoch.
+func claimed(t *testing.T, cfg Config) (*Log, dbaas.Epoch) {
+	t.Helper()
+	cfg.Log = slog.New(slog.DiscardHandler)
+	l, err := Open(t.Context(), cfg, dbaas.NewClusterID())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +39,18 @@ func TestLog_UnknownAppend_IsOwed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, epoch
+}
+
+// The next statements get time for the bytes of an append whose outcome is unknown, until one of them has succeeded.
+func TestLog_UnknownAppend_IsOwed(t *testing.T) {
+	p := pgtest.Shared(t)
+	first, second := testenv.NewNetwork(t, p.Primary(t)), testenv.NewNetwork(t, p.Primary(t))
+	l, epoch := claimed(t, Config{URL: p.Through(t, first.Addr(), second.Addr()), PasswordFile: p.PasswordFile, least: slow, connect: slow})
 	const size = 100_000
 	first.Stall(testenv.ToClient)
 	r := commitlog.Record{Entry: dbaas.Entry{Seq: 1, Epoch: epoch}, Operations: make([]byte, size)}
-	if err = l.Append(t.Context(), r); dbaas.CodeOf(err) != dbaas.CodeUnknown || l.owed < size {
+	if err := l.Append(t.Context(), r); dbaas.CodeOf(err) != dbaas.CodeUnknown || l.owed < size {
 		t.Errorf("got %v, and %d bytes owed, want code %q and %d", err, l.owed, dbaas.CodeUnknown, size)
 	}
 	var b commitlog.Bounds
@@ -60,25 +66,15 @@ func TestLog_UnknownAppend_IsOwed(t *testing.T) {
 // A trim gets time for the bytes that it removes. The trigger stands for the time that these take.
 func TestLog_LargeTrim_IsGivenTime(t *testing.T) {
 	p := pgtest.Shared(t)
-	l, err := Open(t.Context(), Config{URL: p.URL, PasswordFile: p.PasswordFile, Log: slog.New(slog.DiscardHandler)}, dbaas.NewClusterID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if failed := l.Close(); failed != nil {
-			t.Error(failed)
+	l, epoch := claimed(t, Config{URL: p.URL, PasswordFile: p.PasswordFile})
+	for seq := range dbaas.Seq(2) {
+		if err := l.Append(t.Context(), commitlog.Record{Entry: dbaas.Entry{Seq: seq + 1, Epoch: epoch}, Operations: []byte("x")}); err != nil {
+			t.Fatal(err)
 		}
-	})
-	epoch, err := l.Claim(t.Context())
-	for seq := dbaas.Seq(1); seq <= 2 && err == nil; seq++ {
-		err = l.Append(t.Context(), commitlog.Record{Entry: dbaas.Entry{Seq: seq, Epoch: epoch}, Operations: []byte("x")})
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	p.Exec(t, `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN NULL; END';
 		CREATE TRIGGER wait BEFORE DELETE ON log FOR EACH STATEMENT EXECUTE FUNCTION wait()`)
-	if err = l.Trim(t.Context(), 1, 80<<20); err != nil {
+	if err := l.Trim(t.Context(), 1, 80<<20); err != nil {
 		t.Error(err)
 	}
 	if b, failed := l.Head(t.Context()); failed != nil || b.Trimmed != 1 {
