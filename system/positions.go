@@ -55,9 +55,7 @@ func (c *orchestratorParts) positions() positions {
 	}
 	began := time.Now()
 	// Other callers may wait for this answer, so it does not use the context of one caller.
-	ctx, cancel := context.WithTimeout(context.Background(), positionsTimeout)
-	head, err := c.store.Head(ctx)
-	cancel()
+	head, err := briefly(c.store.Head)
 	if err != nil {
 		head = dbaas.Head{} // the running workers are still worth showing
 	} else {
@@ -67,7 +65,7 @@ func (c *orchestratorParts) positions() positions {
 		return c.cache.last
 	}
 	p := positions{head: head, known: c.cache.known, knownAt: c.cache.knownAt, applied: map[dbaas.WorkerID]dbaas.Seq{}, loads: map[dbaas.WorkerID]*orchestratorapi.WorkerLoad{}, machines: map[dbaas.WorkerID]string{}}
-	ctx, cancel = context.WithTimeout(context.Background(), positionsTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), positionsTimeout)
 	defer cancel()
 	statuses, _ := c.statuses(ctx)
 	busy := c.cache.busy.of(statuses, time.Now())
