@@ -65,10 +65,13 @@ func (f *Files) Replace(cert, key, ca []byte) error {
 	return nil
 }
 
-// poolOf returns the certificates of a PEM text. A text of which a part is no certificate is refused: the certificates of
-// others may be signed by the CA of that part.
+// poolOf returns the certificates of a PEM text. If a part of the text is no certificate, the text is refused: that part may be
+// damaged, and other parts of the system may have certificates of its CA.
 func poolOf(text []byte) (*x509.CertPool, error) {
-	pool, found := x509.NewCertPool(), false
+	pool := x509.NewCertPool()
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, errors.New("it has no certificate in PEM")
+	}
 	for len(bytes.TrimSpace(text)) > 0 {
 		block, rest := pem.Decode(text)
 		if block == nil {
@@ -79,10 +82,7 @@ func poolOf(text []byte) (*x509.CertPool, error) {
 			return nil, err
 		}
 		pool.AddCert(cert)
-		text, found = rest, true
-	}
-	if !found {
-		return nil, errors.New("it has no certificate in PEM")
+		text = rest
 	}
 	return pool, nil
 }
