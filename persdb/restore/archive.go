@@ -223,9 +223,9 @@ type stretch struct {
 	after, last dbaas.Seq
 }
 
-// entries calls each for the entries in order, until each returns more = false. Every segment is still
-// read to its end, since only then is it known to be intact. If the running
-// system merges some of them meanwhile, the merged ones are read in their place.
+// entries calls each for the entries in order, until each returns more = false. Every segment is still read to its end,
+// since only then is it known to be intact. If a segment is gone because the running system has merged it with others, the
+// merged segment is read instead.
 func (of stretch) entries(ctx context.Context, p place.Place, each func(archive.Entry) (more bool, err error)) error {
 	segments, after, more := of.segments, of.after, true
 	for len(segments) > 0 {
@@ -262,8 +262,8 @@ func (of stretch) entries(ctx context.Context, p place.Place, each func(archive.
 
 // lists reports whether a catalog has the named object.
 func lists(c *archive.Catalog, name string) bool {
-	less := c.Without(name)
-	return len(less.Segments)+len(less.Snapshots) < len(c.Segments)+len(c.Snapshots)
+	return slices.ContainsFunc(c.Segments, func(s archive.Segment) bool { return s.Name == name }) ||
+		slices.ContainsFunc(c.Snapshots, func(s archive.Snapshot) bool { return s.Name == name })
 }
 
 // nearest adds to the error of a bad object which positions can be restored without that object. Other errors stay as

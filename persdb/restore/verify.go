@@ -55,7 +55,7 @@ type drill struct {
 // every object. It makes the tables of each snapshot, from its file and from the snapshot before it, and compares their
 // hashes. Last it restores the newest position and opens it as persdb does. It works in a folder of its own below
 // cfg.Dir and removes that at the end. tell is called before each step. The running system may merge and
-// remove objects meanwhile.
+// remove objects during the check.
 //
 // The report lists what is bad. An error means that the check itself failed, for example that the archive could not be
 // read.
@@ -83,7 +83,7 @@ func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster db
 	return d.Report, d.newest(ctx)
 }
 
-// list lists the archive's objects. It leaves out those that were found bad.
+// list reads which objects the archive has. Objects that were found bad are left out.
 func (d *drill) list(ctx context.Context) (err error) {
 	if d.c, err = archive.Read(ctx, d.p, d.Cluster); err != nil {
 		return err
@@ -109,8 +109,8 @@ func (d *drill) isGone(ctx context.Context, name string, err error) (bool, error
 	return true, nil
 }
 
-// objects reads every object to its end. Bad objects are excluded from the later steps. If the running system removes an
-// object meanwhile, objects continues with a new list.
+// objects reads every object to its end. Bad objects are excluded from the later steps. If the running system has removed an
+// object, objects lists the archive again and continues.
 func (d *drill) objects(ctx context.Context) error {
 	_, err := archive.ReadCluster(ctx, d.p, d.Cluster)
 	if errors.Is(err, place.ErrNotFound) {
@@ -249,7 +249,7 @@ func (d *drill) restore(ctx context.Context, plan archive.Plan, at time.Time) (m
 	}
 	gone, err := d.isGone(ctx, plan.Snapshot.Name, err)
 	if gone || err != nil && d.p.fault() != nil {
-		return nil, err // a fault of the place is none of what it stores
+		return nil, err // the place failed; that says nothing of its objects
 	}
 	if code := dbaas.CodeOf(err); err != nil && (code == dbaas.CodeFull || code == dbaas.CodeUnavailable) {
 		return nil, err // a fault of this machine, not of the archive

@@ -228,9 +228,9 @@ func (a *Archiver) removeOld(ctx context.Context, c *archive.Catalog) error {
 	return err
 }
 
-// oldestNeeded returns the newest snapshot that is older than Keep, with its header; nil if there is none. Ages count
-// from the newest entry or from the newest object by the clock of the place, if that is before Now: a clock that is ahead
-// must not make everything old.
+// oldestNeeded returns the newest snapshot that is older than Keep, with its header; nil if there is none. The age of a
+// snapshot is counted back from the earliest of three times: Now, the time of the newest entry, and the time of the newest
+// object by the clock of the place. So a clock that is ahead does not make everything old.
 func (a *Archiver) oldestNeeded(ctx context.Context, c *archive.Catalog) (*archive.Snapshot, archive.Header, error) {
 	entry, stored := a.newestTimes(c)
 	for i := len(c.Snapshots) - 1; i >= 0; i-- {
