@@ -71,11 +71,13 @@ func (a *API) enqueue(c echo.Context, op dbaas.Operation, keyed bool, number int
 			return err
 		}
 		defer a.inFlight.end(op.ID)
-		if ended, err := a.again(ctx, op); ended || err != nil {
-			if err == nil {
-				a.queued.numberDone(number)
-			}
+		ended, err := a.again(ctx, op)
+		if err != nil {
 			return err
+		}
+		if ended {
+			a.queued.numberDone(number)
+			return nil
 		}
 	}
 	now := a.cfg.Now()

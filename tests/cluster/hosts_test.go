@@ -111,7 +111,7 @@ func (c *cluster) newClient(t *testing.T) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // Its type is documented.
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024
-	transport.TLSHandshakeTimeout = readLimit // a paused host that continues gets few of those that wait
+	transport.TLSHandshakeTimeout = readLimit // so that few handshakes wait for a paused host, and it does not get hundreds when it continues
 	transport.ForceAttemptHTTP2 = false       // a paused host would hold all requests of a connection
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}

@@ -253,12 +253,12 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 	m.put(newMessage(d, req))
 }
 
-// put adds a message. It replaces a pending copy of the same message. Usually the older delivery was
-// lost with its connection. But a message whose confirm was lost is published again, so both deliveries may belong to
-// this connection, and neither needs to be marked as redelivered. Each copy counts its deadline for itself: the older one must not be
-// answered as not done while the newer one may still run. Therefore put acknowledges the older delivery: otherwise it would occupy a slot of the prefetch, and
-// after the end of the leadership keep writeQ from the next master. The newer delivery stays unacknowledged until its
-// operations are answered.
+// put adds a message. It replaces a pending copy of the same message. Usually the older delivery was lost with its
+// connection. But a message whose confirm was lost is published again, so both deliveries may belong to this connection,
+// and neither is marked as redelivered. Each copy counts its deadline from its own arrival: the older copy must not be
+// answered as not done while the newer one may still run. Therefore put acknowledges the older delivery: otherwise it
+// would occupy a slot of the prefetch, and after the end of the leadership keep writeQ from the next master. The newer
+// delivery stays unacknowledged until its operations are answered.
 func (m *Master) put(msg *message) {
 	m.Stats.Messages.Add(1)
 	var older []*settlement
