@@ -71,7 +71,7 @@ func (g *Generator) createTable() Statement {
 		defs = append(defs, strings.TrimSpace(c.name+" "+c.kind)+g.constraints(c))
 	}
 	if g.chance(5) {
-		c := column{name: of(g, "rowid", `""`)}
+		c := column{name: of(g, "rowid", g.looseOr(`""`, "[]"))} // "" is a text where a table lacks such a column, for some connections
 		t.columns = append(t.columns, c)
 		defs = append(defs, c.name+g.sometimes(50, " "+kinds[len(kinds)-1])+g.constraints(column{}))
 	}
@@ -249,7 +249,7 @@ func (g *Generator) createView() Statement {
 		fmt.Sprintf("SELECT * FROM %s", t.name),
 		fmt.Sprintf("SELECT x.%s AS a, y.%s AS b FROM %s x JOIN %s y ON x.%s = y.%s", g.column(t).name, g.column(u).name, t.name, u.name, g.column(t).name, g.column(u).name),
 		fmt.Sprintf("SELECT %s AS a, count(*) AS b FROM %s GROUP BY 1", g.column(t).name, t.name),
-		of(g, "SELECT type AS a, name AS b FROM sqlite_master", "SELECT name AS a, seq AS b FROM sqlite_sequence"))
+		of(g, "SELECT type AS a, name AS b FROM sqlite_master WHERE tbl_name NOT LIKE 'rs%'", "SELECT name AS a, seq AS b FROM sqlite_sequence"))
 	return schema(fmt.Sprintf("CREATE VIEW %s%s AS %s", g.ifNotExists(), one(g, viewNames), body))
 }
 
