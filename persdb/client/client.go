@@ -49,7 +49,8 @@ type Client struct {
 	transports []*http.Transport // unused if HTTP was given
 	timeout    time.Duration
 	observe    bool
-	current    atomic.Int32 // index of the server that answered last
+	current    atomic.Int32   // index of the server that answered last
+	silent     []atomic.Int64 // when each server last gave no answer, in nanoseconds since 1970
 }
 
 // New returns a client. It does not connect yet; an error means a bad URL.
@@ -70,6 +71,7 @@ func New(cfg Config) (*Client, error) {
 			MaxAnswer: 2 * wire.MaxBytes, // a commit's answer has two frames
 		})
 	}
+	c.silent = make([]atomic.Int64, len(c.servers))
 	return c, nil
 }
 

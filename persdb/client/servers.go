@@ -38,6 +38,9 @@ func ask[T any](ctx context.Context, c *Client, whom audience, r rpc.Request, ca
 	first := int(c.current.Load())
 	for i := range c.servers {
 		at := (first + i) % len(c.servers)
+		if a.answered && c.isSilent(at) {
+			continue
+		}
 		if a.try(ctx, at, r) {
 			return a.out, a.told()
 		}
@@ -69,6 +72,7 @@ type attempts[T any] struct {
 	call func(context.Context, *rpc.Caller, rpc.Request) (T, error)
 	idle []int // servers that are not active
 
+	answered bool // a server has answered that it cannot do the call
 	out      T
 	err      error // of the last attempt
 	doubtful bool  // an attempt may have been carried out
@@ -77,7 +81,7 @@ type attempts[T any] struct {
 
 // try makes the call of one server. It returns false if another server may do better.
 func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool) {
-	c, to := a.c, a.c.servers[at]
+	c, to, began := a.c, a.c.servers[at], time.Now()
 	once := func(ctx context.Context) (T, error) { return a.call(ctx, to, r) }
 	switch {
 	case len(c.servers) == 1:
@@ -90,12 +94,17 @@ func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool
 		a.out, a.err = watched(ctx, to, once)
 	}
 	a.doubtful = a.doubtful || dbaas.CodeOf(a.err) == dbaas.CodeUnknown
-	switch {
-	case dbaas.IsNotActive(a.err):
-		return ctx.Err() != nil
-	case unanswered(a.err):
+	if unanswered(a.err) {
 		// The next call begins with another server, even if this call has no time left to try one.
 		c.current.CompareAndSwap(int32(at), int32((at+1)%len(c.servers)))
+		if ctx.Err() == nil && time.Since(began) >= probeTime {
+			c.silent[at].Store(time.Now().UnixNano())
+		}
+		return ctx.Err() != nil
+	}
+	a.answered = true
+	switch {
+	case dbaas.IsNotActive(a.err):
 		return ctx.Err() != nil
 	case dbaas.CodeOf(a.err) == dbaas.CodeUnavailable && len(c.servers) > 1:
 		a.refusal = a.err
@@ -104,6 +113,14 @@ func (a *attempts[T]) try(ctx context.Context, at int, r rpc.Request) (done bool
 	c.current.Store(int32(at))
 	a.refusal = nil
 	return true
+}
+
+// silence is how long a server that gave no answer is not asked again, if another one has answered: to find that it is still
+// silent takes longer than a probe, and the call may succeed at the others as soon as one of them is active.
+const silence = 2 * time.Second
+
+func (c *Client) isSilent(at int) bool {
+	return time.Since(time.Unix(0, c.silent[at].Load())) < silence
 }
 
 // unanswered reports whether a server gave no answer of its own.

@@ -220,6 +220,26 @@ func TestClient_Instances_ShortCallsLeaveTheSilentOne(t *testing.T) {
 	})
 }
 
+// An instance that was silent is not asked again at once, if another one has answered: while none is active, calls do not wait
+// for it. Later it is asked again.
+func TestClient_Instances_SilentIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{stay: true}
+		b := &instance{name: "b", group: g}
+		c := among(t, client.Config{URL: "http://silent,http://b"}, hosts{"b": b.handler()})
+		for n, wanted := range []bool{true, false, true} {
+			began := time.Now()
+			if err := commit(t, c); dbaas.CodeOf(err) != dbaas.CodeUnavailable && dbaas.CodeOf(err) != dbaas.CodeUnknown {
+				t.Errorf("commit %d: got %v, want that none is active", n, err)
+			}
+			if asked := time.Since(began) >= time.Second; asked != wanted {
+				t.Errorf("commit %d took %v: asked the silent instance %t, want %t", n, time.Since(began), asked, wanted)
+			}
+			time.Sleep(time.Duration(n) * 2 * time.Second)
+		}
+	})
+}
+
 // hosts are servers in memory. A server without a handler closes the connection in place of an answer. A request to a name
 // that is not there gets no answer, and off refuses connections.
 type hosts map[string]http.Handler

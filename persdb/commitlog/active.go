@@ -16,13 +16,17 @@ import (
 // followEvery is how often an inactive process looks for new entries.
 const followEvery = 200 * time.Millisecond
 
+// followedFor is how long what an inactive process has read of the log counts as all that there is.
+const followedFor = 5 * followEvery
+
 // checkEvery is the number of these pauses after which an active process checks whether it still is the active one.
 const checkEvery = 5
 
 // sharing is the part of a Store that only a shared log needs.
 type sharing struct {
 	inactive  atomic.Bool           // another process is the active one
-	followed  atomic.Pointer[error] // how the last look at the log ended
+	followed  atomic.Pointer[error] // how the last attempt to follow the log ended
+	newest    atomic.Int64          // Config.Elapsed at the beginning of the last attempt that succeeded
 	following sync.WaitGroup
 }
 
@@ -51,10 +55,14 @@ func (s *Store) leftBehind() error {
 	return nil
 }
 
-// notFollowed returns why the last look at the log failed, or nil.
+// notFollowed returns nil if this process, which is not the active one, has followed the log within followedFor. An attempt
+// that hangs, since its server is paused, has no error yet.
 func (s *Store) notFollowed() error {
-	if failed := s.followed.Load(); failed != nil {
+	if failed := s.followed.Load(); failed != nil && *failed != nil {
 		return *failed
+	}
+	if age := s.cfg.Elapsed() - time.Duration(s.newest.Load()); age > followedFor {
+		return dbaas.Errorf(dbaas.CodeUnavailable, "the log was last followed %v ago", age.Round(time.Millisecond))
 	}
 	return nil
 }
@@ -196,8 +204,11 @@ func (s *Store) followAlways(ctx context.Context) {
 			}
 			continue
 		}
+		began := s.cfg.Elapsed()
 		err := s.follow(ctx, shared)
-		s.followed.Store(&err)
+		if s.followed.Store(&err); err == nil {
+			s.newest.Store(int64(began))
+		}
 		switch {
 		case err == nil:
 			failures.End()

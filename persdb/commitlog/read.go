@@ -45,6 +45,8 @@ func (s *Store) head() dbaas.Head {
 // Log returns the head and the entries after a position, in order, as many as fit in a page. If there are none, Log
 // waits up to wait for an entry, and then returns an empty page.
 //
+// CodeUnavailable may mean that the process is not the active one, and has not followed the log for a second.
+//
 // dbaas.ErrGone means that entries after the position were trimmed, or that the position is after the head; the bounds
 // in the page show which. CodeDamaged means that the entry after the position is damaged. In all these cases the caller
 // must take a snapshot.
@@ -59,6 +61,11 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 // Changes is Log for the change feed: the entries keep the data that only its consumers need. A page has at most size
 // bytes, or a single entry.
 func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
+	if s.inactive.Load() && after >= s.known().Seq { // a process that hangs must not say that there is nothing
+		if err := s.notFollowed(); err != nil {
+			return dbaas.Page{}, unread(err)
+		}
+	}
 	page, err := s.await(ctx, after, wait)
 	if err != nil {
 		return dbaas.Page{}, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	nanos "sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -213,3 +215,58 @@ func TestStore_SharedLog_TakeOverWithoutRoomIsUnavailable(t *testing.T) {
 		t.Errorf("the operation of the other store: got %+v, %v, want position 1", r, err)
 	}
 }
+
+// An inactive process that cannot follow does not say that the log has nothing more: its look may hang at a paused server.
+func TestStore_SharedLog_HangsWhileItFollows(t *testing.T) {
+	far := &farLog{}
+	active := openShared(t, far)
+	storetest.Commit(t, active, storetest.Claim(t, active), op(1, ann))
+	hangs := &hangingLog{farLog: far, looks: make(chan struct{}, 1)}
+	hangs.looks <- struct{}{} // of the opening
+	var elapsed nanos.Int64
+	s := open(t, commitlog.Config{
+		Shared: true, OpenLog: func(dbaas.ClusterID) (commitlog.Log, error) { return hangs, nil },
+		Elapsed: func() time.Duration { return time.Duration(elapsed.Load()) },
+	})
+	if _, err := s.Head(t.Context()); !dbaas.IsNotActive(err) {
+		t.Fatalf("got %v, want that another one is active", err)
+	}
+	hangs.looks <- struct{}{}
+	hangs.looks <- struct{}{} // the first attempt to follow has its look
+	if page, err := s.Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
+		t.Fatalf("got %d entries, %v, want 1", len(page.Entries), err)
+	}
+	if page, err := s.Log(t.Context(), 1, 0); err != nil || len(page.Entries) != 0 {
+		t.Errorf("after a look: got %d entries, %v, want none", len(page.Entries), err)
+	}
+	elapsed.Store(int64(2 * time.Second))
+	if _, err := s.Log(t.Context(), 1, 0); dbaas.CodeOf(err) != dbaas.CodeUnavailable {
+		t.Errorf("without a look for 2 s: got %v, want code %q", err, dbaas.CodeUnavailable)
+	}
+	if page, err := s.Log(t.Context(), 0, 0); err != nil || len(page.Entries) != 1 {
+		t.Errorf("what it has: got %d entries, %v, want 1", len(page.Entries), err)
+	}
+	close(hangs.looks)
+}
+
+// hangingLog is a log of which another process is the active one. A look waits for looks.
+type hangingLog struct {
+	*farLog
+
+	looks chan struct{}
+}
+
+func (*hangingLog) Head(context.Context) (commitlog.Bounds, error) {
+	return commitlog.Bounds{}, dbaas.ErrNotActive
+}
+
+func (l *hangingLog) Look(ctx context.Context) (commitlog.Bounds, error) {
+	select {
+	case <-l.looks:
+	case <-ctx.Done():
+	}
+	return l.farLog.Head(ctx)
+}
+
+func (*hangingLog) TakeOver(context.Context) error { return dbaas.ErrNotActive }
+func (*hangingLog) Check(context.Context) error    { return dbaas.ErrNotActive }

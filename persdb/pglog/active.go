@@ -118,7 +118,7 @@ func (l *Log) TakeOver(ctx context.Context) error {
 	}
 	entered, err := l.enter(l.session, true, true)
 	if err != nil || !entered {
-		l.drop()
+		l.drop(err)
 		return cmp.Or(err, error(dbaas.ErrNotActive))
 	}
 	l.active = true
@@ -148,7 +148,7 @@ func (l *Log) Check(ctx context.Context) error {
 	seen, err := l.session.look("")
 	switch {
 	case err != nil:
-		l.drop()
+		l.drop(err)
 		return dbaas.WrapError(dbaas.CodeUnavailable, "the log cannot be reached", err)
 	case seen.owner != l.owner:
 		l.lose(ctx)
@@ -171,7 +171,7 @@ func (l *Log) Look(ctx context.Context) (commitlog.Bounds, error) {
 		err = l.note(&seen)
 	}
 	if err != nil {
-		l.drop()
+		l.drop(err)
 		return commitlog.Bounds{}, err
 	}
 	return seen.bounds(), nil

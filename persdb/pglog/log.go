@@ -123,7 +123,7 @@ func (l *Log) Close() error {
 	}
 	l.turn <- struct{}{} // is not given back: nothing runs any more.
 	l.leave()
-	l.drop()
+	l.drop(nil)
 	return nil
 }
 
@@ -234,7 +234,7 @@ func (l *Log) run(ctx context.Context, size int, s statement, params ...[]byte) 
 			l.lose(ctx)
 			return answer{}, dbaas.ErrNotActive
 		}
-		l.drop() // the next session says what is wrong.
+		l.drop(nil) // the next session says what is wrong.
 	}
 	return answer{}, dbaas.Errorf(dbaas.CodeUnavailable, "the log refused the statement twice: its settings change")
 }
@@ -265,7 +265,7 @@ func (l *Log) send(on *session, size int, s statement, params ...[]byte) (answer
 			l.owed = max(l.owed, size)
 		}
 		on.close()
-		l.session = nil
+		l.drop(err)
 		return answer{}, err
 	case a.done:
 		l.last, l.owed = outcome{number: n, bounds: a.bounds()}, 0
@@ -285,22 +285,12 @@ func (l *Log) note(a *sight) error {
 	return nil
 }
 
-const (
-	// least is how long a statement with few bytes may take. bytesPerSecond is the rate at which that limit grows with the
-	// bytes of the statement, and of an append before it that may still be on its way to the standby.
-	least          = time.Second
-	bytesPerSecond = 8 << 20
-)
-
-// limit returns how long a statement may take.
-func limit(least time.Duration, size int) time.Duration {
-	return least + time.Duration(size)*time.Second/bytesPerSecond
-}
-
-func (l *Log) drop() {
+// drop ends the session. err is the error of its last statement, or nil.
+func (l *Log) drop(err error) {
 	if l.session != nil {
 		l.session.close()
 		l.session = nil
+		l.servers[l.first].heard(err)
 	}
 }
 
@@ -313,7 +303,12 @@ func (l *Log) ensure(ctx context.Context, create bool) error {
 	var errs []error
 	for i := range l.servers {
 		at := (l.first + i) % len(l.servers)
+		if l.servers[at].isSilent() {
+			errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, errSilent))
+			continue
+		}
 		err := l.open(ctx, l.servers[at], create)
+		l.servers[at].heard(err)
 		if err == nil {
 			l.first = at
 			if l.failing.End() > 0 || create {

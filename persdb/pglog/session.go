@@ -222,3 +222,15 @@ func sightOf(rows [][][]byte) (sight, error) {
 		owner: string(row[8]),
 	}, nil
 }
+
+const (
+	// least is how long a statement with few bytes may take. bytesPerSecond is the rate at which that limit grows with the
+	// bytes of the statement, and of an append before it that may still be on its way to the standby.
+	least          = time.Second
+	bytesPerSecond = 8 << 20
+)
+
+// limit returns how long a statement may take.
+func limit(least time.Duration, size int) time.Duration {
+	return least + time.Duration(size)*time.Second/bytesPerSecond
+}

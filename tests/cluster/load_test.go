@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wait"
 	"rideshare/tests/history"
 )
 
 const (
-	// retryAfter is the pause before a write is repeated at another host.
-	retryAfter = 100 * time.Millisecond
+	// retryAfter is the first pause before a write is repeated at another host. It doubles up to longestRetry: without that, the
+	// thousand writes that wait in a loss of 10 s would be 10,000 requests a second.
+	retryAfter, longestRetry = 100 * time.Millisecond, 2 * time.Second
 	// patience is how long a write is repeated: longer than any loss.
 	patience = 2 * time.Minute
 	// queuedEvery is the share of writes that are queued: their answer says only that they will be done.
@@ -148,6 +150,7 @@ func (l *load) write(ctx context.Context, i int) {
 		path = "/db/execute?queue"
 	}
 	begun, maybe := time.Now(), false
+	pause := wait.Backoff{First: retryAfter, Cap: longestRetry, Jitter: 0.5}
 	for try := i; time.Since(begun) < patience; try++ {
 		a, err := l.c.post(ctx, l.c.hosts[try%len(l.c.hosts)], path, []any{[]string{"INSERT INTO effects(name) VALUES(?)", name}}, name)
 		switch {
@@ -159,7 +162,7 @@ func (l *load) write(ctx context.Context, i int) {
 		case a.status != http.StatusServiceUnavailable:
 			l.fail(fmt.Errorf("write %s: got %d %.200s, want 200, 409, 503 or 504", name, a.status, a.body))
 		}
-		time.Sleep(retryAfter)
+		pause.Wait(ctx)
 	}
 	if maybe {
 		l.ledger.Unknown(name)

@@ -46,7 +46,7 @@ type Config struct {
 	StoreTimeout time.Duration
 	// SnapshotTimeout bounds fetching a snapshot. Default 10 min.
 	SnapshotTimeout time.Duration
-	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy. Default 50 ms.
+	// Backoff is the first wait after a failed call to persdb; it doubles up to AntiEntropy, and to half a second. Default 50 ms.
 	Backoff time.Duration
 	// Ahead, if set, reports whether another worker that serves reads has applied more than seq. It may take a second.
 	Ahead func(ctx context.Context, seq dbaas.Seq) bool
@@ -77,6 +77,8 @@ const (
 	// bindWait is how long the first snapshot waits for the subscription, which saves a second look at the log. A cluster
 	// with a silent node binds no queue for some 10 s.
 	bindWait = 250 * time.Millisecond
+	// longestPause bounds the pause after a failed call of persdb: reads may wait for what the log has.
+	longestPause = 500 * time.Millisecond
 )
 
 // Replica is the worker's copy of the database. Its methods are safe for concurrent use.
@@ -180,7 +182,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	watch.Go(func() { r.watchHead(ctx) })
 	watch.Go(func() { r.verifyAlways(ctx) })
 	r.waitBound(ctx)
-	pause := wait.Backoff{First: r.config.Backoff, Cap: r.config.AntiEntropy, Jitter: 0.5}
+	pause := wait.Backoff{First: r.config.Backoff, Cap: min(r.config.AntiEntropy, longestPause), Jitter: 0.5}
 	for generation := 1; ctx.Err() == nil; generation++ {
 		f, err := r.install(ctx, generation)
 		if err != nil {
