@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -51,5 +52,47 @@ func TestSQL_CSVOfOneColumn_KeepsNULL(t *testing.T) {
 	p.waitText("4 rows")
 	if got := p.saved("CSV", "result.csv"); got != "column1\r\n1\r\n\"\"\r\n\"\"\r\n2\r\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The button of a running statement stays disabled while the live stream goes on, so that no write is sent twice. If the
+// orchestrator dies meanwhile, the button is not enabled by the end of the statement.
+func TestSQL_RunningButton_StaysDisabled(t *testing.T) {
+	s := start(t, "")
+	p := open(t, s.URLs().Orchestrator, "sql")
+	p.waitText("ready")
+	eval[bool](p, `(() => { const real = fetch, parse = JSON.parse;
+window.fetch = async (path, options) => {
+  if (path.startsWith('/db/execute')) await new Promise((resolve) => { window.proceed = resolve });
+  return real(path, options);
+};
+JSON.parse = (...of) => { const data = parse(...of); if (data?.point) window.events++; return data };
+return true })()`)
+	write := func() {
+		t.Helper()
+		p.fill("SQL", "CREATE TABLE IF NOT EXISTS t(a)")
+		p.click("Run as write")
+		p.wait("window.proceed")
+	}
+	const proceed = "(window.proceed(), delete window.proceed)"
+	write()
+	eval[int](p, "(window.events = 0)")
+	p.wait("window.events > 1") // the page was refreshed after the first of them
+	if !eval[bool](p, "button('Run as write').disabled") {
+		t.Error("the button of a running write is enabled")
+	}
+	eval[bool](p, proceed)
+	p.waitText("1 statement,")
+
+	write()
+	p.letFail()
+	if err := s.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	p.waitText("The orchestrator has not answered since")
+	eval[bool](p, proceed)
+	p.wait("document.querySelector('.outcome.bad')")
+	if !eval[bool](p, "button('Run as write').disabled") {
+		t.Error("the button is enabled on a dead page")
 	}
 }

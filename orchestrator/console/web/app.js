@@ -56,7 +56,7 @@ function refresh() {
   } else if (app.refused) {
     setText(banner, `There are no live data: ${app.refused}`);
   }
-  for (const button of document.querySelectorAll('button.act')) button.disabled = !app.alive;
+  for (const button of document.querySelectorAll('button.act')) button.disabled = !app.alive || 'busy' in button.dataset;
   view?.update?.();
 }
 

@@ -89,9 +89,10 @@ export function outcome() {
     good(text) { line.className = 'outcome good'; line.textContent = text; },
     bad(err) { line.className = 'outcome bad'; line.textContent = err.message; },
     clear() { line.className = 'outcome'; line.textContent = ''; },
-    // run does an action whose result is a text, with the button disabled meanwhile.
+    // run does an action whose result is a text, with the button disabled meanwhile. On a dead page it stays disabled.
     async run(button, action) {
       button.disabled = true;
+      button.dataset.busy = '';
       this.clear();
       try {
         const done = await action();
@@ -99,7 +100,8 @@ export function outcome() {
       } catch (err) {
         this.bad(err);
       } finally {
-        button.disabled = false;
+        delete button.dataset.busy;
+        button.disabled = document.body.classList.contains('dead');
       }
     },
   };
