@@ -188,6 +188,19 @@ func (p *page) letFail() {
 	p.mayFail = true
 }
 
+// block lets the page's requests of these paths go unanswered, or be answered again.
+func (p *page) block(on bool, paths ...string) {
+	p.Helper()
+	p.letFail()
+	var patterns []*network.BlockPattern
+	for _, path := range paths {
+		patterns = append(patterns, &network.BlockPattern{URLPattern: "*://*:*" + path, Block: on})
+	}
+	if _, err := chromedp.Call(p.tab, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns}); err != nil {
+		p.Fatal(err)
+	}
+}
+
 // do runs a step of the browser.
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.Helper()

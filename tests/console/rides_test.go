@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
-
 	"rideshare/internal/testkit/apitest"
 )
 
@@ -65,19 +62,22 @@ func TestRides_NamesLikeBLOBs_AreTexts(t *testing.T) {
 func TestRides_FirstLoadFails_IsRepeated(t *testing.T) {
 	s := start(t, "")
 	p := open(t, s.URLs().Orchestrator, "overview")
-	p.letFail()
-	block := func(on bool) {
-		t.Helper()
-		areas := []*network.BlockPattern{{URLPattern: "*://*:*/console/areas.csv", Block: on}}
-		if _, err := chromedp.Call(p.tab, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: areas}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	block(true)
+	p.block(true, "/console/areas.csv")
 	p.show("rides")
 	p.wait(`document.querySelector('.outcome.bad')`)
-	block(false)
+	p.block(false, "/console/areas.csv")
 	p.waitText(views["rides"])
 	p.wait(`document.querySelectorAll('form select')[0].options.length > 100`)
 	p.wait(`!document.querySelector('.outcome.bad')`)
+}
+
+// A write that is done is told as done, also if the lists cannot be read then.
+func TestRides_WrittenButNotReadAgain_IsToldAsDone(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "rides")
+	p.waitText(views["rides"])
+	p.waitText("No users yet.")
+	p.block(true, "/db/query")
+	p.fill("Name", "ann")
+	p.click("Create user")
+	p.wait(`document.querySelector('.outcome.good')?.textContent.startsWith('ann was created, without a password. The lists could not be read again: ')`)
 }

@@ -47,27 +47,28 @@ export function rides(app) {
   }
   const more = (rows, text) => rows?.length === most ? h('p', { class: 'muted' }, text) : '';
   const refresh = () => Promise.all([showUsers(), showRides()]);
+  // after shows the lists as they are after a write, and returns what to say. A write is done also if they cannot be read.
+  const after = (done) => refresh().then(() => done, (err) => `${done} The lists could not be read again: ${err.message}`);
 
   async function joinRide(id) {
     if (!who.value) throw new Error('Name the user who joins, above the list.');
-    const { rows_affected: joined } = await execute(joinSQL, id, who.value);
-    await refresh();
-    if (!joined) throw new Error(`${who.value} did not join ride ${id}: it is full or gone, or ${who.value} made or joined it already.`);
-    return `${who.value} has joined ride ${id}.`;
+    const user = who.value;
+    const { rows_affected: joined } = await execute(joinSQL, id, user);
+    const done = await after(joined ? `${user} has joined ride ${id}.` : `${user} did not join ride ${id}: it is full or gone, or ${user} made or joined it already.`);
+    if (!joined) throw new Error(done);
+    return done;
   }
   async function createUser() {
     const name = made.user.value;
     if (name === '_count') throw new Error('The name _count is reserved.');
     await execute('INSERT INTO users(username, password) VALUES(?, ?)', name, noPassword);
-    await refresh();
-    return `${name} was created, without a password.`;
+    return after(`${name} was created, without a password.`);
   }
   async function createRide() {
     if (made.from.value === made.to.value) throw new Error('A ride needs two different areas.');
     const { last_insert_id: id } = await execute('INSERT INTO rides(created_by, timestamp, source, destination, seats) VALUES(?, ?, ?, ?, ?)',
       made.by.value, timestamp(made.at.value), Number(made.from.value), Number(made.to.value), made.seats.value ? Number(made.seats.value) : null);
-    await refresh();
-    return `Ride ${id} was created.`;
+    return after(`Ride ${id} was created.`);
   }
   const form = (action, verb, ...fields) => {
     const button = h('button', { class: 'act' }, verb);
