@@ -96,3 +96,13 @@ return true })()`)
 		t.Error("the button is enabled on a dead page")
 	}
 }
+
+// A view of a table that is gone does not empty the schema.
+func TestSQL_ViewOfNoTable_SchemaIsShown(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "sql")
+	p.fill("SQL", "CREATE TABLE t(a INTEGER); CREATE TABLE gone(a); CREATE VIEW v AS SELECT a FROM gone; DROP TABLE gone;")
+	p.click("Run as write")
+	p.waitText("4 statements,")
+	p.wait(`['t table', 'v view'].every((name) => [...document.querySelectorAll('summary')].some((s) => s.textContent === name))`)
+	p.wait(`[...document.querySelectorAll('.schema pre')].some((e) => e.textContent === 'a INTEGER')`)
+}

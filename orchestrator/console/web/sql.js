@@ -112,8 +112,8 @@ export function sql(app) {
 
   const schema = h('div', { class: 'schema' });
   async function browse() {
-    try {
-      const { values } = await query("SELECT m.type, m.name, m.tbl_name, m.sql, group_concat(p.name || ' ' || p.type, char(10)) FROM sqlite_schema m LEFT JOIN pragma_table_info(m.name) p ON m.type IN ('table', 'view') WHERE m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND m.name NOT LIKE 'rs\\_%' ESCAPE '\\' GROUP BY m.name, m.type ORDER BY m.type DESC, m.name");
+    try { // without the columns of views, since a view of a table that is gone would fail the whole query
+      const { values } = await query("SELECT m.type, m.name, m.tbl_name, m.sql, group_concat(p.name || ' ' || p.type, char(10)) FROM sqlite_schema m LEFT JOIN pragma_table_info(CASE m.type WHEN 'table' THEN m.name END) p WHERE m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND m.name NOT LIKE 'rs\\_%' ESCAPE '\\' GROUP BY m.name, m.type ORDER BY m.type DESC, m.name");
       schema.replaceChildren(...(values ?? []).map(([type, name, of, text, columns]) => h('details', {},
         h('summary', {}, h('b', {}, name), ' ', h('small', {}, type === 'table' || type === 'view' ? type : `${type} of ${of}`)),
         columns ? h('pre', {}, columns) : null, h('pre', {}, text ?? ''),
