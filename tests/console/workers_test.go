@@ -66,3 +66,22 @@ func (p *page) crash(s *site, role string) []member {
 	p.rows(members)
 	return members
 }
+
+// While the workers cannot be read they are shown as they were, with the time, and can be acted on.
+func TestWorkers_CannotBeRead_ShownAsTheyWere(t *testing.T) {
+	p := open(t, start(t, "").URLs().Orchestrator, "workers")
+	p.wait(`button('Crash the master 1000')`)
+	eval[bool](p, `(() => { const parse = JSON.parse; window.slow = true;
+JSON.parse = (...of) => { const data = parse(...of); if (window.slow && data?.state) data.state.cluster = null; return data };
+return true })()`)
+	p.waitText("The workers cannot be read now. They are shown as they were at")
+	p.readable("stale")
+	p.click("Crash the master 1000")
+	p.wait(`document.querySelector('dialog').open`)
+	p.do(chromedp.KeyEvent("\x1b"))
+	p.wait(`!document.querySelector('dialog').open`)
+	p.show("overview")
+	p.waitText("one leads")
+	eval[bool](p, `!(window.slow = false)`)
+	p.wait(`document.getElementById('banner').hidden`)
+}

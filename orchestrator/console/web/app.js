@@ -22,6 +22,7 @@ const banner = document.getElementById('banner');
 // app is what views see: who is signed in, the points of the last 15 minutes, and the newest state of the system.
 export const app = {
   me: null, points: [], state: null, alive: true, refused: '', lastSeen: 0, // refused tells why there is no live stream
+  stale: false, lastRead: 0, // stale: the workers could not be read now, and state.cluster is that of lastRead
   may(role) { return this.me !== null && ranks[this.me.role] >= ranks[role]; },
 };
 
@@ -50,11 +51,13 @@ function refresh() {
   line.className = !app.alive || missing.length > 0 ? 'bad' : app.refused || lacks.length > 0 ? 'warn' : health.length > 0 ? 'good' : '';
   setText(line, !app.alive ? 'no answer' : app.refused ? 'not live' : lacks.length > 0 ? lacks.join('; ') : health.length > 0 ? 'ready' : '');
   document.body.classList.toggle('dead', !app.alive);
-  banner.hidden = app.alive && !app.refused;
+  banner.hidden = app.alive && !app.refused && !app.stale;
   if (!app.alive) {
     setText(banner, app.lastSeen ? `The orchestrator has not answered since ${clock(app.lastSeen)}. The page shows what it knew then, and asks on.` : 'The orchestrator does not answer. The page asks on.');
   } else if (app.refused) {
     setText(banner, `There are no live data: ${app.refused}`);
+  } else if (app.stale) {
+    setText(banner, app.lastRead ? `The workers cannot be read now. They are shown as they were at ${clock(app.lastRead)}.` : 'The workers cannot be read yet.');
   }
   for (const button of document.querySelectorAll('button.act')) button.disabled = !app.alive || 'busy' in button.dataset;
   view?.update?.();
@@ -81,6 +84,9 @@ async function follow() {
           app.points = data;
         } else {
           app.lastSeen = Date.now();
+          app.stale = data.state.cluster === null;
+          if (app.stale) data.state.cluster = app.state?.cluster ?? null;
+          else app.lastRead = app.lastSeen;
           app.state = data.state;
           app.points.push(data.point);
           app.points = app.points.filter((point) => point.at > data.point.at - kept);
@@ -131,7 +137,7 @@ async function askAgain(refusal) {
 
 function signIn(reason) {
   session.authorization = '';
-  Object.assign(app, { me: null, alive: true, refused: '' });
+  Object.assign(app, { me: null, alive: true, refused: '', stale: false });
   view?.close?.();
   view = null;
   refresh();
