@@ -2,12 +2,13 @@
 
 import { call } from './api.js';
 import { chart } from './chart.js';
-import { clock, field, h, number, outcome, panel, table } from './ui.js';
+import { clock, field, h, loaded, number, outcome, panel, table } from './ui.js';
 
 const every = 3000; // milliseconds between looks at the decisions
 
 export function scaling(app) {
   const said = outcome();
+  const looked = outcome(); // of the decisions
   const admin = app.may('admin');
   const charts = [
     chart({ title: 'Slaves', format: number, least: 1, gap: Infinity, series: [{ name: 'serving', of: (d) => d.sample.slaves, step: true }, { name: 'wanted', of: (d) => d.wanted, step: true, dashed: true }] }),
@@ -19,14 +20,17 @@ export function scaling(app) {
   const numeric = () => h('input', { type: 'number', min: 1, required: true, disabled: !admin });
   const least = numeric(), most = numeric(), each = numeric();
   const source = h('p', { class: 'muted' });
-  let version = 0;
+  let version = null; // of the limits; null until they are loaded
 
   const show = (s) => {
     version = s.version;
     [policy.value, least.value, most.value, each.value] = [s.policy, s.min, s.max, s.reads_per_slave];
     source.textContent = `A window lasts ${s.period_s} s. ` + (version ? 'These limits were set here or by the API, and count for all orchestrators.' : 'These limits are those of the settings at the start.');
   };
-  const wish = () => ({ policy: policy.value, min: Number(least.value), max: Number(most.value), reads_per_slave: Number(each.value), version });
+  const wish = () => {
+    if (version === null) throw new Error('The limits are not known yet.');
+    return { policy: policy.value, min: Number(least.value), max: Number(most.value), reads_per_slave: Number(each.value), version };
+  };
   const buttons = {
     save: h('button', { class: 'act primary' }, 'Save'),
     dry: h('button', { type: 'button', class: 'act', onclick: () => said.run(buttons.dry, tryOut) }, 'Dry run'),
@@ -52,10 +56,10 @@ export function scaling(app) {
       clock(d.at), number(d.count), d.done ? number(d.wanted) : h('span', { class: 'warn' }, d.wanted + ', not done'), d.policy, d.why, d.would.map((w) => `${w.policy}: ${w.wanted}, ${w.why}`).join('; ')]),
     'No decision yet: the first one is made a window after the first request.'));
   }
-  const poll = () => app.alive && look().catch((err) => said.bad(err));
+  const poll = () => app.alive && look().then(() => looked.clear(), (err) => looked.bad(err));
   const timer = setInterval(poll, every);
   poll();
-  call('GET', '/api/v1/scaling').then(({ data }) => show(data)).catch((err) => said.bad(err));
+  loaded(said, async () => show((await call('GET', '/api/v1/scaling')).data)).catch(() => {}); // The view is gone.
 
   return {
     element: h('div', { class: 'view' },
@@ -63,7 +67,7 @@ export function scaling(app) {
         field('Policy', policy), field('Fewest slaves', least), field('Most slaves', most), field('Reads for each slave', each, 'with policy reads'), admin ? h('span', { class: 'buttons' }, buttons.save, buttons.dry) : null),
       admin ? source : [source, h('p', { class: 'muted' }, 'Changing them needs the role admin.')], said.element, dry),
       h('div', { class: 'charts' }, charts.map((c) => h('div', { class: 'panel' }, c.element))),
-      panel('Decisions', list)),
+      panel('Decisions', looked.element, list)),
     close: () => clearInterval(timer),
   };
 }
