@@ -106,3 +106,30 @@ func TestSQL_ViewOfNoTable_SchemaIsShown(t *testing.T) {
 	p.wait(`['t table', 'v view'].every((name) => [...document.querySelectorAll('summary')].some((s) => s.textContent === name))`)
 	p.wait(`[...document.querySelectorAll('.schema pre')].some((e) => e.textContent === 'a INTEGER')`)
 }
+
+// A text that is typed lives on while another view is shown and when the skip link is used, and ends with signing out. An
+// earlier statement is the one that its option names, also if another tab has run one since.
+func TestSQL_TypedText_IsKept(t *testing.T) {
+	p := newPage(t, start(t, tokenOf("ann", "read")).URLs().Orchestrator)
+	p.token = "secret"
+	p.load("sql")
+	p.fill("SQL", "SELECT 1 AS mine")
+	p.click("Run as read")
+	p.waitText("1 statement,")
+	eval[bool](p, `(localStorage.setItem('rideshare.statements', '["SELECT 2 AS other", "SELECT 1 AS mine"]'), true)`)
+	if got := eval[string](p, `((s) => (s.selectedIndex = 1, s.dispatchEvent(new Event('change')), control('SQL').value))(control('Earlier statements'))`); got != "SELECT 1 AS mine" {
+		t.Errorf("the earlier statement: got %q", got)
+	}
+
+	p.fill("SQL", "SELECT draft")
+	if got := eval[string](p, `(document.querySelector('.skip').click(), location.hash + ' ' + document.activeElement.id)`); got != "#sql main" {
+		t.Errorf("after the skip link: got %q", got)
+	}
+	p.show("overview")
+	p.show("sql")
+	p.wait(`control('SQL')?.value === 'SELECT draft'`)
+	p.click("Sign out")
+	p.fill("Password or token", p.token)
+	p.click("Sign in")
+	p.wait(`control('SQL')?.value === 'SELECT 2 AS other'`)
+}

@@ -5,7 +5,7 @@ import { clock, field, h, outcome, setText } from './ui.js';
 import { overview } from './overview.js';
 import { workers } from './workers.js';
 import { scaling } from './scaling.js';
-import { sql } from './sql.js';
+import { forgetDraft, sql } from './sql.js';
 import { rides } from './rides.js';
 import { events } from './events.js';
 import { settings } from './settings.js';
@@ -110,6 +110,10 @@ async function follow() {
 
 // A hidden page has no stream: a browser has few connections for each host.
 document.addEventListener('visibilitychange', () => document.hidden ? live?.abort() : follow());
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault(); // the address names the view
+  main.focus();
+});
 addEventListener('hashchange', () => { if (app.me !== null) open(); });
 addEventListener('unauthorized', (event) => askAgain(event.detail));
 
@@ -140,6 +144,7 @@ function signIn(reason) {
   Object.assign(app, { me: null, alive: true, refused: '', stale: false });
   view?.close?.();
   view = null;
+  forgetDraft();
   refresh();
   const user = h('input', { id: 'user', autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
   const secret = h('input', { id: 'secret', type: 'password', required: true, autocomplete: 'current-password' });

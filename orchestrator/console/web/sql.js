@@ -29,6 +29,9 @@ function remember(text) {
   }
 }
 
+let draft = null; // the text of the editor while another view is shown
+export function forgetDraft() { draft = null; }
+
 const show = (value) => value === null ? h('i', { class: 'muted' }, 'NULL') : typeof value === 'object' ? JSON.stringify(value) : String(value);
 
 // csv follows the shell: NULL is an empty field, but not an empty line, since readers drop empty lines.
@@ -77,11 +80,11 @@ export function sql(app) {
   const said = outcome();
   const results = h('div', { class: 'results' });
   const editor = h('textarea', { id: 'sql', rows: 7, spellcheck: 'false', autocapitalize: 'none', 'aria-label': 'SQL', placeholder: 'SELECT * FROM rides;' });
-  editor.value = history()[0] ?? 'SELECT * FROM rides;';
+  editor.value = draft ?? history()[0] ?? 'SELECT * FROM rides;';
   const level = h('select', {}, ['weak', 'none', 'linearizable', 'strong', 'auto'].map((name) => h('option', {}, name)));
   const transaction = h('input', { type: 'checkbox' });
-  const earlier = h('select', { 'aria-label': 'Earlier statements', onchange: () => { if (earlier.value) editor.value = history()[earlier.value]; } });
-  const fill = () => earlier.replaceChildren(h('option', { value: '' }, 'earlier statements'), ...history().map((text, i) => h('option', { value: i }, text.replace(/\s+/g, ' ').slice(0, 60))));
+  const earlier = h('select', { 'aria-label': 'Earlier statements', onchange: () => { if (earlier.value) editor.value = earlier.value; } });
+  const fill = () => earlier.replaceChildren(h('option', { value: '' }, 'earlier statements'), ...history().map((text) => h('option', { value: text }, text.replace(/\s+/g, ' ').slice(0, 60))));
 
   // run sends the selected text, or else all of it.
   async function run(path, before = '') {
@@ -130,5 +133,6 @@ export function sql(app) {
         h('div', { class: 'fields' }, field('Level of reads', level), app.may('write') ? h('label', { class: 'check' }, transaction, h('span', {}, 'Writes as one transaction')) : null, field('History', earlier)),
         h('p', { class: 'buttons' }, buttons.read, buttons.write, buttons.plan, h('small', { class: 'muted' }, 'Ctrl-Enter reads; a selection runs alone.')), said.element), results),
       panel('Schema', schema)),
+    close: () => { draft = editor.value; },
   };
 }
