@@ -63,7 +63,7 @@ func newCore(ctx context.Context, cfg Config, m metrics) (*orchestratorParts, er
 	if cfg.Processes == nil {
 		o, err = newEmbedded(ctx, cfg, m)
 	} else {
-		o, err = newProcesses(cfg)
+		o, err = newProcesses(ctx, cfg)
 	}
 	if err != nil {
 		return nil, err

@@ -73,15 +73,15 @@ func (p Processes) Remove(ctx context.Context, log *slog.Logger) error {
 const persdbGrace = 3 * time.Second
 
 // newProcesses returns dependencies on RabbitMQ, ZooKeeper, and children of this process.
-func newProcesses(cfg Config) (*backends, error) {
+func newProcesses(ctx context.Context, cfg Config) (*backends, error) {
 	o := &backends{control: newPatientTransport(cfg.TLS), failed: make(chan error, 1)}
-	if err := o.connect(cfg); err != nil {
+	if err := o.connect(ctx, cfg); err != nil {
 		return nil, errors.Join(err, o.close(context.Background()))
 	}
 	return o, nil
 }
 
-func (o *backends) connect(cfg Config) error {
+func (o *backends) connect(ctx context.Context, cfg Config) error {
 	p := *cfg.Processes
 	if err := o.dialBus(amqp.Config{URL: p.Bus, Prefix: p.Prefix, Name: "orchestrator", Log: cfg.Log, SeparateWrites: true, GiveUp: o.fail}); err != nil {
 		return fmt.Errorf("bus: %w", err)
@@ -105,7 +105,7 @@ func (o *backends) connect(cfg Config) error {
 	case len(p.Launchers) > 0:
 		return o.reachLaunchers(cfg, p)
 	case p.Docker != nil:
-		return o.useEngine(cfg, p)
+		return o.useEngine(ctx, cfg, p)
 	default:
 		return o.startLauncher(cfg, p)
 	}
@@ -126,17 +126,34 @@ func (o *backends) dialBus(cfg amqp.Config) error {
 	return nil
 }
 
-// useEngine runs workers as containers, which end with the system.
-func (o *backends) useEngine(cfg Config, p Processes) error {
+// clearLimit bounds the removal of the workers that an earlier run left. The engine needs about a second for it.
+const clearLimit = 30 * time.Second
+
+// useEngine runs workers as containers, which end with the system. Those that a killed run left know only the address of
+// its persdb, so they are removed before the first start. The lock keeps the workers of a run that goes on from that.
+func (o *backends) useEngine(ctx context.Context, cfg Config, p Processes) error {
+	lock, err := process.Claim(workersDir(cfg))
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	o.onClose(func(context.Context) error { return lock.Close() })
 	launcher, end, err := newDockerLauncher(cfg, p)
 	if err != nil {
 		return err
 	}
-	cfg.Log.Info("workers are containers, and this process talks to the engine itself", logkey.Addr, p.Docker.Host, "image", p.Docker.Image)
-	o.launcher = launcher
 	o.onClose(end)
+	cfg.Log.Info("workers are containers, and this process talks to the engine itself", logkey.Addr, p.Docker.Host, "image", p.Docker.Image)
+	clearing, cancel := context.WithTimeout(ctx, clearLimit)
+	defer cancel()
+	if err = launcher.Clear(clearing); err != nil {
+		return fmt.Errorf("remove the workers of an earlier run: %w", err)
+	}
+	o.launcher = launcher
 	return nil
 }
+
+// workersDir is where workers that are processes keep their replicas, and where the lock of all launchers is.
+func workersDir(cfg Config) string { return filepath.Join(cfg.Data, "workers") }
 
 // reachLaunchers leaves the workers to launchers in other processes: they keep running when this process ends.
 func (o *backends) reachLaunchers(cfg Config, p Processes) error {
@@ -198,7 +215,7 @@ func (o *backends) startLauncher(cfg Config, p Processes) error {
 // newProcessLauncher returns a launcher whose workers are children of this process.
 func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 	launcher, err := process.New(process.Config{
-		Dir: filepath.Join(cfg.Data, "workers"), Address: p.Address, Scheme: cfg.TLS.Scheme(), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
+		Dir: workersDir(cfg), Address: p.Address, Scheme: cfg.TLS.Scheme(), Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log,
 		Args: func(spec process.Spec) []string { return workerArgs(p, spec) },
 		// Not an argument, since every user of the machine can read arguments, and the URL has a password. If the URL
 		// came from a file, the file need not be passed on.

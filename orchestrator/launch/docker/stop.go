@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -112,6 +113,27 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	}
 	l.unask(id)
 	return nil
+}
+
+// Clear kills and removes every worker of the stack, also one that List leaves out because it is about to be started. No
+// other launcher may use the stack. ErrUnavailable: some may be left.
+func (l *Launcher) Clear(ctx context.Context) error {
+	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
+	if err != nil {
+		return launch.Unavailable("list workers", err)
+	}
+	errs := make([]error, len(found))
+	var group sync.WaitGroup
+	for n, c := range found {
+		group.Go(func() {
+			l.ask(identity(c))
+			if errs[n] = l.kill(ctx, c.ID); errs[n] == nil || errors.Is(errs[n], launch.ErrNoWorker) {
+				errs[n] = l.Remove(ctx, identity(c))
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
 }
 
 // record logs a worker's end once, with its last output unless the end was requested.

@@ -12,12 +12,13 @@ import (
 // workerPrefix begins the names of workers, and of their directories.
 const workerPrefix = "w-"
 
-// ErrInUse is returned by New for a directory that another launcher is using.
+// ErrInUse is returned by New and Claim for a directory that another launcher is using.
 var ErrInUse = errors.New("directory is in use by another launcher")
 
-// claim creates the directory and locks out other launchers until the returned file is closed or this process ends. It
-// deletes what the workers of an earlier launcher left there: their replicas are never reused.
-func claim(dir string) (*os.File, error) {
+// Claim creates the directory and locks out other launchers until the returned file is closed or this process ends. It
+// deletes what the workers of an earlier launcher left there: their replicas are never reused. New claims its directory
+// itself.
+func Claim(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make directory of workers: %w", err)
 	}

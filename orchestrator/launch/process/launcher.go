@@ -86,7 +86,7 @@ func New(c Config) (*Launcher, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Address = cmp.Or(c.Address, "127.0.0.1")
-	lock, err := claim(c.Dir)
+	lock, err := Claim(c.Dir)
 	if err != nil {
 		return nil, err
 	}
