@@ -115,12 +115,24 @@ func TestUseEngine_RemovesWhatAnEarlierRunLeft(t *testing.T) {
 	if err := second.useEngine(t.Context(), cfg, p); !errors.Is(err, process.ErrInUse) || e.left() != 1 {
 		t.Errorf("second system: got %v and %d containers, want %v and the first one's", err, e.left(), process.ErrInUse)
 	}
-	if err := errors.Join(second.close(t.Context()), first.close(t.Context())); err != nil {
-		t.Error(err)
-	}
 	third := &backends{}
-	if err := errors.Join(third.useEngine(t.Context(), cfg, p), third.close(t.Context())); err != nil || e.left() != 0 {
-		t.Errorf("after the first one's end: got error %v and %d containers, want none", err, e.left())
+	if err := errors.Join(second.close(t.Context()), first.close(t.Context()), third.useEngine(t.Context(), cfg, p), third.close(t.Context())); err != nil {
+		t.Errorf("after the first one's end: %v", err)
+	}
+}
+
+// At the end no container stays, also none that is about to be started.
+func TestUseEngine_Close_LeavesNothing(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	cfg, p := dockerConfig(e.url, t.TempDir())
+	o := &backends{}
+	if err := o.useEngine(t.Context(), cfg, p); err != nil {
+		t.Fatal(err)
+	}
+	e.run("0123456789abcdef", "created")
+	if err := o.close(t.Context()); err != nil || e.left() != 0 {
+		t.Errorf("got error %v and %d containers, want none", err, e.left())
 	}
 }
 

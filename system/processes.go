@@ -148,6 +148,7 @@ func (o *backends) useEngine(ctx context.Context, cfg Config, p Processes) error
 	if err = launcher.Clear(clearing); err != nil {
 		return fmt.Errorf("remove the workers of an earlier run: %w", err)
 	}
+	o.onClose(launcher.Clear) // List does not show a worker whose start took too long to be waited for
 	o.launcher = launcher
 	return nil
 }

@@ -4,19 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"rideshare/internal/logkey"
 	"rideshare/orchestrator/launch"
 )
 
-// Start implements launch.Launcher. ErrUnavailable: the worker may still start. Any other error means that no worker
-// runs and nothing is left behind; it says what to do, for example about a missing image.
+// startGrace is how long a start that has begun goes on after its caller's end. A start takes 0.4 s; one that is cut short
+// leaves a container that List does not show, so a system that stops would not end it.
+const startGrace = time.Second
+
+// Start implements launch.Launcher. It returns up to startGrace after ctx's end. ErrUnavailable: the worker may still
+// start. Any other error means that no worker runs and nothing is left behind; it says what to do, for example about a
+// missing image.
 func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, error) {
 	done, err := l.begin(ctx, startID)
 	if err != nil {
 		return launch.Instance{}, err
 	}
 	defer done()
+	if err = ctx.Err(); err != nil {
+		return launch.Instance{}, launch.Unavailable("start worker", err)
+	}
+	ctx, cancel := outlasting(ctx)
+	defer cancel()
 	c, err := l.made(ctx, startID)
 	if err != nil {
 		return launch.Instance{}, err
@@ -27,6 +38,13 @@ func (l *Launcher) Start(ctx context.Context, startID string) (launch.Instance, 
 		}
 	}
 	return describe(c), nil
+}
+
+// outlasting returns a context that ends startGrace after ctx.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(startGrace, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // begin waits until no other start with this id is under way in this process. done ends this start. Without begin, a
