@@ -173,6 +173,9 @@ func (u *upCommand) checkParts(out *output) error {
 	if real := u.Launcher != inproc; real != (u.Bus != inproc) || real != (u.Coordinator != inproc) {
 		errs = append(errs, usagef("--bus, --coordinator and --launcher go together: all inproc, or amqp://..., zk://... and process or docker"))
 	}
+	if u.Launcher == launcherDocker && u.DockerNetwork != "host" {
+		errs = append(errs, usagef("--docker-network (LAUNCHER_NETWORK): workers in %s cannot reach the persdb of up, which listens at 127.0.0.1; give host, or start the parts by themselves, with rideshare launcher --engine docker", u.DockerNetwork))
+	}
 	if u.Data == "" {
 		errs = append(errs, usagef("--data: give the folder where the database lives"))
 	}
