@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"rideshare/internal/coord/zookeeper"
@@ -194,7 +195,7 @@ func (o *backends) startPersdb(cfg Config) (string, error) {
 	args = append(append(args, cfg.Archive.args()...), cfg.Processes.logArgs()...)
 	child, err := process.Supervise(process.ChildConfig{
 		Name: "persdb", Args: args,
-		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Scheme: cfg.TLS.Scheme(), Env: childEnv(cfg),
+		Stdout: os.Stdout, Stderr: os.Stderr, Log: cfg.Log, Scheme: cfg.TLS.Scheme(), Env: persdbEnv(cfg),
 	})
 	if err != nil {
 		return "", fmt.Errorf("persdb: %w", err)
@@ -231,6 +232,19 @@ func newProcessLauncher(cfg Config, p Processes) (*process.Launcher, error) {
 // childEnv returns the environment of a child. If a setting occurs twice, the last one counts.
 func childEnv(cfg Config) []string {
 	return slices.Concat(os.Environ(), limitsEnv(cfg.Limits), cfg.ChildEnv)
+}
+
+// persdbEnv returns the environment of a child persdb. A log in a file takes no settings of a log in PostgreSQL, which this
+// process may have for another persdb.
+func persdbEnv(cfg Config) []string {
+	env := childEnv(cfg)
+	if !cfg.Processes.CommitLog.file() {
+		return env
+	}
+	return slices.DeleteFunc(env, func(setting string) bool {
+		name, _, _ := strings.Cut(setting, "=")
+		return name == "PERSDB_LOG_PASSWORD_FILE" || name == "PERSDB_LOG_SINGLE"
+	})
 }
 
 // limitsEnv returns the limits as environment variables of a child.
