@@ -244,12 +244,12 @@ because() {
   rm -f "$1"
 }
 
-# wait_ready: every container that has a check is healthy.
+# wait_ready: every container that has a check is healthy. No answer of the engine, or no container, is not ready.
 wait_ready() {
   local waiting= told=
   while [ $SECONDS -lt $until ]; do
-    waiting=$(docker ps -a "$(ours)" --format '{{.Label "com.docker.compose.service"}} {{.Status}}' | grep -v '(healthy)' | grep -v '^worker ' || true)
-    [ -n "$waiting" ] || return 0
+    waiting=$(docker ps -a "$(ours)" --format '{{.Label "com.docker.compose.service"}} {{.Status}}' 2>/dev/null | grep -v '^worker ') || waiting=engine
+    waiting=$(grep -v '(healthy)' <<<"$waiting") || return 0
     waiting=$(cut -d' ' -f1 <<<"$waiting" | tr '\n' ' ')
     [ "$waiting" = "$told" ] || note "waiting for $waiting"
     told=$waiting

@@ -24,12 +24,13 @@ case "$*" in
   'ps -aq '*service=grafana*) ;;
   'ps -aq '*unhealthy*|'ps -aq '*exited*|'ps -aq '*worker*) ;;
   'ps -aq '*) cat "$ENGINE/containers" 2>/dev/null ;;
+  'ps -a '*service*Status*) n=$(cat "$ENGINE/looks" 2>/dev/null); echo "x$n" >"$ENGINE/looks"; cat "$ENGINE/look$n" 2>/dev/null || exit 1 ;;
   'ps -a '*service=worker*control*) cat "$ENGINE/workers" 2>/dev/null ;;
   'ps -a '*service=worker*Names*) cat "$ENGINE/names" 2>/dev/null ;;
   'logs -f '*) echo "said by $*"; exec tail -f /dev/null ;;
   'logs '*) echo "said by $*" >&2 ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
-  'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; cat "$ENGINE/refusal" >&2; exit 1 ;;
+  'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; [ ! -e "$ENGINE/refusal" ] || { cat "$ENGINE/refusal" >&2; exit 1; } ;;
   'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
 esac
 exit 0
@@ -132,6 +133,23 @@ func TestStack_Up_FailedStart(t *testing.T) {
 				t.Errorf("want %q of:\n%s", tc.down, calls)
 			}
 		})
+	}
+}
+
+// The stack is ready once the engine answers, and each of its containers is healthy but the workers, which have no check.
+func TestStack_Up_WaitsForTheEngineAndForAll(t *testing.T) {
+	s := newStack(t)
+	for look, answer := range map[string]string{ // in the first one the engine does not answer
+		"x":    "",
+		"xx":   "worker Up 1 second\n",
+		"xxx":  "persdb Up 1 second (health: starting)\ngateway Up 1 second (healthy)\n",
+		"xxxx": "persdb Up 2 seconds (healthy)\ngateway Up 2 seconds (healthy)\nworker Up 2 seconds\n",
+	} {
+		s.write(filepath.Join(s.engine, "look"+look), answer)
+	}
+	said, _, failed := s.up()
+	if looks := s.read(filepath.Join(s.engine, "looks")); failed || looks != "xxxxx\n" || !strings.Contains(said, "waiting for engine \nstack: waiting for persdb \n") || !strings.Contains(said, "rideshare is ready") {
+		t.Errorf("failed: %t, ready after looks %q, want xxxxx; said:\n%s", failed, looks, said)
 	}
 }
 
