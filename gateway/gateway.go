@@ -126,7 +126,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, span := tracing.Serve(r, tracing.Gateway)
 	r = r.WithContext(httpapi.WithRequestID(ctx, httpapi.RequestIDFrom(ctx, r.Header)))
-	record := &recorder{ResponseWriter: w, status: http.StatusOK}
+	record := &recorder{ResponseWriter: w, status: http.StatusOK, progress: httpapi.NewAnswerProgress(w, r)}
 	// Deferred because the proxy panics to abort an answer whose rest is lost.
 	defer func() {
 		span.Answered(tracing.Gateway, httpapi.MethodLabel(r.Method), s.name, record.status)
@@ -190,10 +190,16 @@ func (g *Gateway) answered(s *service) {
 	}
 }
 
-// recorder remembers the status of an answer.
+// recorder remembers the status of an answer, and gives the client time for a long one.
 type recorder struct {
 	http.ResponseWriter
-	status int
+	status   int
+	progress httpapi.AnswerProgress
+}
+
+func (w *recorder) Write(p []byte) (int, error) {
+	w.progress.Next(int64(len(p)))
+	return w.ResponseWriter.Write(p)
 }
 
 func (w *recorder) WriteHeader(status int) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"rideshare/gateway"
 	"rideshare/internal/httpapi"
@@ -223,6 +224,53 @@ func TestGateway_AnswersPassUnchanged(t *testing.T) {
 		resp := apitest.Do(t, "POST", s.URL+"/api/v1/rides", "", "X-Status", strconv.Itoa(status))
 		if resp.Status != status || resp.Header.Get("Allow") != "GET" || resp.Header.Get("Location") != "/elsewhere" || resp.Header.Get("X-Seq") != "7" {
 			t.Errorf("%d: got %d %v", status, resp.Status, resp.Header)
+		}
+	}
+}
+
+// deadlines notes after how many bytes of an answer its write deadline was set.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	after []int
+	far   bool // every deadline was a minute ahead
+}
+
+func (w *deadlines) SetWriteDeadline(t time.Time) error {
+	w.after = append(w.after, w.Body.Len())
+	w.far = (w.far || len(w.after) == 1) && time.Until(t) > 50*time.Second
+	return nil
+}
+
+// A client has the server's write timeout for each MiB of a long answer, and for all of a short one.
+func TestGateway_LongAnswer_RenewsTheWriteTimeout(t *testing.T) {
+	const mib = 1 << 20
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := strconv.Atoi(r.URL.RawQuery)
+		_, _ = w.Write(make([]byte, n))
+	}))
+	t.Cleanup(up.Close)
+	g, err := gateway.New(gateway.Config{Users: []string{up.URL}, Rides: []string{up.URL}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close(context.Background()) })
+	ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: time.Minute})
+	for _, n := range []int{1000, 5 * mib} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		g.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/rides?"+strconv.Itoa(n), http.NoBody))
+		if w.Body.Len() != n {
+			t.Fatalf("got %d of %d bytes", w.Body.Len(), n)
+		}
+		last := 0
+		for _, at := range append(w.after, n) {
+			if at-last > mib+mib/8 {
+				t.Errorf("answer of %d bytes: got deadlines after %d, want one for each MiB", n, w.after)
+				break
+			}
+			last = at
+		}
+		if len(w.after) > 0 && (n < mib || !w.far) {
+			t.Errorf("answer of %d bytes: got deadlines after %d, want them only for a long one, a minute ahead", n, w.after)
 		}
 	}
 }

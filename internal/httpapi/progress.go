@@ -51,3 +51,33 @@ func (b *progressBody) extend(ended bool) {
 		_ = b.control.SetWriteDeadline(now.Add(b.write))
 	}
 }
+
+// AnswerProgress renews the server's write timeout of a long answer for each progressBytes of it. An answer may take any
+// time in total, while a client that takes too little of it is cut off. It belongs to one goroutine.
+type AnswerProgress struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	left int64 // bytes until the next renewal
+}
+
+// NewAnswerProgress returns the AnswerProgress of an answer to r. The first renewal comes early, because the timeout runs
+// since the head of the request and the handler may have used up most of it. Short answers need none.
+func NewAnswerProgress(w http.ResponseWriter, r *http.Request) AnswerProgress {
+	return AnswerProgress{w: w, r: r, left: smallHold}
+}
+
+// Next must be called before each write, with its bytes. It reports whether it has renewed the timeout.
+func (p *AnswerProgress) Next(n int64) (renewed bool) {
+	if p.left > 0 {
+		p.left -= n
+		return false
+	}
+	p.left = progressBytes - n
+	server, ok := p.r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || server.WriteTimeout <= 0 {
+		return false
+	}
+	// If that fails, the connection is lost, and the write returns the error.
+	_ = http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(server.WriteTimeout))
+	return true
+}

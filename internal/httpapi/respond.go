@@ -30,7 +30,7 @@ func JSON(c echo.Context, httpStatus int, v any) error {
 	if err != nil {
 		return err
 	}
-	return c.JSONBlob(httpStatus, body)
+	return blob(c, httpStatus, body)
 }
 
 // JSONExactly is JSON without the newline, for the routes of the course and of rqlite: clients may compare their bodies.
@@ -39,7 +39,17 @@ func JSONExactly(c echo.Context, httpStatus int, v any) error {
 	if err != nil {
 		return err
 	}
-	return c.JSONBlob(httpStatus, bytes.TrimSuffix(body, []byte("\n")))
+	return blob(c, httpStatus, bytes.TrimSuffix(body, []byte("\n")))
+}
+
+// blob answers with JSON, which may be long: a ride has any number of riders.
+func blob(c echo.Context, httpStatus int, body []byte) error {
+	if len(body) <= smallHold {
+		return c.JSONBlob(httpStatus, body)
+	}
+	c.Response().Header().Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	c.Response().WriteHeader(httpStatus)
+	return WriteLong(c, body)
 }
 
 // encode returns v as JSON with a newline.

@@ -25,7 +25,8 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	// DefaultReadTimeout bounds a whole request; for a body over 1 MiB it bounds each MiB.
 	DefaultReadTimeout = 15 * time.Second
-	// DefaultWriteTimeout is well above the longest call timeout (5 s by default).
+	// DefaultWriteTimeout is well above the longest call timeout (5 s by default). It bounds a short answer, and each MiB
+	// of a longer one.
 	DefaultWriteTimeout = 60 * time.Second
 	// idleTimeout is longer than the idle timeout of the system's own clients, so that they close idle connections
 	// first and never send a request into a closing one.
@@ -46,7 +47,8 @@ type ServerConfig struct {
 	Handler  http.Handler
 	Log      *slog.Logger
 	// ReadTimeout and WriteTimeout: zero means the default, negative none. A streaming handler sets its own with
-	// http.ResponseController. Both start again with each MiB received of a long body.
+	// http.ResponseController. Both start again with each MiB received of a long body, and WriteTimeout with each MiB sent
+	// of a long answer.
 	ReadTimeout  time.Duration
 	WriteTimeout time.Duration
 	// AllowedHosts are the host names, besides localhost, under which clients may call the server. If empty, a

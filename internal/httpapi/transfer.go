@@ -42,6 +42,8 @@ type transfer struct {
 	since   time.Time     // the start of this part
 	done    atomic.Int64  // bytes
 	evicted atomic.Bool
+
+	progress AnswerProgress // of an answer
 }
 
 // begin registers a transfer; end removes it.
@@ -150,14 +152,18 @@ func WriteLong(c echo.Context, data []byte) error {
 
 // newAnswering returns the transfer of an answer, which is not evicted as long as its pool is nil.
 func newAnswering(c echo.Context) *transfer {
-	return &transfer{stop: func() {
-		_ = http.NewResponseController(c.Response().Writer).SetWriteDeadline(past()) // an error means that there is no connection.
+	w := c.Response().Writer
+	return &transfer{progress: NewAnswerProgress(w, c.Request()), stop: func() {
+		_ = http.NewResponseController(w).SetWriteDeadline(past()) // an error means that there is no connection.
 	}}
 }
 
 // write writes data as the next part of the answer.
 func (t *transfer) write(c echo.Context, data []byte) error {
 	return t.part(int64(len(data)), func(n int64) error {
+		if t.progress.Next(n) && t.evicted.Load() {
+			t.stop() // The renewal may have replaced the deadline of evict.
+		}
 		_, err := c.Response().Write(data[:n])
 		data = data[n:]
 		return err

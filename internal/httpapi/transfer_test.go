@@ -18,8 +18,8 @@ import (
 	"rideshare/internal/testkit/testenv"
 )
 
-// bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / answers 3 MiB, and
-// GET /list answers with an Array of that size, whose items come slowly with ?slow.
+// bubble serves an API with 4 MiB of room on in-memory connections: POST / reads its body, GET / and GET /json answer
+// 3 MiB, and GET /list answers with an Array of that size, whose items come slowly with ?slow.
 type bubble struct {
 	listener testenv.Pipes
 	server   *http.Server
@@ -38,6 +38,9 @@ func newBubble() *bubble {
 			return err
 		}
 		return httpapi.WriteLong(c, make([]byte, 3*mib))
+	})
+	a.Handle(http.MethodGet, "/json", func(c echo.Context) error {
+		return httpapi.JSON(c, http.StatusOK, strings.Repeat("x", 3*mib))
 	})
 	a.Handle(http.MethodGet, "/list", func(c echo.Context) error {
 		if err := httpapi.Hold(c.Request().Context(), 3*mib); err != nil {
@@ -210,17 +213,7 @@ func TestWriteLong_SlowClient_LosesItsPlace(t *testing.T) {
 				b := newBubble()
 				slow := b.dialPath(t, "GET", tt.path, 0)
 				took := make(chan int64, 1)
-				go func() {
-					all := int64(0)
-					for {
-						n, err := io.CopyN(io.Discard, slow, 64<<10)
-						if all += n; err != nil {
-							break
-						}
-						time.Sleep(tt.pause)
-					}
-					took <- all
-				}()
+				go func() { took <- take(slow, tt.pause) }()
 				time.Sleep(3 * time.Second)
 				fast := b.dial(t, "POST", 2*mib)
 				go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
@@ -234,4 +227,94 @@ func TestWriteLong_SlowClient_LosesItsPlace(t *testing.T) {
 			})
 		})
 	}
+}
+
+// take reads an answer with a pause after each 64 KiB, and returns how many bytes came.
+func take(conn net.Conn, pause time.Duration) (all int64) {
+	for {
+		n, err := io.CopyN(io.Discard, conn, 64<<10)
+		if all += n; err != nil {
+			return all
+		}
+		time.Sleep(pause)
+	}
+}
+
+// If no request waits for room, a long answer may take longer than the write timeout, but not each MiB of it.
+func TestWriteLong_SlowClientAlone_HasTheTimeoutForEachMiB(t *testing.T) {
+	for _, tt := range []struct {
+		name, path string
+		pause      time.Duration // the timeout is an hour, and a MiB has 16 pauses
+		whole      bool
+	}{
+		{"Slow", "/", 3 * time.Minute, true},
+		{"SlowList", "/list", 3 * time.Minute, true},
+		{"SlowJSON", "/json", 3 * time.Minute, true},
+		{"TooSlow", "/", 5 * time.Minute, false},
+		{"TooSlowList", "/list", 5 * time.Minute, false},
+		{"Stalled", "/", 2 * time.Hour, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble()
+				conn := b.dialPath(t, "GET", tt.path, 0)
+				if n := take(conn, tt.pause); (n >= 3*mib) != tt.whole {
+					t.Errorf("got %d bytes, want all of them: %v", n, tt.whole)
+				}
+				_ = conn.Close()
+				b.close()
+			})
+		})
+	}
+}
+
+// lateWriter renews its write deadline only once the answer has been evicted, as a busy machine may do.
+type lateWriter struct {
+	http.ResponseWriter
+	renewing, evicted chan struct{}
+}
+
+func (w lateWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w lateWriter) SetWriteDeadline(t time.Time) error {
+	if t.After(time.Now()) {
+		close(w.renewing)
+		<-w.evicted
+	} else if len(w.evicted) == 0 {
+		w.evicted <- struct{}{}
+	}
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+// An answer that is evicted while it renews its timeout is cut off all the same.
+func TestWriteLong_EvictedAtARenewal_IsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble()
+		api, renewing := b.server.Handler, make(chan struct{})
+		b.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				api.ServeHTTP(w, r)
+				return
+			}
+			api.ServeHTTP(lateWriter{w, renewing, make(chan struct{}, 1)}, r)
+		})
+		slow := b.dialPath(t, "GET", "/", 0)
+		resp, err := http.ReadResponse(bufio.NewReader(slow), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		if _, err = io.CopyN(io.Discard, resp.Body, 64<<10); err != nil {
+			t.Fatal(err)
+		}
+		<-renewing
+		time.Sleep(3 * time.Second) // of the fake clock: longer than a slow transfer may run
+		fast := b.dial(t, "POST", 2*mib)
+		go func() { _, _ = fast.Write(make([]byte, 2*mib)) }()
+		if status, body := answered(t, fast); status != 200 {
+			t.Errorf("the fast one: got %d %s, want 200", status, body)
+		}
+		_ = slow.Close()
+		b.close()
+	})
 }

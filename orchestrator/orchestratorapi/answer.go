@@ -83,5 +83,5 @@ func indent(c echo.Context, ans answer) error {
 	if err := json.Indent(&out, ans.join(), "", prettyIndent); err != nil {
 		return fmt.Errorf("indent answer: %w", err)
 	}
-	return blob(c, out.Bytes())
+	return send(c, answer{body: out.Bytes()})
 }
