@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,9 +65,23 @@ func (b *batcher) submit(ride db.Statement) (db.Answer, error) {
 	select {
 	case <-w.done:
 		return result(w.answer, w.err)
-	case <-time.After(b.deadline): // The ride still waits, or its batch has no outcome.
-		return db.Answer{}, failed(http.StatusGatewayTimeout, "not known whether the write was done")
+	case <-time.After(b.deadline):
 	}
+	if b.withdraw(w) {
+		return db.Answer{}, failed(http.StatusServiceUnavailable, "the ride was not sent in time")
+	}
+	return db.Answer{}, failed(http.StatusGatewayTimeout, "not known whether the write was done")
+}
+
+// withdraw reports whether a ride still waits. It is not sent any more then.
+func (b *batcher) withdraw(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.waiting, w)
+	if i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 // sendDue sends the batches that are due.

@@ -289,23 +289,30 @@ func TestBatcher_Full_Refuses(t *testing.T) {
 	})
 }
 
-// A ride that waits too long for its batch, or for the batch's outcome, is 504 at its own deadline.
+// At its own deadline a ride whose batch has no outcome is 504. One that still waits then is 503, and is not sent later.
 func TestBatcher_NoOutcome_IsUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _, release := held(1000)
-		for range maxBatches + 1 {
+		b, sent, release := held(1000)
+		for n := range maxBatches + 2 {
+			status := http.StatusGatewayTimeout
+			if n >= maxBatches {
+				status = http.StatusServiceUnavailable
+			}
 			go func() {
 				start := time.Now()
 				_, err := b.submit(nil)
-				if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != http.StatusGatewayTimeout || time.Since(start) != b.deadline {
-					t.Errorf("got %v after %v, want 504 after %v", err, time.Since(start), b.deadline)
+				if r, ok := errors.AsType[*db.Refusal](err); !ok || r.Status != status || time.Since(start) != b.deadline {
+					t.Errorf("ride %d: got %v after %v, want %d after %v", n, err, time.Since(start), status, b.deadline)
 				}
 			}()
-			time.Sleep(maxAge) // in a bubble: each ride is a batch, and the last one waits
+			time.Sleep(2 * maxAge) // in a bubble: each ride is a batch, and the last two wait
 		}
 		time.Sleep(b.deadline)
 		synctest.Wait()
 		close(release)
 		synctest.Wait()
+		if len(sent) != maxBatches {
+			t.Errorf("got %d batches, want %d", len(sent), maxBatches)
+		}
 	})
 }
