@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // UnixScheme is the prefix of an address that is a socket's absolute path: unix:///run/part.sock.
@@ -18,6 +19,10 @@ const UnixScheme = "unix://"
 
 // unixHost is the Host header of requests over a socket, which has no host name.
 const unixHost = "socket"
+
+// dialTimeout is how long Reach's transport tries to connect, handshakeTimeout the same for TLS. A host that is off refuses
+// no connection.
+const dialTimeout, handshakeTimeout = 2 * time.Second, 5 * time.Second
 
 // socketMode allows only the owner and the group.
 const socketMode = 0o660
@@ -74,10 +79,14 @@ func removeStale(ctx context.Context, path string) error {
 // Reach returns how to call a server at an http:// URL or on a socket: the base URL, without a trailing slash, and a
 // new transport. The error lists the allowed forms.
 func Reach(address string) (base string, transport *http.Transport, err error) {
-	transport = &http.Transport{MaxIdleConnsPerHost: 4, IdleConnTimeout: idleTimeout / 2, DisableCompression: true}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	transport = &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: handshakeTimeout,
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: idleTimeout / 2, DisableCompression: true,
+	}
 	if path, unix := strings.CutPrefix(address, UnixScheme); unix && strings.HasPrefix(path, "/") {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+			return dialer.DialContext(ctx, "unix", path)
 		}
 		return "http://" + unixHost, transport, nil
 	}

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -9,8 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rideshare/internal/httpapi"
+	"rideshare/internal/testkit/testenv"
 )
 
 // getOver sends a request to the server at address.
@@ -71,5 +75,39 @@ func TestListen_Unix_FileIsKept(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "mine" {
 		t.Errorf("got %q and error %v, want the file as it was", text, err)
+	}
+}
+
+// A host that is off keeps a caller for two seconds, one that does not answer a TLS handshake for five. The dial is also that of
+// tlsfiles, which has the same limit for the handshake.
+func TestReach_SilentHost_EndsInTime(t *testing.T) {
+	testenv.SilentHosts(t)
+	for name, want := range map[string]time.Duration{"Dial": 2 * time.Second, "Handshake": 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			_, transport, err := httpapi.Reach("https://silent.example")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, client := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, server) }()
+			if name == "Handshake" {
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return client, nil }
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://silent.example", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if took := time.Since(start); err == nil || took != want {
+				t.Errorf("%s: got %v after %v, want an error after %v", name, err, took, want)
+			}
+			_ = client.Close()
+		})
 	}
 }

@@ -26,6 +26,10 @@ import (
 // answerLimit is how long the router waits for an instance's answer: longer than an instance needs for a request.
 const answerLimit = 20 * time.Second
 
+// dialLimit is how long the router tries to connect. A host that is off does not refuse a connection, so the next instance's
+// turn would come after minutes.
+const dialLimit = time.Second
+
 // maxLoad is how many requests an instance may have in flight, as a multiple of the average.
 const maxLoad = 1.25
 
@@ -43,7 +47,7 @@ type router struct {
 
 // Main is the command `flashsale route`.
 func Main(ctx context.Context, args []string, messages io.Writer) error {
-	r := &router{load: map[string]int{}, transport: &http.Transport{MaxIdleConnsPerHost: 512, ResponseHeaderTimeout: answerLimit}}
+	r := &router{load: map[string]int{}, transport: newTransport()}
 	flags := flag.NewFlagSet("flashsale route", flag.ContinueOnError)
 	flags.SetOutput(messages)
 	listen := flags.String("listen", "127.0.0.1:8087", "`address` of the router")
@@ -63,6 +67,10 @@ func Main(ctx context.Context, args []string, messages io.Writer) error {
 		return err
 	}
 	return web.Serve(ctx, listener, r.handler(), answerLimit)
+}
+
+func newTransport() *http.Transport {
+	return &http.Transport{DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext, MaxIdleConnsPerHost: 512, ResponseHeaderTimeout: answerLimit}
 }
 
 func (r *router) handler() http.Handler {

@@ -7,6 +7,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"rideshare/internal/testkit/testenv"
 )
 
 func instances(n int) []string {
@@ -118,4 +122,17 @@ func TestRouter_InstanceDies_IsUnknown(t *testing.T) {
 			t.Errorf("got %d %s, want %d", w.Code, w.Body, want)
 		}
 	}
+}
+
+// An instance whose host is off, so that it does not even refuse connections, delays a request by a second.
+func TestRouter_HostOff_NextInstance(t *testing.T) {
+	testenv.SilentHosts(t)
+	synctest.Test(t, func(t *testing.T) {
+		r := &router{load: map[string]int{}, transport: newTransport(), instances: []string{"a.example:80", "b.example:80"}}
+		start, w := time.Now(), httptest.NewRecorder()
+		r.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/goods/1", http.NoBody))
+		if took := time.Since(start); w.Code != http.StatusServiceUnavailable || took != 2*time.Second {
+			t.Errorf("got %d after %v, want 503 after a second at each of two instances", w.Code, took)
+		}
+	})
 }
