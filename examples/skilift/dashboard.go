@@ -133,14 +133,19 @@ func (d *dashboard) shown() object {
 	return object{"seq": d.seq, "connected": d.connected, "rides": d.total, "days": list, "allDays": len(order)}
 }
 
-// live streams the state once a second as server-sent events.
+// liveLimit is how long a client may take for an event.
+const liveLimit = 10 * time.Second
+
+// live streams the state once a second as server-sent events. A client that stops reading is cut off.
 func (s *service) live(w http.ResponseWriter, c call) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	control := http.NewResponseController(w)
 	for ok := true; ok && s.ctx.Err() == nil; ok = web.Pause(c.Context(), time.Second) {
-		text, _ := json.Marshal(s.dashboard.shown()) // It has only numbers.
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", text)  // Flush repeats an error.
-		if http.NewResponseController(w).Flush() != nil {
+		text, _ := json.Marshal(s.dashboard.shown())            // It has only numbers.
+		_ = control.SetWriteDeadline(time.Now().Add(liveLimit)) // Flush repeats an error.
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", text)
+		if control.Flush() != nil {
 			return nil //nolint:nilerr // The client is gone.
 		}
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,8 +16,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/examples/internal/web"
 	"rideshare/internal/testkit/testenv"
 	"rideshare/internal/testkit/uptest"
 )
@@ -167,4 +172,40 @@ func TestDashboard_Shown_WhileRidesArrive(t *testing.T) {
 	if shown := d.shown(); shown["rides"] != int64(rides) || shown["seq"] != uint64(rides) {
 		t.Errorf("got %v, want %d rides at that position", shown, rides)
 	}
+}
+
+// A client that stops reading the live figures is cut off; one that reads them gets them for as long as it likes.
+func TestDashboard_Live_CutsOffOnlyWhoDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
+		s := newService(ctx, config{ranges: defaultRanges(), batch: 1}, db.New("http://nobody", "skilift", ""))
+		go func() { _ = web.Serve(ctx, pipes, s, time.Second) }()
+		dial := func() net.Conn {
+			client, conn := net.Pipe()
+			pipes.Conns <- conn
+			if _, err := io.WriteString(client, "GET /live HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			return client
+		}
+		stalled := dial()
+		time.Sleep(liveLimit + time.Second) // of the fake clock
+		if n, err := stalled.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("stalled: got %d bytes, %v, want the end", n, err)
+		}
+		reads, events := dial(), 0
+		start := time.Now()
+		for lines := bufio.NewScanner(reads); time.Since(start) < 5*time.Minute && lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "data: ") {
+				events++
+			}
+		}
+		if events < 300 {
+			t.Errorf("got %d events in %v, want one a second for five minutes", events, time.Since(start))
+		}
+		_ = reads.Close()
+		end()
+		close(pipes.Conns)
+	})
 }

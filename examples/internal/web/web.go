@@ -65,9 +65,14 @@ func authorization(file string) (string, error) {
 	return "", cmp.Or(err, fmt.Errorf("%s has no line 'bearer TOKEN' or 'basic USER:PASSWORD'", file))
 }
 
-// Serve answers requests until ctx ends, and then those in flight, for at most rest.
+// answerTime is how long a client may take for an answer, in addition to the time of the request.
+const answerTime = time.Minute
+
+// Serve answers requests until ctx ends, and then those in flight, for at most rest: the time of the longest request.
 func Serve(ctx context.Context, listener net.Listener, h http.Handler, rest time.Duration) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: rest + answerTime, IdleTimeout: 2 * time.Minute,
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {

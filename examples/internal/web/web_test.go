@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"rideshare/examples/internal/db"
+	"rideshare/internal/testkit/testenv"
 )
 
 func TestAuthorization(t *testing.T) {
@@ -169,6 +170,38 @@ func TestServe_AnswersTheRequestInFlight(t *testing.T) {
 	if err = <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// A client that does not take its answer is cut off a minute after the time of the longest request.
+func TestServe_ClientThatDoesNotRead_IsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
+		ended := make(chan time.Time, 1)
+		ctx, end := context.WithCancel(t.Context())
+		go func() {
+			_ = Serve(ctx, pipes, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(make([]byte, 1<<20))
+				ended <- time.Now()
+			}), 10*time.Second)
+		}()
+		client, conn := net.Pipe()
+		pipes.Conns <- conn
+		start := time.Now()
+		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case at := <-ended:
+			if took := at.Sub(start); took != 70*time.Second {
+				t.Errorf("cut off after %v, want 1m10s", took)
+			}
+		case <-time.After(time.Hour):
+			t.Error("not cut off in an hour")
+		}
+		_ = client.Close()
+		end()
+		close(pipes.Conns)
+	})
 }
 
 // refused is closed once listener takes no connections any more. After half a minute another process has its port.
