@@ -29,6 +29,7 @@ const (
 	endRunning                // 409: an attempt with the same key still runs
 	endLost                   // 504, or the connection broke: perhaps done
 	endElsewhere              // the orchestrator died: perhaps done; another orchestrator lives
+	endBroken                 // the breaker was open: no attempt was made
 )
 
 // endOf returns how an attempt ended, given the status of its answer and the error that it is converted to. A position
@@ -88,9 +89,13 @@ func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try
 	c.budget.called(time.Now())
 	pauses := wait.Backoff{First: firstPause, Cap: longestPause, Jitter: 1}
 	var lost error
+	var taken time.Time // when the budget gave this attempt, zero if it gave none
 	for n := 1; ; n++ {
 		how, err := c.attempt(write, try)
-		if n > 1 {
+		switch {
+		case how == endBroken && !taken.IsZero():
+			c.budget.giveBack(taken)
+		case how != endBroken && n > 1:
 			c.countAttempt(how)
 		}
 		if err == nil {
@@ -99,9 +104,16 @@ func (c *Client) repeat(ctx context.Context, write bool, deadline time.Time, try
 		if how.doubtful() && write && lost == nil {
 			lost = err
 		}
-		// Another orchestrator is not overloaded by what the dead one had: the attempt there needs neither pause nor budget.
-		if n < attempts && how.repeatable(write) && (how == endElsewhere || c.pause(ctx, deadline, pauses.Next()+retryAfter(err))) {
-			continue
+		if n < attempts && how.repeatable(write) {
+			// Another orchestrator is not overloaded by what the dead one had: the attempt there needs neither pause nor budget.
+			taken = time.Time{}
+			again := how == endElsewhere
+			if !again {
+				taken, again = c.pause(ctx, deadline, pauses.Next()+retryAfter(err))
+			}
+			if again {
+				continue
+			}
 		}
 		if lost != nil && dbaas.CodeOf(err) != dbaas.CodeMismatch {
 			return lost
@@ -133,7 +145,7 @@ func (c *Client) attempt(write bool, try func() (end, error)) (end, error) {
 	probe, rest, ok := b.enter(time.Now())
 	if !ok {
 		c.outcomes.broken.Add(1)
-		return endAnswered, errBroken(rest)
+		return endBroken, errBroken(rest)
 	}
 	how, err := try()
 	b.left(how, probe, time.Now())
@@ -149,18 +161,19 @@ func retryAfter(err error) time.Duration {
 	return max(0, e.RetryAfter)
 }
 
-// pause waits before the next attempt. It returns false, without waiting, if no further attempt may be made.
-func (c *Client) pause(ctx context.Context, deadline time.Time, d time.Duration) bool {
+// pause waits before the next attempt, and returns when it took that from the budget. It returns false, without waiting, if no
+// further attempt may be made.
+func (c *Client) pause(ctx context.Context, deadline time.Time, d time.Duration) (taken time.Time, ok bool) {
 	now := time.Now()
 	if now.Add(d).After(deadline) {
 		c.outcomes.noTime.Add(1)
-		return false
+		return now, false
 	}
 	if !c.budget.take(now) {
 		c.outcomes.noBudget.Add(1)
-		return false
+		return now, false
 	}
-	return wait.For(ctx, d)
+	return now, wait.For(ctx, d)
 }
 
 const (
@@ -208,6 +221,16 @@ func (b *budget) take(now time.Time) bool {
 	}
 	b.seconds[at].retries++
 	return true
+}
+
+// giveBack takes back a retry that take counted at a time and that was not made.
+func (b *budget) giveBack(taken time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	second := taken.Unix()
+	if s := &b.seconds[second%int64(len(b.seconds))]; s.second == second {
+		s.retries--
+	}
 }
 
 // at returns the index of the current second, whose counts it resets if they belong to an older second.
@@ -259,7 +282,7 @@ func (b *breaker) left(how end, probe bool, now time.Time) {
 		b.probing = false
 	}
 	switch how {
-	case endGone, endElsewhere:
+	case endGone, endElsewhere, endBroken:
 	case endUnavailable, endLost:
 		b.failed++
 		if b.failed == b.after || probe {

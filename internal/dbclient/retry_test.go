@@ -178,6 +178,31 @@ func TestClient_Repeat_Breaker(t *testing.T) {
 	})
 }
 
+// A retry that the open breaker refuses was not made: it counts neither as a retry nor against the budget.
+func TestClient_Repeat_BrokenIsNoRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := offline(t, 1)
+		const rounds, calls = 3, 100 // In each round all that the budget has.
+		for range rounds {
+			var wg sync.WaitGroup
+			for range calls {
+				wg.Go(func() {
+					_ = c.Repeat(t.Context(), true, time.Now().Add(time.Minute), func() (dbclient.End, error) {
+						time.Sleep(time.Millisecond) // of the fake clock: all calls have made their first attempt
+						return dbclient.Unavailable, &dbaas.Error{Code: dbaas.CodeUnavailable, Message: "x"}
+					})
+				})
+			}
+			wg.Wait()
+			time.Sleep(time.Second)
+			_ = c.Repeat(t.Context(), true, time.Now(), func() (dbclient.End, error) { return dbclient.Answered, nil })
+		}
+		if got, want := c.Outcomes(), (dbclient.Outcomes{Broken: rounds * calls}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	})
+}
+
 // The probe is alone: another call at the same time makes no attempt.
 func TestClient_Repeat_OneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
