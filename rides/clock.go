@@ -68,8 +68,10 @@ func Clock(system func() time.Time, at string) (func() time.Time, error) {
 	if err != nil {
 		return nil, fmt.Errorf("clock %q is not RFC 3339, like 2030-01-31T09:00:00Z: %w", at, err)
 	}
-	offset := start.Sub(system())
-	return func() time.Time { return system().Add(offset) }, nil
+	// The time from now to start may be longer than the 292 years of a duration. Without a monotonic reading in begin, the
+	// clock keeps its offset when the system's clock is set.
+	begin := system().Round(0)
+	return func() time.Time { return start.Add(system().Sub(begin)) }, nil
 }
 
 // Location returns a time zone by its IANA name, from the system or the built-in data.

@@ -89,13 +89,19 @@ func TestArea_UnmarshalJSON(t *testing.T) {
 func TestClock(t *testing.T) {
 	system := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	now := func() time.Time { return system }
-	clock, err := rides.Clock(now, "2030-05-01T10:00:00+05:30")
-	if err != nil {
-		t.Fatal(err)
-	}
-	system = system.Add(time.Hour)
-	if got, want := clock(), time.Date(2030, 5, 1, 5, 30, 0, 0, time.UTC); !got.Equal(want) {
-		t.Errorf("got %v, want %v", got, want)
+	for at, want := range map[string]time.Time{
+		"2030-05-01T10:00:00+05:30": time.Date(2030, 5, 1, 5, 30, 0, 0, time.UTC),
+		"1600-01-01T00:00:00Z":      time.Date(1600, 1, 1, 1, 0, 0, 0, time.UTC),
+		"9999-12-31T22:00:00Z":      time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC),
+	} {
+		clock, err := rides.Clock(now, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		system = system.Add(time.Hour)
+		if got := clock(); !got.Equal(want) {
+			t.Errorf("%s: got %v an hour later, want %v", at, got, want)
+		}
 	}
 	unset, err := rides.Clock(now, "")
 	if err != nil || !unset().Equal(system) {
