@@ -45,7 +45,7 @@ type Conn struct {
 	onRow                 func(*RowChange)
 	change                RowChange // the argument of onRow
 	looks                 uint      // number of calls of onProgress
-	foreignKeys, triggers bool
+	foreignKeys, triggers bool      // are on
 	limits                Limits
 	bounded               bounds // for the running statement
 	meter                 meter
@@ -228,7 +228,7 @@ func (c *Conn) WithoutTriggers(fn func() error) error {
 	return err
 }
 
-// WithoutForeignKeys runs fn with foreign keys off, also inside a transaction.
+// WithoutForeignKeys runs fn with foreign keys off, also inside a transaction. Calls nest.
 func (c *Conn) WithoutForeignKeys(fn func() error) error {
 	if !c.foreignKeys {
 		return fn()
@@ -236,7 +236,9 @@ func (c *Conn) WithoutForeignKeys(fn func() error) error {
 	if err := c.setFlag(lib.SQLITE_DBCONFIG_ENABLE_FKEY, false); err != nil {
 		return err
 	}
+	c.foreignKeys = false // an inner call must not turn them on again
 	err := fn()
+	c.foreignKeys = true
 	if again := c.setFlag(lib.SQLITE_DBCONFIG_ENABLE_FKEY, true); again != nil {
 		return again
 	}

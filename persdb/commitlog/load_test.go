@@ -178,6 +178,7 @@ func TestStore_Load_Outcomes(t *testing.T) {
 		"LastResult":                 {"BEGIN; CREATE TABLE x(a); INSERT INTO x VALUES(1),(2); COMMIT;", "2 rows", "x"},
 		"NothingButFraming":          {"BEGIN IMMEDIATE TRANSACTION;END;PRAGMA foreign_keys = ON; -- x", "", ""},
 		"ChildBeforeParent":          {tables(child, parent), "", "c p"},
+		"ChildAfterAnEmptiedTable":   {tables("CREATE TABLE x(a)", "INSERT INTO x SELECT value FROM json_each('[0'||replace(hex(zeroblob(1000)),'00',',0')||']')", "DELETE FROM x", child, parent), "", "c p x"},
 		"RowBeforeItsParent":         {"CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p REFERENCES p); INSERT INTO c VALUES(1); INSERT INTO p VALUES(1)", "", "c p"},
 		"KeyAfterTheRows":            {"CREATE TABLE p(u); CREATE TABLE c(p REFERENCES p(u)); INSERT INTO c VALUES(1); INSERT INTO p VALUES(1); CREATE UNIQUE INDEX i ON p(u)", "", "c p"},
 		"Cascade":                    {"CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p REFERENCES p ON DELETE CASCADE); INSERT INTO p VALUES(1); INSERT INTO c VALUES(1); DELETE FROM p", "", "c p"},
