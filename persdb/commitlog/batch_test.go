@@ -127,6 +127,12 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 			want:   []string{"ok; ok; ok; constraint: NOT NULL constraint failed: t.b", "ok; ok; constraint: CHECK constraint failed: small; ok; ok"},
 			tables: "t=4",
 		},
+		"NullKeyByDrop": {
+			before: []string{"CREATE TABLE p(id INTEGER PRIMARY KEY)", "INSERT INTO p VALUES(1)", "CREATE TABLE c(k TEXT PRIMARY KEY REFERENCES p ON DELETE SET NULL)", "INSERT INTO c VALUES(1)"},
+			batch:  []dbaas.Operation{op(1, ann, "DROP TABLE p", bob), atomic(2, "DROP TABLE p", "DROP TABLE c"), op(3, "SELECT 1; DROP TABLE p"), op(4, "DROP TABLE c", "DROP TABLE p")},
+			want:   []string{"ok; constraint: NOT NULL constraint failed: c.k; ok", "constraint: NOT NULL constraint failed: c.k", "constraint: NOT NULL constraint failed: c.k", "ok; ok"},
+			tables: "users=2",
+		},
 		"CountersThatOnlyMove": {
 			before: []string{"CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO t VALUES(5)"},
 			batch:  []dbaas.Operation{op(1, "DROP TABLE t", "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT)", "INSERT INTO sqlite_sequence(name, seq) VALUES('t', 5)"), op(2, ann)},

@@ -64,23 +64,32 @@ func (b *batch) execute(p part) (dbaas.StatementResult, error) {
 		}
 	}
 	changes, version := b.s.conn.TotalChanges(), int64(0)
-	var err error
 	if b.plan.watch {
+		var err error
 		if version, err = b.s.conn.SchemaVersion(); err != nil {
 			return dbaas.StatementResult{}, err
 		}
 	}
-	var result dbaas.StatementResult
+	result, err := b.runPart(p)
+	if err != nil {
+		return result, err
+	}
+	return result, b.recorded(p.Stmt, changes, version)
+}
+
+// runPart runs a statement within its time. It fails if a row that the statement changed, also by a cascade of DROP TABLE, has
+// NULL in its primary key or could not be recorded.
+func (b *batch) runPart(p part) (result dbaas.StatementResult, err error) {
 	err = b.timed(p.at, func() (err error) {
 		if result, err = p.RunPart(p.in, b.s.sizes.result); err == nil {
 			err = b.s.capture.Keys()
 		}
 		return err
 	})
-	if err != nil {
-		return result, err
+	if err == nil {
+		err = b.s.capture.Err()
 	}
-	return result, b.recorded(p.Stmt, changes, version)
+	return result, err
 }
 
 // emptied returns the table that a statement deletes as a whole, or "".
@@ -95,9 +104,6 @@ func emptied(p part) string {
 // with the engine's own count of changed rows and, if plan.watch is set, with the schema version.
 func (b *batch) recorded(stmt *sqlite.Stmt, changes, version int64) error {
 	capture := b.s.capture
-	if err := capture.Err(); err != nil {
-		return err
-	}
 	if stmt.WritesSequence() { // the engine does not count these rows; the whole table is compared at the end.
 		return capture.CheckSequences()
 	}
@@ -125,11 +131,9 @@ func (b *batch) schema(p part) (result dbaas.StatementResult, err error) {
 	}
 	run := func() error {
 		return b.s.capture.Schema(p.Text(), p.Rewritten(), func() error {
-			return b.droppedWhole(p.Stmt, func() error {
-				return b.timed(p.at, func() (err error) {
-					result, err = p.RunPart(p.in, b.s.sizes.result)
-					return err
-				})
+			return b.droppedWhole(p.Stmt, func() (err error) {
+				result, err = b.runPart(p)
+				return err
 			})
 		})
 	}
