@@ -76,11 +76,11 @@ func authorizeTable(name string) *dbaas.Error {
 
 func noSuchTable(name string) *dbaas.Error { return refused("no such table: " + name) }
 
-// authorizeFunction refuses functions that load code, and those of the engine's R-Trees: one call of them may run for minutes
-// without looking at the clock, or runs statements of its own.
+// authorizeFunction refuses functions that load code, sqlite_offset, whose result is different on replicas, and those of the
+// engine's R-Trees: one call of them may run for minutes without looking at the clock, or runs statements of its own.
 func authorizeFunction(name string) *dbaas.Error {
 	switch lower := strings.ToLower(name); {
-	case lower == "load_extension", strings.HasPrefix(lower, "geopoly_"), lower == "rtreecheck", lower == "rtreedepth", lower == "rtreenode":
+	case lower == "load_extension", lower == "sqlite_offset", strings.HasPrefix(lower, "geopoly_"), lower == "rtreecheck", lower == "rtreedepth", lower == "rtreenode":
 		return refused("no such function: " + name)
 	}
 	return nil

@@ -98,7 +98,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				op(11, "INSERT INTO a VALUES(1,2)", "INSERT INTO b VALUES(1)"),
 				op(21, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a COLLATE NOCASE, b)) WITHOUT ROWID"), op(22, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a, b))"),
 				op(23, "CREATE TABLE w("+columns(2000)+")"), op(24, "CREATE VIEW v AS SELECT 'rs_none' AS rs_x, * FROM Rs_Sums"),
-				op(25, "ALTER TABLE a ADD CHECK(changes()=2)"), op(26, "ALTER TABLE a ADD CONSTRAINT x CHECK(random()<>x)"),
+				op(25, "ALTER TABLE a ADD CHECK(changes()=2)"), op(26, "ALTER TABLE a ADD CONSTRAINT x CHECK(random()<>x)"), op(27, "ALTER TABLE a ADD CHECK(sqlite_version()>x)"),
 				op(12, "DROP INDEX rides_route"), op(13, "CREATE INDEX rides_seats ON rides(seats)", "CREATE UNIQUE INDEX one_ride ON rides(created_by)"), op(14, "ALTER TABLE rides DROP COLUMN seats"),
 			},
 			want: []string{
@@ -113,6 +113,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				"invalid: table w has too many columns, at most 1999 are possible", "invalid: v refers to Rs_Sums, which belongs to the system",
 				"invalid: a CHECK that ALTER TABLE adds cannot call changes(), whose result may be different on a replica",
 				"invalid: a CHECK that ALTER TABLE adds cannot call random(), whose result may be different on a replica",
+				"invalid: a CHECK that ALTER TABLE adds cannot call sqlite_version(), whose result may be different on a replica",
 				"invalid: rides_route belongs to the application and cannot be altered or dropped", "ok; invalid: rides belongs to the application and cannot have another UNIQUE index",
 				"invalid: rides belongs to the application and cannot be altered or dropped",
 			},
