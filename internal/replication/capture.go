@@ -115,8 +115,8 @@ func (k *Capture) Size() int64 { return k.size + k.sequenceSize + int64(len(k.bu
 // are recorded after the text.
 //
 // Schema returns run's error. It returns CodeInvalid, with a message for the client, if replicas could not follow the
-// new schema, if it uses reserved names, or if it has a UNIQUE index on a protected table. After an error the caller
-// must undo the change.
+// new schema, if it uses reserved names, or if it has an index on a protected table that could reject rows. After an error
+// the caller must undo the change.
 func (k *Capture) Schema(text string, rewritten []string, run func() error) error {
 	if k.reserved == nil {
 		var err error

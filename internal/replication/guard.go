@@ -27,7 +27,8 @@ var ReadGuard = &Guard{}
 
 // WriteGuard returns a Guard that lets clients read and change the application's tables and schema, as far as replicas
 // can follow. protected names tables and indexes that clients may read and write but not drop or alter. Clients cannot
-// create triggers or UNIQUE indexes on these tables either; a Capture with the Guard refuses the indexes.
+// create triggers or indexes that are UNIQUE, partial or on an expression on these tables either; a Capture with the Guard
+// refuses the indexes.
 func WriteGuard(protected []string) *Guard { return &Guard{writes: true, protected: protected} }
 
 // Authorize implements sqlite.Guard. A refusal is CodeInvalid.

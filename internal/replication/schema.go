@@ -33,8 +33,8 @@ var alterCalls = []string{"sqlite_fail", "sqlite_find_constraint", "sqlite_add_c
 const maxColumns = 2000
 
 // checkReplicable returns CodeInvalid, with a message for the client, for a schema that replicas could not follow, that
-// uses reserved names, or that has a UNIQUE index on a protected table. It returns CodeTooLarge for counters that no entry has
-// room for. before are the tables before the schema change.
+// uses reserved names, or that has an index on a protected table that could reject rows. It returns CodeTooLarge for
+// counters that no entry has room for. before are the tables before the schema change.
 func (k *Capture) checkReplicable(before map[string]*table) error {
 	tables, err := k.load()
 	if err != nil {
@@ -62,12 +62,13 @@ func (k *Capture) checkReplicable(before map[string]*table) error {
 	return nil
 }
 
-// checkProtected rejects UNIQUE indexes of clients on protected tables: they would reject rows that the application
-// writes.
+// checkProtected rejects those indexes of clients on protected tables that could reject rows which the application writes:
+// UNIQUE ones, and those that compute something.
 func (k *Capture) checkProtected() error {
+	const risky = `SELECT 1 FROM pragma_index_list(?) l WHERE origin='c' AND ("unique" OR partial OR EXISTS(SELECT 1 FROM pragma_index_xinfo(l.name) WHERE key AND cid=-2))`
 	for _, name := range k.guard.protected {
-		err := k.c.Query(`SELECT 1 FROM pragma_index_list(?) WHERE "unique" AND origin='c'`, func(sqlite.Row) error {
-			return dbaas.Errorf(dbaas.CodeInvalid, "%s belongs to the application and cannot have another UNIQUE index", name)
+		err := k.c.Query(risky, func(sqlite.Row) error {
+			return dbaas.Errorf(dbaas.CodeInvalid, "%s belongs to the application and cannot have another index that is UNIQUE, partial or on an expression", name)
 		}, dbaas.Text(name))
 		if err != nil {
 			return err

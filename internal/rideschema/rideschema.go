@@ -35,7 +35,7 @@ func Create() []string {
 }
 
 // Protected returns the names of all tables and indexes of Create. Clients may read and write the tables and add
-// indexes that are not UNIQUE. They may not drop or alter any of these tables and indexes.
+// indexes of columns that are not UNIQUE. They may not drop or alter any of these tables and indexes.
 func Protected() []string {
 	return []string{"users", "rides", "riders", "apicount", "rides_route", "rides_creator", "riders_user"}
 }

@@ -99,7 +99,8 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				op(21, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a COLLATE NOCASE, b)) WITHOUT ROWID"), op(22, "CREATE TABLE k(c, a, b, PRIMARY KEY(a, a, b))"),
 				op(23, "CREATE TABLE w("+columns(2000)+")"), op(24, "CREATE VIEW v AS SELECT 'rs_none' AS rs_x, * FROM Rs_Sums"),
 				op(25, "ALTER TABLE a ADD CHECK(changes()=2)"), op(26, "ALTER TABLE a ADD CONSTRAINT x CHECK(random()<>x)"), op(27, "ALTER TABLE a ADD CHECK(sqlite_version()>x)"),
-				op(12, "DROP INDEX rides_route"), op(13, "CREATE INDEX rides_seats ON rides(seats)", "CREATE UNIQUE INDEX one_ride ON rides(created_by)"), op(14, "ALTER TABLE rides DROP COLUMN seats"),
+				op(12, "DROP INDEX rides_route"), op(13, "CREATE INDEX rides_seats ON rides(seats)", "CREATE UNIQUE INDEX one_ride ON rides(created_by)",
+					"CREATE INDEX failing ON rides(CASE WHEN rideId<=1000 THEN 1 ELSE json('x') END)", "CREATE INDEX some ON rides(seats) WHERE json(seats)>0", "CREATE INDEX fine ON rides(seats DESC, timestamp COLLATE NOCASE)"), op(14, "ALTER TABLE rides DROP COLUMN seats"),
 			},
 			want: []string{
 				"ok; invalid: table a needs a PRIMARY KEY, its column _rowid_ hides the row id; ok",
@@ -114,7 +115,7 @@ func TestStore_Commit_Outcomes(t *testing.T) {
 				"invalid: a CHECK that ALTER TABLE adds cannot call changes(), whose result may be different on a replica",
 				"invalid: a CHECK that ALTER TABLE adds cannot call random(), whose result may be different on a replica",
 				"invalid: a CHECK that ALTER TABLE adds cannot call sqlite_version(), whose result may be different on a replica",
-				"invalid: rides_route belongs to the application and cannot be altered or dropped", "ok; invalid: rides belongs to the application and cannot have another UNIQUE index",
+				"invalid: rides_route belongs to the application and cannot be altered or dropped", "ok; invalid: rides belongs to the application and cannot have another index that is UNIQUE, partial or on an expression; invalid: rides belongs to the application and cannot have another index that is UNIQUE, partial or on an expression; invalid: rides belongs to the application and cannot have another index that is UNIQUE, partial or on an expression; ok",
 				"invalid: rides belongs to the application and cannot be altered or dropped",
 			},
 			tables: "users=2 a=1 b=1",
