@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -191,7 +192,7 @@ func TestDashboard_Live_CutsOffOnlyWhoDoesNotRead(t *testing.T) {
 		}
 		stalled := dial()
 		time.Sleep(liveLimit + time.Second) // of the fake clock
-		if n, err := stalled.Read(make([]byte, 1)); err != io.EOF {
+		if n, err := stalled.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("stalled: got %d bytes, %v, want the end", n, err)
 		}
 		reads, events := dial(), 0

@@ -149,7 +149,7 @@ func (l *Launcher) watchEngine(ctx context.Context) {
 	var lost wait.Streak
 	backoff := wait.Backoff{First: firstPause, Cap: lastPause}
 	for {
-		err := l.engine.Watch(ctx, label(labelStack, l.config.Stack), func(c Change) {
+		err := l.engine.Watch(ctx, l.stack(), func(c Change) {
 			if failures := lost.End(); failures > 0 {
 				l.log.InfoContext(ctx, "engine found again", logkey.Count, failures)
 			}

@@ -23,7 +23,7 @@ const inspectLimit = 500 * time.Millisecond
 // not removed as dead. A container that was not started within abandonedAfter is listed as dead, so that the control
 // loop removes it.
 func (l *Launcher) List(ctx context.Context) ([]launch.Instance, error) {
-	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
+	found, err := l.engine.List(ctx, l.stack())
 	if err != nil {
 		return nil, launch.Unavailable("list workers", err)
 	}

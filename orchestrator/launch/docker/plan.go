@@ -40,7 +40,7 @@ const (
 	shortID = 12
 )
 
-func label(key, value string) string { return key + "=" + value }
+func (l *Launcher) stack() string { return labelStack + "=" + l.config.Stack }
 
 // identity returns the worker's id: the beginning of the container's id, which is never reused.
 func identity(c Container) dbaas.WorkerID {

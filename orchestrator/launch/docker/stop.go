@@ -118,7 +118,7 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 // Clear kills and removes every worker of the stack, also one that List leaves out because it is about to be started. No
 // other launcher may use the stack. ErrUnavailable: some may be left.
 func (l *Launcher) Clear(ctx context.Context) error {
-	found, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
+	found, err := l.engine.List(ctx, l.stack())
 	if err != nil {
 		return launch.Unavailable("list workers", err)
 	}
@@ -160,7 +160,7 @@ func (l *Launcher) record(ctx context.Context, c Container) {
 
 // find returns the container of a worker, with its id and labels.
 func (l *Launcher) find(ctx context.Context, id dbaas.WorkerID) (Container, error) {
-	list, err := l.engine.List(ctx, label(labelStack, l.config.Stack))
+	list, err := l.engine.List(ctx, l.stack())
 	if err != nil {
 		return Container{}, launch.Unavailable("find worker", err)
 	}
