@@ -61,11 +61,6 @@ func (s *Store) Log(ctx context.Context, after dbaas.Seq, wait time.Duration) (d
 // Changes is Log for the change feed: the entries keep the data that only its consumers need. A page has at most size
 // bytes, or a single entry.
 func (s *Store) Changes(ctx context.Context, after dbaas.Seq, wait time.Duration, size int) (dbaas.Page, error) {
-	if s.inactive.Load() && after >= s.known().Seq { // a process that hangs must not say that there is nothing
-		if err := s.notFollowed(); err != nil {
-			return dbaas.Page{}, unread(err)
-		}
-	}
 	page, err := s.await(ctx, after, wait)
 	if err != nil {
 		return dbaas.Page{}, err
@@ -145,6 +140,11 @@ func unread(err error) error {
 
 // await returns a page without entries once the head differs from after, or when wait is over.
 func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
+	if s.inactive.Load() && after >= s.known().Seq { // a process that hangs must not say that there is nothing
+		if err := s.notFollowed(); err != nil {
+			return dbaas.Page{}, unread(err)
+		}
+	}
 	var over <-chan time.Time
 	for {
 		s.mu.RLock()

@@ -115,6 +115,9 @@ func TestLog_PrimarySilent_ReadGoesOnAtTheNext(t *testing.T) {
 	if err := <-read; err != nil {
 		t.Fatal(err)
 	}
+	if !w.log.WasSilent() {
+		t.Error("the primary was not found silent, so it would not be left out")
+	}
 	if diff := cmp.Diff([]commitlog.Record{one}, got); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)
 	}

@@ -23,3 +23,10 @@ func (c Config) Slow() Config {
 	c.least, c.connect = slow, slow
 	return c
 }
+
+// WasSilent reports whether the log has found its first server silent.
+func (l *Log) WasSilent() bool {
+	l.turn <- struct{}{}
+	defer l.give()
+	return !l.servers[0].silent.IsZero()
+}

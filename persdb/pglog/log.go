@@ -308,7 +308,6 @@ func (l *Log) ensure(ctx context.Context, create bool) error {
 			continue
 		}
 		err := l.open(ctx, l.servers[at], create)
-		l.servers[at].heard(err)
 		if err == nil {
 			l.first = at
 			if l.failing.End() > 0 || create {
@@ -321,6 +320,7 @@ func (l *Log) ensure(ctx context.Context, create bool) error {
 			l.first = (at + 1) % len(l.servers)
 			break
 		}
+		l.servers[at].heard(err)
 	}
 	err := errors.Join(errs...)
 	if l.failing.Fail() {
