@@ -77,10 +77,11 @@ func TestLog_StatementLate_HasNoEffect(t *testing.T) {
 	wantRecords(t, w.log, record(1, w.epoch, "one"), record(2, w.epoch, "two"))
 }
 
-// A primary that is silent takes the whole time of a call. The next call tries the next server, so that callers with little time find
-// the new primary, too.
+// To connect to a silent primary takes the whole time of a call. The next call tries the next server, so that callers with little
+// time find the new primary, too.
 func TestLog_PrimarySilent_ShortCallsFindTheNext(t *testing.T) {
 	w := openOnWires(t)
+	w.first.Reset()
 	w.first.Cut()
 	testenv.Eventually(t, time.Minute, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
