@@ -178,8 +178,9 @@ func TestServe_ClientThatDoesNotRead_IsCutOff(t *testing.T) {
 		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
 		ended := make(chan time.Time, 1)
 		ctx, end := context.WithCancel(t.Context())
+		served := make(chan error, 1)
 		go func() {
-			_ = Serve(ctx, pipes, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			served <- Serve(ctx, pipes, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 1<<20))
 				ended <- time.Now()
 			}), 10*time.Second)
@@ -201,6 +202,9 @@ func TestServe_ClientThatDoesNotRead_IsCutOff(t *testing.T) {
 		_ = client.Close()
 		end()
 		close(pipes.Conns)
+		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
 	})
 }
 
