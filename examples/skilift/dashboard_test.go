@@ -181,7 +181,8 @@ func TestDashboard_Live_CutsOffOnlyWhoDoesNotRead(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		pipes := testenv.Pipes{Conns: make(chan net.Conn)}
 		s := newService(ctx, config{ranges: defaultRanges(), batch: 1}, db.New("http://nobody", "skilift", ""))
-		go func() { _ = web.Serve(ctx, pipes, s, time.Second) }()
+		served := make(chan error, 1)
+		go func() { served <- web.Serve(ctx, pipes, s, time.Second) }()
 		dial := func() net.Conn {
 			client, conn := net.Pipe()
 			pipes.Conns <- conn
@@ -208,5 +209,8 @@ func TestDashboard_Live_CutsOffOnlyWhoDoesNotRead(t *testing.T) {
 		_ = reads.Close()
 		end()
 		close(pipes.Conns)
+		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
 	})
 }
