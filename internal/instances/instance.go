@@ -69,16 +69,13 @@ func (in *instance) dead() bool {
 // request is over.
 func (in *instance) watch(ctx context.Context) (watched context.Context, ended func()) {
 	watched, end := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(probeAfter, func() {
-		for watched.Err() == nil {
-			if err := in.answers(); err != nil {
-				in.die() // also if the request is over: its time may be too short for a verdict
-				end(err)
-			}
-			wait.For(watched, probeAfter)
+	stop := wait.Often(watched, probeAfter, func() {
+		if err := in.answers(); err != nil {
+			in.die() // also if the request is over: its time may be too short for a verdict
+			end(err)
 		}
 	})
-	return watched, func() { timer.Stop(); end(nil) }
+	return watched, func() { stop(); end(nil) }
 }
 
 // answers returns nil if the instance answers a probe, otherwise errSilent. Those who ask at the same time share a probe.

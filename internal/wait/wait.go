@@ -1,11 +1,23 @@
 // Package wait has the ways in which goroutines wait: for a time (For), between failures (Backoff, Streak), for a wake-up
-// (Token, Signal), for progress of a long call (UntilQuiet), and between turns of background work (Turns).
+// (Token, Signal), for progress of a long call (UntilQuiet), and between turns of background work (Turns). Often does something
+// while a long call runs.
 package wait
 
 import (
 	"context"
 	"time"
 )
+
+// Often calls f after each interval until ctx ends, in a goroutine of its own. stop keeps a loop that has not begun from beginning, so
+// a short call costs a timer. Only the end of ctx ends one that has.
+func Often(ctx context.Context, interval time.Duration, f func()) (stop func() bool) {
+	return time.AfterFunc(interval, func() {
+		for ctx.Err() == nil {
+			f()
+			For(ctx, interval)
+		}
+	}).Stop
+}
 
 // For waits for d, or until ctx ends. If d is not positive it does not wait. It reports whether ctx is still valid at
 // the end.

@@ -36,3 +36,30 @@ func TestFor(t *testing.T) {
 		})
 	}
 }
+
+// Often calls at each interval until its context ends. Once stopped before the first interval it never calls, and stopped later it
+// goes on until the context ends.
+func TestOften_UntilTheContextEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stopAfter time.Duration
+		want      int
+	}{"stopped in time": {500 * time.Millisecond, 0}, "stopped late": {1500 * time.Millisecond, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+				defer cancel()
+				calls := 0
+				stop := wait.Often(ctx, time.Second, func() { calls++ })
+				time.Sleep(c.stopAfter) // of the fake clock
+				stop()
+				<-ctx.Done()
+				synctest.Wait()
+				if calls != c.want {
+					t.Errorf("got %d calls, want %d", calls, c.want)
+				}
+			})
+		})
+	}
+}

@@ -171,16 +171,13 @@ func begun[T any](ctx context.Context, to *rpc.Caller, call func(context.Context
 // probeOften probes a server until stop is called or ctx ends, and calls end when the server does not answer.
 func probeOften(ctx context.Context, to *rpc.Caller, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(probeAfter, func() {
-		for ctx.Err() == nil {
-			if err := probe(ctx, to); err != nil && ctx.Err() == nil {
-				end(errSilent)
-			}
-			wait.For(ctx, probeAfter)
+	stopTimer := wait.Often(ctx, probeAfter, func() {
+		if err := probe(ctx, to); err != nil && ctx.Err() == nil {
+			end(errSilent)
 		}
 	})
 	return func() {
-		timer.Stop()
+		stopTimer()
 		cancel()
 	}
 }

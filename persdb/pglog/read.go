@@ -15,6 +15,9 @@ import (
 // readLimit is how long one Read may take, also with an entry of the largest size.
 const readLimit = 30 * time.Second
 
+// lookEvery is how long a read waits before it looks whether its server still answers, and the pause between two looks.
+const lookEvery = 500 * time.Millisecond
+
 // reader is a connection for Read, and the session on whose server it is.
 type reader struct {
 	conn    *conn // nil if there is none
@@ -41,7 +44,9 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 	defer func() { l.readers <- r }()
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	defer l.lookOften(ctx)()
+	// A look that fails ends the session, and the next look finds the new primary. An inactive process has no other call that would
+	// do that while it reads.
+	defer wait.Often(ctx, lookEvery, func() { _, _ = l.Look(ctx) })()
 	var records []commitlog.Record
 	var err error
 	for at := l.place(); ; at = l.place() {
@@ -61,25 +66,6 @@ func (l *Log) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) 
 		return nil, fmt.Errorf("read log after %d: %w", after, err)
 	}
 	return records, nil
-}
-
-// lookEvery is how long a read waits before it looks whether its server still answers, and the pause between two looks.
-const lookEvery = 500 * time.Millisecond
-
-// lookOften looks at the log until stop is called or ctx ends. A look that fails ends the session, and the next one finds the new
-// primary. An inactive process has no other call that would do that while it reads.
-func (l *Log) lookOften(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(lookEvery, func() {
-		for ctx.Err() == nil {
-			_, _ = l.Look(ctx)
-			wait.For(ctx, lookEvery)
-		}
-	})
-	return func() {
-		timer.Stop()
-		cancel()
-	}
 }
 
 func (l *Log) place() place {
