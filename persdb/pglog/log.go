@@ -303,7 +303,7 @@ func (l *Log) ensure(ctx context.Context, create bool) error {
 	var errs []error
 	for i := range l.servers {
 		at := (l.first + i) % len(l.servers)
-		if l.servers[at].isSilent() {
+		if len(l.servers) > 1 && l.servers[at].isSilent() {
 			errs = append(errs, fmt.Errorf("%s: %w", l.servers[at].address, errSilent))
 			continue
 		}

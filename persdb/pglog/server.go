@@ -32,17 +32,16 @@ type server struct {
 	passwordFile string
 	limit        time.Duration // connectLimit
 	least        time.Duration // the time limit of a statement with few bytes
-	alone        bool          // there is no other server
 	silent       time.Time     // when a call of it last took too long; the holder of the turn owns it
 }
 
-// silence is how long a server that has not answered in time is left out: a call of it would take up to connectLimit, in
-// which no new primary is looked for.
+// silence is how long a server that has not answered in time is left out, if there are others: a call of it would take up to
+// connectLimit, in which no new primary is looked for.
 const silence = 3 * time.Second
 
 var errSilent = errors.New("it did not answer a moment ago")
 
-func (s *server) isSilent() bool { return !s.alone && time.Since(s.silent) < silence }
+func (s *server) isSilent() bool { return time.Since(s.silent) < silence }
 
 // heard notes how a call of the server has ended.
 func (s *server) heard(err error) {
@@ -82,7 +81,6 @@ func parse(cfg Config) ([]*server, error) {
 		settings(one)
 		servers = append(servers, &server{address: address, config: one, passwordFile: cfg.PasswordFile, limit: cmp.Or(cfg.connect, connectLimit), least: cmp.Or(cfg.least, least)})
 	}
-	servers[0].alone = len(servers) == 1
 	return servers, nil
 }
 
