@@ -46,8 +46,8 @@ func (s *Store) Ready(ctx context.Context) (dbaas.Readiness, error) {
 	return dbaas.Readiness{Head: s.known()}, nil
 }
 
-// leftBehind returns an error if this process is not the active one and cannot follow: its tables may be older than the
-// log's first entry.
+// leftBehind returns ErrNotActive if this process is not the active one and does not follow: it may lack entries, and its tables
+// may be older than the log's first entry.
 func (s *Store) leftBehind() error {
 	if s.inactive.Load() && s.notFollowed() != nil {
 		return dbaas.ErrNotActive

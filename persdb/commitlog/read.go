@@ -45,7 +45,7 @@ func (s *Store) head() dbaas.Head {
 // Log returns the head and the entries after a position, in order, as many as fit in a page. If there are none, Log
 // waits up to wait for an entry, and then returns an empty page.
 //
-// CodeUnavailable may mean that the process is not the active one, and has not followed the log for a second.
+// dbaas.ErrNotActive means that the process is not the active one and does not follow the log, so there may be more entries.
 //
 // dbaas.ErrGone means that entries after the position were trimmed, or that the position is after the head; the bounds
 // in the page show which. CodeDamaged means that the entry after the position is damaged. In all these cases the caller
@@ -140,10 +140,8 @@ func unread(err error) error {
 
 // await returns a page without entries once the head differs from after, or when wait is over.
 func (s *Store) await(ctx context.Context, after dbaas.Seq, wait time.Duration) (dbaas.Page, error) {
-	if s.inactive.Load() && after >= s.known().Seq { // a process that hangs must not say that there is nothing
-		if err := s.notFollowed(); err != nil {
-			return dbaas.Page{}, unread(err)
-		}
+	if err := s.leftBehind(); err != nil && after >= s.known().Seq { // a process that hangs must not say that there is nothing
+		return dbaas.Page{}, err
 	}
 	var over <-chan time.Time
 	for {
