@@ -90,7 +90,6 @@ func (l *Launcher) unask(id dbaas.WorkerID) {
 // Remove implements launch.Launcher. It also records the worker's end, because the output is removed together with the
 // container.
 func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
-	const what = "remove worker"
 	found, err := l.find(ctx, id)
 	if errors.Is(err, launch.ErrNoWorker) {
 		return nil
@@ -98,20 +97,26 @@ func (l *Launcher) Remove(ctx context.Context, id dbaas.WorkerID) error {
 	if err != nil {
 		return err
 	}
-	c, err := l.engine.Inspect(ctx, found.ID)
+	return l.remove(ctx, found.ID)
+}
+
+// remove removes an ended container, and records its worker's end.
+func (l *Launcher) remove(ctx context.Context, container string) error {
+	const what = "remove worker"
+	c, err := l.engine.Inspect(ctx, container)
 	switch {
 	case errors.Is(err, errNotFound):
 		return nil
 	case err != nil:
 		return launch.Unavailable(what, err)
 	case c.running():
-		return fmt.Errorf("remove worker %s: it runs", id)
+		return fmt.Errorf("remove worker %s: it runs", identity(c))
 	}
 	l.record(ctx, c)
 	if err := l.engine.Remove(ctx, c.ID); err != nil && !errors.Is(err, errNotFound) {
 		return launch.Unavailable(what, err)
 	}
-	l.unask(id)
+	l.unask(identity(c))
 	return nil
 }
 
@@ -128,7 +133,7 @@ func (l *Launcher) Clear(ctx context.Context) error {
 		group.Go(func() {
 			l.ask(identity(c))
 			if errs[n] = l.kill(ctx, c.ID); errs[n] == nil || errors.Is(errs[n], launch.ErrNoWorker) {
-				errs[n] = l.Remove(ctx, identity(c))
+				errs[n] = l.remove(ctx, c.ID)
 			}
 		})
 	}
