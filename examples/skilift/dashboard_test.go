@@ -175,7 +175,7 @@ func TestDashboard_Shown_WhileRidesArrive(t *testing.T) {
 	}
 }
 
-// A client that stops reading the live figures is cut off; one that reads them gets them for as long as it likes.
+// A client that stops reading the live figures is cut off. A client that goes on reading is not.
 func TestDashboard_Live_CutsOffOnlyWhoDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

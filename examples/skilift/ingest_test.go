@@ -289,7 +289,7 @@ func TestBatcher_Full_Refuses(t *testing.T) {
 	})
 }
 
-// At its own deadline a ride whose batch has no outcome is 504. One that still waits then is 503, and is not sent later.
+// At its deadline a ride whose batch has no outcome is answered 504. A ride that still waits is answered 503, and is not sent later.
 func TestBatcher_NoOutcome_IsUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, sent, release := held(1000)

@@ -78,7 +78,7 @@ func TestListen_Unix_FileIsKept(t *testing.T) {
 	}
 }
 
-// A host that is off keeps a caller for two seconds, one that does not answer a TLS handshake for five. The dial is also that of
+// A caller waits two seconds for a host that is off, and five for a host that does not answer a TLS handshake. The dial is also that of
 // tlsfiles, which has the same limit for the handshake.
 func TestReach_SilentHost_EndsInTime(t *testing.T) {
 	testenv.SilentHosts(t)

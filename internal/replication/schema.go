@@ -62,8 +62,8 @@ func (k *Capture) checkReplicable(before map[string]*table) error {
 	return nil
 }
 
-// checkProtected rejects those indexes of clients on protected tables that could reject rows which the application writes:
-// UNIQUE ones, and those that compute something.
+// checkProtected rejects indexes of clients on protected tables that could reject rows of the application: UNIQUE, partial, or on
+// an expression, which may fail.
 func (k *Capture) checkProtected() error {
 	const risky = `SELECT 1 FROM pragma_index_list(?) l WHERE origin='c' AND ("unique" OR partial OR EXISTS(SELECT 1 FROM pragma_index_xinfo(l.name) WHERE key AND cid=-2))`
 	for _, name := range k.guard.protected {

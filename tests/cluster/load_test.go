@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// retryAfter is the first pause before a write is repeated at another host. It doubles up to longestRetry: without that, the
-	// thousand writes that wait in a loss of 10 s would be 10,000 requests a second.
+	// retryAfter is the first pause before a write is repeated at another host. It doubles up to longestRetry, for the sake of the cores.
 	retryAfter, longestRetry = 100 * time.Millisecond, 2 * time.Second
 	// patience is how long a write is repeated: longer than any loss.
 	patience = 2 * time.Minute
