@@ -241,8 +241,8 @@ func TestLoad_Fails_LeavesNothing(t *testing.T) {
 func TestBackup_ClientStopsReading_OthersGoOn(t *testing.T) {
 	sys := start(t, setup{owned: true})
 	table := sys.NewTable(t, "a")
-	for range 3 {
-		sys.statement(t, "/db/execute?timeout=30s", "INSERT INTO "+table+" VALUES(randomblob(10000000))") // longer than a busy disk takes
+	for range 15 { // A statement has two seconds (SQL_WRITE_TIME).
+		sys.statement(t, "/db/execute?timeout=30s", "INSERT INTO "+table+" VALUES(zeroblob(2000000))")
 	}
 	var stalled []net.Conn
 	for range 2 {
