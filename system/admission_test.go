@@ -24,9 +24,9 @@ import (
 )
 
 // callFunc is a bus.
-type callFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error
+type callFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error
 
-func (f callFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+func (f callFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 	return f(ctx, q, body, onReply)
 }
 
@@ -91,7 +91,7 @@ func TestAdmission_ReasonsInAnswers(t *testing.T) {
 func gated(t *testing.T, settings admission.Settings, bus func(ctx context.Context) error, depth int) http.Handler {
 	t.Helper()
 	d := behindGate(t, settings, depth, dispatch.Config{
-		Caller: callFunc(func(ctx context.Context, _ mq.Queue, _ []byte, _ func([]byte) bool) error { return bus(ctx) }),
+		Caller: callFunc(func(ctx context.Context, _ mq.Queue, _ []byte, _ func([]byte, bool) bool) error { return bus(ctx) }),
 	})
 	return orchestratorapi.New(orchestratorapi.Config{Log: slog.New(slog.DiscardHandler), Dispatcher: d, Admission: d.gate, Cluster: cluster{}})
 }
@@ -175,7 +175,7 @@ func TestAdmission_QueuedWrites_CloseTheMastersBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := behindGate(t, admission.Defaults(), 0, dispatch.Config{
 			Publisher: durable{},
-			Caller:    callFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error { return mq.ErrReplyLost }),
+			Caller:    callFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error { return mq.ErrReplyLost }),
 		})
 		for range 20 {
 			_, _ = d.Write(t.Context(), dbaas.Operation{})

@@ -30,7 +30,7 @@ func BenchmarkSlave_PointReads(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		err := c.caller.Call(b.Context(), mq.ReadQ, body, func(m []byte) bool {
+		err := c.caller.Call(b.Context(), mq.ReadQ, body, func(m []byte, _ bool) bool {
 			r, err := wire.DecodeReadReply(m)
 			return err != nil || r.Last
 		})

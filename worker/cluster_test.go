@@ -203,7 +203,7 @@ func (c *cluster) write(ctx context.Context, ops ...dbaas.Operation) ([]dbaas.Op
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	results := make([]dbaas.OperationResult, len(ops))
-	return results, c.caller.Call(ctx, mq.WriteQ, body, func(b []byte) bool {
+	return results, c.caller.Call(ctx, mq.WriteQ, body, func(b []byte, _ bool) bool {
 		r, bad := wire.DecodeWriteReply(b)
 		for _, a := range r.Answers {
 			results[a.Index] = a.Result
@@ -239,7 +239,7 @@ func (c *cluster) read(ctx context.Context, q mq.Queue, each func(int, dbaas.Rea
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	results := make([]dbaas.ReadResult, len(reads))
-	return results, c.caller.Call(ctx, q, body, func(b []byte) bool {
+	return results, c.caller.Call(ctx, q, body, func(b []byte, _ bool) bool {
 		if kind, bad := wire.KindOf(b); bad == nil && kind == wire.KindReadHeld {
 			return false // the answers are still to come
 		}

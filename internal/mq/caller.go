@@ -36,11 +36,32 @@ type call struct {
 	id      string
 	replyTo string
 
-	mu      sync.Mutex // held while onReply runs; guards the fields below
-	onReply func(body []byte) bool
-	err     error
-	over    bool
-	done    chan struct{} // closed when over is set
+	mu       sync.Mutex // held while onReply runs; guards the fields below
+	onReply  func(body []byte, repeated bool) bool
+	replied  bool // a reply has arrived, so the broker has the request
+	repeated bool
+	err      error
+	over     bool
+	done     chan struct{} // closed when over is set
+}
+
+// again is the request's mq.Message.Again. After a reply it prevents the repetition, so that a copy of the request can
+// exist only if onReply was told so with each reply.
+func (w *call) again() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.replied || w.over {
+		return false
+	}
+	w.repeated = true
+	return true
+}
+
+// arrived reports whether a reply proves that the broker has the request.
+func (w *call) arrived() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.replied
 }
 
 // finish ends the call unless it has already ended, and returns its error.
@@ -67,26 +88,27 @@ func (c *Caller) Run(ctx context.Context) error {
 }
 
 // Call publishes body to q and passes each reply to onReply, until onReply returns true to mark the last reply. The
-// request's TTL is ctx's deadline, its headers are those of WithHeaders. onReply runs in another goroutine, never concurrently with itself, and never after
-// Call has returned. A slow onReply delays the replies of other calls.
+// request's TTL is ctx's deadline, its headers are those of WithHeaders. onReply runs in another goroutine, never
+// concurrently with itself, and never after Call has returned. A slow onReply delays the replies of other calls. If
+// repeated is true, the bus has published the request more than once, and a copy may be executed after this reply.
 //
 // After ErrUnavailable, ErrUnroutable, ErrRefused or ErrClosed, the request was certainly not sent. After any other
 // error the request may have been executed, or may still be executed later: Call returns ErrUnconfirmed (possibly as
 // ErrReplyLost) as soon as no further reply can arrive, and ctx's error if ctx ends before the last reply. Replies that
 // onReply has already received stay valid.
-func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(body []byte) bool) error {
+func (c *Caller) Call(ctx context.Context, q Queue, body []byte, onReply func(body []byte, repeated bool) bool) error {
 	w, err := c.enter(ctx, onReply)
 	if err != nil {
 		return err
 	}
 	defer c.leave(w)
 
-	m := Message{Body: body, ID: w.id, ReplyTo: w.replyTo, Persistent: q == WriteQ}
+	m := Message{Body: body, ID: w.id, ReplyTo: w.replyTo, Persistent: q == WriteQ, Again: w.again}
 	if deadline, ok := ctx.Deadline(); ok {
 		m.TTL = max(time.Until(deadline), time.Millisecond)
 	}
 	m.Headers, _ = ctx.Value(headersKey{}).(map[string]string)
-	if err := c.conn.Publish(ctx, q, m); err != nil {
+	if err := c.conn.Publish(ctx, q, m); err != nil && !w.arrived() {
 		return w.refused(err)
 	}
 	select {
@@ -108,7 +130,7 @@ func (w *call) refused(err error) error {
 
 // enter registers a call on the current reply queue. Without a reply queue, because the bus is not connected, it
 // waits for one, and returns ErrUnavailable when ctx ends.
-func (c *Caller) enter(ctx context.Context, onReply func(body []byte) bool) (*call, error) {
+func (c *Caller) enter(ctx context.Context, onReply func(body []byte, repeated bool) bool) (*call, error) {
 	for {
 		c.mu.Lock()
 		if c.replyTo != "" {
@@ -177,7 +199,8 @@ func (c *Caller) deliver(m Message) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.over && w.onReply(m.Body) {
+	w.replied = true
+	if !w.over && w.onReply(m.Body, w.repeated) {
 		w.over = true
 		close(w.done)
 	}

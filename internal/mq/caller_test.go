@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,7 +53,7 @@ func startCaller(t *testing.T, conn *fakeConn) *mq.Caller {
 	return caller
 }
 
-func last([]byte) bool { return true }
+func last([]byte, bool) bool { return true }
 
 // The request carries the reply queue, a unique id, the remaining time, its headers and, on writeQ only, persistence.
 func TestCaller_Call_Request(t *testing.T) {
@@ -160,6 +161,41 @@ func TestCaller_Call_PublishErrors(t *testing.T) {
 	}
 }
 
+// A bus may repeat a request until the first reply has arrived. Replies after a repetition are marked, because a copy of
+// the request may be executed later. A reply proves that the request arrived, whatever Publish then returns.
+func TestCaller_Call_RepeatedRequest(t *testing.T) {
+	t.Parallel()
+	for _, repeated := range []bool{false, true} {
+		t.Run(fmt.Sprint(repeated), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				conn := &fakeConn{}
+				conn.publish = func(m mq.Message) error {
+					if repeated && !m.Again() {
+						t.Error("before a reply: the request may not be repeated")
+					}
+					conn.handle(mq.Message{ID: m.ID})
+					if m.Again() {
+						t.Error("after a reply: the request may be repeated")
+					}
+					go conn.handle(mq.Message{ID: m.ID})
+					return mq.ErrUnconfirmed
+				}
+				caller := startCaller(t, conn)
+				conn.ready("mine")
+				var marks []bool
+				err := caller.Call(t.Context(), mq.WriteQ, nil, func(_ []byte, mark bool) bool {
+					marks = append(marks, mark)
+					return len(marks) == 2
+				})
+				if want := []bool{repeated, repeated}; err != nil || !slices.Equal(marks, want) {
+					t.Errorf("got error %v and replies marked %v, want nil and %v", err, marks, want)
+				}
+			})
+		})
+	}
+}
+
 // A lost reply queue ends the calls that wait for it, and no others: as soon as the loss is known, when another queue
 // takes its place, and when Run ends.
 func TestCaller_Call_LostReplyQueue(t *testing.T) {
@@ -232,7 +268,7 @@ func TestCaller_Call_NoReplyAfterReturn(t *testing.T) {
 		replies := 0
 		called := make(chan error, 1)
 		go func() {
-			called <- caller.Call(ctx, mq.ReadQ, nil, func([]byte) bool {
+			called <- caller.Call(ctx, mq.ReadQ, nil, func([]byte, bool) bool {
 				cancel()
 				runtime.Gosched() // let Call return now, if it wrongly would
 				replies++         // and race with the read below
@@ -265,7 +301,7 @@ func TestCaller_Call_SlowHandlerDoesNotBlockCalls(t *testing.T) {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		called := make(chan error, 2)
 		go func() {
-			called <- caller.Call(t.Context(), mq.ReadQ, nil, func([]byte) bool {
+			called <- caller.Call(t.Context(), mq.ReadQ, nil, func([]byte, bool) bool {
 				close(entered)
 				<-leave
 				return true

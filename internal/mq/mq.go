@@ -73,6 +73,9 @@ type Message struct {
 	Persistent bool
 	// Headers are delivered with the message; nil means none. Receivers ignore what they do not know.
 	Headers map[string]string
+	// Again, if it is not nil, is called before Publish repeats the message although the broker may have it. If it
+	// returns false, Publish does not repeat the message.
+	Again func() bool
 }
 
 // Delivery is a message on its way to one consumer. Ack or Reject it once, from any goroutine.

@@ -13,7 +13,7 @@ import (
 )
 
 // instant answers every message immediately, as a worker without any work would.
-func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte) bool) error {
+func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 	r, err := wire.DecodeReadRequest(body, time.Now())
 	if err != nil {
 		return err
@@ -23,7 +23,7 @@ func instant(_ context.Context, _ mq.Queue, body []byte, onReply func([]byte) bo
 		reply.Answers[i] = wire.ReadAnswer{Index: i, Result: dbaas.ReadResult{Seq: 1, Body: []byte(`[{"username":"ann"}]`)}}
 	}
 	if body, err = reply.Encode(); err == nil {
-		onReply(body)
+		onReply(body, false)
 	}
 	return err
 }

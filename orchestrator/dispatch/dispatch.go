@@ -22,7 +22,7 @@ import (
 type Caller interface {
 	// Call publishes body to q and passes each reply to onReply until onReply returns
 	// true. See mq.Caller for the meaning of its errors.
-	Call(ctx context.Context, q mq.Queue, body []byte, onReply func(body []byte) bool) error
+	Call(ctx context.Context, q mq.Queue, body []byte, onReply func(body []byte, repeated bool) bool) error
 }
 
 // Publisher is what this package needs for writes whose callers do not wait for the

@@ -136,7 +136,7 @@ func TestDispatcher_UseLanes(t *testing.T) {
 // Users that both have more waiting than can be served are served by their weights.
 func TestDispatcher_Read_SaturatedLaneServesByWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+		slow := func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 			time.Sleep(50 * time.Millisecond)
 			return instant(ctx, q, body, onReply)
 		}
@@ -169,7 +169,7 @@ func TestDispatcher_Read_SaturatedLaneServesByWeight(t *testing.T) {
 func TestDispatcher_Read_AdaptiveLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pause atomic.Int64
-		call := func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+		call := func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 			time.Sleep(time.Duration(pause.Load()))
 			return instant(ctx, q, body, onReply)
 		}

@@ -15,9 +15,9 @@ import (
 )
 
 // callerFunc fakes dispatch.Caller with one function.
-type callerFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error
+type callerFunc func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error
 
-func (f callerFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+func (f callerFunc) Call(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 	return f(ctx, q, body, onReply)
 }
 
@@ -78,7 +78,7 @@ type message struct {
 	ops     []dbaas.Operation
 	end     chan error
 	mu      sync.Mutex // held while onReply runs; guards over
-	onReply func([]byte) bool
+	onReply func([]byte, bool) bool
 	over    bool
 }
 
@@ -86,7 +86,7 @@ type message struct {
 // ends them, or with their deadline.
 func held() (callerFunc, chan *message) {
 	messages := make(chan *message, 1024)
-	return func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte) bool) error {
+	return func(ctx context.Context, q mq.Queue, body []byte, onReply func([]byte, bool) bool) error {
 		m := &message{ctx: ctx, queue: q, onReply: onReply, end: make(chan error, 1)}
 		if err := m.decode(body); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (m *message) send(body []byte, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.over && m.onReply(body) {
+	if !m.over && m.onReply(body, false) {
 		m.end <- nil
 	}
 }

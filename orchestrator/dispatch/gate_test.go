@@ -61,7 +61,7 @@ func TestDispatcher_ReasonsOfLostRequests(t *testing.T) {
 		{mq.ErrUnconfirmed, dbaas.CodeUnavailable, dbaas.CodeUnknown, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			call := callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error { return c.cause })
+			call := callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error { return c.cause })
 			d := newDispatcher(t, dispatch.Config{Caller: call, Availability: healthy()})
 			_, readErr := d.Read(t.Context(), read("a"))
 			_, writeErr := d.Write(t.Context(), operation(1))

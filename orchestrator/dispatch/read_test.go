@@ -196,7 +196,7 @@ func TestDispatcher_Read_ErrorsOfTheBus(t *testing.T) {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
-				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
+				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error {
 					calls++
 					return fmt.Errorf("publish: %w", c.err)
 				})})
@@ -242,9 +242,9 @@ func TestDispatcher_Read_AnswersOfTheWorker(t *testing.T) {
 		"WriteReply":  {wire.WriteReply{Last: true}.Encode, dbaas.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte) bool) error {
+			d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
 				body, err := c.reply()
-				if err == nil && !onReply(body) {
+				if err == nil && !onReply(body, false) {
 					err = errors.New("the reply was not taken for the last one")
 				}
 				return err

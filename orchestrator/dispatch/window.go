@@ -90,7 +90,7 @@ func (win *window[Q, R]) call() (err error) {
 	if l.cfg.ObserveMessage != nil {
 		l.cfg.ObserveMessage(l.name, win.left)
 	}
-	err = l.cfg.Caller.Call(traced, l.queue, body, func(body []byte) bool {
+	err = l.cfg.Caller.Call(traced, l.queue, body, func(body []byte, repeated bool) bool {
 		if held := l.holder(body); held != nil {
 			if win.deaths.note(held, l.cfg.Now()) {
 				l.hold(win, true)
@@ -98,7 +98,7 @@ func (win *window[Q, R]) call() (err error) {
 			}
 			return false
 		}
-		return win.onReply(body)
+		return win.onReply(body, repeated)
 	})
 	if err != nil && notTaken(err) {
 		return err
@@ -170,8 +170,9 @@ func (win *window[Q, R]) compact() {
 	win.members, win.left, win.replies, win.last = kept, len(kept), 0, false
 }
 
-// onReply passes the answers in one reply to their callers, and reports whether no further reply is needed.
-func (win *window[Q, R]) onReply(body []byte) bool {
+// onReply passes the answers in one reply to their callers, and reports whether no further reply is needed. If repeated
+// is true, a copy of the message may still be executed.
+func (win *window[Q, R]) onReply(body []byte, repeated bool) bool {
 	late := win.replies > 0
 	win.replies++
 	before := win.left
@@ -184,7 +185,7 @@ func (win *window[Q, R]) onReply(body []byte) bool {
 		win.members[i] = nil
 		win.left--
 		w.late = late
-		if w.sent && win.lane.onResent != nil {
+		if (w.sent || repeated) && win.lane.onResent != nil {
 			win.lane.onResent(&r)
 		}
 		if !w.answer(r, nil) {

@@ -92,7 +92,7 @@ func TestDispatcher_Write_ErrorsOfTheBus(t *testing.T) {
 		t.Run(fmt.Sprint(c.errs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
-				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
+				d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error {
 					calls++
 					return c.errs[calls-1]
 				})})
@@ -161,7 +161,7 @@ func TestDispatcher_Write_DeadlineTellsHandedOver(t *testing.T) {
 // that was certainly not handed over is still 503.
 func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
 	var result error
-	d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte) bool) error {
+	d := newDispatcher(t, dispatch.Config{ResendPause: -1, Caller: callerFunc(func(context.Context, mq.Queue, []byte, func([]byte, bool) bool) error {
 		return result
 	})})
 	for range 20 {
@@ -174,23 +174,28 @@ func TestDispatcher_Write_UnknownLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// The master's code for a whole operation becomes the caller's code.
+// The master's code for a whole operation becomes the caller's code. If the bus has repeated the message, a refusal is
+// CodeUnknown: the copy may still run.
 func TestDispatcher_Write_AnswersOfTheMaster(t *testing.T) {
 	for _, c := range []struct {
-		result dbaas.OperationResult
-		code   dbaas.Code
+		result   dbaas.OperationResult
+		repeated bool
+		code     dbaas.Code
 	}{
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, dbaas.CodeOK},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeMismatch}, dbaas.CodeMismatch},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeExpired}, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnknown}, dbaas.CodeUnknown},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, dbaas.CodeUnavailable},
-		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, dbaas.CodeFull},
-		{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, false, dbaas.CodeOK},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Seq: 5}, true, dbaas.CodeOK},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeMismatch}, false, dbaas.CodeMismatch},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeExpired}, false, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnknown}, false, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, false, dbaas.CodeUnavailable},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeUnavailable}, true, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, false, dbaas.CodeFull},
+		{dbaas.OperationResult{ID: dbaas.OpID{1}, Code: dbaas.CodeFull}, true, dbaas.CodeUnknown},
+		{dbaas.OperationResult{ID: dbaas.OpID{2}, Seq: 5}, false, dbaas.CodeUnknown},
 	} {
-		d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte) bool) error {
+		d := newDispatcher(t, dispatch.Config{Caller: callerFunc(func(_ context.Context, _ mq.Queue, _ []byte, onReply func([]byte, bool) bool) error {
 			body, err := wire.WriteReply{Last: true, Answers: []wire.WriteAnswer{{Result: c.result}}}.Encode()
-			onReply(body)
+			onReply(body, c.repeated)
 			return err
 		})})
 		_, err := d.Write(t.Context(), operation(1))

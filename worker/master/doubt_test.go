@@ -166,6 +166,28 @@ func copies(t *testing.T, redelivered bool) {
 	_ = m.finish()
 }
 
+// The first copy of a message may have been committed by a master that died. The second copy is not marked as redelivered.
+// If persdb then fails each time, the outcome is unknown, as it was for the first copy.
+func TestMaster_Run_CopyOfARedeliveredMessage_IsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(1)
+		store.setAway(true)
+		m := start(t, store)
+		for _, redelivered := range []bool{true, false} {
+			d := m.bus.message(t, "x", op(1, time.Second))
+			d.redelivered = redelivered
+			m.bus.deliveries <- d
+			synctest.Wait()
+		}
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		if got := m.bus.code(dbaas.OpID{1}); got != dbaas.CodeUnknown {
+			t.Errorf("got %q, want unknown", got)
+		}
+		_ = m.finish()
+	})
+}
+
 // Refusals are not stored. A refusal is sent only after the message is acknowledged, so that no redelivery can run what
 // was refused. If the message is redelivered anyway, the answer is that the outcome is unknown.
 func TestMaster_Run_RefusalIsSentAfterTheAck(t *testing.T) {

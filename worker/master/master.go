@@ -256,7 +256,8 @@ func (m *Master) receive(ctx context.Context, d mq.Delivery) {
 // put adds a message. It replaces a pending copy of the same message. Usually the older delivery was lost with its
 // connection. But a message whose confirm was lost is published again, so both deliveries may belong to this connection,
 // and neither is marked as redelivered. Each copy counts its deadline from its own arrival: the older copy must not be
-// answered as not done while the newer one may still run. Therefore put acknowledges the older delivery: otherwise it
+// answered as not done while the newer one may still run. persdb may have the older copy's operations, so the newer copy
+// is answered as not done only after persdb has said so. put acknowledges the older delivery: otherwise it
 // would occupy a slot of the prefetch, and after the end of the leadership keep writeQ from the next master. The newer
 // delivery stays unacknowledged until its operations are answered.
 func (m *Master) put(msg *message) {
@@ -270,6 +271,9 @@ func (m *Master) put(msg *message) {
 		}
 		return is
 	})
+	for i := range msg.ops {
+		msg.ops[i].maybe = msg.ops[i].maybe || len(older) > 0
+	}
 	m.pending = append(m.pending, msg)
 	m.mu.Unlock()
 	for _, end := range older {

@@ -168,7 +168,7 @@ func caller(t *testing.T, c mq.Conn) func(mq.Queue) error {
 	return func(q mq.Queue) error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		return caller.Call(ctx, q, []byte("request"), func([]byte) bool { return true })
+		return caller.Call(ctx, q, []byte("request"), func([]byte, bool) bool { return true })
 	}
 }
 

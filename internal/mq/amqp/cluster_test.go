@@ -264,6 +264,11 @@ func testFullInCluster(t *testing.T, nodes []*testenv.Service) {
 			t.Errorf("publish to a full %s: got %v, want %v", q, err, want)
 		}
 	}
+	asked := 0
+	again := func() bool { asked++; return asked < 2 }
+	if err := c.Publish(t.Context(), mq.WriteQ, mq.Message{Persistent: true, Again: again}); !errors.Is(err, mq.ErrUnconfirmed) || asked != 2 {
+		t.Errorf("got %v, and %d questions whether to repeat, want %v and 2", err, asked, mq.ErrUnconfirmed)
+	}
 	testenv.Eventually(t, patience, func() error {
 		_ = c.Publish(t.Context(), mq.WriteQ, mq.Message{Persistent: true}) // refused
 		if log.count("bus writer", "writeQ refuses messages") == 0 {

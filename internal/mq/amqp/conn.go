@@ -198,7 +198,7 @@ func (c *Conn) toQueue(ctx context.Context, by *link[*publisher], to destination
 		by = c.bulk
 	}
 	if c.config.cluster() {
-		return c.throughNodes(ctx, by, to, message)
+		return c.throughNodes(ctx, by, to, message, m.Again)
 	}
 	send := func(p *publisher) error {
 		return p.publish(ctx, &publication{key: c.name(to, node{}), message: message, mandatory: true})

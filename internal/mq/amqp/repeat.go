@@ -28,14 +28,18 @@ var errRefuses = errors.New("writeQ refuses messages: it is full, or the channel
 
 // throughNodes publishes in a cluster. If the connection is lost, or the broker does not confirm, it repeats the message
 // over the next connection, which is to the next node: as often as there are nodes. The receivers of all messages
-// recognise a message that comes twice.
+// recognise a message that comes twice. But a refusal of the first try is no answer to the next try, so the publisher of
+// a write must know of it: again is mq.Message.Again.
 //
 // A nil error means that one of the tries was confirmed. After any other end, one try of unknown outcome makes the
 // whole outcome unknown.
-func (c *Conn) throughNodes(ctx context.Context, by *link[*publisher], to destination, message amqp091.Publishing) error {
+func (c *Conn) throughNodes(ctx context.Context, by *link[*publisher], to destination, message amqp091.Publishing, again func() bool) error {
 	var unknown, err error
 	var used *publisher
 	for range c.config.nodes {
+		if unknown != nil && again != nil && !again() {
+			break
+		}
 		var p *publisher
 		if p, err = another(ctx, by, used); err != nil {
 			break

@@ -28,7 +28,7 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := caller.Call(ctx, mq.ReadQ, body, func([]byte) bool { return true }); err != nil {
+			if err := caller.Call(ctx, mq.ReadQ, body, func([]byte, bool) bool { return true }); err != nil {
 				b.Error(err)
 			}
 		}

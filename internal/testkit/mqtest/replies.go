@@ -133,7 +133,7 @@ func testCall(s *suite) {
 	defer cancel()
 	for _, request := range []string{"a", "b"} {
 		var got []string
-		err := caller.Call(ctx, mq.ReadQ, []byte(request), func(body []byte) bool {
+		err := caller.Call(ctx, mq.ReadQ, []byte(request), func(body []byte, _ bool) bool {
 			got = append(got, string(body))
 			return len(got) == 3
 		})
@@ -154,7 +154,7 @@ func testManyCalls(s *suite) {
 	for _, request := range numbered(100) {
 		calls = append(calls, s.start(func(context.Context) error {
 			var got string
-			err := caller.Call(ctx, mq.ReadQ, []byte(request), func(body []byte) bool {
+			err := caller.Call(ctx, mq.ReadQ, []byte(request), func(body []byte, _ bool) bool {
 				got = string(body)
 				return true
 			})
@@ -177,7 +177,7 @@ func testCallDeadline(s *suite) {
 	caller := s.caller(c)
 	ctx, cancel := context.WithTimeout(s.Context(), s.features.Quiet)
 	defer cancel()
-	err := caller.Call(ctx, mq.ReadQ, []byte("anybody?"), func([]byte) bool { return true })
+	err := caller.Call(ctx, mq.ReadQ, []byte("anybody?"), func([]byte, bool) bool { return true })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		s.Fatalf("call: got error %v, want %v", err, context.DeadlineExceeded)
 	}
@@ -194,7 +194,7 @@ func testLateReply(s *suite) {
 	k := s.consume(c, mq.ReadQ, 5)
 	caller := s.caller(s.dial("caller"))
 	abandoned := s.start(func(ctx context.Context) error {
-		return caller.Call(ctx, mq.ReadQ, []byte("first"), func([]byte) bool {
+		return caller.Call(ctx, mq.ReadQ, []byte("first"), func([]byte, bool) bool {
 			s.Error("the abandoned call got a reply")
 			return true
 		})
@@ -203,7 +203,7 @@ func testLateReply(s *suite) {
 	s.WantError("abandoned call", abandoned.stop(), context.Canceled)
 	var got string
 	next := s.start(func(ctx context.Context) error {
-		return caller.Call(ctx, mq.ReadQ, []byte("second"), func(body []byte) bool {
+		return caller.Call(ctx, mq.ReadQ, []byte("second"), func(body []byte, _ bool) bool {
 			got = string(body)
 			return true
 		})
@@ -224,7 +224,7 @@ func testCallLost(s *suite) {
 	k := s.consume(s.dial("worker"), mq.ReadQ, 1)
 	caller := s.caller(s.dial("caller"))
 	call := s.start(func(ctx context.Context) error {
-		return caller.Call(ctx, mq.ReadQ, []byte("m0"), func([]byte) bool { return true })
+		return caller.Call(ctx, mq.ReadQ, []byte("m0"), func([]byte, bool) bool { return true })
 	})
 	k.next("m0")
 	s.bus.Disconnect(s.T)
