@@ -3,7 +3,8 @@ GO       ?= go
 # SQLite's translated C is left out: with the race detector it takes several times as long, and each connection has one goroutine at a time.
 RACE      = -race -gcflags=modernc.org/sqlite/lib=-race=false -shuffle=on
 # What CI runs beside check, which vets: go test would vet each package again, and its dependencies for that.
-VETTED    = test -vet=off
+VETTED    = $(GO) test -vet=off
+RACED     = CGO_ENABLED=1 $(VETTED) $(RACE)
 VERSION   = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME ?= 30s
 SIM_RUNS ?= 1000
@@ -69,34 +70,34 @@ unit: ## the packages by themselves, without the race detector and services, in 
 	$(GO) test -timeout 5m $$($(GO) list ./... | grep -v -e /tests/ -e /mq/amqp -e /coord/zookeeper -e /launch/docker -e /persdb/pglog -e /deploy/postgres)
 
 test: setup services ## every test but test-containers, with the race detector, the API's also on the real parts
-	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(GO) $(VETTED) $(RACE) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
-	$(GO) $(VETTED) $(RACE) -tags failpoint ./internal/failpoint/...
-	$(GO) $(VETTED) -count=1 -run Allocations ./system
+	set -a; . .services/env; RIDESHARE_ANYSQL_RUNS=50 RIDESHARE_POWERLOSS_RUNS=5 RIDESHARE_SIM_RUNS=10 $(RACED) -p 3 -skip '^($(LOAD)|$(UNRACED))$$' -timeout 20m $(LONGEST) $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	$(RACED) -tags failpoint ./internal/failpoint/...
+	$(VETTED) -count=1 -run Allocations ./system
 	@$(MAKE) --no-print-directory -j2 test-sim test-real # test-sim computes while test-real waits
 	@$(MAKE) --no-print-directory test-fault # alone: its findings depend on time
 
 test-sim: ## SQL_RUNS (500) scripts of generated SQL, 300 losses of power and SIM_RUNS (1000) simulated runs of the system under faults, without the race detector, and the broken builds
-	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(GO) $(VETTED) -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
-	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(GO) $(VETTED) -count=1 -timeout 30m -run RandomFaults ./tests/sim
-	nice -n 19 $(GO) $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim
+	RIDESHARE_ANYSQL_RUNS=$(SQL_RUNS) nice -n 19 $(VETTED) -count=1 -timeout 30m -run 'AnySQL|PowerLoss' ./persdb/commitlog
+	RIDESHARE_SIM_RUNS=$(SIM_RUNS) GOGC=400 nice -n 19 $(VETTED) -count=1 -timeout 30m -run RandomFaults ./tests/sim
+	nice -n 19 $(VETTED) -tags failpoint -timeout 30m -run Broken ./tests/sim
 
 test-real: setup services ## the API test set and some scenes of the examples on RabbitMQ, ZooKeeper and processes that have the race detector too, but for what is the same on all of them
 	set -a; . .services/env; \
 	  RIDESHARE_RACED=1; RIDESHARE_E2E_FLAGS="--bus $$RABBITMQ_URL --coordinator $$ZOOKEEPER_URL/{id} --launcher process --prefix {id}-"; \
-	  $(GO) $(VETTED) $(RACE) -skip '^($(LOAD)|$(DELIVERED))$$|^($(APART))' -count=1 -timeout 30m ./tests/e2e && \
-	  $(GO) $(VETTED) $(RACE) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
+	  $(RACED) -skip '^($(LOAD)|$(DELIVERED))$$|^($(APART))' -count=1 -timeout 30m ./tests/e2e && \
+	  $(RACED) -run '$(REAL_SCENES)' -count=1 -p 1 -timeout 20m ./examples/...
 
 test-fault: setup services ## the faults on real services and processes that have the race detector too, FAULT_PARALLEL (2) at a time, in some 15 minutes
-	set -a; . .services/env; RIDESHARE_RACED=1 $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
+	set -a; . .services/env; RIDESHARE_RACED=1 $(RACED) -count=1 -v -timeout 45m -parallel $(FAULT_PARALLEL) ./tests/fault
 
 test-containers: setup services ## the stack of docker-compose.yml, on a Docker engine, as root, in minutes
-	set -a; . .services/env; $(GO) $(VETTED) $(RACE) -count=1 -v -timeout 40m ./tests/containers
+	set -a; . .services/env; $(RACED) -count=1 -v -timeout 40m ./tests/containers
 
 test-cluster: setup services ## three hosts, each killed, paused and cut off under load, and each leader killed; on a Docker engine, as root, in some 6 minutes; CLUSTER_ROUNDS=20 for figures
-	$(GO) $(VETTED) $(RACE) -count=1 -v -timeout $$((20 * $${CLUSTER_ROUNDS:-1} + 10))m ./tests/cluster
+	$(RACED) -count=1 -v -timeout $$((20 * $${CLUSTER_ROUNDS:-1} + 10))m ./tests/cluster
 
 test-short: setup ## the tests without the fault runs
-	$(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
+	CGO_ENABLED=1 $(GO) test $(RACE) -short -timeout 10m $$($(GO) list ./... | grep -v -e /tests/fault -e /tests/containers -e /tests/cluster)
 
 fuzz: ## each fuzz target for FUZZTIME (30s)
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
@@ -126,7 +127,7 @@ bench: build services ## the performance ladder beside the alternatives, on a qu
 	bin/rideshare bench --json bin/bench.json --html bin/bench.html
 
 bench-smoke: setup services ## the ladder and a fail-over for a moment: right answers, no times
-	set -a; . .services/env; $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
+	set -a; . .services/env; CGO_ENABLED=1 $(GO) test $(RACE) -count=1 -timeout 10m ./tests/bench
 
 examples-load: ## the load scenes of both examples in full, on RabbitMQ, ZooKeeper and processes, in some 50 minutes; NAMES="ski-200k storm" for some
 	tests/load/examples.sh $(NAMES)

@@ -16,6 +16,9 @@ import (
 // clientsDir is the module that pins the clients of other projects.
 var clientsDir = filepath.Join("..", "clients")
 
+// noCgo is the environment of the clients' builds. CI has compiled the standard library so in an earlier step.
+const noCgo = "CGO_ENABLED=0"
+
 // clientLimit bounds one run of a client, with the compilation of its tests on a busy machine.
 const clientLimit = 5 * time.Minute
 
@@ -25,7 +28,7 @@ func runClient(t *testing.T, stdin string, env []string, name string, args ...st
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), noCgo), env...)
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
@@ -42,7 +45,7 @@ var rqliteTools = sync.OnceValues(func() (string, error) {
 	}
 	const commands = "github.com/rqlite/rqlite/v8/cmd/"
 	cmd := exec.Command("go", "build", "-C", clientsDir, "-o", dir, commands+"rqlite", commands+"rqbench")
-	cmd.Stderr = os.Stderr
+	cmd.Env, cmd.Stderr = append(os.Environ(), noCgo), os.Stderr
 	return dir, cmd.Run()
 })
 

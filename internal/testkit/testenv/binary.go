@@ -34,11 +34,16 @@ func goBuild(target string, flags ...string) error {
 	return err
 }
 
-// goTool runs a command of go and returns its output.
+// goTool runs a command of go and returns its output. As for the delivered binary, cgo is off, unless the race detector
+// needs it.
 func goTool(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	out, err := Command(ctx, "", nil, "go", args...)
+	cgo := "CGO_ENABLED=0"
+	if slices.Contains(args, "-race") {
+		cgo = "CGO_ENABLED=1"
+	}
+	out, err := Command(ctx, "", append(os.Environ(), cgo), "go", args...)
 	return strings.TrimSpace(out), err
 }
 
