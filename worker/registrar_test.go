@@ -97,3 +97,40 @@ func TestRegistrar_LostAnswer_StateInBetweenDoesNotStay(t *testing.T) {
 		<-ended
 	})
 }
+
+// listing is a coordinator with one other member than w1.
+type listing struct {
+	counting
+	other coord.Member
+}
+
+func (l *listing) Members(context.Context) ([]coord.Member, error) {
+	return []coord.Member{{Worker: "w1", Role: dbaas.RoleSlave, Applied: 9}, l.other}, nil
+}
+
+// Only a slave that can serve reads is ahead: for any other the last readable file must not be dropped.
+func TestRegistrar_Ahead_OnlySlavesThatServeReads(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		other coord.Member
+		want  bool
+	}{
+		"Serves":       {coord.Member{Role: dbaas.RoleSlave, Applied: 8}, true},
+		"SamePosition": {coord.Member{Role: dbaas.RoleSlave, Applied: 7}, false},
+		"Master":       {coord.Member{Role: dbaas.RoleMaster, Applied: 8}, false},
+		"Leaving":      {coord.Member{Role: dbaas.RoleSlave, Applied: 8, Leaving: true}, false},
+		"BusLost":      {coord.Member{Role: dbaas.RoleSlave, Applied: 8, BusLost: true}, false},
+		"NoReplica":    {coord.Member{Role: dbaas.RoleSlave, Applied: 8, NoReplica: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRegistrar(&Config{}, nil)
+			r.announce(coord.Member{PID: 1, Worker: "w1", Role: dbaas.RoleSlave})
+			tc.other.Worker = "w2"
+			r.use(&listing{other: tc.other})
+			if got := r.ahead(t.Context(), 7); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
