@@ -120,7 +120,7 @@ func (m *message) take() (answers []wire.ReadAnswer, last bool) {
 }
 
 // flush sends the ready answers. It acknowledges the delivery after the last reply was handed to the broker: if this
-// process dies earlier, the broker redelivers the message (but see earlyAck).
+// process dies earlier, or ctx ends, the broker redelivers the message (but see earlyAck).
 func (m *message) flush(ctx context.Context) {
 	m.sending <- struct{}{}
 	defer func() { <-m.sending }()
@@ -131,6 +131,9 @@ func (m *message) flush(ctx context.Context) {
 		}
 		m.send(ctx, answers, last)
 		m.forget(answers)
+		if ctx.Err() != nil {
+			return // perhaps the reply was not sent
+		}
 		if last {
 			m.ack(ctx)
 			close(m.done)

@@ -269,6 +269,24 @@ func TestExecutor_Serve_CutOffLeavesTheDelivery(t *testing.T) {
 	})
 }
 
+// A worker that is cut off while a reply is sent does not know whether the caller got the reply: it leaves the message to
+// the broker too.
+func TestExecutor_Serve_CutOffDuringTheReplyLeavesTheDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := newBus()
+		bus.silent = time.Second
+		e := newExecutor(newSource(1), bus)
+		d, req := request(t, read("a", time.Second))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		e.Serve(ctx, d, req)
+		e.Wait()
+		if d.acked != 0 {
+			t.Errorf("got acked %d, want 0", d.acked)
+		}
+	})
+}
+
 // A caller that has gone is counted, and its message is completed.
 func TestExecutor_Serve_VanishedCallerIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
