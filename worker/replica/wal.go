@@ -12,7 +12,7 @@ const (
 	// walStep is how much the WAL grows before the next attempt after a failed one.
 	walStep = 4 << 20
 	// readerGrace is the age below which a reader is never stopped. If the WAL exceeds twice maxWAL, hardGrace applies
-	// instead. Point reads are finished at that age.
+	// instead. A slave begins no fast read on a reader that is older than half of hardGrace.
 	readerGrace = time.Second
 	hardGrace   = 100 * time.Millisecond
 	// walWait is how long applying waits for readers that were stopped.

@@ -21,8 +21,8 @@ import (
 
 // Executor runs the reads of messages on a replica and answers them. It is safe for concurrent use.
 //
-// The reads of a message run one after another in one read transaction. That costs half as much as a transaction for
-// each read, and all reads see the same position. A read that takes long, or waits for a position, does not delay the
+// The reads of a message run one after another in one read transaction, or in several if they take long together. That
+// costs half as much as a transaction for each read. A read that takes long, or waits for a position, does not delay the
 // others.
 type Executor struct {
 	Stats Stats

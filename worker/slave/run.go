@@ -67,8 +67,12 @@ func (e *Executor) drive(ctx context.Context, w *work) {
 		if !w.empty() && !r.do(ctx) {
 			indexes := w.rest()
 			<-e.fast
+			w.m.flush(ctx)
 			e.awaitAgain(ctx, w.m, indexes)
 			return
+		}
+		if r.aged { // w goes on with another transaction in the same slot
+			continue
 		}
 		if r.slow { // safe to read: the run is over
 			<-e.slow
@@ -93,8 +97,12 @@ func (e *Executor) enterAgain(ctx context.Context, w *work) bool {
 	return e.enter(ctx, w, e.fast)
 }
 
-// run is one read transaction. It works until no read is left, another run has taken over, or a read was refused a slow
-// slot.
+// maxAge is the age of a transaction at which its run begins no further read. The replica ends transactions from twice
+// that age on, while its WAL is too long (replica.hardGrace).
+const maxAge = 50 * time.Millisecond
+
+// run is one read transaction. It works until no read is left, another run has taken over, a read was refused a slow
+// slot, or the transaction is older than maxAge.
 type run struct {
 	exec *Executor
 	work *work
@@ -103,6 +111,8 @@ type run struct {
 	turn turn
 	// again means that the read ran before, so that its wait is recorded already.
 	again bool
+	last  time.Time // when the last read began
+	aged  bool      // the transaction is older than maxAge, and reads are left
 
 	mu      sync.Mutex // guards the fields below
 	place   *place     // nil for a run that is slow
@@ -152,6 +162,10 @@ func (r *run) do(ctx context.Context) bool {
 			r.paused = true
 			return true
 		}
+		if r.last.Sub(began) > maxAge && !r.work.empty() {
+			r.aged = true
+			return true
+		}
 	}
 }
 
@@ -159,6 +173,7 @@ func (r *run) do(ctx context.Context) bool {
 func (r *run) one(ctx context.Context, reader Reader, i int) {
 	read := &r.work.m.reads[i]
 	now := r.exec.now()
+	r.last = now
 	if !read.Deadline.After(now) {
 		r.work.m.add(i, timedOut(), 0)
 		return
