@@ -86,10 +86,11 @@ type Replica struct {
 	Stats Stats
 
 	config   Config
-	progress atomic.Uint64 // see Progress
-	furthest int64         // most bytes received of a snapshot since the last one was installed; belongs to Run
-	wake     wait.Token    // Run has work to do
-	verify   chan struct{} // holds a token while a comparison with persdb's hashes runs
+	progress atomic.Uint64   // see Progress
+	furthest int64           // most bytes received of a snapshot since the last one was installed; belongs to Run
+	wake     wait.Token      // Run has work to do
+	verify   chan struct{}   // holds a token while a comparison with persdb's hashes runs
+	passed   map[string]bool // tables at which verifyAlways has passed over a part; belongs to verifyAlways
 
 	mu         sync.Mutex // guards the fields below
 	bound      bool       // syncQ has been bound once
@@ -116,7 +117,7 @@ func New(c Config) *Replica {
 	c.Backoff = cmp.Or(c.Backoff, defaultBackoff)
 	c.VerifyEvery = cmp.Or(c.VerifyEvery, defaultVerifyEvery)
 	c.VerifyTimeout = cmp.Or(c.VerifyTimeout, defaultVerifyTimeout)
-	return &Replica{config: c, wake: wait.NewToken(), verify: make(chan struct{}, 1)}
+	return &Replica{config: c, wake: wait.NewToken(), verify: make(chan struct{}, 1), passed: map[string]bool{}}
 }
 
 // Subscriber returns the callbacks for the broadcasts of syncQ. The replica also serves without them, from the log.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
+	"rideshare/internal/replication"
 	"rideshare/internal/wait"
 	"rideshare/internal/workerapi"
 )
@@ -16,6 +18,8 @@ import (
 const (
 	// verifyTries bounds the attempts to read both sides at the same position: during writes that takes luck.
 	verifyTries = 5
+	// partTries is the number of failures after which verifyAlways goes on with the next table.
+	partTries = 2
 	// verifyShare is the least ratio of the pause before a comparison to the duration of the previous one: so at most
 	// about 2 % of the time is spent on hashing.
 	verifyShare = 50
@@ -23,26 +27,62 @@ const (
 	suspectEvery = 10 * time.Minute
 )
 
-// verifyAlways compares the replica with persdb periodically until ctx ends.
+// verifyAlways compares the replica with persdb periodically until ctx ends. A part that takes too long, such as a large
+// table WITHOUT ROWID, does not keep the tables after it from being compared.
 func (r *Replica) verifyAlways(ctx context.Context) {
 	every := r.config.VerifyEvery
 	if every < 0 {
 		return
 	}
 	var from dbaas.HashFrom
+	failures := 0 // at from
 	for rest := every; ; {
 		// Workers that started together must not all call persdb at the same moment.
 		if !wait.For(ctx, rest/2+rand.N(rest)) { //nolint:gosec // jitter is no secret.
 			return
 		}
 		started := time.Now()
-		_, next, err := r.verifyPart(ctx, from)
-		if err != nil && ctx.Err() == nil {
+		switch _, next, err := r.verifyPart(ctx, from); {
+		case err == nil:
+			from, failures = next, 0
+		case ctx.Err() == nil:
 			r.config.Log.DebugContext(ctx, "replica not verified", logkey.Error, err)
+			if failures++; failures >= partTries && r.passOver(ctx, &from, err) {
+				failures = 0
+			}
 		}
-		from = next
 		rest = max(every, verifyShare*time.Since(started))
 	}
+}
+
+// passOver moves from to the next table, after the part at from has failed with reason. It reports false, having done
+// nothing, if persdb does not answer or there is no replica at the moment: then every part fails. The log gets one
+// warning for each table.
+func (r *Replica) passOver(ctx context.Context, from *dbaas.HashFrom, reason error) bool {
+	headCtx, cancel := context.WithTimeout(ctx, r.config.StoreTimeout)
+	defer cancel()
+	if _, err := r.config.Store.Head(headCtx); err != nil {
+		return false
+	}
+	rd, err := r.scanner()
+	if err != nil {
+		return false
+	}
+	defer rd.Close()
+	tables, err := replication.Tables(rd.conn)
+	if err != nil {
+		return false
+	}
+	i, _ := slices.BinarySearch(tables, from.Table) // the part at from begins in the ith table
+	*from = dbaas.HashFrom{}
+	if i+1 < len(tables) {
+		from.Table = tables[i+1]
+	}
+	if i < len(tables) && !r.passed[tables[i]] {
+		r.passed[tables[i]] = true
+		r.config.Log.WarnContext(ctx, "tables not verified, the next table follows", logkey.Error, fmt.Errorf("from table %q: %w", tables[i], reason))
+	}
+	return true
 }
 
 // Verify compares the hashes of all tables with persdb's, part by part, each part at one position. If they differ, or
