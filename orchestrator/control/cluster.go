@@ -81,7 +81,7 @@ func (l *Loop) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	desired := l.lastDesired()
+	desired := l.guessDesired(Observed{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Status{Members: members, DesiredSlaves: desired, Leader: l.leading, Hosts: l.view.hostStates()}, nil
@@ -160,8 +160,12 @@ func epochOf(members []Member) dbaas.Epoch {
 	return master.Epoch
 }
 
-// Desired returns the wanted number of slaves, as last read from the coordinator.
-func (l *Loop) Desired() int { return l.lastDesired() }
+// Desired returns the wanted number of slaves, as last read from the coordinator; 0 if it was never read.
+func (l *Loop) Desired() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.view.desired
+}
 
 // Slaves returns how many slaves served in the last pass and, if none did, since when no slave has served.
 func (l *Loop) Slaves() (int, time.Time) {

@@ -68,10 +68,16 @@ func (l *listing) host(name string) launch.Host {
 func (l *listing) addRegistered(members map[dbaas.WorkerID]coord.Member) {
 	for _, id := range slices.Sorted(maps.Keys(members)) {
 		m := members[id]
-		listed := slices.ContainsFunc(l.instances, func(in launch.Instance) bool { return in.ID == id })
-		if h := l.host(m.Host); m.Host != "" && h.Name == m.Host && !h.Answers() && !listed {
-			l.instances = append(l.instances, launch.Instance{ID: id, PID: m.PID, Host: m.Host, Control: m.Control, Running: true})
+		if h := l.host(m.Host); m.Host != "" && h.Name == m.Host && !h.Answers() {
+			l.add(id, m)
 		}
+	}
+}
+
+// add adds a registered worker, unless the list shows it.
+func (l *listing) add(id dbaas.WorkerID, m coord.Member) {
+	if !slices.ContainsFunc(l.instances, func(in launch.Instance) bool { return in.ID == id }) {
+		l.instances = append(l.instances, launch.Instance{ID: id, PID: m.PID, Host: m.Host, Control: m.Control, Running: true})
 	}
 }
 

@@ -225,7 +225,7 @@ func (l *Loop) pass(ctx context.Context) bool {
 	starting := l.startsUnderWay() // before the list: a start that ends in between is in both and is counted once
 	list, err := l.list(ctx)
 	if err != nil {
-		l.renewUnlisted(ctx, session)
+		l.passUnlisted(ctx, session)
 		return false
 	}
 	seen := l.observe(ctx, session, list, starting)
@@ -280,6 +280,12 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 	if err != nil {
 		return Desired{}, fmt.Errorf("slave count: %w", err)
 	}
+	l.knowDesired(ctx, n)
+	return Desired{Slaves: n}, nil
+}
+
+// knowDesired records the wanted number of slaves that the coordinator stores.
+func (l *Loop) knowDesired(ctx context.Context, n int) {
 	l.mu.Lock()
 	changed := l.view.desiredKnown && l.view.desired != n
 	l.view.desired, l.view.desiredKnown = n, true
@@ -288,7 +294,6 @@ func (l *Loop) desired(ctx context.Context, session coord.Session, leading bool,
 		l.cfg.Log.InfoContext(ctx, "another number of slaves wanted", logkey.Count, n)
 		l.emit(EventScale, ScaleEvent{Slaves: n})
 	}
-	return Desired{Slaves: n}, nil
 }
 
 // guessDesired returns the wanted number of slaves when the coordinator stores none or does not answer: the last known number, else the
@@ -316,13 +321,4 @@ func slavesOf(workers []Worker) int {
 		slaves--
 	}
 	return slaves
-}
-
-func (l *Loop) lastDesired() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.view.desiredKnown {
-		return l.view.desired
-	}
-	return l.cfg.Slaves
 }

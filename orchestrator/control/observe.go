@@ -70,7 +70,8 @@ func (l *Loop) observe(ctx context.Context, session coord.Session, list listing,
 	}
 	l.forget(known)
 	o.Hosts = l.hostsOf(list, starting, now)
-	l.look(list, o.returning(l.sessionTimeout(session)), now)
+	l.view.list = list
+	l.count(list.instances, o.returning(l.sessionTimeout(session)), now)
 	l.looked.Notify()
 	l.view.unsettled = up && (list.unsettled(now) || slices.ContainsFunc(o.Workers, func(w Worker) bool {
 		return w.Running && !w.Stopping && w.Role != dbaas.RoleNone && !w.Registered && w.reachable()
@@ -121,16 +122,15 @@ func membersOf(ctx context.Context, session coord.Session) (map[dbaas.WorkerID]c
 	return members, true
 }
 
-// look updates the view: how many slaves serve, and since when there has been no slave or no master. returning means that
+// count updates how many slaves serve, and since when there has been no slave or no master. returning means that
 // the session is new: then a running worker that has lost its registration still counts as serving, since the coordinator
 // lost the registration. The workers of a lost host do not count. As long as the coordinator was never read, the roles are
-// unknown, and the workers may serve: one of them counts as the master, the others as slaves.
-func (l *Loop) look(list listing, returning bool, now time.Time) {
-	l.view.list = list
+// unknown, and the workers may serve: one of them counts as the master, the others as slaves. The caller holds mu.
+func (l *Loop) count(workers []launch.Instance, returning bool, now time.Time) {
 	slaves, masters, unknown := 0, 0, 0
-	for _, in := range list.instances {
+	for _, in := range workers {
 		m := l.memory[in.ID]
-		if !in.Running || m == nil || m.stopping || !l.view.lost[in.Host].IsZero() {
+		if !in.Running || m != nil && m.stopping || !l.view.lost[in.Host].IsZero() {
 			continue
 		}
 		if l.view.members == nil {
@@ -138,7 +138,7 @@ func (l *Loop) look(list listing, returning bool, now time.Time) {
 			continue
 		}
 		member, registered := l.view.members[in.ID]
-		if returning && !registered && !m.lostAt.IsZero() {
+		if returning && !registered && m != nil && (m.present || !m.lostAt.IsZero()) {
 			member.Role, member.NoReplica = m.role, m.noReplica
 		}
 		switch member.Role {

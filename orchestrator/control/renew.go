@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"rideshare/internal/coord"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/logkey"
 	"rideshare/internal/workerapi"
@@ -31,23 +30,4 @@ func (l *Loop) renew(ctx context.Context, o Observed) {
 	if err != nil {
 		l.cfg.Log.WarnContext(ctx, "leadership not renewed", logkey.Worker, string(w.ID), logkey.Error, err)
 	}
-}
-
-// renewUnlisted is renew for a pass in which no launcher answers: it renews the master that the last list showed.
-func (l *Loop) renewUnlisted(ctx context.Context, session coord.Session) {
-	if !l.isLeading() {
-		return
-	}
-	if _, up := membersOf(ctx, session); up {
-		return
-	}
-	var last Observed
-	l.mu.Lock()
-	for _, in := range l.view.list.instances {
-		if m := l.memory[in.ID]; m != nil {
-			last.Workers = append(last.Workers, m.worker(in))
-		}
-	}
-	l.mu.Unlock()
-	l.renew(ctx, last)
 }

@@ -1,0 +1,55 @@
+package control
+
+import (
+	"context"
+	"slices"
+
+	"rideshare/internal/coord"
+	"rideshare/internal/dbaas"
+)
+
+// passUnlisted is a pass in which no launcher answers. It carries out no plan. It counts which workers serve, since reads
+// and writes go on, and reads the wanted number of slaves. If the coordinator is away too, it renews the master.
+func (l *Loop) passUnlisted(ctx context.Context, session coord.Session) {
+	members, up := membersOf(ctx, session)
+	if !up {
+		l.renewUnlisted(ctx)
+		return
+	}
+	l.countRegistered(session, members)
+	ctx, cancel := context.WithTimeout(ctx, coordTimeout)
+	defer cancel()
+	if n, _, err := session.SlaveCount(ctx); err == nil {
+		l.knowDesired(ctx, n)
+	}
+}
+
+// countRegistered is count without a new list: the registered workers count, unless the last list showed that they had ended.
+func (l *Loop) countRegistered(session coord.Session, members map[dbaas.WorkerID]coord.Member) {
+	now := l.cfg.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.view.members = members
+	last := listing{instances: slices.Clone(l.view.list.instances)}
+	for id, m := range members {
+		last.add(id, m)
+	}
+	o := Observed{Now: now, CoordinatorSince: l.sessionSince}
+	l.count(last.instances, o.returning(l.sessionTimeout(session)), now)
+}
+
+// renewUnlisted renews the master that the last list showed.
+func (l *Loop) renewUnlisted(ctx context.Context) {
+	if !l.isLeading() {
+		return
+	}
+	var last Observed
+	l.mu.Lock()
+	for _, in := range l.view.list.instances {
+		if m := l.memory[in.ID]; m != nil {
+			last.Workers = append(last.Workers, m.worker(in))
+		}
+	}
+	l.mu.Unlock()
+	l.renew(ctx, last)
+}
