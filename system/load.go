@@ -36,7 +36,7 @@ func (w work) since(before work) float64 {
 
 func newLoadMeter(c *orchestratorParts) *loadMeter { return &loadMeter{parts: c, at: time.Now()} }
 
-// Sample returns the load since the last call. It does not set the number of reads: the scaler counts them.
+// Sample returns the load since the last call. It does not set the number of reads and the wanted number of slaves: the scaler knows them.
 func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	var s scale.Sample
 	ctx, cancel := context.WithTimeout(ctx, 2*statusTimeout)
@@ -46,7 +46,6 @@ func (m *loadMeter) Sample(ctx context.Context) scale.Sample {
 	if err != nil {
 		s.Missing = append(s.Missing, "persdb")
 	}
-	s.Desired = m.parts.loop.Desired()
 	statuses, missing := m.parts.statuses(ctx)
 	slices.Sort(missing)
 	s.Missing = append(s.Missing, missing...)

@@ -22,6 +22,7 @@ const period = 2 * time.Minute
 type cluster struct {
 	mu     sync.Mutex
 	slaves []int // the arguments of SetSlaves, in order
+	wanted int   // Desired before the first SetSlaves
 	values map[string]stored
 	// fault, if set, is called before each call, and its error is the call's error. If lost is true, the call
 	// is done all the same and only its answer is lost.
@@ -80,9 +81,16 @@ func (c *cluster) Desired() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.slaves) == 0 {
-		return 0
+		return c.wanted
 	}
 	return c.slaves[len(c.slaves)-1]
+}
+
+// want sets Desired.
+func (c *cluster) want(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = n
 }
 
 func (c *cluster) Value(ctx context.Context, name string) (data []byte, version coord.Version, err error) {

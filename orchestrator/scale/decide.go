@@ -151,8 +151,9 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 	}
 	sample.Reads = w.reads + l.HandedOver
 	settings, settingsErr := s.follow(ctx)
+	wantedErr := s.addWanted(&sample, settings)
 	s.propose(&d, settings, sample, l.samples())
-	if err = cmp.Or(err, settingsErr); err != nil {
+	if err = cmp.Or(err, settingsErr, wantedErr); err != nil {
 		return &d, err
 	}
 	l.HandedOver = 0
@@ -165,6 +166,19 @@ func (s *Scaler) decide(ctx context.Context, w window, sample Sample) (*Decision
 	}
 	s.forgetUndone()
 	return &d, s.conclude(ctx, &d, &l, version+1)
+}
+
+// addWanted adds the wanted number of slaves to the sample. If the number is not known, it returns an error for the policy
+// latency, which may keep that number.
+func (s *Scaler) addWanted(sample *Sample, settings Settings) error {
+	if sample.Desired = s.cfg.Cluster.Desired(); sample.Desired > 0 {
+		return nil
+	}
+	sample.Missing = append(slices.Clone(sample.Missing), "wanted number")
+	if settings.Policy == (Latency{}).Name() {
+		return errors.New("the wanted number of slaves is not known")
+	}
+	return nil
 }
 
 func (s *Scaler) conclude(ctx context.Context, d *Decision, l *ledger, version coord.Version) error {
@@ -209,12 +223,12 @@ func (s *Scaler) propose(d *Decision, settings Settings, sample Sample, before [
 	}
 }
 
-// inWindowOfAnother reports whether another orchestrator decided less than half a period
-// ago. Each orchestrator has its own timer; so one of them decides, and the others hand
-// over their reads. The clocks may differ in either direction.
+// inWindowOfAnother reports whether the newest decision is another orchestrator's and much less than a period old. Each
+// orchestrator has its own timer; so one of them decides, and all others hand over their reads before its next tick. The
+// clocks may differ in either direction.
 func (s *Scaler) inWindowOfAnother(l *ledger, w window) bool {
 	d := l.newest()
-	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period/2
+	return d != nil && d.By != s.cfg.Name && w.at.Sub(d.At).Abs() < s.cfg.Period*9/10
 }
 
 // load reads the ledger. A ledger that has not been written yet is empty.

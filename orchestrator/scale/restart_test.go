@@ -3,6 +3,7 @@ package scale_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,66 @@ func TestScaler_TwoOrchestrators_OneDecisionForTheReadsOfBoth(t *testing.T) {
 	})
 }
 
+// Of three orchestrators one decides, for the reads of all, whatever the distances between their ticks are.
+func TestScaler_ThreeOrchestrators_OneDecisionForTheReadsOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		starts := map[string]time.Duration{"a": 0, "b": 70 * time.Second, "c": 20 * time.Second}
+		all := map[string]*scale.Scaler{}
+		for name := range starts {
+			all[name] = start(t, configOf(c, name))
+			defer closeScaler(t, all[name])
+		}
+		for at := time.Duration(0); at < 6*period; at += 10 * time.Second {
+			for name, s := range all {
+				if at >= starts[name] {
+					read(s, 1)
+				}
+			}
+			pass(10 * time.Second)
+		}
+		got := all["a"].Decisions(t.Context())
+		if len(got) != 6 {
+			t.Fatalf("got %d decisions in 6 periods, want 6", len(got))
+		}
+		for _, d := range got[1:] {
+			if d.By != "a" || d.Count != 36 {
+				t.Errorf("got a decision of %s about %d reads, want a's about 36", d.By, d.Count)
+			}
+		}
+	})
+}
+
+// The policy latency may keep the wanted number. As long as that number is not known, the decision waits.
+func TestScaler_WantedNumberUnknown_LatencyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{}
+		cfg := configOf(c, "a")
+		cfg.Settings.Policy = "latency"
+		cfg.Observe = func(context.Context) scale.Sample { return scale.Sample{Slaves: 2, Missing: []string{"worker 7"}} }
+		s := start(t, cfg)
+		defer closeScaler(t, s)
+		read(s, 5)
+		pass(period + time.Minute)
+		want(t, s, c, nil, nil)
+		c.want(6)
+		pass(10 * time.Second)
+		want(t, s, c, []outcome{{5, 6, true}}, []int{6})
+	})
+}
+
+// The policy reads decides without the wanted number. The decision says that the number was missing.
+func TestScaler_WantedNumberUnknown_ReadsDecides(t *testing.T) {
+	play(t, func(x *scene) {
+		read(x.scaler, 21)
+		pass(period)
+		x.want([]outcome{{21, 2, true}}, []int{2})
+		if got := x.scaler.Decisions(x.Context())[0].Sample.Missing; !slices.Contains(got, "wanted number") {
+			x.Errorf("got %q missing, want the wanted number", got)
+		}
+	})
+}
+
 // pausing is the cluster as an orchestrator sees it that is paused before its first change of the number of slaves, which
 // then fails.
 type pausing struct {
@@ -139,13 +200,13 @@ func TestScaler_PausedBeforeCarryingOut_NewerDecisionStays(t *testing.T) {
 		defer closeScaler(t, a)
 		defer closeScaler(t, b)
 		read(a, 41)
-		pass(period * 3 / 4)
+		pass(period * 19 / 20)
 		read(b, 21)
 		pass(period) // a ticks and is paused; then b ticks
 		decided := []outcome{{41, 3, false}, {21, 2, true}}
 		want(t, b, c, decided, []int{2})
 		close(p.resumed)
-		pass(10 * time.Second)
+		pass(5 * time.Second)
 		want(t, b, c, decided, []int{2})
 	})
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Sample is what a policy knows of one window. All numbers except Reads and Desired may be
+// Sample is what a policy knows of one window. All numbers except Reads may be
 // missing; then Missing is not empty.
 type Sample struct {
 	// Reads is how many valid reads arrived, at all orchestrators.
 	Reads int `json:"reads"`
-	// Desired is how many slaves were wanted at the window's end, Slaves how many served then.
+	// Desired is how many slaves are wanted when the decision is made, Slaves how many served at the window's end.
 	Desired int `json:"desired_slaves"`
 	Slaves  int `json:"slaves"`
 	// QueueAge is how long a read waited, on average, before it was sent to a slave.

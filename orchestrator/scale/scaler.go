@@ -37,7 +37,7 @@ type Config struct {
 	Settings Settings
 	// Period is the length of a window: 2 minutes by default.
 	Period time.Duration
-	// Observe measures all fields of a Sample except Reads, over the time since the last call. It
+	// Observe measures all fields of a Sample except Reads and Desired, over the time since the last call. It
 	// must return within a few seconds. If Observe is nil, those fields are missing.
 	Observe func(ctx context.Context) Sample
 	// Decided, if set, is called with each decision once it is done or overtaken.

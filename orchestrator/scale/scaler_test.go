@@ -130,7 +130,7 @@ func TestScaler_CoordinatorAwayForWindows_NewestCounts(t *testing.T) {
 // Each decision is kept with its sample and with the proposals of the other policies.
 func TestScaler_Decision_HasSampleAndOtherPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{}
+		c := &cluster{wanted: 2}
 		cfg := configOf(c, "a")
 		cfg.Observe = func(context.Context) scale.Sample { return sampleOf(2, 0.9, 3, 1) }
 		var reported []scale.Decision
