@@ -100,11 +100,11 @@ func (g *Gate) Ended(t Ticket, err error) {
 	if g == nil {
 		return
 	}
+	outcome := outcomeOf(err, t.given)
 	if t.write {
 		g.own.Add(-1)
-		g.leftDepth(t.depth, probed(err))
+		g.leftDepth(t.depth, outcome)
 	}
-	outcome := outcomeOf(err, t.given)
 	now := g.cfg.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,14 +141,14 @@ func (g *Gate) publishOutcome(err error) Outcome {
 	return Failed
 }
 
-// outcomeOf returns what the end of a request says about its dependency. The dependency failed if the dispatcher had to
-// end the request without an answer from a worker. These ends say nothing: a time-out after less than meant, a refusal
+// outcomeOf returns what the end of a request says about its dependency and about the depth of the write queue. They
+// failed if the dispatcher had to end the request without an answer from a worker. These ends say nothing: a time-out after less than meant, a refusal
 // by another limit, a position far ahead of the head, ErrNotSent, and a client that has gone.
 func outcomeOf(err error, given time.Duration) Outcome {
 	if err == nil {
 		return Succeeded
 	}
-	outcome := probed(err)
+	outcome := outcomeOfCode(err)
 	e, _ := errors.AsType[*dbaas.Error](err)
 	switch {
 	case outcome != Failed || e == nil:
@@ -161,8 +161,8 @@ func outcomeOf(err error, given time.Duration) Outcome {
 	return Failed
 }
 
-// probed returns the outcome of a probe of the depth breaker. Any other 503 or 504 than ErrNotSent is a failure.
-func probed(err error) Outcome {
+// outcomeOfCode is outcomeOf for what the code of err tells: a 503 or 504 may be a failure.
+func outcomeOfCode(err error) Outcome {
 	if errors.Is(err, context.Canceled) || errors.Is(err, ErrNotSent) {
 		return Neither
 	}

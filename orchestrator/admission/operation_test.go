@@ -193,6 +193,43 @@ func TestGate_DepthBreaker(t *testing.T) {
 	})
 }
 
+// A probe that ended early by its client's own short timeout, or with a worker's answer, does not open the breaker again.
+func TestGate_DepthProbe_OnlyFailuresOpen(t *testing.T) {
+	late := dbaas.WrapError(dbaas.CodeUnknown, "no answer", context.DeadlineExceeded)
+	late.Reason = dbaas.ReasonDeadline
+	for name, c := range map[string]struct {
+		end   error
+		given time.Duration
+		want  State // after this probe and five that succeed
+	}{
+		"impatient":    {late, meant - time.Millisecond, Closed},
+		"late":         {late, meant, Open},
+		"queue full":   {dbaas.WrapError(dbaas.CodeUnavailable, "x", mq.ErrRefused), testTimeout, Open},
+		"answered 503": {dbaas.Errorf(dbaas.CodeUnavailable, "x"), testTimeout, Closed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(r *rig) {
+				r.setReady(10001)
+				r.until(.15)
+				r.want("a write", r.write(nil), dbaas.ReasonDepthBreaker)
+				r.setReady(0)
+				r.until(2.25)
+				op := r.operation()
+				op.Deadline = time.Now().Add(c.given)
+				ticket, err := r.EnterWrite(r.Context(), &op)
+				r.want("a probe", err, "")
+				r.Ended(ticket, c.end)
+				for range probes {
+					_ = r.write(nil) // refused if the breaker is open again
+				}
+				if got := r.Breakers()["depth"].State; got != c.want.String() {
+					r.Errorf("got %s, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 // More writes than the queue should hold open the breaker before the next sample.
 func TestGate_DepthBetweenSamples(t *testing.T) {
 	limits := func(c *Config) { c.Settings.Depth = DepthSettings{Wait: 7, Open: 7} }
