@@ -24,6 +24,7 @@ type persdb struct {
 	err      error
 	damaged  map[dbaas.Seq]bool
 	slow     time.Duration // of each read
+	pieces   int           // in how many pieces a page comes, a second apart
 	reads    int           // that run now
 	maxReads int
 	allReads int
@@ -79,6 +80,12 @@ func (p *persdb) Changes(ctx context.Context, after dbaas.Seq, limit time.Durati
 	})
 	defer p.set(func() { *count-- })
 	wait.For(ctx, p.slow)
+	for range p.pieces {
+		wait.Heard(ctx)
+		if !wait.For(ctx, time.Second) {
+			return dbaas.Page{}, context.Cause(ctx)
+		}
+	}
 	timeout := time.After(limit)
 	for over := limit == 0; ; {
 		more := p.more.Next()

@@ -34,7 +34,7 @@ const (
 	pace = 100 * time.Millisecond
 	// quiet is the time without an event after which a stream sends its position.
 	quiet = 10 * time.Second
-	// callTime is the timeout of a call to persdb that does not wait for a commit.
+	// callTime is how long a call to persdb that does not wait for a commit may bring nothing.
 	callTime = 10 * time.Second
 )
 
@@ -146,7 +146,7 @@ func (f *Feed) read(ctx context.Context, after dbaas.Seq) (page dbaas.Page, even
 	case <-ctx.Done():
 		return dbaas.Page{}, nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := wait.UntilQuiet(ctx, callTime) // a large commit may take long
 	defer cancel()
 	page, err = f.cfg.Store.Changes(ctx, after, 0, pageBytes)
 	if err == nil && len(page.Entries) == 1 && isLarge(&page.Entries[0]) {

@@ -95,6 +95,17 @@ func TestFeed_Forms(t *testing.T) {
 	})
 }
 
+// A page of the log that takes long, as one with a large commit, is read to its end.
+func TestFeed_SlowPage_IsReadToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPersdb()
+		p.pieces = 30
+		p.commit(1, 0)
+		s := open(t, run(t, p, 0), path+"?after=0")
+		wantCommits(t, s, 1, 1)
+	})
+}
+
 // A consumer of some tables skips what has no match, and its position moves on.
 func TestFeed_Tables_PositionMovesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
