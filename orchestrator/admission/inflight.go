@@ -54,8 +54,8 @@ func (a *arrivals) use(r rules, clock func() time.Time) {
 	defer a.mu.Unlock()
 	now := clock()
 	a.rules = r
-	if a.shares.on = r.shared; !r.shared {
-		a.shares = shares{}
+	if a.shares.on != r.shared {
+		a.shares = shares{on: r.shared} // requests before the limits are shared are no demand for a share
 	}
 	a.totals = a.changed(a.totals, r.total, now)
 	a.shares.models = a.changed(a.shares.models, r.user, now)

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,4 +74,36 @@ func TestArrivals_ClockUnderTheLock(t *testing.T) {
 	a.use(rules{shared: true}, clock)
 	a.share(parts{}, start, clock)
 	a.keepShare(start, clock)
+}
+
+// Requests that came before the limits were shared do not count for the shares.
+func TestShared_Begins_EarlierRequestsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCoordinator()
+		own := shared(None, "900:900")
+		own.Limits.Mode = Defaults().Limits.Mode
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		begin := func(name string) *orchestrator {
+			o := join(t, c, name, own)
+			o.die()
+			running.Go(func() { o.Run(ctx) })
+			return o
+		}
+		a, b := begin("a"), begin("b")
+		for range 500 {
+			a.take(Write)
+		}
+		if err := a.Patch(ctx, []byte(`{"limits":{"mode":"shared"}}`)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(9 * time.Second)
+		for name, o := range map[string]*orchestrator{"a": a, "b": b} {
+			if got := o.Status().Shares; got == nil || got.Write != 0.5 || !got.Valid {
+				t.Errorf("%s: got %+v, want a half", name, got)
+			}
+		}
+		cancel()
+		running.Wait()
+	})
 }
