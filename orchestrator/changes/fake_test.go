@@ -79,11 +79,13 @@ func (p *persdb) Changes(ctx context.Context, after dbaas.Seq, limit time.Durati
 		}
 	})
 	defer p.set(func() { *count-- })
-	wait.For(ctx, p.slow)
+	if !wait.For(ctx, p.slow) {
+		return dbaas.Page{}, ctx.Err()
+	}
 	for range p.pieces {
 		wait.Heard(ctx)
 		if !wait.For(ctx, time.Second) {
-			return dbaas.Page{}, context.Cause(ctx)
+			return dbaas.Page{}, ctx.Err()
 		}
 	}
 	timeout := time.After(limit)

@@ -106,6 +106,18 @@ func TestFeed_SlowPage_IsReadToItsEnd(t *testing.T) {
 	})
 }
 
+// A page of the log that brings nothing is given up.
+func TestFeed_StuckPage_IsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPersdb()
+		p.slow = time.Minute
+		p.commit(1, 0)
+		if s := feedtest.Open(t.Context(), run(t, p, 0), path+"?after=0"); s.Status != http.StatusServiceUnavailable {
+			t.Errorf("got %d %s, want 503", s.Status, s.Body)
+		}
+	})
+}
+
 // A consumer of some tables skips what has no match, and its position moves on.
 func TestFeed_Tables_PositionMovesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
