@@ -175,7 +175,7 @@ func archiveMetrics(store *ArchivedStore) []telemetry.Sampled {
 			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotAge.Seconds() }),
 		metric("snapshot_every_seconds", "ARCHIVE_SNAPSHOT_EVERY, the time after which the next snapshot is made.", true,
 			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return a.SnapshotEvery.Seconds() }),
-		metric("gaps_total", "How often entries were lost to the archive: trimmed above ARCHIVE_BACKLOG, or damaged. Positions from there to the next snapshot cannot be restored.", false,
+		metric("gaps_total", "How often entries were lost to the archive: trimmed above ARCHIVE_BACKLOG, damaged, or lost by the archive itself. Unless the log still has them, positions from there to the next snapshot cannot be restored.", false,
 			func(s commitlog.ArchiveState, a writer.Stats) float64 { return float64(s.Gaps + a.Gaps) }),
 		metric("stopped", "Whether nothing is archived any more, since another process archives the cluster, or the archive has another history.", true,
 			func(_ commitlog.ArchiveState, a writer.Stats) float64 { return oneIf(a.Stopped) }),

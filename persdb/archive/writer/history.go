@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/logkey"
 	"rideshare/persdb/archive"
 )
 
@@ -82,4 +83,35 @@ func (a *Archiver) sameEnd(ctx context.Context, s archive.Segment) (bool, error)
 		return false, err
 	}
 	return equal(&end, entryOf(&records[0])), nil
+}
+
+// held is what the archive must have at one moment.
+type held struct {
+	after, position dbaas.Seq // every entry from after+1 to position
+	restorable      bool      // position can be restored: no gap waits for a snapshot
+}
+
+// holds returns what the archive has if it has lost nothing.
+func (a *Archiver) holds() held {
+	trimmed := a.store.ArchiveState().Trimmed
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return held{after: max(trimmed, a.skipped), position: a.position, restorable: !a.want}
+}
+
+// in reports whether a catalog that was read after holds was called has all of h.
+func (h held) in(c *archive.Catalog) bool {
+	_, reached := c.Chain(h.after)
+	ranges := c.Ranges()
+	return reached >= h.position && (!h.restorable || len(ranges) > 0 && ranges[len(ranges)-1].Last >= h.position)
+}
+
+// beginAgain counts a loss and makes begin run again. The archive has lost entries: an old copy of it was put in its place,
+// or objects were removed. begin stores again what the log still has, and a snapshot ends the gap of the rest.
+func (a *Archiver) beginAgain(ctx context.Context, had held) {
+	a.cfg.Log.ErrorContext(ctx, "the archive has lost entries, those that the log still has are stored again; see rideshare archive list", logkey.Seq, had.position)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gaps++
+	a.ready = false
 }

@@ -51,6 +51,9 @@ func (h *history) step(t *testing.T) {
 	switch h.random.IntN(8) {
 	case 0:
 		work(t, h.a)
+		if got := h.a.Stats().Gaps; got != 0 {
+			t.Errorf("got %d gaps, want none: the archive has lost nothing", got)
+		}
 	case 1: // the process dies, or ends, and the next one begins
 		h.place.Set(archivetest.Behaviour{DiesAt: 1 + h.random.IntN(6), DiesAfter: h.random.IntN(2) == 0})
 		_ = h.a.Work(t.Context()) // it dies, or there is less to do

@@ -108,6 +108,7 @@ func (a *Archiver) skip(ctx context.Context, to dbaas.Seq) {
 	a.mu.Lock()
 	a.cfg.Log.ErrorContext(ctx, "entries cannot be archived any more, positions from here to the next snapshot cannot be restored", logkey.Seq, a.position+1)
 	a.position, a.want = max(a.position, to), true
+	a.skipped = a.position
 	a.asked++
 	a.mu.Unlock()
 	a.store.Archived(to)

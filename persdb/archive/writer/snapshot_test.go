@@ -101,11 +101,12 @@ func TestArchiver_TrimmedDuringASnapshot(t *testing.T) {
 }
 
 // copied is a store's log that calls copying, if it is set, in the middle of the next copy of the tables: its position is
-// fixed, and nothing is copied yet.
+// fixed, and nothing is copied yet. Its entry damaged cannot be read.
 type copied struct {
 	commitlog.Log
 
 	copying func()
+	damaged dbaas.Seq
 }
 
 func (c *copied) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limit) ([]commitlog.Record, error) {
@@ -113,6 +114,14 @@ func (c *copied) Read(ctx context.Context, after dbaas.Seq, limit commitlog.Limi
 	if call := c.copying; call != nil && limit == (commitlog.Limit{Records: 1, NoChanges: true}) { // Copy asks for the time of its position.
 		c.copying = nil
 		call()
+	}
+	for i := range records {
+		if records[i].Entry.Seq == c.damaged && i == 0 {
+			return nil, dbaas.Errorf(dbaas.CodeDamaged, "entry %d is damaged", c.damaged)
+		}
+		if records[i].Entry.Seq == c.damaged {
+			return records[:i], nil
+		}
 	}
 	return records, err
 }

@@ -15,16 +15,22 @@ import (
 )
 
 // tidy compares histories, merges segments, and removes objects that are no longer needed. After each step the same
-// positions can be restored as before, so an interrupted step is simply repeated by the next tidy.
+// positions can be restored as before, so an interrupted step is simply repeated by the next tidy. If the archive has lost
+// entries, tidy only makes begin run again.
 func (a *Archiver) tidy(ctx context.Context) error {
 	ctx, cancel := wait.UntilQuiet(ctx, quiet)
 	defer cancel()
 	if err := a.checkWriter(ctx); err != nil {
 		return err
 	}
+	had := a.holds()
 	c, err := archive.Read(ctx, a.cfg.Place, a.store.ArchiveState().Cluster)
 	if err == nil {
 		err = a.compareWith(ctx, c)
+	}
+	if err == nil && !had.in(c) {
+		a.beginAgain(ctx, had)
+		return nil
 	}
 	if err == nil {
 		err = a.merge(ctx, c)

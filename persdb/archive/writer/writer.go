@@ -73,6 +73,7 @@ type Archiver struct {
 	mu       sync.Mutex   // guards the fields below
 	ready    bool         // begin has read the archive's state
 	position dbaas.Seq    // the next segment begins after it
+	skipped  dbaas.Seq    // the newest position that was skipped: the archive may lack entries up to it
 	trimmed  dbaas.Seq    // Header.Trimmed of the next segment
 	before   dbaas.Seq    // Header.Trimmed of the last segment
 	last     lastSnapshot // the newest snapshot
@@ -80,7 +81,7 @@ type Archiver struct {
 	want     bool         // a snapshot is due, whatever the age of the last one
 	asked    int          // how often want was decided: a snapshot answers only what was asked before it began
 	goal     dbaas.Seq    // the head of the log when begin read the archive: no snapshot is made before position reaches it
-	gaps     int64        // entries that were damaged before the archive had them
+	gaps     int64        // entries that were damaged before the archive had them, and losses of the archive
 	since    int64        // bytes of the log since the last snapshot
 	headers  map[string]archive.Header
 }
@@ -181,7 +182,8 @@ type Stats struct {
 	SnapshotAge time.Duration
 	// SnapshotEvery is the time after which the next snapshot is made.
 	SnapshotEvery time.Duration
-	// Gaps counts the entries that were found damaged before the archive had them.
+	// Gaps counts the entries that were found damaged before the archive had them, and how often the archive was found to
+	// lack what it had.
 	Gaps int64
 	// Stopped reports that archiving has stopped for good: another process writes, or the histories differ.
 	Stopped bool
