@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"syscall"
 
 	"rideshare/internal/dbaas"
 
@@ -25,7 +26,8 @@ func errTooManyRows(limit int) *dbaas.Error {
 
 const primaryMask = 0xff
 
-// failure returns the error of the last call on this connection, which returned rc. It is never nil.
+// failure returns the error of the last call on this connection, which returned rc. It is never nil. It wraps the
+// syscall.Errno of a call of the operating system that failed.
 func (c *Conn) failure(rc int32) *dbaas.Error {
 	// For a refused function the engine returns SQLITE_ERROR, for every other refusal of a guard SQLITE_AUTH.
 	if c.denied != nil && (rc&primaryMask == lib.SQLITE_AUTH || rc == lib.SQLITE_ERROR) {
@@ -44,8 +46,15 @@ func (c *Conn) failure(rc int32) *dbaas.Error {
 	err := &dbaas.Error{Code: codeOf(rc), Message: message}
 	if damaged(rc) {
 		err.Err = ErrDamaged
+	} else if reason := syscall.Errno(lib.Xsqlite3_system_errno(c.tls, c.db)); reason != 0 && ofSystem(rc) {
+		err.Err = reason
 	}
 	return err
+}
+
+// ofSystem reports whether the cause of rc is a call of the operating system that failed.
+func ofSystem(rc int32) bool {
+	return rc&primaryMask == lib.SQLITE_IOERR || rc&primaryMask == lib.SQLITE_CANTOPEN
 }
 
 // damaged reports whether rc is about the contents of the file. SQLITE_CORRUPT_VTAB is about rows that a client may have

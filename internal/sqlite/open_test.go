@@ -1,7 +1,10 @@
 package sqlite_test
 
 import (
+	"errors"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"rideshare/internal/sqlite"
@@ -34,5 +37,14 @@ func TestOptions_OnlyReadersMapTheFile(t *testing.T) {
 		if list := c.o.Pragmas(); !slices.Contains(list, c.want) {
 			t.Errorf("%s: got %q, want %s among them", c.name, list, c.want)
 		}
+	}
+}
+
+// The error of a call of the operating system can be found in that of the engine.
+func TestOpen_FolderMissing_WrapsTheSystemsError(t *testing.T) {
+	t.Parallel()
+	c, err := sqlite.Open(filepath.Join(t.TempDir(), "missing", "file.db"), sqlite.Options{})
+	if !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("got %v, %v, want %v", c, err, syscall.ENOENT)
 	}
 }

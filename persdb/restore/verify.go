@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"rideshare/internal/dbaas"
@@ -251,8 +252,8 @@ func (d *drill) restore(ctx context.Context, plan archive.Plan, at time.Time) (m
 	if gone || err != nil && d.p.fault() != nil {
 		return nil, err // the place failed; that says nothing of its objects
 	}
-	if code := dbaas.CodeOf(err); err != nil && (code == dbaas.CodeFull || code == dbaas.CodeUnavailable) {
-		return nil, err // a fault of this machine, not of the archive
+	if ofMachine(err) {
+		return nil, err
 	}
 	if err != nil {
 		d.Bad = append(d.Bad, fmt.Sprintf("position %d cannot be restored from %s: %v", plan.Seq, plan.Snapshot.Name, err))
@@ -260,6 +261,12 @@ func (d *drill) restore(ctx context.Context, plan archive.Plan, at time.Time) (m
 	}
 	d.Positions = append(d.Positions, Drilled{Seq: plan.Seq, At: at, Snapshot: plan.Snapshot.Seq, Hash: hashOf(tables)})
 	return tables, nil
+}
+
+// ofMachine reports whether err is a fault of this machine, not of the archive: the disk of the drill is full, or fails.
+func ofMachine(err error) bool {
+	_, failed := errors.AsType[syscall.Errno](err)
+	return failed || errors.Is(err, &dbaas.Error{Code: dbaas.CodeFull}) || errors.Is(err, &dbaas.Error{Code: dbaas.CodeUnavailable})
 }
 
 // hashes makes a data folder, opens it as persdb does, returns the hashes of its tables, and removes the folder.

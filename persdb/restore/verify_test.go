@@ -3,8 +3,10 @@ package restore_test
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,5 +160,22 @@ func TestList(t *testing.T) {
 	}
 	if _, err = restore.List(t.Context(), r.p, dbaas.NewClusterID()); !errors.Is(err, restore.ErrCluster) {
 		t.Errorf("another cluster: got %v", err)
+	}
+}
+
+// If the disk of a drill fails, the drill ends with that error. The report says nothing bad of the archive.
+func TestVerify_DiskFails_IsNoDamage(t *testing.T) {
+	t.Parallel()
+	r, temp := filled(t), t.TempDir()
+	report, err := restore.Verify(t.Context(), in(temp), r.p, dbaas.ClusterID{}, func(what string) {
+		if strings.HasPrefix(what, "restore position 4") { // no work folder can be made where a file is.
+			work, _ := filepath.Glob(filepath.Join(temp, "*"))
+			if failed := os.WriteFile(filepath.Join(work[0], ".data.restoring"), nil, 0o600); failed != nil {
+				t.Error(failed)
+			}
+		}
+	})
+	if !errors.Is(err, syscall.ENOTDIR) || len(report.Bad) > 0 || len(report.Positions) != 1 {
+		t.Errorf("got %+v, %v, want one position, the disk's error and nothing bad", report, err)
 	}
 }
