@@ -127,10 +127,11 @@ each snapshot, and writes nothing to the archive.
 Examples:
   rideshare archive verify file:///backup/rideshare
 
-Exit code 0: all is well. 1: an object is bad, and standard error names it. 2: wrong usage.`
+Exit code 0: all is well, or every gap has ended: the newest position can be restored. 1: an object is bad, and standard error names
+it, or nothing after some position can be restored. 2: wrong usage.`
 }
 
-// Run verifies, and returns an error that names the bad objects.
+// Run verifies, and returns an error that says what is bad.
 func (a *archiveVerifyCommand) Run(ctx context.Context, out *output) error {
 	limits, limitsErr := a.limits()
 	id, err := clusterFlag(a.Cluster)

@@ -28,7 +28,7 @@ type Report struct {
 	Positions []Drilled       `json:"positions"`
 	Gaps      []archive.Range `json:"gaps"`
 	// Bad has a line for each bad object, for each snapshot whose tables come out with other hashes than persdb computed,
-	// and for each position that cannot be restored.
+	// for each position that cannot be restored, and for a gap that no snapshot has ended.
 	Bad []string `json:"bad"`
 }
 
@@ -77,7 +77,7 @@ func Verify(ctx context.Context, cfg commitlog.Config, p place.Place, cluster db
 	if err = d.objects(ctx); err != nil {
 		return d.Report, err
 	}
-	d.Gaps = append([]archive.Range{}, d.c.Gaps()...)
+	d.gaps()
 	if err = d.snapshots(ctx); err != nil {
 		return d.Report, err
 	}
@@ -164,6 +164,15 @@ func (d *drill) meet(err error) error {
 	d.Bad, d.bad = append(d.Bad, bad.Error()), append(d.bad, bad.Name)
 	d.c = d.c.Without(bad.Name)
 	return nil
+}
+
+// gaps records the gaps. One that reaches the newest position is bad: no snapshot has ended it.
+func (d *drill) gaps() {
+	d.Gaps = append([]archive.Range{}, d.c.Gaps()...)
+	newest, _ := d.c.Newest()
+	if n := len(d.Gaps); n > 0 && d.Gaps[n-1].Last == newest {
+		d.Bad = append(d.Bad, fmt.Sprintf("nothing after position %d can be restored", d.Gaps[n-1].First-1))
+	}
 }
 
 // snapshots makes the tables of each snapshot, from its file and from the snapshot before it, and compares their hashes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,8 +62,8 @@ func TestVerify_ChangedByte_IsNamed(t *testing.T) {
 			t.Errorf("%s: got %+v, want it named alone, and positions", name, report)
 		}
 	}
-	if report := verify(t, &changed{Place: r.p, name: c.Segments[4].Name, at: 100}); len(report.Bad) != 1 || report.Positions[len(report.Positions)-1].Seq != 4 {
-		t.Errorf("the entry 5 is bad: got %+v, want 4 as the newest position", report)
+	if report := verify(t, &changed{Place: r.p, name: c.Segments[4].Name, at: 100}); len(report.Bad) != 2 || report.Positions[len(report.Positions)-1].Seq != 4 {
+		t.Errorf("the entry 5 is bad: got %+v, want it named, and 4 as the newest position", report)
 	}
 	if err := archive.WriteCluster(t.Context(), r.p, archive.Cluster{ID: r.head.Cluster}); err != nil {
 		t.Fatal(err)
@@ -113,8 +114,8 @@ func TestHoleAtTheEnd_IsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	gap := archive.Range{First: 5, Last: 6}
-	if got := verify(t, r.p); len(got.Gaps) != 1 || got.Gaps[0] != gap || len(got.Bad) > 0 {
-		t.Errorf("verify: got %+v, want the gap %v", got, gap)
+	if got := verify(t, r.p); len(got.Gaps) != 1 || got.Gaps[0] != gap || !slices.Equal(got.Bad, []string{"nothing after position 4 can be restored"}) {
+		t.Errorf("verify: got %+v, want the gap %v, and that nothing after 4 can be restored", got, gap)
 	}
 	if got, err := restore.List(t.Context(), r.p, dbaas.ClusterID{}); err != nil || len(got) != 1 || len(got[0].Gaps) != 1 || got[0].Gaps[0] != gap {
 		t.Errorf("list: got %+v, %v, want the gap %v", got, err, gap)
@@ -126,6 +127,19 @@ func TestHoleAtTheEnd_IsTold(t *testing.T) {
 	made, err = restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), r.p, restore.Want{At: r.states[6].at})
 	if _, not := errors.AsType[*archive.NotRestorableError](err); !not {
 		t.Errorf("the time of entry 6: got %+v, %v, want it refused", made, err)
+	}
+}
+
+// A gap that a snapshot has ended is told, and is not bad.
+func TestVerify_EndedGap_IsNotBad(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	if err := r.p.Remove(t.Context(), r.catalog(t).Segments[2].Name); err != nil { // of entry 3
+		t.Fatal(err)
+	}
+	gap := archive.Range{First: 3, Last: 3}
+	if got := verify(t, r.p); len(got.Gaps) != 1 || got.Gaps[0] != gap || len(got.Bad) > 0 {
+		t.Errorf("got %+v, want the gap %v and nothing bad", got, gap)
 	}
 }
 
