@@ -22,7 +22,7 @@ type restoreCommand struct {
 	Cluster string     `default:"" placeholder:"ID" help:"Cluster, if the archive holds several."`
 	At      string     `default:"" placeholder:"TIME" help:"Restore the last entry that is not after this time, in the form of RFC 3339."`
 	Seq     *dbaas.Seq `placeholder:"N" help:"Restore this position. Default: the newest."`
-	JSON    string     `name:"json" default:"" placeholder:"FILE" env:"RESTORE_JSON" help:"Write the new folder's cluster id, position and parent there as JSON."`
+	JSON    string     `name:"json" default:"" placeholder:"FILE" env:"RESTORE_JSON" help:"Write the new folder's cluster id, position, its time, the time of the next entry, and the parent there as JSON."`
 	archiveKeys
 	sqlLimits `group:"Limits of SQL:"`
 }
@@ -48,6 +48,10 @@ first. DIR appears whole or not at all: the work is done in .DIR.restoring besid
 
 From an archive come the tables and the stored answers of the position: a write that is repeated with its Idempotency-Key
 gets its first answer. A backup file has no stored answers: such a write runs again.
+
+The times of entries are those of persdb's clock, and never go back. After the clock was ahead, entries have the same time until the
+clock has reached that time. So look at the two times that the command prints, that of the position and that of the next entry, and
+name a position with --seq if they are far apart.
 
 Examples:
   rideshare restore --from file:///backup/rideshare --data ./data
@@ -137,7 +141,14 @@ func (r *restoreCommand) report(out *output, made restore.Made) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(out.stdout, "%s is cluster %s, at position %d\n", r.Data, made.Cluster, made.Seq); err != nil {
+	times := ""
+	if !made.At.IsZero() {
+		times = " of " + stamp(made.At)
+	}
+	if !made.Next.IsZero() {
+		times += "; the next entry is of " + stamp(made.Next)
+	}
+	if _, err := fmt.Fprintf(out.stdout, "%s is cluster %s, at position %d%s\n", r.Data, made.Cluster, made.Seq, times); err != nil {
 		return err
 	}
 	return report.WriteJSON(r.JSON, made)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/persdb/archive"
@@ -22,6 +24,22 @@ func TestRestoreCommand_Report_Gap(t *testing.T) {
 		}
 		if got := stderr.String(); got != want || stdout.Len() == 0 {
 			t.Errorf("gap %v: got errors %q, output %q; want errors %q", gap, got, stdout.String(), want)
+		}
+	}
+}
+
+// A restore says of which time its position is, and of which time the next entry, as far as they are known.
+func TestRestoreCommand_Report_Times(t *testing.T) {
+	at := time.Date(2026, 3, 2, 10, 0, 13, 0, time.UTC)
+	for want, made := range map[string]restore.Made{
+		"at position 0\n": {},
+		"at position 8 of 2026-03-02T10:00:13.000Z\n":                                                {Seq: 8, At: at},
+		"at position 8 of 2026-03-02T10:00:13.000Z; the next entry is of 2026-03-03T10:00:13.000Z\n": {Seq: 8, At: at, Next: at.Add(24 * time.Hour)},
+	} {
+		var stdout, stderr bytes.Buffer
+		err := (&restoreCommand{From: "file:///a", Data: "d"}).report(&output{stdout: &stdout, stderr: &stderr}, made)
+		if got := stdout.String(); err != nil || !strings.HasSuffix(got, want) {
+			t.Errorf("%+v: got %q, %v, want %q", made, got, err, want)
 		}
 	}
 }

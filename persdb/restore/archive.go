@@ -46,12 +46,16 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 	var c *archive.Catalog
 	var plan archive.Plan
 	var epoch dbaas.Epoch
+	var at, next time.Time
 	err = again(func() (err error) {
 		if c, err = archive.Read(ctx, p, id); err != nil {
 			return err
 		}
 		if plan, err = planOf(ctx, p, c, want); err != nil {
 			return nearest(c, plan.Seq, err)
+		}
+		if next, err = timeOf(ctx, p, c, plan.Seq+1); err != nil {
+			return err
 		}
 		epoch, err = newestEpoch(ctx, p)
 		return err
@@ -65,7 +69,15 @@ func FromArchive(ctx context.Context, cfg commitlog.Config, p place.Place, want 
 	}
 	defer end()
 	seed.Epoch = epoch
+	entries := seed.Entries
+	seed.Entries = func(add func(commitlog.Record) error) error {
+		return entries(func(r commitlog.Record) error {
+			at = r.Entry.At // last it is that of plan.Seq.
+			return add(r)
+		})
+	}
 	made, err := build(ctx, cfg, seed, &archive.Position{Cluster: id, Seq: plan.Seq})
+	made.At, made.Next = at, next
 	for _, gap := range c.Gaps() {
 		if gap.First == plan.Seq+1 {
 			made.Gap = &gap
@@ -123,6 +135,25 @@ func planOf(ctx context.Context, p place.Place, c *archive.Catalog, want Want) (
 	plan, err := c.Plan(ctx, p, seq)
 	plan.Seq = seq
 	return plan, err
+}
+
+// timeOf returns the time of an entry, or zero if the archive lacks it. It returns zero for an entry of a bad object too: the
+// restore does not need that object.
+func timeOf(ctx context.Context, p place.Place, c *archive.Catalog, seq dbaas.Seq) (at time.Time, err error) {
+	chain, _ := c.Chain(seq - 1)
+	if len(chain) == 0 {
+		return at, nil
+	}
+	_, err = archive.ReadSegment(ctx, p, chain[0], func(e archive.Entry) error {
+		if e.Seq == seq {
+			at = e.At
+		}
+		return nil
+	})
+	if _, bad := errors.AsType[*archive.BadObjectError](err); bad {
+		return time.Time{}, nil
+	}
+	return at, err
 }
 
 // newestEpoch returns the newest epoch of any cluster of the archive. It skips bad objects, since a bad object that the

@@ -76,6 +76,9 @@ func (r *run) check(t *testing.T, seq dbaas.Seq, want restore.Want) {
 		t.Errorf("restored %d: got parent %+v, %v", seq, parent, err)
 	}
 	then := r.states[seq]
+	if !made.At.Equal(then.at) {
+		t.Errorf("restored %d: got the time %v, want %v", seq, made.At, then.at)
+	}
 	if diff := cmp.Diff(then.content, contents(t, s, dir)); diff != "" {
 		t.Fatalf("position %d (-then +restored):\n%s", seq, diff)
 	}
@@ -223,5 +226,28 @@ func TestFromArchive_Bucket(t *testing.T) {
 	name := r.catalog(t).Segments[3].Name
 	if report := verify(t, &changed{Place: p, name: name, at: 100}); len(report.Bad) != 1 || !strings.Contains(report.Bad[0], name) {
 		t.Errorf("verify with a changed byte: got %+v, want %s named", report, name)
+	}
+}
+
+// A restore says of which time the next entry of the archive is, in whatever object the entry is. A bad object that has only
+// the next entry does not prevent the restore.
+func TestFromArchive_NextEntry(t *testing.T) {
+	t.Parallel()
+	r := filled(t)
+	at := func(seq dbaas.Seq) time.Time { return r.states[seq].at }
+	for name, c := range map[string]struct {
+		p         place.Place
+		seq       dbaas.Seq
+		wantsNext time.Time
+	}{
+		"in another segment": {r.p, 3, at(4)},
+		"in the same one":    {r.tidied(t, 1, false), 3, at(4)},
+		"none":               {r.p, 6, time.Time{}},
+		"bad":                {&changed{Place: r.p, name: r.catalog(t).Segments[5].Name, at: 100}, 5, time.Time{}},
+	} {
+		made, err := restore.FromArchive(t.Context(), in(filepath.Join(t.TempDir(), "data")), c.p, restore.Want{Seq: &c.seq})
+		if err != nil || made.Seq != c.seq || !made.At.Equal(at(c.seq)) || !made.Next.Equal(c.wantsNext) {
+			t.Errorf("%s: got %+v, %v, want position %d of %v, and the next of %v", name, made, err, c.seq, at(c.seq), c.wantsNext)
+		}
 	}
 }

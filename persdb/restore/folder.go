@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"rideshare/internal/dbaas"
 	"rideshare/persdb/archive"
@@ -23,7 +24,10 @@ var ErrTarget = errors.New("the folder must be missing or empty")
 type Made struct {
 	Cluster dbaas.ClusterID `json:"cluster_id"`
 	Seq     dbaas.Seq       `json:"seq"`
-	Epoch   dbaas.Epoch     `json:"epoch"` // the first epoch of the cluster is larger
+	// At is the time of the entry Seq, Next the time of the entry after it in the archive; zero if there is none.
+	At    time.Time   `json:"at,omitzero"`
+	Next  time.Time   `json:"next_at,omitzero"`
+	Epoch dbaas.Epoch `json:"epoch"` // the first epoch of the cluster is larger
 	// Parent is the position that the database was restored from; nil if the backup does not name it.
 	Parent *archive.Position `json:"parent,omitempty"`
 	// Gap is the gap of the archive that begins after Seq; nil if there is none.
