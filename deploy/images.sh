@@ -34,11 +34,21 @@ build() {
   fi
 }
 
+# roots prints the certificates of the CAs that this machine trusts.
+roots() {
+  local file
+  for file in "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+    [ ! -s "$file" ] || { cat "$file"; return; }
+  done
+  note "rideshare: this machine has no CA certificates (Debian: apt-get install ca-certificates), so an archive at https://... will fail"
+}
+
 rideshare() {
   local image=${RIDESHARE_IMAGE:-rideshare/rideshare:local} context=bin/image version revision
   version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
   revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
   mkdir -p "$context/data"
+  roots >"$context/ca-certificates.crt"
   CGO_ENABLED=0 "${GO:-go}" build -trimpath -ldflags="-s -w -X main.version=$version" -o "$context/rideshare" ./cmd/rideshare
   build -q -t "$image" -f deploy/rideshare/Dockerfile \
     --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \

@@ -28,7 +28,7 @@ func TestImages_StandinWithoutRoot(t *testing.T) {
 case "$*" in
   *rideshare.recipe*rabbitmq*) [ "$THERE" = 0 ] || cat deploy/debian/unpack.sh deploy/debian/image.sh deploy/debian/rabbitmq.* | cksum | cut -d' ' -f1 ;;
   'image inspect rideshare/rabbitmq'*) [ "$THERE" = 1 ] ;;
-  'image inspect zookeeper'*|'buildx version') ;;
+  *{{.Id}}*|'image inspect zookeeper'*|'buildx version') ;;
   'image inspect '*|pull*) exit 1 ;;
 esac
 `)
@@ -46,5 +46,36 @@ esac
 				t.Errorf("made a stand-in: %t", err == nil)
 			}
 		})
+	}
+}
+
+// The image has the CAs of the machine that builds it, where Go looks for them.
+func TestImages_TrustedCAs(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
+	for _, file := range []string{"images.sh", "rideshare/Dockerfile"} {
+		s.write(filepath.Join(s.root, "deploy", file), s.read(file))
+	}
+	s.write(filepath.Join(s.engine, "bin", "go"), "#!/bin/sh\ntouch bin/image/rideshare\n")
+	s.write(filepath.Join(s.engine, "bin", "docker"), `#!/bin/sh
+[ "$1" = build ] || exit 0
+for context; do :; done
+sed -n 's/^COPY \(--[^ ]* \)\{0,1\}//p' deploy/rideshare/Dockerfile | while read -r from to; do
+  mkdir -p "$ENGINE/image${to%/*}" && cp -R "$context/$from" "$ENGINE/image$to" || exit 1
+done
+`)
+	s.write(filepath.Join(s.engine, "cas.pem"), "the CAs\n")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(s.root, "deploy", "images.sh"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"), "ENGINE="+s.engine, "GO=go", "SSL_CERT_FILE="+filepath.Join(s.engine, "cas.pem"),
+		"RABBITMQ_IMAGE=r", "ZOOKEEPER_IMAGE=z", "IMAGES=", "POSTGRES=0", "OBSERVE=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path := filepath.Join(s.engine, "image", "etc", "ssl", "certs", "ca-certificates.crt")
+	if got := s.read(path); got != "the CAs\n" {
+		t.Errorf("the image's CAs are %q, want those of this machine", got)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o044 != 0o044 {
+		t.Errorf("the image's CAs: got %v, %v; want a file that the container's user can read", info, err)
 	}
 }
