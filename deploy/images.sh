@@ -54,7 +54,8 @@ rideshare() {
     --label org.opencontainers.image.title=rideshare --label "org.opencontainers.image.version=$version" \
     --label "org.opencontainers.image.revision=$revision" "$context" >/dev/null
   note "rideshare: $image, version $version"
-  choice+=RIDESHARE_IMAGE=$image$'\n'
+  # The launcher makes workers while another build may give the name to another image.
+  choice+=RIDESHARE_IMAGE=$image$'\n'WORKER_IMAGE=$(docker image inspect -f '{{.Id}}' "$image")$'\n'
 }
 
 # third NAME VARIABLE OFFICIAL: an image that is not ours. chosen says which.

@@ -85,3 +85,20 @@ func TestMake_Down_Volumes(t *testing.T) {
 		}
 	}
 }
+
+// The launcher gets the id of the image that was built, since another build takes the image's name away. A stack of a version
+// without the id has the name.
+func TestStack_WorkerImage(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	if got := s.started("WORKER_IMAGE"); got != "one" {
+		t.Errorf("without an id: got %q, want the image's name", got)
+	}
+	s.write(filepath.Join(s.root, "deploy", "images.sh"), "#!/bin/sh\nprintf 'RIDESHARE_IMAGE=one\\nWORKER_IMAGE=sha256:0a\\n' >\"$1\"\n")
+	if got := s.started("WORKER_IMAGE"); got != "sha256:0a" {
+		t.Errorf("got %q, want the id", got)
+	}
+	if got := environments(t, "../docker-compose.yml")["launcher"]["LAUNCHER_IMAGE"]; !strings.HasPrefix(got, "${WORKER_IMAGE:") {
+		t.Errorf("the launcher's image is %q, want WORKER_IMAGE", got)
+	}
+}

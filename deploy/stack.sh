@@ -156,6 +156,7 @@ use_images() {
   [ -s "$STACK_DIR/images" ] || die "there is no stack $PROJECT; make up makes one"
   set -a
   . "$STACK_DIR/images"
+  : "${WORKER_IMAGE:=$RIDESHARE_IMAGE}" # the file of an older version has none
   set +a
   ! has observe || export STACK_ADMIN=:9550 # where the gateway's own metrics are
 }
@@ -302,8 +303,8 @@ down() {
   esac
   # An image need not be there to remove what was made of it.
   [ ! -s "$STACK_DIR/images" ] || use_images
-  : "${RIDESHARE_IMAGE:=none}" "${RABBITMQ_IMAGE:=none}" "${ZOOKEEPER_IMAGE:=none}"
-  export RIDESHARE_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE
+  : "${RIDESHARE_IMAGE:=none}" "${WORKER_IMAGE:=none}" "${RABBITMQ_IMAGE:=none}" "${ZOOKEEPER_IMAGE:=none}"
+  export RIDESHARE_IMAGE WORKER_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE
   # Who makes workers ends first; then nobody makes another one.
   compose stop -t 10 orchestrator launcher >/dev/null 2>&1 || true
   local workers

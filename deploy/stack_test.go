@@ -158,9 +158,9 @@ func TestImages_ChoiceIsWhole(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	s := &stack{t: t}
 	s.write(filepath.Join(root, "deploy", "images.sh"), s.read("images.sh"))
-	s.write(filepath.Join(bin, "docker"), "#!/bin/sh\ncase \"$1 $2\" in 'image inspect'|'pull -q') exit \"$ABSENT\" ;; esac\n")
+	s.write(filepath.Join(bin, "docker"), "#!/bin/sh\ncase \"$*\" in *{{.Id}}*) echo sha256:0a ;; 'image inspect '*|'pull -q '*) exit \"$ABSENT\" ;; esac\n")
 	out := filepath.Join(root, "images")
-	const whole = "RIDESHARE_IMAGE=rideshare/rideshare:local\nRABBITMQ_IMAGE=r\nZOOKEEPER_IMAGE=z\nPOSTGRES_IMAGE=p\nCOMPOSE_PROFILES=postgres\n"
+	const whole = "RIDESHARE_IMAGE=rideshare/rideshare:local\nWORKER_IMAGE=sha256:0a\nRABBITMQ_IMAGE=r\nZOOKEEPER_IMAGE=z\nPOSTGRES_IMAGE=p\nCOMPOSE_PROFILES=postgres\n"
 	for absent, want := range map[string]string{"0": whole, "1": "before\n"} {
 		s.write(out, "before\n")
 		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "deploy", "images.sh"), out)
