@@ -1,4 +1,4 @@
-# docker-compose, in either of its forms; deploy/stack.sh and deploy/cluster/cluster.sh read this file, which have note and die.
+# docker-compose, in either of its forms, and the engine's networks. The scripts that read this file have note and die.
 
 compose_options=()
 compose() {
@@ -13,4 +13,15 @@ need_compose() {
   else
     die "docker-compose is missing (Debian: apt-get install docker-compose)"
   fi
+}
+
+# disconnect_others NETWORK LABEL VALUE disconnects the containers whose LABEL is not VALUE: a network that has containers cannot be
+# removed.
+disconnect_others() {
+  local name value
+  while read -r name value; do
+    [ "$value" != "$3" ] || continue
+    note "disconnecting $name from the network $1, which goes"
+    docker network disconnect -f "$1" "$name" >&2 || true # it may have ended
+  done < <(docker ps --filter "network=$1" --format "{{.Names}} {{.Label \"$2\"}}")
 }

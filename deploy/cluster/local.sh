@@ -9,10 +9,15 @@
 # reached by their addresses, as on Linux.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. deploy/composelib.sh
 cluster=${PROJECT:-cluster} dir=$PWD/.cluster/${PROJECT:-cluster} hosts='a b c'
 
 note() { echo "cluster: $*" >&2; }
 die() { note "$*"; exit 1; }
+[[ $cluster =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $cluster; allowed: small letters, digits, - and _"
+
+networks() { docker network ls -q --filter "label=rideshare.cluster=$cluster"; }
+
 # on HOST VERB ARG...: cluster.sh for the host.
 on() {
   local host=$1 verb=$2
@@ -37,6 +42,7 @@ make_hosts() {
 up() {
   local host began=$SECONDS
   [ ! -e "$dir" ] || die "$dir exists: make down-cluster removes the cluster"
+  [ -z "$(networks)" ] || die "the network $cluster is left of an earlier start: make down-cluster removes it"
   mkdir -p "${dir%/*}"
   POSTGRES=1 deploy/images.sh "$dir.images"
   make_hosts
@@ -49,12 +55,17 @@ up() {
 
 down() {
   local host ids
-  for host in $hosts; do [ ! -e "$dir/$host/settings" ] || on "$host" down --volumes; done
+  # Not by on: compose would look for a container of the host, which may be gone.
+  for host in $hosts; do
+    [ ! -e "$dir/$host/settings" ] || PROJECT=$cluster-$host HOST_NETWORK=host deploy/cluster/cluster.sh down "$dir/$host" --volumes
+  done
   ids=$(docker ps -aq --filter "label=rideshare.cluster=$cluster")
   # shellcheck disable=SC2086 # a list of ids
   [ -z "$ids" ] || docker rm -f $ids >/dev/null
-  [ -z "$(docker network ls -q --filter "label=rideshare.cluster=$cluster")" ] || docker network rm "$cluster" >/dev/null
   rm -rf "$dir" "$dir.new" "$dir.images"
+  [ -n "$(networks)" ] || return 0
+  disconnect_others "$cluster" rideshare.cluster "$cluster"
+  docker network rm "$cluster" >/dev/null
 }
 
 case ${1-} in
