@@ -291,8 +291,7 @@ try:
 END
 }
 
-# down asks the parts to end, the workers by way of the orchestrator, and removes what is left, by label and
-# never by name. Once more for networks, which stay as long as somebody is in them.
+# down ends the orchestrator and the launcher, and removes workers, containers and networks, by label and never by name.
 down() {
   need_compose
   local volumes=()
@@ -307,10 +306,11 @@ down() {
   export RIDESHARE_IMAGE WORKER_IMAGE RABBITMQ_IMAGE ZOOKEEPER_IMAGE
   # Who makes workers ends first; then nobody makes another one.
   compose stop -t 10 orchestrator launcher >/dev/null 2>&1 || true
-  local workers
+  local workers network
   workers=$(docker ps -aq "$(ours)" --filter label=com.docker.compose.service=worker)
   # shellcheck disable=SC2086 # a list of ids
   [ -z "$workers" ] || docker rm -f $workers >/dev/null
+  for network in $(docker network ls --format '{{.Name}}' "$(ours)"); do disconnect_others "$network" com.docker.compose.project "$PROJECT"; done
   COMPOSE_PROFILES=observe,grafana,postgres compose down --remove-orphans "${volumes[@]}" 2>&1 | sed 's/^/stack: /' >&2
   [ ${#volumes[@]} = 0 ] || rm -f "$STACK_DIR/postgres"
   left

@@ -29,6 +29,8 @@ case "$*" in
   'ps -a '*service=worker*Names*) cat "$ENGINE/names" 2>/dev/null ;;
   'logs -f '*) echo "said by $*"; exec tail -f /dev/null ;;
   'logs '*) echo "said by $*" >&2 ;;
+  'network ls --format '*) cat "$ENGINE/networks" 2>/dev/null ;;
+  'ps --filter network='*) cat "$ENGINE/members" 2>/dev/null ;;
   'volume ls '*) cat "$ENGINE/volumes" 2>/dev/null ;;
   'up -d '*) echo "$COMPOSE_PROFILES $STACK_ADMIN" >"$ENGINE/started"; env >"$ENGINE/env"; [ ! -e "$ENGINE/refusal" ] || { cat "$ENGINE/refusal" >&2; exit 1; } ;;
   'down '*) echo "$COMPOSE_PROFILES" >"$ENGINE/removed" ;;
@@ -72,7 +74,13 @@ func (s *stack) write(path, text string) {
 // up starts the stack and returns what it wrote, and the engine's calls.
 func (s *stack) up(settings ...string) (said, calls string, failed bool) {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), filepath.Join(s.root, "deploy", "stack.sh"), "up")
+	return s.run(settings, "up")
+}
+
+// run runs stack.sh and returns what it wrote, and the engine's calls.
+func (s *stack) run(settings []string, args ...string) (said, calls string, failed bool) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), filepath.Join(s.root, "deploy", "stack.sh"), args...)
 	cmd.Env = append(s.env, settings...)
 	out, err := cmd.CombinedOutput()
 	b, _ := os.ReadFile(filepath.Join(s.engine, "calls")) // none if nothing was called.
@@ -133,6 +141,19 @@ func TestStack_Up_FailedStart(t *testing.T) {
 				t.Errorf("want %q of:\n%s", tc.down, calls)
 			}
 		})
+	}
+}
+
+// A container of somebody else in a network of the stack would keep the network, and compose from removing the data: it leaves the network first.
+func TestStack_Down_OthersLeaveTheNetworks(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	s.write(filepath.Join(s.engine, "networks"), "ours_data\n")
+	s.write(filepath.Join(s.engine, "members"), "ours_persdb_1 ours\nbucket \ntheirs_web_1 theirs\n")
+	said, calls, failed := s.run(nil, "down", "--volumes")
+	_, rest, _ := strings.Cut(calls, "docker network disconnect -f ours_data bucket\ndocker network disconnect -f ours_data theirs_web_1\n")
+	if failed || strings.Count(calls, "disconnect") != 2 || !strings.Contains(rest, "down --remove-orphans --volumes\n") || !strings.Contains(said, "disconnecting bucket from") {
+		t.Errorf("failed: %t, said:\n%s\ncalled:\n%s", failed, said, calls)
 	}
 }
 
