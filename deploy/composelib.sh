@@ -25,3 +25,7 @@ disconnect_others() {
     docker network disconnect -f "$1" "$name" >&2 || true # it may have ended
   done < <(docker ps --filter "network=$1" --format "{{.Names}} {{.Label \"$2\"}}")
 }
+
+# checksum FILE...: compose compares the paths of mounted files, not their contents. With this sum as a label, `up` replaces a
+# container whose files have changed.
+checksum() { cat "$@" | cksum | cut -d' ' -f1; }

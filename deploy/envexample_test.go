@@ -9,7 +9,7 @@ import (
 )
 
 // found is a name that the scripts find out, or that follows from another setting.
-var found = regexp.MustCompile(`^(STACK_.*|COMPOSE_PROJECT_NAME|WORKER_IMAGE|PROMETHEUS_CONFIG|POSTGRES_FIRST|(ORCHESTRATOR|PERSDB|USERS|RIDES|RABBITMQ)_(GO|MEMORY)_MIB)$`)
+var found = regexp.MustCompile(`^(STACK_.*|COMPOSE_PROJECT_NAME|WORKER_IMAGE|(PROMETHEUS|RABBITMQ|ZOOKEEPER|POSTGRES)_CONFIG|POSTGRES_FIRST|(ORCHESTRATOR|PERSDB|USERS|RIDES|RABBITMQ)_(GO|MEMORY)_MIB)$`)
 
 // .env.example lists each setting that docker-compose.yml reads, and no setting that neither that file nor the scripts read.
 func TestEnvExample_ListsTheSettings(t *testing.T) {

@@ -17,7 +17,7 @@ type clusterHost struct {
 func newClusterHost(t *testing.T) *clusterHost {
 	t.Helper()
 	h := &clusterHost{stack: &stack{t: t, root: t.TempDir(), engine: t.TempDir()}, dir: t.TempDir()}
-	for _, file := range []string{"cluster/cluster.sh", "cluster/compose.yml", "composelib.sh"} {
+	for _, file := range []string{"cluster/cluster.sh", "cluster/compose.yml", "cluster/rabbitmq.sh", "composelib.sh", "postgres/start.sh", "rabbitmq/rabbitmq.conf", "rabbitmq/enabled_plugins"} {
 		h.write(filepath.Join(h.root, "deploy", file), h.read(file))
 	}
 	h.write(filepath.Join(h.root, "deploy", "images.sh"), `#!/bin/sh
@@ -33,6 +33,9 @@ printf 'RIDESHARE_IMAGE=new\nRABBITMQ_IMAGE=new\nZOOKEEPER_IMAGE=new\nPOSTGRES_I
 env >"$ENGINE/env"
 echo "docker-compose $*: $RIDESHARE_IMAGE $RABBITMQ_IMAGE" >>"$ENGINE/calls"
 `)
+	for _, file := range []string{"rabbitmq.conf", "zoo.cfg"} {
+		h.write(filepath.Join(h.dir, file), "# that of a\n")
+	}
 	h.settings("")
 	return h
 }

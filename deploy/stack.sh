@@ -138,6 +138,7 @@ settings() {
   : "${STACK_DIR:=$PWD/.stack/$PROJECT}"
   export PROJECT BIND GATEWAY_PORT ORCHESTRATOR_PORT COMPOSE_PROJECT_NAME=$PROJECT
   export STACK_SECRETS=$STACK_DIR/secrets STACK_NETWORK=${PROJECT}_data
+  export RABBITMQ_CONFIG=$(checksum deploy/rabbitmq/*) ZOOKEEPER_CONFIG=$(checksum deploy/zookeeper/zoo.cfg) POSTGRES_CONFIG=$(checksum deploy/postgres/start.sh)
   size_memory
   find_socket
   choose_auth

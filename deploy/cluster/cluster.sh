@@ -31,7 +31,7 @@ cd "$OLDPWD"
 # load sets the settings of the host: what compose.yml names, and what this script and images.sh read.
 load() {
   local line known
-  known=" PROJECT HOST_NAME OTHER_HOSTS ALLOWED_HOSTS IMAGES $(grep -o '\${[A-Z_]*' deploy/cluster/compose.yml | tr -d '${' | grep -vxE 'CLUSTER_HOSTS|HOST_DIR|POSTGRES_COMMAND' | tr '\n' ' ')"
+  known=" PROJECT HOST_NAME OTHER_HOSTS ALLOWED_HOSTS IMAGES $(grep -o '\${[A-Z_]*' deploy/cluster/compose.yml | tr -d '${' | grep -vxE 'CLUSTER_HOSTS|HOST_DIR|POSTGRES_COMMAND|.*_CONFIG' | tr '\n' ' ')"
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in '#'* | '') continue ;; esac
     [[ $line = *=* && $known = *" ${line%%=*} "* ]] || die "$dir/settings: ${line%%=*} is no setting of a cluster, or has no value; lines are NAME=value"
@@ -40,6 +40,8 @@ load() {
   compose_options=(--env-file deploy/cluster/none.env) # otherwise compose reads .env, which is the stack's
   export COMPOSE_PROJECT_NAME=$PROJECT COMPOSE_FILE=deploy/cluster/compose.yml HOST_DIR=$dir
   export POSTGRES_COMMAND="$HOST_NAME /etc/rideshare/first/database $OTHER_HOSTS"
+  export RABBITMQ_CONFIG=$(checksum "$dir/rabbitmq.conf" deploy/rabbitmq/{rabbitmq.conf,enabled_plugins} deploy/cluster/rabbitmq.sh)
+  export ZOOKEEPER_CONFIG=$(checksum "$dir/zoo.cfg") POSTGRES_CONFIG=$(checksum deploy/postgres/start.sh)
   # Where names are limited, those by which the other hosts call gateway and orchestrator are allowed.
   export CLUSTER_HOSTS=${ALLOWED_HOSTS:+$ALLOWED_HOSTS,$(echo "$HOST_ADDRESS" $(others) | tr ' ' ,)}
 }
