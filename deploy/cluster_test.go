@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// initCluster makes the settings of three hosts.
+// initCluster makes the settings of three hosts. The slash after the folder's name changes nothing.
 func initCluster(t *testing.T, args ...string) (dir, output string, err error) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "cluster")
-	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `umask 077 && exec bash cluster/init.sh "$0" "$@"`, dir}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `umask 077 && exec bash cluster/init.sh "$0" "$@"`, dir + "/"}, args...)...).CombinedOutput()
 	return dir, string(out), err
 }
 

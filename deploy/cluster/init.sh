@@ -20,7 +20,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 die() { echo "init: $*" >&2; exit 1; }
 
 [ $# = 4 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-dir=$1
+dir=${1%/} # DIR.new is beside it
 shift
 names=() addresses=()
 for host; do
