@@ -79,3 +79,25 @@ done
 		t.Errorf("the image's CAs: got %v, %v; want a file that the container's user can read", info, err)
 	}
 }
+
+// What a download that failed half-way has left is not unpacked: the next attempt may get another version of it.
+func TestUnpack_SecondDownload(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, engine: t.TempDir()}
+	s.write(filepath.Join(s.engine, "bin", "apt-get"), `#!/bin/sh
+case "$*" in
+  *update) touch "$ENGINE/updated" ;;
+  *) [ -e "$ENGINE/updated" ] || { touch p_1.deb; exit 1; }; touch p_2.deb ;;
+esac
+`)
+	s.write(filepath.Join(s.engine, "bin", "dpkg-deb"), "#!/bin/sh\necho \"${2##*/}\" >>\"$ENGINE/unpacked\"\nexec tar -c -T /dev/null\n")
+	s.write(filepath.Join(s.engine, "finish.sh"), "")
+	cmd := exec.CommandContext(t.Context(), "bash", "debian/unpack.sh", filepath.Join(s.engine, "out.tar"), filepath.Join(s.engine, "finish.sh"), "p")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"), "ENGINE="+s.engine)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := s.read(filepath.Join(s.engine, "unpacked")); got != "p_2.deb\n" {
+		t.Errorf("unpacked %q, want the second download alone", got)
+	}
+}

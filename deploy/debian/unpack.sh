@@ -15,7 +15,8 @@ mkdir -p "$work/debs" "$work/root"
 chmod 755 "$work" "$work/debs"
 
 download() (cd "$work/debs" && apt-get -qq -o APT::Sandbox::User=root download "$@" busybox-static libc6 >/dev/null)
-download "$@" 2>/dev/null || { apt-get -qq update && download "$@"; }
+# The second attempt may get other versions of what the first has left.
+download "$@" 2>/dev/null || { rm -f "$work"/debs/*; apt-get -qq update && download "$@"; }
 
 cd "$work/root"
 mkdir -p usr/bin usr/sbin usr/lib usr/lib64 etc tmp var/lib var/log run root
