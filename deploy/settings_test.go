@@ -102,3 +102,22 @@ func TestStack_WorkerImage(t *testing.T) {
 		t.Errorf("the launcher's image is %q, want WORKER_IMAGE", got)
 	}
 }
+
+// BIND may be a name of this machine's own address or an address of IPv6, with brackets or without: compose gets an address, and
+// the addresses that are printed have brackets.
+func TestStack_Up_Bind(t *testing.T) {
+	t.Parallel()
+	for bind, want := range map[string]struct{ compose, url string }{
+		"localhost": {"127.0.0.1", "http://127.0.0.1:"}, "::1": {"::1", "http://[::1]:"}, "[::1]": {"::1", "http://[::1]:"}, "127.0.0.2": {"127.0.0.2", "http://127.0.0.2:"},
+	} {
+		s := newStack(t)
+		s.write(filepath.Join(s.engine, "look"), "gateway Up 1 second (healthy)\n")
+		said, _, failed := s.up("BIND=" + bind)
+		if env := s.read(filepath.Join(s.engine, "env")); failed || !strings.Contains(env, "\nBIND="+want.compose+"\n") || !strings.Contains(env, "\nSTACK_AUTH_FILE=\n") {
+			t.Errorf("BIND=%s: failed: %t, said %s; want compose to get %s, and no credentials", bind, failed, said, want.compose)
+		}
+		if strings.Count(said, want.url) != 4 {
+			t.Errorf("BIND=%s: said %s; want %s in each address", bind, said, want.url)
+		}
+	}
+}

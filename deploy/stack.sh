@@ -53,7 +53,7 @@ choose_auth() {
     on) STACK_AUTH_FILE=/run/secrets/api-credentials ;;
     off) STACK_AUTH_FILE= ;;
     '') case ${BIND:-127.0.0.1} in
-      127.* | localhost | ::1) STACK_AUTH_FILE= ;;
+      127.* | ::1) STACK_AUTH_FILE= ;;
       *) STACK_AUTH_FILE=/run/secrets/api-credentials ;;
     esac ;;
     *) die "AUTH is $AUTH; allowed: on, off" ;;
@@ -109,7 +109,7 @@ other_scheme() {
 # those by which the other parts call gateway and orchestrator are allowed.
 choose_hosts() {
   case ${BIND:-127.0.0.1} in
-    127.* | localhost | ::1) STACK_HOSTS=gateway,orchestrator${ALLOWED_HOSTS:+,$ALLOWED_HOSTS} ;;
+    127.* | ::1) STACK_HOSTS=gateway,orchestrator${ALLOWED_HOSTS:+,$ALLOWED_HOSTS} ;;
     *) STACK_HOSTS=${ALLOWED_HOSTS:+gateway,orchestrator,$ALLOWED_HOSTS} ;;
   esac
   export STACK_HOSTS
@@ -134,6 +134,7 @@ size_memory() {
 settings() {
   read_settings
   : "${PROJECT:=rideshare}" "${BIND:=127.0.0.1}" "${GATEWAY_PORT:=8080}" "${ORCHESTRATOR_PORT:=8083}"
+  case $BIND in localhost) BIND=127.0.0.1 ;; '['*']') BIND=${BIND:1:-1} ;; esac # compose wants an address
   [[ $PROJECT =~ ^[a-z0-9][a-z0-9_-]+$ ]] || die "PROJECT is $PROJECT; allowed: small letters, digits, - and _"
   : "${STACK_DIR:=$PWD/.stack/$PROJECT}"
   export PROJECT BIND GATEWAY_PORT ORCHESTRATOR_PORT COMPOSE_PROJECT_NAME=$PROJECT
@@ -272,7 +273,7 @@ show_sick() {
 
 greet() {
   local host=$BIND gateway orchestrator curl='curl -i'
-  case $host in 0.0.0.0 | '') host=$(hostname) ;; esac
+  case $host in 0.0.0.0 | :: | '') host=$(hostname) ;; *:*) host="[$host]" ;; esac
   gateway=$STACK_SCHEME://$host:$GATEWAY_PORT orchestrator=$STACK_SCHEME://$host:$ORCHESTRATOR_PORT
   [ $STACK_SCHEME = http ] || curl="curl --cacert $TLS_DIR/ca.pem -i"
   cat <<END
