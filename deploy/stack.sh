@@ -91,6 +91,7 @@ copy_tls() {
   chmod 755 "$to" # nobody else enters the directory above it
   for file in $tls_files; do
     ! cmp -s "$TLS_DIR/$file" "$to/$file" || continue
+    rm -f "$to/$file.new" # an interrupted run may have left it read-only
     cp "$TLS_DIR/$file" "$to/$file.new"
     chmod 444 "$to/$file.new"
     mv -f "$to/$file.new" "$to/$file"

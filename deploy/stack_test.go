@@ -2,6 +2,7 @@
 package deploy_test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -232,6 +233,9 @@ func TestStack_Up_TLS(t *testing.T) {
 	for _, key := range []string{"the key", "another key"} {
 		s.write(filepath.Join(dir, "key.pem"), key)
 		if err := os.Chmod(filepath.Join(dir, "key.pem"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.MkdirAll(copied, 0o750), os.Symlink("/dev/full", filepath.Join(copied, "key.pem.new"))); err != nil { // left of an interrupted run, and nothing can be written to it
 			t.Fatal(err)
 		}
 		s.up("TLS_DIR=" + dir)
