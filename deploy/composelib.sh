@@ -6,6 +6,7 @@ compose() {
 }
 
 need_compose() {
+  command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
   docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     note "installing docker-compose"

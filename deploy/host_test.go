@@ -121,3 +121,13 @@ func TestCluster_Images(t *testing.T) {
 		}
 	}
 }
+
+// A folder that is not there is named.
+func TestCluster_NoFolder(t *testing.T) {
+	t.Parallel()
+	h := newClusterHost(t)
+	h.dir = filepath.Join(h.dir, "another")
+	if said, calls, failed := h.do("ps"); !failed || !strings.Contains(said, h.dir+" is no directory") || calls != "" {
+		t.Errorf("failed: %t, said %q, called %q; want %s named", failed, said, calls, h.dir)
+	}
+}

@@ -114,6 +114,8 @@ observers() {
   fi
 }
 
+case ${IMAGES:-} in '' | official | debian) ;; *) die "IMAGES is $IMAGES; allowed: official, debian" ;; esac
+command -v "${GO:-go}" >/dev/null || die "${GO:-go} is missing: install Go ($(sed -n 's/^go //p' go.mod) or newer), or name it: GO=/usr/local/go/bin/go"
 command -v docker >/dev/null || die "docker is missing (Debian: apt-get install docker.io docker-compose)"
 docker info >/dev/null 2>&1 || die "the Docker engine does not answer: is it running, and may this user use it?"
 rideshare

@@ -101,3 +101,29 @@ esac
 		t.Errorf("unpacked %q, want the second download alone", got)
 	}
 }
+
+// What is missing or misspelled is named before anything is built.
+func TestImages_Refusals(t *testing.T) {
+	t.Parallel()
+	s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
+	s.write(filepath.Join(s.root, "deploy", "images.sh"), s.read("images.sh"))
+	s.write(filepath.Join(s.root, "go.mod"), "module m\n\ngo 1.99\n")
+	s.write(filepath.Join(s.engine, "bin", "docker"), "#!/bin/sh\necho built >>\"$ENGINE/calls\"\n")
+	for setting, want := range map[string]string{"GO=no-go": "no-go is missing: install Go (1.99 or newer)", "IMAGES=offical": "IMAGES is offical; allowed: official, debian"} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(s.root, "deploy", "images.sh"))
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.engine, "bin")+":"+os.Getenv("PATH"), "ENGINE="+s.engine, "GO=true", "IMAGES=", setting)
+		out, err := cmd.CombinedOutput()
+		if _, called := os.Stat(filepath.Join(s.engine, "calls")); err == nil || called == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: got %v, %s; built: %t; want %q", setting, err, out, called == nil, want)
+		}
+	}
+}
+
+// Without docker nobody is told to install docker-compose.
+func TestCompose_NoDocker(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "bash", "-c", `die() { echo "$*"; exit 1; }; . ./composelib.sh; PATH=; need_compose`).CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(out), "docker is missing") {
+		t.Errorf("got %v, %s; want docker named", err, out)
+	}
+}

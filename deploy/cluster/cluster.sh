@@ -21,9 +21,9 @@ die() { note "$*"; exit 1; }
 usage() { sed -n '4,14s/^# *//p' deploy/cluster/cluster.sh >&2; exit 2; }
 
 [ $# -ge 2 ] || usage
-verb=$1 dir=$2
+verb=$1 given=$2
 shift 2
-cd "$OLDPWD" && dir=$(cd "$dir" 2>/dev/null && pwd -P) || die "$dir is no directory of deploy/cluster/init.sh"
+cd "$OLDPWD" && dir=$(cd "$given" 2>/dev/null && pwd -P) || die "$given is no directory of deploy/cluster/init.sh"
 cd "$OLDPWD"
 [ -r "$dir/settings" ] || die "$dir/settings is not there or cannot be read: deploy/cluster/init.sh makes it"
 : "${PROJECT:=rideshare-cluster}"
