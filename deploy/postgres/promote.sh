@@ -30,7 +30,16 @@ run=promote-${HOSTNAME:0:30}-$$-$RANDOM
 locked="EXISTS(SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND application_name='$run')"
 
 # ask SERVER SQL [-v NAME=VALUE]: the answer. A server that is paused accepts connections, so the time is bounded.
-ask() { timeout "$((limit + 10))" psql -XAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" "${@:3}" <<<"$2"; }
+ask() { timeout "$((limit + 10))" psql -wXAtq -v ON_ERROR_STOP=1 -h "${1%:*}" -p "${1##*:}" "${@:3}" <<<"$2"; }
+
+# try SERVER SQL sets answer like ask, in less time. It returns 1 if the server does not answer. A server that refuses the user does
+# answer: then the script ends.
+try() {
+  ! answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$1" "$2" 2>"$errors") || return 0
+  ! grep -qE 'password authentication failed|no password supplied|no pg_hba.conf entry' "$errors" ||
+    die "$(cat "$errors")"$'\n'"Nothing was changed. Set PGUSER, and PGPASSFILE or PGPASSWORD, for all servers, and run again"
+  return 1
+}
 
 # await SERVER SQL WHY [-v NAME=VALUE]: until the answer is t.
 await() {
@@ -61,13 +70,13 @@ set_to() {
 enter() {
   local session until=$((SECONDS + limit))
   exec {session}> >(PGAPPNAME=$run PGOPTIONS='-c tcp_keepalives_idle=3 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=3' \
-    exec psql -XAtq -h "${1%:*}" -p "${1##*:}" -c "SELECT pg_advisory_lock(hashtext('promote.sh'))" -f - >/dev/null 2>&1)
-  while answer=$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$1" \
-    "SELECT $locked, pg_is_in_recovery(), current_setting('cluster_name'), current_setting('primary_conninfo')"); do
+    exec psql -wXAtq -h "${1%:*}" -p "${1##*:}" -c "SELECT pg_advisory_lock(hashtext('promote.sh'))" -f - >/dev/null 2>&1)
+  while try "$1" "SELECT $locked, pg_is_in_recovery(), current_setting('cluster_name'), current_setting('primary_conninfo')"; do
     [[ $answer != t* ]] || return 0
     [ $SECONDS -lt $until ] || die "$1: another run of this script works with it. Nothing was changed. Run again"
     sleep 0.05
   done
+  cat "$errors" >&2
   return 1
 }
 
@@ -99,7 +108,7 @@ inspect() {
 # no_other_primary ends if a primary that the standbys follow answers: it must not go on beside the new one. If an earlier run has
 # stopped replication, and all answer and none was promoted, it sets primaries to that server: the standbys follow it again.
 no_other_primary() {
-  local server followed host asked= interrupted=
+  local server followed host answer asked= interrupted=
   for server in "${standbys[@]}"; do
     followed=${info[$server]%"$stopped"}
     [ "$followed" = "${info[$server]}" ] || interrupted=yes
@@ -112,7 +121,7 @@ no_other_primary() {
     [ "${old##*:}" ] || old+=5432
     [[ " ${servers[*]}$asked " != *" $old "* ]] || continue
     asked+=" $old" # once: it may be silent, and each question then takes the whole time limit
-    [ "$(PGOPTIONS="-c statement_timeout=$((PGCONNECT_TIMEOUT * 1000 + 2000))" ask "$old" 'SELECT pg_is_in_recovery()' 2>/dev/null)" = f ] || continue
+    try "$old" 'SELECT pg_is_in_recovery()' && [ "$answer" = f ] || continue
     [ -n "$interrupted" ] && [ ${#silent[@]} = 0 ] ||
       die "$old answers and is a primary. Nothing was changed. If it is to be replaced, stop it (pg_ctl stop -m fast); if not, name it too, and the others follow it"
     note "an earlier run has stopped replication, and $old answers again. If it is to be replaced, stop it (pg_ctl stop -m fast), and run again"
@@ -214,6 +223,8 @@ found=$(command -v psql) || die 'psql is missing (Debian: apt-get install postgr
 # Debian's psql is a Perl script that looks for the program. Without it each question takes half the time.
 [ "$found" != /usr/bin/psql ] || for folder in /usr/lib/postgresql/*/bin; do [ ! -x "$folder/psql" ] || PATH=$folder:$PATH; done
 
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
 inspect
 [ ${#primaries[@]} = 1 ] || no_other_primary
 if [ ${#primaries[@]} = 1 ]; then

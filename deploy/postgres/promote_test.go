@@ -110,7 +110,7 @@ func (c *trio) run(t *testing.T, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", `export SCRIPT=$$; exec bash "$0" "$@"`, filepath.Join(c.dir, "promote.sh")}, args...)...)
 	cmd.Env = append(os.Environ(), append([]string{
 		"PATH=" + c.dir + ":" + os.Getenv("PATH"), "PGUSER=rideshare", "PGPASSWORD=" + c.password, "PGCONNECT_TIMEOUT=20",
-		"DIE_AT=0", "CALLS=" + filepath.Join(t.TempDir(), "calls"), "HOSTNAME=" + strings.Repeat("h", 63),
+		"DIE_AT=0", "TMPDIR=" + t.TempDir(), "CALLS=" + filepath.Join(t.TempDir(), "calls"), "HOSTNAME=" + strings.Repeat("h", 63),
 	}, env...)...)
 	out, err := cmd.CombinedOutput()
 	t.Logf("promote.sh %s: %v\n%s", strings.Join(args, " "), err, out)

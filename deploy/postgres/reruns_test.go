@@ -27,6 +27,7 @@ func TestPromote_RunAgain_WritesGoOn(t *testing.T) {
 	w, stop := c.startWriter(t)
 	w.goesOn(t)
 	first, last, stops := c.standbys()
+	c.testWrongPassword(t)
 
 	c.pair.Primary.Pause(t)
 	_, err := c.run(t, []string{"ON=" + stops, "DIE_AT=1"}, last, first)
@@ -85,5 +86,16 @@ func (c *trio) runTwice(t *testing.T) {
 	}
 	if err := errors.Join(<-one, <-two); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// testWrongPassword: a server that refuses the user is not taken for a lost one, and nobody is asked for a password.
+func (c *trio) testWrongPassword(t *testing.T) {
+	t.Helper()
+	for password, words := range map[string]string{"another": "password authentication failed", "": "no password supplied"} {
+		out, err := c.run(t, []string{"PGPASSFILE=/dev/null", "PGPASSWORD=" + password}, c.first.URL, c.second.URL)
+		if err == nil || !strings.Contains(out, words) || !strings.Contains(out, "Set PGUSER") || strings.Contains(out, "--accept-loss") {
+			t.Errorf("with the password %q: got %v, want an error with %q and no advice to accept a loss", password, err, words)
+		}
 	}
 }
