@@ -17,8 +17,9 @@ import (
 
 // archiveCommand is `rideshare archive`.
 type archiveCommand struct {
-	List   archiveListCommand   `cmd:"" help:"What an archive has: cluster ids, parents, restorable positions and times, gaps, bytes."`
-	Verify archiveVerifyCommand `cmd:"" help:"A restore drill: read every object, restore, compare, and remove what was restored."`
+	List    archiveListCommand    `cmd:"" help:"What an archive has: cluster ids, parents, restorable positions and times, gaps, bytes."`
+	Verify  archiveVerifyCommand  `cmd:"" help:"A restore drill: read every object, restore, compare, and remove what was restored."`
+	Cluster archiveClusterCommand `cmd:"" help:"The cluster id of a data folder: the folder of an archive that has its positions."`
 }
 
 // archiveSource holds the settings that both sub-commands of archive have.
@@ -165,5 +166,30 @@ func (a *archiveVerifyCommand) Run(ctx context.Context, out *output) error {
 	if err == nil && len(verified.Bad) > 0 {
 		err = fmt.Errorf("the archive is not whole: %s", strings.Join(verified.Bad, "; "))
 	}
+	return err
+}
+
+// archiveClusterCommand is `rideshare archive cluster`.
+type archiveClusterCommand struct {
+	Data string `arg:"" placeholder:"DIR" help:"Data folder that no process uses."`
+}
+
+// Help implements kong's longer help.
+func (*archiveClusterCommand) Help() string {
+	return `An archive keeps each cluster in a folder that is named by its id. deploy/stack.sh restore reads the id of a data folder here.
+
+Examples:
+  rideshare archive cluster ./data
+
+Exit code 0: done. 1: DIR is no data folder. 2: wrong usage.`
+}
+
+// Run prints the id.
+func (a *archiveClusterCommand) Run(out *output) error {
+	id, err := commitlog.ClusterOf(a.Data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.Data, err)
+	}
+	_, err = fmt.Fprintln(out.stdout, id)
 	return err
 }

@@ -24,7 +24,7 @@ type cli struct {
 	Check        checkCommand        `cmd:"" help:"Verify a running system: log dense, replicas equal to persdb at equal seq, nothing orphaned."`
 	Backup       backupCommand       `cmd:"" help:"Write the database at one position as an SQLite file, while writes go on."`
 	Restore      restoreCommand      `cmd:"" help:"Make a data folder from an archive, at any position or time, or from a backup."`
-	Archive      archiveCommand      `cmd:"" help:"List or verify an archive."`
+	Archive      archiveCommand      `cmd:"" help:"List or verify an archive, or name the cluster of a data folder."`
 	Shell        shellCommand        `cmd:"" help:"An SQL shell: statements and dot commands, typed or piped."`
 	Status       statusCommand       `cmd:"" help:"One screen about a running system: health, members, lag, wanted and actual slaves."`
 	Healthcheck  healthcheckCommand  `cmd:"" help:"Exit 0 when the part at URL is ready."`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"rideshare/internal/dbaas"
 	"rideshare/internal/replication"
@@ -142,6 +143,33 @@ func keepCluster(c *sqlite.Conn, id dbaas.ClusterID) (dbaas.ClusterID, error) {
 		return id, fmt.Errorf("cluster id: %w", err)
 	}
 	return id, nil
+}
+
+// ClusterOf returns the cluster id of a data folder that no process uses; zero if the folder is of a version that had no
+// ids. It changes no file, and returns CodeInvalid unless tables and log are there.
+func ClusterOf(dir string) (id dbaas.ClusterID, err error) {
+	tables, err := inspect(filepath.Join(dir, FileName), false)
+	if err != nil {
+		return id, err
+	}
+	log := tables
+	if !tables.tables["rs_log"] { // an older version had the log among the tables.
+		if log, err = inspect(filepath.Join(dir, LogFileName), false); err != nil {
+			return id, err
+		}
+	}
+	if !tables.tables["rs_applied"] || !log.tables["rs_log"] {
+		return id, dbaas.Errorf(dbaas.CodeInvalid, "a data folder has %s and %s, both made by persdb", FileName, LogFileName)
+	}
+	if !tables.tables["rs_cluster"] {
+		return id, nil
+	}
+	c, err := sqlite.Open(tables.path, sqlite.Options{ReadOnly: true})
+	if err != nil {
+		return id, err
+	}
+	err = c.Query("SELECT id FROM rs_cluster", func(r sqlite.Row) error { return id.UnmarshalText([]byte(r.Text(0))) })
+	return id, errors.Join(err, c.Close())
 }
 
 // markMade records that the database was created.

@@ -113,11 +113,18 @@ func TestStore_Open_ClusterIDStays(t *testing.T) {
 			}
 			return head.Cluster
 		}
+		inFolder := func(want dbaas.ClusterID) {
+			if got, err := commitlog.ClusterOf(cfg.Dir); err != nil || got != want {
+				t.Errorf("id of the folder: got %s, %v, want %s", got, err, want)
+			}
+		}
 		first := id()
+		inFolder(first)
 		if again := id(); again != first {
 			t.Errorf("got %s, then %s", first, again)
 		}
 		sqlOn(t, cfg, commitlog.FileName, "DROP TABLE rs_cluster")
+		inFolder(dbaas.ClusterID{})
 		second := id()
 		if again := id(); again != second {
 			t.Errorf("after the upgrade: got %s, then %s", second, again)
@@ -126,5 +133,27 @@ func TestStore_Open_ClusterIDStays(t *testing.T) {
 	}
 	if len(seen) != 4 || seen[dbaas.ClusterID{}] {
 		t.Errorf("got ids %v, want four", seen)
+	}
+}
+
+// Only a folder with tables and log of persdb has an id. Looking for the id makes no file.
+func TestClusterOf_NoDataFolder(t *testing.T) {
+	for name, lacks := range map[string]string{"Nothing": "", "NoTables": commitlog.FileName, "NoLog": commitlog.LogFileName} {
+		t.Run(name, func(t *testing.T) {
+			cfg := commitlog.Config{Dir: t.TempDir()}
+			path := filepath.Join(cfg.Dir, lacks)
+			if lacks != "" {
+				closeStore(t, reopen(t, cfg))
+				if err := os.Remove(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if id, err := commitlog.ClusterOf(cfg.Dir); dbaas.CodeOf(err) != dbaas.CodeInvalid {
+				t.Errorf("got %s, %v, want CodeInvalid", id, err)
+			}
+			if _, err := os.Stat(path); lacks != "" && err == nil {
+				t.Errorf("%s was made", lacks)
+			}
+		})
 	}
 }

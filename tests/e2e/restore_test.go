@@ -129,6 +129,10 @@ func TestRestore_DroppedTable_IsBack(t *testing.T) {
 	}
 	restore("--data", sys.dataDir()).expect(t, 2, "must be missing or empty")
 	sys.Stop(t)
+	if got := runBinary(t, nil, "archive", "cluster", sys.dataDir()); got.code != 0 || got.stdout != old+"\n" {
+		t.Errorf("cluster: exit code %d, %s %s, want %s", got.code, got.stdout, got.stderr, old)
+	}
+	runBinary(t, nil, "archive", "cluster", dir).expect(t, 1, "a data folder has persdb.db and log.db")
 	if err := os.Rename(sys.dataDir(), filepath.Join(dir, "was")); err != nil {
 		t.Fatal(err)
 	}
