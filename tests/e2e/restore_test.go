@@ -83,7 +83,7 @@ func (s *system) write(t *testing.T, sql string, headers ...string) answer {
 	return s.Post(t, s.db("/db/execute"), toJSON([]string{sql}), headers...).expect(t, http.StatusOK, anyBody)
 }
 
-// Everything on docs/BACKUP.md that can be copied runs as it stands there.
+// Everything on docs/BACKUP.md that can be copied runs as it stands there. The system of the drill leaves the archive alone.
 func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 	sys, dir, url := archived(t)
 	sys.PutUser(t, "ann")
@@ -96,7 +96,7 @@ func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 	if err = os.Symlink(suite.binary, filepath.Join(bin, "rideshare")); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"ORCHESTRATOR_URL=" + sys.Orchestrator, "PATH=" + bin + ":" + os.Getenv("PATH")}
+	env := []string{"ARCHIVE_URL=" + url, "ORCHESTRATOR_URL=" + sys.Orchestrator, "PATH=" + bin + ":" + os.Getenv("PATH")}
 	blocks := strings.Split(string(page), "\n```sh\n")[1:]
 	if len(blocks) != 2 {
 		t.Fatalf("the page has %d blocks, want 2", len(blocks))
@@ -107,6 +107,9 @@ func TestBackup_BlocksOfThePage_Run(t *testing.T) {
 		if code, out := runClient(t, "cd "+dir+"\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n"+block+"\n", env, "sh", "-eu"); code != 0 || !strings.HasSuffix(out, end) {
 			t.Errorf("block %d: exit code %d, got %s, want it to end with %q", i, code, out, end)
 		}
+	}
+	if list := runBinary(t, nil, "archive", "list", url); strings.Count("\n"+list.stdout, "\ncluster ") != 1 {
+		t.Errorf("the archive has more than the cluster of the system: %s", list.stdout)
 	}
 	for _, folder := range []string{"from-backup", "newest", "earlier", "by-time"} {
 		if _, err := os.Stat(filepath.Join(dir, folder, "persdb.db")); err != nil {
