@@ -25,7 +25,7 @@ UNRACED = TestStore_PowerLoss_AtEachStepOfOpen
 LINT      = $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers test-cluster up-cluster down-cluster fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down logs ps images services services-stop vuln
+.PHONY: help run build test test-fault test-real test-short unit test-sim test-containers test-cluster up-cluster down-cluster fuzz check fmt lint tidy mutants bench bench-smoke examples-load load-jmeter clean setup up down restore logs ps images services services-stop vuln
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ up: ## the whole system in containers; PROJECT=name for another one beside it, O
 
 down: ## remove the containers, workers and networks; VOLUMES=1: the data too
 	@$(if $(filter-out 0 1,$(VOLUMES))$(word 2,$(VOLUMES)),$(error VOLUMES is $(VOLUMES); allowed: 0, 1))deploy/stack.sh down$(if $(filter 1,$(VOLUMES)), --volumes)
+
+restore: ## put the data folder FROM in the place of the stack's data, after make down: docs/BACKUP.md
+	@deploy/stack.sh restore '$(FROM)'
 
 up-cluster: ## three hosts of a cluster on this machine, in containers, ready in some minutes: docs/CLUSTER.md
 	@deploy/cluster/local.sh up

@@ -4,6 +4,7 @@
 #
 #   deploy/stack.sh up                 build what is missing, start, wait until ready, say where it is; OBSERVE=1: with Prometheus; POSTGRES=1: with PostgreSQL
 #   deploy/stack.sh down [--volumes]   remove it, workers and networks included; with --volumes the data too
+#   deploy/stack.sh restore FOLDER     put a data folder in the place of the data, while nothing runs
 #   deploy/stack.sh logs [SERVICE...]  follow the logs; without SERVICE those of the workers too
 #   deploy/stack.sh ps                 its containers
 #   deploy/stack.sh images             only find or make the images
@@ -12,7 +13,7 @@
 # Settings are in .env.example. PROJECT names the stack: several run side by side with different names and ports.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-for part in composelib.sh logs.sh observe.sh postgres/stack.sh; do . "deploy/$part"; done
+for part in composelib.sh logs.sh observe.sh postgres/stack.sh restore.sh; do . "deploy/$part"; done
 
 note() { echo "stack: $*" >&2; }
 die() { note "$*"; exit 1; }
@@ -328,16 +329,17 @@ left() {
 
 ps_stack() { docker ps -a "$(ours)" --format 'table {{.Names}}\t{{.Status}}\t{{.Ports}}'; }
 
-[ $# -gt 0 ] || { sed -n '5,12s/^# *//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '5,13s/^# *//p' "$0" >&2; exit 2; }
 verb=$1
 shift
 settings
 case $verb in
   up) up "$@" ;;
   down) down "$@" ;;
+  restore) restore "$@" ;;
   logs) logs "$@" ;;
   ps) ps_stack ;;
   images) need_compose; images ;;
   compose) use_images; compose "$@" ;;
-  *) sed -n '5,12s/^# *//p' "$0" >&2; exit 2 ;;
+  *) sed -n '5,13s/^# *//p' "$0" >&2; exit 2 ;;
 esac

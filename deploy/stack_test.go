@@ -49,7 +49,7 @@ type stack struct {
 func newStack(t *testing.T) *stack {
 	t.Helper()
 	s := &stack{t: t, root: t.TempDir(), engine: t.TempDir()}
-	for _, file := range []string{"stack.sh", "composelib.sh", "logs.sh", "observe.sh", "postgres/stack.sh", "postgres/start.sh", "rabbitmq/rabbitmq.conf", "rabbitmq/enabled_plugins", "rabbitmq/definitions.json", "zookeeper/zoo.cfg", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/recording.yml"} {
+	for _, file := range []string{"stack.sh", "composelib.sh", "logs.sh", "observe.sh", "restore.sh", "postgres/stack.sh", "postgres/start.sh", "rabbitmq/rabbitmq.conf", "rabbitmq/enabled_plugins", "rabbitmq/definitions.json", "zookeeper/zoo.cfg", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/recording.yml"} {
 		s.write(filepath.Join(s.root, "deploy", file), s.read(file))
 	}
 	s.write(filepath.Join(s.root, "deploy", "images.sh"), "#!/bin/sh\necho RIDESHARE_IMAGE=one >\"$1\"\n[ $OBSERVE = 0 ] || echo COMPOSE_PROFILES=observe >>\"$1\"\n")

@@ -2,6 +2,7 @@ package containers
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,33 +11,54 @@ import (
 
 // The whole database is deleted by mistake. A restore from the archive, which the stack keeps by default, brings back what was
 // there a moment before: the replicas follow, everything acknowledged is there, and a position of the deleted database is gone.
+// So does a copy that was made by hand, although the archive has later positions of its cluster.
 func (s *stack) testRestore(t *testing.T, w *writer) {
 	t.Helper()
 	old, err := s.cluster(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir, rabbitmq := t.TempDir(), s.of(t, "rabbitmq").Config.Image
+	// block runs a block of docs/OPERATIONS.md on this stack, in dir.
+	block := func(heading string, number int, replaced ...string) {
+		t.Helper()
+		replaced = append(replaced, "$PWD", dir, "rideshare_", s.project+"_", "rideshare/rideshare:local", "rideshare/rideshare:"+s.project, "rideshare/rabbitmq:debian12", rabbitmq)
+		script := strings.NewReplacer(replaced...).Replace(s.block(t, heading, number))
+		if out, err := s.run(t.Context(), "env", "ORCHESTRATOR_URL="+s.orchestrator, "bash", "-euc", script); err != nil {
+			s.keepLogs(t, "restore")
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		s.awaitWhole(t)
+	}
+	block("Backup by hand", 1)
 	before := time.Now()
 	s.testClear(t)
-	s.down(t)
-	volume := func(name string) string {
-		return s.docker(t, "volume", "inspect", "-f", "{{.Mountpoint}}", s.project+"_"+name)
-	}
-	restored, data := filepath.Join(t.TempDir(), "restored"), volume("persdb")
-	for _, command := range [][]string{
-		{filepath.Join(s.root, "bin", "image", "rideshare"), "restore", "--from", "file://" + volume("archive"), "--at", before.Format(time.RFC3339Nano), "--data", restored},
-		{"find", data, "-mindepth", "1", "-delete"},
-		{"cp", "-R", restored + "/.", data},
-		{"chown", "-R", userOf("persdb"), data},
-	} {
-		if _, err = s.run(t.Context(), command[0], command[1:]...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.up(t)
+	block("Restore", 2, "file:///archive", "file:///archive --at "+before.UTC().Format(time.RFC3339Nano))
 	w.verify(t)
 	status, text, err := s.try(t.Context(), http.MethodPost, s.orchestrator+"/db/query", `["SELECT 1"]`, "X-Cluster-Id", old.ClusterID, "X-Min-Seq", "1")
 	if err != nil || status != http.StatusGone || !strings.Contains(text, `"gone"`) {
 		t.Errorf("a position of the old database: got %d %s (%v), want 410 with the code gone", status, text, err)
 	}
+	block("Restore", 1)
+	w.verify(t)
+	if now, err := s.cluster(t.Context()); err != nil || now.ClusterID != old.ClusterID {
+		t.Errorf("with the copy: got cluster %s, %v, want %s", now.ClusterID, err, old.ClusterID)
+	}
+}
+
+// block returns a block of commands below a heading of docs/OPERATIONS.md.
+func (s *stack) block(t *testing.T, heading string, number int) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(s.root, "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := strings.Split(section, "\n```sh\n")
+	if len(blocks) <= number {
+		t.Fatalf("%s has %d blocks, want %d", heading, len(blocks)-1, number)
+	}
+	commands, _, _ := strings.Cut(blocks[number], "\n```\n")
+	return commands
 }
