@@ -57,7 +57,7 @@ func stored(t *testing.T) *stack {
 	} {
 		s.write(filepath.Join(s.engine, name), text)
 	}
-	if err := os.Chmod(filepath.Join(s.engine, "ours_persdb"), 0o755); err != nil { //nolint:gosec // as the volume has it.
+	if err := os.Chmod(filepath.Join(s.engine, "ours_persdb"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -123,8 +123,8 @@ func TestStack_Restore_FailsAtEachStep(t *testing.T) {
 			}
 		}
 		if failed {
-			if said, failed := s.restore("from"); failed {
-				t.Errorf("again after step %d:\n%s", step, said)
+			if more, twice := s.restore("from"); twice {
+				t.Errorf("again after step %d:\n%s", step, more)
 			}
 		}
 		data, archive := s.texts("ours_persdb"), s.texts("ours_archive")
