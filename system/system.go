@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,10 +169,7 @@ func (s *System) startRides(ctx context.Context) error {
 	if s.rides, err = s.serveOpen(ctx, "rides", s.cfg.Rides, routes); err != nil {
 		return err
 	}
-	origin := s.cfg.RideRules.Origin
-	if origin == "" {
-		origin = s.rides.URL()
-	}
+	origin := cmp.Or(s.cfg.RideRules.Origin, s.rides.URL())
 	check, err := usercheck.New(usercheck.Config{Gateway: s.gateway.URL(), Origin: origin, Mode: s.cfg.RideRules.UserCheck, TLS: s.cfg.TLS})
 	if err != nil {
 		return fmt.Errorf("rides: %w", err)

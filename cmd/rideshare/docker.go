@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,16 +32,9 @@ type dockerSettings struct {
 
 // docker returns the settings, with the path of the file with the broker's URL.
 func (d dockerSettings) docker(busFile string) *system.Docker {
-	stack := d.DockerStack
-	if stack == "" {
-		stack = d.DockerProject
-	}
-	if stack == "" {
-		stack = "rideshare"
-	}
 	d.DockerUser = d.user()
 	return &system.Docker{
-		Host: d.DockerHost, Stack: stack, Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile, TLS: d.WorkerTLS,
+		Host: d.DockerHost, Stack: cmp.Or(d.DockerStack, d.DockerProject, "rideshare"), Project: d.DockerProject, Image: d.DockerImage, Network: d.DockerNetwork, BusFile: busFile, TLS: d.WorkerTLS,
 		Limits: docker.Limits{
 			User: d.DockerUser, Memory: d.WorkerMemoryMiB << 20, Replica: d.WorkerReplicaMiB << 20, Answers: d.WorkerAnswerMiB << 20, CPUs: d.WorkerCPUs, PIDs: d.WorkerPIDs,
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -102,10 +103,7 @@ func (w *workerCommand) Run(ctx context.Context, out *output) error {
 	if err = server.Open(ctx); err != nil {
 		return err
 	}
-	if w.ControlURL == "" {
-		w.ControlURL = server.URL()
-	}
-	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: w.ControlURL, Log: log}
+	cfg := worker.Config{ID: dbaas.WorkerID(w.ID), Dir: w.Dir, Control: cmp.Or(w.ControlURL, server.URL()), Log: log}
 	cfg.Reads.AnswerBytes = w.AnswerMiB << 20
 	cfg.Replica.Limits, cfg.Replica.OnStuck = limits, endStuck(log)
 	hope := hopeless{why: make(chan error, 1), end: end}

@@ -6,6 +6,7 @@
 package dbclient
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -96,12 +97,8 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("orchestrator URL: %w", err)
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
-	if cfg.BreakAfter == 0 {
-		cfg.BreakAfter = breakAfter
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
+	cfg.BreakAfter = cmp.Or(cfg.BreakAfter, breakAfter)
 	if cfg.Authorization == nil {
 		cfg.Authorization = func() string { return "" }
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -77,9 +78,7 @@ func OnRequest(fn func()) Option {
 
 // New returns an API without routes.
 func New(cfg Config) *API {
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = DefaultMaxBody
-	}
+	cfg.MaxBody = cmp.Or(cfg.MaxBody, DefaultMaxBody)
 	if cfg.Budget == nil {
 		cfg.Budget = NewBudget(DefaultMemory)
 	}

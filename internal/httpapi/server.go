@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -80,15 +81,9 @@ type Server struct {
 
 // NewServer returns a Server that is not listening yet.
 func NewServer(cfg ServerConfig) *Server {
-	if cfg.MaxConns == 0 {
-		cfg.MaxConns = defaultMaxConns
-	}
-	if cfg.ReadTimeout == 0 {
-		cfg.ReadTimeout = DefaultReadTimeout
-	}
-	if cfg.WriteTimeout == 0 {
-		cfg.WriteTimeout = DefaultWriteTimeout
-	}
+	cfg.MaxConns = cmp.Or(cfg.MaxConns, defaultMaxConns)
+	cfg.ReadTimeout = cmp.Or(cfg.ReadTimeout, DefaultReadTimeout)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, DefaultWriteTimeout)
 	handler := cfg.Handler
 	if cfg.ReadTimeout > 0 {
 		handler = withProgress(handler, cfg.ReadTimeout, cfg.WriteTimeout)

@@ -1,6 +1,7 @@
 package instances
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,19 +66,14 @@ func New(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{order: cfg.Order, now: cfg.Now}
-	if p.order == "" {
-		p.order = First
-	}
+	p := &Pool{order: cmp.Or(cfg.Order, First), now: cfg.Now}
 	if p.order != First && p.order != RoundRobin {
 		return nil, fmt.Errorf("order %q is neither %s nor %s", p.order, First, RoundRobin)
 	}
 	if p.now == nil {
 		p.now = time.Now
 	}
-	if cfg.Transport == nil {
-		cfg.Transport = &http.Transport{}
-	}
+	cfg.Transport = cmp.Or(cfg.Transport, &http.Transport{})
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
 	if len(urls) > 1 {
 		dialer.Timeout = dialTimeoutOfSeveral

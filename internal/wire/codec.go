@@ -23,10 +23,7 @@ func appendLeft(b []byte, t, now time.Time) []byte {
 		return packed.AppendInt(b, 0)
 	}
 	left := max(-maxLeft, min(t.Sub(now).Milliseconds(), maxLeft))
-	if left == 0 {
-		left = -1
-	}
-	return packed.AppendInt(b, left)
+	return packed.AppendInt(b, cmp.Or(left, -1))
 }
 
 func appendTexts(b []byte, texts []string) []byte {

@@ -6,6 +6,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -102,31 +103,24 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Timeout, 5*time.Second)
-	setDefault(&c.RequestBytes, 128<<20)
-	setDefault(&c.AnswerBytes, 256<<20)
-	setDefault(&c.MaxBatch, 256)
-	setDefault(&c.MaxBytes, 1<<20)
-	setDefault(&c.MaxMessages, 128)
-	setDefault(&c.StaleAfter, 5*time.Millisecond)
-	setDefault(&c.WriteStaleAfter, 50*time.Millisecond)
-	setDefault(&c.ReadGrace, time.Second)
-	setDefault(&c.WriteGrace, 2*time.Second)
-	setDefault(&c.HeldCheck, 100*time.Millisecond)
-	setDefault(&c.ResendPause, 50*time.Millisecond)
+	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	c.RequestBytes = cmp.Or(c.RequestBytes, 128<<20)
+	c.AnswerBytes = cmp.Or(c.AnswerBytes, 256<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 256)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<20)
+	c.MaxMessages = cmp.Or(c.MaxMessages, 128)
+	c.StaleAfter = cmp.Or(c.StaleAfter, 5*time.Millisecond)
+	c.WriteStaleAfter = cmp.Or(c.WriteStaleAfter, 50*time.Millisecond)
+	c.ReadGrace = cmp.Or(c.ReadGrace, time.Second)
+	c.WriteGrace = cmp.Or(c.WriteGrace, 2*time.Second)
+	c.HeldCheck = cmp.Or(c.HeldCheck, 100*time.Millisecond)
+	c.ResendPause = cmp.Or(c.ResendPause, 50*time.Millisecond)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Unbatched {
 		c.MaxBatch = 1
 		c.MaxMessages = max(c.MaxMessages, 1024)
-	}
-}
-
-func setDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
 	}
 }
 

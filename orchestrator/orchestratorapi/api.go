@@ -1,6 +1,7 @@
 package orchestratorapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -130,15 +131,9 @@ type API struct {
 
 // New returns the API.
 func New(cfg Config) *API {
-	if cfg.CallTimeout == 0 {
-		cfg.CallTimeout = 5 * time.Second
-	}
-	if cfg.LoadTime == 0 {
-		cfg.LoadTime = 30 * time.Second
-	}
-	if cfg.MaxTimeout == 0 {
-		cfg.MaxTimeout = 50 * time.Second
-	}
+	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 5*time.Second)
+	cfg.LoadTime = cmp.Or(cfg.LoadTime, 30*time.Second)
+	cfg.MaxTimeout = cmp.Or(cfg.MaxTimeout, 50*time.Second)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -2,6 +2,7 @@ package sqlbody
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"strings"
 	"unsafe"
@@ -38,9 +39,7 @@ type Limits struct {
 // ParseSQL is like the function ParseSQL, but with these limits. If there are too many statements, the error is
 // CodeTooLarge; if Room returns an error, it is that error.
 func (l Limits) ParseSQL(body []byte) ([]dbaas.Statement, error) {
-	if l.Statements == 0 {
-		l.Statements = MaxStatements
-	}
+	l.Statements = cmp.Or(l.Statements, MaxStatements)
 	p := sqlParser{Limits: l}
 	if err := strictjson.Read(body, p.body); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package usercheck
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,9 +58,7 @@ type Client struct {
 
 // New returns a Client. An unknown mode and a URL that is not http or https are errors.
 func New(cfg Config) (*Client, error) {
-	if cfg.Mode == "" {
-		cfg.Mode = Lookup
-	}
+	cfg.Mode = cmp.Or(cfg.Mode, Lookup)
 	if cfg.Mode != Lookup && cfg.Mode != List {
 		return nil, fmt.Errorf("user check %q is neither %s nor %s", cfg.Mode, Lookup, List)
 	}

@@ -4,6 +4,7 @@
 package apicount
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -64,9 +65,7 @@ type batch struct {
 
 // New returns a running Counter. The caller must Close it.
 func New(cfg Config) *Counter {
-	if cfg.Interval == 0 {
-		cfg.Interval = interval
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, interval)
 	abortCtx, abort := context.WithCancel(context.Background())
 	drainCtx, stop := context.WithCancel(abortCtx)
 	c := &Counter{

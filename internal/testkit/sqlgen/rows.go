@@ -1,6 +1,7 @@
 package sqlgen
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -114,7 +115,7 @@ func (x *text) upsert(t *table) string {
 	}
 	target := ""
 	if g.chance(65) {
-		target = "(" + orName(keyOf(t), g.column(t).name) + ")"
+		target = "(" + cmp.Or(keyOf(t), g.column(t).name) + ")"
 	}
 	if target == "" && g.chance(60) || g.chance(30) {
 		return " ON CONFLICT" + target + " DO NOTHING"

@@ -1,6 +1,7 @@
 package sqlgen
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -145,19 +146,12 @@ func (g *Generator) constraints(c column) string {
 		s += " DEFAULT " + of(g, literal(g.valueFor(c)), "(1+1)", "('a'||'b')", "NULL", g.looseOr("CURRENT_TIMESTAMP", "5"))
 	}
 	if g.chance(8) {
-		s += fmt.Sprintf(" CHECK(%s <> %s)", orName(c.name, "a"), literal(g.valueFor(c)))
+		s += fmt.Sprintf(" CHECK(%s <> %s)", cmp.Or(c.name, "a"), literal(g.valueFor(c)))
 	}
 	if g.chance(7) {
 		s += " " + g.references()
 	}
 	return s
-}
-
-func orName(name, otherwise string) string {
-	if name == "" {
-		return otherwise
-	}
-	return name
 }
 
 // looseOr returns loose for a loose generator, and otherwise the other text.
