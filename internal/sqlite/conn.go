@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/internal/dbaas"
+	"rideshare/internal/wait"
 
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
@@ -246,11 +247,4 @@ func (c *Conn) WithoutForeignKeys(fn func() error) error {
 }
 
 // Interrupted reports whether the context of Within has ended.
-func (c *Conn) Interrupted() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Conn) Interrupted() bool { return wait.Closed(c.done) }

@@ -206,10 +206,5 @@ func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
 // over reports whether the running call has exceeded its time.
 func (c *Conn) over() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-	}
-	return !c.deadline.IsZero() && time.Now().After(c.deadline)
+	return c.Interrupted() || !c.deadline.IsZero() && time.Now().After(c.deadline)
 }

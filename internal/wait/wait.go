@@ -1,6 +1,6 @@
 // Package wait has the ways in which goroutines wait: for a time (For), between failures (Backoff, Streak), for a wake-up
 // (Token, Signal), for progress of a long call (UntilQuiet), and between turns of background work (Turns). Often does something
-// while a long call runs.
+// while a long call runs. Closed does not wait: it says whether the wait for a channel is over.
 package wait
 
 import (
@@ -17,6 +17,16 @@ func Often(ctx context.Context, interval time.Duration, f func()) (stop func() b
 			For(ctx, interval)
 		}
 	}).Stop
+}
+
+// Closed reports, without waiting, whether c is closed. Nothing is ever sent on c.
+func Closed[T any](c <-chan T) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // For waits for d, or until ctx ends. If d is not positive it does not wait. It reports whether ctx is still valid at

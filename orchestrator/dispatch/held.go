@@ -32,16 +32,6 @@ func (l *lane[Q, R]) watch(ctx context.Context, cancel context.CancelFunc, holde
 	}
 }
 
-// stops reports whether the dispatcher is ending all requests in flight.
-func (l *lane[Q, R]) stops() bool {
-	select {
-	case <-l.stopping:
-		return true
-	default:
-		return false
-	}
-}
-
 // deaths is what a window knows about the workers that held its message.
 type deaths struct {
 	again   bool             // a worker that held the message has died

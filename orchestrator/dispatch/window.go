@@ -9,6 +9,7 @@ import (
 	"rideshare/internal/dbaas"
 	"rideshare/internal/mq"
 	"rideshare/internal/tracing"
+	"rideshare/internal/wait"
 	"rideshare/internal/wire"
 	"rideshare/orchestrator/admission"
 )
@@ -103,7 +104,7 @@ func (win *window[Q, R]) call() (err error) {
 	if err != nil && notTaken(err) {
 		return err
 	}
-	if errors.Is(err, context.Canceled) && !l.stops() {
+	if errors.Is(err, context.Canceled) && !wait.Closed(l.stopping) {
 		err = errHolderGone // only watch cancels a message before its deadline
 	}
 	for _, w := range win.members {

@@ -18,6 +18,7 @@ import (
 
 	"rideshare/internal/testkit/failpointtest"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wait"
 )
 
 const (
@@ -229,15 +230,7 @@ func (s *system) awaitReady(t *testing.T) {
 }
 
 func (s *system) running() bool {
-	if s.cmd == nil {
-		return false
-	}
-	select {
-	case <-s.done:
-		return false
-	default:
-		return true
-	}
+	return s.cmd != nil && !wait.Closed(s.done)
 }
 
 // removeQueues removes what the system has left at a broker that others use too.

@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/coord/inproc"
+	"rideshare/internal/wait"
 )
 
 const timeout = 6 * time.Second
@@ -48,15 +49,6 @@ func memberCount(t *testing.T, s coord.Session) int {
 		t.Fatalf("members: got %v, want nil", err)
 	}
 	return len(members)
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // The slave count, the values and their versions are the same after a restart.
@@ -138,7 +130,7 @@ func TestSession_Partition_DoubtThenLoss(t *testing.T) {
 		for _, step := range steps {
 			advance(step.after)
 			synctest.Wait()
-			if suspended, members := closed(s.Suspended()), memberCount(t, watcher); suspended != step.suspended || members != step.members {
+			if suspended, members := wait.Closed(s.Suspended()), memberCount(t, watcher); suspended != step.suspended || members != step.members {
 				t.Errorf("got suspended %v and %d members, want %v and %d", suspended, members, step.suspended, step.members)
 			}
 		}
@@ -159,7 +151,7 @@ func TestSession_Heal_DoubtStays(t *testing.T) {
 		advance(timeout - time.Second)
 		s.Heal()
 		advance(10 * timeout)
-		if !closed(s.Suspended()) || memberCount(t, s) != 1 {
+		if !wait.Closed(s.Suspended()) || memberCount(t, s) != 1 {
 			t.Error("after a cut between suspension and loss: want Suspended closed and the registration there")
 		}
 		if err := s.Close(); err != nil {
@@ -236,7 +228,7 @@ func TestCoordinator_Pause_ShortIsHarmless(t *testing.T) {
 		advance(timeout / 2)
 		k.Resume()
 		advance(10 * timeout)
-		if closed(s.Suspended()) || memberCount(t, s) != 1 {
+		if wait.Closed(s.Suspended()) || memberCount(t, s) != 1 {
 			t.Error("after a short pause: want Suspended open and the registration there")
 		}
 	})

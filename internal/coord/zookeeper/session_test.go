@@ -15,6 +15,7 @@ import (
 	"rideshare/internal/coord/zookeeper"
 	"rideshare/internal/dbaas"
 	"rideshare/internal/testkit/testenv"
+	"rideshare/internal/wait"
 )
 
 // patience limits the wait for what must happen.
@@ -55,8 +56,8 @@ func brief(t *testing.T) context.Context {
 	return ctx
 }
 
-// wait waits for a token.
-func wait(t *testing.T, c <-chan struct{}) {
+// awaitToken waits for a token.
+func awaitToken(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
@@ -65,14 +66,7 @@ func wait(t *testing.T, c <-chan struct{}) {
 	}
 }
 
-func inDoubt(s coord.Session) bool {
-	select {
-	case <-s.Suspended():
-		return true
-	default:
-		return false
-	}
-}
+func inDoubt(s coord.Session) bool { return wait.Closed(s.Suspended()) }
 
 // stat waits until a node exists, and returns the server's metadata of it.
 func stat(t *testing.T, conn *zk.Conn, path string) *zk.Stat {
@@ -185,7 +179,7 @@ func TestSession_ConnectionReset_SessionGoesOn(t *testing.T) {
 	for i := range 3 {
 		register(t, b, coord.Member{PID: 2 + i, Worker: "w2"})
 		for members := 0; members != 2+i; {
-			wait(t, a.Watch())
+			awaitToken(t, a.Watch())
 			if got, err := a.Members(t.Context()); err == nil {
 				members = len(got)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"rideshare/internal/coord"
 	"rideshare/internal/testkit/conformance"
+	"rideshare/internal/wait"
 )
 
 // Features says how the tests of an implementation run.
@@ -122,11 +123,4 @@ func (s *suite) wantMembers(session coord.Session, want ...coord.Member) {
 }
 
 // inDoubt reports whether the session is suspended.
-func inDoubt(session coord.Session) bool {
-	select {
-	case <-session.Suspended():
-		return true
-	default:
-		return false
-	}
-}
+func inDoubt(session coord.Session) bool { return wait.Closed(session.Suspended()) }

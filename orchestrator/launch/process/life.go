@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rideshare/internal/lifeline"
+	"rideshare/internal/wait"
 )
 
 // program describes how to start a child.
@@ -118,14 +119,7 @@ func (l *life) words() string {
 	return strings.Trim(l.stdout.tail.String()+"\n"+l.stderr.tail.String(), "\n")
 }
 
-func (l *life) over() bool {
-	select {
-	case <-l.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (l *life) over() bool { return wait.Closed(l.ended) }
 
 // signal sends a signal. If the process has ended, signal returns nil. It cannot hit another process that reused the
 // pid, because os.Process holds a handle.
