@@ -227,7 +227,7 @@ func writeError(w http.ResponseWriter, r *http.Request, course bool, err error) 
 		h.Set("Retry-After", retrySeconds(err))
 	}
 	contentType, body := "application/json", []byte("{}")
-	if !course || acceptsProblem(r.Header) {
+	if !course || Lists(r.Header, "Accept", "application/problem+json") {
 		contentType = "application/problem+json"
 		// A Problem has only strings and a number, so encoding cannot fail.
 		body, _ = json.Marshal(p)
@@ -264,12 +264,12 @@ func retrySeconds(err error) string {
 	return strconv.FormatInt(int64(seconds)+rand.Int64N(2), 10) //nolint:gosec // Nobody gains by guessing it.
 }
 
-// acceptsProblem reports whether the client lists problem+json explicitly. A wildcard does not count.
-func acceptsProblem(h http.Header) bool {
-	for _, line := range h.Values("Accept") {
+// Lists reports whether a header lists a value, with or without parameters. A wildcard does not count.
+func Lists(h http.Header, header, value string) bool {
+	for _, line := range h.Values(header) {
 		for part := range strings.SplitSeq(line, ",") {
 			name, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(name), "application/problem+json") {
+			if strings.EqualFold(strings.TrimSpace(name), value) {
 				return true
 			}
 		}

@@ -31,7 +31,7 @@ func parse(r *http.Request) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	out := request{now: true, lines: accepts(r.Header, ndjson)}
+	out := request{now: true, lines: httpapi.Lists(r.Header, "Accept", ndjson)}
 	position := r.Header.Get("Last-Event-ID")
 	for name, given := range values {
 		switch {
@@ -73,19 +73,6 @@ func (q *request) parsePosition(text string) error {
 	}
 	q.after = dbaas.Seq(n)
 	return nil
-}
-
-// accepts reports whether the client lists a media type.
-func accepts(h http.Header, mediaType string) bool {
-	for _, line := range h.Values("Accept") {
-		for part := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(name), mediaType) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // goneError is the error of a stream that cannot go on from its position. page has the bounds within which the log can

@@ -2,7 +2,6 @@ package orchestratorapi
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -118,15 +117,7 @@ func (a *API) again(ctx context.Context, op dbaas.Operation) (ended bool, err er
 
 // wantsAsync reports whether the client prefers not to wait (RFC 7240).
 func wantsAsync(c echo.Context) bool {
-	for _, line := range c.Request().Header.Values("Prefer") {
-		for part := range strings.SplitSeq(line, ",") {
-			name, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(name), "respond-async") {
-				return true
-			}
-		}
-	}
-	return false
+	return httpapi.Lists(c.Request().Header, "Prefer", "respond-async")
 }
 
 // newRead builds a read from a request, with the position that the request asks for. The error is CodeGone if that is a
