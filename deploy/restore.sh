@@ -4,7 +4,7 @@
 
 # restore FOLDER: FOLDER is what `rideshare restore` made, or a copy made by hand. The old data stays in the volume.
 restore() {
-  local folder running id stamp archive=${ARCHIVE_URL-file:///archive}
+  local folder running id stamp archive=${ARCHIVE_URL-file:///archive} archive_volume=${ARCHIVE_VOLUME:-archive}
   [ $# = 1 ] && [ -n "$1" ] || die "restore: which data folder? make restore FROM=FOLDER"
   folder=$(cd "$OLDPWD" && realpath -e -- "$1") || die "restore: nothing was changed"
   [ "$POSTGRES" = 0 ] || die "restore: the log of $PROJECT is in PostgreSQL, where no data folder can be restored; docs/OPERATIONS.md says what can. Nothing was changed"
@@ -13,7 +13,10 @@ restore() {
   images
   use_images
   make_volume persdb
-  make_volume archive
+  case $archive_volume in
+    /*) ;; # a folder of this machine
+    *) make_volume "$archive_volume"; archive_volume=${PROJECT}_$archive_volume ;;
+  esac
   note "copying $folder"
   in_volumes "$restore_copy" || die "restore: the copy failed; nothing was changed"
   id=$(docker run --rm --network none --user 0:0 -v "${PROJECT}_persdb:/data" "$RIDESHARE_IMAGE" archive cluster /data/.restoring) ||
@@ -37,7 +40,7 @@ make_volume() {
 
 # in_volumes SCRIPT ARG... runs a script as root, in a container that has the volumes and the folder.
 in_volumes() {
-  docker run --rm --network none --user 0:0 -v "${PROJECT}_persdb:/data" -v "${PROJECT}_archive:/archive" -v "$folder:/from:ro" \
+  docker run --rm --network none --user 0:0 -v "${PROJECT}_persdb:/data" -v "$archive_volume:/archive" -v "$folder:/from:ro" \
     --entrypoint sh "$RABBITMQ_IMAGE" -euc "cd /data; $1" restore "${@:2}"
 }
 

@@ -222,3 +222,14 @@ func TestStack_Restore_Archive(t *testing.T) {
 		})
 	}
 }
+
+// The archive may be a folder of this machine instead of a volume.
+func TestStack_Restore_ArchiveFolder(t *testing.T) {
+	t.Parallel()
+	s := stored(t)
+	said, failed := s.restore("from", "ARCHIVE_VOLUME=/mnt/archive")
+	calls := s.read(filepath.Join(s.engine, "calls"))
+	if failed || !strings.Contains(calls, " -v /mnt/archive:/archive ") || strings.Contains(calls, "volume=archive") {
+		t.Errorf("failed: %t, want the folder mounted and no volume made:\n%s\n%s", failed, calls, said)
+	}
+}
